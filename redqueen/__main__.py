@@ -1,0 +1,6 @@
+"""`python -m redqueen` is `redqueen`."""
+
+from redqueen.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""How a child's weights are made from its parents' (DESIGN section 3, "Operators").
+
+An operator is a pure function (parents, generator) -> child. Parents come fitter first; mutations and the
+controls `copy_parent` and `fresh` read only the first, crossovers need exactly two. A child has its parents'
+sites, ranks, shapes, dtypes and devices, in new storage, and no autograd history. Sites are visited by name,
+so the child depends on the generator's state and the parents' values only, never on the order of a mapping.
+
+Operators work on ΔWᵀ = a @ b; the scaling s is common to the whole population and cancels out.
+"""
+
+from redqueen.adapters.operators.controls import copy_parent, fresh, linear_mean
+from redqueen.adapters.operators.crossovers import dare, extrapolate, slot_swap, svd_subspace
+from redqueen.adapters.operators.lowrank import Operator
+from redqueen.adapters.operators.mutations import component_mask, full_gaussian, layer_gaussian, svd_spectral
+
+MUTATIONS: dict[str, Operator] = {
+    "svd_spectral": svd_spectral,
+    "layer_gaussian": layer_gaussian,
+    "component_mask": component_mask,
+    "full_gaussian": full_gaussian,
+}
+CROSSOVERS: dict[str, Operator] = {
+    "dare": dare,
+    "slot_swap": slot_swap,
+    "svd_subspace": svd_subspace,
+    "extrapolate": extrapolate,
+}
+# Not in the game by default: what every operator has to beat in an ablation.
+CONTROLS: dict[str, Operator] = {
+    "copy_parent": copy_parent,
+    "linear_mean": linear_mean,
+    "fresh": fresh,
+}
+
+__all__ = ["CONTROLS", "CROSSOVERS", "MUTATIONS", "Operator"]

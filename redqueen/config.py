@@ -1,0 +1,196 @@
+"""The typed configuration of a run. Every field can be overridden as `section.field=value`.
+
+Values that the paper does not publish carry their reason beside them; docs/ALGORITHM.md has the whole list.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, Self, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from redqueen.records import Kind
+
+EMBEDDED = "smollm2-135m-instruct"
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be run; the message is one line and says what to do."""
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+class ModelConfig(Section):
+    """The frozen base and how members are attached to it."""
+
+    name: str = EMBEDDED  # the embedded model, a Hugging Face id or a local folder
+    dtype: Literal["auto", "bfloat16", "float32"] = "auto"  # auto: bf16 where the processor multiplies it
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    prompts: Literal["completion", "chat"] = "completion"
+    rank: int = Field(8, ge=1, le=1024)
+    alpha: float = Field(16.0, gt=0)  # ΔW is scaled by alpha / rank
+    targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+    threads: int = Field(0, ge=0)  # 0: one for each core
+
+
+class PopulationConfig(Section):
+    """Who there is. `single_agent` puts one member in both roles: the AZR baseline."""
+
+    teachers: int = Field(2, ge=1)
+    students: int = Field(2, ge=1)
+    single_agent: bool = False
+    init: str = "auto"  # "auto" (the shipped warm start where it fits, else fresh), "fresh", or a PEFT folder
+    perturbation: float = Field(0.05, ge=0)  # each member starts at init plus noise of this share of a tensor's std
+
+    @model_validator(mode="after")
+    def _one_member(self) -> Self:
+        if self.single_agent and (self.teachers, self.students) != (1, 1):
+            raise ValueError("single_agent needs population.teachers=1 and population.students=1")
+        return self
+
+
+class GameConfig(Section):
+    """The tasks and what they pay (DESIGN.md §3; student rewards as in AZR's code)."""
+
+    kinds: tuple[Kind, ...] = Field(("code_o", "code_i", "code_f"), min_length=1)
+    proposals: int = Field(4, ge=1)  # of each kind in a match
+    attempts: int = Field(6, ge=1)  # n, at each task
+    matches: int = Field(0, ge=0)  # 0: max(T, S); more only for the single agent, to match total compute
+    references: int = Field(3, ge=0)  # bank tasks a teacher sees before it writes
+    shots: int = Field(0, ge=0)  # worked seed tasks a student sees (completion prompts only)
+    min_inputs: int = Field(4, ge=2)  # distinct inputs a code_f proposal must have; half stay hidden
+    max_inputs: int = Field(10, ge=2)
+    bank_size: int = Field(4096, ge=16)
+    teacher_invalid: float = -1.0
+    teacher_unsolved: float = 0.0
+    student_correct: float = 1.0
+    student_wrong: float = -0.5
+    student_malformed: float = -1.0
+
+    @model_validator(mode="after")
+    def _inputs(self) -> Self:
+        if self.max_inputs < self.min_inputs:
+            raise ValueError("max_inputs must be at least min_inputs")
+        return self
+
+
+class SamplingConfig(Section):
+    temperature: float = Field(1.0, gt=0)  # 1: the policy gradient's samples come from the policy itself
+    proposal_tokens: int = Field(96, ge=1)
+    attempt_tokens: int = Field(64, ge=1)
+    batch_rows: int = Field(64, ge=1)
+
+
+class LearningConfig(Section):
+    """REINFORCE++ with a group baseline; one step on fresh samples, so no ratio, no clip, no KL."""
+
+    lr: float = Field(1e-4, ge=0)
+    loss: Literal["token_mean", "sequence_mean"] = "token_mean"  # AZR's loss is token-weighted
+    clip: float = Field(1.0, gt=0)  # largest gradient norm of a member
+    weight_decay: float = Field(0.0, ge=0)
+    beta1: float = Field(0.9, ge=0, lt=1)
+    beta2: float = Field(0.99, ge=0, lt=1)
+    batch_tokens: int = Field(4096, ge=64)  # padded tokens in a micro-batch
+    checkpointing: bool = False  # recompute activations: about 4 x less memory, slower by a few per cent
+
+
+class LeagueConfig(Section):
+    """Ratings are TrueSkill's defaults; `every`, `gamma` and `burn_in` are not published."""
+
+    matchmaking: Literal["balanced", "hard", "uniform"] = "balanced"
+    evolution: bool = True
+    every: int = Field(10, ge=1)  # k: steps between replacements
+    gamma: float = Field(0.25, gt=0, lt=1)  # share of a role replaced
+    burn_in: int = Field(5, ge=0)  # matches a member plays before it can be replaced
+    crossover: float = Field(0.5, ge=0, le=1)
+    mutations: tuple[str, ...] = Field(("svd_spectral", "layer_gaussian", "component_mask", "full_gaussian"), min_length=1)
+    crossovers: tuple[str, ...] = Field(("dare", "slot_swap", "svd_subspace", "extrapolate"), min_length=1)
+    lcb: float = Field(3.0, ge=0)  # fitness = mu - lcb * sigma
+
+
+class SandboxConfig(Section):
+    cpu_s: float = Field(1.0, gt=0)
+    wall_s: float = Field(4.0, gt=0)
+    memory_mb: int = Field(256, ge=32)
+    workers: int = Field(0, ge=0)  # 0: one for each core
+
+
+class RunConfig(Section):
+    steps: int = Field(10, ge=1)
+    seed: int = Field(0, ge=0)
+    checkpoint_every: int = Field(1, ge=1)
+    keep_last: int = Field(2, ge=1)
+    keep_every: int = Field(0, ge=0)  # 0: no other checkpoint is kept
+
+
+class Config(Section):
+    recipe: str = "quickstart"
+    model: ModelConfig = ModelConfig()
+    population: PopulationConfig = PopulationConfig()
+    game: GameConfig = GameConfig()
+    sampling: SamplingConfig = SamplingConfig()
+    learning: LearningConfig = LearningConfig()
+    league: LeagueConfig = LeagueConfig()
+    sandbox: SandboxConfig = SandboxConfig()
+    run: RunConfig = RunConfig()
+
+    @model_validator(mode="after")
+    def _matches(self) -> Self:
+        if self.game.matches and not self.population.single_agent:
+            raise ValueError("game.matches is for the single agent; populations play max(teachers, students)")
+        return self
+
+    def override(self, assignments: Iterable[str]) -> Config:
+        """A copy with `section.field=value` assignments applied.
+
+        Raises ConfigError, with the nearest valid key, for an unknown key or an impossible value.
+        """
+        data = self.model_dump()
+        valid = list(keys(type(self)))
+        for assignment in assignments:
+            name, equals, text = assignment.partition("=")
+            name = name.strip().lstrip("-")
+            if not equals:
+                raise ConfigError(f"'{assignment}' is not an override: write section.field=value, e.g. run.steps=20")
+            if name not in valid:
+                near = difflib.get_close_matches(name, valid, n=1, cutoff=0.0)[0]
+                raise ConfigError(f"unknown key '{name}': did you mean '{near}'?")
+            section, _, field = name.rpartition(".")
+            target = cast(dict[str, Any], data[section]) if section else data
+            target[field] = _value(text.strip(), target[field])
+        return resolve(data)
+
+
+def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Every key that can be overridden, e.g. "learning.lr"."""
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from keys(field.annotation, f"{prefix}{name}.")
+        elif name != "recipe":
+            yield prefix + name
+
+
+def resolve(data: dict[str, Any]) -> Config:
+    """A configuration from plain data. Raises ConfigError in one line."""
+    try:
+        return Config.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            near = difflib.get_close_matches(where, list(keys(Config)), n=1, cutoff=0.0)[0]
+            raise ConfigError(f"unknown key '{where}': did you mean '{near}'?") from None
+        given = "" if first["type"] == "value_error" else f" (given: {first['input']!r})"
+        raise ConfigError(f"{where}: {message}{given}" if where else message) from None
+
+
+def _value(text: str, current: object) -> object:
+    """Tuples are written with commas; everything else is pydantic's to parse."""
+    if isinstance(current, tuple):
+        return tuple(part.strip() for part in text.strip("()[]").split(",") if part.strip())
+    return text

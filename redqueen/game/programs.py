@@ -1,0 +1,39 @@
+"""Programs as text: their calls, and a normal form by which two spellings of one program are recognised."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+
+ENTRY = "f"
+
+
+def split_calls(text: str) -> tuple[str, tuple[str, ...]]:
+    """Separates a program from the `f(<arguments>)` lines after it: `("def f(x):\\n    return x", ("3",))`.
+
+    Lines after the first call that are no calls make the inputs empty.
+    """
+    lines = text.strip("\n").split("\n")
+    first = next((i for i, line in enumerate(lines) if line.startswith(f"{ENTRY}(")), len(lines))
+    calls = [line.rstrip() for line in lines[first:]]
+    program = "\n".join(lines[:first]).rstrip()
+    if not all(call.startswith(f"{ENTRY}(") and call.endswith(")") for call in calls):
+        return program, ()
+    return program, tuple(call[len(ENTRY) + 1 : -1] for call in calls)
+
+
+def normalise(program: str) -> str:
+    """The program without comments, docstrings and spacing. Raises SyntaxError (or ValueError) if it does not parse.
+
+    Meant for programs that the sandbox has accepted: parsing hostile text here is not what this is for.
+    """
+    tree = ast.parse(program)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and len(node.body) > 1 and ast.get_docstring(node) is not None:
+            del node.body[0]
+    return ast.unparse(tree)
+
+
+def fingerprint(program: str) -> str:
+    """A short hash of the normal form: equal for programs that differ in spacing, comments and docstrings only."""
+    return hashlib.blake2b(normalise(program).encode(), digest_size=12).hexdigest()

@@ -1,0 +1,80 @@
+"""Raw completion prompts: worked puzzles, then the beginning of the next, which ends at a blank line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from redqueen.config import GameConfig
+from redqueen.game.programs import split_calls
+from redqueen.records import Draft, Kind, Prompt, Task
+
+TITLES: dict[Kind, str] = {
+    "code_o": "# Puzzle: predict the output",
+    "code_i": "# Puzzle: find the input",
+    "code_f": "# Puzzle: write the function",
+}
+_LINE = ("\n",)
+_BLOCK = ("\n\n",)
+# inputs of a worked code_f puzzle: more would only lengthen the prompt
+SHOWN_INPUTS = 6
+
+
+class CompletionPrompts:
+    def __init__(self, game: GameConfig) -> None:
+        self.game = game
+
+    def propose(self, kind: Kind, references: Sequence[Task], start: Task | None) -> Prompt:
+        blocks = "".join(f"{TITLES[kind]}\n{proposal_text(task)}\n\n" for task in references)
+        if start is None:
+            return Prompt(f"{blocks}{TITLES[kind]}\n", _BLOCK, "def f(")
+        return Prompt(f"{blocks}{TITLES[kind]}\n{start.program}\n", _BLOCK, "#")
+
+    def read_proposal(self, kind: Kind, text: str, start: Task | None) -> Draft | str:
+        if start is None:
+            program, inputs = split_calls(text)
+            return Draft(program, inputs) if len(inputs) == 1 else "a program and one call f(...) are needed"
+        first, _, rest = text.partition("\n")
+        message = first.removeprefix("#").strip()
+        program, inputs = split_calls(rest)
+        inputs = tuple(dict.fromkeys(inputs))[: self.game.max_inputs]
+        if not message or program or len(inputs) < self.game.min_inputs:
+            return f"a message and {self.game.min_inputs} different calls f(...) are needed"
+        return Draft(start.program, inputs, message)
+
+    def attempt(self, task: Task, examples: Sequence[Task]) -> Prompt:
+        worked = "".join(f"{_question(t)}{answer_text(t)}\n\n" for t in examples)
+        question = worked + _question(task)
+        if task.kind == "code_f":
+            return Prompt(question, _BLOCK, "def f(")
+        return Prompt(question, _LINE)
+
+    def read_attempt(self, kind: Kind, text: str) -> str | None:
+        answer = text.strip("\n") if kind == "code_f" else text.strip()
+        if kind == "code_i":
+            # the prompt opened the call's parenthesis
+            answer = answer[:-1] if answer.endswith(")") else ""
+            return answer if text.strip().endswith(")") else None
+        return answer or None
+
+
+def proposal_text(task: Task) -> str:
+    """A whole proposal, as a teacher would write it."""
+    calls = "\n".join(f"f({pair.input})" for pair in task.pairs[:SHOWN_INPUTS])
+    return f"{task.program}\n# {task.message}\n{calls}" if task.kind == "code_f" else f"{task.program}\n{calls}"
+
+
+def answer_text(task: Task) -> str:
+    """The recorded answer, as it would follow the question (prefix included)."""
+    if task.kind == "code_f":
+        return task.program
+    return f" {task.pairs[0].output}" if task.kind == "code_o" else f"{task.pairs[0].input})"
+
+
+def _question(task: Task) -> str:
+    if task.kind == "code_f":
+        shown = "".join(f"# f({pair.input}) == {pair.output}\n" for pair in task.shown)
+        return f"# {task.message}\n{shown}"
+    pair = task.pairs[0]
+    if task.kind == "code_o":
+        return f"{task.program}\nassert f({pair.input}) =="
+    return f"{task.program}\nassert {pair.output} == f("

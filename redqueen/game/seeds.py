@@ -1,0 +1,35 @@
+"""The seed programs: short, clean, written by hand. Their outputs are computed by the verifier, never stored.
+
+A file holds blocks separated by blank lines: `# message`, the program, then one line `f(<arguments>)` per input.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+
+from redqueen.game.programs import split_calls
+from redqueen.records import Draft
+
+FILES = ("numbers_lists.txt", "strings_dicts.txt")
+AUTHOR = "seed"
+
+
+@cache
+def seeds() -> tuple[Draft, ...]:
+    """All seed drafts, in file order; each has a message and several inputs."""
+    folder = resources.files("redqueen.game") / "seeds"
+    return tuple(
+        parse_block(block)
+        for name in FILES
+        for block in (folder / name).read_text(encoding="utf-8").strip().split("\n\n")
+    )
+
+
+def parse_block(block: str) -> Draft:
+    """Reads one block. Raises ValueError if a part is missing."""
+    first, _, rest = block.strip().partition("\n")
+    program, inputs = split_calls(rest)
+    if not first.startswith("# ") or not program or not inputs:
+        raise ValueError(f"not a seed block: {block[:60]!r}")
+    return Draft(program, inputs, first[2:])

@@ -1,0 +1,228 @@
+"""Ratings: two-player TrueSkill with draws, and how a match's tasks become one game.
+
+TrueSkill is Herbrich, Minka and Graepel, "TrueSkill: A Bayesian Skill Rating System" (NIPS 2006). With two
+players message passing ends after one sweep, so the update is the closed form of that paper: the truncated
+Gaussian's mean shift v and variance shrinkage w. The score rules are DESIGN section 3, "Rating".
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Literal
+
+Outcome = Literal["student", "teacher", "draw"]
+"""Who won a match."""
+
+STUDENT_WINS_ABOVE = 0.55
+TEACHER_WINS_BELOW = 0.45
+# A mean that is a threshold in exact arithmetic is a draw, whatever its last bit became.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Rating:
+    """What the league believes about one member's skill: a normal with mean `mu` and standard deviation
+    `sigma`.
+
+    >>> Rating().lcb()
+    0.0
+
+    Raises:
+        ValueError: a value is not finite, or sigma is not positive.
+    """
+
+    mu: float = 25.0
+    sigma: float = 25.0 / 3.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.mu) and math.isfinite(self.sigma) and self.sigma > 0.0):
+            raise ValueError(f"a rating needs a finite mu and a finite sigma above zero, not {self}")
+
+    def lcb(self, k: float = 3.0) -> float:
+        """The lower confidence bound mu - k sigma, in rating points: the default fitness."""
+        return self.mu - k * self.sigma
+
+
+@dataclass(frozen=True, slots=True)
+class TrueSkill:
+    """The rating system's parameters (defaults: Herbrich et al. 2006, and the `trueskill` package's).
+
+    Attributes:
+        beta: standard deviation of one game's performance around skill, in rating points.
+        tau: skill drift added to sigma before each game, in rating points.
+        draw_probability: chance of a draw between equals; it sets the draw margin.
+
+    >>> teacher, student = TrueSkill().rate(Rating(), Rating(), "student")
+    >>> round(student.mu, 2), round(teacher.mu, 2)
+    (29.4, 20.6)
+
+    Raises:
+        ValueError: beta is not positive, tau is negative, or draw_probability is outside [0, 1).
+    """
+
+    beta: float = 25.0 / 6.0
+    tau: float = 25.0 / 300.0
+    draw_probability: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not (0.0 < self.beta < math.inf and 0.0 <= self.tau < math.inf):
+            raise ValueError(f"beta must be above zero and tau at least zero, both finite: {self}")
+        if not 0.0 <= self.draw_probability < 1.0:
+            raise ValueError(f"draw_probability must be in [0, 1), not {self.draw_probability}")
+
+    def rate(self, teacher: Rating, student: Rating, score: Outcome) -> tuple[Rating, Rating]:
+        """The ratings after one game.
+
+        Args:
+            teacher: the teacher's rating before the game.
+            student: the student's rating before the game.
+            score: who won.
+
+        Returns:
+            (teacher, student), new ratings. Finite and with positive sigma however unlikely the outcome was.
+
+        Raises:
+            ValueError: `score` is none of the three outcomes.
+        """
+        if score == "teacher":
+            return self._update(teacher, student, drawn=False)
+        if score == "student":
+            new_student, new_teacher = self._update(student, teacher, drawn=False)
+            return new_teacher, new_student
+        if score == "draw":
+            return self._update(teacher, student, drawn=True)
+        raise ValueError(f"unknown outcome {score!r}")
+
+    def win_probability(self, a: Rating, b: Rating) -> float:
+        """Predicted probability that `a` beats `b`, in [0, 1], a draw counted as half a win for each.
+
+        The probability that a's performance is the higher one, so it ignores the draw margin: matchmaking
+        then sees p and 1 - p as each other's mirror. Drift (tau) is not added: the prediction is about skill
+        as it is now.
+        """
+        spread = math.sqrt(2.0 * self.beta**2 + a.sigma**2 + b.sigma**2)
+        return _cdf((a.mu - b.mu) / spread)
+
+    def _update(self, winner: Rating, loser: Rating, *, drawn: bool) -> tuple[Rating, Rating]:
+        winner_var = winner.sigma**2 + self.tau**2
+        loser_var = loser.sigma**2 + self.tau**2
+        noise_var = 2.0 * self.beta**2
+        total_var = noise_var + winner_var + loser_var
+        c = math.sqrt(total_var)
+        # The margin inside which two equal players' performances count as a draw with the given probability.
+        margin = NormalDist().inv_cdf((self.draw_probability + 1.0) / 2.0) * math.sqrt(2.0) * self.beta
+        gap = (winner.mu - loser.mu) / c
+        v, w = _drawn(gap, margin / c) if drawn else _won(gap - margin / c)
+
+        def moved(player: Rating, var: float, other_var: float, sign: float) -> Rating:
+            # Equal to var * (1 - var / total_var * w), but without the cancellation that could end at sigma =
+            # 0.
+            new_var = var * (noise_var + other_var + var * (1.0 - w)) / total_var
+            return Rating(player.mu + sign * var / c * v, math.sqrt(new_var))
+
+        return moved(winner, winner_var, loser_var, 1.0), moved(loser, loser_var, winner_var, -1.0)
+
+
+def task_score(rho: float | None, valid: bool) -> float:
+    """The student's score on one proposal, in [0, 1].
+
+    Args:
+        rho: the solve rate in [0, 1]; ignored, and normally None, where the proposal was invalid.
+        valid: whether the proposal became a task. False: the teacher has failed, and the student gets 1.
+
+    Returns:
+        rho, but 1.0 for an invalid proposal and 0.5 for a task that nobody solved: an impossible task is no
+        merit.
+
+    Raises:
+        ValueError: a valid task without a solve rate in [0, 1]. A task whose attempts were lost to a fault of
+            the machine has no score: leave it out, so that it moves no rating.
+    """
+    if not valid:
+        return 1.0
+    if rho is None or not 0.0 <= rho <= 1.0:
+        raise ValueError(f"a valid task's solve rate must be in [0, 1], not {rho}")
+    return rho if rho > 0.0 else 0.5
+
+
+def match_score(task_scores: Sequence[float]) -> float:
+    """The mean of a match's task scores, in [0, 1]; 1 is the student's best.
+
+    Raises:
+        ValueError: no scores (every sample was dropped, so there was no game), or one outside [0, 1].
+    """
+    if not task_scores:
+        raise ValueError("a match without scored tasks is no game; leave the ratings as they are")
+    if not all(0.0 <= score <= 1.0 for score in task_scores):
+        raise ValueError(f"task scores must be in [0, 1]: {list(task_scores)}")
+    return math.fsum(task_scores) / len(task_scores)
+
+
+def outcome(score: float) -> Outcome:
+    """Who won a match with this score: above 0.55 the student, below 0.45 the teacher, else a draw.
+
+    The thresholds themselves, and anything within 1e-9 of them, are draws.
+
+    Raises:
+        ValueError: the score is outside [0, 1].
+    """
+    if not 0.0 <= score <= 1.0:
+        raise ValueError(f"a match's score must be in [0, 1], not {score}")
+    if score > STUDENT_WINS_ABOVE + _ROUNDING:
+        return "student"
+    if score < TEACHER_WINS_BELOW - _ROUNDING:
+        return "teacher"
+    return "draw"
+
+
+# From here on a normal density or tail may underflow, so ratios are formed before the exponentials vanish.
+_TAIL = 5.0
+_FAR = 1e5
+
+
+def _pdf(x: float) -> float:
+    return math.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
+
+
+def _cdf(x: float) -> float:
+    return 0.5 * math.erfc(-x / math.sqrt(2.0))
+
+
+def _excess(x: float) -> float:
+    """pdf(x) / cdf(-x) - x for x >= 5, by Laplace's continued fraction 1 / (x + 2 / (x + 3 / (x + ...)))."""
+    tail = x
+    for term in range(60, 1, -1):
+        tail = x + term / tail
+    return 1.0 / tail
+
+
+def _mills(x: float) -> float:
+    """cdf(-x) / pdf(x)."""
+    return 1.0 / (x + _excess(x)) if x > _TAIL else _cdf(-x) / _pdf(x)
+
+
+def _won(x: float) -> tuple[float, float]:
+    """v and w of a win; x is the winner's standardised lead less the draw margin."""
+    if x < -_TAIL:
+        excess = _excess(-x)
+        v = excess - x
+    else:
+        v = _pdf(x) / _cdf(x)
+        excess = v + x
+    return v, min(1.0, v * excess)
+
+
+def _drawn(gap: float, margin: float) -> tuple[float, float]:
+    """v and w of a draw; both arguments are standardised. A margin of zero is the limit of a small one."""
+    t = abs(gap)
+    near, far = t - margin, t + margin
+    if margin < 1e-6 or near > _FAR:
+        v, w = -max(near, 0.0), 1.0
+    else:
+        # Everything is divided by pdf(near), which alone would underflow at a gap of about 40.
+        ratio = math.exp(-2.0 * margin * t)
+        mass = _mills(near) - ratio * _mills(far)
+        v = math.expm1(-2.0 * margin * t) / mass
+        w = min(1.0, max(0.0, v * v + (far * ratio - near) / mass))
+    return math.copysign(v, -gap), w

@@ -1,0 +1,116 @@
+"""The shared, frozen base: loading it, its tokenizer, its fingerprint, and whether it fits."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from redqueen.config import EMBEDDED, ModelConfig
+from redqueen.policy.embedded import ModelError, obtain
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A loaded base. `model` is a transformers causal LM in eval mode whose parameters take no gradient."""
+
+    name: str
+    model: Any
+    tokenizer: Any
+    device: torch.device
+
+    @property
+    def end_ids(self) -> frozenset[int]:
+        """Tokens that end a completion."""
+        ids: set[int] = set()
+        for source in (self.model.generation_config.eos_token_id, self.tokenizer.eos_token_id):
+            ids |= {source} if isinstance(source, int) else set(source or ())
+        return frozenset(ids)
+
+
+def device_of(config: ModelConfig) -> torch.device:
+    """Raises ModelError if CUDA is asked for and absent."""
+    if config.device == "cuda" and not torch.cuda.is_available():
+        raise ModelError("model.device=cuda, but torch sees no CUDA device: use model.device=cpu")
+    cuda = config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available())
+    return torch.device("cuda" if cuda else "cpu")
+
+
+def dtype_of(config: ModelConfig, device: torch.device) -> torch.dtype:
+    """bf16 where it is multiplied natively: CUDA, and CPUs with AVX512-BF16 or AMX; elsewhere fp32."""
+    if config.dtype != "auto":
+        return getattr(torch, config.dtype)
+    cpu = torch.cpu.get_capabilities()
+    native = device.type == "cuda" or any(cpu.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+    return torch.bfloat16 if native else torch.float32
+
+
+def load(config: ModelConfig) -> Base:
+    """Loads the base that `config.name` means. Raises ModelError in one line."""
+    device = device_of(config)
+    if device.type == "cpu":
+        torch.set_num_threads(config.threads or len(os.sched_getaffinity(0)))
+    where = location(config.name)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(where)
+        model = AutoModelForCausalLM.from_pretrained(where, dtype=dtype_of(config, device))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"cannot load '{config.name}': {str(error).splitlines()[0]}") from error
+    model.requires_grad_(False)
+    return Base(config.name, model.to(device).eval(), tokenizer, device)
+
+
+def location(name: str) -> str:
+    """Where `from_pretrained` finds the model called `name`."""
+    return str(obtain()) if name == EMBEDDED else name
+
+
+def fingerprint(model: nn.Module) -> str:
+    """SHA-256 over the base's parameters (not the adapters'), to prove that a run never touched them."""
+    digest = hashlib.sha256()
+    for name, parameter in sorted(model.named_parameters()):
+        if parameter.requires_grad:
+            continue
+        digest.update(name.replace(".base.", ".").encode())
+        digest.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def required_bytes(config: ModelConfig, members: int) -> int:
+    """Bytes that base and members need before any activation: weights, and for each member fp32 masters,
+    gradients, two moments and a copy in the base's dtype.
+    """
+    shell = AutoConfig.from_pretrained(location(config.name))
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(shell)
+    size = dtype_of(config, device_of(config)).itemsize
+    factors = sum(
+        config.rank * (module.in_features + module.out_features)
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and name.rpartition(".")[2] in config.targets
+    )
+    weights = sum(parameter.numel() for parameter in model.parameters())
+    return weights * size + members * factors * (4 * 4 + size)
+
+
+def check_fit(config: ModelConfig, members: int) -> None:
+    """Raises ModelError if base and members alone exceed what the device has free."""
+    device = device_of(config)
+    try:
+        need = required_bytes(config, members)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"cannot load '{config.name}': {str(error).splitlines()[0]}") from error
+    free = torch.cuda.mem_get_info()[0] if device.type == "cuda" else psutil.virtual_memory().available
+    if need > free:
+        raise ModelError(
+            f"'{config.name}' with {members} members needs {need / 2**30:.1f} GiB before activations, "
+            f"{device.type} has {free / 2**30:.1f} GiB free: choose a smaller model.name, model.rank or population"
+        )
+
+

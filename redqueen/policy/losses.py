@@ -1,0 +1,64 @@
+"""Log-probabilities without ever holding [tokens, vocabulary], and the weights of the policy-gradient loss.
+
+Shape suffixes: N scored tokens, C tokens of a chunk, H hidden size, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from redqueen.records import Sample
+
+CHUNK = 256
+
+
+class TokenLogprobs(torch.autograd.Function):
+    """log p(target | hidden) under a frozen output matrix; d logp / d hidden is kept from the forward pass.
+
+    Keeping it costs [N, H] and saves the second product with the vocabulary matrix that recomputing would need.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden_NH: Tensor, weight_VH: Tensor, target_N: Tensor, temperature: float
+    ) -> tuple[Tensor, Tensor]:
+        logp_N = hidden_NH.new_empty(len(target_N), dtype=torch.float32)
+        entropy_N = torch.empty_like(logp_N)
+        slope_NH = torch.empty_like(hidden_NH)
+        for start in range(0, len(target_N), CHUNK):
+            chunk = slice(start, start + CHUNK)
+            scaled_CV = (hidden_NH[chunk] @ weight_VH.T).float().div_(temperature)
+            lse_C = scaled_CV.logsumexp(-1)
+            logp_N[chunk] = scaled_CV.gather(1, target_N[chunk, None])[:, 0] - lse_C
+            p_CV = (scaled_CV - lse_C[:, None]).exp_()
+            entropy_N[chunk] = lse_C - scaled_CV.mul_(p_CV).sum(-1)
+            expected_CH = p_CV.to(weight_VH.dtype) @ weight_VH
+            slope_NH[chunk] = (weight_VH[target_N[chunk]] - expected_CH) / temperature
+        ctx.save_for_backward(slope_NH)
+        ctx.mark_non_differentiable(entropy_N)
+        return logp_N, entropy_N
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (slope_NH,) = ctx.saved_tensors
+        return (grads[0][:, None] * slope_NH).to(slope_NH.dtype), None, None, None
+
+
+def token_weights(samples: Sequence[Sample], loss: Literal["token_mean", "sequence_mean"]) -> list[float]:
+    """For each sample the weight of each of its tokens, normalised over its own member's samples only.
+
+    token_mean: 1 / (the member's completion tokens). sequence_mean: 1 / (its samples x this one's tokens).
+    A member's update therefore does not depend on who else is in the batch.
+    """
+    tokens: dict[str, int] = {}
+    count: dict[str, int] = {}
+    for sample in samples:
+        tokens[sample.member] = tokens.get(sample.member, 0) + len(sample.token_ids)
+        count[sample.member] = count.get(sample.member, 0) + 1
+    if loss == "token_mean":
+        return [1 / tokens[sample.member] for sample in samples]
+    return [1 / (count[sample.member] * len(sample.token_ids)) for sample in samples]

@@ -1,0 +1,86 @@
+"""Named configurations. A recipe is a function; `redqueen train NAME key=value ...` starts from it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+
+from redqueen.config import (
+    Config,
+    ConfigError,
+    GameConfig,
+    LeagueConfig,
+    LearningConfig,
+    ModelConfig,
+    PopulationConfig,
+    RunConfig,
+    SamplingConfig,
+)
+
+
+def quickstart() -> Config:
+    """2 teachers and 2 students on the embedded model: minutes on two CPU cores."""
+    return Config(league=LeagueConfig(every=4, gamma=0.5, burn_in=3), run=RunConfig(steps=10))
+
+
+def paper_7b() -> Config:
+    """The paper's main run: Qwen2.5-Coder-7B, rank 32, 4T+4S, 200 steps. For a GPU of 80 GB or more."""
+    return Config(
+        recipe="paper_7b",
+        model=ModelConfig(name="Qwen/Qwen2.5-Coder-7B", prompts="chat", rank=32, alpha=64.0),
+        population=PopulationConfig(teachers=4, students=4),
+        game=GameConfig(proposals=16, attempts=8, references=6, min_inputs=10, bank_size=16384),
+        sampling=SamplingConfig(proposal_tokens=2048, attempt_tokens=2048, batch_rows=128),
+        learning=LearningConfig(lr=1e-5, batch_tokens=16384, checkpointing=True),
+        league=LeagueConfig(every=10, gamma=0.25, burn_in=5),
+        run=RunConfig(steps=200, checkpoint_every=5, keep_last=3, keep_every=50),
+    )
+
+
+def asymmetric() -> Config:
+    """4 teachers and 8 students on the embedded model."""
+    return quickstart().model_copy(
+        update={"recipe": "asymmetric", "population": PopulationConfig(teachers=4, students=8)}
+    )
+
+
+def ablation_1t1s() -> Config:
+    """One teacher against one student: co-evolution without a population, hence without evolution."""
+    return quickstart().model_copy(
+        update={
+            "recipe": "ablation_1t1s",
+            "population": PopulationConfig(teachers=1, students=1),
+            "league": LeagueConfig(evolution=False),
+        }
+    )
+
+
+def single_agent() -> Config:
+    """AZR with LoRA: one member in both roles, as many matches as one adapter of `quickstart` plays."""
+    return quickstart().model_copy(
+        update={
+            "recipe": "single_agent",
+            "population": PopulationConfig(teachers=1, students=1, single_agent=True),
+            "game": GameConfig(matches=1),
+            "league": LeagueConfig(evolution=False),
+        }
+    )
+
+
+def single_agent_compute() -> Config:
+    """The same, with as many matches a step as `quickstart` plays in all: matched by total compute."""
+    return single_agent().model_copy(update={"recipe": "single_agent_compute", "game": GameConfig(matches=2)})
+
+
+RECIPES: dict[str, Callable[[], Config]] = {
+    recipe.__name__: recipe
+    for recipe in (quickstart, paper_7b, asymmetric, ablation_1t1s, single_agent, single_agent_compute)
+}
+
+
+def recipe(name: str) -> Config:
+    """The configuration called `name`. Raises ConfigError with the nearest name."""
+    if name not in RECIPES:
+        near = difflib.get_close_matches(name, RECIPES, n=1, cutoff=0.0)[0]
+        raise ConfigError(f"no recipe '{name}': did you mean '{near}'? There are: {', '.join(RECIPES)}")
+    return RECIPES[name]()

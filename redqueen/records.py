@@ -1,0 +1,219 @@
+"""The records that flow through a step. Each stage makes a new frozen one; no field means "not computed yet".
+
+    Completion -> Rollout -> GradedRollout -> Sample        Draft -> Proposal -> Task
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+Kind = Literal["code_o", "code_i", "code_f"]
+KINDS: tuple[Kind, ...] = ("code_o", "code_i", "code_f")
+
+Role = Literal["teacher", "student"]
+ROLES: tuple[Role, ...] = ("teacher", "student")
+
+Status = Literal[
+    "valid",
+    "correct",
+    "wrong",
+    "malformed",
+    "forbidden",
+    "error",
+    "timeout",
+    "memory",
+    "oversize",
+    "unsupported",
+    "nondeterministic",
+    "infra_error",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The verifier's structured answer, e.g. `Verdict("error", "", "ZeroDivisionError at line 2", 1.3)`.
+
+    `output` is the literal that the program returned (validation of code_o and code_i, attempts at code_i), else "".
+    """
+
+    status: Status
+    output: str = ""
+    detail: str = ""
+    cpu_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What could be read from a teacher's text: `Draft("def f(x):\\n    return x", ("3",), "")`.
+
+    `inputs` are literal argument lists; code_o and code_i have one, code_f several and a `message`.
+    """
+
+    program: str
+    inputs: tuple[str, ...]
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A draft with its author: what a teacher wrote, before it is known to be a valid task."""
+
+    id: str
+    kind: Kind
+    author: str
+    step: int
+    draft: Draft
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One input and the output that the task's program gives for it, both literals: `Pair("[1, 2]", "3")`."""
+
+    input: str
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A verified program with its inputs and outputs. code_o and code_i have one pair."""
+
+    id: str
+    kind: Kind
+    author: str
+    step: int
+    program: str
+    pairs: tuple[Pair, ...]
+    message: str = ""
+
+    @property
+    def shown(self) -> tuple[Pair, ...]:
+        """The pairs that a code_f student sees: the first half, rounded up."""
+        return self.pairs[: (len(self.pairs) + 1) // 2]
+
+    @property
+    def hidden(self) -> tuple[Pair, ...]:
+        """The pairs that a code_f student's function is judged on."""
+        return self.pairs[(len(self.pairs) + 1) // 2 :]
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Text to complete. `prefix` is the part already written on the writer's behalf, e.g. `"def f("`.
+
+    With `chat` the text is one user message that goes through the model's chat template, else it is raw.
+    """
+
+    text: str
+    stop: tuple[str, ...]
+    prefix: str = ""
+    chat: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One completion to sample from `member`. Requests that are equal but for `seed` share their prompt's prefill.
+
+    `seed` names the random stream: see `redqueen.streams`.
+    """
+
+    member: str
+    prompt: Prompt
+    max_tokens: int
+    seed: tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What a member wrote. `text` starts with the prompt's prefix and ends before the stop string.
+
+    `token_ids` are the sampled tokens (the one that completed the stop string is the last) and `logprobs` their
+    log-probabilities (nats) under the member at the temperature that they were sampled with.
+    """
+
+    prompt_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    text: str
+    finished: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """A completion with its place in the game. `group` is what its reward is centred with."""
+
+    member: str
+    role: Role
+    kind: Kind
+    group: str
+    completion: Completion
+
+
+@dataclass(frozen=True, slots=True)
+class GradedRollout:
+    """A rollout with its reward; a machine's fault never becomes one."""
+
+    rollout: Rollout
+    reward: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What the learner trains on: the completion's tokens, each weighted by the advantage."""
+
+    member: str
+    prompt_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    advantage: float
+
+
+@dataclass(frozen=True, slots=True)
+class MemberUpdate:
+    """What one optimizer step did to one member. Norms are L2; `entropy` is nats per trained token.
+
+    `logprob_gap` is the mean absolute difference of the sampler's and the learner's log-probabilities.
+    `skipped` says why the member did not move ("" if it did).
+    """
+
+    member: str
+    loss: float
+    grad_norm: float
+    adapter_norm: float
+    entropy: float
+    logprob_gap: float
+    tokens: int
+    skipped: str = ""
+
+
+class Sampler(Protocol):
+    """Draws completions from members; the embedded one runs in process, others may be served elsewhere."""
+
+    def sample(
+        self, requests: Sequence[Request], progress: Callable[[int, int], None] | None = None
+    ) -> list[Completion]:
+        """Completions in the order of `requests`; `progress(done, total)` is called as rows finish."""
+        ...
+
+
+class Learner(Protocol):
+    """Moves members: one optimizer step for each member that has samples, none for the others."""
+
+    def update(
+        self, samples: Sequence[Sample], progress: Callable[[int, int], None] | None = None
+    ) -> list[MemberUpdate]:
+        """One joint update; samples with advantage 0 count in the normalisation and cost nothing."""
+        ...
+
+
+class Verifier(Protocol):
+    """The only judge: runs programs outside the trainer's process. Verdicts come in the order asked."""
+
+    def validate(self, proposals: Sequence[Proposal]) -> list[tuple[Verdict, Task | None]]:
+        """A task where the verdict is `valid`, else None."""
+        ...
+
+    def grade(self, attempts: Sequence[tuple[Task, str]]) -> list[Verdict]:
+        """Verdicts on answers to tasks."""
+        ...

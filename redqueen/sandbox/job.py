@@ -1,0 +1,76 @@
+"""What goes into the sandbox and what comes out: limits, jobs, outcomes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Status = Literal[
+    "ok",
+    "wrong",
+    "malformed",
+    "forbidden",
+    "error",
+    "timeout",
+    "memory",
+    "oversize",
+    "unsupported",
+    "nondeterministic",
+    "infra_error",
+]
+
+MAX_PROGRAM_BYTES = 65_536
+MAX_INPUTS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one program may use. `memory_mb` is on top of the bare interpreter; bytes count literal text."""
+
+    cpu_s: float = 1.0
+    wall_s: float = 4.0
+    memory_mb: int = 256
+    output_bytes: int = 16_384
+    input_bytes: int = 16_384
+
+    def __post_init__(self) -> None:
+        for name in ("cpu_s", "wall_s", "memory_mb", "output_bytes", "input_bytes"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"Limits.{name} must be positive")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One program to be called on some inputs.
+
+    >>> Job("def f(xs, x):\\n    return xs.count(x)", ("[1, 2, 1], 1",))  # doctest: +ELLIPSIS
+    Job(program='def f...
+    """
+
+    program: str
+    """Source text whose top level defines a callable `f`."""
+    inputs: tuple[str, ...]
+    """Each a literal argument list, e.g. `"[1, 2], 'a'"`; `""` means no arguments."""
+    validate: bool = False
+    """Check determinism: interpreter A once, interpreter B twice in one child, at half the CPU limit."""
+    expected: tuple[bytes, ...] | None = None
+    """Canonical bytes, one for each input. They are compared in the parent and never sent to the child."""
+
+    def __post_init__(self) -> None:
+        if len(self.inputs) > MAX_INPUTS:
+            raise ValueError(f"a job has at most {MAX_INPUTS} inputs, not {len(self.inputs)}")
+        if self.expected is not None and len(self.expected) != len(self.inputs):
+            raise ValueError(f"{len(self.expected)} expected values for {len(self.inputs)} inputs")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a job. Only `infra_error` is the machine's fault; it must never become a reward."""
+
+    status: Status
+    outputs: tuple[str, ...]
+    """Literal text of the values, as far as the program got; `parse_literal` reads them back."""
+    detail: str
+    """One line for people, e.g. `ZeroDivisionError at line 2`; empty when there is nothing to say."""
+    cpu_ms: float
+    """CPU time of the reference (A) child, its start-up included; 0 when none was started."""

@@ -1,0 +1,137 @@
+"""System calls through ctypes: what the zygote and its children give up for good.
+
+Child-side, standard library only. Every function is called while files can still be opened; ctypes is imported here,
+before the doors close.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import resource
+import signal
+import struct
+import sys
+from typing import Any
+
+LINUX = sys.platform.startswith("linux")
+MACHINE = platform.machine()
+
+_NUMBERS = {
+    "x86_64": {"timer_create": 222, "timer_settime": 223},
+    "aarch64": {"timer_create": 107, "timer_settime": 110},
+}
+CALLS: dict[str, int] = _NUMBERS.get(MACHINE, {}) if LINUX else {}
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+_CLOCK_PROCESS_CPUTIME_ID = 2
+_SIGEVENT_BYTES = 64
+
+libc: Any = ctypes.CDLL(None, use_errno=True)
+
+
+def system_call(name: str, *arguments: Any) -> int:
+    """A raw system call by name; raises OSError with the call's name."""
+    result = libc.syscall(ctypes.c_long(CALLS[name]), *arguments)
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+    return int(result)
+
+
+def prctl(option: int, *arguments: int) -> None:
+    """`prctl` with all five arguments as longs; raises OSError."""
+    padded = [ctypes.c_ulong(argument) for argument in (*arguments, 0, 0, 0, 0)[:4]]
+    if libc.prctl(option, *padded) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl {option}: {os.strerror(number)}")
+
+
+def die_with_parent(parent: int) -> None:
+    """SIGKILL for this process when the thread that started it ends; at once if it has ended already."""
+    if LINUX:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def undumpable() -> None:
+    """No core files, and no attaching to this process by others of its uid."""
+    if LINUX:
+        prctl(_PR_SET_DUMPABLE, 0)
+
+
+def scrub_environment() -> None:
+    """Overwrite the environment block, so that no child can read the hash seed back, and empty every copy of it."""
+    posix = sys.modules["posix"]
+    if LINUX:
+        block = ctypes.POINTER(ctypes.c_void_p).in_dll(libc, "environ")
+        index = 0
+        while block and block[index]:
+            address = block[index]
+            ctypes.memset(address, 0, len(ctypes.string_at(address)))
+            index += 1
+        libc.clearenv()
+    os.environ._data.clear()  # type: ignore[attr-defined]  # without unsetenv: the block is gone already
+    posix.environ.clear()  # type: ignore[attr-defined]
+
+
+def drop_root(uid: int) -> bool:
+    """Become `uid` if root; True when the process is unprivileged afterwards."""
+    if os.geteuid() != 0:
+        return True
+    try:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+    except OSError:
+        return False
+    return os.getresuid() == (uid, uid, uid)
+
+
+def address_space() -> int:
+    """Bytes of address space in use now (0 where the system does not say)."""
+    if not LINUX:
+        return 0
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
+
+
+def limit_resources(address_bytes: int, cpu_s: float) -> None:
+    """The rlimits of one child. CPU seconds are whole numbers here: a backstop behind `arm_cpu_timer`."""
+    zero = (
+        "RLIMIT_FSIZE",
+        "RLIMIT_NOFILE",
+        "RLIMIT_NPROC",
+        "RLIMIT_CORE",
+        "RLIMIT_MEMLOCK",
+        "RLIMIT_MSGQUEUE",
+    )
+    for name in zero:
+        if hasattr(resource, name):
+            resource.setrlimit(getattr(resource, name), (0, 0))
+    seconds = int(cpu_s) + 2
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    lower(resource.RLIMIT_AS, address_bytes)
+    lower(resource.RLIMIT_STACK, 8 << 20)
+
+
+def lower(kind: int, value: int) -> None:
+    """Set both limits to `value`, or to the hard limit where that is already lower."""
+    hard = resource.getrlimit(kind)[1]
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (value, value))
+
+
+def arm_cpu_timer(cpu_s: float) -> None:
+    """SIGKILL after this much CPU time of the process, however it treats its signals."""
+    if not CALLS:
+        return
+    timer = ctypes.c_int()
+    event = struct.pack("=Qii", 0, signal.SIGKILL, 0).ljust(_SIGEVENT_BYTES, b"\0")
+    system_call("timer_create", _CLOCK_PROCESS_CPUTIME_ID, event, ctypes.byref(timer))
+    nanoseconds = max(1, int(cpu_s * 1e9))
+    setting = struct.pack("=qqqq", 0, 0, *divmod(nanoseconds, 10**9))
+    system_call("timer_settime", timer, 0, setting, None)

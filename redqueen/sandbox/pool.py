@@ -1,0 +1,66 @@
+"""The sandbox as others use it: a pool of workers behind `run` and `submit`."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+
+from redqueen.sandbox.job import Job, Limits, Outcome
+from redqueen.sandbox.worker import Worker
+
+
+class Sandbox:
+    """Runs untrusted programs, each in a process of its own.
+
+    >>> with Sandbox(workers=1) as sandbox:  # doctest: +SKIP
+    ...     sandbox.run([Job("def f(x):\\n    return x + 1", ("41",))])
+    [Outcome(status='ok', outputs=('42',), detail='', cpu_ms=...)]
+    """
+
+    def __init__(self, limits: Limits = Limits(), workers: int | None = None) -> None:
+        if workers is not None and workers < 1:
+            raise ValueError("workers must be at least 1")
+        self.limits = limits
+        self.tier = "process"
+        self._owner = os.getpid()
+        self._local = threading.local()
+        self._workers: list[Worker] = []
+        count = workers or len(os.sched_getaffinity(0))
+        # A zygote dies with the thread that started it, so each thread of the pool starts its own.
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="sandbox", initializer=self._start)
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
+        """The outcomes of all jobs, in their order."""
+        return [future.result() for future in [self.submit(job) for job in jobs]]
+
+    def submit(self, job: Job) -> Future[Outcome]:
+        """Start one job and return at once."""
+        if os.getpid() != self._owner:
+            raise RuntimeError("this sandbox belongs to another process; make a new one after forking")
+        return self._threads.submit(self._serve, job)
+
+    def close(self) -> None:
+        """Finish the jobs already submitted, then end every process. Safe to call twice."""
+        if os.getpid() != self._owner:
+            return
+        self._threads.shutdown(wait=True)
+        for worker in self._workers:
+            worker.close()
+
+    def _start(self) -> None:
+        self._local.worker = Worker(self.limits)
+        self._workers.append(self._local.worker)
+
+    def _serve(self, job: Job) -> Outcome:
+        return self._local.worker.run(job)

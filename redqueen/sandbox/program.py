@@ -1,0 +1,163 @@
+"""The child's work: check one untrusted program, run it on its inputs, describe what happened.
+
+Runs inside the jail after every door is closed, so nothing here is a wall. The checks by name only give an honest
+status early (`forbidden` with the name instead of a puzzling NameError later).
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import io
+import sys
+from typing import Any
+
+from values import CodecError, OversizeError, UnsupportedError, decode, encode
+
+FILENAME = "<program>"
+
+ALLOWED_MODULES = frozenset(
+    ["math", "itertools", "functools", "collections", "re", "string", "heapq", "bisect", "operator", "statistics", "fractions", "decimal", "copy", "typing", "dataclasses", "enum", "textwrap", "json", "abc", "cmath", "numbers", "__future__"]
+)
+"""Pure and deterministic; `collections.abc` and other loaded submodules come with their parent."""
+
+FORBIDDEN_NAMES = frozenset(["open", "eval", "exec", "compile", "input", "__import__", "globals", "breakpoint", "help"])
+"""Builtins that reach outside or make code; taken away at run time too."""
+
+
+class ForbiddenError(ImportError):
+    """The program asked for a module or a builtin that is not on the list."""
+
+
+def run(
+    program: str, inputs: list[bytes], passes: int, value_limit: int
+) -> tuple[str, str, list[list[bytes]]]:
+    """Status, detail and, for each pass, the encoded values as far as the program got."""
+    runs: list[list[bytes]] = [[] for _ in range(passes)]
+    try:
+        function = load(program)
+    except ForbiddenError as error:
+        return "forbidden", str(error), runs
+    except MalformedError as error:
+        return "malformed", str(error), runs
+    except BaseException as error:  # noqa: BLE001 - a program may raise anything at all
+        return *describe(error), runs
+    for number, values in enumerate(runs):
+        # The second pass goes backwards, so that a counter is out of step for at least one input.
+        order = range(len(inputs)) if number % 2 == 0 else range(len(inputs) - 1, -1, -1)
+        for index in order:
+            try:
+                value = function(*decode(inputs[index]))
+                values.append(encode(value, value_limit))
+            except BaseException as error:  # noqa: BLE001
+                status, detail = describe(error)
+                return status, detail + (f" on input {index}" if len(inputs) > 1 else ""), runs
+        if number % 2:
+            values.reverse()
+    return "ok", "", runs
+
+
+class MalformedError(Exception):
+    """The text is no program, or has no function `f`."""
+
+
+def load(program: str) -> Any:
+    """Compile and execute a program's top level; returns its `f`."""
+    try:
+        tree = ast.parse(program, FILENAME)
+        check(tree)
+        code = builtins.compile(tree, FILENAME, "exec", dont_inherit=True)
+    except ForbiddenError:
+        raise
+    except SyntaxError as error:
+        raise MalformedError(f"{type(error).__name__} at line {error.lineno}") from None
+    except (ValueError, MemoryError, RecursionError) as error:
+        raise MalformedError(f"{type(error).__name__} while compiling") from None
+    sys.stdout = sys.stderr = Sink()
+    sys.stdin = io.StringIO()
+    names: dict[str, Any] = {"__name__": "program", "__builtins__": program_builtins()}
+    builtins.exec(code, names)
+    function = names.get("f")
+    if not callable(function):
+        raise MalformedError("no top-level function f")
+    return function
+
+
+def check(tree: ast.Module) -> None:
+    """Refuse imports off the list, and forbidden builtins that the program does not define itself."""
+    bound: set[str] = set()
+    used: list[ast.Name] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                refuse_module(alias.name, 0)
+        elif isinstance(node, ast.ImportFrom):
+            refuse_module(node.module or ".", node.level)
+        if isinstance(node, ast.Name):
+            if isinstance(node.ctx, ast.Load):
+                used.append(node)
+            else:
+                bound.add(node.id)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            bound.add(node.name)
+        elif isinstance(node, ast.alias):
+            bound.add((node.asname or node.name).partition(".")[0])
+    for name in used:
+        if name.id in FORBIDDEN_NAMES and name.id not in bound:
+            raise ForbiddenError(f"{name.id} at line {name.lineno}")
+
+
+def refuse_module(name: str, level: int) -> None:
+    if level or name.partition(".")[0] not in ALLOWED_MODULES:
+        raise ForbiddenError(f"import of {'.' * level}{name}")
+
+
+def program_builtins() -> dict[str, Any]:
+    """The builtins that a program sees: without the forbidden ones, and with a guarded `__import__`."""
+    visible = {name: value for name, value in vars(builtins).items() if name not in FORBIDDEN_NAMES}
+    original = builtins.__import__
+
+    def guarded_import(
+        name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
+    ) -> Any:
+        refuse_module(name, level)
+        if name not in sys.modules:
+            raise ForbiddenError(f"import of {name}")
+        return original(name, globals, locals, fromlist, level)
+
+    visible["__import__"] = guarded_import
+    return visible
+
+
+class Sink(io.TextIOBase):
+    """Where `print` goes: nowhere, in constant space, without ever failing."""
+
+    def write(self, text: str, /) -> int:
+        return len(text)
+
+    def writable(self) -> bool:
+        return True
+
+
+def describe(error: BaseException) -> tuple[str, str]:
+    """The status of an exception and one line about it; never the exception's own text, which may be anything."""
+    kind = type(error)
+    if kind is OversizeError:
+        return "oversize", str(error)
+    if kind is UnsupportedError:
+        return "unsupported", str(error)
+    if kind is CodecError:
+        return "error", str(error)
+    if issubclass(kind, ForbiddenError):
+        return "forbidden", str(error)
+    line = None
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == FILENAME:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    name = type.__dict__["__name__"].__get__(kind)
+    where = f" at line {line}" if line is not None else ""
+    return ("memory" if issubclass(kind, MemoryError) else "error"), f"{str(name)[:80]}{where}"

@@ -1,0 +1,183 @@
+"""The zygote: a warm interpreter that forks one child for each job. Started by exec, never by forking the trainer.
+
+The wire, both ways over standard input (a socket): the parent sends a header and a request; the zygote answers with
+how the child ended and the bytes it wrote, unread. Only the child decodes the request and only the parent the answer.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import random
+import resource
+import signal
+import struct
+import sys
+from types import FrameType
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import lockdown
+import program
+from values import decode, encode
+
+HEADER = struct.Struct("!III")  # bytes of the request, wall milliseconds, most bytes of answer
+REPLY = struct.Struct("!BiQI")  # how it was stopped, wait status, CPU microseconds, bytes of answer
+FRAME = struct.Struct("!I")
+RAN, WALL, FLOOD, NO_FORK = range(4)
+CONTROL = 0
+RESULT = 3
+_CODECS = (
+    "ascii latin_1 utf_8 utf_16 utf_16_le utf_16_be utf_32 cp1252 unicode_escape raw_unicode_escape rot_13"
+)
+
+
+def main() -> None:
+    """Prepare once, say hello, then serve until the parent closes the socket."""
+    uid, parent = int(sys.argv[1]), int(sys.argv[2])
+    walls = prepare(uid, parent)
+    base = lockdown.address_space()
+    send(FRAME.pack(len(walls)) + walls)
+    while True:
+        header = receive(HEADER.size)
+        if header is None:
+            os._exit(0)
+        size, wall_ms, cap = HEADER.unpack(header)
+        request = receive(size)
+        if request is None:
+            os._exit(0)
+        send(serve(request, wall_ms / 1000, cap, base))
+
+
+def prepare(uid: int, parent: int) -> bytes:
+    """Everything that reads files first, then everything that gives up rights. Returns what was achieved."""
+    for name in sorted(program.ALLOWED_MODULES) + ["collections.abc", "unicodedata"]:
+        importlib.import_module(name)
+    for name in _CODECS.split():
+        "".encode(name) if name != "rot_13" else importlib.import_module("encodings.rot_13")
+    lockdown.scrub_environment()
+    sys.argv[:] = [""]
+    sys.orig_argv[:] = []
+    sys.path.clear()
+    sys.path_importer_cache.clear()
+    lockdown.lower(resource.RLIMIT_NOFILE, 64)
+    os.closerange(3, 64)
+    unprivileged = lockdown.drop_root(uid)
+    lockdown.undumpable()
+    lockdown.die_with_parent(parent)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGALRM, on_alarm)
+    shake_heap()
+    gc.collect()
+    gc.freeze()
+    return encode({"unprivileged": unprivileged})
+
+
+def shake_heap() -> None:
+    """Shuffle the allocator's free lists by the hash seed, so that the order of addresses differs between A and B.
+
+    Address randomisation alone moves whole pages: two fresh objects would lie in the same order in every interpreter.
+    """
+    order = random.Random(hash("order"))
+    kept: list[object] = []
+    for size in range(0, 480, 16):
+        crumbs: list[object] = [bytes(size) for _ in range(300)]
+        order.shuffle(crumbs)
+        kept += crumbs[:150]
+        while crumbs:
+            crumbs.pop()
+    program.ballast = kept  # type: ignore[attr-defined]
+
+
+_child = 0
+
+
+def on_alarm(_signal: int, _frame: FrameType | None) -> None:
+    """The wall clock ran out."""
+    global _child
+    if _child:
+        os.kill(_child, signal.SIGKILL)
+        _child = 0
+
+
+def serve(request: bytes, wall_s: float, cap: int, base: int) -> bytes:
+    """Fork a child for one request, read what it writes, and pack how it ended."""
+    global _child
+    reader, writer = os.pipe()
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(reader)
+        os.close(writer)
+        return REPLY.pack(NO_FORK, 0, 0, 0)
+    if pid == 0:
+        child(request, writer, base)
+    _child = pid
+    os.close(writer)
+    signal.setitimer(signal.ITIMER_REAL, wall_s)
+    chunks: list[bytes] = []
+    size = 0
+    while size <= cap:
+        chunk = os.read(reader, 65_536)
+        if not chunk:
+            break
+        chunks.append(chunk)
+        size += len(chunk)
+    stop = FLOOD if size > cap else RAN
+    if stop == FLOOD:
+        os.kill(pid, signal.SIGKILL)
+    _, status, usage = os.wait4(pid, 0)
+    if _child == 0:
+        stop = WALL
+    _child = 0
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    os.close(reader)
+    data = b"" if stop == FLOOD else b"".join(chunks)
+    microseconds = int((usage.ru_utime + usage.ru_stime) * 1e6)
+    return REPLY.pack(stop, status, microseconds, len(data)) + data
+
+
+def child(request: bytes, writer: int, base: int) -> None:
+    """The forked child: close the doors, run, write one frame, leave. Never returns."""
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        lockdown.die_with_parent(_zygote)
+        text, inputs, passes, cpu_us, memory, value_limit = decode(request)
+        os.dup2(writer, RESULT)
+        os.closerange(0, RESULT)
+        os.closerange(RESULT + 1, 64)
+        lockdown.limit_resources(base + memory, cpu_us / 1e6)
+        lockdown.arm_cpu_timer(cpu_us / 1e6)
+        write, leave = os.write, os._exit
+        data = encode(program.run(text, inputs, passes, value_limit), 1 << 28)
+        frame = FRAME.pack(len(data)) + data
+        while frame:
+            frame = frame[write(RESULT, frame) :]
+        leave(0)
+    finally:
+        os._exit(1)
+
+
+def receive(size: int) -> bytes | None:
+    """Exactly `size` bytes from the parent; None when it has gone."""
+    chunks: list[bytes] = []
+    while size:
+        chunk = os.read(CONTROL, min(size, 1 << 20))
+        if not chunk:
+            return None
+        chunks.append(chunk)
+        size -= len(chunk)
+    return b"".join(chunks)
+
+
+def send(data: bytes) -> None:
+    """All of `data` to the parent."""
+    while data:
+        data = data[os.write(CONTROL, data) :]
+
+
+_zygote = os.getpid()
+
+if __name__ == "__main__":
+    main()
