@@ -11,12 +11,17 @@ from typing import Any, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from redqueen.errors import UserError
 from redqueen.records import Kind
 
 EMBEDDED = "smollm2-135m-instruct"
 
+# copy_parent, fresh and linear_mean are controls: what the others must beat
+Mutation = Literal["svd_spectral", "layer_gaussian", "component_mask", "full_gaussian", "copy_parent", "fresh"]
+Crossover = Literal["dare", "slot_swap", "svd_subspace", "extrapolate", "linear_mean"]
 
-class ConfigError(ValueError):
+
+class ConfigError(UserError):
     """A configuration that cannot be run; the message is one line and says what to do."""
 
 
@@ -107,8 +112,10 @@ class LeagueConfig(Section):
     gamma: float = Field(0.25, gt=0, lt=1)  # share of a role replaced
     burn_in: int = Field(5, ge=0)  # matches a member plays before it can be replaced
     crossover: float = Field(0.5, ge=0, le=1)
-    mutations: tuple[str, ...] = Field(("svd_spectral", "layer_gaussian", "component_mask", "full_gaussian"), min_length=1)
-    crossovers: tuple[str, ...] = Field(("dare", "slot_swap", "svd_subspace", "extrapolate"), min_length=1)
+    mutations: tuple[Mutation, ...] = Field(
+        ("svd_spectral", "layer_gaussian", "component_mask", "full_gaussian"), min_length=1
+    )
+    crossovers: tuple[Crossover, ...] = Field(("dare", "slot_swap", "svd_subspace", "extrapolate"), min_length=1)
     lcb: float = Field(3.0, ge=0)  # fitness = mu - lcb * sigma
 
 

@@ -17,10 +17,18 @@ from redqueen.config import (
     SamplingConfig,
 )
 
+_SMALL = GameConfig(references=2)
+
 
 def quickstart() -> Config:
     """2 teachers and 2 students on the embedded model: minutes on two CPU cores."""
-    return Config(league=LeagueConfig(every=4, gamma=0.5, burn_in=3), run=RunConfig(steps=10))
+    return Config(
+        game=_SMALL,
+        sampling=SamplingConfig(batch_rows=96),
+        learning=LearningConfig(batch_tokens=1024),  # small micro-batches stay in a CPU's caches
+        league=LeagueConfig(every=4, gamma=0.5, burn_in=3),
+        run=RunConfig(steps=10),
+    )
 
 
 def paper_7b() -> Config:
@@ -61,7 +69,7 @@ def single_agent() -> Config:
         update={
             "recipe": "single_agent",
             "population": PopulationConfig(teachers=1, students=1, single_agent=True),
-            "game": GameConfig(matches=1),
+            "game": _SMALL.model_copy(update={"matches": 1}),
             "league": LeagueConfig(evolution=False),
         }
     )
@@ -69,7 +77,9 @@ def single_agent() -> Config:
 
 def single_agent_compute() -> Config:
     """The same, with as many matches a step as `quickstart` plays in all: matched by total compute."""
-    return single_agent().model_copy(update={"recipe": "single_agent_compute", "game": GameConfig(matches=2)})
+    return single_agent().model_copy(
+        update={"recipe": "single_agent_compute", "game": _SMALL.model_copy(update={"matches": 2})}
+    )
 
 
 RECIPES: dict[str, Callable[[], Config]] = {

@@ -1,6 +1,6 @@
 """The records that flow through a step. Each stage makes a new frozen one; no field means "not computed yet".
 
-    Completion -> Rollout -> GradedRollout -> Sample        Draft -> Proposal -> Task
+Completion -> Rollout -> Proposed | Attempted -> GradedRollout -> Sample        Draft -> Proposal -> Task
 """
 
 from __future__ import annotations
@@ -187,6 +187,29 @@ class MemberUpdate:
     skipped: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """One proposal of a step, judged. `task` is None unless the verdict is `valid`."""
+
+    id: str
+    match: str
+    student: str
+    prompt: str
+    rollout: Rollout
+    verdict: Verdict
+    task: Task | None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempted:
+    """One attempt of a step, judged; `number` counts the attempts at one task."""
+
+    task: Task
+    number: int
+    rollout: Rollout
+    verdict: Verdict
+
+
 class Sampler(Protocol):
     """Draws completions from members; the embedded one runs in process, others may be served elsewhere."""
 
@@ -214,6 +237,6 @@ class Verifier(Protocol):
         """A task where the verdict is `valid`, else None."""
         ...
 
-    def grade(self, attempts: Sequence[tuple[Task, str]]) -> list[Verdict]:
-        """Verdicts on answers to tasks."""
+    def grade(self, attempts: Sequence[tuple[Task, str | None]]) -> list[Verdict]:
+        """Verdicts on answers to tasks; None is a text in which no answer was found."""
         ...

@@ -9,11 +9,12 @@ from torch import Tensor, nn
 
 from redqueen.adapters.factors import Adapter, Factors
 from redqueen.adapters.linear import MultiAdapterLinear, Routing
+from redqueen.errors import UserError
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 
 
-class AdapterError(ValueError):
+class AdapterError(UserError):
     """An adapter, or a base model, that cannot be used here."""
 
 
@@ -23,14 +24,10 @@ class AdapterBank:
     A slot's `version` grows whenever other weights are written into it and is never reused.
     """
 
-    def __init__(
-        self, model: nn.Module, slots: int, rank: int, alpha: float, targets: Iterable[str]
-    ) -> None:
+    def __init__(self, model: nn.Module, slots: int, rank: int, alpha: float, targets: Iterable[str]) -> None:
         family = str(getattr(getattr(model, "config", None), "model_type", "unknown"))
         if family not in FAMILIES:
-            raise AdapterError(
-                f"model family '{family}' is not supported: choose one of {', '.join(FAMILIES)}"
-            )
+            raise AdapterError(f"model family '{family}' is not supported: choose one of {', '.join(FAMILIES)}")
         self.rank, self.alpha, self.targets = rank, alpha, tuple(targets)
         self.scale = alpha / rank
         self.routing = Routing()
@@ -87,9 +84,7 @@ class AdapterBank:
     def read(self, member: str) -> dict[str, Factors]:
         """A copy of `member`'s fp32 factors, on CPU."""
         slot = self.slots[member]
-        return {
-            name: Factors(_copy(site.a[slot]), _copy(site.b[slot])) for name, site in self.sites.items()
-        }
+        return {name: Factors(_copy(site.a[slot]), _copy(site.b[slot])) for name, site in self.sites.items()}
 
     def masters(self, member: str) -> list[Tensor]:
         """Views of `member`'s fp32 weights, in a fixed order: writing to them moves the member."""

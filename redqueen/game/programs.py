@@ -29,7 +29,11 @@ def normalise(program: str) -> str:
     """
     tree = ast.parse(program)
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and len(node.body) > 1 and ast.get_docstring(node) is not None:
+        if (
+            isinstance(node, ast.FunctionDef | ast.ClassDef)
+            and len(node.body) > 1
+            and ast.get_docstring(node) is not None
+        ):
             del node.body[0]
     return ast.unparse(tree)
 

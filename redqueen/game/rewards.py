@@ -9,7 +9,16 @@ from statistics import fmean
 from redqueen.config import GameConfig
 from redqueen.records import GradedRollout, Role, Sample, Verdict
 
-_WELL_FORMED_MISSES = ("wrong", "error", "timeout", "memory", "oversize", "forbidden", "unsupported", "nondeterministic")
+_WELL_FORMED_MISSES = (
+    "wrong",
+    "error",
+    "timeout",
+    "memory",
+    "oversize",
+    "forbidden",
+    "unsupported",
+    "nondeterministic",
+)
 
 
 def teacher_reward(verdict: Verdict, rho: float | None, pay: GameConfig) -> float | None:

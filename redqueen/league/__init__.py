@@ -3,13 +3,16 @@
 from redqueen.league.matchmaking import Match, Weighting, matchmake
 from redqueen.league.rating import Outcome, Rating, TrueSkill, match_score, outcome, task_score
 from redqueen.league.selection import Birth, Standing, plan_births
+from redqueen.league.table import Member, Table
 
 __all__ = [
     "Birth",
     "Match",
+    "Member",
     "Outcome",
     "Rating",
     "Standing",
+    "Table",
     "TrueSkill",
     "Weighting",
     "match_score",

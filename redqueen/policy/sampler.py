@@ -87,9 +87,9 @@ class LocalSampler:
         rows = [row for group in groups for row in group.rows]
         slots = [group.slot for group in groups for _ in group.rows]
         room = max(row.request.max_tokens for row in rows)
-        uniforms_RT = torch.from_numpy(
-            np.stack([streams.uniforms(room, *row.request.seed) for row in rows])
-        ).to(device, torch.float32)
+        uniforms_RT = torch.from_numpy(np.stack([streams.uniforms(room, *row.request.seed) for row in rows])).to(
+            device, torch.float32
+        )
         hidden_PH, prefilled, mask_PT = self._prefill(groups)
         owner_R = torch.tensor([p for p, group in enumerate(groups) for _ in group.rows], device=device)
         cache = kv.fan_out(prefilled, owner_R, room)
@@ -100,7 +100,9 @@ class LocalSampler:
         width = mask_PT.shape[1]
         for step in range(room):
             token_R, logprob_R = draw(
-                self.base.model.get_output_embeddings()(hidden_RH), uniforms_RT[:, step], self.config.temperature
+                self.base.model.get_output_embeddings()(hidden_RH),
+                uniforms_RT[:, step],
+                self.config.temperature,
             )
             for row, token, logprob in zip(rows, token_R.tolist(), logprob_R.tolist(), strict=True):
                 self._extend(row, token, logprob)

@@ -14,10 +14,11 @@ from redqueen.sandbox.codec import (
 )
 from redqueen.sandbox.job import Job, Limits, Outcome, Status
 from redqueen.sandbox.pool import Sandbox
-from redqueen.sandbox.probes import Probe, probe
+from redqueen.sandbox.probes import IsolationError, Probe, probe
 
 __all__ = [
     "CodecError",
+    "IsolationError",
     "Job",
     "Limits",
     "LiteralError",

@@ -9,28 +9,38 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
 from redqueen.sandbox.job import Job, Limits, Outcome
+from redqueen.sandbox.probes import PROCESS, IsolationError, probe
 from redqueen.sandbox.worker import Worker
+
+_DEFAULT_LIMITS = Limits()
 
 
 class Sandbox:
     """Runs untrusted programs, each in a process of its own.
 
+    Refuses to exist (`IsolationError`, naming the probes that failed) where the machine cannot isolate a
+    program, unless `allow_unsafe` is set; `tier` says what was found.
+
     >>> with Sandbox(workers=1) as sandbox:  # doctest: +SKIP
     ...     sandbox.run([Job("def f(x):\\n    return x + 1", ("41",))])
-    [Outcome(status='ok', outputs=('42',), detail='', cpu_ms=...)]
+    [Outcome(status='ok', outputs=('42',), detail='', cpu_ms=2.1)]
     """
 
-    def __init__(self, limits: Limits = Limits(), workers: int | None = None) -> None:
+    def __init__(
+        self, limits: Limits = _DEFAULT_LIMITS, workers: int | None = None, *, allow_unsafe: bool = False
+    ) -> None:
         if workers is not None and workers < 1:
             raise ValueError("workers must be at least 1")
         self.limits = limits
-        self.tier = "process"
+        self.tier, probes = probe()
+        if self.tier == PROCESS and not allow_unsafe:
+            failed = [f"{found.name} ({found.detail})" for found in probes if found.required and not found.ok]
+            raise IsolationError(f"no isolation on this machine: {', '.join(failed)}")
         self._owner = os.getpid()
         self._local = threading.local()
         self._workers: list[Worker] = []
-        count = workers or len(os.sched_getaffinity(0))
         # A zygote dies with the thread that started it, so each thread of the pool starts its own.
-        self._threads = ThreadPoolExecutor(count, thread_name_prefix="sandbox", initializer=self._start)
+        self._threads = ThreadPoolExecutor(workers or _cores(), thread_name_prefix="sandbox", initializer=self._start)
 
     def __enter__(self) -> Sandbox:
         return self
@@ -64,3 +74,8 @@ class Sandbox:
 
     def _serve(self, job: Job) -> Outcome:
         return self._local.worker.run(job)
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)

@@ -1,19 +1,107 @@
-"""What isolation this machine really gives, found out in real children."""
+"""What isolation this machine really gives, found out by hostile programs in real children."""
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
+from typing import Any
+
+from redqueen.sandbox.job import Job, Limits
+from redqueen.sandbox.literals import parse_literal
+from redqueen.sandbox.worker import Worker
+
+FULL, NO_LANDLOCK, PROCESS = "full", "no-landlock", "process"
+"""The tiers. `full`: every promise holds, behind seccomp and Landlock. `no-landlock`: seccomp alone keeps
+them. `process`: a promise is broken; a program has limits and a process of its own around it and no more."""
+
+
+class IsolationError(RuntimeError):
+    """This machine cannot keep the sandbox's promises, and the caller has not accepted that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One question put to a real child."""
+    """One question put to a real child. Where `required`, not `ok` means that a promise is broken."""
 
     name: str
     ok: bool
     detail: str
+    required: bool = True
+
+
+# What a hostile program has at hand although it may import none of it.
+_REACH = """
+import functools
+real_import = functools.__builtins__["__import__"]
+os, ctypes, time = map(real_import, ("os", "ctypes", "time"))
+libc = ctypes.CDLL(None, use_errno=True)
+def f():
+    try:
+        result = attempt()
+    except OSError as error:
+        return "refused: " + type(error).__name__
+    return "refused" if result == -1 else "not refused"
+def attempt():
+    return """
+
+_ATTEMPTS = {
+    "files": "os.open('/', os.O_RDONLY)",
+    "sockets": "libc.socket(2, 1, 0)",
+    "processes": "libc.fork() or os._exit(0)",
+    "programs": "os.execv('/bin/true', ['true'])",
+    "signals": "os.kill(os.getppid(), 0)",
+    "environment": "len(os.environ) + len(real_import('posix').environ) - 1",
+}
 
 
 def probe() -> tuple[str, list[Probe]]:
-    """The isolation tier, and what each probe found."""
-    return "process", []
+    """The isolation tier, and what each probe found. Takes about half a second, once in a process."""
+    tier, probes = _probe_once()
+    return tier, list(probes)
+
+
+@functools.cache
+def _probe_once() -> tuple[str, tuple[Probe, ...]]:
+    worker = Worker(Limits(cpu_s=0.2, memory_mb=64))
+    try:
+        probes = [_attempt(worker, name, code) for name, code in _ATTEMPTS.items()]
+        clocks = _attempt(worker, "clocks", "time.time()")
+        probes.append(_limit(worker, "CPU limit", "while True: pass", "timeout"))
+        probes.append(_limit(worker, "memory limit", "return len(bytearray(10 ** 9))", "memory"))
+        probes.append(_differs(worker, "hash seeds", "hash('a')"))
+        probes.append(_differs(worker, "addresses", "id(object())"))
+        if "A" not in worker.zygotes:
+            return PROCESS, (Probe("start", False, probes[-1].detail),)
+        walls: dict[str, Any] = worker.zygotes["A"].walls
+    finally:
+        worker.close()
+    probes += [
+        Probe("seccomp", bool(walls["seccomp"]), "" if walls["seccomp"] else "the filter does not load"),
+        Probe("landlock", not walls["landlock"], str(walls["landlock"]), required=False),
+        Probe("own user", bool(walls["unprivileged"]), "", required=False),
+        Probe("clocks", clocks.ok, clocks.detail if clocks.ok else str(walls["clocks"]), required=False),
+    ]
+    if not all(found.ok for found in probes if found.required):
+        return PROCESS, tuple(probes)
+    return (NO_LANDLOCK if walls["landlock"] else FULL), tuple(probes)
+
+
+def _attempt(worker: Worker, name: str, code: str) -> Probe:
+    """A hostile program tries one thing, and must come back to tell that it was refused."""
+    outcome = worker.run(Job(_REACH + code, ("",)))
+    if outcome.status != "ok":
+        return Probe(name, False, f"{outcome.status}: {outcome.detail}")
+    answer = str(parse_literal(outcome.outputs[0]))
+    return Probe(name, answer.startswith("refused"), answer)
+
+
+def _limit(worker: Worker, name: str, body: str, status: str) -> Probe:
+    outcome = worker.run(Job(f"def f():\n    {body}", ("",)))
+    return Probe(name, outcome.status == status, outcome.detail)
+
+
+def _differs(worker: Worker, name: str, code: str) -> Probe:
+    """The two interpreters must not agree, or the determinism check could not see this."""
+    outcome = worker.run(Job(f"def f():\n    return {code}", ("",), validate=True))
+    wanted = ("nondeterministic", "output 0 differs in another interpreter")
+    return Probe(name, (outcome.status, outcome.detail) == wanted, outcome.detail)

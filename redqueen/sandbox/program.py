@@ -1,7 +1,7 @@
 """The child's work: check one untrusted program, run it on its inputs, describe what happened.
 
-Runs inside the jail after every door is closed, so nothing here is a wall. The checks by name only give an honest
-status early (`forbidden` with the name instead of a puzzling NameError later).
+Runs inside the jail after every door is closed, so nothing here is a wall. The checks by name only give an
+honest status early (`forbidden` with the name instead of a puzzling NameError later).
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from values import CodecError, OversizeError, UnsupportedError, decode, encode
 
 FILENAME = "<program>"
 
-ALLOWED_MODULES = frozenset(
-    ["math", "itertools", "functools", "collections", "re", "string", "heapq", "bisect", "operator", "statistics", "fractions", "decimal", "copy", "typing", "dataclasses", "enum", "textwrap", "json", "abc", "cmath", "numbers", "__future__"]
+_MODULES = (
+    "math itertools functools collections re string heapq bisect operator statistics fractions decimal "
+    "copy typing dataclasses enum textwrap json abc cmath numbers __future__"
 )
+ALLOWED_MODULES = frozenset(_MODULES.split())
 """Pure and deterministic; `collections.abc` and other loaded submodules come with their parent."""
 
-FORBIDDEN_NAMES = frozenset(["open", "eval", "exec", "compile", "input", "__import__", "globals", "breakpoint", "help"])
+FORBIDDEN_NAMES = frozenset(("open", "eval", "exec", "compile", "input", "__import__", "globals", "breakpoint"))
 """Builtins that reach outside or make code; taken away at run time too."""
 
 
@@ -29,9 +31,7 @@ class ForbiddenError(ImportError):
     """The program asked for a module or a builtin that is not on the list."""
 
 
-def run(
-    program: str, inputs: list[bytes], passes: int, value_limit: int
-) -> tuple[str, str, list[list[bytes]]]:
+def run(program: str, inputs: list[bytes], passes: int, value_limit: int) -> tuple[str, str, list[list[bytes]]]:
     """Status, detail and, for each pass, the encoded values as far as the program got."""
     runs: list[list[bytes]] = [[] for _ in range(passes)]
     try:
@@ -70,7 +70,8 @@ def load(program: str) -> Any:
     except ForbiddenError:
         raise
     except SyntaxError as error:
-        raise MalformedError(f"{type(error).__name__} at line {error.lineno}") from None
+        where = f" at line {error.lineno}" if error.lineno else ""
+        raise MalformedError(f"{type(error).__name__}{where}") from None
     except (ValueError, MemoryError, RecursionError) as error:
         raise MalformedError(f"{type(error).__name__} while compiling") from None
     sys.stdout = sys.stderr = Sink()
@@ -119,9 +120,7 @@ def program_builtins() -> dict[str, Any]:
     visible = {name: value for name, value in vars(builtins).items() if name not in FORBIDDEN_NAMES}
     original = builtins.__import__
 
-    def guarded_import(
-        name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
-    ) -> Any:
+    def guarded_import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
         refuse_module(name, level)
         if name not in sys.modules:
             raise ForbiddenError(f"import of {name}")
@@ -142,7 +141,7 @@ class Sink(io.TextIOBase):
 
 
 def describe(error: BaseException) -> tuple[str, str]:
-    """The status of an exception and one line about it; never the exception's own text, which may be anything."""
+    """The status of an exception and one line about it; never its own text, which may be anything."""
     kind = type(error)
     if kind is OversizeError:
         return "oversize", str(error)

@@ -1,7 +1,8 @@
 """The value codec: exact builtin values to bytes and back, and the bytes that decide equality.
 
-Parent and child both load this file, so it imports the standard library only. Its byte strings are read by the parent
-from a hostile process: `decode` builds nothing but builtin values, bounds depth and size, and never evaluates.
+Parent and child both load this file, so it imports the standard library only. Its byte strings are read by
+the parent from a hostile process: `decode` builds nothing but builtin values, bounds depth and size, and
+never evaluates.
 
 What counts as equal (`canonical(a) == canonical(b)`):
 
@@ -19,6 +20,7 @@ from typing import Any
 
 MAX_DEPTH = 64
 MAX_INT_DIGITS = 4_200
+MAX_COLLISIONS = 200
 MAX_INT_BITS = 13_952  # the largest whole number of bytes below 10 ** 4_200
 
 _U16 = struct.Struct(">H")
@@ -186,12 +188,14 @@ class _Decoder:
             raise CodecError("a count beyond the data")
         if tag == b"d":
             pairs = [(self.value(depth + 1), self.value(depth + 1)) for _ in range(count)]
+            _refuse_flooding([key for key, _ in pairs])
             return dict(pairs)
         items = [self.value(depth + 1) for _ in range(count)]
         if tag == b"l":
             return items
         if tag == b"t":
             return tuple(items)
+        _refuse_flooding(items)
         return set(items) if tag == b"s" else frozenset(items)
 
     def _int_size(self, size: int) -> int:
@@ -210,6 +214,12 @@ class _Decoder:
         data = self.data[self.at : end]
         self.at = end
         return data
+
+
+def _refuse_flooding(members: list[Any]) -> None:
+    # Thousands of ints with one hash would make building the set quadratic, in the trainer's process.
+    if len(members) - len({hash(member) for member in members}) > MAX_COLLISIONS:
+        raise CodecError("too many members with the same hash")
 
 
 def _type_name(kind: type) -> str:

@@ -1,7 +1,10 @@
-"""The zygote: a warm interpreter that forks one child for each job. Started by exec, never by forking the trainer.
+"""The zygote: a warm interpreter that forks one child for each job.
 
-The wire, both ways over standard input (a socket): the parent sends a header and a request; the zygote answers with
-how the child ended and the bytes it wrote, unread. Only the child decodes the request and only the parent the answer.
+It is started by exec and never by forking the trainer, whose memory and descriptors are nobody's business.
+
+The wire, both ways over standard input (a socket): the parent sends a header and a request; the zygote
+answers with how the child ended and the bytes it wrote, unread. Only the child decodes the request and only
+the parent the answer.
 """
 
 from __future__ import annotations
@@ -15,68 +18,91 @@ import signal
 import struct
 import sys
 from types import FrameType
+from typing import NamedTuple
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import lockdown
 import program
+import seccomp
+import vdso
 from values import decode, encode
 
 HEADER = struct.Struct("!III")  # bytes of the request, wall milliseconds, most bytes of answer
 REPLY = struct.Struct("!BiQI")  # how it was stopped, wait status, CPU microseconds, bytes of answer
 FRAME = struct.Struct("!I")
 RAN, WALL, FLOOD, NO_FORK = range(4)
+LOCKED = b"L"  # the first byte of an answer: every door is shut and the program is about to start
 CONTROL = 0
 RESULT = 3
-_CODECS = (
-    "ascii latin_1 utf_8 utf_16 utf_16_le utf_16_be utf_32 cp1252 unicode_escape raw_unicode_escape rot_13"
-)
+MOST_FILES = 64
+_CODECS = "ascii latin_1 utf_8 utf_16 utf_16_le utf_16_be utf_32 cp1252 unicode_escape raw_unicode_escape"
 
 
 def main() -> None:
     """Prepare once, say hello, then serve until the parent closes the socket."""
-    uid, parent = int(sys.argv[1]), int(sys.argv[2])
-    walls = prepare(uid, parent)
-    base = lockdown.address_space()
-    send(FRAME.pack(len(walls)) + walls)
-    while True:
+    try:
+        hello, doors = prepare(uid=int(sys.argv[1]), parent=int(sys.argv[2]))
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the parent must hear of it
+        hello, doors = encode({"failed": f"{type(error).__name__}: {error}"[:500]}), None
+    send(FRAME.pack(len(hello)) + hello)
+    while doors is not None:
         header = receive(HEADER.size)
         if header is None:
-            os._exit(0)
+            break
         size, wall_ms, cap = HEADER.unpack(header)
         request = receive(size)
         if request is None:
-            os._exit(0)
-        send(serve(request, wall_ms / 1000, cap, base))
+            break
+        send(serve(request, wall_ms / 1000, cap, doors))
+    os._exit(0)
 
 
-def prepare(uid: int, parent: int) -> bytes:
+class Doors(NamedTuple):
+    """What a child needs to lock itself in."""
+
+    address_space: int
+    """Bytes in use before the program does anything."""
+    seccomp: bytes
+    """The filter; empty where the kernel cannot have one."""
+
+
+def prepare(uid: int, parent: int) -> tuple[bytes, Doors]:
     """Everything that reads files first, then everything that gives up rights. Returns what was achieved."""
-    for name in sorted(program.ALLOWED_MODULES) + ["collections.abc", "unicodedata"]:
+    for name in (*sorted(program.ALLOWED_MODULES), "collections.abc", "unicodedata", "encodings.rot_13"):
         importlib.import_module(name)
     for name in _CODECS.split():
-        "".encode(name) if name != "rot_13" else importlib.import_module("encodings.rot_13")
+        "".encode(name)
     lockdown.scrub_environment()
     sys.argv[:] = [""]
     sys.orig_argv[:] = []
     sys.path.clear()
     sys.path_importer_cache.clear()
-    lockdown.lower(resource.RLIMIT_NOFILE, 64)
-    os.closerange(3, 64)
+    base = lockdown.address_space()
+    clocks = vdso.redirect_clocks()
+    lockdown.lower(resource.RLIMIT_NOFILE, MOST_FILES)
+    os.closerange(3, MOST_FILES)  # 0 is the socket, 1 and 2 lead to /dev/null
     unprivileged = lockdown.drop_root(uid)
+    lockdown.drop_capabilities()
+    landlock = lockdown.deny_files_and_network()
     lockdown.undumpable()
     lockdown.die_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGALRM, on_alarm)
+    code = seccomp.filter_program(lockdown.MACHINE, RESULT) if seccomp.supported() else b""
+    if code and not seccomp.works(code):
+        code = b""
     shake_heap()
     gc.collect()
     gc.freeze()
-    return encode({"unprivileged": unprivileged})
+    walls = {"unprivileged": unprivileged, "landlock": landlock, "seccomp": bool(code), "clocks": clocks}
+    return encode(walls), Doors(base, code)
 
 
 def shake_heap() -> None:
-    """Shuffle the allocator's free lists by the hash seed, so that the order of addresses differs between A and B.
+    """Shuffle the allocator's free lists, so that the order of addresses differs between A and B.
 
-    Address randomisation alone moves whole pages: two fresh objects would lie in the same order in every interpreter.
+    Address randomisation alone moves whole pages: two fresh objects would lie in the same order in every
+    interpreter.
     """
     order = random.Random(hash("order"))
     kept: list[object] = []
@@ -100,7 +126,7 @@ def on_alarm(_signal: int, _frame: FrameType | None) -> None:
         _child = 0
 
 
-def serve(request: bytes, wall_s: float, cap: int, base: int) -> bytes:
+def serve(request: bytes, wall_s: float, cap: int, doors: Doors) -> bytes:
     """Fork a child for one request, read what it writes, and pack how it ended."""
     global _child
     reader, writer = os.pipe()
@@ -111,7 +137,7 @@ def serve(request: bytes, wall_s: float, cap: int, base: int) -> bytes:
         os.close(writer)
         return REPLY.pack(NO_FORK, 0, 0, 0)
     if pid == 0:
-        child(request, writer, base)
+        child(request, writer, doors)
     _child = pid
     os.close(writer)
     signal.setitimer(signal.ITIMER_REAL, wall_s)
@@ -137,7 +163,7 @@ def serve(request: bytes, wall_s: float, cap: int, base: int) -> bytes:
     return REPLY.pack(stop, status, microseconds, len(data)) + data
 
 
-def child(request: bytes, writer: int, base: int) -> None:
+def child(request: bytes, writer: int, doors: Doors) -> None:
     """The forked child: close the doors, run, write one frame, leave. Never returns."""
     try:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -146,10 +172,13 @@ def child(request: bytes, writer: int, base: int) -> None:
         text, inputs, passes, cpu_us, memory, value_limit = decode(request)
         os.dup2(writer, RESULT)
         os.closerange(0, RESULT)
-        os.closerange(RESULT + 1, 64)
-        lockdown.limit_resources(base + memory, cpu_us / 1e6)
+        os.closerange(RESULT + 1, MOST_FILES)
+        lockdown.limit_resources(doors.address_space + memory, cpu_us / 1e6)
         lockdown.arm_cpu_timer(cpu_us / 1e6)
+        if doors.seccomp:
+            seccomp.install(doors.seccomp)
         write, leave = os.write, os._exit
+        write(RESULT, LOCKED)
         data = encode(program.run(text, inputs, passes, value_limit), 1 << 28)
         frame = FRAME.pack(len(data)) + data
         while frame:

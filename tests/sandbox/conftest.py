@@ -13,7 +13,7 @@ Run = Callable[..., Outcome]
 
 @pytest.fixture(scope="session")
 def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(Limits(cpu_s=0.3, wall_s=3.0), workers=1) as shared:
+    with Sandbox(Limits(cpu_s=0.3, memory_mb=64), workers=1) as shared:
         yield shared
 
 

@@ -35,7 +35,7 @@ def test_outcomes_come_in_the_order_of_the_jobs() -> None:
         ("def g():\n    return 1", "malformed", "no top-level function f"),
         ("f = 3", "malformed", "no top-level function f"),
         ("", "malformed", "no top-level function f"),
-        ("def f():\n    return 1\0", "malformed", "ValueError while compiling"),
+        ("def f():\n    return 1\0", "malformed", "SyntaxError"),
         ("import os\ndef f():\n    return 1", "forbidden", "import of os"),
         ("def f():\n    from subprocess import run\n    return 1", "forbidden", "import of subprocess"),
         ("from . import x\ndef f():\n    return 1", "forbidden", "import of .."),
@@ -122,14 +122,11 @@ def test_a_program_cannot_change_the_next_programs_result(run: Run) -> None:
     assert run("import math\ndef f():\n    return math.sqrt(4)").outputs == ("2.0",)
 
 
-def test_validation_allows_half_the_cpu_of_grading() -> None:
-    # Spins for about 0.6 of the limit by its own count of work, measured on this machine first.
-    program = "def f(n):\n    for _ in range(n):\n        pass\n    return n"
-    with Sandbox(Limits(cpu_s=0.4), workers=1) as small:
-        probe = small.run([Job(program, ("1000000",))])[0]
-        count = str(int(1_000_000 * 270 / probe.cpu_ms))
-        graded, validated = small.run([Job(program, (count,)), Job(program, (count,), validate=True)])
-    assert (graded.status, validated.status) == ("ok", "timeout")
+def test_validation_allows_half_the_cpu_of_grading(run: Run) -> None:
+    program = "def f():\n    while True:\n        pass"
+    graded, validated = run(program), run(program, validate=True)
+    assert (graded.detail, validated.detail) == ("more than 0.3 s of CPU", "more than 0.15 s of CPU")
+    assert validated.cpu_ms < 290 < graded.cpu_ms
 
 
 def test_a_slow_program_does_not_block_another_worker() -> None:

@@ -37,9 +37,7 @@ def working(factors: Factors) -> Factors:
 
 def weighted_sum(terms: Sequence[tuple[float, Factors]]) -> Factors:
     """Factors of Σ weight · a @ b, exact, with the ranks added up: a [in, Σr], b [Σr, out]."""
-    return Factors(
-        torch.cat([f.a for _, f in terms], dim=1), torch.cat([weight * f.b for weight, f in terms], dim=0)
-    )
+    return Factors(torch.cat([f.a for _, f in terms], dim=1), torch.cat([weight * f.b for weight, f in terms], dim=0))
 
 
 def components(factors: Factors) -> Components:

@@ -58,9 +58,7 @@ def layer_gaussian(parents: Sequence[Adapter], generator: torch.Generator) -> Ad
     count = max(1, round(len(layers) * LAYER_FRACTION))
     order: list[int] = torch.randperm(len(layers), generator=generator).tolist()
     chosen = {layers[i] for i in order[:count]}
-    return by_site(
-        only, lambda site, own: _noised(own[0], generator) if _layer(site) in chosen else copied(own[0])
-    )
+    return by_site(only, lambda site, own: _noised(own[0], generator) if _layer(site) in chosen else copied(own[0]))
 
 
 def component_mask(parents: Sequence[Adapter], generator: torch.Generator) -> Adapter:

@@ -24,12 +24,20 @@ class Prompts(Protocol):
         """The draft in a teacher's text, or one line on why there is none."""
         ...
 
+    def write_proposal(self, task: Task) -> str:
+        """The text, prefix included, that a teacher who wrote `task` would have written (the warm start's target)."""
+        ...
+
     def attempt(self, task: Task, examples: Sequence[Task]) -> Prompt:
         """Poses a task; `examples` are worked tasks of the same kind."""
         ...
 
     def read_attempt(self, kind: Kind, text: str) -> str | None:
         """The answer in a student's text (a literal, an argument list or a program), None if there is none."""
+        ...
+
+    def write_attempt(self, task: Task) -> str:
+        """The text, prefix included, that answers `task` as recorded."""
         ...
 
 

@@ -38,7 +38,11 @@ class ChatPrompts:
             goal = f"{goal}\n\n{_fence('python', start.program)}"
             what = f"{self.game.max_inputs} ```input blocks with arguments, comma-separated, and a ```message block"
         intro = "Do not repeat these examples; be more original and harder:\n" if references else ""
-        return Prompt("\n\n".join(filter(None, [goal, _RULES, intro + shown, _FORMAT.format(what=what)])), _STOP, chat=True)
+        return Prompt(
+            "\n\n".join(filter(None, [goal, _RULES, intro + shown, _FORMAT.format(what=what)])),
+            _STOP,
+            chat=True,
+        )
 
     def read_proposal(self, kind: Kind, text: str, start: Task | None) -> Draft | str:
         blocks = _answer_blocks(text)
@@ -55,6 +59,12 @@ class ChatPrompts:
             return f"one ```message block and {self.game.min_inputs} different ```input blocks are needed"
         return Draft(start.program, inputs[: self.game.max_inputs], messages[0])
 
+    def write_proposal(self, task: Task) -> str:
+        inputs = "\n".join(_fence("input", pair.input) for pair in task.pairs)
+        if task.kind == "code_f":
+            return f"<answer>\n{_fence('message', task.message)}\n{inputs}\n"
+        return f"<answer>\n{_fence('python', task.program)}\n{inputs}\n"
+
     def attempt(self, task: Task, examples: Sequence[Task]) -> Prompt:
         # an instruct model is told the format instead of being shown worked tasks
         del examples
@@ -69,6 +79,13 @@ class ChatPrompts:
             ask = f"Find an input for which `f` returns this output; any that does is right.\n\n{_fence('python', task.program)}\n\n{_fence('output', task.pairs[0].output)}"
             what = "one ```input block with the arguments as Python literals, comma-separated"
         return Prompt(f"{ask}\n\n{_FORMAT.format(what=what)}", _STOP, chat=True)
+
+    def write_attempt(self, task: Task) -> str:
+        if task.kind == "code_f":
+            return f"<answer>\n{_fence('python', task.program)}\n"
+        pair = task.pairs[0]
+        answer = _fence("output", pair.output) if task.kind == "code_o" else _fence("input", pair.input)
+        return f"<answer>\n{answer}\n"
 
     def read_attempt(self, kind: Kind, text: str) -> str | None:
         wanted = {"code_o": "output", "code_i": "input", "code_f": "python"}[kind]

@@ -16,7 +16,7 @@ TITLES: dict[Kind, str] = {
 _LINE = ("\n",)
 _BLOCK = ("\n\n",)
 # inputs of a worked code_f puzzle: more would only lengthen the prompt
-SHOWN_INPUTS = 6
+SHOWN_INPUTS = 5
 
 
 class CompletionPrompts:
@@ -24,7 +24,7 @@ class CompletionPrompts:
         self.game = game
 
     def propose(self, kind: Kind, references: Sequence[Task], start: Task | None) -> Prompt:
-        blocks = "".join(f"{TITLES[kind]}\n{proposal_text(task)}\n\n" for task in references)
+        blocks = "".join(f"{TITLES[kind]}\n{self._worked(task)}\n\n" for task in references)
         if start is None:
             return Prompt(f"{blocks}{TITLES[kind]}\n", _BLOCK, "def f(")
         return Prompt(f"{blocks}{TITLES[kind]}\n{start.program}\n", _BLOCK, "#")
@@ -41,12 +41,21 @@ class CompletionPrompts:
             return f"a message and {self.game.min_inputs} different calls f(...) are needed"
         return Draft(start.program, inputs, message)
 
+    def write_proposal(self, task: Task) -> str:
+        calls = "\n".join(f"f({pair.input})" for pair in task.pairs[:SHOWN_INPUTS])
+        return f"# {task.message}\n{calls}" if task.kind == "code_f" else f"{task.program}\n{calls}"
+
     def attempt(self, task: Task, examples: Sequence[Task]) -> Prompt:
-        worked = "".join(f"{_question(t)}{answer_text(t)}\n\n" for t in examples)
+        worked = "".join(f"{_question(t)}{self.write_attempt(t)}\n\n" for t in examples)
         question = worked + _question(task)
         if task.kind == "code_f":
             return Prompt(question, _BLOCK, "def f(")
         return Prompt(question, _LINE)
+
+    def write_attempt(self, task: Task) -> str:
+        if task.kind == "code_f":
+            return task.program
+        return f" {task.pairs[0].output}" if task.kind == "code_o" else f"{task.pairs[0].input})"
 
     def read_attempt(self, kind: Kind, text: str) -> str | None:
         answer = text.strip("\n") if kind == "code_f" else text.strip()
@@ -56,18 +65,9 @@ class CompletionPrompts:
             return answer if text.strip().endswith(")") else None
         return answer or None
 
-
-def proposal_text(task: Task) -> str:
-    """A whole proposal, as a teacher would write it."""
-    calls = "\n".join(f"f({pair.input})" for pair in task.pairs[:SHOWN_INPUTS])
-    return f"{task.program}\n# {task.message}\n{calls}" if task.kind == "code_f" else f"{task.program}\n{calls}"
-
-
-def answer_text(task: Task) -> str:
-    """The recorded answer, as it would follow the question (prefix included)."""
-    if task.kind == "code_f":
-        return task.program
-    return f" {task.pairs[0].output}" if task.kind == "code_o" else f"{task.pairs[0].input})"
+    def _worked(self, task: Task) -> str:
+        written = self.write_proposal(task)
+        return f"{task.program}\n{written}" if task.kind == "code_f" else written
 
 
 def _question(task: Task) -> str:

@@ -1,0 +1,40 @@
+"""The surroundings of a run: versions and machine, and libraries that talk too much."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+from importlib.metadata import version
+
+import torch
+import transformers
+
+from redqueen import __version__
+from redqueen.policy.base import Base, fingerprint
+
+LIBRARIES = ("torch", "transformers", "peft", "safetensors", "tokenizers", "numpy", "pydantic")
+
+
+def quiet_libraries() -> None:
+    """No progress bars or advice from libraries: our own progress says what happens."""
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    logging.getLogger("torch").setLevel(logging.ERROR)
+
+
+def environment(base: Base, tier: str) -> dict[str, object]:
+    """What a run's record says about where it was made."""
+    return {
+        "redqueen": __version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "libraries": {name: version(name) for name in LIBRARIES},
+        "device": str(base.device),
+        "dtype": str(base.model.dtype).removeprefix("torch."),
+        "threads": torch.get_num_threads(),
+        "cores": len(os.sched_getaffinity(0)),
+        "isolation": tier,
+        "base": base.name,
+        "base_fingerprint": fingerprint(base.model),
+    }

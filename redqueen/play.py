@@ -1,0 +1,201 @@
+"""The middle of a step: teachers propose, the verifier judges, the matched students attempt, rewards are paid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from redqueen import streams
+from redqueen.config import Config, GameConfig
+from redqueen.game.bank import TaskBank
+from redqueen.game.prompts import Prompts, prompts
+from redqueen.game.rewards import solve_rate, student_reward, teacher_reward
+from redqueen.game.seeds import AUTHOR, seeds
+from redqueen.league import Match
+from redqueen.records import (
+    Attempted,
+    Completion,
+    Draft,
+    GradedRollout,
+    Kind,
+    Pair,
+    Prompt,
+    Proposal,
+    Proposed,
+    Request,
+    Rollout,
+    Sampler,
+    Task,
+    Verdict,
+    Verifier,
+)
+
+Progress = Callable[[int, int], None]
+
+
+class Play:
+    """What the phases share: who samples, who judges, and the bank that grows with every valid task."""
+
+    def __init__(self, config: Config, sampler: Sampler, verifier: Verifier) -> None:
+        self.config, self.sampler, self.verifier = config, sampler, verifier
+        self.format: Prompts = prompts(config.model.prompts, config.game)
+        self.bank = TaskBank(config.game.bank_size)
+        self.seed = config.run.seed
+
+    def plant(self) -> int:
+        """Fills the bank with the seed programs in all kinds, outputs computed by the verifier; returns how many."""
+        proposals = [Proposal(f"seed-{i}", "code_f", AUTHOR, -1, draft) for i, draft in enumerate(seeds())]
+        tasks = [task for _, task in self.verifier.validate(proposals) if task is not None]
+        for task in tasks:
+            for kind in self.config.game.kinds:
+                self.bank.add(self._as_kind(task, kind), None)
+        return len(tasks)
+
+    def propose(self, step: int, matches: Sequence[Match], progress: Progress) -> list[Proposed]:
+        """`game.proposals` proposals of each kind in each match, judged."""
+        places = [
+            (m, match, kind, j)
+            for m, match in enumerate(matches)
+            for kind in self.config.game.kinds
+            for j in range(self.config.game.proposals)
+        ]
+        asked = [self._ask(step, m, kind, j) for m, _, kind, j in places]
+        requests = [
+            Request(
+                match.teacher,
+                prompt,
+                self.config.sampling.proposal_tokens,
+                (self.seed, step, "proposal", match.teacher, m, kind, j),
+            )
+            for (m, match, kind, j), (prompt, _) in zip(places, asked, strict=True)
+        ]
+        completions = self.sampler.sample(requests, progress)
+        ids = [f"{match_id(step, m)}.{kind}.{j}" for m, _, kind, j in places]
+        judged = self._judge(step, ids, [(p[1].teacher, p[2]) for p in places], asked, completions)
+        return [
+            Proposed(
+                name,
+                match_id(step, m),
+                match.student,
+                prompt.text,
+                Rollout(match.teacher, "teacher", kind, f"{step}.{match.teacher}.{kind}", completion),
+                *judged[name],
+            )
+            for name, (m, match, kind, _), (prompt, _), completion in zip(ids, places, asked, completions, strict=True)
+        ]
+
+    def solve(self, step: int, proposed: Sequence[Proposed], progress: Progress) -> list[Attempted]:
+        """`game.attempts` attempts of the matched student at each valid task, judged."""
+        places = [
+            (p.student, p.task, self._pose(p.task, step), n)
+            for p in proposed
+            if p.task is not None
+            for n in range(self.config.game.attempts)
+        ]
+        requests = [
+            Request(
+                student,
+                prompt,
+                self.config.sampling.attempt_tokens,
+                (self.seed, step, "attempt", student, task.id, n),
+            )
+            for student, task, prompt, n in places
+        ]
+        completions = self.sampler.sample(requests, progress)
+        answers = [
+            (task, self.format.read_attempt(task.kind, completion.text))
+            for (_, task, _, _), completion in zip(places, completions, strict=True)
+        ]
+        verdicts = self.verifier.grade(answers)
+        return [
+            Attempted(task, n, Rollout(student, "student", task.kind, task.id, completion), verdict)
+            for (student, task, _, n), completion, verdict in zip(places, completions, verdicts, strict=True)
+        ]
+
+    def _ask(self, step: int, m: int, kind: Kind, j: int) -> tuple[Prompt, Task | None]:
+        rng = streams.python(self.seed, step, "references", m, kind, j)
+        start = self.bank.program(rng) if kind == "code_f" else None
+        return self.format.propose(kind, self.bank.references(kind, self.config.game.references, rng), start), start
+
+    def _pose(self, task: Task, step: int) -> Prompt:
+        shots = self.config.game.shots
+        rng = streams.python(self.seed, step, "shots", task.id)
+        return self.format.attempt(task, self.bank.references(task.kind, shots, rng) if shots else ())
+
+    def _judge(
+        self,
+        step: int,
+        ids: Sequence[str],
+        authors: Sequence[tuple[str, Kind]],
+        asked: Sequence[tuple[Prompt, Task | None]],
+        completions: Sequence[Completion],
+    ) -> dict[str, tuple[Verdict, Task | None]]:
+        judged: dict[str, tuple[Verdict, Task | None]] = {}
+        proposals: list[Proposal] = []
+        for name, (author, kind), (_, start), completion in zip(ids, authors, asked, completions, strict=True):
+            draft = self.format.read_proposal(kind, completion.text, start)
+            if isinstance(draft, Draft):
+                proposals.append(Proposal(name, kind, author, step, draft))
+            else:
+                judged[name] = (Verdict("malformed", detail=draft), None)
+        for proposal, verdict in zip(proposals, self.verifier.validate(proposals), strict=True):
+            judged[proposal.id] = verdict
+        return judged
+
+    def _as_kind(self, task: Task, kind: Kind) -> Task:
+        rng = streams.python(self.seed, "plant", task.id, kind)
+        pairs: tuple[Pair, ...] = task.pairs if kind == "code_f" else (rng.choice(task.pairs),)
+        return Task(f"{task.id}-{kind}", kind, task.author, task.step, task.program, pairs, task.message)
+
+
+def match_id(step: int, number: int) -> str:
+    """The name of a step's match; the ids of its proposals and tasks start with it."""
+    return f"{step}.{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A step's games when everything is judged: solve rates by task id, rewards by proposal id and attempt.
+
+    What the machine spoilt has no entry in the rewards; `novel` are the tasks whose program the bank did not hold.
+    """
+
+    step: int
+    proposed: Sequence[Proposed]
+    attempted: Sequence[Attempted]
+    rho: Mapping[str, float]
+    teacher_rewards: Mapping[str, float]
+    student_rewards: Mapping[tuple[str, int], float]
+    novel: frozenset[str]
+
+    def graded(self) -> list[GradedRollout]:
+        """All rollouts that are paid, teachers' first."""
+        return [
+            GradedRollout(p.rollout, self.teacher_rewards[p.id]) for p in self.proposed if p.id in self.teacher_rewards
+        ] + [
+            GradedRollout(a.rollout, self.student_rewards[a.task.id, a.number])
+            for a in self.attempted
+            if (a.task.id, a.number) in self.student_rewards
+        ]
+
+
+def settle(
+    step: int, proposed: Sequence[Proposed], attempted: Sequence[Attempted], bank: TaskBank, pay: GameConfig
+) -> Played:
+    """Solve rates and rewards; the step's tasks go into the bank."""
+    verdicts: dict[str, list[Verdict]] = {}
+    for attempt in attempted:
+        verdicts.setdefault(attempt.task.id, []).append(attempt.verdict)
+    rho = {task: rate for task, own in verdicts.items() if (rate := solve_rate(own)) is not None}
+    teachers = {p.id: teacher_reward(p.verdict, rho.get(p.id), pay) for p in proposed}
+    students = {(a.task.id, a.number): student_reward(a.verdict, pay) for a in attempted}
+    novel = {p.id for p in proposed if p.task is not None and bank.add(p.task, rho.get(p.id))}
+    return Played(
+        step,
+        proposed,
+        attempted,
+        rho,
+        {name: reward for name, reward in teachers.items() if reward is not None},
+        {name: reward for name, reward in students.items() if reward is not None},
+        frozenset(novel),
+    )

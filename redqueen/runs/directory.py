@@ -1,0 +1,97 @@
+"""The run directory: what a run leaves on disk, and who may write to it.
+
+config.json  environment.json  metrics.jsonl  run.sqlite  checkpoints/
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from redqueen.config import Config, resolve
+from redqueen.errors import UserError
+
+
+class RunError(UserError):
+    """A run directory that cannot be used as asked; the message says what to do."""
+
+
+class RunDirectory:
+    """Paths and small files of one run. Opening it for training takes a lock that dies with the process."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+        self.archive = path / "run.sqlite"
+        self._metrics = path / "metrics.jsonl"
+        self._config = path / "config.json"
+        self._lock: int | None = None
+
+    @property
+    def exists(self) -> bool:
+        return self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
+
+    def create(self, config: Config, environment: Mapping[str, object]) -> None:
+        """Raises RunError if something is there already, or the disk does not take it."""
+        if self.exists:
+            raise RunError(f"{self.path} is not empty")
+        try:
+            self.checkpoints.mkdir(parents=True)
+            write_json(self._config, config.model_dump(mode="json"))
+            write_json(self.path / "environment.json", environment)
+        except OSError as error:
+            raise RunError(f"cannot write {self.path}: {error.strerror}") from error
+
+    def lock(self) -> None:
+        """Raises RunError if another process trains in this directory."""
+        self._lock = os.open(self.path / ".lock", os.O_CREAT | os.O_RDWR)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunError(f"another process is training in {self.path}") from None
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def config(self) -> Config:
+        """The resolved configuration. Raises RunError if the directory holds no run."""
+        try:
+            return resolve(json.loads(self._config.read_text()))
+        except (OSError, ValueError, UserError) as error:
+            raise RunError(f"{self.path} holds no readable run: {error}") from error
+
+    def set_config(self, config: Config) -> None:
+        write_json(self._config, config.model_dump(mode="json"))
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """All complete lines of metrics.jsonl."""
+        if not self._metrics.exists():
+            return []
+        lines = self._metrics.read_text().splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def append_metrics(self, line: Mapping[str, object]) -> None:
+        with self._metrics.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def rewind_metrics(self, step: int) -> None:
+        """Drops the lines of `step` and later, and a line that was cut off."""
+        kept = [json.dumps(line) + "\n" for line in self.metrics() if line["step"] < step]
+        write_text(self._metrics, "".join(kept))
+
+
+def write_json(path: Path, data: object) -> None:
+    write_text(path, json.dumps(data, indent=2) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a whole file or nothing: a reader never sees half of it."""
+    scratch = path.with_name(f".{path.name}.tmp")
+    scratch.write_text(text)
+    scratch.replace(path)

@@ -1,0 +1,115 @@
+"""The child's last door: a seccomp filter that lets about ten system calls through.
+
+Child-side, standard library only. The program under test is assumed to make native calls (modules that it
+may not import are still reachable by introspection), so this filter and not Python decides what it can do.
+Refused calls fail with EPERM instead of killing: an interpreter that asks for entropy or the time in
+passing should carry on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import sys
+
+import lockdown
+
+ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+
+_ALLOWED = {
+    # exit, exit_group, rt_sigreturn, brk, munmap, mremap, madvise
+    "x86_64": (60, 231, 15, 12, 11, 25, 28),
+    "aarch64": (93, 94, 139, 214, 215, 216, 233),
+}
+# Allowed for some arguments only: `write` to the result pipe, memory without PROT_EXEC, waking (never
+# waiting on) a futex. A program that can wait could outlast its CPU limit; so nothing here blocks.
+_CHECKED = {
+    "x86_64": {"write": 1, "mmap": 9, "mprotect": 10, "futex": 202},
+    "aarch64": {"write": 64, "mmap": 222, "mprotect": 226, "futex": 98},
+}
+
+_PR_SET_SECCOMP = 22
+_MODE_FILTER = 2
+_KILL_PROCESS = 0x8000_0000
+_ERRNO_EPERM = 0x0005_0001
+_ALLOW = 0x7FFF_0000
+_X32_BIT = 0x4000_0000
+_PROT_EXEC = 4
+_FUTEX_COMMAND = 0x7F
+_FUTEX_WAKE = 1
+
+# Classic BPF: load a word, jump if equal / greater or equal / any bit set, mask, return.
+_LOAD, _JEQ, _JGE, _JSET, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
+_NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
+
+Instruction = tuple[int, int, int, int]
+
+
+def supported() -> bool:
+    """This file knows the numbers of this machine's system calls."""
+    return lockdown.LINUX and lockdown.MACHINE in ARCHITECTURES and sys.byteorder == "little" and sys.maxsize > 2**32
+
+
+def filter_program(machine: str, result: int) -> bytes:
+    """The filter's bytes, for children that write their answer to descriptor `result`."""
+    allowed, checked = _ALLOWED[machine], _CHECKED[machine]
+    code: list[Instruction] = [
+        (_LOAD, 0, 0, _ARCH),
+        (_JEQ, 1, 0, ARCHITECTURES[machine]),
+        (_RETURN, 0, 0, _KILL_PROCESS),
+        (_LOAD, 0, 0, _NUMBER),
+    ]
+    if machine == "x86_64":
+        code += [(_JGE, 0, 1, _X32_BIT), (_RETURN, 0, 0, _KILL_PROCESS)]
+    for number in allowed:
+        code += [(_JEQ, 0, 1, number), (_RETURN, 0, 0, _ALLOW)]
+    code += _when(checked["write"], [*_equal(0, result)])
+    for name in ("mmap", "mprotect"):
+        code += _when(checked[name], [(_LOAD, 0, 0, _low(2)), (_JSET, 1, 0, _PROT_EXEC)])
+    wake: list[Instruction] = [
+        (_LOAD, 0, 0, _low(1)),
+        (_AND, 0, 0, _FUTEX_COMMAND),
+        (_JEQ, 0, 1, _FUTEX_WAKE),
+    ]
+    code += _when(checked["futex"], wake)
+    code.append((_RETURN, 0, 0, _ERRNO_EPERM))
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
+
+
+def _when(number: int, test: list[Instruction]) -> list[Instruction]:
+    """For call `number`: allowed when `test` falls through, refused when it jumps one instruction."""
+    verdict: list[Instruction] = [*test, (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _ERRNO_EPERM)]
+    return [(_JEQ, 0, len(verdict), number), *verdict]
+
+
+def _equal(argument: int, value: int) -> list[Instruction]:
+    # Only the low word: the kernel itself reads a descriptor as 32 bits.
+    return [(_LOAD, 0, 0, _low(argument)), (_JEQ, 0, 1, value)]
+
+
+def _low(argument: int) -> int:
+    return _ARGUMENTS + 8 * argument
+
+
+def install(program: bytes) -> None:
+    """Put this process under the filter for good; needs no_new_privs. Raises OSError."""
+    buffer = ctypes.create_string_buffer(program, len(program))
+    header = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(buffer)))
+    lockdown.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.addressof(header))
+
+
+def works(program: bytes) -> bool:
+    """Try the filter in a throwaway child."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            install(program)
+        except OSError:
+            os._exit(1)
+        try:
+            os.pipe()
+        except PermissionError:
+            os._exit(0)
+        os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

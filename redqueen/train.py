@@ -1,0 +1,192 @@
+"""The main job: five phases a step, a checkpoint after it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from redqueen import metrics, streams
+from redqueen.adapters.bank import AdapterBank, AdapterError, fresh, perturb
+from redqueen.adapters.factors import Factors
+from redqueen.adapters.store import load_adapter, refit
+from redqueen.assets import warm_start
+from redqueen.config import Config
+from redqueen.evolve import rate, replace_weakest
+from redqueen.game.rewards import advantages
+from redqueen.league import Table, TrueSkill, matchmake
+from redqueen.play import Play, settle
+from redqueen.policy.base import Base, fingerprint
+from redqueen.policy.learner import LocalLearner
+from redqueen.policy.sampler import LocalSampler
+from redqueen.records import Verifier
+from redqueen.runs import checkpoint
+from redqueen.runs.archive import Archive
+from redqueen.runs.directory import RunDirectory
+
+
+class Reporter(Protocol):
+    """Where a person watches."""
+
+    def phase(self, step: int, name: str) -> None:
+        """A phase begins."""
+        ...
+
+    def progress(self, done: int, total: int) -> None:
+        """How far the phase is."""
+        ...
+
+    def finished(self, line: metrics.Line) -> None:
+        """A step has ended; `line` is what went into metrics.jsonl."""
+        ...
+
+
+class Trainer:
+    """One run: its members, its bank of tasks, its directory."""
+
+    def __init__(
+        self, config: Config, base: Base, verifier: Verifier, directory: RunDirectory, reporter: Reporter
+    ) -> None:
+        self.config, self.base, self.directory, self.reporter = config, base, directory, reporter
+        model = config.model
+        self.bank = AdapterBank(base.model, members(config), model.rank, model.alpha, model.targets)
+        self.learner = LocalLearner(base, self.bank, config.learning, config.sampling.temperature)
+        self.play = Play(config, LocalSampler(base, self.bank, config.sampling), verifier)
+        self.table = Table()
+        self.trueskill = TrueSkill()
+        self.archive = Archive(directory.archive)
+        self.fingerprint = fingerprint(base.model)
+        self.next_step = 0
+        self.seconds: dict[str, float] = {}
+
+    def step(self, step: int) -> metrics.Line:
+        """Plays one step; the archive and metrics.jsonl have it when this returns."""
+        config, report = self.config, self.reporter.progress
+        self.seconds = {}
+
+        with self._phase(step, "match"):
+            matches = matchmake(
+                self.table.role("teacher"),
+                self.table.role("student"),
+                weighting=config.league.matchmaking,
+                trueskill=self.trueskill,
+                rng=streams.python(config.run.seed, step, "match"),
+                matches=config.game.matches or None,
+            )
+        with self._phase(step, "propose"):
+            proposed = self.play.propose(step, matches, report)
+        with self._phase(step, "solve"):
+            attempted = self.play.solve(step, proposed, report)
+            played = settle(step, proposed, attempted, self.play.bank, config.game)
+        with self._phase(step, "learn"):
+            updates = self.learner.update(advantages(played.graded()), report)
+        with self._phase(step, "evolve"):
+            games = rate(self.table, matches, played, self.trueskill)
+            ratings = {m.name: m.rating for m in self.table.members.values()}
+            births = replace_weakest(self.table, self.bank, self.learner, step, config)
+
+        line: metrics.Line = {
+            **metrics.summarise(played, updates, config.game.kinds),
+            **metrics.league_summary(self.table, games, births, config.league.lcb),
+            "bank": len(self.play.bank),
+            "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
+        }
+        newborn = [metrics.member_row(self.table.members[b.child]) for b in births]
+        self.archive.write({**metrics.rows(played, games, ratings, births), "members": newborn})
+        self.directory.append_metrics(line)
+        return line
+
+    def run(self) -> None:
+        """Plays the steps that are left, with checkpoints."""
+        steps, every = self.config.run.steps, self.config.run.checkpoint_every
+        for step in range(self.next_step, steps):
+            line = self.step(step)
+            self.next_step = step + 1
+            if self.next_step % every == 0 or self.next_step == steps:
+                self.save()
+            self.reporter.finished(line)
+
+    def begin(self) -> None:
+        """A new population and a bank of seeds. Raises AdapterError if the start does not fit the base."""
+        self.play.plant()
+        start = self._start()
+        population = self.config.population
+        roles = ["both"] if population.single_agent else []
+        roles = roles or ["teacher"] * population.teachers + ["student"] * population.students
+        for role in roles:
+            member = self.table.enrol(role, -1)
+            generator = self._generator("perturb", member.name)
+            self.bank.add(member.name, perturb(start, population.perturbation, generator))
+            self.learner.reset(member.name)
+        self.archive.write({"members": [metrics.member_row(m) for m in self.table.members.values()]})
+        self.save()
+
+    def restore(self, saved: checkpoint.Checkpoint) -> None:
+        """Goes on where `saved` was made. Raises CheckpointError if it belongs to another base."""
+        if saved.fingerprint != self.fingerprint:
+            raise checkpoint.CheckpointError(
+                f"the checkpoint at step {saved.step} was made on another base ({saved.base}), not on these weights"
+            )
+        self.table, self.next_step = saved.table, saved.step
+        self.play.bank.restore(saved.bank)
+        for name in self.table.members:
+            self.bank.add(name, saved.adapters[name])
+            self.learner.load_state(name, saved.optimizers[name])
+        self.archive.rewind(saved.step)
+        self.directory.rewind_metrics(saved.step)
+
+    def save(self) -> Path:
+        """A checkpoint of everything up to `next_step`."""
+        config = self.config
+        return checkpoint.save(
+            self.directory.checkpoints,
+            checkpoint.Checkpoint(
+                self.next_step,
+                self.base.name,
+                self.fingerprint,
+                config.model.alpha,
+                self.table,
+                self.play.bank.entries(),
+                {name: self.bank.read(name) for name in self.table.members},
+                {name: self.learner.state(name) for name in self.table.members},
+            ),
+            keep_last=config.run.keep_last,
+            keep_every=config.run.keep_every,
+        )
+
+    def close(self) -> None:
+        self.archive.close()
+
+    def _start(self) -> dict[str, Factors]:
+        """The adapter that all members start near."""
+        model, init = self.config.model, self.config.population.init
+        generator = self._generator("fresh")
+        folder = warm_start(model) if init == "auto" else None if init == "fresh" else Path(init)
+        if folder is None:
+            return fresh(self.bank.shapes(), model.rank, generator)
+        adapter, alpha = load_adapter(folder)
+        if adapter.keys() != self.bank.sites.keys():
+            raise AdapterError(f"{folder} was made for another base or other model.targets")
+        rank = next(iter(adapter.values())).a.shape[1]
+        return refit(adapter, alpha / rank, model.rank, self.bank.scale, generator)
+
+    def _generator(self, *purpose: str) -> torch.Generator:
+        return torch.Generator().manual_seed(streams.key(self.config.run.seed, *purpose) % 2**63)
+
+    @contextmanager
+    def _phase(self, step: int, name: str) -> Iterator[None]:
+        self.reporter.phase(step, name)
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - start
+        self.seconds["total"] = sum(value for key, value in self.seconds.items() if key != "total")
+
+
+def members(config: Config) -> int:
+    """How many adapters a run holds."""
+    population = config.population
+    return 1 if population.single_agent else population.teachers + population.students

@@ -1,0 +1,321 @@
+"""The parts around the program: probes and tiers, zygotes that die, what is left in the system, the filter itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from redqueen.sandbox import (
+    IsolationError,
+    Job,
+    Limits,
+    Outcome,
+    Probe,
+    Sandbox,
+    pool,
+    probe,
+    probes,
+    process,
+)
+from redqueen.sandbox.process import FLOOD, RAN, WALL, Reply, Zygote, ZygoteError
+from redqueen.sandbox.values import encode
+from redqueen.sandbox.worker import Worker, judge_reply
+
+Run = Callable[..., Outcome]
+
+ONE = Job("def f():\n    return 1", ("",))
+SPIN = Job("def f():\n    while True:\n        pass", ("",))
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+
+
+def test_the_tier_follows_from_the_probes() -> None:
+    tier, items = probe()
+    found = {item.name: item.ok for item in items}
+    assert {"files", "sockets", "processes", "signals", "hash seeds", "addresses", "seccomp"} <= found.keys()
+    assert (tier == "full") == all(item.ok for item in items if item.required or item.name == "landlock")
+
+
+@pytest.mark.parametrize(
+    ("broken", "tier"), [("seccomp", "process"), ("landlock", "no-landlock"), ("", "full")]
+)
+def test_each_missing_wall_is_named_and_lowers_the_tier(
+    monkeypatch: pytest.MonkeyPatch, broken: str, tier: str
+) -> None:
+    if probe()[0] != "full":
+        pytest.skip("this machine is not the best case to take walls from")
+    start = Zygote.__init__
+
+    def weaker(self: Zygote, hash_seed: int) -> None:
+        start(self, hash_seed)
+        self.walls |= {"seccomp": {"seccomp": False}, "landlock": {"landlock": "absent"}}.get(broken, {})
+
+    monkeypatch.setattr(Zygote, "__init__", weaker)
+    found, items = probes._probe_once.__wrapped__()
+    assert found == tier
+    assert [item.name for item in items if not item.ok] == ([broken] if broken else [])
+
+
+def test_no_isolation_is_never_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    items = [Probe("seccomp", False, "the filter does not load"), Probe("clocks", False, "", required=False)]
+    monkeypatch.setattr(pool, "probe", lambda: ("process", items))
+    with pytest.raises(
+        IsolationError, match=r"no isolation on this machine: seccomp \(the filter does not load\)$"
+    ):
+        Sandbox(workers=1)
+    with Sandbox(workers=1, allow_unsafe=True) as unsafe:
+        assert unsafe.tier == "process"
+
+
+def _zygote(sandbox: Sandbox, name: str = "A") -> Zygote:
+    return sandbox._workers[0].zygotes[name]
+
+
+def test_a_zygote_that_died_between_jobs_is_replaced() -> None:
+    with Sandbox(workers=1) as sandbox:
+        assert sandbox.run([ONE])[0].status == "ok"
+        os.killpg(_zygote(sandbox).process.pid, signal.SIGKILL)
+        assert sandbox.run([ONE])[0].status == "ok"
+
+
+def test_a_zygote_that_dies_twice_over_one_job_is_the_machines_fault() -> None:
+    killed: set[int] = set()
+    with Sandbox(Limits(cpu_s=5.0, wall_s=10.0), workers=1) as sandbox:
+        future = sandbox.submit(SPIN)
+        while not future.done():
+            time.sleep(0.02)
+            running = sandbox._workers[0].zygotes.get("A") if sandbox._workers else None
+            if running is not None and running.process.pid not in killed:
+                time.sleep(0.1)
+                killed.add(running.process.pid)
+                os.killpg(running.process.pid, signal.SIGKILL)
+        outcome = future.result()
+        assert len(killed) == 2
+        assert (outcome.status, outcome.outputs) == ("infra_error", ())
+        assert sandbox.run([ONE])[0].status == "ok"
+
+
+def test_a_zygote_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_GRACE_S", 0.1)
+    worker = Worker(Limits(wall_s=0.2))
+    try:
+        assert worker.run(ONE).status == "ok"
+        os.kill(worker.zygotes["A"].process.pid, signal.SIGSTOP)
+        assert worker.run(ONE).status == "ok"  # by the second zygote
+    finally:
+        worker.close()
+
+
+def test_an_interpreter_that_does_not_start_is_the_machines_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    worker = Worker(Limits())
+    outcome = worker.run(ONE)
+    assert (outcome.status, outcome.detail) == ("infra_error", "the zygote ended")
+
+
+def _reply(
+    stop: int = RAN, killed_by: int = 0, code: int = 0, cpu_ms: float = 5.0, data: bytes = b"L"
+) -> Reply:
+    return Reply(stop, killed_by, code, cpu_ms, 4000.0, data)
+
+
+@pytest.mark.parametrize(
+    ("reply", "status"),
+    [
+        (_reply(killed_by=9, cpu_ms=1001), "timeout"),
+        (_reply(stop=WALL, killed_by=9, cpu_ms=3900), "timeout"),
+        (_reply(stop=FLOOD, killed_by=9, data=b""), "oversize"),
+        (_reply(killed_by=11), "error"),
+        (_reply(code=1), "error"),
+        (_reply(), "error"),
+        (_reply(data=b"L\0\0\0\0"), "error"),
+    ],
+)
+def test_what_the_program_did_is_judged(reply: Reply, status: str) -> None:
+    assert judge_reply(reply, 1, 1, 1.0, walled=True).status == status
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [_reply(stop=WALL, killed_by=9, cpu_ms=500), _reply(killed_by=9, cpu_ms=500), _reply(code=1, data=b"")],
+    ids=["starved", "killed from outside", "not locked in"],
+)
+def test_what_the_machine_did_is_not_held_against_the_program(reply: Reply) -> None:
+    with pytest.raises(ZygoteError):
+        judge_reply(reply, 1, 1, 1.0, walled=True)
+
+
+@pytest.mark.parametrize(
+    ("reply", "status"),
+    [(_reply(stop=WALL, killed_by=9, cpu_ms=5), "timeout"), (_reply(killed_by=9), "error")],
+)
+def test_without_the_wall_a_program_may_have_done_it_itself(reply: Reply, status: str) -> None:
+    assert judge_reply(reply, 1, 1, 1.0, walled=False).status == status
+
+
+def test_an_honest_frame_is_read() -> None:
+    data = encode(("ok", "", [[encode(7)]]))
+    run = judge_reply(_reply(data=b"L" + struct.pack("!I", len(data)) + data), 1, 1, 1.0, walled=True)
+    assert (run.status, run.passes) == ("ok", [[encode(7)]])
+
+
+@linux
+def test_the_zygotes_environment_is_wiped_and_its_descriptors_are_few(sandbox: Sandbox) -> None:
+    sandbox.run([Job(ONE.program, ("",), validate=True)] * 20)
+    for name in ("A", "B"):
+        entry = Path(f"/proc/{_zygote(sandbox, name).process.pid}")
+        try:
+            assert entry.joinpath("environ").read_bytes().strip(b"\0") == b""
+            assert len(list(entry.joinpath("fd").iterdir())) == 3
+        except PermissionError:
+            pytest.skip("only root may look into another user's process")
+
+
+@linux
+def test_close_leaves_neither_processes_nor_descriptors() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with Sandbox(workers=2) as sandbox:
+        sandbox.run([Job(ONE.program, ("",), validate=True)] * 8)
+        pids = [zygote.process.pid for worker in sandbox._workers for zygote in worker.zygotes.values()]
+    assert pids
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    assert len(os.listdir("/proc/self/fd")) == before
+    sandbox.close()
+
+
+@linux
+def test_everything_dies_with_the_parent() -> None:
+    script = (
+        "import os, time\n"
+        "from redqueen.sandbox import Job, Limits, Sandbox\n"
+        "sandbox = Sandbox(Limits(cpu_s=30.0, wall_s=30.0), workers=1)\n"
+        "sandbox.submit(Job('def f():\\n    while True:\\n        pass', ('',)))\n"
+        "while not (sandbox._workers and sandbox._workers[0].zygotes):\n    time.sleep(0.01)\n"
+        "time.sleep(0.2)\n"
+        "pid = sandbox._workers[0].zygotes['A'].process.pid\n"
+        "children = open(f'/proc/{pid}/task/{pid}/children').read()\n"
+        "print(pid, children, flush=True)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
+    pids = ended.stdout.split()
+    assert len(pids) == 2, ended.stderr
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline and any(_alive(pid) for pid in pids):
+        time.sleep(0.02)
+    assert not any(_alive(pid) for pid in pids)
+
+
+def _alive(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_a_forked_process_must_not_use_its_parents_sandbox(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "_owner", os.getpid() + 1)
+    with pytest.raises(RuntimeError, match="belongs to another process"):
+        sandbox.submit(ONE)
+    sandbox.close()  # does nothing there
+    monkeypatch.undo()
+    assert sandbox.run([ONE])[0].status == "ok"
+
+
+def test_submitting_does_not_wait() -> None:
+    with Sandbox(Limits(cpu_s=0.3), workers=1) as sandbox:
+        sandbox.run([ONE])
+        started = time.monotonic()
+        futures = [sandbox.submit(SPIN), sandbox.submit(ONE)]
+        assert time.monotonic() - started < 0.2
+        assert [future.result().status for future in futures] == ["timeout", "ok"]
+
+
+def test_a_sandbox_made_in_a_thread_outlives_it() -> None:
+    with ThreadPoolExecutor(1) as other:
+        sandbox = other.submit(Sandbox, workers=1).result()
+    with sandbox:
+        assert sandbox.run([ONE, ONE])[1].status == "ok"
+
+
+def test_nothing_heavy_is_imported() -> None:
+    script = "import sys, redqueen.sandbox\nprint(sorted({'torch', 'numpy', 'pydantic', 'pickle'} & set(sys.modules)))"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert ended.stdout.strip() == "[]"
+
+
+# The filter is checked by running it here, so that the numbers of a machine that we do not have are checked too.
+
+ALLOWED = {
+    "x86_64": {60, 231, 15, 12, 11, 25, 28},
+    "aarch64": {93, 94, 139, 214, 215, 216, 233},
+}
+CHECKED = {"x86_64": (1, 9, 10, 202), "aarch64": (64, 222, 226, 98)}  # write, mmap, mprotect, futex
+ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+KILL, EPERM, ALLOW = 0x8000_0000, 0x0005_0001, 0x7FFF_0000
+
+
+def _verdict(code: bytes, arch: int, number: int, *arguments: int) -> int:
+    """Classic BPF, the six instructions that the filter uses."""
+    data = struct.pack("=IIQ6Q", number, arch, 0, *(arguments + (0,) * 6)[:6])
+    accumulator, at = 0, 0
+    while True:
+        operation, true, false, value = struct.unpack_from("=HBBI", code, 8 * at)
+        at += 1
+        if operation == 0x20:
+            accumulator = struct.unpack_from("=I", data, value)[0]
+        elif operation == 0x54:
+            accumulator &= value
+        elif operation == 0x06:
+            return value
+        else:
+            taken = {0x15: accumulator == value, 0x35: accumulator >= value, 0x45: bool(accumulator & value)}
+            at += true if taken[operation] else false
+
+
+@pytest.fixture
+def filters(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    monkeypatch.syspath_prepend(str(Path(process.__file__).parent))
+    import seccomp  # noqa: PLC0415 - the child's modules are found in their own folder only
+
+    return {machine: seccomp.filter_program(machine, 3) for machine in ARCH}
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_the_filter_lets_through_what_it_says_and_nothing_else(
+    filters: dict[str, bytes], machine: str
+) -> None:
+    code, arch = filters[machine], ARCH[machine]
+    write, mmap, mprotect, futex = CHECKED[machine]
+    passed = {number for number in range(1024) if _verdict(code, arch, number, 0, 1, 0) == ALLOW}
+    assert passed == ALLOWED[machine] | {mmap, mprotect, futex}
+    assert {_verdict(code, arch, number, 0, 1, 0) for number in range(1024)} == {ALLOW, EPERM}
+    assert [_verdict(code, arch, write, fd) for fd in (0, 1, 2, 3, 4, 2**32 + 1)] == [EPERM] * 3 + [ALLOW] + [
+        EPERM
+    ] * 2
+    for call in (mmap, mprotect):
+        assert [_verdict(code, arch, call, 0, 0, bits) for bits in (0, 1, 3, 4, 5, 7)] == [ALLOW] * 3 + [
+            EPERM
+        ] * 3
+    operations = [(1, ALLOW), (129, ALLOW), (0, EPERM), (128, EPERM), (9, EPERM), (13, EPERM)]
+    assert [_verdict(code, arch, futex, 0, op) for op, _ in operations] == [
+        wanted for _, wanted in operations
+    ]
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_the_filter_kills_other_architectures(filters: dict[str, bytes], machine: str) -> None:
+    for arch in (0x40000003, 0x40000028, *(value for name, value in ARCH.items() if name != machine)):
+        assert _verdict(filters[machine], arch, 1, 3) == KILL
+    if machine == "x86_64":
+        assert _verdict(filters[machine], ARCH[machine], 0x40000001, 3) == KILL
