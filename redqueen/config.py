@@ -36,20 +36,22 @@ class ModelConfig(Section):
     dtype: Literal["auto", "bfloat16", "float32"] = "auto"  # auto: bf16 where the processor multiplies it
     device: Literal["auto", "cpu", "cuda"] = "auto"
     prompts: Literal["completion", "chat"] = "completion"
-    rank: int = Field(8, ge=1, le=1024)
-    alpha: float = Field(16.0, gt=0)  # ΔW is scaled by alpha / rank
+    rank: int = Field(default=8, ge=1, le=1024)
+    alpha: float = Field(default=16.0, gt=0)  # ΔW is scaled by alpha / rank
     targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-    threads: int = Field(0, ge=0)  # 0: one for each core
+    threads: int = Field(default=0, ge=0)  # 0: one for each core
 
 
 class PopulationConfig(Section):
     """Who there is. `single_agent` puts one member in both roles: the AZR baseline."""
 
-    teachers: int = Field(2, ge=1)
-    students: int = Field(2, ge=1)
+    teachers: int = Field(default=2, ge=1)
+    students: int = Field(default=2, ge=1)
     single_agent: bool = False
     init: str = "auto"  # "auto" (the shipped warm start where it fits, else fresh), "fresh", or a PEFT folder
-    perturbation: float = Field(0.05, ge=0)  # each member starts at init plus noise of this share of a tensor's std
+    perturbation: float = Field(
+        default=0.05, ge=0
+    )  # each member starts at init plus noise of this share of a tensor's std
 
     @model_validator(mode="after")
     def _one_member(self) -> Self:
@@ -61,15 +63,15 @@ class PopulationConfig(Section):
 class GameConfig(Section):
     """The tasks and what they pay (DESIGN.md §3; student rewards as in AZR's code)."""
 
-    kinds: tuple[Kind, ...] = Field(("code_o", "code_i", "code_f"), min_length=1)
-    proposals: int = Field(4, ge=1)  # of each kind in a match
-    attempts: int = Field(6, ge=1)  # n, at each task
-    matches: int = Field(0, ge=0)  # 0: max(T, S); more only for the single agent, to match total compute
-    references: int = Field(3, ge=0)  # bank tasks a teacher sees before it writes
-    shots: int = Field(0, ge=0)  # worked seed tasks a student sees (completion prompts only)
-    min_inputs: int = Field(4, ge=2)  # distinct inputs a code_f proposal must have; half stay hidden
-    max_inputs: int = Field(10, ge=2)
-    bank_size: int = Field(4096, ge=16)
+    kinds: tuple[Kind, ...] = Field(default=("code_o", "code_i", "code_f"), min_length=1)
+    proposals: int = Field(default=4, ge=1)  # of each kind in a match
+    attempts: int = Field(default=6, ge=1)  # n, at each task
+    matches: int = Field(default=0, ge=0)  # 0: max(T, S); more only for the single agent, to match total compute
+    references: int = Field(default=3, ge=0)  # bank tasks a teacher sees before it writes
+    shots: int = Field(default=0, ge=0)  # worked seed tasks a student sees (completion prompts only)
+    min_inputs: int = Field(default=4, ge=2)  # distinct inputs a code_f proposal must have; half stay hidden
+    max_inputs: int = Field(default=10, ge=2)
+    bank_size: int = Field(default=4096, ge=16)
     teacher_invalid: float = -1.0
     teacher_unsolved: float = 0.0
     student_correct: float = 1.0
@@ -84,22 +86,22 @@ class GameConfig(Section):
 
 
 class SamplingConfig(Section):
-    temperature: float = Field(1.0, gt=0)  # 1: the policy gradient's samples come from the policy itself
-    proposal_tokens: int = Field(96, ge=1)
-    attempt_tokens: int = Field(64, ge=1)
-    batch_rows: int = Field(64, ge=1)
+    temperature: float = Field(default=1.0, gt=0)  # 1: the policy gradient's samples come from the policy itself
+    proposal_tokens: int = Field(default=96, ge=1)
+    attempt_tokens: int = Field(default=64, ge=1)
+    batch_rows: int = Field(default=64, ge=1)
 
 
 class LearningConfig(Section):
     """REINFORCE++ with a group baseline; one step on fresh samples, so no ratio, no clip, no KL."""
 
-    lr: float = Field(1e-4, ge=0)
+    lr: float = Field(default=1e-4, ge=0)
     loss: Literal["token_mean", "sequence_mean"] = "token_mean"  # AZR's loss is token-weighted
-    clip: float = Field(1.0, gt=0)  # largest gradient norm of a member
-    weight_decay: float = Field(0.0, ge=0)
-    beta1: float = Field(0.9, ge=0, lt=1)
-    beta2: float = Field(0.99, ge=0, lt=1)
-    batch_tokens: int = Field(4096, ge=64)  # padded tokens in a micro-batch
+    clip: float = Field(default=1.0, gt=0)  # largest gradient norm of a member
+    weight_decay: float = Field(default=0.0, ge=0)
+    beta1: float = Field(default=0.9, ge=0, lt=1)
+    beta2: float = Field(default=0.99, ge=0, lt=1)
+    batch_tokens: int = Field(default=4096, ge=64)  # padded tokens in a micro-batch
     checkpointing: bool = False  # recompute activations: about 4 x less memory, slower by a few per cent
 
 
@@ -108,30 +110,32 @@ class LeagueConfig(Section):
 
     matchmaking: Literal["balanced", "hard", "uniform"] = "balanced"
     evolution: bool = True
-    every: int = Field(10, ge=1)  # k: steps between replacements
-    gamma: float = Field(0.25, gt=0, lt=1)  # share of a role replaced
-    burn_in: int = Field(5, ge=0)  # matches a member plays before it can be replaced
-    crossover: float = Field(0.5, ge=0, le=1)
+    every: int = Field(default=10, ge=1)  # k: steps between replacements
+    gamma: float = Field(default=0.25, gt=0, lt=1)  # share of a role replaced
+    burn_in: int = Field(default=5, ge=0)  # matches a member plays before it can be replaced
+    crossover: float = Field(default=0.5, ge=0, le=1)
     mutations: tuple[Mutation, ...] = Field(
-        ("svd_spectral", "layer_gaussian", "component_mask", "full_gaussian"), min_length=1
+        default=("svd_spectral", "layer_gaussian", "component_mask", "full_gaussian"), min_length=1
     )
-    crossovers: tuple[Crossover, ...] = Field(("dare", "slot_swap", "svd_subspace", "extrapolate"), min_length=1)
-    lcb: float = Field(3.0, ge=0)  # fitness = mu - lcb * sigma
+    crossovers: tuple[Crossover, ...] = Field(
+        default=("dare", "slot_swap", "svd_subspace", "extrapolate"), min_length=1
+    )
+    lcb: float = Field(default=3.0, ge=0)  # fitness = mu - lcb * sigma
 
 
 class SandboxConfig(Section):
-    cpu_s: float = Field(1.0, gt=0)
-    wall_s: float = Field(4.0, gt=0)
-    memory_mb: int = Field(256, ge=32)
-    workers: int = Field(0, ge=0)  # 0: one for each core
+    cpu_s: float = Field(default=1.0, gt=0)
+    wall_s: float = Field(default=4.0, gt=0)
+    memory_mb: int = Field(default=256, ge=32)
+    workers: int = Field(default=0, ge=0)  # 0: one for each core
 
 
 class RunConfig(Section):
-    steps: int = Field(10, ge=1)
-    seed: int = Field(0, ge=0)
-    checkpoint_every: int = Field(1, ge=1)
-    keep_last: int = Field(2, ge=1)
-    keep_every: int = Field(0, ge=0)  # 0: no other checkpoint is kept
+    steps: int = Field(default=10, ge=1)
+    seed: int = Field(default=0, ge=0)
+    checkpoint_every: int = Field(default=1, ge=1)
+    keep_last: int = Field(default=2, ge=1)
+    keep_every: int = Field(default=0, ge=0)  # 0: no other checkpoint is kept
 
 
 class Config(Section):

@@ -53,7 +53,7 @@ class Play:
 
     def propose(self, step: int, matches: Sequence[Match], progress: Progress) -> list[Proposed]:
         """`game.proposals` proposals of each kind in each match, judged."""
-        places = [
+        places: list[tuple[int, Match, Kind, int]] = [
             (m, match, kind, j)
             for m, match in enumerate(matches)
             for kind in self.config.game.kinds

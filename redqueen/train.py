@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -18,7 +18,7 @@ from redqueen.assets import warm_start
 from redqueen.config import Config
 from redqueen.evolve import rate, replace_weakest
 from redqueen.game.rewards import advantages
-from redqueen.league import Table, TrueSkill, matchmake
+from redqueen.league import AnyRole, Table, TrueSkill, matchmake
 from redqueen.play import Play, settle
 from redqueen.policy.base import Base, fingerprint
 from redqueen.policy.learner import LocalLearner
@@ -115,8 +115,10 @@ class Trainer:
         self.play.plant()
         start = self._start()
         population = self.config.population
-        roles = ["both"] if population.single_agent else []
-        roles = roles or ["teacher"] * population.teachers + ["student"] * population.students
+        sizes: dict[AnyRole, int] = {"teacher": population.teachers, "student": population.students}
+        if population.single_agent:
+            sizes = {"both": 1}
+        roles: list[AnyRole] = [role for role, size in sizes.items() for _ in range(size)]
         for role in roles:
             member = self.table.enrol(role, -1)
             generator = self._generator("perturb", member.name)
@@ -178,7 +180,7 @@ class Trainer:
         return torch.Generator().manual_seed(streams.key(self.config.run.seed, *purpose) % 2**63)
 
     @contextmanager
-    def _phase(self, step: int, name: str) -> Iterator[None]:
+    def _phase(self, step: int, name: str) -> Generator[None]:
         self.reporter.phase(step, name)
         start = time.perf_counter()
         yield

@@ -36,6 +36,7 @@ def make(folder: Path, family: str = "llama", *, seed: int = 0, hidden: int = 32
         pad_token_id=fast.pad_token_id,
         bos_token_id=None,
         tie_word_embeddings=True,
+        initializer_range=0.3,  # the usual 0.02 makes logits of so small a model too flat to learn anything
     )
     AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     return folder

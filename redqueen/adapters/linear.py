@@ -5,7 +5,7 @@ y = x W^T + s * (x A_m) B_m for the rows of member m. Shapes: x [..., in], A [n,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,7 +23,7 @@ class Routing:
         self.groups: tuple[Group, ...] = ()
 
     @contextmanager
-    def rows(self, slots: Sequence[int]) -> Iterator[None]:
+    def rows(self, slots: Sequence[int]) -> Generator[None]:
         """Routes a batch whose row i belongs to `slots[i]`; equal slots must be neighbours."""
         previous, self.groups = self.groups, group_rows(slots)
         try:

@@ -3,9 +3,10 @@
 from redqueen.league.matchmaking import Match, Weighting, matchmake
 from redqueen.league.rating import Outcome, Rating, TrueSkill, match_score, outcome, task_score
 from redqueen.league.selection import Birth, Standing, plan_births
-from redqueen.league.table import Member, Table
+from redqueen.league.table import AnyRole, Member, Table
 
 __all__ = [
+    "AnyRole",
     "Birth",
     "Match",
     "Member",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from redqueen.league.rating import Outcome, Rating, TrueSkill
@@ -23,7 +23,7 @@ class Member:
     born: int  # the step
     parents: tuple[str, ...] = ()
     operator: str = "init"
-    rating: Rating = Rating()
+    rating: Rating = field(default_factory=Rating)
     wins: int = 0
     draws: int = 0
     losses: int = 0

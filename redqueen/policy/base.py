@@ -67,8 +67,8 @@ def load(config: ModelConfig) -> Base:
         )
     except (OSError, ValueError) as error:
         raise ModelError(f"cannot load '{config.name}': {str(error).splitlines()[0]}") from error
-    model.requires_grad_(False)
-    return Base(config.name, model.to(device).eval(), tokenizer, device)
+    module: Any = model.requires_grad_(False)
+    return Base(config.name, module.to(device).eval(), tokenizer, device)
 
 
 def location(name: str) -> str:

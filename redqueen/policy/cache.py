@@ -35,14 +35,21 @@ class SlabLayer(DynamicLayer):
         self.values = self.slab_values[:, :, : self.length]
 
 
-def fan_out(prefilled: DynamicCache, rows: Tensor, room: int) -> DynamicCache:
-    """A cache whose row i continues row `rows[i]` of `prefilled`, with space for `room` more tokens."""
-    cache = DynamicCache()
-    cache.layers = [SlabLayer(layer.keys[rows], layer.values[rows], room) for layer in prefilled.layers]
-    return cache
+class SlabCache(DynamicCache):
+    """All layers of a batch that is being decoded."""
 
+    def __init__(self, layers: list[SlabLayer]) -> None:
+        super().__init__()
+        self.slabs = layers
+        self.layers: list[Any] = [*layers]
 
-def keep(cache: DynamicCache, rows: Tensor) -> None:
-    """Drops all rows of a cache made by `fan_out` but `rows`."""
-    for layer in cache.layers:
-        layer.keep(rows)
+    @classmethod
+    def fan_out(cls, prefilled: DynamicCache, rows: Tensor, room: int) -> SlabCache:
+        """A cache whose row i continues row `rows[i]` of `prefilled`, with space for `room` more tokens."""
+        layers: list[Any] = [*prefilled.layers]
+        return cls([SlabLayer(layer.keys[rows], layer.values[rows], room) for layer in layers])
+
+    def keep(self, rows: Tensor) -> None:
+        """Drops all rows of the batch but `rows`."""
+        for layer in self.slabs:
+            layer.keep(rows)

@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
@@ -87,7 +88,7 @@ def obtain() -> Path:
 
 def convert(source: Path, target: Path) -> None:
     """Writes model, tokenizer and manifest for the GGUF file `source` into the folder `target`."""
-    model = AutoModelForCausalLM.from_pretrained(
+    model: Any = AutoModelForCausalLM.from_pretrained(
         str(source.parent),
         gguf_file=source.name,
         # without it transformers 5 cannot save a model that came from GGUF

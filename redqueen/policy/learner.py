@@ -75,12 +75,15 @@ class LocalLearner:
         ]
         tallies = {sample.member: _Tally() for sample in samples}
         self.bank.zero_grad()
+        # transformers recomputes activations in training mode only; nothing else depends on the mode here
+        self.base.model.train(self.config.checkpointing)
         done, total = 0, sum(item.width for item in active)
         for batch in _micro_batches(active, self.config.batch_tokens):
             self._accumulate(batch, tallies)
             done += sum(item.width for item in batch)
             if progress:
                 progress(done, total)
+        self.base.model.eval()
         updates = [self._step(member, tallies[member]) for member in sorted(tallies)]
         self.bank.zero_grad()
         return updates
@@ -128,10 +131,10 @@ class LocalLearner:
             if norm != norm or norm == float("inf"):
                 skipped = "non-finite gradient"
             else:
-                torch._foreach_mul_(gradients, min(1.0, self.config.clip / (norm + 1e-12)))
+                shrink = min(1.0, self.config.clip / (norm + 1e-12))
                 # the optimizer's own parameters are the same memory as `masters`
                 for parameter, gradient in zip(optimizer.param_groups[0]["params"], gradients, strict=True):
-                    parameter.grad = gradient
+                    parameter.grad = gradient.mul_(shrink)
                 optimizer.step()
                 optimizer.zero_grad(set_to_none=True)
                 self.bank.refresh(member)

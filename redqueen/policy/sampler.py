@@ -16,8 +16,8 @@ from transformers.cache_utils import DynamicCache
 from redqueen import streams
 from redqueen.adapters.bank import AdapterBank
 from redqueen.config import SamplingConfig
-from redqueen.policy import cache as kv
 from redqueen.policy.base import Base
+from redqueen.policy.cache import SlabCache
 from redqueen.records import Completion, Prompt, Request
 
 Progress = Callable[[int, int], None]
@@ -92,7 +92,7 @@ class LocalSampler:
         )
         hidden_PH, prefilled, mask_PT = self._prefill(groups)
         owner_R = torch.tensor([p for p, group in enumerate(groups) for _ in group.rows], device=device)
-        cache = kv.fan_out(prefilled, owner_R, room)
+        cache = SlabCache.fan_out(prefilled, owner_R, room)
         del prefilled
         mask_RT = torch.cat([mask_PT[owner_R], mask_PT.new_ones(len(rows), room)], dim=1)
         position_R = mask_PT.sum(1)[owner_R]
@@ -112,7 +112,7 @@ class LocalSampler:
             if len(live) <= SHRINK * len(rows):
                 rows, slots = [rows[i] for i in live], [slots[i] for i in live]
                 live_R = torch.tensor(live, device=device)
-                kv.keep(cache, live_R)
+                cache.keep(live_R)
                 uniforms_RT, mask_RT, position_R, token_R = (
                     t[live_R] for t in (uniforms_RT, mask_RT, position_R, token_R)
                 )
@@ -181,7 +181,7 @@ def encode(base: Base, prompt: Prompt) -> tuple[int, ...]:
 
 def draw(logits_RV: Tensor, uniform_R: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     """Inverse-CDF sampling: tokens [R] and their log-probabilities [R] at `temperature`."""
-    scaled_RV = logits_RV.float().div_(temperature)
+    scaled_RV = logits_RV.float() / temperature
     lse_R = scaled_RV.logsumexp(-1)
     cdf_RV = (scaled_RV - lse_R[:, None]).exp_().cumsum_(-1)
     # the last entry is 1 up to rounding: scale, so that no uniform falls past the end

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -21,12 +22,12 @@ from redqueen.adapters.factors import Factors
 from redqueen.adapters.store import load_adapter, save_adapter
 from redqueen.errors import UserError
 from redqueen.game.bank import Entry
-from redqueen.league.rating import Rating
 from redqueen.league.table import Member, Table
-from redqueen.records import Pair, Task
 
 FORMAT = 1
 _MANIFEST = "manifest.json"
+_MEMBERS = TypeAdapter(list[Member])
+_ENTRIES = TypeAdapter(list[Entry])
 
 
 class CheckpointError(UserError):
@@ -89,9 +90,7 @@ def load(folder: Path, step: int) -> Checkpoint:
     state: dict[str, Any] = json.loads((path / "state.json").read_text())
     if state.get("format") != FORMAT:
         raise CheckpointError(f"{path} has checkpoint format {state.get('format')}, this version reads {FORMAT}")
-    members = [
-        Member(**{**m, "parents": tuple(m["parents"]), "rating": Rating(**m["rating"])}) for m in state["members"]
-    ]
+    members = _MEMBERS.validate_python(state["members"])
     adapters = {m.name: load_adapter(path / "members" / m.name)[0] for m in members}
     optimizers = {m.name: load_file(path / "members" / m.name / "optimizer.safetensors") for m in members}
     return Checkpoint(
@@ -100,7 +99,7 @@ def load(folder: Path, step: int) -> Checkpoint:
         state["fingerprint"],
         state["alpha"],
         Table(members, state["born"]),
-        [_entry(entry) for entry in state["bank"]],
+        _ENTRIES.validate_python(state["bank"]),
         adapters,
         optimizers,
     )
@@ -115,13 +114,8 @@ def _state(checkpoint: Checkpoint) -> dict[str, object]:
         "alpha": checkpoint.alpha,
         "born": checkpoint.table.born,
         "members": [asdict(member) for member in checkpoint.table.members.values()],
-        "bank": [{"task": asdict(entry.task), "rho": entry.rho} for entry in checkpoint.bank],
+        "bank": [asdict(entry) for entry in checkpoint.bank],
     }
-
-
-def _entry(data: dict[str, Any]) -> Entry:
-    task = data["task"]
-    return Entry(Task(**{**task, "pairs": tuple(Pair(**pair) for pair in task["pairs"])}), data["rho"])
 
 
 def _seal(folder: Path) -> None:
@@ -143,7 +137,8 @@ def _verify(folder: Path) -> None:
     if damaged or "state.json" not in sums:
         names = ", ".join(damaged) or "state.json"
         raise CheckpointError(
-            f"{folder} is damaged ({names} changed after it was written): move the folder away to resume from the one before"
+            f"{folder} is damaged ({names} changed after it was written): "
+            "move the folder away to resume from the one before"
         )
 
 

@@ -25,7 +25,11 @@ MAX_INPUTS = 256
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one program may use. `memory_mb` is on top of the bare interpreter; bytes count literal text."""
+    """What one job may use, all its inputs together; the byte counts are of literal text, for each value.
+
+    `memory_mb` is on top of the bare interpreter's address space. The wall clock only catches what the CPU limit
+    cannot: a machine that stands still.
+    """
 
     cpu_s: float = 1.0
     wall_s: float = 4.0

@@ -6,6 +6,7 @@ imported here, before the doors close.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import platform
@@ -30,6 +31,7 @@ _PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
 _CAPABILITY_VERSION_3 = 0x20080522
 _LANDLOCK_VERSION = 1
+_NOBODY = 65_534
 _CLOCK_PROCESS_CPUTIME_ID = 2
 _SIGEVENT_BYTES = 64
 
@@ -86,13 +88,13 @@ def drop_root(uid: int) -> bool:
     """Become `uid` if root; True when the process is unprivileged afterwards."""
     if os.geteuid() != 0:
         return True
-    try:
-        os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
-    except OSError:
-        return False
-    return os.getresuid() == (uid, uid, uid)
+    for candidate in (uid, _NOBODY):  # a user namespace may know few uids
+        with contextlib.suppress(OSError):
+            os.setgroups([])
+            os.setresgid(candidate, candidate, candidate)
+            os.setresuid(candidate, candidate, candidate)
+            return True
+    return False
 
 
 def drop_capabilities() -> None:
@@ -159,7 +161,8 @@ def limit_resources(address_bytes: int, cpu_s: float) -> None:
             resource.setrlimit(getattr(resource, name), (0, 0))
     seconds = int(cpu_s) + 2
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-    lower(resource.RLIMIT_AS, address_bytes)
+    if LINUX:  # elsewhere it is refused or means nothing
+        lower(resource.RLIMIT_AS, address_bytes)
     lower(resource.RLIMIT_STACK, 8 << 20)
 
 

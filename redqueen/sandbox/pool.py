@@ -48,6 +48,8 @@ class Sandbox:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is not None:  # whoever is leaving in an error does not want the rest of the queue
+            self._threads.shutdown(wait=False, cancel_futures=True)
         self.close()
 
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:

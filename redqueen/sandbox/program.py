@@ -101,10 +101,10 @@ def check(tree: ast.Module) -> None:
                 bound.add(node.id)
         elif isinstance(node, ast.arg):
             bound.add(node.arg)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            bound.add(node.name)
         elif isinstance(node, ast.alias):
             bound.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(name := getattr(node, "name", None), str):  # functions, classes, handlers, patterns
+            bound.add(name)
     for name in used:
         if name.id in FORBIDDEN_NAMES and name.id not in bound:
             raise ForbiddenError(f"{name.id} at line {name.lineno}")

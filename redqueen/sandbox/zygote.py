@@ -12,7 +12,6 @@ from __future__ import annotations
 import gc
 import importlib
 import os
-import random
 import resource
 import signal
 import struct
@@ -21,6 +20,7 @@ from types import FrameType
 from typing import NamedTuple
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import heap
 import lockdown
 import program
 import seccomp
@@ -64,6 +64,8 @@ class Doors(NamedTuple):
     """Bytes in use before the program does anything."""
     seccomp: bytes
     """The filter; empty where the kernel cannot have one."""
+    crumbs: list[object]
+    """What keeps the shuffled heap shuffled."""
 
 
 def prepare(uid: int, parent: int) -> tuple[bytes, Doors]:
@@ -91,28 +93,11 @@ def prepare(uid: int, parent: int) -> tuple[bytes, Doors]:
     code = seccomp.filter_program(lockdown.MACHINE, RESULT) if seccomp.supported() else b""
     if code and not seccomp.works(code):
         code = b""
-    shake_heap()
     gc.collect()
+    crumbs = heap.shuffle()
     gc.freeze()
     walls = {"unprivileged": unprivileged, "landlock": landlock, "seccomp": bool(code), "clocks": clocks}
-    return encode(walls), Doors(base, code)
-
-
-def shake_heap() -> None:
-    """Shuffle the allocator's free lists, so that the order of addresses differs between A and B.
-
-    Address randomisation alone moves whole pages: two fresh objects would lie in the same order in every
-    interpreter.
-    """
-    order = random.Random(hash("order"))
-    kept: list[object] = []
-    for size in range(0, 480, 16):
-        crumbs: list[object] = [bytes(size) for _ in range(300)]
-        order.shuffle(crumbs)
-        kept += crumbs[:150]
-        while crumbs:
-            crumbs.pop()
-    program.ballast = kept  # type: ignore[attr-defined]
+    return encode(walls), Doors(base, code, crumbs)
 
 
 _child = 0

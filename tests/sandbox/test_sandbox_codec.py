@@ -76,9 +76,9 @@ def test_the_reader_agrees_with_python_on_every_text_it_accepts(text: str) -> No
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert canonical(
-            ast.literal_eval(text.strip(" \t\n") if "\n" not in text else f"({text}\n)")
-        ) == canonical(ours)
+        assert canonical(ast.literal_eval(text.strip(" \t\n") if "\n" not in text else f"({text}\n)")) == canonical(
+            ours
+        )
 
 
 @settings(max_examples=200, deadline=None)
@@ -219,9 +219,7 @@ def test_text_over_a_cap_is_oversize(text: str) -> None:
         parse_arguments(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["(" * 5_000, "-" * 16_000, "'" * 16_001, "[1," * 5_000, "{" * 9_000, "1" * 16_000]
-)
+@pytest.mark.parametrize("text", ["(" * 5_000, "-" * 16_000, "'" * 16_001, "[1," * 5_000, "{" * 9_000, "1" * 16_000])
 def test_hostile_text_is_refused_quickly(text: str) -> None:
     started = time.process_time()
     with pytest.raises(CodecError):

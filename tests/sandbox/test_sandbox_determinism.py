@@ -36,7 +36,8 @@ REFUSED = {
     "shared iterator": "import itertools\nit = itertools.count()\ndef f():\n    return next(it)",
     "a cache that tells": "import functools\n@functools.cache\ndef g():\n    return 1\n"
     "def f():\n    g()\n    return g.cache_info().hits",
-    "fails the second time": "done = []\ndef f():\n    if done:\n        raise ValueError\n    done.append(1)\n    return 1",
+    "fails the second time": "done = []\ndef f():\n    if done:\n        raise ValueError\n"
+    "    done.append(1)\n    return 1",
     "unseeded random, reached": "import statistics\ndef f():\n    return statistics.NormalDist().samples(1)",
     "context that remembers": "import decimal\ndef f():\n    decimal.getcontext().prec += 1\n"
     "    return decimal.getcontext().prec",
@@ -45,6 +46,16 @@ REFUSED = {
 
 @pytest.mark.parametrize("program", REFUSED.values(), ids=REFUSED.keys())
 def test_not_deterministic(run: Run, program: str) -> None:
+    assert run(program, validate=True).status == "nondeterministic"
+
+
+KINDS = ["object()", "A()", "(i, i)", "[i]", "{i: i}", "{i}", "i + 0.5", "'x' * (i + 40)", "bytes(i + 200)", "1j * i"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_addresses_of_no_kind_of_object_lie_in_a_steady_order(run: Run, kind: str) -> None:
+    code = f"xs = [{kind} for i in range(9)]\n    ids = [id(x) for x in xs]\n"
+    program = CLASS + f"def f():\n    {code}    return [ids.index(x) for x in sorted(ids)]"
     assert run(program, validate=True).status == "nondeterministic"
 
 

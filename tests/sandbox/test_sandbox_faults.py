@@ -33,10 +33,7 @@ def test_the_date_of_today_is_out_of_reach(run: Run) -> None:
 
 
 def test_a_mutable_default_is_seen(run: Run) -> None:
-    assert (
-        run("def f(x, xs=[]):\n    xs.append(x)\n    return xs", "1", validate=True).status
-        == "nondeterministic"
-    )
+    assert run("def f(x, xs=[]):\n    xs.append(x)\n    return xs", "1", validate=True).status == "nondeterministic"
 
 
 def test_answers_are_never_evaluated() -> None:

@@ -126,7 +126,8 @@ def test_memory_is_bounded(run: Run, code: str) -> None:
 
 CPU = {
     "loop": "while True:\n    pass",
-    "loop that catches all": "while True:\n    try:\n        while True:\n            pass\n    except BaseException:\n        pass",
+    "loop that catches all": "while True:\n    try:\n        while True:\n            pass\n"
+    "    except BaseException:\n        pass",
     "fork bomb": "while True:\n    try:\n        os.fork()\n    except OSError:\n        pass",
     "power": "return 9 ** 9 ** 9",
     "factorial": "import math\nreturn math.factorial(10 ** 7)",
@@ -138,7 +139,8 @@ CPU = {
     "looping repr": "class R:\n    def __repr__(self):\n        while True:\n            pass\nreturn f'{R()!r}'",
     "looping del": "class D:\n    def __del__(self):\n        while True:\n            pass\nD()\nreturn 1",
     "looping name": "class M(type):\n    @property\n    def __name__(self):\n        while True:\n            pass\n"
-    "class E(Exception, metaclass=M):\n    @property\n    def __traceback__(self):\n        while True:\n            pass\n"
+    "class E(Exception, metaclass=M):\n    @property\n    def __traceback__(self):\n"
+    "        while True:\n            pass\n"
     "raise E",
 }
 
@@ -189,8 +191,9 @@ def test_crashes_exits_and_bombs(run: Run, status: str, code: str) -> None:
         "x = " + "-" * 30_000 + "1",
         "x = " + "lambda: " * 8_000 + "1",
         "def f(x):\n" + " if x:" * 5_000,
-    ]
-    + ["x = " + "[" * 5_000 + "]" * 5_000, "x = " + "1 + " * 15_000 + "1"],
+        "x = " + "[" * 5_000 + "]" * 5_000,
+        "x = " + "1 + " * 15_000 + "1",
+    ],
     ids=["parentheses", "signs", "lambdas", "statements", "lists", "sums"],
 )
 def test_compile_bombs_are_malformed(run: Run, text: str) -> None:
@@ -216,7 +219,9 @@ def test_the_right_answer_is_not_in_the_process(run: Run) -> None:
 
 
 def test_neither_seed_nor_setting_is_in_the_environment(run: Run) -> None:
-    code = "libc.getenv.restype = ctypes.c_char_p\nreturn len(os.environ), posix.environ, libc.getenv(b'PYTHONHASHSEED')"
+    code = (
+        "libc.getenv.restype = ctypes.c_char_p\nreturn len(os.environ), posix.environ, libc.getenv(b'PYTHONHASHSEED')"
+    )
     assert run(body(code)).outputs == ("(0, {}, None)",)
 
 
@@ -279,7 +284,7 @@ def test_hash_flooding_in_the_result_is_refused_in_the_parent(run: Run) -> None:
 
 
 DISGUISES = {
-    "always equal": "class V:\n    def __eq__(self, other):\n        return True\n    __hash__ = object.__hash__\nreturn V()",
+    "always equal": "class V:\n    __eq__ = lambda s, o: True\n    __hash__ = object.__hash__\nreturn V()",
     "subclass of int": "class V(int):\n    pass\nreturn V(3)",
     "subclass inside": "class V(str):\n    pass\nreturn [V('x')]",
     "false class": "class V:\n    __class__ = property(lambda self: int)\nreturn V()",

@@ -22,6 +22,8 @@ _GOALS: dict[Kind, str] = {
     "sees the message and half of the input/output pairs can, with real reasoning, write the function. The message "
     "must not contain code.",
 }
+_WRITE = "Write a Python function `f` that fits this message and these input/output pairs; it will be judged on others."
+_FIND = "Find an input for which `f` returns this output; any that does is right."
 _BLOCK = re.compile(r"```[ \t]*([a-z]*)[^\n`]*\n(.*?)\n?[ \t]*```", re.DOTALL)
 
 
@@ -68,15 +70,16 @@ class ChatPrompts:
     def attempt(self, task: Task, examples: Sequence[Task]) -> Prompt:
         # an instruct model is told the format instead of being shown worked tasks
         del examples
+        program, pair = _fence("python", task.program), task.pairs[0]
         if task.kind == "code_f":
-            pairs = "\n\n".join(_pair(pair.input, pair.output) for pair in task.shown)
-            ask = f"Write a Python function `f` that fits this message and these input/output pairs; it will be judged on others.\n\n{_fence('message', task.message)}\n\n{pairs}"
+            shown = [_pair(pair.input, pair.output) for pair in task.shown]
+            ask = "\n\n".join([_WRITE, _fence("message", task.message), *shown])
             what = "one ```python block that defines `f`"
         elif task.kind == "code_o":
-            ask = f"What does `f` return for this input?\n\n{_fence('python', task.program)}\n\n{_fence('input', task.pairs[0].input)}"
+            ask = f"What does `f` return for this input?\n\n{program}\n\n{_fence('input', pair.input)}"
             what = "one ```output block with a Python literal"
         else:
-            ask = f"Find an input for which `f` returns this output; any that does is right.\n\n{_fence('python', task.program)}\n\n{_fence('output', task.pairs[0].output)}"
+            ask = f"{_FIND}\n\n{program}\n\n{_fence('output', pair.output)}"
             what = "one ```input block with the arguments as Python literals, comma-separated"
         return Prompt(f"{ask}\n\n{_FORMAT.format(what=what)}", _STOP, chat=True)
 

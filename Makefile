@@ -1,0 +1,36 @@
+# `make train` and `make test` do all the set-up themselves.
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3 || echo python3)
+RUN ?= runs/quickstart
+export OMP_WAIT_POLICY ?= PASSIVE
+
+.PHONY: help train test lint format setup clean
+
+help:
+	@echo "make train   train 2 teachers and 2 students on the embedded model, into $(RUN)"
+	@echo "make test    run the tests"
+	@echo "make lint    ruff (lint, format) and strict types"
+	@echo "make format  let ruff rewrite the code"
+	@echo "make setup   only build .venv"
+	@echo "make clean   remove .venv and caches (runs stay)"
+
+train: setup
+	@.venv/bin/redqueen train quickstart --run $(RUN)
+
+test: setup
+	@.venv/bin/python -m pytest
+
+lint: setup
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/basedpyright
+
+format: setup
+	@.venv/bin/ruff check --fix .
+	@.venv/bin/ruff format .
+
+setup:
+	@command -v $(PYTHON) >/dev/null || { echo "setup: no $(PYTHON) found: install Python 3.11, 3.12 or 3.13" >&2; exit 1; }
+	@$(PYTHON) tools/setup_env.py
+
+clean:
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .setup.log

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+import torch
+
+from redqueen.config import SandboxConfig
+from redqueen.policy.base import fingerprint
+from redqueen.runs import checkpoint
+from redqueen.runs.checkpoint import CheckpointError
+from redqueen.train import Trainer
+from redqueen.verifier import LocalVerifier
+from tests import toy
+
+
+@pytest.fixture(scope="module")
+def verifier() -> Iterator[LocalVerifier]:
+    with LocalVerifier(SandboxConfig(workers=1)) as made:
+        yield made
+
+
+def play(trainer: Trainer, steps: int | None = None) -> list[dict]:
+    """Runs to the end, or `steps` more, and closes."""
+    if steps is None:
+        trainer.run()
+    else:
+        for step in range(trainer.next_step, trainer.next_step + steps):
+            trainer.step(step)
+            trainer.next_step = step + 1
+        trainer.save()
+    trainer.close()
+    return trainer.directory.metrics()
+
+
+def without_time(lines: list[dict]) -> list[dict]:
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in lines]
+
+
+def test_the_loop_learns(tmp_path: Path, verifier: LocalVerifier) -> None:
+    lines = play(toy.trainer(toy.config(tmp_path, **{"run.steps": 15}), tmp_path / "run", verifier))
+    first, last = lines[:2], lines[-3:]
+    for what, gain in (("valid_rate", 0.2), ("solve_rate", 0.3), ("student_reward", 0.4)):
+        assert fmean(line[what] for line in last) > fmean(line[what] for line in first) + gain, what
+
+
+def test_with_learning_rate_zero_it_does_not_learn(tmp_path: Path, verifier: LocalVerifier) -> None:
+    trainer = toy.trainer(toy.config(tmp_path, **{"run.steps": 8, "learning.lr": 0}), tmp_path / "run", verifier)
+    before = {m: [t.clone() for t in trainer.bank.masters(m)] for m in trainer.table.members}
+    play(trainer)
+    for member, weights in before.items():
+        assert all(torch.equal(a, b) for a, b in zip(weights, trainer.bank.masters(member), strict=True))
+
+
+def test_the_base_is_untouched_by_a_run_with_evolution(tmp_path: Path, verifier: LocalVerifier) -> None:
+    changes = {"run.steps": 3, "league.evolution": True, "league.every": 1, "league.burn_in": 1, "league.gamma": 0.5}
+    trainer = toy.trainer(toy.config(tmp_path, **changes), tmp_path / "run", verifier)
+    before = trainer.fingerprint
+    lines = play(trainer)
+    assert any(line["replacements"] for line in lines)
+    assert fingerprint(trainer.base.model) == before
+
+
+EVOLVING = {
+    "run.steps": 6,
+    "run.checkpoint_every": 1,
+    "league.evolution": True,
+    "league.every": 2,
+    "league.burn_in": 1,
+    "league.gamma": 0.4,
+    "population.teachers": 3,
+    "population.students": 3,
+}
+
+
+def test_resuming_gives_exactly_the_uninterrupted_run(tmp_path: Path, verifier: LocalVerifier) -> None:
+    config = toy.config(tmp_path, **EVOLVING)
+    whole = play(toy.trainer(config, tmp_path / "whole", verifier))
+    assert sum(len(line["replacements"]) for line in whole) >= 2
+
+    broken = toy.trainer(config, tmp_path / "broken", verifier)
+    play(broken, 3)
+    # a step that was played and recorded, but whose checkpoint was never written, is played again
+    lost = toy.trainer(config, tmp_path / "broken", verifier, begin=False)
+    lost.restore(checkpoint.load(lost.directory.checkpoints, 3))
+    lost.step(3)
+    lost.close()
+    resumed = toy.trainer(config, tmp_path / "broken", verifier, begin=False)
+    resumed.restore(checkpoint.load(resumed.directory.checkpoints, 3))
+    assert without_time(play(resumed)) == without_time(whole)
+
+    one, two = (checkpoint.load(tmp_path / name / "checkpoints", 6) for name in ("whole", "broken"))
+    assert one.table.members == two.table.members
+    assert one.bank == two.bank
+    for member, adapter in one.adapters.items():
+        for site, factors in adapter.items():
+            assert torch.equal(factors.a, two.adapters[member][site].a)
+            assert torch.equal(factors.b, two.adapters[member][site].b)
+        state = two.optimizers[member]
+        assert all(torch.equal(value, state[key]) for key, value in one.optimizers[member].items())
+    dumps = [_dump(tmp_path / name / "run.sqlite") for name in ("whole", "broken")]
+    assert dumps[0] == dumps[1]
+
+
+def _dump(path: Path) -> dict[str, list]:
+    connection = sqlite3.connect(path)
+    tables = ("members", "matches", "tasks", "replacements")
+    found = {t: sorted(map(repr, connection.execute(f"SELECT * FROM {t}"))) for t in tables}
+    for table in ("proposals", "attempts"):  # all but the CPU time
+        rows = connection.execute(f"SELECT rowid, step, text, status, output, reward FROM {table}")
+        found[table] = sorted(repr(row[1:]) for row in rows)
+    connection.close()
+    return found
+
+
+def test_a_child_starts_with_a_fresh_rating_optimizer_name_and_version(tmp_path: Path, verifier: LocalVerifier) -> None:
+    changes = {"run.steps": 1, "league.evolution": True, "league.every": 1, "league.burn_in": 1, "league.gamma": 0.5}
+    trainer = toy.trainer(toy.config(tmp_path, **changes), tmp_path / "run", verifier)
+    versions = list(trainer.bank.versions)
+    (line,) = play(trainer)
+    births = line["replacements"]
+    assert {b["victim"][0] for b in births} == {"T", "S"}
+    for birth in births:
+        child = trainer.table.members[birth["child"]]
+        assert child.games == 0
+        assert child.rating.mu == 25.0
+        assert trainer.learner.state(child.name) == {}
+        slot = trainer.bank.slots[child.name]
+        assert trainer.bank.versions[slot] > versions[slot]
+        assert birth["victim"] not in trainer.bank.slots
+        assert birth["victim"] not in trainer.learner.optimizers
+
+
+def test_a_checkpoint_of_another_base_is_refused_by_name(tmp_path: Path, verifier: LocalVerifier) -> None:
+    trainer = toy.trainer(toy.config(tmp_path), tmp_path / "run", verifier)
+    trainer.fingerprint = "0" * 64
+    with pytest.raises(CheckpointError, match="step 0 was made on another base"):
+        trainer.restore(checkpoint.load(trainer.directory.checkpoints, 0))
+    trainer.close()
+
+
+@pytest.mark.parametrize(("teachers", "students", "matches"), [(4, 8, 8), (3, 1, 3), (1, 1, 1)])
+def test_populations_of_unequal_size(
+    tmp_path: Path, verifier: LocalVerifier, teachers: int, students: int, matches: int
+) -> None:
+    changes = {"population.teachers": teachers, "population.students": students, "run.steps": 2}
+    lines = play(toy.trainer(toy.config(tmp_path, **changes), tmp_path / "run", verifier))
+    for line in lines:
+        assert len(line["matches"]) == matches
+        assert {m["teacher"] for m in line["matches"]} == {f"T{i}" for i in range(teachers)}
+        assert {m["student"] for m in line["matches"]} == {f"S{i}" for i in range(students)}
+
+
+def test_the_single_agent_plays_both_roles_and_is_neither_rated_nor_replaced(
+    tmp_path: Path, verifier: LocalVerifier
+) -> None:
+    changes = {
+        "population.teachers": 1,
+        "population.students": 1,
+        "population.single_agent": True,
+        "game.matches": 2,
+        "run.steps": 2,
+        "league.evolution": True,
+        "league.every": 1,
+        "league.burn_in": 0,
+    }
+    trainer = toy.trainer(toy.config(tmp_path, **changes), tmp_path / "run", verifier)
+    lines = play(trainer)
+    assert list(trainer.table.members) == ["A0"]
+    assert trainer.table.members["A0"].rating.mu == 25.0
+    assert all([m["teacher"], m["student"]] == ["A0", "A0"] for line in lines for m in line["matches"])
+    assert all(len(line["matches"]) == 2 for line in lines)
+    assert trainer.learner.state("A0"), "it learns from what it did in both roles"
+
+
+def test_metrics_can_be_traced_to_the_archive(tmp_path: Path, verifier: LocalVerifier) -> None:
+    lines = play(toy.trainer(toy.config(tmp_path, **{"run.steps": 2}), tmp_path / "run", verifier))
+    db = sqlite3.connect(tmp_path / "run" / "run.sqlite")
+    for line in lines:
+        step = line["step"]
+        (valid,) = db.execute("SELECT avg(status = 'valid') FROM proposals WHERE step = ?", (step,)).fetchone()
+        (solved,) = db.execute("SELECT avg(status = 'correct') FROM attempts WHERE step = ?", (step,)).fetchone()
+        (paid,) = db.execute("SELECT avg(reward) FROM proposals WHERE step = ?", (step,)).fetchone()
+        assert line["valid_rate"] == pytest.approx(valid)
+        assert line["solve_rate"] == pytest.approx(solved)
+        assert line["teacher_reward"] == pytest.approx(paid)
+        assert line["statuses"]["proposals"]["valid"] == sum(line["tasks_by_kind"].values())
+    rows = db.execute(
+        "SELECT t.id, t.rho, avg(a.status = 'correct') FROM tasks t JOIN attempts a ON a.task = t.id GROUP BY 1"
+    )
+    assert all(rho == pytest.approx(mean) for _, rho, mean in rows)
+    db.close()
+
+
+def test_config_and_metrics_are_plain_json(tmp_path: Path, verifier: LocalVerifier) -> None:
+    config = toy.config(tmp_path, **{"run.steps": 1})
+    play(toy.trainer(config, tmp_path / "run", verifier))
+    assert json.loads((tmp_path / "run" / "config.json").read_text()) == config.model_dump(mode="json")
+    assert "NaN" not in (tmp_path / "run" / "metrics.jsonl").read_text()

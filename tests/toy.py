@@ -1,0 +1,79 @@
+"""An easy game that a tiny random model can learn: one byte makes a proposal, one byte an answer.
+
+The verifier, the sandbox and everything else are the real ones; only the prompt format is a toy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from redqueen.config import Config, GameConfig, LeagueConfig, LearningConfig, ModelConfig, RunConfig, SamplingConfig
+from redqueen.policy.base import load
+from redqueen.records import Draft, Kind, Prompt, Task
+from redqueen.runs.directory import RunDirectory
+from redqueen.train import Trainer
+from redqueen.verifier import LocalVerifier
+from tests import tiny
+
+
+class ToyPrompts:
+    """A proposal is valid if its byte is even; the program returns 1 for every input; so does a right answer."""
+
+    def propose(self, kind: Kind, references: Sequence[Task], start: Task | None) -> Prompt:
+        return Prompt(f"{kind}:", ())
+
+    def read_proposal(self, kind: Kind, text: str, start: Task | None) -> Draft | str:
+        byte = _byte(text)
+        return Draft("def f(x):\n    return 1", (str(byte),)) if byte % 2 == 0 else "an odd byte"
+
+    def write_proposal(self, task: Task) -> str:
+        return "b"
+
+    def attempt(self, task: Task, examples: Sequence[Task]) -> Prompt:
+        return Prompt(f"{task.pairs[0].input}=", ())
+
+    def write_attempt(self, task: Task) -> str:
+        return "a"
+
+    def read_attempt(self, kind: Kind, text: str) -> str | None:
+        return str(_byte(text) % 3)
+
+
+class Silent:
+    def phase(self, step: int, name: str) -> None:
+        del step, name
+
+    def progress(self, done: int, total: int) -> None:
+        del done, total
+
+    def finished(self, line: dict[str, object]) -> None:
+        del line
+
+
+def _byte(text: str) -> int:
+    return (text or "\0").encode()[0]
+
+
+def config(folder: Path, **changes: object) -> Config:
+    """2T2S on a tiny random model, for a few dozen quick steps."""
+    start = Config(
+        model=ModelConfig(name=str(tiny.make(folder / "model")), dtype="float32", threads=1),
+        game=GameConfig(kinds=("code_o",), proposals=12, attempts=4),
+        sampling=SamplingConfig(proposal_tokens=1, attempt_tokens=1),
+        learning=LearningConfig(lr=1e-2),
+        league=LeagueConfig(evolution=False),
+        run=RunConfig(steps=20, checkpoint_every=100),
+    )
+    return start.override([f"{key}={value}" for key, value in {"population.init": "fresh", **changes}.items()])
+
+
+def trainer(config: Config, run: Path, verifier: LocalVerifier, *, begin: bool = True) -> Trainer:
+    directory = RunDirectory(run)
+    if begin:
+        directory.create(config, {})
+    made = Trainer(config, load(config.model), verifier, directory, Silent())
+    made.play.format = ToyPrompts()
+    if begin:
+        made.begin()
+    return made
