@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from redqueen import __version__
+from redqueen.commands.existing import describe, remaining
+from redqueen.config import ConfigError
 from redqueen.errors import UserError
+from redqueen.recipes import configure
+from redqueen.runs.directory import RunDirectory
 
 app = typer.Typer(
     help="Post-train language models by co-evolving teacher and student LoRA populations.",
@@ -49,11 +53,29 @@ def train(
     dry_run: Annotated[bool, typer.Option(help="Print the resolved configuration and stop.")] = False,
 ) -> None:
     """Train a population: match, propose, solve, learn, evolve."""
-    from redqueen.commands.train import start, take_up
-
     if resume:
-        raise typer.Exit(take_up(resume, steps, [*(args or []), *(["--run"] if run else [])], model))
-    raise typer.Exit(start(args or [], run, steps, model, dry_run))
+        if args or run or model:
+            raise ConfigError("a resumed run keeps its directory and configuration: only --steps may be given")
+        _resume(RunDirectory(resume), steps)
+    config = configure(args or [], steps, model)
+    if dry_run:
+        typer.echo(config.model_dump_json(indent=2))
+        raise typer.Exit
+    directory = RunDirectory(run or Path("runs") / config.recipe)
+    if directory.exists:
+        raise typer.Exit(describe(directory))
+    from redqueen.commands.train import start
+
+    raise typer.Exit(start(config, directory))
+
+
+def _resume(directory: RunDirectory, steps: int | None) -> NoReturn:
+    config = remaining(directory, steps)
+    if config is None:
+        raise typer.Exit(describe(directory))
+    from redqueen.commands.train import take_up
+
+    raise typer.Exit(take_up(config, directory))
 
 
 @app.command()
@@ -73,9 +95,11 @@ def warmup(
     The first round learns from the seed programs; each later one also from what the model itself proposed and the
     verifier accepted.
     """
+    config = configure(args or [], model=model)
     from redqueen.commands.warmup import run_warmup
 
-    raise typer.Exit(run_warmup(out, args or [], model, steps, proposals, sequences, lr))
+    used = [*(args or []), *([f"model.name={model}"] if model else [])]
+    raise typer.Exit(run_warmup(out, config, used, steps, proposals, sequences, lr))
 
 
 @app.command()

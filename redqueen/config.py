@@ -71,6 +71,7 @@ class GameConfig(Section):
     shots: int = Field(default=0, ge=0)  # worked seed tasks a student sees (completion prompts only)
     min_inputs: int = Field(default=4, ge=2)  # distinct inputs a code_f proposal must have; half stay hidden
     max_inputs: int = Field(default=10, ge=2)
+    start_lines: int = Field(default=0, ge=0)  # longest program a code_f proposal starts from; 0: any
     bank_size: int = Field(default=4096, ge=16)
     teacher_invalid: float = -1.0
     teacher_unsolved: float = 0.0

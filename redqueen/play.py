@@ -114,7 +114,7 @@ class Play:
 
     def _ask(self, step: int, m: int, kind: Kind, j: int) -> tuple[Prompt, Task | None]:
         rng = streams.python(self.seed, step, "references", m, kind, j)
-        start = self.bank.program(rng) if kind == "code_f" else None
+        start = self.bank.program(rng, self.config.game.start_lines) if kind == "code_f" else None
         return self.format.propose(kind, self.bank.references(kind, self.config.game.references, rng), start), start
 
     def _pose(self, task: Task, step: int) -> Prompt:

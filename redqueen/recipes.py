@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from redqueen.config import (
     Config,
@@ -17,7 +17,8 @@ from redqueen.config import (
     SamplingConfig,
 )
 
-_SMALL = GameConfig(references=2)
+# a 135M model cannot yet describe, or write, more than a line or two
+_SMALL = GameConfig(references=2, start_lines=2)
 
 
 def quickstart() -> Config:
@@ -94,3 +95,18 @@ def recipe(name: str) -> Config:
         near = difflib.get_close_matches(name, RECIPES, n=1, cutoff=0.0)[0]
         raise ConfigError(f"no recipe '{name}': did you mean '{near}'? There are: {', '.join(RECIPES)}")
     return RECIPES[name]()
+
+
+def configure(args: Sequence[str], steps: int | None = None, model: str | None = None) -> Config:
+    """The configuration that a command line means: a recipe's name (default quickstart), then overrides.
+
+    Raises ConfigError.
+    """
+    name, overrides = "quickstart", list(args)
+    if overrides and "=" not in overrides[0]:
+        name = overrides.pop(0)
+    if model is not None:
+        overrides.append(f"model.name={model}")
+    if steps is not None:
+        overrides.append(f"run.steps={steps}")
+    return recipe(name).override(overrides)

@@ -25,7 +25,7 @@ def run_export(run: Path, name: str, out: Path) -> int:
         raise RunError(f"{out} is not empty: choose another folder")
     directory = RunDirectory(run)
     config = directory.config()
-    steps = checkpoint.steps(directory.checkpoints)
+    steps = directory.saved()
     if not steps:
         raise RunError(f"{run} has no checkpoint to export from")
     saved = checkpoint.load(directory.checkpoints, steps[-1])

@@ -3,84 +3,33 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 from contextlib import closing
-from pathlib import Path
 
 from rich.console import Console
 
 from redqueen.commands.surroundings import environment, quiet_libraries
-from redqueen.config import Config, ConfigError
+from redqueen.config import Config
 from redqueen.display import LineReporter, LiveReporter, clock, members_table
 from redqueen.policy.base import check_fit, load
-from redqueen.recipes import RECIPES, recipe
 from redqueen.runs import checkpoint
 from redqueen.runs.directory import RunDirectory, RunError
 from redqueen.train import Trainer, members
 from redqueen.verifier import LocalVerifier
 
-console = Console()
+console = Console(soft_wrap=True)
 
 
-def configure(args: Sequence[str], steps: int | None, model: str | None) -> Config:
-    """The configuration that the command line means. Raises ConfigError."""
-    name, overrides = "quickstart", list(args)
-    if overrides and "=" not in overrides[0]:
-        name = overrides.pop(0)
-    if model is not None:
-        overrides.append(f"model.name={model}")
-    if steps is not None:
-        overrides.append(f"run.steps={steps}")
-    return recipe(name).override(overrides)
-
-
-def start(args: Sequence[str], run: Path | None, steps: int | None, model: str | None, dry_run: bool) -> int:
-    """A new run; returns the exit code. An existing run is described and left alone."""
-    config = configure(args, steps, model)
-    if dry_run:
-        console.print_json(config.model_dump_json())
-        return 0
-    directory = RunDirectory(run or Path("runs") / config.recipe)
-    if directory.exists:
-        return describe(directory)
+def start(config: Config, directory: RunDirectory) -> int:
+    """A new run; returns the exit code. Raises UserError."""
     quiet_libraries()
     check_fit(config.model, members(config))
     return _train(config, directory, resuming=False)
 
 
-def take_up(path: Path, steps: int | None, args: Sequence[str], model: str | None) -> int:
-    """The rest of the run in `path`, or `steps` in all; returns the exit code."""
-    if args or model:
-        raise ConfigError("a resumed run keeps its directory and configuration: only --steps may be given")
-    directory = RunDirectory(path)
-    config = directory.config()
-    if steps is not None:
-        config = config.override([f"run.steps={steps}"])
-    saved = checkpoint.steps(directory.checkpoints)
-    if saved and saved[-1] >= config.run.steps:
-        return describe(directory)
+def take_up(config: Config, directory: RunDirectory) -> int:
+    """The rest of the run in `directory`; returns the exit code. Raises UserError."""
     quiet_libraries()
     return _train(config, directory, resuming=True)
-
-
-def describe(directory: RunDirectory) -> int:
-    """Says what is in a run directory and what can be done with it; 0 if the run is complete."""
-    path = directory.path
-    try:
-        config = directory.config()
-    except RunError:
-        if RECIPES and not (path / "config.json").exists():
-            raise RunError(f"{path} holds something that is no run: choose another --run DIR") from None
-        raise
-    saved = checkpoint.steps(directory.checkpoints)
-    done, steps = (saved[-1] if saved else 0), config.run.steps
-    console.print(f"{path} holds a run of '{config.recipe}' with {done} of {steps} steps done; nothing was changed.")
-    if done < steps and saved:
-        console.print(f"  resume:       redqueen train --resume {path}")
-    if saved:
-        console.print(f"  extend:       redqueen train --resume {path} --steps {max(done, steps) + 10}")
-    console.print(f"  start afresh: redqueen train {config.recipe} --run runs/ANOTHER (or move {path} away)")
-    return 0 if done >= steps else 1
 
 
 def _train(config: Config, directory: RunDirectory, *, resuming: bool) -> int:
@@ -122,7 +71,7 @@ def _finish(trainer: Trainer, directory: RunDirectory, reporter: LiveReporter | 
 
 
 def _newest(directory: RunDirectory) -> checkpoint.Checkpoint:
-    saved = checkpoint.steps(directory.checkpoints)
+    saved = directory.saved()
     if not saved:
         raise RunError(f"{directory.path} has no checkpoint: move it away and start afresh")
     return checkpoint.load(directory.checkpoints, saved[-1])

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from redqueen.adapters.store import WEIGHTS, save_adapter
 from redqueen.commands.surroundings import quiet_libraries
-from redqueen.commands.train import configure
+from redqueen.config import Config
 from redqueen.display import TaskReporter
 from redqueen.errors import UserError
 from redqueen.policy.base import check_fit, load
@@ -21,16 +21,18 @@ from redqueen.warmup import Warmup
 
 
 def run_warmup(
-    out: Path, args: Sequence[str], model: str | None, steps: str, proposals: str, sequences: int, lr: float
+    out: Path, config: Config, args: Sequence[str], steps: str, proposals: str, sequences: int, lr: float
 ) -> int:
-    """Returns the exit code. Raises UserError if `out` is taken or a number is impossible."""
+    """Returns the exit code; `args` made the config and go into the record.
+
+    Raises UserError if `out` is taken or a number is impossible.
+    """
     console = Console()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} is not empty: choose another folder")
     fits, tries = _counts("--steps", steps), _counts("--proposals", proposals)
     if len(tries) < len(fits) - 1 or sequences < 1 or lr <= 0:
         raise UserError("--proposals needs a number between each two rounds; --sequences and --lr must be positive")
-    config = configure(args, None, model)
     quiet_libraries()
     check_fit(config.model, 1)
     console.print(f"loading {config.model.name} ...")

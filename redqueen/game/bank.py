@@ -41,10 +41,16 @@ class TaskBank:
         tasks = [entry.task for entry in self._entries.get(kind, {}).values()]
         return rng.sample(tasks, min(count, len(tasks)))
 
-    def program(self, rng: random.Random) -> Task:
-        """A task of any kind, whose program a code_f proposal starts from. Raises IndexError on an empty bank."""
-        shelf = rng.choice([shelf for shelf in self._entries.values() if shelf])
-        return rng.choice(list(shelf.values())).task
+    def program(self, rng: random.Random, lines: int = 0) -> Task:
+        """A task of any kind, whose program (of at most `lines` lines, if given) a code_f proposal starts from.
+
+        Raises IndexError if there is none.
+        """
+        shelves = [
+            [entry.task for entry in shelf.values() if not lines or len(entry.task.program.splitlines()) <= lines]
+            for shelf in self._entries.values()
+        ]
+        return rng.choice(rng.choice([shelf for shelf in shelves if shelf]))
 
     def entries(self) -> list[Entry]:
         """Everything, oldest first within each kind: `restore` gives the same bank back."""

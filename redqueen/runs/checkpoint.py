@@ -72,11 +72,6 @@ def save(folder: Path, checkpoint: Checkpoint, *, keep_last: int, keep_every: in
     return final
 
 
-def steps(folder: Path) -> list[int]:
-    """The steps that have a checkpoint, in order."""
-    return sorted(int(path.name.removeprefix("step-")) for path in folder.glob("step-*") if path.is_dir())
-
-
 def clean(folder: Path) -> None:
     """Removes what a killed process left half-written."""
     for path in folder.glob(".step-*.tmp"):
@@ -143,7 +138,7 @@ def _verify(folder: Path) -> None:
 
 
 def _prune(folder: Path, keep_last: int, keep_every: int) -> None:
-    present = steps(folder)
+    present = sorted(int(path.name.removeprefix("step-")) for path in folder.glob("step-*"))
     for step in present[:-keep_last]:
         if not (keep_every and step % keep_every == 0):
             shutil.rmtree(folder / f"step-{step:06d}")

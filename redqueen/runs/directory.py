@@ -64,7 +64,12 @@ class RunDirectory:
         try:
             return resolve(json.loads(self._config.read_text()))
         except (OSError, ValueError, UserError) as error:
-            raise RunError(f"{self.path} holds no readable run: {error}") from error
+            raise RunError(f"{self.path} holds no readable run (choose another --run DIR): {error}") from error
+
+    def saved(self) -> list[int]:
+        """The steps that have a checkpoint, in order."""
+        folders = [path for path in self.checkpoints.glob("step-*") if path.is_dir()]
+        return sorted(int(path.name.removeprefix("step-")) for path in folders)
 
     def set_config(self, config: Config) -> None:
         write_json(self._config, config.model_dump(mode="json"))

@@ -4,7 +4,8 @@ It is started by exec and never by forking the trainer, whose memory and descrip
 
 The wire, both ways over standard input (a socket): the parent sends a header and a request; the zygote
 answers with how the child ended and the bytes it wrote, unread. Only the child decodes the request and only
-the parent the answer.
+the parent the answer. Both pass through buffers that are wiped after each job: every later child inherits the
+zygote's memory, and one program's results may be the answers to the next one's questions.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ LOCKED = b"L"  # the first byte of an answer: every door is shut and the program
 CONTROL = 0
 RESULT = 3
 MOST_FILES = 64
+CHUNK = 1 << 16
 _CODECS = "ascii latin_1 utf_8 utf_16 utf_16_le utf_16_be utf_32 cp1252 unicode_escape raw_unicode_escape"
 
 
@@ -45,15 +47,20 @@ def main() -> None:
     except BaseException as error:  # noqa: BLE001 - whatever it is, the parent must hear of it
         hello, doors = encode({"failed": f"{type(error).__name__}: {error}"[:500]}), None
     send(FRAME.pack(len(hello)) + hello)
-    while doors is not None:
-        header = receive(HEADER.size)
-        if header is None:
-            break
+    header, request, answer = bytearray(HEADER.size), bytearray(1 << 16), bytearray(1 << 16)
+    while doors is not None and receive(header, HEADER.size):
         size, wall_ms, cap = HEADER.unpack(header)
-        request = receive(size)
-        if request is None:
+        grow(request, size)
+        grow(answer, cap + CHUNK)
+        if not receive(request, size):
             break
-        send(serve(request, wall_ms / 1000, cap, doors))
+        with memoryview(request) as asked, memoryview(answer) as told:
+            reply = serve(asked[:size], told, wall_ms / 1000, cap, doors)
+            used = REPLY.unpack(reply)[-1]
+            send(reply)
+            send(told[:used])
+        wipe(request, size)
+        wipe(answer, used or len(answer))
     os._exit(0)
 
 
@@ -111,8 +118,8 @@ def on_alarm(_signal: int, _frame: FrameType | None) -> None:
         _child = 0
 
 
-def serve(request: bytes, wall_s: float, cap: int, doors: Doors) -> bytes:
-    """Fork a child for one request, read what it writes, and pack how it ended."""
+def serve(request: memoryview, answer: memoryview, wall_s: float, cap: int, doors: Doors) -> bytes:
+    """Fork a child for one request, read what it writes into `answer`, and pack how it ended."""
     global _child
     reader, writer = os.pipe()
     try:
@@ -126,14 +133,9 @@ def serve(request: bytes, wall_s: float, cap: int, doors: Doors) -> bytes:
     _child = pid
     os.close(writer)
     signal.setitimer(signal.ITIMER_REAL, wall_s)
-    chunks: list[bytes] = []
     size = 0
-    while size <= cap:
-        chunk = os.read(reader, 65_536)
-        if not chunk:
-            break
-        chunks.append(chunk)
-        size += len(chunk)
+    while size <= cap and (count := os.readv(reader, [answer[size : size + CHUNK]])):
+        size += count
     stop = FLOOD if size > cap else RAN
     if stop == FLOOD:
         os.kill(pid, signal.SIGKILL)
@@ -143,18 +145,17 @@ def serve(request: bytes, wall_s: float, cap: int, doors: Doors) -> bytes:
     _child = 0
     signal.setitimer(signal.ITIMER_REAL, 0)
     os.close(reader)
-    data = b"" if stop == FLOOD else b"".join(chunks)
     microseconds = int((usage.ru_utime + usage.ru_stime) * 1e6)
-    return REPLY.pack(stop, status, microseconds, len(data)) + data
+    return REPLY.pack(stop, status, microseconds, 0 if stop == FLOOD else size)
 
 
-def child(request: bytes, writer: int, doors: Doors) -> None:
+def child(request: memoryview, writer: int, doors: Doors) -> None:
     """The forked child: close the doors, run, write one frame, leave. Never returns."""
     try:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         lockdown.die_with_parent(_zygote)
-        text, inputs, passes, cpu_us, memory, value_limit = decode(request)
+        text, inputs, passes, cpu_us, memory, value_limit = decode(bytes(request))
         os.dup2(writer, RESULT)
         os.closerange(0, RESULT)
         os.closerange(RESULT + 1, MOST_FILES)
@@ -173,22 +174,33 @@ def child(request: bytes, writer: int, doors: Doors) -> None:
         os._exit(1)
 
 
-def receive(size: int) -> bytes | None:
-    """Exactly `size` bytes from the parent; None when it has gone."""
-    chunks: list[bytes] = []
-    while size:
-        chunk = os.read(CONTROL, min(size, 1 << 20))
-        if not chunk:
-            return None
-        chunks.append(chunk)
-        size -= len(chunk)
-    return b"".join(chunks)
+def receive(buffer: bytearray, size: int) -> bool:
+    """Exactly `size` bytes from the parent into `buffer`; False when it has gone."""
+    at = 0
+    with memoryview(buffer) as view:
+        while at < size:
+            count = os.readv(CONTROL, [view[at:size]])
+            if not count:
+                return False
+            at += count
+    return True
 
 
-def send(data: bytes) -> None:
+def send(data: bytes | memoryview) -> None:
     """All of `data` to the parent."""
     while data:
         data = data[os.write(CONTROL, data) :]
+
+
+def grow(buffer: bytearray, size: int) -> None:
+    """Room for `size` bytes."""
+    if len(buffer) < size:
+        buffer.extend(bytes(size - len(buffer)))
+
+
+def wipe(buffer: bytearray, size: int) -> None:
+    """Zeros over the first `size` bytes."""
+    buffer[:size] = bytes(size)
 
 
 _zygote = os.getpid()

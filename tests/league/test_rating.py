@@ -26,9 +26,7 @@ EXACT = (
 
 
 def by_oracle(params: TrueSkill, teacher: Rating, student: Rating, result: Outcome) -> tuple[Any, Any]:
-    env = trueskill.TrueSkill(
-        beta=params.beta, tau=params.tau, draw_probability=params.draw_probability, backend=EXACT
-    )
+    env = trueskill.TrueSkill(beta=params.beta, tau=params.tau, draw_probability=params.draw_probability, backend=EXACT)
     t, s = env.create_rating(teacher.mu, teacher.sigma), env.create_rating(student.mu, student.sigma)
     if result == "student":
         s, t = trueskill.rate_1vs1(s, t, env=env)
@@ -39,9 +37,7 @@ def by_oracle(params: TrueSkill, teacher: Rating, student: Rating, result: Outco
 def test_agrees_with_the_trueskill_package_over_random_games():
     rng = random.Random(0)
     for _ in range(3000):
-        params = TrueSkill(
-            draw_probability=rng.choice([0.02, 0.1, 0.5]), tau=rng.choice([0.0, 25 / 300, 1.0])
-        )
+        params = TrueSkill(draw_probability=rng.choice([0.02, 0.1, 0.5]), tau=rng.choice([0.0, 25 / 300, 1.0]))
         teacher = Rating(rng.uniform(10, 40), rng.uniform(0.5, 9))
         student = Rating(rng.uniform(10, 40), rng.uniform(0.5, 9))
         result = rng.choice(OUTCOMES)
@@ -70,9 +66,7 @@ def test_agrees_over_a_long_series_between_the_same_two():
     draw_probability=st.floats(0, 0.99),
     result=st.sampled_from(OUTCOMES),
 )
-def test_any_game_leaves_finite_ratings_and_never_raises_doubt_beyond_the_drift(
-    gap, sigmas, draw_probability, result
-):
+def test_any_game_leaves_finite_ratings_and_never_raises_doubt_beyond_the_drift(gap, sigmas, draw_probability, result):
     params = TrueSkill(draw_probability=draw_probability)
     before = Rating(gap, sigmas[0]), Rating(0.0, sigmas[1])
     for old, new in zip(before, params.rate(*before, result), strict=True):
@@ -95,10 +89,7 @@ def test_the_tail_joins_the_body_without_a_step():
     # The series takes over near a standardised lead of -5; the update must not jump there.
     c = math.sqrt(2 * TrueSkill().beta ** 2 + 2 * (4 + TrueSkill().tau ** 2))
     for result in ("teacher", "draw"):
-        moves = [
-            TrueSkill().rate(Rating(25 - c * (x / 1000), 2), Rating(25, 2), result)[0]
-            for x in range(4500, 5500)
-        ]
+        moves = [TrueSkill().rate(Rating(25 - c * (x / 1000), 2), Rating(25, 2), result)[0] for x in range(4500, 5500)]
         steps = [b.mu - a.mu for a, b in pairwise(moves)]
         assert max(steps) - min(steps) < 1e-4
 
@@ -127,9 +118,7 @@ def test_a_rating_that_is_no_belief_is_refused(bad):
         Rating(*bad)
 
 
-@pytest.mark.parametrize(
-    "bad", [{"beta": 0}, {"tau": -1}, {"draw_probability": 1}, {"draw_probability": math.nan}]
-)
+@pytest.mark.parametrize("bad", [{"beta": 0}, {"tau": -1}, {"draw_probability": 1}, {"draw_probability": math.nan}])
 def test_impossible_parameters_are_refused(bad):
     with pytest.raises(ValueError, match="must be"):
         TrueSkill(**bad)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -175,6 +175,37 @@ def test_the_zygotes_environment_is_wiped_and_its_descriptors_are_few(sandbox: S
 
 
 @linux
+def test_a_zygote_remembers_nothing_of_its_jobs() -> None:
+    # Every later child inherits the zygote's memory, and one program's outputs may be what another must find.
+    secrets = [b"in-the-" + b"program", b"in-the-" + b"input", b"in-the-" + b"output"]
+    program = "def f(x):\n    'in-the-program'\n    return 'in-the-' + 'output' + x[:0]"
+    long = "def f(x):\n    return 'in-the-' + 'output ' * 4000 + x[:0]"
+    with Sandbox(workers=1) as sandbox:
+        jobs = [Job(program, ("'in-the-input'",) * 9, validate=True), Job(long, ("'in-the-input'",))] * 3
+        assert {outcome.status for outcome in sandbox.run(jobs)} == {"ok", "oversize"}
+        sandbox.run([Job(ONE.program, ("",), validate=True)])  # a job is wiped before the next one is read
+        for name in ("A", "B"):
+            try:
+                memory = _memory(_zygote(sandbox, name).process.pid)
+            except PermissionError:
+                pytest.skip("only root may look into another user's process")
+            assert b"collections" in memory
+            assert [secret for secret in secrets if secret in memory] == []
+
+
+def _memory(pid: int) -> bytes:
+    """All writable memory of another process."""
+    parts: list[bytes] = []
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            start, end = (int(number, 16) for number in line.split()[0].split("-"))
+            if line.split()[1].startswith("rw"):
+                memory.seek(start)
+                parts.append(memory.read(end - start))
+    return b"".join(parts)
+
+
+@linux
 def test_close_leaves_neither_processes_nor_descriptors() -> None:
     before = len(os.listdir("/proc/self/fd"))
     with Sandbox(workers=2) as sandbox:
@@ -232,10 +263,14 @@ def test_submitting_does_not_wait(sandbox: Sandbox) -> None:
 
 
 def test_leaving_in_an_error_drops_the_jobs_that_wait() -> None:
-    futures = []
-    with pytest.raises(KeyError), Sandbox(Limits(cpu_s=0.3), workers=1) as sandbox:
-        futures += [sandbox.submit(SPIN) for _ in range(50)]
-        raise KeyError
+    def leave(sandbox: Sandbox) -> None:
+        with sandbox:
+            futures.extend(sandbox.submit(SPIN) for _ in range(50))
+            raise KeyError
+
+    futures: list[Future[Outcome]] = []
+    with pytest.raises(KeyError):
+        leave(Sandbox(Limits(cpu_s=0.3), workers=1))
     assert sum(future.cancelled() for future in futures) >= 48
 
 

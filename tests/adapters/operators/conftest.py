@@ -5,9 +5,7 @@ import torch
 
 from redqueen.adapters.factors import Adapter, Factors
 
-SITES = tuple(
-    f"model.layers.{i}.{module}" for i in range(6) for module in ("self_attn.q_proj", "mlp.up_proj")
-)
+SITES = tuple(f"model.layers.{i}.{module}" for i in range(6) for module in ("self_attn.q_proj", "mlp.up_proj"))
 
 
 class Make:

@@ -42,11 +42,7 @@ def test_form_is_kept_and_parents_are_untouched(name, shape, dtype, make):
 def test_child_shares_no_storage(name, make):
     parents = parents_for(name, make)
     taken = {t.untyped_storage().data_ptr() for p in parents for f in p.values() for t in (f.a, f.b)}
-    own = [
-        t.untyped_storage().data_ptr()
-        for f in ALL[name](parents, make.generator(0)).values()
-        for t in (f.a, f.b)
-    ]
+    own = [t.untyped_storage().data_ptr() for f in ALL[name](parents, make.generator(0)).values() for t in (f.a, f.b)]
     assert not taken & set(own)
     assert len(set(own)) == len(own)
 
@@ -54,8 +50,7 @@ def test_child_shares_no_storage(name, make):
 @every
 def test_trainable_parents_give_a_child_without_history(name, make):
     parents = [
-        {s: Factors(f.a.requires_grad_(), f.b.requires_grad_()) for s, f in p.items()}
-        for p in parents_for(name, make)
+        {s: Factors(f.a.requires_grad_(), f.b.requires_grad_()) for s, f in p.items()} for p in parents_for(name, make)
     ]
     for f in ALL[name](parents, make.generator(0)).values():
         assert not f.a.requires_grad
@@ -106,9 +101,7 @@ def test_an_untrained_adapter_stays_untrained_and_trainable(name, shape, make):
         assert (f.a != 0).any(dim=0).all()
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in ALL if n not in ("full_gaussian", "layer_gaussian", "slot_swap", "fresh")]
-)
+@pytest.mark.parametrize("name", [n for n in ALL if n not in ("full_gaussian", "layer_gaussian", "slot_swap", "fresh")])
 def test_an_untrained_adapter_keeps_its_first_parents_a(name, make):
     parents = [make.zero(1), make.zero(2)]
     child = ALL[name](parents if name in TWO_PARENTS else parents[:1], make.generator(0))
@@ -151,9 +144,7 @@ def test_the_child_is_balanced(name, make):
     for f in ALL[name](parents_for(name, make), make.generator(0)).values():
         gram_a, gram_b = f.a.T @ f.a, f.b @ f.b.T
         alive = gram_b.diagonal() > 0
-        if (
-            name != "svd_spectral"
-        ):  # there the columns stay orthogonal too, by rotation of an orthonormal basis
+        if name != "svd_spectral":  # there the columns stay orthogonal too, by rotation of an orthonormal basis
             assert alive.any() or name == "component_mask"
         torch.testing.assert_close(gram_a[alive][:, alive], gram_b[alive][:, alive], atol=1e-4, rtol=1e-4)
 

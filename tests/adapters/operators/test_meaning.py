@@ -62,9 +62,7 @@ def test_slot_swap_takes_every_slot_from_one_parent_and_uses_both(make):
     parents = [make.adapter(1), make.adapter(2)]
     taken = set()
     for site, f in CROSSOVERS["slot_swap"](parents, make.generator(0)).items():
-        sources = [
-            i for i, p in enumerate(parents) if torch.equal(f.a, p[site].a) and torch.equal(f.b, p[site].b)
-        ]
+        sources = [i for i, p in enumerate(parents) if torch.equal(f.a, p[site].a) and torch.equal(f.b, p[site].b)]
         assert len(sources) == 1
         taken.add(sources[0])
     assert taken == {0, 1}
@@ -102,9 +100,7 @@ def test_dare_before_truncation_has_dense_dares_two_moments(make):
     parents = [make.adapter(1, **form), make.adapter(2, **form)]
     wanted = [make.dense(p[ONE[0]]) for p in parents]
     mean = (wanted[0] + wanted[1]) / 2
-    draws = torch.stack(
-        [make.dense(CROSSOVERS["dare"](parents, make.generator(seed))[ONE[0]]) for seed in range(3000)]
-    )
+    draws = torch.stack([make.dense(CROSSOVERS["dare"](parents, make.generator(seed))[ONE[0]]) for seed in range(3000)])
     noise = float((draws - mean).square().sum(dim=(1, 2)).mean())
     expected = 0.7 / 0.3 * sum(float(w.square().sum()) for w in wanted) / 4
     assert noise == pytest.approx(expected, rel=0.05)

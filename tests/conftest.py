@@ -1,0 +1,93 @@
+"""What all tests share: one thread, tiny models, one real verifier and the seed tasks that it made."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+# before anything imports torch: more threads only make tiny tensors slower
+os.environ["OMP_NUM_THREADS"] = "1"
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# `from tests import tiny`, whichever way pytest was started
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import pytest
+import torch
+from hypothesis import settings
+
+from redqueen.config import ModelConfig, SandboxConfig
+from redqueen.game.seeds import AUTHOR, seeds
+from redqueen.policy.base import Base, load
+from redqueen.records import KINDS, Kind, Proposal, Task, Verdict
+from redqueen.verifier import LocalVerifier
+from tests import tiny
+
+torch.set_num_threads(1)
+# a busy machine must not fail a property by its clock
+settings.register_profile("redqueen", deadline=None)
+settings.load_profile("redqueen")
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """`tiny_folder("qwen2")`: the folder of that family's tiny model, made once."""
+    made: dict[str, Path] = {}
+
+    def folder(family: str = "llama") -> Path:
+        if family not in made:
+            made[family] = tiny.make(tmp_path_factory.mktemp("tiny") / family, family)
+        return made[family]
+
+    return folder
+
+
+@pytest.fixture(scope="session")
+def new_base(tiny_folder: Callable[[str], Path]) -> Callable[..., Base]:
+    """`new_base("qwen2")`: a freshly loaded fp32 base, to be changed at will."""
+
+    def make(family: str = "llama") -> Base:
+        return load(ModelConfig(name=str(tiny_folder(family)), dtype="float32", device="cpu", threads=1))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tiny_base(new_base: Callable[..., Base]) -> Base:
+    """A llama base that no test may change."""
+    return new_base("llama")
+
+
+@pytest.fixture(scope="session")
+def verifier() -> Iterator[LocalVerifier]:
+    with LocalVerifier(SandboxConfig(cpu_s=0.4, wall_s=4.0, memory_mb=64, workers=1)) as shared:
+        yield shared
+
+
+@pytest.fixture(scope="session")
+def seed_verdicts(verifier: LocalVerifier) -> list[tuple[Verdict, Task | None]]:
+    """What the verifier says about each seed program, in file order."""
+    return verifier.validate([Proposal(f"seed-{i}", "code_f", AUTHOR, -1, draft) for i, draft in enumerate(seeds())])
+
+
+@pytest.fixture(scope="session")
+def seed_tasks(seed_verdicts: list[tuple[Verdict, Task | None]]) -> dict[Kind, list[Task]]:
+    """The valid seeds as tasks of each kind; code_o and code_i have the first pair."""
+    whole = [task for _, task in seed_verdicts if task is not None]
+    return {
+        kind: [
+            Task(
+                f"{t.id}-{kind}",
+                kind,
+                t.author,
+                t.step,
+                t.program,
+                t.pairs if kind == "code_f" else t.pairs[:1],
+                t.message,
+            )
+            for t in whole
+        ]
+        for kind in KINDS
+    }

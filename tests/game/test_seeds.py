@@ -1,0 +1,98 @@
+"""The seed programs: every one is a good task, in the judgement of the real verifier."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from redqueen.config import Config
+from redqueen.game.programs import fingerprint
+from redqueen.game.seeds import parse_block, seeds
+from redqueen.records import Kind, Task, Verdict
+from redqueen.sandbox import canonical, parse_literal
+from redqueen.verifier import LocalVerifier
+
+
+def test_there_are_enough() -> None:
+    assert len(seeds()) >= 300
+
+
+def test_every_seed_is_valid(seed_verdicts: list[tuple[Verdict, Task | None]]) -> None:
+    bad = [
+        f"{draft.message}: {verdict.status} {verdict.detail}"
+        for draft, (verdict, task) in zip(seeds(), seed_verdicts, strict=True)
+        if verdict.status != "valid" or task is None
+    ]
+    assert bad == []
+
+
+def test_no_program_comes_twice() -> None:
+    counts = Counter(fingerprint(draft.program) for draft in seeds())
+    assert [draft.message for draft in seeds() if counts[fingerprint(draft.program)] > 1] == []
+
+
+def test_no_message_comes_twice() -> None:
+    assert [m for m, count in Counter(draft.message for draft in seeds()).items() if count > 1] == []
+
+
+def test_every_seed_has_enough_different_inputs_for_a_code_f_task(
+    seed_verdicts: list[tuple[Verdict, Task | None]],
+) -> None:
+    need = Config().game.min_inputs
+    poor = [task.message for _, task in seed_verdicts if task is not None and len(task.pairs) < need]
+    assert poor == []
+
+
+def test_no_seed_lists_an_input_value_twice(seed_verdicts: list[tuple[Verdict, Task | None]]) -> None:
+    doubled = [
+        draft.message
+        for draft, (_, task) in zip(seeds(), seed_verdicts, strict=True)
+        if task is not None and len(task.pairs) != len(draft.inputs)
+    ]
+    assert doubled == []
+
+
+def test_no_seed_gives_one_output_for_all_inputs(seed_verdicts: list[tuple[Verdict, Task | None]]) -> None:
+    constant = [
+        task.message
+        for _, task in seed_verdicts
+        if task is not None and len({canonical(parse_literal(pair.output)) for pair in task.pairs}) == 1
+    ]
+    assert constant == []
+
+
+def test_recorded_answers_are_correct(seed_tasks: dict[Kind, list[Task]], verifier: LocalVerifier) -> None:
+    rng = random.Random(0)
+    attempts: list[tuple[Task, str | None]] = []
+    for kind, tasks in seed_tasks.items():
+        for task in rng.sample(tasks, 40):
+            pair = task.pairs[0]
+            attempts.append((task, {"code_o": pair.output, "code_i": pair.input, "code_f": task.program}[kind]))
+    wrong = [
+        f"{task.kind} {task.message}: {verdict.status} {verdict.detail}"
+        for (task, _), verdict in zip(attempts, verifier.grade(attempts), strict=True)
+        if verdict.status != "correct"
+    ]
+    assert wrong == []
+
+
+def test_a_block_has_a_message_a_program_and_inputs() -> None:
+    draft = parse_block("\n# double it\ndef f(x):\n    return 2 * x\nf(1)\nf(2)\n")
+    assert (draft.message, draft.program, draft.inputs) == ("double it", "def f(x):\n    return 2 * x", ("1", "2"))
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "",
+        "def f(x):\n    return x\nf(1)",
+        "# no program\nf(1)",
+        "# no inputs\ndef f(x):\n    return x",
+        "# a\ndef f(): 0\nf()\nx",
+    ],
+)
+def test_a_block_that_lacks_a_part_is_refused(block: str) -> None:
+    with pytest.raises(ValueError, match="not a seed block"):
+        parse_block(block)

@@ -1,0 +1,191 @@
+"""DESIGN section 4: arrows go down only. Every import counts, wherever in a file it hides."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import redqueen
+
+ROOT = Path(redqueen.__file__).parent
+
+# Top first. A module belongs to the longest name that is a prefix of its own. It may import what is in a lower line
+# or of its own part (`redqueen.game`), and nothing else: parts of one line do not know each other.
+LEVELS: tuple[tuple[str, ...], ...] = (
+    ("redqueen.__main__",),
+    ("redqueen.cli",),
+    ("redqueen.commands",),
+    ("redqueen.analysis", "redqueen.evals"),
+    ("redqueen.train", "redqueen.warmup", "redqueen.display"),
+    ("redqueen.metrics",),
+    ("redqueen.evolve",),
+    ("redqueen.play",),
+    ("redqueen.policy", "redqueen.verifier", "redqueen.runs"),
+    ("redqueen.adapters", "redqueen.game", "redqueen.sandbox", "redqueen.league"),
+    ("redqueen.recipes", "redqueen.assets"),
+    ("redqueen.config", "redqueen.streams"),
+    ("redqueen.records", "redqueen.errors"),
+    ("redqueen",),
+)
+# The child side of the sandbox runs as a script, where its siblings are top-level modules.
+CHILD = {path.stem for path in (ROOT / "sandbox").glob("*.py")} - {"__init__"}
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {name_of(path): path for path in sorted(ROOT.rglob("*.py"))}
+TREES = {name: ast.parse(path.read_text(encoding="utf-8"), str(path)) for name, path in FILES.items()}
+
+
+def imported(name: str, tree: ast.AST) -> Iterator[str]:
+    """Modules of this package that `tree` imports at any depth."""
+    child = name.startswith("redqueen.sandbox.")
+    for node in ast.walk(tree):
+        targets: list[str] = []
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name}: a relative import in line {node.lineno}"
+            module = node.module or ""
+            targets = [f"{module}.{alias.name}" for alias in node.names]
+        for target in targets:
+            if child and target.partition(".")[0] in CHILD:
+                target = f"redqueen.sandbox.{target}"
+            while target.partition(".")[0] == "redqueen":
+                if target in FILES:
+                    yield target
+                    break
+                target = target.rpartition(".")[0]
+
+
+EDGES = sorted({(name, target) for name, tree in TREES.items() for target in imported(name, tree) if target != name})
+
+
+def part_and_level(name: str) -> tuple[str, int]:
+    """The part of the house that a module belongs to, and its height (0 is the top)."""
+    known = [(part, i) for i, row in enumerate(LEVELS) for part in row if name == part or name.startswith(f"{part}.")]
+    part, level = max(known, key=lambda item: len(item[0]))
+    return part, level
+
+
+def test_the_reader_of_imports_sees_every_way_to_import() -> None:
+    text = """
+import redqueen.train
+from redqueen import streams, __version__
+from redqueen.records import Kind
+def f():
+    from redqueen.game import bank
+if TYPE_CHECKING:
+    from redqueen.runs.archive import Archive
+"""
+    assert set(imported("redqueen.x", ast.parse(text))) == {
+        "redqueen.train",
+        "redqueen.streams",
+        "redqueen",
+        "redqueen.records",
+        "redqueen.game.bank",
+        "redqueen.runs.archive",
+    }
+    assert set(imported("redqueen.sandbox.zygote", ast.parse("from values import decode"))) == {
+        "redqueen.sandbox.values"
+    }
+    assert len(EDGES) > 100
+
+
+def test_every_module_has_a_place() -> None:
+    placeless = [name for name in FILES if part_and_level(name)[0] == "redqueen" and name != "redqueen"]
+    assert placeless == []
+
+
+def test_arrows_go_down_only() -> None:
+    uphill = [
+        f"{name} -> {target}"
+        for name, target in EDGES
+        if part_and_level(name)[0] != part_and_level(target)[0] and part_and_level(target)[1] <= part_and_level(name)[1]
+    ]
+    assert uphill == []
+
+
+def test_nothing_but_the_commands_imports_analysis_and_evals() -> None:
+    sides = ("redqueen.analysis", "redqueen.evals")
+    foreign = [
+        f"{name} -> {target}"
+        for name, target in EDGES
+        if part_and_level(target)[0] in sides
+        and part_and_level(name)[0] not in (*sides, "redqueen.commands", "redqueen.cli")
+    ]
+    assert foreign == []
+
+
+def test_no_module_reaches_itself() -> None:
+    below: dict[str, list[str]] = {name: [t for n, t in EDGES if n == name] for name in FILES}
+    done: set[str] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        assert name not in path, " -> ".join((*path[path.index(name) :], name))
+        if name not in done:
+            for target in below[name]:
+                visit(target, (*path, name))
+            done.add(name)
+
+    for name in FILES:
+        visit(name, ())
+
+
+def test_only_the_command_line_imports_inside_functions() -> None:
+    hidden = [
+        f"{name}: {function.name}"
+        for name, tree in TREES.items()
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in function.body
+        if any(imported(name, node)) and name != "redqueen.cli"
+    ]
+    assert hidden == []
+
+
+def test_nothing_hides_behind_type_checking() -> None:
+    assert [name for name, path in FILES.items() if "TYPE_CHECKING" in path.read_text(encoding="utf-8")] == []
+
+
+def loaded_after(code: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys\n{code}\nprint(*sys.modules)"], capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("part", ["game", "sandbox", "league", "records", "config", "recipes", "verifier"])
+def test_the_rules_load_no_tensor_library(part: str) -> None:
+    names = [name for name in FILES if name == f"redqueen.{part}" or name.startswith(f"redqueen.{part}.")]
+    assert names
+    # appended, so that the child side finds its siblings and nothing is shadowed
+    path = f"sys.path.append({str(ROOT / 'sandbox')!r})"
+    loaded = loaded_after("\n".join([path, *(f"import {name}" for name in names)]))
+    assert set(names) <= loaded
+    assert loaded.isdisjoint({"torch", "transformers", "peft", "safetensors"})
+
+
+def test_the_sandboxed_child_is_standard_library_only() -> None:
+    code = f"""
+before = set(sys.modules)
+sys.path.insert(0, {str(ROOT / "sandbox")!r})
+import zygote
+print(*(n.partition(".")[0] for n in set(sys.modules) - before))
+"""
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", f"import sys\n{code}"], capture_output=True, text=True, check=True
+    )
+    assert set(done.stdout.split()) <= set(sys.stdlib_module_names) | CHILD
+
+
+def test_help_and_version_load_no_tensor_library() -> None:
+    assert loaded_after("import redqueen.cli").isdisjoint({"torch", "transformers", "peft"})
