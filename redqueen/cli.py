@@ -29,6 +29,12 @@ Overrides = Annotated[
 ]
 Model = Annotated[str | None, typer.Option(help="Hugging Face id or local folder; short for model.name=...")]
 
+Unsafe = Annotated[bool, typer.Option(help="Run programs although this machine cannot isolate them.")]
+
+
+def _unsafe(wanted: bool) -> list[str]:
+    return ["sandbox.unsafe_no_isolation=true"] if wanted else []
+
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -51,13 +57,14 @@ def train(
     model: Model = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this directory.")] = None,
     dry_run: Annotated[bool, typer.Option(help="Print the resolved configuration and stop.")] = False,
+    unsafe_no_isolation: Unsafe = False,
 ) -> None:
     """Train a population: match, propose, solve, learn, evolve."""
     if resume:
         if args or run or model:
             raise ConfigError("a resumed run keeps its directory and configuration: only --steps may be given")
         _resume(RunDirectory(resume), steps)
-    config = configure(args or [], steps, model)
+    config = configure([*(args or []), *_unsafe(unsafe_no_isolation)], steps, model)
     if dry_run:
         typer.echo(config.model_dump_json(indent=2))
         raise typer.Exit
@@ -89,13 +96,14 @@ def warmup(
     ] = "120,160",
     sequences: Annotated[int, typer.Option(help="Sequences in a step.")] = 32,
     lr: Annotated[float, typer.Option(help="Learning rate.")] = 1e-3,
+    unsafe_no_isolation: Unsafe = False,
 ) -> None:
     """Fit one adapter on verified tasks, from which members start (population.init=OUT).
 
     The first round learns from the seed programs; each later one also from what the model itself proposed and the
     verifier accepted.
     """
-    config = configure(args or [], model=model)
+    config = configure([*(args or []), *_unsafe(unsafe_no_isolation)], model=model)
     from redqueen.commands.warmup import run_warmup
 
     used = [*(args or []), *([f"model.name={model}"] if model else [])]

@@ -128,6 +128,7 @@ class SandboxConfig(Section):
     cpu_s: float = Field(default=1.0, gt=0)
     wall_s: float = Field(default=4.0, gt=0)
     memory_mb: int = Field(default=256, ge=32)
+    unsafe_no_isolation: bool = False  # run programs where the kernel gives no isolation; in the run's record
     workers: int = Field(default=0, ge=0)  # 0: one for each core
 
 

@@ -34,7 +34,7 @@ def headline(line: Line) -> str:
         f"  {b['victim']} -> {b['child']} ({b['operator']} of {'+'.join(b['parents'])})" for b in line["replacements"]
     )
     return (
-        f"step {line['step']}  {line['seconds']['total']:.0f}s  valid {percent(line['valid_rate'])}  "
+        f"step {line['step'] + 1}  {line['seconds']['total']:.0f}s  valid {percent(line['valid_rate'])}  "
         f"solved {percent(line['solve_rate'])} ({solved})  contested {contested}{births}"
     )
 
@@ -52,7 +52,7 @@ def members_table(line: Line) -> RichTable:
             f"{m['mu']:.1f} ± {m['sigma']:.1f}",
             f"{m['fitness']:.1f}",
             "-".join(map(str, m["record"])),
-            "start" if m["born"] < 0 else f"step {m['born']}",
+            "start" if m["born"] < 0 else f"step {m['born'] + 1}",
             "+".join(m["parents"]) or "-",
         )
     return table

@@ -25,7 +25,7 @@ def quickstart() -> Config:
     """2 teachers and 2 students on the embedded model: minutes on two CPU cores."""
     return Config(
         game=_SMALL,
-        sampling=SamplingConfig(batch_rows=96),
+        sampling=SamplingConfig(temperature=0.8, proposal_tokens=80, batch_rows=96),
         learning=LearningConfig(batch_tokens=1024),  # small micro-batches stay in a CPU's caches
         league=LeagueConfig(every=4, gamma=0.5, burn_in=3),
         run=RunConfig(steps=10),

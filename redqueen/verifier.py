@@ -27,7 +27,7 @@ class LocalVerifier:
 
     def __init__(self, config: SandboxConfig) -> None:
         limits = Limits(cpu_s=config.cpu_s, wall_s=config.wall_s, memory_mb=config.memory_mb)
-        self.sandbox = Sandbox(limits, config.workers or None)
+        self.sandbox = Sandbox(limits, config.workers or None, allow_unsafe=config.unsafe_no_isolation)
 
     def __enter__(self) -> LocalVerifier:
         return self

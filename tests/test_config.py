@@ -142,7 +142,7 @@ def test_any_unknown_key_is_refused_with_some_valid_one(name: str) -> None:
 
 
 def test_an_unknown_key_in_a_stored_configuration_is_refused_too() -> None:
-    with pytest.raises(ConfigError, match="unknown key 'run.setps': did you mean 'run.steps'"):
+    with pytest.raises(ConfigError, match=r"unknown key 'run\.setps': did you mean 'run\.steps'"):
         resolve({"run": {"setps": 3}})
 
 

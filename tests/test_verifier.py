@@ -280,9 +280,11 @@ def test_a_code_f_proposal_with_one_input_value_is_malformed(verifier: LocalVeri
 
 SMALL = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=True) | st.text(max_size=4),
-    lambda inner: st.lists(inner, max_size=3) | st.tuples(inner, inner) | st.dictionaries(st.integers(0, 9), inner, max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.tuples(inner, inner) | st.dictionaries(st.integers(0, 9), inner, max_size=2)
+    ),
     max_leaves=5,
-)  # fmt: skip
+)
 
 
 def test_a_task_poses_the_inputs_that_were_proposed(verifier: LocalVerifier) -> None:
@@ -303,8 +305,8 @@ def test_a_task_poses_the_inputs_that_were_proposed(verifier: LocalVerifier) -> 
         assert canonical(parse_literal(pair.output)) == canonical(parse_literal(text))
 
 
-# Respelled, this input is longer than the sandbox reads: `_distinct` raises OversizeError and ends the run, and a code_i
-# or code_o task shows and stores an input that nobody, not even the verifier, can hand in again.
+# Respelled, this input is longer than the sandbox reads: `_distinct` raises OversizeError and ends the run, and a
+# code_i or code_o task stores an input that nobody, not even the verifier, can hand in again.
 @pytest.mark.parametrize("kind", ["code_o", "code_i", "code_f"])
 @pytest.mark.parametrize("item", ["nan", "9e15"])
 def test_an_input_that_grows_when_it_is_respelled_is_no_way_to_end_the_run(

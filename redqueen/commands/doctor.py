@@ -32,8 +32,8 @@ def run_doctor() -> int:
     def check(name: str, ok: bool, detail: str) -> None:
         nonlocal failed
         failed += not ok
-        mark = "[green]ok[/]" if ok else "[red]FAILED[/]"
-        console.print(f"{mark:<14} {name:<12} {detail}", soft_wrap=True, highlight=False)
+        mark = "[green]ok[/]    " if ok else "[red]FAILED[/]"
+        console.print(f"{mark} {name:<10} {detail}", soft_wrap=True, highlight=False)
 
     check("redqueen", True, f"{__version__} on Python {platform.python_version()}, {platform.platform()}")
     check("python", (3, 11) <= sys.version_info < (3, 14), "3.11 to 3.13 is supported")

@@ -35,7 +35,10 @@ class Sandbox:
         self.tier, probes = probe()
         if self.tier == PROCESS and not allow_unsafe:
             failed = [f"{found.name} ({found.detail})" for found in probes if found.required and not found.ok]
-            raise IsolationError(f"no isolation on this machine: {', '.join(failed)}")
+            raise IsolationError(
+                f"programs cannot be isolated on this machine: {', '.join(failed)}; "
+                "--unsafe-no-isolation runs them anyway, with this user's rights"
+            )
         self._owner = os.getpid()
         self._local = threading.local()
         self._workers: list[Worker] = []

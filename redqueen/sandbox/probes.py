@@ -6,6 +6,7 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
+from redqueen.errors import UserError
 from redqueen.sandbox.job import Job, Limits
 from redqueen.sandbox.literals import parse_literal
 from redqueen.sandbox.worker import Worker
@@ -15,7 +16,7 @@ FULL, NO_LANDLOCK, PROCESS = "full", "no-landlock", "process"
 them. `process`: a promise is broken; a program has limits and a process of its own around it and no more."""
 
 
-class IsolationError(RuntimeError):
+class IsolationError(UserError):
     """This machine cannot keep the sandbox's promises, and the caller has not accepted that."""
 
 

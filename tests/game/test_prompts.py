@@ -83,7 +83,7 @@ def test_what_is_written_begins_with_the_prefix_and_holds_no_stop(
             assert not any(stop in text for stop in prompt.stop), task.message
 
 
-# Five inputs are written whatever game.min_inputs says, so that with 6 or more the warm start's targets are all invalid.
+# Five inputs are written whatever game.min_inputs says: with 6 or more all the warm start's targets are invalid.
 def test_a_written_code_f_proposal_has_as_many_inputs_as_the_game_asks_for(seed_tasks: dict[Kind, list[Task]]) -> None:
     task = next(t for t in seed_tasks["code_f"] if len(t.pairs) >= 8)
     for name in FORMATS:

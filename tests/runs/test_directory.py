@@ -167,12 +167,17 @@ time.sleep(60)
 
 def test_a_program_started_by_the_run_does_not_keep_its_lock(run: RunDirectory) -> None:
     run.lock()
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False) as child:
+    code = "print('up', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, close_fds=False
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "up\n"
         run.unlock()
         other = RunDirectory(run.path)
         other.lock()
         other.unlock()
-        child.communicate(b"\n")
+        child.communicate("\n")
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:

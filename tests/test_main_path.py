@@ -1,0 +1,115 @@
+"""The main job on the embedded model, through the command line: warm start, real tasks, kill -9, resume, export."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+from redqueen.adapters.bank import AdapterBank
+from redqueen.adapters.store import load_adapter
+from redqueen.assets import WARM
+from redqueen.config import ModelConfig
+from redqueen.policy.base import load, location
+
+pytestmark = pytest.mark.slow
+
+# births after every step, so that resuming has children to restore
+SMALL = (
+    "game.proposals=2",
+    "game.attempts=3",
+    "league.every=1",
+    "league.burn_in=1",
+    "learning.lr=1e-3",
+    "model.threads=1",
+    "sampling.proposal_tokens=48",
+    "sampling.attempt_tokens=24",
+)
+
+
+def train(*args: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "redqueen", "train", *args]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    out, err = process.communicate(timeout=400)
+    assert process.returncode == 0, err
+    return out
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("main") / "whole"
+    finish(train("--run", str(run), "--steps", "2", *SMALL))
+    return run
+
+
+def lines(run: Path) -> list[dict]:
+    found = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in found]
+
+
+def test_teachers_write_valid_tasks_and_students_solve_some(whole: Path) -> None:
+    found = lines(whole)
+    assert sum(line["valid_rate"] for line in found) / 2 > 0.3
+    assert 0 < sum(line["solve_rate"] or 0 for line in found) / 2 < 1
+    assert all(line["grad_norm"] and line["tokens_trained"] > 0 for line in found)
+    assert any(line["replacements"] for line in found)
+
+
+def test_kill_9_in_the_middle_of_a_step_then_resume_equals_the_uninterrupted_run(whole: Path, tmp_path: Path) -> None:
+    run = tmp_path / "broken"
+    process = train("--run", str(run), "--steps", "2", *SMALL)
+    deadline = time.monotonic() + 300
+    while not (run / "checkpoints" / "step-000001").exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(1.0)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert len(lines(run)) == 1, "the second step must not have ended"
+
+    assert "resuming at step 1 of 2" in finish(train("--resume", str(run)))
+    assert lines(run) == lines(whole)
+    # the manifests hold the checksum of every adapter, every optimizer state, the ratings and the bank
+    one, two = (json.loads((r / "checkpoints" / "step-000002" / "manifest.json").read_text()) for r in (run, whole))
+    assert one == two
+
+
+def test_an_exported_member_has_our_logits_in_peft(whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "student"
+    subprocess.run([sys.executable, "-m", "redqueen", "export", str(whole), "best-student", str(out)], check=True)
+    ours = load(ModelConfig(dtype="float32", threads=1))
+    adapter, alpha = load_adapter(out)
+    bank = AdapterBank(ours.model, 1, 8, alpha, ModelConfig().targets)
+    bank.add("student", adapter)
+    ids = torch.tensor([ours.tokenizer("def f(x):\n    return x + 3\nassert f(5) ==").input_ids])
+    theirs = AutoModelForCausalLM.from_pretrained(location("smollm2-135m-instruct"), dtype=torch.float32)
+    with torch.no_grad(), bank.routing.rows([0]):
+        mine = ours.model(ids).logits
+    with torch.no_grad():
+        plain = theirs(ids).logits
+        wrapped = PeftModel.from_pretrained(theirs, str(out))(ids).logits
+    assert (mine - wrapped).abs().max() < 1e-3
+    assert (plain - wrapped).abs().max() > 0.1, "the adapter does something"
+
+
+def test_the_shipped_warm_start_has_its_checksum() -> None:
+    import hashlib
+
+    note = json.loads((WARM / "warmup.json").read_text())
+    weights = WARM / "adapter_model.safetensors"
+    assert hashlib.sha256(weights.read_bytes()).hexdigest() == note["sha256"][weights.name]
+    assert weights.stat().st_size < 6e6
+    assert note["command"].startswith("redqueen warmup")
