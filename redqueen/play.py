@@ -33,6 +33,18 @@ from redqueen.records import (
 Progress = Callable[[int, int], None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Ask:
+    """One proposal that a teacher is asked for. `start` is the task whose program a code_f proposal begins with."""
+
+    id: str
+    match_id: str
+    match: Match
+    kind: Kind
+    prompt: Prompt
+    start: Task | None
+
+
 class Play:
     """What the phases share: who samples, who judges, and the bank that grows with every valid task."""
 
@@ -53,53 +65,39 @@ class Play:
 
     def propose(self, step: int, matches: Sequence[Match], progress: Progress) -> list[Proposed]:
         """`game.proposals` proposals of each kind in each match, judged."""
-        places: list[tuple[int, Match, Kind, int]] = [
-            (m, match, kind, j)
+        asks = [
+            self._ask(step, m, match, kind, j)
             for m, match in enumerate(matches)
             for kind in self.config.game.kinds
             for j in range(self.config.game.proposals)
         ]
-        asked = [self._ask(step, m, kind, j) for m, _, kind, j in places]
-        requests = [
-            Request(
-                match.teacher,
-                prompt,
-                self.config.sampling.proposal_tokens,
-                (self.seed, step, "proposal", match.teacher, m, kind, j),
-            )
-            for (m, match, kind, j), (prompt, _) in zip(places, asked, strict=True)
-        ]
+        limit = self.config.sampling.proposal_tokens
+        requests = [Request(ask.match.teacher, ask.prompt, limit, (self.seed, "proposal", ask.id)) for ask in asks]
         completions = self.sampler.sample(requests, progress)
-        ids = [f"{match_id(step, m)}.{kind}.{j}" for m, _, kind, j in places]
-        judged = self._judge(step, ids, [(p[1].teacher, p[2]) for p in places], asked, completions)
+        judged = self._judge(step, asks, completions)
         return [
             Proposed(
-                name,
-                match_id(step, m),
-                match.student,
-                prompt.text,
-                Rollout(match.teacher, "teacher", kind, f"{step}.{match.teacher}.{kind}", completion),
-                *judged[name],
+                ask.id,
+                ask.match_id,
+                ask.match.student,
+                ask.prompt.text,
+                Rollout(ask.match.teacher, "teacher", ask.kind, f"{step}.{ask.match.teacher}.{ask.kind}", completion),
+                *judged[ask.id],
             )
-            for name, (m, match, kind, _), (prompt, _), completion in zip(ids, places, asked, completions, strict=True)
+            for ask, completion in zip(asks, completions, strict=True)
         ]
 
-    def solve(self, step: int, proposed: Sequence[Proposed], progress: Progress) -> list[Attempted]:
+    def solve(self, proposed: Sequence[Proposed], progress: Progress) -> list[Attempted]:
         """`game.attempts` attempts of the matched student at each valid task, judged."""
         places = [
-            (p.student, p.task, self._pose(p.task, step), n)
+            (p.student, p.task, self._pose(p.task), n)
             for p in proposed
             if p.task is not None
             for n in range(self.config.game.attempts)
         ]
+        limit = self.config.sampling.attempt_tokens
         requests = [
-            Request(
-                student,
-                prompt,
-                self.config.sampling.attempt_tokens,
-                (self.seed, step, "attempt", student, task.id, n),
-            )
-            for student, task, prompt, n in places
+            Request(student, prompt, limit, (self.seed, "attempt", task.id, n)) for student, task, prompt, n in places
         ]
         completions = self.sampler.sample(requests, progress)
         answers = [
@@ -112,32 +110,29 @@ class Play:
             for (student, task, _, n), completion, verdict in zip(places, completions, verdicts, strict=True)
         ]
 
-    def _ask(self, step: int, m: int, kind: Kind, j: int) -> tuple[Prompt, Task | None]:
-        rng = streams.python(self.seed, step, "references", m, kind, j)
+    def _ask(self, step: int, m: int, match: Match, kind: Kind, j: int) -> _Ask:
+        name = f"{match_id(step, m)}.{kind}.{j}"
+        rng = streams.python(self.seed, "references", name)
         start = self.bank.program(rng, self.config.game.start_lines) if kind == "code_f" else None
-        return self.format.propose(kind, self.bank.references(kind, self.config.game.references, rng), start), start
+        references = self.bank.references(kind, self.config.game.references, rng)
+        return _Ask(name, match_id(step, m), match, kind, self.format.propose(kind, references, start), start)
 
-    def _pose(self, task: Task, step: int) -> Prompt:
-        shots = self.config.game.shots
-        rng = streams.python(self.seed, step, "shots", task.id)
-        return self.format.attempt(task, self.bank.references(task.kind, shots, rng) if shots else ())
+    def _pose(self, task: Task) -> Prompt:
+        rng = streams.python(self.seed, "shots", task.id)
+        return self.format.attempt(task, self.bank.references(task.kind, self.config.game.shots, rng))
 
     def _judge(
-        self,
-        step: int,
-        ids: Sequence[str],
-        authors: Sequence[tuple[str, Kind]],
-        asked: Sequence[tuple[Prompt, Task | None]],
-        completions: Sequence[Completion],
+        self, step: int, asks: Sequence[_Ask], completions: Sequence[Completion]
     ) -> dict[str, tuple[Verdict, Task | None]]:
+        """Verdict and task by proposal id; what cannot be read is malformed without running anything."""
         judged: dict[str, tuple[Verdict, Task | None]] = {}
         proposals: list[Proposal] = []
-        for name, (author, kind), (_, start), completion in zip(ids, authors, asked, completions, strict=True):
-            draft = self.format.read_proposal(kind, completion.text, start)
+        for ask, completion in zip(asks, completions, strict=True):
+            draft = self.format.read_proposal(ask.kind, completion.text, ask.start)
             if isinstance(draft, Draft):
-                proposals.append(Proposal(name, kind, author, step, draft))
+                proposals.append(Proposal(ask.id, ask.kind, ask.match.teacher, step, draft))
             else:
-                judged[name] = (Verdict("malformed", detail=draft), None)
+                judged[ask.id] = (Verdict("malformed", detail=draft), None)
         for proposal, verdict in zip(proposals, self.verifier.validate(proposals), strict=True):
             judged[proposal.id] = verdict
         return judged

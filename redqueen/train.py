@@ -80,7 +80,7 @@ class Trainer:
         with self._phase(step, "propose"):
             proposed = self.play.propose(step, matches, report)
         with self._phase(step, "solve"):
-            attempted = self.play.solve(step, proposed, report)
+            attempted = self.play.solve(proposed, report)
             played = settle(step, proposed, attempted, self.play.bank, config.game)
         with self._phase(step, "learn"):
             updates = self.learner.update(advantages(played.graded()), report)

@@ -18,7 +18,7 @@ from redqueen.policy.losses import TokenLogprobs, token_weights
 from redqueen.records import MemberUpdate, Sample
 
 Progress = Callable[[int, int], None]
-_MOMENTS = ("exp_avg", "exp_avg_sq")
+_STATE = ("step", "exp_avg", "exp_avg_sq")
 
 
 @dataclass(slots=True)
@@ -166,8 +166,7 @@ class LocalLearner:
             return
         optimizer = self.optimizers[member]
         for name, parameter in zip(self._names(), optimizer.param_groups[0]["params"], strict=True):
-            moments = {key: state[f"{name}.{key}"].to(parameter.device, copy=True) for key in _MOMENTS}
-            optimizer.state[parameter] = {"step": state[f"{name}.step"].clone(), **moments}
+            optimizer.state[parameter] = {key: state[f"{name}.{key}"].to(parameter.device, copy=True) for key in _STATE}
 
     def _names(self) -> list[str]:
         return [f"{name}.{factor}" for name in self.bank.sites for factor in ("a", "b")]

@@ -26,7 +26,9 @@ def layer(seed: int = 0, bias: bool = False, dtype: torch.dtype = torch.float32)
 
 
 def loop(site: MultiAdapterLinear, x: Tensor, slots: list[int]) -> Tensor:
-    rows = [site.base(row) + site.scale * (row @ site.a[slot]) @ site.b[slot] for row, slot in zip(x, slots, strict=True)]
+    rows = [
+        site.base(row) + site.scale * (row @ site.a[slot]) @ site.b[slot] for row, slot in zip(x, slots, strict=True)
+    ]
     return torch.stack(rows)
 
 

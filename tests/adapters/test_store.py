@@ -25,7 +25,9 @@ IDS = torch.tensor([[5, 6, 7, 8, 9], [9, 8, 7, 6, 5]])
 def noisy(shapes: dict[str, tuple[int, int]], rank: int, seed: int = 0) -> dict[str, Factors]:
     g = torch.Generator().manual_seed(seed)
     return {
-        name: Factors(torch.randn(fan_in, rank, generator=g), 0.3 * torch.randn(rank, fan_out, generator=g))
+        name: Factors(
+            torch.randn(fan_in, rank, generator=g) / fan_in**0.5, 0.05 * torch.randn(rank, fan_out, generator=g)
+        )
         for name, (fan_in, fan_out) in shapes.items()
     }
 
@@ -113,9 +115,7 @@ def test_our_bank_computes_the_same_logits_from_pefts_folder(
 ) -> None:
     ours, theirs = new_base(family), new_base(family)
     torch.manual_seed(0)
-    config = LoraConfig(
-        r=3, lora_alpha=7, target_modules=list(TARGETS), init_lora_weights=False, task_type="CAUSAL_LM"
-    )
+    config = LoraConfig(r=3, lora_alpha=2, target_modules=list(TARGETS), init_lora_weights=False, task_type="CAUSAL_LM")
     peft = get_peft_model(theirs.model, config).eval()
     peft.save_pretrained(str(tmp_path))
     adapter, alpha = load_adapter(tmp_path)
@@ -124,9 +124,10 @@ def test_our_bank_computes_the_same_logits_from_pefts_folder(
     with torch.no_grad(), bank.routing.rows([0, 0]):
         got = ours.model(IDS).logits
         expected = peft(input_ids=IDS).logits
-        plain = ours.model(IDS) if not bank.routing.groups else new_base(family).model(IDS).logits
+    with torch.no_grad():
+        plain = ours.model(IDS).logits
     assert (got - expected).abs().max() < 1e-5
-    assert (got - plain).abs().max() > 1e-3
+    assert (got - plain).abs().max() > 0.1
 
 
 @pytest.mark.parametrize(
@@ -277,5 +278,5 @@ def test_spare_components_can_learn() -> None:
 
 
 def test_an_update_that_does_not_fit_is_refused_with_a_way_out() -> None:
-    with pytest.raises(AdapterError, match=r"has rank 4, model.rank is 2: raise model.rank, or use population.init=fresh"):
+    with pytest.raises(AdapterError, match=r"has rank 4, model\.rank is 2: raise model\.rank, or use"):
         refit(noisy(SHAPES, 4), 1.0, 2, 1.0, torch.Generator())

@@ -1,0 +1,43 @@
+"""The same code on a GPU: skipped where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from redqueen.adapters.bank import AdapterBank
+from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
+from redqueen.policy.base import load
+from redqueen.policy.learner import LocalLearner
+from redqueen.policy.sampler import LocalSampler
+from redqueen.records import Prompt, Request, Sample
+from tests import tiny
+from tests.policy.conftest import noisy
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+def test_sampling_and_learning_on_a_gpu_agree_with_the_cpu(tmp_path: Path) -> None:
+    folder = str(tiny.make(tmp_path))
+    found = {}
+    for device in ("cpu", "cuda"):
+        base = load(ModelConfig(name=folder, dtype="float32", device=device, threads=1))
+        bank = AdapterBank(base.model, 2, 4, 8.0, ModelConfig().targets)
+        learner = LocalLearner(base, bank, LearningConfig(), 1.0)
+        for i, name in enumerate("ab"):
+            bank.add(name, noisy(bank, i))
+            learner.reset(name)
+        requests = [Request(m, Prompt("x" * (3 + i), ()), 8, (i,)) for i, m in enumerate("abba")]
+        rows = LocalSampler(base, bank, SamplingConfig()).sample(requests)
+        updates = learner.update(
+            [Sample(q.member, r.prompt_ids, r.token_ids, r.logprobs, 1.0) for q, r in zip(requests, rows, strict=True)]
+        )
+        learner.load_state("a", learner.state("a"))
+        found[device] = ([r.token_ids for r in rows], [u.grad_norm for u in updates])
+    assert found["cpu"][0] == found["cuda"][0]
+    assert found["cpu"][1] == pytest.approx(found["cuda"][1], rel=1e-3)
