@@ -21,6 +21,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
+    pretty_exceptions_enable=False,
 )
 
 Overrides = Annotated[
@@ -120,6 +121,22 @@ def export(
     from redqueen.commands.export import run_export
 
     raise typer.Exit(run_export(run, member, out))
+
+
+@app.command()
+def verify(
+    file: Annotated[str, typer.Argument(metavar="FILE.jsonl", help="One JSON object a line; - reads standard input.")],
+    jobs: Annotated[int | None, typer.Option(min=1, help="Programs run at once (default: one for each core).")] = None,
+    unsafe_no_isolation: Unsafe = False,
+) -> None:
+    """Judge proposals and attempts from a file: one JSON verdict a line, in the same order.
+
+    A proposal is {"id", "kind", "program", "input"}; an attempt also has "answer" and "output", or for code_f "answer",
+    "message", "examples" and "hidden" instead. All values are texts of Python literals.
+    """
+    from redqueen.commands.verify import run_verify
+
+    raise typer.Exit(run_verify(file, jobs, unsafe=unsafe_no_isolation))
 
 
 @app.command()

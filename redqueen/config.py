@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from redqueen.errors import UserError
 from redqueen.records import Kind
@@ -26,7 +26,7 @@ class ConfigError(UserError):
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=())
 
 
 class ModelConfig(Section):
@@ -38,7 +38,9 @@ class ModelConfig(Section):
     prompts: Literal["completion", "chat"] = "completion"
     rank: int = Field(default=8, ge=1, le=1024)
     alpha: float = Field(default=16.0, gt=0)  # ΔW is scaled by alpha / rank
-    targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+    targets: tuple[str, ...] = Field(
+        default=("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"), min_length=1
+    )
     threads: int = Field(default=0, ge=0)  # 0: one for each core
 
 
@@ -70,7 +72,7 @@ class GameConfig(Section):
     references: int = Field(default=3, ge=0)  # bank tasks a teacher sees before it writes
     shots: int = Field(default=0, ge=0)  # worked seed tasks a student sees (completion prompts only)
     min_inputs: int = Field(default=4, ge=2)  # distinct inputs a code_f proposal must have; half stay hidden
-    max_inputs: int = Field(default=10, ge=2)
+    max_inputs: int = Field(default=10, ge=2, le=256)
     start_lines: int = Field(default=0, ge=0)  # longest program a code_f proposal starts from; 0: any
     bank_size: int = Field(default=4096, ge=16)
     teacher_invalid: float = -1.0
@@ -78,6 +80,13 @@ class GameConfig(Section):
     student_correct: float = 1.0
     student_wrong: float = -0.5
     student_malformed: float = -1.0
+
+    @field_validator("kinds")
+    @classmethod
+    def _distinct(cls, kinds: tuple[Kind, ...]) -> tuple[Kind, ...]:
+        if len(set(kinds)) != len(kinds):
+            raise ValueError("a kind is given twice")
+        return kinds
 
     @model_validator(mode="after")
     def _inputs(self) -> Self:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from redqueen import streams
 from redqueen.config import Config, GameConfig
 from redqueen.game.bank import TaskBank
+from redqueen.game.programs import fingerprint
 from redqueen.game.prompts import Prompts, prompts
 from redqueen.game.rewards import solve_rate, student_reward, teacher_reward
 from redqueen.game.seeds import AUTHOR, seeds
@@ -119,7 +120,10 @@ class Play:
 
     def _pose(self, task: Task) -> Prompt:
         rng = streams.python(self.seed, "shots", task.id)
-        return self.format.attempt(task, self.bank.references(task.kind, self.config.game.shots, rng))
+        shots, own = self.config.game.shots, fingerprint(task.program)
+        # a worked example must not be the program that is asked about
+        drawn = [t for t in self.bank.references(task.kind, shots + 1, rng) if fingerprint(t.program) != own]
+        return self.format.attempt(task, drawn[:shots])
 
     def _judge(
         self, step: int, asks: Sequence[_Ask], completions: Sequence[Completion]

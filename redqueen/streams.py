@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 
 def key(*parts: str | int) -> int:
     """A 128-bit number that depends on every part, e.g. `key(seed, step, "match")`; stable across processes."""
-    digest = hashlib.blake2b("\x1f".join(f"{type(p).__name__}:{p}" for p in parts).encode(), digest_size=16)
+    digest = hashlib.blake2b(json.dumps(parts).encode(), digest_size=16)
     return int.from_bytes(digest.digest(), "little")
 
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 from types import TracebackType
 
 from redqueen.config import SandboxConfig
-from redqueen.records import Pair, Proposal, Task, Verdict
+from redqueen.records import Kind, Pair, Proposal, Status, Task, Verdict
 from redqueen.sandbox import (
+    MAX_TEXT_BYTES,
     Job,
     Limits,
     LiteralError,
@@ -25,7 +26,8 @@ from redqueen.sandbox import (
 class LocalVerifier:
     """Verifies with a pool of jailed workers on this machine. Use it as a context manager, or call `close`."""
 
-    def __init__(self, config: SandboxConfig) -> None:
+    def __init__(self, config: SandboxConfig, min_inputs: int = 2) -> None:
+        self.min_inputs = min_inputs  # different values that a code_f proposal needs
         limits = Limits(cpu_s=config.cpu_s, wall_s=config.wall_s, memory_mb=config.memory_mb)
         self.sandbox = Sandbox(limits, config.workers or None, allow_unsafe=config.unsafe_no_isolation)
 
@@ -35,7 +37,7 @@ class LocalVerifier:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self.sandbox.__exit__(kind, error, trace)  # in an error it drops what waits
 
     def close(self) -> None:
         self.sandbox.close()
@@ -48,51 +50,61 @@ class LocalVerifier:
     def validate(self, proposals: Sequence[Proposal]) -> list[tuple[Verdict, Task | None]]:
         """Runs each program on its inputs, three times in two interpreters; in order."""
         jobs = [Job(p.draft.program, p.draft.inputs, validate=True) for p in proposals]
-        return [_task(p, o) for p, o in zip(proposals, self.sandbox.run(jobs), strict=True)]
+        return [settle(p, o, self.min_inputs) for p, o in zip(proposals, self.sandbox.run(jobs), strict=True)]
 
     def grade(self, attempts: Sequence[tuple[Task, str | None]]) -> list[Verdict]:
         """Judges answers as `Prompts.read_attempt` returns them (None: no answer was found); in order."""
         verdicts: list[Verdict | None] = []
         jobs: list[Job] = []
         for task, answer in attempts:
-            judged = _judge(task, answer)
+            judged = judge(task.kind, task.program, task.hidden if task.kind == "code_f" else task.pairs, answer)
             verdicts.append(judged if isinstance(judged, Verdict) else None)
             if isinstance(judged, Job):
                 jobs.append(judged)
         outcomes = iter(self.sandbox.run(jobs))
-        return [_attempt(next(outcomes)) if verdict is None else verdict for verdict in verdicts]
+        return [attempt_verdict(next(outcomes)) if verdict is None else verdict for verdict in verdicts]
 
 
-def _task(proposal: Proposal, outcome: Outcome) -> tuple[Verdict, Task | None]:
+def settle(proposal: Proposal, outcome: Outcome, min_inputs: int = 2) -> tuple[Verdict, Task | None]:
+    """What the validation of a proposal's program on its inputs says, and the task that it makes."""
     status = "valid" if outcome.status == "ok" else outcome.status
     verdict = Verdict(status, "; ".join(outcome.outputs), outcome.detail, outcome.cpu_ms)
     if status != "valid":
         return verdict, None
     draft = proposal.draft
     # inputs are respelled, so that every later reader sees one spelling of a value
-    pairs = tuple(Pair(_respell(given), output) for given, output in zip(draft.inputs, outcome.outputs, strict=True))
+    inputs = [_respell(given) for given in draft.inputs]
+    for index, text in enumerate(inputs):
+        if len(text.encode("utf-8", "surrogatepass")) > MAX_TEXT_BYTES:  # nobody could hand it in again
+            detail = f"input {index} is more than {MAX_TEXT_BYTES} bytes when it is written out"
+            return replace(verdict, status="oversize", detail=detail), None
+    pairs = tuple(Pair(given, output) for given, output in zip(inputs, outcome.outputs, strict=True))
     if proposal.kind == "code_f":
         pairs = _distinct(pairs)
-        if len(pairs) < 2:
-            return replace(verdict, status="malformed", detail="all inputs are one value"), None
+        if len(pairs) < min_inputs:
+            detail = f"{len(pairs)} different inputs, {min_inputs} are needed"
+            return replace(verdict, status="malformed", detail=detail), None
     task = Task(proposal.id, proposal.kind, proposal.author, proposal.step, draft.program, pairs, draft.message)
     return verdict, task
 
 
-def _judge(task: Task, answer: str | None) -> Verdict | Job:
-    """A verdict where none needs a child process, else the job that decides."""
+def judge(kind: Kind, program: str, pairs: Sequence[Pair], answer: str | None) -> Verdict | Job:
+    """A verdict where none needs a child process, else the job that decides.
+
+    `pairs` are what the answer is judged on: the one pair of code_o and code_i, the hidden ones of code_f.
+    Raises CodecError if the pairs themselves are no literals.
+    """
+    expected = tuple(canonical(parse_literal(pair.output)) for pair in pairs)
     if answer is None:
         return Verdict("malformed", detail="no answer in the text")
-    if task.kind == "code_f":
-        expected = tuple(canonical(parse_literal(pair.output)) for pair in task.hidden)
-        return Job(answer, tuple(pair.input for pair in task.hidden), expected=expected)
-    gold = canonical(parse_literal(task.pairs[0].output))
+    if kind == "code_f":
+        return Job(answer, tuple(pair.input for pair in pairs), expected=expected)
     try:
-        if task.kind == "code_i":
+        if kind == "code_i":
             parse_arguments(answer)
-            return Job(task.program, (answer,), expected=(gold,))
+            return Job(program, (answer,), expected=expected)
         given = parse_literal(answer)
-        same = canonical(given) == gold
+        same = canonical(given) == expected[0]
     except LiteralError as error:
         return Verdict("malformed", detail=str(error))
     except OversizeError as error:
@@ -100,9 +112,16 @@ def _judge(task: Task, answer: str | None) -> Verdict | Job:
     return Verdict("correct" if same else "wrong", output=to_literal(given))
 
 
-def _attempt(outcome: Outcome) -> Verdict:
-    status = "correct" if outcome.status == "ok" else outcome.status
-    return Verdict(status, "; ".join(outcome.outputs), outcome.detail, outcome.cpu_ms)
+# A student's program that imports what it may not, or returns what no literal can say, has failed like one that raised.
+_AS_ERROR: tuple[Status, ...] = ("forbidden", "unsupported")
+
+
+def attempt_verdict(outcome: Outcome) -> Verdict:
+    """What running an answer says about an attempt."""
+    status, detail = ("correct" if outcome.status == "ok" else outcome.status), outcome.detail
+    if status in _AS_ERROR:
+        status, detail = "error", f"{status}: {detail}"
+    return Verdict(status, "; ".join(outcome.outputs), detail, outcome.cpu_ms)
 
 
 def _respell(arguments: str) -> str:

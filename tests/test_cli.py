@@ -129,7 +129,7 @@ def test_a_finished_run_can_be_extended(tmp_path: Path, model: str) -> None:
     assert redqueen("train", "--run", run, "--steps", "1", "--model", model, *SMALL).returncode == 0
     done = redqueen("train", "--resume", run, "--steps", "2")
     assert done.returncode == 0, done.stderr
-    assert "resuming at step 1 of 2" in done.stdout
+    assert "resuming at step 2 of 2" in done.stdout
     assert json.loads((tmp_path / "run" / "config.json").read_text())["run"]["steps"] == 2
 
 

@@ -80,7 +80,7 @@ def test_kill_9_in_the_middle_of_a_step_then_resume_equals_the_uninterrupted_run
     process.communicate()
     assert len(lines(run)) == 1, "the second step must not have ended"
 
-    assert "resuming at step 1 of 2" in finish(train("--resume", str(run)))
+    assert "resuming at step 2 of 2" in finish(train("--resume", str(run)))
     assert lines(run) == lines(whole)
     # the manifests hold the checksum of every adapter, every optimizer state, the ratings and the bank
     one, two = (json.loads((r / "checkpoints" / "step-000002" / "manifest.json").read_text()) for r in (run, whole))

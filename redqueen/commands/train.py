@@ -8,9 +8,10 @@ from contextlib import closing
 from rich.console import Console
 
 from redqueen.commands.surroundings import environment, quiet_libraries
-from redqueen.config import Config
+from redqueen.config import EMBEDDED, Config
 from redqueen.display import LineReporter, LiveReporter, clock, members_table
 from redqueen.policy.base import check_fit, load
+from redqueen.policy.embedded import cached
 from redqueen.runs import checkpoint
 from redqueen.runs.directory import RunDirectory, RunError
 from redqueen.train import Trainer, members
@@ -33,41 +34,52 @@ def take_up(config: Config, directory: RunDirectory) -> int:
 
 
 def _train(config: Config, directory: RunDirectory, *, resuming: bool) -> int:
+    if config.model.name == EMBEDDED and cached() is None:
+        console.print("converting the embedded model, once: about 15 seconds ...")
     console.print(f"loading {config.model.name} ...")
     base = load(config.model)
-    with LocalVerifier(config.sandbox) as verifier:
-        if resuming:
-            directory.set_config(config)
-        else:
-            directory.create(config, environment(base, verifier.tier))
-        directory.lock()
-        reporter = (LiveReporter if console.is_terminal else LineReporter)(console, config.run.steps)
-        with closing(Trainer(config, base, verifier, directory, reporter)) as trainer:
-            if resuming:
-                trainer.restore(_newest(directory))
-                console.print(f"resuming at step {trainer.next_step} of {config.run.steps}")
-            else:
-                console.print(f"checking the seed programs in the sandbox ({verifier.tier} isolation) ...")
-                trainer.begin()
-            return _finish(trainer, directory, reporter)
-
-
-def _finish(trainer: Trainer, directory: RunDirectory, reporter: LiveReporter | LineReporter) -> int:
-    path = directory.path
     try:
-        with reporter:
-            trainer.run()
+        with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:
+            if not resuming:
+                directory.create(config, environment(base, verifier.tier))
+            directory.lock()
+            if resuming:
+                directory.set_config(config)
+            reporter = (LiveReporter if console.is_terminal else LineReporter)(console, config.run.steps)
+            with closing(Trainer(config, base, verifier, directory, reporter)) as trainer:
+                _begin(trainer, verifier.tier, resuming)
+                with reporter:
+                    trainer.run()
     except KeyboardInterrupt:
-        console.print(f"\nstopped; the unfinished step was dropped. Resume: redqueen train --resume {path}")
+        console.print(f"\nstopped; the unfinished step was dropped. {_go_on(directory)}")
         return 130
     except (OSError, sqlite3.Error) as error:
-        raise RunError(f"cannot write {path}: {error}; mend that, then: redqueen train --resume {path}") from error
+        raise RunError(f"cannot write {directory.path}: {error}. Mend that. {_go_on(directory)}") from error
+    _conclude(directory)
+    return 0
+
+
+def _begin(trainer: Trainer, tier: str, resuming: bool) -> None:
+    if resuming:
+        trainer.restore(_newest(trainer.directory))
+        console.print(f"resuming at step {trainer.next_step + 1} of {trainer.config.run.steps}")
+    else:
+        console.print(f"checking the seed programs in the sandbox ({tier} isolation) ...")
+        trainer.begin()
+
+
+def _conclude(directory: RunDirectory) -> None:
     lines = directory.metrics()
     seconds = sum(line["seconds"]["total"] for line in lines)
-    console.print(f"\ndone: {len(lines)} steps in {clock(seconds)}, in {path}")
+    console.print(f"\ndone: {len(lines)} steps in {clock(seconds)}, in {directory.path}")
     console.print(members_table(lines[-1]))
-    console.print(f"export the best student: redqueen export {path} best-student OUT")
-    return 0
+    console.print(f"export the best student: redqueen export {directory.path} best-student OUT")
+
+
+def _go_on(directory: RunDirectory) -> str:
+    if directory.saved():
+        return f"Resume: redqueen train --resume {directory.path}"
+    return f"Nothing was trained yet: remove {directory.path} and start again."
 
 
 def _newest(directory: RunDirectory) -> checkpoint.Checkpoint:

@@ -38,7 +38,7 @@ def run_warmup(
     console.print(f"loading {config.model.name} ...")
     base = load(config.model)
     history: list[dict[str, int]] = []
-    with LocalVerifier(config.sandbox) as verifier, TaskReporter(console) as report:
+    with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier, TaskReporter(console) as report:
         warm = Warmup(base, verifier, config, lr, report)
         for round_, count in enumerate(fits):
             if round_:

@@ -23,21 +23,27 @@ def split_calls(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def normalise(program: str) -> str:
-    """The program without comments, docstrings and spacing. Raises SyntaxError (or ValueError) if it does not parse.
+    """The program without comments, docstrings and spacing.
+
+    Raises SyntaxError or ValueError if it does not parse, RecursionError if it is too deeply nested.
 
     Meant for programs that the sandbox has accepted: parsing hostile text here is not what this is for.
     """
     tree = ast.parse(program)
     for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.FunctionDef | ast.ClassDef)
-            and len(node.body) > 1
-            and ast.get_docstring(node) is not None
-        ):
+        documented = isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        if documented and len(node.body) > 1 and ast.get_docstring(node, clean=False) is not None:
             del node.body[0]
     return ast.unparse(tree)
 
 
 def fingerprint(program: str) -> str:
-    """A short hash of the normal form: equal for programs that differ in spacing, comments and docstrings only."""
-    return hashlib.blake2b(normalise(program).encode(), digest_size=12).hexdigest()
+    """A short hash of the normal form: equal for programs that differ in spacing, comments and docstrings only.
+
+    A program that runs but is too deep or too odd for `ast` to spell again is known by its text.
+    """
+    try:
+        form = normalise(program)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        form = program.strip()
+    return hashlib.blake2b(form.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

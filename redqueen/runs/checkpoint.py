@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from redqueen.adapters.factors import Factors
-from redqueen.adapters.store import load_adapter, save_adapter
+from redqueen.adapters.store import load_adapter, save_adapter, write_tensors
 from redqueen.errors import UserError
 from redqueen.game.bank import Entry
 from redqueen.league.table import Member, Table
+from redqueen.runs.directory import saved_steps
 
 FORMAT = 1
 _MANIFEST = "manifest.json"
@@ -60,7 +61,7 @@ def save(folder: Path, checkpoint: Checkpoint, *, keep_last: int, keep_every: in
     for name, adapter in checkpoint.adapters.items():
         home = scratch / "members" / name
         save_adapter(home, adapter, alpha=checkpoint.alpha, base=checkpoint.base)
-        save_file(dict(checkpoint.optimizers[name]), home / "optimizer.safetensors")
+        write_tensors(home / "optimizer.safetensors", checkpoint.optimizers[name])
     (scratch / "state.json").write_text(json.dumps(_state(checkpoint)))
     _seal(scratch)
     if final.exists():
@@ -119,7 +120,8 @@ def _seal(folder: Path) -> None:
     sums = {str(path.relative_to(folder)): _checksum(path) for path in files}
     manifest = folder / _MANIFEST
     manifest.write_text(json.dumps(sums, indent=1))
-    for path in [*files, manifest]:
+    folders = [path for path in folder.rglob("*") if path.is_dir()]
+    for path in [*files, manifest, *folders, folder]:
         _sync(path)
 
 
@@ -138,8 +140,7 @@ def _verify(folder: Path) -> None:
 
 
 def _prune(folder: Path, keep_last: int, keep_every: int) -> None:
-    present = sorted(int(path.name.removeprefix("step-")) for path in folder.glob("step-*"))
-    for step in present[:-keep_last]:
+    for step in saved_steps(folder)[:-keep_last]:
         if not (keep_every and step % keep_every == 0):
             shutil.rmtree(folder / f"step-{step:06d}")
 

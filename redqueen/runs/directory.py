@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -68,8 +69,7 @@ class RunDirectory:
 
     def saved(self) -> list[int]:
         """The steps that have a checkpoint, in order."""
-        folders = [path for path in self.checkpoints.glob("step-*") if path.is_dir()]
-        return sorted(int(path.name.removeprefix("step-")) for path in folders)
+        return saved_steps(self.checkpoints)
 
     def set_config(self, config: Config) -> None:
         write_json(self._config, config.model_dump(mode="json"))
@@ -89,6 +89,12 @@ class RunDirectory:
         """Drops the lines of `step` and later, and a line that was cut off."""
         kept = [json.dumps(line) + "\n" for line in self.metrics() if line["step"] < step]
         write_text(self._metrics, "".join(kept))
+
+
+def saved_steps(checkpoints: Path) -> list[int]:
+    """The steps that have a checkpoint in this folder, in order; other names are somebody else's."""
+    matches = (re.fullmatch(r"step-(\d+)", path.name) for path in checkpoints.glob("step-*") if path.is_dir())
+    return sorted(int(match[1]) for match in matches if match)
 
 
 def write_json(path: Path, data: object) -> None:

@@ -1,6 +1,7 @@
 """The jail: untrusted programs in, statuses and literal values out."""
 
 from redqueen.sandbox.codec import (
+    MAX_TEXT_BYTES,
     CodecError,
     LiteralError,
     OversizeError,
@@ -12,11 +13,13 @@ from redqueen.sandbox.codec import (
     parse_literal,
     to_literal,
 )
-from redqueen.sandbox.job import Job, Limits, Outcome, Status
+from redqueen.sandbox.job import MAX_INPUTS, Job, Limits, Outcome, Status
 from redqueen.sandbox.pool import Sandbox
 from redqueen.sandbox.probes import IsolationError, Probe, probe
 
 __all__ = [
+    "MAX_INPUTS",
+    "MAX_TEXT_BYTES",
     "CodecError",
     "IsolationError",
     "Job",

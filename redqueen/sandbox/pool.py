@@ -13,6 +13,8 @@ from redqueen.sandbox.probes import PROCESS, IsolationError, probe
 from redqueen.sandbox.worker import Worker
 
 _DEFAULT_LIMITS = Limits()
+MAX_WAITING = 1024
+"""Jobs handed in and not yet done; `submit` waits while there are so many, so that a queue cannot fill the memory."""
 
 
 class Sandbox:
@@ -42,6 +44,7 @@ class Sandbox:
         self._owner = os.getpid()
         self._local = threading.local()
         self._workers: list[Worker] = []
+        self._room = threading.BoundedSemaphore(MAX_WAITING)
         # A zygote dies with the thread that started it, so each thread of the pool starts its own.
         self._threads = ThreadPoolExecutor(workers or _cores(), thread_name_prefix="sandbox", initializer=self._start)
 
@@ -60,10 +63,17 @@ class Sandbox:
         return [future.result() for future in [self.submit(job) for job in jobs]]
 
     def submit(self, job: Job) -> Future[Outcome]:
-        """Start one job and return at once."""
+        """Hand in one job; returns at once unless `MAX_WAITING` jobs are waiting already."""
         if os.getpid() != self._owner:
             raise RuntimeError("this sandbox belongs to another process; make a new one after forking")
-        return self._threads.submit(self._serve, job)
+        self._room.acquire()
+        try:
+            future = self._threads.submit(self._serve, job)
+        except RuntimeError:  # closed
+            self._room.release()
+            raise
+        future.add_done_callback(lambda _: self._room.release())
+        return future
 
     def close(self) -> None:
         """Finish the jobs already submitted, then end every process. Safe to call twice."""

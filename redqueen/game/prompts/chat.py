@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from redqueen.config import GameConfig
@@ -24,7 +23,7 @@ _GOALS: dict[Kind, str] = {
 }
 _WRITE = "Write a Python function `f` that fits this message and these input/output pairs; it will be judged on others."
 _FIND = "Find an input for which `f` returns this output; any that does is right."
-_BLOCK = re.compile(r"```[ \t]*([a-z]*)[^\n`]*\n(.*?)\n?[ \t]*```", re.DOTALL)
+_FENCE = "```"
 
 
 class ChatPrompts:
@@ -97,9 +96,26 @@ class ChatPrompts:
 
 
 def _answer_blocks(text: str) -> list[tuple[str, str]] | None:
-    """The fenced blocks after the last <answer>; the closing tag was the stop string."""
+    """Names and bodies of the fenced blocks after the last <answer>; the closing tag was the stop string.
+
+    Line by line, in linear time; a block that is never closed is none.
+    """
     _, tag, answer = text.rpartition("<answer>")
-    return _BLOCK.findall(answer.partition("</answer>")[0]) if tag else None
+    if not tag:
+        return None
+    blocks: list[tuple[str, str]] = []
+    name = ""
+    body: list[str] | None = None
+    for line in answer.partition("</answer>")[0].splitlines():
+        mark = line.strip()
+        if body is None and mark.startswith(_FENCE):
+            name, body = mark.removeprefix(_FENCE).strip(), []
+        elif body is not None and mark == _FENCE:
+            blocks.append((name, "\n".join(body)))
+            body = None
+        elif body is not None:
+            body.append(line)
+    return blocks
 
 
 def _fence(name: str, body: str) -> str:

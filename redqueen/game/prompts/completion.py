@@ -42,7 +42,7 @@ class CompletionPrompts:
         return Draft(start.program, inputs, message)
 
     def write_proposal(self, task: Task) -> str:
-        calls = "\n".join(f"f({pair.input})" for pair in task.pairs[:SHOWN_INPUTS])
+        calls = "\n".join(f"f({pair.input})" for pair in task.pairs[: max(SHOWN_INPUTS, self.game.min_inputs)])
         return f"# {task.message}\n{calls}" if task.kind == "code_f" else f"{task.program}\n{calls}"
 
     def attempt(self, task: Task, examples: Sequence[Task]) -> Prompt:

@@ -1,0 +1,105 @@
+"""One line of `redqueen verify`'s input: what it asks, or why it is a bad line. Nothing runs here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from redqueen.records import KINDS, Draft, Kind, Pair, Proposal, Verdict
+from redqueen.sandbox import MAX_INPUTS, CodecError, Job, Outcome, OversizeError
+from redqueen.verifier import attempt_verdict, judge, settle
+
+_ONLY_ATTEMPTS = ("output", "hidden", "examples")
+
+
+class BadLineError(ValueError):
+    """The line asks nothing that can be judged; `id` is its id where that could be read."""
+
+    def __init__(self, id: str | int | None, reason: str) -> None:
+        super().__init__(reason)
+        self.id = id
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a good line asks: `todo` is the job to run, or the verdict where none is needed."""
+
+    id: str | int
+    todo: Job | Verdict
+    settle: Callable[[Outcome], Verdict]
+
+
+def read_entry(raw: bytes) -> Entry:
+    """A proposal `{"id", "kind", "program", "input"}`, or an attempt, which has an `"answer"`.
+
+    With an answer, code_o needs `"output"`, code_i `"program"` and `"output"`, code_f `"hidden"`; the other fields of a
+    task may be there and are not looked at. Raises BadLineError.
+    """
+    fields = _fields(raw)
+    name = fields.get("id")
+    if not isinstance(name, str | int) or isinstance(name, bool):
+        raise BadLineError(None, '"id" must be a text or a whole number')
+    try:
+        kind = fields.get("kind")
+        if kind not in KINDS:
+            raise BadLineError(name, f'"kind" must be one of {", ".join(KINDS)}')
+        return _attempt(name, kind, fields) if "answer" in fields else _proposal(name, kind, fields)
+    except OversizeError as error:
+        return Entry(name, Verdict("oversize", detail=str(error)), attempt_verdict)
+    except CodecError as error:
+        raise BadLineError(name, f"the expected output: {error}") from None
+    except BadLineError as error:
+        raise BadLineError(name, str(error)) from None
+
+
+def _proposal(name: str | int, kind: Kind, fields: dict[str, Any]) -> Entry:
+    for field in _ONLY_ATTEMPTS:
+        if field in fields:
+            raise BadLineError(name, f'"{field}" without "answer": neither a proposal nor an attempt')
+    draft = Draft(_text(fields, "program"), (_text(fields, "input"),))
+    # One input is enough here also for code_f: whether the program is valid is asked, not whether it makes a good game.
+    proposal = Proposal(str(name), "code_o" if kind == "code_f" else kind, "", 0, draft)
+    return Entry(name, Job(draft.program, draft.inputs, validate=True), lambda outcome: settle(proposal, outcome)[0])
+
+
+def _attempt(name: str | int, kind: Kind, fields: dict[str, Any]) -> Entry:
+    answer = _text(fields, "answer")
+    if kind == "code_f":
+        pairs = tuple(_pairs(fields, "hidden"))
+        if not 0 < len(pairs) <= MAX_INPUTS:
+            raise BadLineError(name, f'"hidden" must hold 1 to {MAX_INPUTS} pairs')
+    else:
+        pairs = (Pair("", _text(fields, "output")),)
+    program = _text(fields, "program") if kind == "code_i" else ""
+    return Entry(name, judge(kind, program, pairs, answer), attempt_verdict)
+
+
+def _fields(raw: bytes) -> dict[str, Any]:
+    if not raw.strip():
+        raise BadLineError(None, "an empty line")
+    try:
+        fields = json.loads(raw.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:  # also bytes that are no UTF-8, and numbers without end
+        raise BadLineError(None, f"not JSON: {str(error)[:200]}") from None
+    if not isinstance(fields, dict):
+        raise BadLineError(None, "not a JSON object")
+    return cast("dict[str, Any]", fields)
+
+
+def _text(fields: dict[str, Any], field: str) -> str:
+    value = fields.get(field)
+    if not isinstance(value, str):
+        raise BadLineError(None, f'"{field}" is missing' if value is None else f'"{field}" must be a text')
+    return value
+
+
+def _pairs(fields: dict[str, Any], field: str) -> list[Pair]:
+    pairs: list[Pair] = []
+    for item in cast("list[Any]", found) if isinstance(found := fields.get(field), list) else []:
+        texts = cast("list[Any]", item) if isinstance(item, list) else []
+        if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
+            raise BadLineError(None, f'"{field}" must be a list of [input, output] texts')
+        pairs.append(Pair(texts[0], texts[1]))
+    return pairs
