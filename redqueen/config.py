@@ -137,6 +137,8 @@ class SandboxConfig(Section):
     cpu_s: float = Field(default=1.0, gt=0)
     wall_s: float = Field(default=4.0, gt=0)
     memory_mb: int = Field(default=256, ge=32)
+    # longest input or output of a task, as literal text: what is longer is refused, never cut, and never a prompt
+    value_bytes: int = Field(default=4096, ge=16, le=16_384)
     unsafe_no_isolation: bool = False  # run programs where the kernel gives no isolation; in the run's record
     workers: int = Field(default=0, ge=0)  # 0: one for each core
 

@@ -15,6 +15,7 @@ from redqueen.config import (
     PopulationConfig,
     RunConfig,
     SamplingConfig,
+    SandboxConfig,
 )
 
 # a 135M model cannot yet describe, or write, more than a line or two
@@ -28,7 +29,8 @@ def quickstart() -> Config:
         sampling=SamplingConfig(temperature=0.8, proposal_tokens=80, batch_rows=96),
         learning=LearningConfig(batch_tokens=1024),  # small micro-batches stay in a CPU's caches
         league=LeagueConfig(every=4, gamma=0.5, burn_in=3),
-        run=RunConfig(steps=10),
+        sandbox=SandboxConfig(value_bytes=200),
+        run=RunConfig(steps=8),
     )
 
 

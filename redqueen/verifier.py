@@ -28,7 +28,13 @@ class LocalVerifier:
 
     def __init__(self, config: SandboxConfig, min_inputs: int = 2) -> None:
         self.min_inputs = min_inputs  # different values that a code_f proposal needs
-        limits = Limits(cpu_s=config.cpu_s, wall_s=config.wall_s, memory_mb=config.memory_mb)
+        limits = Limits(
+            cpu_s=config.cpu_s,
+            wall_s=config.wall_s,
+            memory_mb=config.memory_mb,
+            output_bytes=config.value_bytes,
+            input_bytes=config.value_bytes,
+        )
         self.sandbox = Sandbox(limits, config.workers or None, allow_unsafe=config.unsafe_no_isolation)
 
     def __enter__(self) -> LocalVerifier:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -224,10 +225,8 @@ def test_the_command_loads_no_tensor_library() -> None:
 
 @given(st.binary(max_size=60) | st.text(alphabet='{}[]":,id0\\ ', max_size=40).map(str.encode))
 def test_any_bytes_are_an_entry_or_a_bad_line(raw: bytes) -> None:
-    try:
+    with contextlib.suppress(BadLineError):
         assert isinstance(read_entry(raw), Entry)
-    except BadLineError as error:
-        assert str(error)
 
 
 JSON = st.recursive(
@@ -240,10 +239,8 @@ FIELDS = ("id", "kind", "program", "input", "output", "answer", "message", "exam
 
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON), st.sampled_from(["code_o", "code_i", "code_f"]))
 def test_any_json_is_an_entry_or_a_bad_line(line: Line, kind: str) -> None:
-    try:
+    with contextlib.suppress(BadLineError):
         assert isinstance(read_entry(json.dumps({"kind": kind, **line}).encode()), Entry)
-    except BadLineError as error:
-        assert str(error)
 
 
 def test_lines_are_cut_where_they_end(tmp_path: Path) -> None:
@@ -280,7 +277,7 @@ def test_the_window_really_bounds_what_is_read() -> None:
         assert process.stdin is not None
         os.set_blocking(process.stdin.fileno(), False)
         written, still = 0, time.monotonic()
-        while time.monotonic() - still < 1.0 and written < 400 << 20:
+        while time.monotonic() - still < 0.5 and written < 400 << 20:
             try:
                 count = os.write(process.stdin.fileno(), data)
             except BlockingIOError:

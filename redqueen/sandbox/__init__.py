@@ -15,11 +15,12 @@ from redqueen.sandbox.codec import (
 )
 from redqueen.sandbox.job import MAX_INPUTS, Job, Limits, Outcome, Status
 from redqueen.sandbox.pool import Sandbox
-from redqueen.sandbox.probes import IsolationError, Probe, probe
+from redqueen.sandbox.probes import PROCESS, IsolationError, Probe, probe
 
 __all__ = [
     "MAX_INPUTS",
     "MAX_TEXT_BYTES",
+    "PROCESS",
     "CodecError",
     "IsolationError",
     "Job",

@@ -146,19 +146,14 @@ def address_space() -> int:
         return int(file.read().split()[0]) * resource.getpagesize()
 
 
+_ZERO = ("FSIZE", "NOFILE", "NPROC", "CORE", "MEMLOCK", "MSGQUEUE")
+_NOTHING_OF = [getattr(resource, f"RLIMIT_{name}") for name in _ZERO if hasattr(resource, f"RLIMIT_{name}")]
+
+
 def limit_resources(address_bytes: int, cpu_s: float) -> None:
     """The rlimits of one child. CPU seconds are whole numbers here: a backstop behind `arm_cpu_timer`."""
-    zero = (
-        "RLIMIT_FSIZE",
-        "RLIMIT_NOFILE",
-        "RLIMIT_NPROC",
-        "RLIMIT_CORE",
-        "RLIMIT_MEMLOCK",
-        "RLIMIT_MSGQUEUE",
-    )
-    for name in zero:
-        if hasattr(resource, name):
-            resource.setrlimit(getattr(resource, name), (0, 0))
+    for kind in _NOTHING_OF:
+        resource.setrlimit(kind, (0, 0))
     seconds = int(cpu_s) + 2
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     if LINUX:  # elsewhere it is refused or means nothing
@@ -173,13 +168,17 @@ def lower(kind: int, value: int) -> None:
     resource.setrlimit(kind, (value, value))
 
 
-def arm_cpu_timer(cpu_s: float) -> None:
+# Made before the fork: every object made in a child costs it a page.
+_timer = ctypes.c_int()
+_event = ctypes.create_string_buffer(struct.pack("=Qii", 0, signal.SIGKILL, 0), _SIGEVENT_BYTES)
+_setting = (ctypes.c_int64 * 4)()
+
+
+def arm_cpu_timer(cpu_us: int) -> None:
     """SIGKILL after this much CPU time of the process, however it treats its signals."""
     if not CALLS:
         return
-    timer = ctypes.c_int()
-    event = struct.pack("=Qii", 0, signal.SIGKILL, 0).ljust(_SIGEVENT_BYTES, b"\0")
-    system_call("timer_create", _CLOCK_PROCESS_CPUTIME_ID, event, ctypes.byref(timer))
-    nanoseconds = max(1, int(cpu_s * 1e9))
-    setting = struct.pack("=qqqq", 0, 0, *divmod(nanoseconds, 10**9))
-    system_call("timer_settime", timer, 0, setting, None)
+    cpu_us = max(1, cpu_us)
+    _setting[2], _setting[3] = cpu_us // 1_000_000, cpu_us % 1_000_000 * 1_000
+    system_call("timer_create", _CLOCK_PROCESS_CPUTIME_ID, _event, ctypes.byref(_timer))
+    system_call("timer_settime", _timer, 0, _setting, None)

@@ -10,11 +10,14 @@ import ast
 import builtins
 import io
 import sys
+from opcode import opmap
+from types import CodeType
 from typing import Any
 
 from values import CodecError, OversizeError, UnsupportedError, decode, encode
 
 FILENAME = "<program>"
+IMPORT_NAME = opmap["IMPORT_NAME"]
 
 _MODULES = (
     "math itertools functools collections re string heapq bisect operator statistics fractions decimal "
@@ -64,9 +67,9 @@ class MalformedError(Exception):
 def load(program: str) -> Any:
     """Compile and execute a program's top level; returns its `f`."""
     try:
-        tree = ast.parse(program, FILENAME)
-        check(tree)
-        code = builtins.compile(tree, FILENAME, "exec", dont_inherit=True)
+        code = builtins.compile(program, FILENAME, "exec", dont_inherit=True)
+        if suspicious(code):
+            check(ast.parse(program, FILENAME))
     except ForbiddenError:
         raise
     except SyntaxError as error:
@@ -76,12 +79,19 @@ def load(program: str) -> Any:
         raise MalformedError(f"{type(error).__name__} while compiling") from None
     sys.stdout = sys.stderr = Sink()
     sys.stdin = io.StringIO()
-    names: dict[str, Any] = {"__name__": "program", "__builtins__": program_builtins()}
+    names: dict[str, Any] = {"__name__": "program", "__builtins__": VISIBLE}
     builtins.exec(code, names)
     function = names.get("f")
     if not callable(function):
         raise MalformedError("no top-level function f")
     return function
+
+
+def suspicious(code: CodeType) -> bool:
+    """Whether `check` has to look: most programs import nothing, and a syntax tree costs more than running them."""
+    if IMPORT_NAME in code.co_code[::2] or not FORBIDDEN_NAMES.isdisjoint(code.co_names):
+        return True
+    return any(suspicious(inner) for inner in code.co_consts if type(inner) is CodeType)
 
 
 def check(tree: ast.Module) -> None:
@@ -128,6 +138,10 @@ def program_builtins() -> dict[str, Any]:
 
     visible["__import__"] = guarded_import
     return visible
+
+
+# Made once: each child has a copy of its own by the fork, and making it would touch a hundred pages there.
+VISIBLE = program_builtins()
 
 
 class Sink(io.TextIOBase):

@@ -62,6 +62,9 @@ def filter_program(machine: str, result: int) -> bytes:
     ]
     if machine == "x86_64":
         code += [(_JGE, 0, 1, _X32_BIT), (_RETURN, 0, 0, _KILL_PROCESS)]
+    # The kernel tries every number once when a filter is installed: the many above ours get a short way out.
+    last = max(*allowed, *checked.values())
+    code += [(_JGE, 0, 1, last + 1), (_RETURN, 0, 0, _ERRNO_EPERM)]
     for number in allowed:
         code += [(_JEQ, 0, 1, number), (_RETURN, 0, 0, _ALLOW)]
     code += _when(checked["write"], [*_equal(0, result)])

@@ -160,7 +160,7 @@ def child(request: memoryview, writer: int, doors: Doors) -> None:
         os.closerange(0, RESULT)
         os.closerange(RESULT + 1, MOST_FILES)
         lockdown.limit_resources(doors.address_space + memory, cpu_us / 1e6)
-        lockdown.arm_cpu_timer(cpu_us / 1e6)
+        lockdown.arm_cpu_timer(cpu_us)
         if doors.seccomp:
             seccomp.install(doors.seccomp)
         write, leave = os.write, os._exit

@@ -10,6 +10,7 @@ import pytest
 from redqueen.sandbox import Job, Outcome, Sandbox, canonical
 
 Run = Callable[..., Outcome]
+pytestmark = pytest.mark.usefixtures("nothing_escaped")
 
 # What any program can reach: a standard module still holds the real builtins, and they hold everything loaded.
 REACH = """
