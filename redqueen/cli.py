@@ -145,6 +145,7 @@ def bench(
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
     programs: Annotated[int, typer.Option(min=8, help="Programs in a round.")] = 100,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds; the median counts.")] = 7,
+    cpu_s: Annotated[float, typer.Option("--limit", min=0.01, help="CPU seconds that one program may take.")] = 1.0,
     jobs: Annotated[int | None, typer.Option(min=1, help="Programs run at once (default: one for each core).")] = None,
     unsafe_no_isolation: Unsafe = False,
 ) -> None:
@@ -152,7 +153,7 @@ def bench(
     del what  # there is one so far
     from redqueen.commands.bench import run_bench_sandbox
 
-    raise typer.Exit(run_bench_sandbox(programs, rounds, jobs, as_json=as_json, unsafe=unsafe_no_isolation))
+    raise typer.Exit(run_bench_sandbox(programs, rounds, jobs, cpu_s, as_json=as_json, unsafe=unsafe_no_isolation))
 
 
 @app.command()
@@ -168,6 +169,8 @@ def main() -> None:
     # idle OpenMP threads that spin make everything several times slower when another process wants the cores
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if not sys.stderr.isatty():
+        os.environ.setdefault("TQDM_DISABLE", "1")  # bars of libraries are for terminals
     try:
         app()
     except UserError as error:

@@ -54,9 +54,11 @@ class Contender:
         }
 
 
-def run_bench_sandbox(programs: int, rounds: int, jobs: int | None, *, as_json: bool, unsafe: bool = False) -> int:
+def run_bench_sandbox(
+    programs: int, rounds: int, jobs: int | None, cpu_s: float, *, as_json: bool, unsafe: bool = False
+) -> int:
     """Measures and prints; returns the exit code."""
-    config = SandboxConfig(workers=jobs or 0, unsafe_no_isolation=unsafe)
+    config = SandboxConfig(cpu_s=cpu_s, workers=jobs or 0, unsafe_no_isolation=unsafe)
     workers = config.workers or len(os.sched_getaffinity(0))
     limits = Limits(cpu_s=config.cpu_s, wall_s=config.wall_s, memory_mb=config.memory_mb)
     console = Console(stderr=True)

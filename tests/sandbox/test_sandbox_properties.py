@@ -62,31 +62,9 @@ def watched() -> Iterator[list[str]]:
         _watched = None
 
 
-_pieces = st.sampled_from(
-    ["__import__('os')", "exec('1')", "open('x')", "eval", "lambda: 0", "f'{1}'", "print()", "().__class__"]
-    + [
-        "x",
-        "1",
-        "'a'",
-        "[",
-        "]",
-        "(",
-        ")",
-        "{",
-        "}",
-        ",",
-        ":",
-        " or ",
-        " for i in ",
-        "*",
-        "**",
-        "-",
-        "=",
-        ";",
-        "\n",
-        "\\",
-    ]
-)
+_code = ["__import__('os')", "exec('1')", "open('x')", "eval", "lambda: 0", "f'{1}'", "print()", "().__class__"]
+_marks = ["x", "1", "'a'", *"[](){},:*-=;\n\\", "**", " or ", " for i in "]
+_pieces = st.sampled_from([*_code, *_marks])
 
 
 @settings(max_examples=300)

@@ -62,7 +62,7 @@ OUTCOMES = {
     ),
     "long fractions": (
         "timeout",
-        "import fractions\nx, n = fractions.Fraction(1), 2\nwhile True:\n    x, n = x + fractions.Fraction(1, n), n + 1",
+        "import fractions\nx, n = fractions.Fraction(1), 2\nwhile 1:\n    x, n = x + fractions.Fraction(1, n), n + 1",
     ),
     "products": ("timeout", "import itertools\nreturn sum(1 for _ in itertools.product(range(10), repeat=12))"),
     "regular expression that nests": ("timeout", "import re\nreturn bool(re.fullmatch('(x+x+)+y', 'x' * 40))"),
