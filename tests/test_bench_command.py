@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
-from redqueen.commands import peers
+from redqueen.commands import bench, peers
 
 ADD = "def f(x, y=1):\n    print('noise')\n    return x + y"
 COMMAND = [sys.executable, "-m", "redqueen", "bench", "sandbox", "--limit", "0.1", "--jobs", "2", "--rounds", "2"]
 
 
-def test_the_report_compares_three_ways_to_do_two_things() -> None:
+@pytest.fixture(scope="module")
+def report() -> dict[str, Any]:
     done = subprocess.run([*COMMAND, "--programs", "8", "--json"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
+    return json.loads(done.stdout)
+
+
+def test_the_report_compares_three_ways_to_do_two_things(report: dict[str, Any]) -> None:
     rows = {(row["what"], row["how"]): row for row in report["results"]}
     assert set(rows) == {(what, how) for what in ("validate", "grade") for how in ("sandbox", "fresh", "pool")}
     for row in rows.values():
@@ -28,11 +33,12 @@ def test_the_report_compares_three_ways_to_do_two_things() -> None:
     assert report["workers"] == 2
 
 
-def test_the_table_is_for_people() -> None:
-    done = subprocess.run([*COMMAND, "--programs", "8"], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert "programs/s" in done.stdout
-    assert "against a fresh interpreter" in done.stdout
+def test_the_table_is_for_people(report: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    bench._print(report)
+    shown = capsys.readouterr().out
+    assert "programs/s" in shown
+    assert shown.count("Red Queen's sandbox") == 2
+    assert "against a fresh interpreter" in shown
 
 
 @pytest.mark.parametrize("way", [peers.pooled, peers.fresh_twice])
