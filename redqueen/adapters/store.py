@@ -58,7 +58,9 @@ def save_adapter(
         inference_mode=True,
     )
     write_tensors(folder / WEIGHTS, tensors)
-    config.save_pretrained(str(folder))
+    # PEFT holds some fields as sets, whose order differs from process to process: equal adapters, equal files
+    plain = {k: sorted(v) if isinstance(v, set) else v for k, v in config.to_dict().items()}
+    (folder / CONFIG).write_text(json.dumps(plain, indent=2, sort_keys=True) + "\n")
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
