@@ -28,9 +28,9 @@ def quickstart() -> Config:
         game=_SMALL,
         sampling=SamplingConfig(temperature=0.8, proposal_tokens=80, batch_rows=96),
         learning=LearningConfig(batch_tokens=1024),  # small micro-batches stay in a CPU's caches
-        league=LeagueConfig(every=4, gamma=0.5, burn_in=3),
+        league=LeagueConfig(every=3, gamma=0.5, burn_in=3),
         sandbox=SandboxConfig(value_bytes=200),
-        run=RunConfig(steps=8),
+        run=RunConfig(steps=6),
     )
 
 
