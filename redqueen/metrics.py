@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
@@ -54,14 +55,14 @@ def _learning(updates: Sequence[MemberUpdate]) -> Line:
 
     def per_token(values: Sequence[float]) -> float | None:
         weighted = sum(v * u.tokens for v, u in zip(values, updates, strict=True))
-        return weighted / tokens if tokens else None
+        return _finite(weighted / tokens) if tokens else None
 
     return {
         "tokens_trained": tokens,
         "entropy": per_token([u.entropy for u in updates]),
         "logprob_gap": per_token([u.logprob_gap for u in updates]),
-        "loss": {u.member: u.loss for u in updates},
-        "grad_norm": {u.member: u.grad_norm for u in updates},
+        "loss": {u.member: _finite(u.loss) for u in updates},
+        "grad_norm": {u.member: _finite(u.grad_norm) for u in updates},
         "adapter_norm": {u.member: u.adapter_norm for u in updates},
         "skipped": {u.member: u.skipped for u in updates if u.skipped},
     }
@@ -133,6 +134,11 @@ def member_row(member: Member) -> dict[str, object]:
         "parents": list(member.parents),
         "operator": member.operator,
     }
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no NaN; what was skipped, and why, is in `skipped`."""
+    return value if math.isfinite(value) else None
 
 
 def _mean(values: Iterable[float]) -> float | None:
