@@ -29,7 +29,7 @@ def run(tmp_path: Path) -> RunDirectory:
 def test_creating_writes_the_configuration_and_the_surroundings(run: RunDirectory) -> None:
     assert run.exists
     assert run.checkpoints.is_dir()
-    assert json.loads((run.path / "config.json").read_text())["league"]["every"] == 4
+    assert json.loads((run.path / "config.json").read_text()) == recipe("quickstart").model_dump(mode="json")
     assert json.loads((run.path / "environment.json").read_text()) == {"python": "3"}
 
 
