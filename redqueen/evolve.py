@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-
 from redqueen import streams
-from redqueen.adapters.bank import AdapterBank
+from redqueen.adapters.bank import AdapterBank, generator
 from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS, Operator
 from redqueen.config import Config
 from redqueen.league import (
@@ -102,8 +100,9 @@ def _bear(
     k = config.league.lcb
     # operators take the fitter parent first
     parents = tuple(sorted(birth.parents, key=lambda name: -table.members[name].rating.lcb(k)))
-    seed = streams.key(config.run.seed, step, "operator", birth.victim) % 2**63
-    child = OPERATORS[birth.operator]([bank.read(name) for name in parents], torch.Generator().manual_seed(seed))
+    child = OPERATORS[birth.operator](
+        [bank.read(name) for name in parents], generator(config.run.seed, step, "operator", birth.victim)
+    )
     victim = table.members[birth.victim]
     assert victim.role != "both", "the single agent is never replaced"
     fitness = tuple(table.members[name].rating.lcb(k) for name in parents)

@@ -57,8 +57,7 @@ class Play:
 
     def plant(self) -> int:
         """Fills the bank with the seed programs in all kinds, outputs computed by the verifier; returns how many."""
-        proposals = [Proposal(f"seed-{i}", "code_f", AUTHOR, -1, draft) for i, draft in enumerate(seeds())]
-        tasks = [task for _, task in self.verifier.validate(proposals) if task is not None]
+        tasks = seed_tasks(self.verifier)
         for task in tasks:
             for kind in self.config.game.kinds:
                 self.bank.add(self._as_kind(task, kind), None)
@@ -145,6 +144,12 @@ class Play:
         rng = streams.python(self.seed, "plant", task.id, kind)
         pairs: tuple[Pair, ...] = task.pairs if kind == "code_f" else (rng.choice(task.pairs),)
         return Task(f"{task.id}-{kind}", kind, task.author, task.step, task.program, pairs, task.message)
+
+
+def seed_tasks(verifier: Verifier) -> list[Task]:
+    """The seed programs as code_f tasks with all their inputs; the verifier computes the outputs."""
+    proposals = [Proposal(f"seed-{i}", "code_f", AUTHOR, -1, draft) for i, draft in enumerate(seeds())]
+    return [task for _, task in verifier.validate(proposals) if task is not None]
 
 
 def match_id(step: int, number: int) -> str:

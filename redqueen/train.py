@@ -8,10 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-import torch
-
 from redqueen import metrics, streams
-from redqueen.adapters.bank import AdapterBank, AdapterError, fresh, perturb
+from redqueen.adapters.bank import AdapterBank, AdapterError, fresh, generator, perturb
 from redqueen.adapters.factors import Factors
 from redqueen.adapters.store import load_adapter, refit
 from redqueen.assets import warm_start
@@ -20,7 +18,7 @@ from redqueen.evolve import rate, replace_weakest
 from redqueen.game.rewards import advantages
 from redqueen.league import AnyRole, Table, TrueSkill, matchmake
 from redqueen.play import Play, settle
-from redqueen.policy.base import Base, fingerprint
+from redqueen.policy.base import Base
 from redqueen.policy.learner import LocalLearner
 from redqueen.policy.sampler import LocalSampler
 from redqueen.records import Verifier
@@ -49,7 +47,13 @@ class Trainer:
     """One run: its members, its bank of tasks, its directory."""
 
     def __init__(
-        self, config: Config, base: Base, verifier: Verifier, directory: RunDirectory, reporter: Reporter
+        self,
+        config: Config,
+        base: Base,
+        base_fingerprint: str,
+        verifier: Verifier,
+        directory: RunDirectory,
+        reporter: Reporter,
     ) -> None:
         self.config, self.base, self.directory, self.reporter = config, base, directory, reporter
         model = config.model
@@ -59,7 +63,7 @@ class Trainer:
         self.table = Table()
         self.trueskill = TrueSkill()
         self.archive = Archive(directory.archive)
-        self.fingerprint = fingerprint(base.model)
+        self.fingerprint = base_fingerprint
         self.next_step = 0
         self.seconds: dict[str, float] = {}
 
@@ -121,8 +125,8 @@ class Trainer:
         roles: list[AnyRole] = [role for role, size in sizes.items() for _ in range(size)]
         for role in roles:
             member = self.table.enrol(role, -1)
-            generator = self._generator("perturb", member.name)
-            self.bank.add(member.name, perturb(start, population.perturbation, generator))
+            noise = generator(self.config.run.seed, "perturb", member.name)
+            self.bank.add(member.name, perturb(start, population.perturbation, noise))
             self.learner.reset(member.name)
         self.archive.write({"members": [metrics.member_row(m) for m in self.table.members.values()]})
         self.save()
@@ -166,18 +170,15 @@ class Trainer:
     def _start(self) -> dict[str, Factors]:
         """The adapter that all members start near."""
         model, init = self.config.model, self.config.population.init
-        generator = self._generator("fresh")
+        noise = generator(self.config.run.seed, "fresh")
         folder = warm_start(model) if init == "auto" else None if init == "fresh" else Path(init)
         if folder is None:
-            return fresh(self.bank.shapes(), model.rank, generator)
+            return fresh(self.bank.shapes(), model.rank, noise)
         adapter, alpha = load_adapter(folder)
         if adapter.keys() != self.bank.sites.keys():
             raise AdapterError(f"{folder} was made for another base or other model.targets")
         rank = next(iter(adapter.values())).a.shape[1]
-        return refit(adapter, alpha / rank, model.rank, self.bank.scale, generator)
-
-    def _generator(self, *purpose: str) -> torch.Generator:
-        return torch.Generator().manual_seed(streams.key(self.config.run.seed, *purpose) % 2**63)
+        return refit(adapter, alpha / rank, model.rank, self.bank.scale, noise)
 
     @contextmanager
     def _phase(self, step: int, name: str) -> Generator[None]:

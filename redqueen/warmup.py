@@ -7,18 +7,16 @@ Round 0 learns from the seed programs. Each further round lets the adapter propo
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
-import torch
-
 from redqueen import streams
-from redqueen.adapters.bank import AdapterBank, fresh
+from redqueen.adapters.bank import AdapterBank, fresh, generator
 from redqueen.adapters.factors import Factors
 from redqueen.config import Config
 from redqueen.game.programs import fingerprint
 from redqueen.game.prompts import Prompts, prompts
-from redqueen.game.seeds import AUTHOR, seeds
+from redqueen.play import seed_tasks
 from redqueen.policy.base import Base
 from redqueen.policy.learner import LocalLearner
 from redqueen.policy.sampler import LocalSampler, encode
@@ -26,12 +24,6 @@ from redqueen.records import KINDS, Draft, Kind, Prompt, Proposal, Request, Samp
 
 MEMBER = "warm"
 Report = Callable[[str, int, int], None]
-
-
-def verified(drafts: Sequence[Draft], verifier: Verifier, author: str, step: int) -> list[Task]:
-    """code_f tasks, with all their pairs, for those drafts that the verifier accepts."""
-    proposals = [Proposal(f"{author}-{step}-{i}", "code_f", author, step, d) for i, d in enumerate(drafts)]
-    return [task for _, task in verifier.validate(proposals) if task is not None]
 
 
 def as_kind(task: Task, kind: Kind, rng: random.Random, most: int = 8) -> Task:
@@ -48,14 +40,13 @@ class Warmup:
         model = config.model
         self.bank = AdapterBank(base.model, 1, model.rank, model.alpha, model.targets)
         self.format: Prompts = prompts(model.prompts, config.game)
-        generator = torch.Generator().manual_seed(streams.key(config.run.seed, "fresh") % 2**63)
-        self.bank.add(MEMBER, fresh(self.bank.shapes(), model.rank, generator))
+        self.bank.add(MEMBER, fresh(self.bank.shapes(), model.rank, generator(config.run.seed, "fresh")))
         # every sequence counts the same: answers are a few tokens, proposals dozens
         learning = config.learning.model_copy(update={"loss": "sequence_mean", "lr": lr})
         self.learner = LocalLearner(base, self.bank, learning, temperature=1.0)
         self.sampler = LocalSampler(base, self.bank, config.sampling)
         self.learner.reset(MEMBER)
-        self.tasks = verified(seeds(), verifier, AUTHOR, 0)
+        self.tasks = seed_tasks(verifier)
         self.own: dict[Kind, list[Task]] = {kind: [] for kind in KINDS}
 
     def fit(self, round_: int, steps: int, sequences: int) -> None:

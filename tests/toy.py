@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from redqueen.config import Config, GameConfig, LeagueConfig, LearningConfig, ModelConfig, RunConfig, SamplingConfig
-from redqueen.policy.base import load
+from redqueen.policy.base import fingerprint, load
 from redqueen.records import Draft, Kind, Prompt, Task
 from redqueen.runs.directory import RunDirectory
 from redqueen.train import Trainer
@@ -72,7 +72,8 @@ def trainer(config: Config, run: Path, verifier: LocalVerifier, *, begin: bool =
     directory = RunDirectory(run)
     if begin:
         directory.create(config, {})
-    made = Trainer(config, load(config.model), verifier, directory, Silent())
+    base = load(config.model)
+    made = Trainer(config, base, fingerprint(base.model), verifier, directory, Silent())
     made.play.format = ToyPrompts()
     if begin:
         made.begin()

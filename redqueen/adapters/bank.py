@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from redqueen import streams
 from redqueen.adapters.factors import Adapter, Factors
 from redqueen.adapters.linear import MultiAdapterLinear, Routing
 from redqueen.errors import UserError
@@ -120,6 +121,11 @@ class AdapterBank:
     def order(self, members: Sequence[str]) -> list[int]:
         """Indices of `members` sorted by slot (stable): the order in which rows must enter the model."""
         return sorted(range(len(members)), key=lambda i: self.slots[members[i]])
+
+
+def generator(*purpose: str | int) -> torch.Generator:
+    """A CPU generator for this purpose (see `redqueen.streams`), so that noise is the same on every device."""
+    return torch.Generator().manual_seed(streams.key(*purpose) % 2**63)
 
 
 def fresh(shapes: Mapping[str, tuple[int, int]], rank: int, generator: torch.Generator) -> dict[str, Factors]:

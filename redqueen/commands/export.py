@@ -16,12 +16,12 @@ from redqueen.league import Member
 from redqueen.policy.base import location
 from redqueen.records import ROLES
 from redqueen.runs import checkpoint
-from redqueen.runs.directory import RunDirectory, RunError
+from redqueen.runs.directory import RunDirectory, RunError, occupied
 
 
 def run_export(run: Path, name: str, out: Path) -> int:
     """Writes the newest checkpoint's `name`; returns the exit code. Raises RunError."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if occupied(out):
         raise RunError(f"{out} is not empty: choose another folder")
     directory = RunDirectory(run)
     config = directory.config()

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from redqueen import __version__
 from redqueen.config import EMBEDDED, ModelConfig
-from redqueen.policy.base import Base, fingerprint
+from redqueen.policy.base import Base
 from redqueen.policy.embedded import cache_root, cached
 
 LIBRARIES = ("torch", "transformers", "peft", "safetensors", "tokenizers", "numpy", "pydantic")
@@ -32,7 +32,7 @@ def announce_conversion(model: ModelConfig, console: Console) -> None:
         console.print(f"converting the embedded model into {cache_root()}, once: about 15 seconds ...")
 
 
-def environment(base: Base, tier: str) -> dict[str, object]:
+def environment(base: Base, base_fingerprint: str, tier: str) -> dict[str, object]:
     """What a run's record says about where it was made."""
     return {
         "redqueen": __version__,
@@ -45,5 +45,5 @@ def environment(base: Base, tier: str) -> dict[str, object]:
         "cores": len(os.sched_getaffinity(0)),
         "isolation": tier,
         "base": base.name,
-        "base_fingerprint": fingerprint(base.model),
+        "base_fingerprint": base_fingerprint,
     }

@@ -10,7 +10,7 @@ from rich.console import Console
 from redqueen.commands.surroundings import announce_conversion, environment, quiet_libraries
 from redqueen.config import Config
 from redqueen.display import LineReporter, LiveReporter, clock, members_table
-from redqueen.policy.base import check_fit, load
+from redqueen.policy.base import check_fit, fingerprint, load
 from redqueen.runs import checkpoint
 from redqueen.runs.directory import RunDirectory, RunError
 from redqueen.train import Trainer, members
@@ -37,15 +37,16 @@ def take_up(config: Config, directory: RunDirectory) -> int:
 def _train(config: Config, directory: RunDirectory, *, resuming: bool) -> int:
     console.print(f"loading {config.model.name} ...")
     base = load(config.model)
+    base_fingerprint = fingerprint(base.model)
     try:
         with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:
             if not resuming:
-                directory.create(config, environment(base, verifier.tier))
+                directory.create(config, environment(base, base_fingerprint, verifier.tier))
             directory.lock()
             if resuming:
                 directory.set_config(config)
             reporter = (LiveReporter if console.is_terminal else LineReporter)(console, config.run.steps)
-            with closing(Trainer(config, base, verifier, directory, reporter)) as trainer:
+            with closing(Trainer(config, base, base_fingerprint, verifier, directory, reporter)) as trainer:
                 _begin(trainer, verifier.tier, resuming)
                 with reporter:
                     trainer.run()

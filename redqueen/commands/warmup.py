@@ -16,6 +16,7 @@ from redqueen.config import Config
 from redqueen.display import TaskReporter
 from redqueen.errors import UserError
 from redqueen.policy.base import check_fit, load
+from redqueen.runs.directory import occupied
 from redqueen.verifier import LocalVerifier
 from redqueen.warmup import Warmup
 
@@ -28,7 +29,7 @@ def run_warmup(
     Raises UserError if `out` is taken or a number is impossible.
     """
     console = Console()
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if occupied(out):
         raise UserError(f"{out} is not empty: choose another folder")
     fits, tries = _counts("--steps", steps), _counts("--proposals", proposals)
     if len(tries) < len(fits) - 1 or sequences < 1 or lr <= 0:

@@ -34,7 +34,7 @@ class RunDirectory:
 
     @property
     def exists(self) -> bool:
-        return self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
+        return occupied(self.path)
 
     def create(self, config: Config, environment: Mapping[str, object]) -> None:
         """Raises RunError if something is there already, or the disk does not take it."""
@@ -89,6 +89,11 @@ class RunDirectory:
         """Drops the lines of `step` and later, and a line that was cut off."""
         kept = [json.dumps(line) + "\n" for line in self.metrics() if line["step"] < step]
         write_text(self._metrics, "".join(kept))
+
+
+def occupied(path: Path) -> bool:
+    """Whether something is there that writing to `path` would mix with: a file, or a folder that is not empty."""
+    return path.exists() and (not path.is_dir() or any(path.iterdir()))
 
 
 def saved_steps(checkpoints: Path) -> list[int]:
