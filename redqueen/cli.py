@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
 from redqueen import __version__
+from redqueen.bench.cli import app as bench
 from redqueen.commands.existing import describe, remaining
 from redqueen.config import ConfigError
 from redqueen.errors import UserError
@@ -23,6 +24,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.add_typer(bench, name="bench")
 
 Overrides = Annotated[
     list[str] | None,
@@ -137,23 +139,6 @@ def verify(
     from redqueen.commands.verify import run_verify
 
     raise typer.Exit(run_verify(file, jobs, unsafe=unsafe_no_isolation))
-
-
-@app.command()
-def bench(
-    what: Annotated[Literal["sandbox"], typer.Argument(help="What to measure.")],
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
-    programs: Annotated[int, typer.Option(min=8, help="Programs in a round.")] = 100,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the median counts.")] = 7,
-    cpu_s: Annotated[float, typer.Option("--limit", min=0.01, help="CPU seconds that one program may take.")] = 1.0,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Programs run at once (default: one for each core).")] = None,
-    unsafe_no_isolation: Unsafe = False,
-) -> None:
-    """Measure this machine: programs a second, latency, and what programs that never end cost the others."""
-    del what  # there is one so far
-    from redqueen.commands.bench import run_bench_sandbox
-
-    raise typer.Exit(run_bench_sandbox(programs, rounds, jobs, cpu_s, as_json=as_json, unsafe=unsafe_no_isolation))
 
 
 @app.command()

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from redqueen.commands import bench, peers
+from redqueen.bench import sandbox as bench
+from redqueen.bench import sandbox_peers as peers
 
 ADD = "def f(x, y=1):\n    print('noise')\n    return x + y"
 COMMAND = [sys.executable, "-m", "redqueen", "bench", "sandbox", "--limit", "0.1", "--jobs", "2", "--rounds", "2"]

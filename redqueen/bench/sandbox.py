@@ -19,7 +19,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from redqueen.commands import peers
+from redqueen.bench import sandbox_peers as peers
 from redqueen.config import SandboxConfig
 from redqueen.game.seeds import seeds
 from redqueen.records import Draft
