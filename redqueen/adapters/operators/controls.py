@@ -6,22 +6,13 @@ from collections.abc import Sequence
 import torch
 
 from redqueen.adapters.factors import Adapter, Factors
-from redqueen.adapters.operators.lowrank import (
-    by_site,
-    checked,
-    components,
-    copied,
-    first_of,
-    to_factors,
-    uniforms,
-    weighted_sum,
-    working,
-)
+from redqueen.adapters.operators.lowrank import copied, update, weighted_sum
+from redqueen.adapters.operators.slots import Slot, by_slot, checked, first_of
 
 
 def copy_parent(parents: Sequence[Adapter], generator: torch.Generator) -> Adapter:
     """The fittest parent again, bit for bit, in new storage."""
-    return by_site(first_of(parents), lambda site, own: copied(own[0]))
+    return by_slot(first_of(parents), generator, lambda slot, own, own_generator: copied(own[0]))
 
 
 def linear_mean(parents: Sequence[Adapter], generator: torch.Generator) -> Adapter:
@@ -33,21 +24,20 @@ def linear_mean(parents: Sequence[Adapter], generator: torch.Generator) -> Adapt
     if not parents:
         raise ValueError("an operator needs a parent")
 
-    def make(site: str, own: list[Factors]) -> Factors:
-        mean = weighted_sum([(1.0 / len(own), working(f)) for f in own])
-        return to_factors(components(mean), working(own[0]).a, own[0])
+    def make(slot: Slot, own: list[Factors], own_generator: torch.Generator) -> Factors:
+        return weighted_sum(update(own), [1.0 / len(own)] * len(own), own[0].a)
 
-    return by_site(checked(parents), make)
+    return by_slot(checked(parents), generator, make)
 
 
 def fresh(parents: Sequence[Adapter], generator: torch.Generator) -> Adapter:
     """A new, untrained adapter of the parents' form: b is zero, a uniform within ±1/√in, as PEFT initialises
     it."""
 
-    def make(site: str, own: list[Factors]) -> Factors:
+    def make(slot: Slot, own: list[Factors], own_generator: torch.Generator) -> Factors:
         a, b = own[0].a, own[0].b
         bound = 1.0 / math.sqrt(a.shape[0])
-        noise = (2.0 * uniforms(a.shape, generator) - 1.0) * bound
-        return Factors(noise.to(a.device, a.dtype), torch.zeros_like(b))
+        noise = torch.empty(a.shape, dtype=torch.float32).uniform_(-bound, bound, generator=own_generator)
+        return Factors(noise, torch.zeros_like(b))
 
-    return by_site(first_of(parents), make)
+    return by_slot(first_of(parents), generator, make)

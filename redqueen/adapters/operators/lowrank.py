@@ -1,161 +1,161 @@
-"""What the operators share: the singular components of a low-rank update, and the way back to factors.
+"""The singular components of a low-rank update, and the way back to factors, without the in×out matrix.
 
-For a @ b of rank r the SVD costs two thin QRs and one r×r SVD: a = Qa Ra and bᵀ = Qb Rb give
-a @ b = Qa (Ra Rbᵀ) Qbᵀ. The in×out matrix is never built. Everything runs in fp32 on the CPU, whatever the
-parents' dtype and device: births are rare and small, and the child then does not depend on where its parents
-happen to live.
+For a @ b of rank r everything that an operator decides is r×r algebra on the Gram matrices aᵀa and b bᵀ: with
+aᵀa = Va diag(λ) Vaᵀ the columns of a Va λ^(-1/2) are orthonormal, likewise for b, and one r×r SVD of
+λa^(1/2) Vaᵀ Vb λb^(1/2) gives the components. So an update is read twice, once for the Gram matrices and once to be
+multiplied with the r×r result, where a QR would pass over it r times. Squaring a factor squares its condition number;
+in fp64 what is left is about fp32's precision (sqrt(eps64) = 1.5e-8), so ill-conditioned factors lose nothing against
+a QR in fp32. Everything runs on the CPU, whatever the parents' dtype and device: the child then does not depend on
+where its parents happen to live.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from redqueen.adapters.factors import Adapter, Factors
+from redqueen.adapters.factors import Factors
 
-Operator = Callable[[Sequence[Adapter], torch.Generator], Adapter]
-"""(parents, fitter first; CPU generator) -> child."""
+EPSILON = torch.finfo(torch.float32).eps
+# How much larger than its result a product's terms may be before it is computed in fp64: fp32 leaves 2^-18 then.
+FP32_GROWTH = 64.0
+# Rows widened to fp64 at a time: what fits into a core's cache, and memory that is used again.
+GRAM_ROWS = 2048
+
+
+class Update(NamedTuple):
+    """A low-rank update a @ b on the CPU, and what its r×r algebra needs.
+
+    a [in, r] and b [r, out] are fp32; gram_a = aᵀa and gram_b = b bᵀ [r, r] and probe [r] (see `components`) fp64.
+    """
+
+    a: Tensor
+    b: Tensor
+    gram_a: Tensor
+    gram_b: Tensor
+    probe: Tensor
 
 
 class Components(NamedTuple):
-    """The singular components of one update, strongest first: a @ b = u @ diag(s) @ vt.
+    """The singular components of an update, strongest first, as combinations of its factors.
 
-    u [in, n], s [n], vt [n, out]; u's columns and vt's rows are orthonormal. n is the numerical rank: at most
-    min(in, r, out), and 0 for a zero update.
+    u = a @ p and vt = q @ b, with p [r, n], s [n], q [n, r], fp64: the update is u @ diag(s) @ vt, the columns of u
+    and the rows of vt orthonormal. n is the numerical rank: at most min(in, r, out), and 0 for a zero update.
     """
 
-    u: Tensor
+    p: Tensor
     s: Tensor
-    vt: Tensor
+    q: Tensor
 
 
-def working(factors: Factors) -> Factors:
-    """The same factors in fp32 on the CPU, without history. May share the original's storage: read only."""
-    return Factors(factors.a.detach().to("cpu", torch.float32), factors.b.detach().to("cpu", torch.float32))
+def update(terms: Sequence[Factors]) -> Update:
+    """Σ a @ b with the ranks added up: a [in, Σr], b [Σr, out]. One term may share its storage: read only."""
+    one = terms[0] if len(terms) == 1 else None
+    a = one.a.float() if one else torch.cat([f.a.float() for f in terms], dim=1)
+    b = one.b.float() if one else torch.cat([f.b.float() for f in terms], dim=0)
+    probe = torch.arange(1, a.shape[0] + 1, dtype=torch.float32).sqrt() @ a
+    return Update(a, b, gram(a), gram(b.T), probe.double())
 
 
-def weighted_sum(terms: Sequence[tuple[float, Factors]]) -> Factors:
-    """Factors of Σ weight · a @ b, exact, with the ranks added up: a [in, Σr], b [Σr, out]."""
-    return Factors(torch.cat([f.a for _, f in terms], dim=1), torch.cat([weight * f.b for weight, f in terms], dim=0))
+def gram(tall: Tensor) -> Tensor:
+    """tallᵀ tall in fp64 for an fp32 tensor [n, r]."""
+    total = torch.zeros(tall.shape[1], tall.shape[1], dtype=torch.float64)
+    for part in tall.split(GRAM_ROWS):
+        wide = part.double()
+        total += wide.T @ wide
+    return total
 
 
-def components(factors: Factors) -> Components:
-    """The singular components of a @ b that are above rounding error. `factors` are fp32 on the CPU."""
-    qa, ra = torch.linalg.qr(factors.a)
-    qb, rb = torch.linalg.qr(factors.b.T)
-    core = ra @ rb.T
-    left, s, right = torch.linalg.svd(core, full_matrices=False)
-    # Rounding error is relative to the factors' own size: a @ b may cancel to nothing.
-    noise = torch.finfo(s.dtype).eps * max(core.shape) * torch.linalg.norm(ra) * torch.linalg.norm(rb)
-    n = int((s > noise).sum())
-    u, vt = qa @ left[:, :n], right[:n] @ qb.T
-    # An SVD leaves each pair's sign open; noise added in this basis must not depend on the LAPACK at hand.
-    peaks = u.gather(0, u.abs().argmax(dim=0, keepdim=True)) if n else u[:1]
-    signs = torch.where(peaks < 0, -1.0, 1.0)
-    return Components(u * signs, s[:n], vt * signs.T)
+def components(gram_a: Tensor, gram_b: Tensor, probe: Tensor) -> Components:
+    """The singular components that are above fp32's rounding error.
 
-
-def to_factors(found: Components, reader: Tensor, like: Factors) -> Factors:
-    """Factors of the update's best approximation of `like`'s rank, balanced: √s on both sides.
-
-    A slot without a component gets b = 0 and keeps `reader`'s column in a. With both sides zero no gradient
-    would ever reach the slot; this way an update of zero stays what LoRA starts from.
+    An SVD leaves each pair's sign open; what is drawn in this basis must not depend on the LAPACK at hand. So the
+    signs are such that Σ √i u_i > 0 (i from 1; unequal weights, because plain sums are often zero by symmetry).
 
     Args:
+        gram_a, gram_b: the factors' Gram matrices, fp64 [r, r].
+        probe: Σ √i a_i, fp64 [r].
+    """
+    root_a, inverse_a = _root(gram_a)
+    root_b, inverse_b = _root(gram_b)
+    left, s, right = torch.linalg.svd(root_a.T @ root_b, full_matrices=False)
+    # Rounding error is relative to the factors' own size: a @ b may cancel to nothing.
+    size = (gram_a.trace() * gram_b.trace()).sqrt()
+    n = int((s > EPSILON * gram_a.shape[0] * size).sum())
+    p, q = inverse_a @ left[:, :n], right[:n] @ inverse_b.T
+    signs = torch.where(probe @ p < 0, -1.0, 1.0).double()
+    return Components(p * signs, s[:n], signs[:, None] * q)
+
+
+def rebuilt(own: Update, found: Components, reader: Tensor) -> Factors:
+    """Factors of the best approximation of u diag(s) vt with `reader`'s rank, balanced: √s on both sides.
+
+    Args:
+        own: the update that `found`'s p and q combine.
         found: components, strongest first; those beyond the rank are dropped.
-        reader: fp32 a to fall back on, [in, r].
-        like: gives rank, dtypes and devices.
+        reader: see `mixed`.
+    """
+    rank = reader.shape[1]
+    root = found.s[:rank].sqrt()
+    return mixed(own, found.p[:, :rank] * root, root[:, None] * found.q[:rank], reader)
+
+
+def weighted_sum(own: Update, weights: Sequence[float], reader: Tensor) -> Factors:
+    """The best rank-r approximation (Eckart-Young) of Σ weight · a @ b, as `rebuilt` gives it.
+
+    Args:
+        own: `update` of the terms, which all have `reader`'s rank.
+        weights: one for each term.
+        reader: see `mixed`.
+    """
+    each = torch.tensor(weights, dtype=torch.float64).repeat_interleave(reader.shape[1])
+    p, s, q = components(own.gram_a, each[:, None] * own.gram_b * each, own.probe)
+    return rebuilt(own, Components(p, s, q * each), reader)
+
+
+def mixed(own: Update, left: Tensor, right: Tensor, reader: Tensor) -> Factors:
+    """Factors a @ left and right @ b, filled up to `reader`'s rank.
+
+    A rank slot that nothing is left for gets b = 0 and keeps `reader`'s column in a. With both sides zero no gradient
+    would ever reach it; this way an update of zero stays what LoRA starts from.
+
+    Args:
+        own: the update.
+        left, right: fp64 [r, n] and [n, r], n at most `reader`'s rank.
+        reader: a to fall back on, [in, rank].
 
     Returns:
-        New tensors: a [in, r], b [r, out].
+        New tensors, fp32 or fp64: a [in, rank], b [rank, out].
     """
-    rank = like.a.shape[1]
-    n = min(rank, found.s.shape[0])
-    root = found.s[:n].sqrt()
-    a, b = reader.clone(), torch.zeros(like.b.shape, dtype=torch.float32)
-    a[:, :n] = found.u[:, :n] * root
-    b[:n] = root[:, None] * found.vt[:n]
-    return Factors(a.to(like.a.device, like.a.dtype), b.to(like.b.device, like.b.dtype))
+    n, rank = left.shape[1], reader.shape[1]
+    a = product(own.a, left, fits_fp32(own.gram_a, left))
+    b = product(right, own.b, fits_fp32(own.gram_b, right.T))
+    if n == rank:
+        return Factors(a, b)
+    return Factors(torch.cat([a, reader[:, n:]], dim=1), torch.cat([b, b.new_zeros(rank - n, b.shape[1])]))
 
 
 def copied(factors: Factors) -> Factors:
     """The same values, bit for bit, in new storage."""
-    return Factors(factors.a.detach().clone(), factors.b.detach().clone())
+    return Factors(factors.a.clone(), factors.b.clone())
 
 
-def by_site(parents: Sequence[Adapter], make: Callable[[str, list[Factors]], Factors]) -> Adapter:
-    """The child made site by site, in the order of names; its mapping keeps the first parent's order."""
-    with torch.no_grad():
-        made = {site: make(site, [parent[site] for parent in parents]) for site in sorted(parents[0])}
-    return {site: made[site] for site in parents[0]}
+def product(x: Tensor, y: Tensor, narrow: bool) -> Tensor:
+    """x @ y, in fp32 if `narrow` and in fp64 otherwise."""
+    return x.float() @ y.float() if narrow else x.double() @ y.double()
 
 
-def first_of(parents: Sequence[Adapter]) -> list[Adapter]:
-    """The fittest parent alone, checked.
-
-    Raises:
-        ValueError: there is no parent, or `checked` refuses it.
-    """
-    if not parents:
-        raise ValueError("an operator needs a parent")
-    return checked(parents[:1])
+def fits_fp32(own_gram: Tensor, coefficients: Tensor) -> bool:
+    """Whether a product of `coefficients` [r, n] with a factor of this Gram matrix loses little in fp32: its terms are
+    not much larger than the result, as they are where nearly parallel columns are taken apart."""
+    result = (coefficients * (own_gram @ coefficients)).sum()
+    return bool(own_gram.trace() * coefficients.square().sum() <= FP32_GROWTH**2 * result)
 
 
-def two_of(parents: Sequence[Adapter]) -> list[Adapter]:
-    """The two parents of a crossover, checked.
-
-    Raises:
-        ValueError: there are not exactly two, or `checked` refuses them.
-    """
-    if len(parents) != 2:
-        raise ValueError(f"a crossover needs two parents, not {len(parents)}")
-    return checked(parents)
-
-
-def checked(parents: Sequence[Adapter]) -> list[Adapter]:
-    """The parents, if every one is finite and has the first one's sites, shapes and dtypes.
-
-    Raises:
-        ValueError: they differ, or a site's a [in, r] and b [r, out] disagree about r, or a value is NaN or
-            infinite: a diverged parent must not breed.
-    """
-    first = parents[0]
-    for parent in parents:
-        if parent.keys() != first.keys():
-            raise ValueError(f"parents differ in sites: {sorted(parent.keys() ^ first.keys())}")
-        for site, f in parent.items():
-            if f.a.ndim != 2 or f.b.ndim != 2 or f.a.shape[1] != f.b.shape[0]:
-                raise ValueError(f"{site}: a {tuple(f.a.shape)} and b {tuple(f.b.shape)} are no update")
-            if (f.a.shape, f.b.shape, f.a.dtype, f.b.dtype) != _form(first[site]):
-                raise ValueError(f"{site}: parents differ in rank, shape or dtype")
-            if not (f.a.isfinite().all() and f.b.isfinite().all()):
-                raise ValueError(f"{site}: a parent's factors are not finite")
-    return list(parents)
-
-
-def _form(f: Factors) -> tuple[torch.Size, torch.Size, torch.dtype, torch.dtype]:
-    return f.a.shape, f.b.shape, f.a.dtype, f.b.dtype
-
-
-# Explicit dtypes: loading a model may have changed torch's default, and the draws must not depend on it.
-
-
-def normals(shape: Sequence[int], generator: torch.Generator) -> Tensor:
-    """Standard normal fp32 numbers."""
-    return torch.randn(tuple(shape), generator=generator, dtype=torch.float32)
-
-
-def uniforms(shape: Sequence[int], generator: torch.Generator) -> Tensor:
-    """Numbers from [0, 1), fp32."""
-    return torch.rand(tuple(shape), generator=generator, dtype=torch.float32)
-
-
-def uniform(generator: torch.Generator) -> float:
-    """One number from [0, 1)."""
-    return float(torch.rand((), generator=generator, dtype=torch.float64))
-
-
-def integer(bound: int, generator: torch.Generator) -> int:
-    """One of 0 .. bound - 1."""
-    return int(torch.randint(bound, (), generator=generator))
+def _root(own_gram: Tensor) -> tuple[Tensor, Tensor]:
+    """R [r, k] and I [r, k] with gram = R Rᵀ and Iᵀ gram I = 1, without directions below fp32's rounding error."""
+    values, vectors = torch.linalg.eigh(own_gram)
+    kept = values > EPSILON**2 * own_gram.trace()
+    root, vectors = values[kept].sqrt(), vectors[:, kept]
+    return vectors * root, vectors / root

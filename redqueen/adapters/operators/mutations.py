@@ -8,105 +8,136 @@ import torch
 from torch import Tensor
 
 from redqueen.adapters.factors import Adapter, Factors
-from redqueen.adapters.operators.lowrank import (
-    Components,
-    by_site,
-    components,
-    copied,
+from redqueen.adapters.operators.lowrank import Components, components, copied, mixed, rebuilt, update
+from redqueen.adapters.operators.slots import (
+    Slot,
+    by_slot,
     first_of,
     normals,
-    to_factors,
+    share,
+    slots_of,
+    strength,
     uniform,
-    working,
 )
 
-SPECTRAL_EPSILON = 0.1
-GAUSSIAN_SCALE = 0.15
-LAYER_FRACTION = 1 / 3
-DROPPED_COMPONENTS = 0.3
 
+def svd_spectral(parents: Sequence[Adapter], generator: torch.Generator, *, epsilon: float = 0.1) -> Adapter:
+    """Jitter every slot's spectrum and turn both its singular subspaces a little.
 
-def svd_spectral(parents: Sequence[Adapter], generator: torch.Generator) -> Adapter:
-    """Jitter every site's spectrum and turn both its singular subspaces a little.
-
-    With u, s, vt the components of a site, of rank n, and ε = 0.1: s becomes s · exp(ε z), z standard normal;
-    u becomes u R and vt becomes Qᵀ vt, where R and Q are independent n×n rotations exp(K - Kᵀ), K normal with
-    standard deviation ε / √(2n), so that a component turns by about ε whatever the rank. The spans of u and
-    vt stay the parent's: what it reads from and writes to is remixed, not replaced. Median of each singular
-    value: the parent's.
+    With u, s, vt the components of a slot, of rank n: s becomes s · exp(ε z), z standard normal; u becomes u R and
+    vt becomes Qᵀ vt, where R and Q are independent n×n rotations exp(K - Kᵀ), K normal with standard deviation
+    ε / √(2n), so that a component turns by about ε whatever the rank. The spans of u and vt stay the parent's: what
+    it reads from and writes to is remixed, not replaced. Median of each singular value: the parent's.
     """
+    epsilon = strength("epsilon", epsilon)
 
-    def make(site: str, own: list[Factors]) -> Factors:
-        parent = working(own[0])
-        u, s, vt = components(parent)
+    def make(slot: Slot, own: list[Factors], own_generator: torch.Generator) -> Factors:
+        parent = update(own)
+        p, s, q = components(parent.gram_a, parent.gram_b, parent.probe)
         n = s.shape[0]
-        jitter = torch.exp(SPECTRAL_EPSILON * normals((n,), generator))
-        u, vt = u @ _small_rotation(n, generator), _small_rotation(n, generator).T @ vt
-        return to_factors(Components(u, s * jitter, vt), parent.a, own[0])
+        root = (s * torch.exp(epsilon * normals((n,), own_generator).double())).sqrt()
+        left = p @ _small_rotation(n, epsilon, own_generator) * root
+        right = root[:, None] * (_small_rotation(n, epsilon, own_generator).T @ q)
+        return mixed(parent, left, right, own[0].a)
 
-    return by_site(first_of(parents), make)
+    return by_slot(first_of(parents), generator, make)
 
 
-def layer_gaussian(parents: Sequence[Adapter], generator: torch.Generator) -> Adapter:
+def layer_gaussian(
+    parents: Sequence[Adapter], generator: torch.Generator, *, scale: float = 0.15, fraction: float = 1 / 3
+) -> Adapter:
     """`full_gaussian`'s noise on a random third of the layers; the other layers are exact copies.
 
-    A layer is all sites that share the name up to its first number ("model.layers.3"); a site without a
-    number is a layer of its own. The count is a third rounded to the nearest, at least one.
+    A layer is all sites that share the name up to its first number ("model.layers.3"); a site without a number is a
+    layer of its own, and if it is stacked, each index along the first axis is a layer, the same in all such sites.
+    The count is `fraction` of the layers rounded to the nearest, at least one.
     """
-    only = first_of(parents)
-    layers = sorted({_layer(site) for site in only[0]})
-    count = max(1, round(len(layers) * LAYER_FRACTION))
+    only, scale, fraction = first_of(parents), strength("scale", scale), share("fraction", fraction)
+    layers = sorted({_layer(slot) for slot in slots_of(only[0])})
+    count = max(1, round(len(layers) * fraction))
     order: list[int] = torch.randperm(len(layers), generator=generator).tolist()
     chosen = {layers[i] for i in order[:count]}
-    return by_site(only, lambda site, own: _noised(own[0], generator) if _layer(site) in chosen else copied(own[0]))
+
+    def make(slot: Slot, own: list[Factors], own_generator: torch.Generator) -> Factors:
+        return _noised(own[0], scale, own_generator) if _layer(slot) in chosen else copied(own[0])
+
+    return by_slot(only, generator, make)
 
 
-def component_mask(parents: Sequence[Adapter], generator: torch.Generator) -> Adapter:
-    """Drop 30 % of every site's singular components, all equally likely; the rest stay as they are.
+def component_mask(parents: Sequence[Adapter], generator: torch.Generator, *, dropped: float = 0.3) -> Adapter:
+    """Drop 30 % of every slot's singular components, all equally likely; the rest stay as they are.
 
     The count is 0.3 n rounded up or down at random, so that its mean is exact at every rank: at rank 1 the
-    whole site goes in 30 % of the draws. No rescaling: this is pruning, not dropout.
+    whole slot goes in 30 % of the draws. No rescaling: this is pruning, not dropout.
     """
+    dropped = share("dropped", dropped)
 
-    def make(site: str, own: list[Factors]) -> Factors:
-        parent = working(own[0])
-        u, s, vt = components(parent)
+    def make(slot: Slot, own: list[Factors], own_generator: torch.Generator) -> Factors:
+        parent = update(own)
+        p, s, q = components(parent.gram_a, parent.gram_b, parent.probe)
         n = s.shape[0]
-        count = math.floor(DROPPED_COMPONENTS * n + uniform(generator))
-        kept = torch.randperm(n, generator=generator)[count:].sort().values
-        return to_factors(Components(u[:, kept], s[kept], vt[kept]), parent.a, own[0])
+        count = math.floor(dropped * n + uniform(own_generator))
+        kept = torch.randperm(n, generator=own_generator)[count:].sort().values
+        return rebuilt(parent, Components(p[:, kept], s[kept], q[kept]), own[0].a)
 
-    return by_site(first_of(parents), make)
+    return by_slot(first_of(parents), generator, make)
 
 
-def full_gaussian(parents: Sequence[Adapter], generator: torch.Generator) -> Adapter:
-    """Normal noise on both factors of every site, 0.15 times each tensor's own standard deviation.
+def full_gaussian(parents: Sequence[Adapter], generator: torch.Generator, *, scale: float = 0.15) -> Adapter:
+    """Normal noise on both factors of every slot, 0.15 times each tensor's own standard deviation.
 
-    The noise is drawn for the factors as they are stored, so unlike the spectral operators it depends on how
-    an update is split into a and b; the child is balanced again. An untrained b (zero) gets no noise.
+    The noise is drawn for the factors as they are stored, so unlike the spectral operators it depends on how an update
+    is split into a and b, and the child keeps that split. An untrained b (zero) gets no noise.
     """
-    return by_site(first_of(parents), lambda site, own: _noised(own[0], generator))
+    scale = strength("scale", scale)
+    return by_slot(first_of(parents), generator, lambda slot, own, own_generator: _noised(own[0], scale, own_generator))
 
 
-def _noised(original: Factors, generator: torch.Generator) -> Factors:
-    parent = working(original)
-    child = Factors(_with_noise(parent.a, generator), _with_noise(parent.b, generator))
-    return to_factors(components(child), child.a, original)
+def neftune(parents: Sequence[Adapter], generator: torch.Generator, *, alpha: float = 1.0) -> Adapter:
+    """Uniform noise on a, the side that reads the layer's input; b is an exact copy.
+
+    NEFTune (Jain et al. 2023, arXiv:2310.05914, section 2) adds to the embeddings of a sequence, L vectors of
+    dimension d, noise that is uniform in ±α / √(L d), so that its expected squared norm is α²/3 whatever L and d. It
+    is drawn anew in every training step and never kept. As a mutation it is kept, and an adapter has no embeddings:
+    the reading of a slot's a as r vectors of dimension in, so L d = r · in, is `populora`'s (`neftune_style`).
+
+    Ours: the noise is in units of the vectors' root mean square length ρ = ‖a‖ / √r, so it is uniform in
+    ±ρ α / √(r · in), and a relative change of a of α / √(3 r). Without ρ (1 in an a drawn as normal / √in) the effect
+    would depend on how the update is split into a and b. Ours too: α = 1, a tenth of a at rank 32. NEFTune's 5 to 15
+    would leave little of it.
+    """
+    alpha = strength("alpha", alpha)
+
+    def make(slot: Slot, own: list[Factors], own_generator: torch.Generator) -> Factors:
+        a = own[0].a.float()
+        length = torch.linalg.vector_norm(a, dtype=torch.float64) / math.sqrt(a.shape[1])
+        bound = float(length * alpha / math.sqrt(a.numel()))
+        noise = torch.empty_like(a).uniform_(-bound, bound, generator=own_generator)
+        return Factors(noise.add_(a), own[0].b.clone())
+
+    return by_slot(first_of(parents), generator, make)
 
 
-def _with_noise(tensor: Tensor, generator: torch.Generator) -> Tensor:
-    # correction=0: a tensor with a single entry has no spread, where the sample estimate would be NaN.
-    scale = GAUSSIAN_SCALE * tensor.std(correction=0)
-    return tensor + scale * normals(tensor.shape, generator)
+def _noised(original: Factors, scale: float, generator: torch.Generator) -> Factors:
+    return Factors(_with_noise(original.a, scale, generator), _with_noise(original.b, scale, generator))
 
 
-def _small_rotation(n: int, generator: torch.Generator) -> Tensor:
+def _with_noise(tensor: Tensor, scale: float, generator: torch.Generator) -> Tensor:
+    own = tensor.float()
+    # no correction for a small sample: a tensor with a single entry has no spread, where that would be NaN
+    spread = torch.linalg.vector_norm(own - own.mean(), dtype=torch.float64) / math.sqrt(own.numel())
+    return normals(own.shape, generator).mul_(scale * float(spread)).add_(own)
+
+
+def _small_rotation(n: int, epsilon: float, generator: torch.Generator) -> Tensor:
     if n == 0:
-        return torch.zeros(0, 0)
-    k = normals((n, n), generator) * (SPECTRAL_EPSILON / math.sqrt(2 * n))
+        return torch.zeros(0, 0, dtype=torch.float64)
+    k = normals((n, n), generator).double() * (epsilon / math.sqrt(2 * n))
     return torch.linalg.matrix_exp(k - k.T)
 
 
-def _layer(site: str) -> str:
-    numbered = re.match(r"(?:.*?\.)?\d+(?=\.|$)", site)
-    return numbered.group() if numbered else site
+def _layer(slot: Slot) -> str:
+    numbered = re.match(r"(?:.*?\.)?\d+(?=\.|$)", slot.site)
+    if numbered:
+        return numbered.group()
+    return slot.site if slot.index is None else str(slot.index)

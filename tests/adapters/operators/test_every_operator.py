@@ -1,5 +1,7 @@
 """What holds for every operator, whatever it does."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -101,7 +103,10 @@ def test_an_untrained_adapter_stays_untrained_and_trainable(name, shape, make):
         assert (f.a != 0).any(dim=0).all()
 
 
-@pytest.mark.parametrize("name", [n for n in ALL if n not in ("full_gaussian", "layer_gaussian", "slot_swap", "fresh")])
+CHANGES_A = ("full_gaussian", "layer_gaussian", "neftune", "slot_swap", "fresh")
+
+
+@pytest.mark.parametrize("name", [n for n in ALL if n not in CHANGES_A])
 def test_an_untrained_adapter_keeps_its_first_parents_a(name, make):
     parents = [make.zero(1), make.zero(2)]
     child = ALL[name](parents if name in TWO_PARENTS else parents[:1], make.generator(0))
@@ -125,6 +130,122 @@ def test_tiny_and_huge_updates_stay_finite(name, scale, make):
         assert f.b.isfinite().all()
 
 
+@every
+@settings(max_examples=15, deadline=None)
+@given(
+    shapes=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40), st.integers(1, 128)), min_size=1, max_size=4),
+    dtype=st.sampled_from([torch.float32, torch.bfloat16]),
+    exponent=st.integers(-12, 6),
+    seed=st.integers(0, 2**32),
+)
+def test_any_mix_of_shapes_and_ranks(name, make, shapes, dtype, exponent, seed):
+    parents = []
+    for i in range(2 if name in TWO_PARENTS else 1):
+        parent = {}
+        for k, (n_in, n_out, rank) in enumerate(shapes):
+            site = f"model.layers.{k}.x"
+            f = make.adapter(seed + i, n_in=n_in, n_out=n_out, rank=rank, sites=(site,))[site]
+            parent[site] = Factors(f.a.to(dtype), (f.b * 10.0**exponent).to(dtype))
+        parents.append(parent)
+    child = ALL[name](parents, make.generator(seed))
+    for site, f in parents[0].items():
+        assert (child[site].a.shape, child[site].b.shape) == (f.a.shape, f.b.shape)
+        assert child[site].a.dtype == child[site].b.dtype == dtype
+        assert child[site].a.isfinite().all()
+        assert child[site].b.isfinite().all()
+
+
+@every
+@pytest.mark.parametrize("rank", [1, 2, 32, 128])
+def test_a_layer_as_wide_as_real_ones(name, rank, make):
+    parents = parents_for(name, make, n_in=300, n_out=200, rank=rank, sites=("layers.0.x", "layers.1.x"))
+    for f in ALL[name](parents, make.generator(0)).values():
+        assert (f.a.shape, f.b.shape) == ((300, rank), (rank, 200))
+        assert f.a.isfinite().all()
+        assert f.b.isfinite().all()
+
+
+@every
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_stacked_site_is_as_many_slots_as_its_first_axis(name, dtype, make):
+    stacks = [
+        {site: Factors(*(torch.stack([getattr(f, side) for f in p.values()]) for side in "ab")) for site in ("q", "up")}
+        for p in parents_for(name, make, sites=tuple(f"l.{i}" for i in range(6)), dtype=dtype)
+    ]
+    apart = [{f"{site}.{i}": Factors(f.a[i], f.b[i]) for site, f in p.items() for i in range(6)} for p in stacks]
+    child = ALL[name](stacks, make.generator(0))
+    for f in child.values():
+        assert (f.a.shape, f.b.shape) == ((6, 8, 3), (6, 3, 6))
+        assert f.a.is_contiguous()
+    if name != "layer_gaussian":  # which takes a stack's first axis for the layers
+        wanted = ALL[name](apart, make.generator(0))
+        for site, f in wanted.items():
+            stack, i = site.split(".")
+            assert torch.equal(child[stack].a[int(i)], f.a)
+            assert torch.equal(child[stack].b[int(i)], f.b)
+
+
+@every
+def test_the_child_does_not_depend_on_the_number_of_threads(name, make):
+    parents = parents_for(name, make, n_in=700, n_out=900, rank=16)
+    before = torch.get_num_threads()
+    children = []
+    try:
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            children.append(ALL[name](parents, make.generator(0)))
+            assert torch.get_num_threads() == threads
+            with ThreadPoolExecutor(1) as later:  # a thread that starts afterwards
+                assert later.submit(torch.get_num_threads).result() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert all(make.same(children[0], child) for child in children[1:])
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        ("svd_spectral", {"epsilon": -0.1}),
+        ("svd_spectral", {"epsilon": float("nan")}),
+        ("layer_gaussian", {"fraction": 1.5}),
+        ("layer_gaussian", {"scale": float("inf")}),
+        ("component_mask", {"dropped": 1.0}),
+        ("full_gaussian", {"scale": -1.0}),
+        ("neftune", {"alpha": -1.0}),
+        ("dare", {"dropped": 1.0}),
+        ("dare", {"weight": -1.0}),
+        ("extrapolate", {"low": 2.0}),
+    ],
+)
+def test_a_parameter_that_means_nothing_is_refused(name, bad, make):
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        ALL[name](parents_for(name, make), make.generator(0), **bad)
+
+
+@pytest.mark.parametrize(
+    ("name", "nothing"),
+    [
+        ("svd_spectral", {"epsilon": 0.0}),
+        ("component_mask", {"dropped": 0.0}),
+        ("full_gaussian", {"scale": 0.0}),
+        ("layer_gaussian", {"scale": 0.0}),
+        ("neftune", {"alpha": 0.0}),
+        ("extrapolate", {"low": 1.0, "high": 1.0}),
+    ],
+)
+def test_an_operator_of_no_strength_gives_the_parents_update(name, nothing, make):
+    parents = parents_for(name, make)
+    for site, f in ALL[name](parents, make.generator(0), **nothing).items():
+        torch.testing.assert_close(make.dense(f), make.dense(parents[0][site]), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("a_b", [((8, 3), (2, 6)), ((8,), (6,)), ((2, 8, 3), (3, 3, 6)), ((8, 0), (0, 6))])
+def test_factors_that_are_no_update_are_refused(a_b, make):
+    a, b = a_b
+    with pytest.raises(ValueError, match="no update"):
+        MUTATIONS["neftune"]([{"x": Factors(torch.zeros(a), torch.zeros(b))}], make.generator(0))
+
+
 @pytest.mark.parametrize("name", [*CROSSOVERS, "linear_mean", "copy_parent"])
 def test_identical_parents_breed_around_themselves(name, make):
     parent = make.adapter(1)
@@ -137,9 +258,7 @@ def test_identical_parents_breed_around_themselves(name, make):
             torch.testing.assert_close(got, wanted, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "name", ["svd_spectral", "component_mask", "full_gaussian", "dare", "svd_subspace", "extrapolate"]
-)
+@pytest.mark.parametrize("name", ["svd_spectral", "component_mask", "dare", "svd_subspace", "extrapolate"])
 def test_the_child_is_balanced(name, make):
     for f in ALL[name](parents_for(name, make), make.generator(0)).values():
         gram_a, gram_b = f.a.T @ f.a, f.b @ f.b.T
@@ -182,7 +301,7 @@ def test_a_crossover_takes_exactly_two(name, make):
 
 
 def test_the_names_are_the_designs():
-    assert [*MUTATIONS] == ["svd_spectral", "layer_gaussian", "component_mask", "full_gaussian"]
+    assert [*MUTATIONS] == ["svd_spectral", "layer_gaussian", "component_mask", "full_gaussian", "neftune"]
     assert [*CROSSOVERS] == ["dare", "slot_swap", "svd_subspace", "extrapolate"]
     assert [*CONTROLS] == ["copy_parent", "linear_mean", "fresh"]
 

@@ -208,3 +208,41 @@ def test_a_bf16_child_is_the_rounded_fp32_child(make):
         narrow, full = (CROSSOVERS[name](p, make.generator(0)) for p in (parents, wide))
         assert all(torch.equal(narrow[s].a, full[s].a.bfloat16()) for s in narrow)
         assert all(torch.equal(narrow[s].b, full[s].b.bfloat16()) for s in narrow)
+
+
+def test_full_gaussian_and_the_noise_of_layer_gaussian_are_normal_in_each_tensors_own_std(make):
+    parent = make.adapter(1, n_in=400, n_out=300, rank=8, sites=ONE)
+    for name in ("full_gaussian", "layer_gaussian"):
+        child = MUTATIONS[name]([parent], make.generator(0))[ONE[0]]
+        for before, after in ((parent[ONE[0]].a, child.a), (parent[ONE[0]].b, child.b)):
+            noise = (after - before) / before.std(correction=0)
+            assert float(noise.mean()) == pytest.approx(0, abs=0.015)
+            assert float(noise.std()) == pytest.approx(0.15, rel=0.05)
+            assert float((noise / 0.15).pow(4).mean()) == pytest.approx(3, abs=0.5)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e4])
+def test_neftune_is_uniform_noise_on_the_reading_side_in_units_of_its_length(scale, make):
+    n_in, rank, alpha = 500, 16, 2.0
+    before = {s: Factors(scale * f.a, f.b) for s, f in make.adapter(1, n_in=n_in, rank=rank, sites=ONE).items()}
+    child = MUTATIONS["neftune"]([before], make.generator(0), alpha=alpha)
+    a, b = before[ONE[0]].a, before[ONE[0]].b
+    assert torch.equal(child[ONE[0]].b, b)
+    bound = float(a.norm()) / rank**0.5 * alpha / (rank * n_in) ** 0.5
+    noise = child[ONE[0]].a - a
+    assert float(noise.abs().max()) == pytest.approx(bound, rel=0.01)
+    assert float(noise.abs().max()) <= bound * (1 + 1e-4)
+    assert float(noise.mean()) == pytest.approx(0, abs=0.02 * bound)
+    # uniform: second and fourth moment
+    assert float((noise / bound).square().mean()) == pytest.approx(1 / 3, rel=0.03)
+    assert float((noise / bound).pow(4).mean()) == pytest.approx(1 / 5, rel=0.05)
+    assert float(noise.norm() / a.norm()) == pytest.approx(alpha / (3 * rank) ** 0.5, rel=0.03)
+
+
+def test_layer_gaussian_takes_the_first_axis_of_unnumbered_stacks_for_the_layers(make):
+    stack = make.adapter(1, sites=tuple(str(i) for i in range(9)))
+    whole = Factors(torch.stack([f.a for f in stack.values()]), torch.stack([f.b for f in stack.values()]))
+    child = MUTATIONS["layer_gaussian"]([{"q": whole, "up": whole}], make.generator(0))
+    changed = [{i for i in range(9) if not torch.equal(child[s].a[i], whole.a[i])} for s in ("q", "up")]
+    assert changed[0] == changed[1]
+    assert len(changed[0]) == 3

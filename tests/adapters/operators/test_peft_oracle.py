@@ -1,0 +1,105 @@
+"""PEFT's own merges that work on ΔW (`*_svd`) as a second oracle, where they coincide with an operator."""
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from torch import nn
+
+from redqueen.adapters.factors import Factors
+from redqueen.adapters.operators import CONTROLS, CROSSOVERS
+
+SITES = ("q_proj", "up_proj")
+
+
+class Merge:
+    """A PEFT model of two linear layers that holds our parents under the names "0" and "1"."""
+
+    def __init__(self, parents, n_in, n_out, rank):
+        base = nn.Module()
+        for site in SITES:
+            base.add_module(site, nn.Linear(n_in, n_out, bias=False))
+        # alpha = rank: a scaling of 1, as the operators leave the scaling out
+        config = LoraConfig(r=rank, lora_alpha=rank, target_modules=list(SITES))
+        self.model = get_peft_model(base, config, adapter_name="0")
+        self.model.add_adapter("1", config)
+        with torch.no_grad():
+            for name, parent in zip("01", parents, strict=True):
+                for site, f in parent.items():
+                    layer = self.layer(site)
+                    layer.lora_A[name].weight.copy_(f.a.T)
+                    layer.lora_B[name].weight.copy_(f.b.T)
+
+    def layer(self, site):
+        return self.model.base_model.model.get_submodule(site)
+
+    def merged(self, weights, kind, **options):
+        """ΔWᵀ by site of PEFT's merge."""
+        self.model.base_model.add_weighted_adapter(["0", "1"], weights, "m", combination_type=kind, **options)
+        found = {site: self.layer(site).get_delta_weight("m").T.double() for site in SITES}
+        self.model.delete_adapter("m")
+        return found
+
+
+def parents_of(make, **form):
+    return [make.adapter(seed, sites=SITES, **form) for seed in (1, 2)]
+
+
+FORMS = [{"n_in": 12, "n_out": 9, "rank": 4}, {"n_in": 7, "n_out": 20, "rank": 1}, {"n_in": 30, "n_out": 25, "rank": 8}]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_linear_mean_is_pefts_svd_merge(form, make):
+    parents = parents_of(make, **form)
+    wanted = Merge(parents, **form).merged([0.5, 0.5], "svd")
+    for site, f in CONTROLS["linear_mean"](parents, make.generator(0)).items():
+        torch.testing.assert_close(make.dense(f), wanted[site], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("eta", [1.0, 1.25, 1.5])
+def test_extrapolate_is_pefts_svd_merge_with_a_negative_weight(form, eta, make):
+    parents = parents_of(make, **form)
+    wanted = Merge(parents, **form).merged([eta, 1 - eta], "svd")
+    for site, f in CROSSOVERS["extrapolate"](parents, make.generator(0), low=eta, high=eta).items():
+        torch.testing.assert_close(make.dense(f), wanted[site], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_dare_without_dropping_is_pefts_dare_linear_svd_at_full_density(form, make):
+    parents = parents_of(make, **form)
+    wanted = Merge(parents, **form).merged([0.5, 0.5], "dare_linear_svd", density=1.0)
+    for site, f in CROSSOVERS["dare"](parents, make.generator(0), dropped=0.0).items():
+        torch.testing.assert_close(make.dense(f), wanted[site], atol=1e-5, rtol=1e-4)
+
+
+def test_dare_has_the_mean_and_the_spread_of_pefts_dare_linear_svd(make):
+    # rank is the layer's width, so neither cuts anything off
+    form, draws = {"n_in": 4, "n_out": 3, "rank": 3}, 600
+    parents = parents_of(make, **form)
+    merge, torch_seed = Merge(parents, **form), 0
+    torch.manual_seed(torch_seed)
+    theirs = torch.stack([merge.merged([0.5, 0.5], "dare_linear_svd", density=0.3)[SITES[0]] for _ in range(draws)])
+    ours = torch.stack(
+        [make.dense(CROSSOVERS["dare"](parents, make.generator(seed))[SITES[0]]) for seed in range(draws)]
+    )
+    error = ((theirs.var(dim=0) + ours.var(dim=0)) / draws).sqrt()
+    assert ((theirs.mean(dim=0) - ours.mean(dim=0)).abs() < 4.5 * error).all()
+    total = [float((x - x.mean(dim=0)).square().sum(dim=(1, 2)).mean()) for x in (theirs, ours)]
+    assert total[1] == pytest.approx(total[0], rel=0.15)
+
+
+def test_pefts_merge_of_a_and_b_apart_is_another_matrix(make):
+    form = FORMS[0]
+    parents = parents_of(make, **form)
+    apart = Merge(parents, **form).merged([0.5, 0.5], "linear")
+    child = CONTROLS["linear_mean"](parents, make.generator(0))
+    mean = {site: (make.dense(parents[0][site]) + make.dense(parents[1][site])) / 2 for site in SITES}
+    for site in SITES:
+        assert float((make.dense(child[site]) - mean[site]).norm()) < float((apart[site] - mean[site]).norm())
+
+
+def test_the_oracles_scaling_is_one(make):
+    parents = [{s: Factors(f.a, f.b) for s, f in p.items()} for p in parents_of(make, **FORMS[0])]
+    merge = Merge(parents, **FORMS[0])
+    for site, f in parents[0].items():
+        torch.testing.assert_close(merge.layer(site).get_delta_weight("0").T.double(), make.dense(f))
