@@ -126,6 +126,22 @@ def export(
 
 
 @app.command()
+def lineage(
+    run: Annotated[Path, typer.Argument(help="Run directory.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print every member's life as JSON.")] = False,
+    figure: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it: FILE.png or FILE.svg.")] = None,
+) -> None:
+    """Print who descends from whom, by which operator, and what became of each."""
+    if figure is not None:
+        from redqueen.commands.lineage_figure import run_lineage_figure
+
+        run_lineage_figure(run, figure)
+    from redqueen.commands.lineage import run_lineage
+
+    raise typer.Exit(run_lineage(run, as_json=as_json))
+
+
+@app.command()
 def verify(
     file: Annotated[str, typer.Argument(metavar="FILE.jsonl", help="One JSON object a line; - reads standard input.")],
     jobs: Annotated[int | None, typer.Option(min=1, help="Programs run at once (default: one for each core).")] = None,

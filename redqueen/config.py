@@ -17,7 +17,9 @@ from redqueen.records import Kind
 EMBEDDED = "smollm2-135m-instruct"
 
 # copy_parent, fresh and linear_mean are controls: what the others must beat
-Mutation = Literal["svd_spectral", "layer_gaussian", "component_mask", "full_gaussian", "copy_parent", "fresh"]
+Mutation = Literal[
+    "svd_spectral", "layer_gaussian", "component_mask", "full_gaussian", "neftune", "copy_parent", "fresh"
+]
 Crossover = Literal["dare", "slot_swap", "svd_subspace", "extrapolate", "linear_mean"]
 
 
@@ -99,7 +101,9 @@ class SamplingConfig(Section):
     temperature: float = Field(default=1.0, gt=0)  # 1: the policy gradient's samples come from the policy itself
     proposal_tokens: int = Field(default=96, ge=1)
     attempt_tokens: int = Field(default=64, ge=1)
-    batch_rows: int = Field(default=64, ge=1)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    top_k: int = Field(default=0, ge=0)  # 0: the whole vocabulary
+    batch_rows: int = Field(default=64, ge=1)  # rows written at once
 
 
 class LearningConfig(Section):
@@ -112,13 +116,14 @@ class LearningConfig(Section):
     beta1: float = Field(default=0.9, ge=0, lt=1)
     beta2: float = Field(default=0.99, ge=0, lt=1)
     batch_tokens: int = Field(default=4096, ge=64)  # padded tokens in a micro-batch
+    warmup: int = Field(default=0, ge=0)  # steps of its own in which a newborn's learning rate grows linearly to lr
     checkpointing: bool = False  # recompute activations: about 4 x less memory, slower by a few per cent
 
 
 class LeagueConfig(Section):
-    """Ratings are TrueSkill's defaults; `every`, `gamma` and `burn_in` are not published."""
+    """Ratings are TrueSkill's defaults; `every`, `gamma` and `burn_in` are not published (docs/EVOLUTION.md)."""
 
-    matchmaking: Literal["balanced", "hard", "uniform"] = "balanced"
+    matchmaking: Literal["balanced", "hard", "uniform", "round_robin"] = "balanced"
     evolution: bool = True
     every: int = Field(default=10, ge=1)  # k: steps between replacements
     gamma: float = Field(default=0.25, gt=0, lt=1)  # share of a role replaced
@@ -130,7 +135,35 @@ class LeagueConfig(Section):
     crossovers: tuple[Crossover, ...] = Field(
         default=("dare", "slot_swap", "svd_subspace", "extrapolate"), min_length=1
     )
-    lcb: float = Field(default=3.0, ge=0)  # fitness = mu - lcb * sigma
+    teacher_fitness: Literal["lcb", "mean_reward", "learnability"] = "lcb"
+    student_fitness: Literal["lcb", "mean_reward", "learnability", "held_out"] = "lcb"
+    lcb: float = Field(default=3.0, ge=0)  # fitness lcb = mu - lcb * sigma
+    probe_tasks: int = Field(default=64, ge=1)  # fitness held_out: seed tasks that every student attempts once
+    survivors: Literal["truncation", "tournament"] = "truncation"
+    parents: Literal["rank", "tournament", "uniform"] = "rank"
+    contestants: int = Field(default=2, ge=1)  # in a tournament
+    elite: int = Field(default=0, ge=0)  # the fittest of a role that are never replaced
+    # a child closer than this to a living member is drawn again: Frobenius norm of the difference of two ΔW as a share
+    # of the larger one's
+    min_distance: float = Field(default=0.0, ge=0, lt=2)
+    hall_of_fame: int = Field(default=0, ge=0)  # past champions kept, of each role
+    hall_matches: float = Field(default=0.0, ge=0, le=1)  # share of a member's games that is against past champions
+
+    @field_validator("teacher_fitness", mode="before")
+    @classmethod
+    def _teachers_have_no_outside(cls, name: object) -> object:
+        if name == "held_out":
+            raise ValueError(
+                "held_out is for students only: a teacher is judged by its students, so it has no score outside the "
+                "game. Choose lcb, mean_reward or learnability"
+            )
+        return name
+
+    @model_validator(mode="after")
+    def _champions(self) -> Self:
+        if self.hall_matches and not self.hall_of_fame:
+            raise ValueError("hall_matches needs champions: set league.hall_of_fame to how many of a role are kept")
+        return self
 
 
 class SandboxConfig(Section):
@@ -166,6 +199,16 @@ class Config(Section):
     def _matches(self) -> Self:
         if self.game.matches and not self.population.single_agent:
             raise ValueError("game.matches is for the single agent; populations play max(teachers, students)")
+        return self
+
+    @model_validator(mode="after")
+    def _league(self) -> Self:
+        population, league = self.population, self.league
+        if population.single_agent and league.hall_of_fame:
+            raise ValueError("the single agent plays itself and has no champions: set league.hall_of_fame=0")
+        smallest = min(size for size in (population.teachers, population.students, 10**9) if size > 1)
+        if league.evolution and league.elite >= smallest:
+            raise ValueError(f"league.elite={league.elite} leaves nobody of {smallest} to replace: choose fewer")
         return self
 
     def override(self, assignments: Iterable[str]) -> Config:

@@ -26,6 +26,11 @@ def percent(rate: float | None) -> str:
     return "-" if rate is None else f"{rate:.0%}"
 
 
+def number(value: float | None) -> str:
+    """A fitness: rating points or a share, so two decimals."""
+    return "-" if value is None else f"{value:.2f}"
+
+
 def headline(line: Line) -> str:
     """One step in one line of text."""
     solved = " ".join(f"{kind[-1]}:{percent(rate)}" for kind, rate in line["solve_rate_by_kind"].items())
@@ -44,13 +49,19 @@ def members_table(line: Line) -> RichTable:
     table = RichTable(box=None, pad_edge=False)
     for name in ("member", "role", "rating", "fitness", "won-drawn-lost", "born", "parents"):
         table.add_column(name, justify="right" if name in ("rating", "fitness") else "left")
-    ranked = sorted(line["members"].items(), key=lambda item: (item[1]["role"] != "teacher", -item[1]["fitness"]))
+    unknown = float("-inf")
+
+    def order(item: tuple[str, Any]) -> tuple[bool, float]:
+        fitness = item[1]["fitness"]
+        return item[1]["role"] != "teacher", -(unknown if fitness is None else fitness)
+
+    ranked = sorted(line["members"].items(), key=order)
     for name, m in ranked:
         table.add_row(
             name,
             m["role"],
             f"{m['mu']:.1f} ± {m['sigma']:.1f}",
-            f"{m['fitness']:.1f}",
+            number(m["fitness"]),
             "-".join(map(str, m["record"])),
             "start" if m["born"] < 0 else f"step {m['born'] + 1}",
             "+".join(m["parents"]) or "-",

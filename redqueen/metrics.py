@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from redqueen.evolve import Game, Replacement
-from redqueen.league import Member, Rating, Table
+from redqueen.config import LeagueConfig
+from redqueen.evolve import Game, Replacement, fitness_of
+from redqueen.league import Champion, Member, Rating, Table
 from redqueen.play import Played
 from redqueen.records import Attempted, Kind, MemberUpdate, Proposed, Task
 
@@ -68,15 +69,15 @@ def _learning(updates: Sequence[MemberUpdate]) -> Line:
     }
 
 
-def league_summary(table: Table, games: Sequence[Game], births: Sequence[Replacement], k: float) -> Line:
-    """Ratings after the step, its games, and who was replaced."""
+def league_summary(table: Table, games: Sequence[Game], births: Sequence[Replacement], league: LeagueConfig) -> Line:
+    """Ratings after the step, its games, who was replaced, and the hall of fame."""
     return {
         "members": {
             m.name: {
                 "role": m.role,
                 "mu": m.rating.mu,
                 "sigma": m.rating.sigma,
-                "fitness": m.rating.lcb(k),
+                "fitness": fitness_of(m, league),
                 "record": [m.wins, m.draws, m.losses],
                 "born": m.born,
                 "parents": list(m.parents),
@@ -88,8 +89,61 @@ def league_summary(table: Table, games: Sequence[Game], births: Sequence[Replace
             for g in games
         ],
         "replacements": [
-            {"victim": b.victim, "child": b.child, "parents": list(b.parents), "operator": b.operator} for b in births
+            {
+                "victim": b.victim,
+                "child": b.child,
+                "parents": list(b.parents),
+                "operator": b.operator,
+                **({} if b.distance is None else {"distance": b.distance, "tries": b.tries}),
+            }
+            for b in births
         ],
+        "hall": list(table.hall),
+    }
+
+
+def standing_rows(table: Table, step: int, league: LeagueConfig) -> list[dict[str, object]]:
+    """Where every living member stands, for the archive. Call it after the games and before the births."""
+    return [
+        {
+            "step": step,
+            "member": m.name,
+            "mu": m.rating.mu,
+            "sigma": m.rating.sigma,
+            "games": m.games,
+            "fitness": fitness_of(m, league),
+        }
+        for m in table.members.values()
+    ]
+
+
+def probe_rows(step: int, attempted: Sequence[Attempted]) -> list[dict[str, object]]:
+    """The attempts behind the held-out scores, for the archive."""
+    return [
+        {
+            "step": step,
+            "member": a.rollout.member,
+            "task": a.task.id,
+            "text": a.rollout.completion.text,
+            "tokens": len(a.rollout.completion.token_ids),
+            "status": a.verdict.status,
+            "output": a.verdict.output,
+            "detail": a.verdict.detail,
+        }
+        for a in attempted
+    ]
+
+
+def champion_row(champion: Champion) -> dict[str, object]:
+    """A champion's entry into the hall of fame, for the archive."""
+    return {
+        "name": champion.name,
+        "member": champion.member,
+        "role": champion.role,
+        "step": champion.step,
+        "mu": champion.rating.mu,
+        "sigma": champion.rating.sigma,
+        "fitness": champion.fitness,
     }
 
 
@@ -119,6 +173,8 @@ def rows(
                 "operator": b.operator,
                 "victim_fitness": b.victim_fitness,
                 "parent_fitness": list(b.parent_fitness),
+                "distance": b.distance,
+                "tries": b.tries,
             }
             for b in births
         ],

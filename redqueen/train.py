@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -14,14 +14,15 @@ from redqueen.adapters.factors import Factors
 from redqueen.adapters.store import load_adapter, refit
 from redqueen.assets import warm_start
 from redqueen.config import Config
-from redqueen.evolve import rate, replace_weakest
+from redqueen.evolve import crown, measure, rate, replace_weakest
 from redqueen.game.rewards import advantages
-from redqueen.league import AnyRole, Table, TrueSkill, matchmake
-from redqueen.play import Play, settle
+from redqueen.league import AnyRole, Match, Table, TrueSkill, invite, matchmake
+from redqueen.play import Play, seed_tasks, settle
 from redqueen.policy.base import Base
 from redqueen.policy.learner import LocalLearner
 from redqueen.policy.sampler import LocalSampler
-from redqueen.records import Verifier
+from redqueen.probe import SeedProbe, scores
+from redqueen.records import Attempted, Verifier
 from redqueen.runs import checkpoint
 from redqueen.runs.archive import Archive
 from redqueen.runs.directory import RunDirectory
@@ -57,9 +58,11 @@ class Trainer:
     ) -> None:
         self.config, self.base, self.directory, self.reporter = config, base, directory, reporter
         model = config.model
-        self.bank = AdapterBank(base.model, members(config), model.rank, model.alpha, model.targets)
+        self.bank = AdapterBank(base.decoder.sites, members(config), model.rank, model.alpha, model.targets)
         self.learner = LocalLearner(base, self.bank, config.learning, config.sampling.temperature)
         self.play = Play(config, LocalSampler(base, self.bank, config.sampling), verifier)
+        self.seed_probe: SeedProbe | None = None
+        self.probed: list[Attempted] = []
         self.table = Table()
         self.trueskill = TrueSkill()
         self.archive = Archive(directory.archive)
@@ -73,36 +76,60 @@ class Trainer:
         self.seconds = {}
 
         with self._phase(step, "match"):
-            matches = matchmake(
-                self.table.role("teacher"),
-                self.table.role("student"),
-                weighting=config.league.matchmaking,
-                trueskill=self.trueskill,
-                rng=streams.python(config.run.seed, step, "match"),
-                matches=config.game.matches or None,
-            )
+            matches = self._matches(step)
         with self._phase(step, "propose"):
             proposed = self.play.propose(step, matches, report)
         with self._phase(step, "solve"):
             attempted = self.play.solve(proposed, report)
             played = settle(step, proposed, attempted, self.play.bank, config.game)
         with self._phase(step, "learn"):
-            updates = self.learner.update(advantages(played.graded()), report)
+            # champions are met, not trained
+            living = [g for g in played.graded() if g.rollout.member in self.table.members]
+            updates = self.learner.update(advantages(living), report)
         with self._phase(step, "evolve"):
             games = rate(self.table, matches, played, self.trueskill)
-            ratings = {m.name: m.rating for m in self.table.members.values()}
+            ratings = self.table.ratings()
+            self.probed = []
+            measure(self.table, self.probe, step, config.league)
+            standings = metrics.standing_rows(self.table, step, config.league)
+            entered, left = crown(self.table, step, config.league)
+            for champion in left:
+                self.bank.retire(champion.name)
+            for champion in entered:
+                self.bank.add(champion.name, self.bank.read(champion.member))
             births = replace_weakest(self.table, self.bank, self.learner, step, config)
 
         line: metrics.Line = {
             **metrics.summarise(played, updates, config.game.kinds),
-            **metrics.league_summary(self.table, games, births, config.league.lcb),
+            **metrics.league_summary(self.table, games, births, config.league),
             "bank": len(self.play.bank),
             "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
         }
-        newborn = [metrics.member_row(self.table.members[b.child]) for b in births]
-        self.archive.write({**metrics.rows(played, games, ratings, births), "members": newborn})
+        self.archive.write(
+            {
+                **metrics.rows(played, games, ratings, births),
+                "members": [metrics.member_row(self.table.members[b.child]) for b in births],
+                "standings": standings,
+                "champions": [metrics.champion_row(c) for c in entered],
+                "probes": metrics.probe_rows(step, self.probed),
+            }
+        )
         self.directory.append_metrics(line)
         return line
+
+    def _matches(self, step: int) -> list[Match]:
+        """Who plays whom in this step: pairs of the living, some of them split to meet past champions instead."""
+        league, seed = self.config.league, self.config.run.seed
+        drawn = matchmake(
+            self.table.role("teacher"),
+            self.table.role("student"),
+            weighting=league.matchmaking,
+            trueskill=self.trueskill,
+            rng=streams.python(seed, step, "match"),
+            step=step,
+            matches=self.config.game.matches or None,
+        )
+        return invite(drawn, self.table.hall.values(), league.hall_matches, streams.python(seed, step, "hall"))
 
     def run(self) -> None:
         """Plays the steps that are left, with checkpoints."""
@@ -142,6 +169,8 @@ class Trainer:
         for name in self.table.members:
             self.bank.add(name, saved.adapters[name])
             self.learner.load_state(name, saved.optimizers[name])
+        for name in self.table.hall:
+            self.bank.add(name, saved.adapters[name])
         self.archive.rewind(saved.step)
         self.directory.rewind_metrics(saved.step)
 
@@ -157,12 +186,22 @@ class Trainer:
                 config.model.alpha,
                 self.table,
                 self.play.bank.entries(),
-                {name: self.bank.read(name) for name in self.table.members},
+                {name: self.bank.read(name) for name in (*self.table.members, *self.table.hall)},
                 {name: self.learner.state(name) for name in self.table.members},
             ),
             keep_last=config.run.keep_last,
             keep_every=config.run.keep_every,
         )
+
+    def probe(self, members: Sequence[str]) -> Mapping[str, float]:
+        """Held-out scores, by member; the tasks are drawn when they are first needed, the same after a resume."""
+        if self.seed_probe is None:
+            play = self.play
+            self.seed_probe = SeedProbe(
+                self.config, seed_tasks(play.verifier), play.format, play.sampler, play.verifier
+            )
+        self.probed = self.seed_probe.attempt(members)
+        return scores(self.probed)
 
     def close(self) -> None:
         self.archive.close()
@@ -175,10 +214,10 @@ class Trainer:
         if folder is None:
             return fresh(self.bank.shapes(), model.rank, noise)
         adapter, alpha = load_adapter(folder)
-        if adapter.keys() != self.bank.sites.keys():
+        if adapter.keys() != self.bank.places.keys():
             raise AdapterError(f"{folder} was made for another base or other model.targets")
         rank = next(iter(adapter.values())).a.shape[1]
-        return refit(adapter, alpha / rank, model.rank, self.bank.scale, noise)
+        return refit(adapter, alpha / rank, model.rank, model.alpha / model.rank, noise)
 
     @contextmanager
     def _phase(self, step: int, name: str) -> Generator[None]:
@@ -192,4 +231,5 @@ class Trainer:
 def members(config: Config) -> int:
     """How many adapters a run holds."""
     population = config.population
-    return 1 if population.single_agent else population.teachers + population.students
+    living = 1 if population.single_agent else population.teachers + population.students
+    return living + 2 * config.league.hall_of_fame

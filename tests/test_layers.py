@@ -24,7 +24,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("redqueen.train", "redqueen.warmup", "redqueen.display"),
     ("redqueen.metrics",),
     ("redqueen.evolve",),
-    ("redqueen.play",),
+    ("redqueen.play", "redqueen.probe"),
     ("redqueen.policy", "redqueen.verifier", "redqueen.runs"),
     ("redqueen.adapters", "redqueen.game", "redqueen.sandbox", "redqueen.league"),
     ("redqueen.recipes", "redqueen.assets"),

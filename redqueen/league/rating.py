@@ -6,7 +6,7 @@ Gaussian's mean shift v and variance shrinkage w. The score rules are DESIGN sec
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Literal
@@ -101,8 +101,14 @@ class TrueSkill:
         then sees p and 1 - p as each other's mirror. Drift (tau) is not added: the prediction is about skill
         as it is now.
         """
-        spread = math.sqrt(2.0 * self.beta**2 + a.sigma**2 + b.sigma**2)
-        return _cdf((a.mu - b.mu) / spread)
+        return next(self.win_probabilities([(a, b)]))[0]
+
+    def win_probabilities(self, pairs: Iterable[tuple[Rating, Rating]]) -> Iterator[tuple[float, float]]:
+        """For each pair (a, b) the `win_probability` of a over b and of b over a, each exact in its own tail."""
+        noise_var, sqrt, erfc, root2 = 2.0 * self.beta**2, math.sqrt, math.erfc, math.sqrt(2.0)
+        for a, b in pairs:
+            lead = (a.mu - b.mu) / sqrt(noise_var + a.sigma**2 + b.sigma**2) / root2
+            yield 0.5 * erfc(-lead), 0.5 * erfc(lead)
 
     def _update(self, winner: Rating, loser: Rating, *, drawn: bool) -> tuple[Rating, Rating]:
         winner_var = winner.sigma**2 + self.tau**2

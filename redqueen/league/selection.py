@@ -5,15 +5,15 @@ What the paper leaves open, and what is done here:
 - gamma is not published; it is the caller's (config). The number of places at risk is gamma times the role's
   size, rounded down, but at least one and never the whole role: a role of four at gamma = 0.25 puts one place
   at risk.
-- Burn-in shields a member, not its neighbours: a member at the bottom that has not played enough stays, and
+- Who is at risk is decided by name (`survivors`), default `truncation`; the `elite` fittest never are.
+- Burn-in shields a member, not its neighbours: a member at risk that has not played enough stays, and
   nobody higher up dies in its stead. A newborn starts low (its bound is 0), so the alternative would cull
   proven members for it.
-- Parents are drawn by rank among those that stay: the fittest of n has weight n, the last has weight 1. Rank,
-  because a difference of bounds has no natural scale; linear, because truncation has already selected.
-  Victims never breed.
+- Parents are drawn by name (`parents`) among those that stay, default `rank`. Rank, because a difference of
+  fitnesses has no natural scale; linear, because truncation has already selected. Victims never breed.
 - Children of one round are independent: two births may share parents. Operators of a family are equally
   likely.
-- Ties in the bound go to the higher mu, then to the name that sorts first.
+- A fitness that is not known yet ranks last. Ties go to the higher mu, then to the name that sorts first.
 """
 
 import math
@@ -21,20 +21,10 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from redqueen.league.rating import Rating
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """Where one member stands: its rating, and the games (matches) it has played since its birth.
-
-    >>> Standing("s0", Rating(), games=0)
-    Standing(member='s0', rating=Rating(mu=25.0, sigma=8.333333333333334), games=0)
-    """
-
-    member: str
-    rating: Rating
-    games: int
+from redqueen.league.fitness import Fitness, lcb
+from redqueen.league.parents import PARENTS
+from redqueen.league.standing import Standing
+from redqueen.league.survivors import SURVIVORS
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +49,11 @@ def plan_births(
     mutations: Sequence[str],
     crossovers: Sequence[str],
     rng: random.Random,
-    k: float = 3.0,
+    fitness: Fitness | None = None,
+    survivors: str = "truncation",
+    parents: str = "rank",
+    contestants: int = 2,
+    elite: int = 0,
 ) -> list[Birth]:
     """Decide one role's replacements. Changes nothing: the caller makes the children.
 
@@ -72,7 +66,11 @@ def plan_births(
         mutations: names of the one-parent operators to choose from.
         crossovers: names of the two-parent operators to choose from.
         rng: the generator of this step, role and purpose.
-        k: sigmas below mu in the fitness mu - k sigma.
+        fitness: what to rank by; default mu - 3 sigma.
+        survivors: `truncation` or `tournament`.
+        parents: `rank`, `tournament` or `uniform`.
+        contestants: size of a tournament.
+        elite: how many of the fittest are never replaced.
 
     Returns:
         One birth for each victim, weakest first; empty if nobody is to go.
@@ -82,20 +80,35 @@ def plan_births(
             is empty.
     """
     _check(standings, gamma, burn_in, crossover_probability, mutations, crossovers)
-    # Two stable sorts: names ascending within equal fitness.
-    ranked = sorted(standings, key=lambda s: s.member)
-    ranked.sort(key=lambda s: (s.rating.lcb(k), s.rating.mu), reverse=True)
-    at_risk = ranked[len(ranked) - _places(len(ranked), gamma) :]
-    victims = [s.member for s in at_risk if s.games >= burn_in]
-    survivors = [s.member for s in ranked if s.member not in victims]
+    if survivors not in SURVIVORS or parents not in PARENTS:
+        raise ValueError(f"survivors must be one of {', '.join(SURVIVORS)} and parents one of {', '.join(PARENTS)}")
+    if contestants < 1 or elite < 0:
+        raise ValueError(f"contestants must be at least 1 and elite at least 0, not {contestants} and {elite}")
+    ranked = ranking(standings, fitness or lcb())
+    open_to_risk = max(0, len(ranked) - elite)
+    places = min(_places(len(ranked), gamma), open_to_risk)
+    at_risk = {len(ranked) - open_to_risk + r for r in SURVIVORS[survivors](open_to_risk, places, contestants, rng)}
+    victims = [s.member for r, s in enumerate(ranked) if r in at_risk and s.games >= burn_in]
+    staying = [s.member for s in ranked if s.member not in victims]
 
     def birth(victim: str) -> Birth:
         # Drawn even where a lone survivor leaves no choice, so that the rest of the stream does not shift.
-        crosses = rng.random() < crossover_probability and len(survivors) > 1
-        parents = _draw_parents(survivors, 2 if crosses else 1, rng)
-        return Birth(victim, parents, rng.choice(crossovers if crosses else mutations))
+        crosses = rng.random() < crossover_probability and len(staying) > 1
+        drawn = PARENTS[parents](len(staying), 2 if crosses else 1, contestants, rng)
+        return Birth(victim, tuple(staying[r] for r in sorted(drawn)), rng.choice(crossovers if crosses else mutations))
 
     return [birth(victim) for victim in reversed(victims)]
+
+
+def ranking(standings: Sequence[Standing], fitness: Fitness) -> list[Standing]:
+    """The fittest first; ties as in the module's docstring."""
+
+    def key(standing: Standing) -> tuple[float, float]:
+        value = fitness(standing)
+        return -math.inf if value is None else value, standing.rating.mu
+
+    # Two stable sorts: names ascending within equal keys.
+    return sorted(sorted(standings, key=lambda s: s.member), key=key, reverse=True)
 
 
 def _places(size: int, gamma: float) -> int:
@@ -103,16 +116,6 @@ def _places(size: int, gamma: float) -> int:
         return 0
     # The small term: 0.29 * 100 is 28.999... in floating point and means 29.
     return min(size - 1, max(1, math.floor(gamma * size + 1e-9)))
-
-
-def _draw_parents(survivors: Sequence[str], count: int, rng: random.Random) -> tuple[str, ...]:
-    left = list(range(len(survivors)))
-    drawn: list[int] = []
-    for _ in range(count):
-        rank = rng.choices(left, [len(survivors) - r for r in left])[0]
-        left.remove(rank)
-        drawn.append(rank)
-    return tuple(survivors[rank] for rank in sorted(drawn))
 
 
 def _check(

@@ -32,12 +32,26 @@ CREATE TABLE IF NOT EXISTS attempts (
 );
 CREATE TABLE IF NOT EXISTS replacements (
     step INTEGER NOT NULL, victim TEXT NOT NULL, child TEXT PRIMARY KEY, parents TEXT NOT NULL, operator TEXT NOT NULL,
-    victim_fitness REAL NOT NULL, parent_fitness TEXT NOT NULL
+    victim_fitness REAL, parent_fitness TEXT NOT NULL, distance REAL, tries INTEGER
+);
+CREATE TABLE IF NOT EXISTS standings (
+    step INTEGER NOT NULL, member TEXT NOT NULL, mu REAL NOT NULL, sigma REAL NOT NULL, games INTEGER NOT NULL,
+    fitness REAL, PRIMARY KEY (step, member)
+);
+CREATE TABLE IF NOT EXISTS champions (
+    name TEXT PRIMARY KEY, member TEXT NOT NULL, role TEXT NOT NULL, step INTEGER NOT NULL,
+    mu REAL NOT NULL, sigma REAL NOT NULL, fitness REAL
+);
+CREATE TABLE IF NOT EXISTS probes (
+    step INTEGER NOT NULL, member TEXT NOT NULL, task TEXT NOT NULL, text TEXT NOT NULL, tokens INTEGER NOT NULL,
+    status TEXT NOT NULL, output TEXT NOT NULL, detail TEXT NOT NULL, PRIMARY KEY (step, member, task)
 );
 CREATE INDEX IF NOT EXISTS attempts_by_step ON attempts (step);
 CREATE INDEX IF NOT EXISTS proposals_by_step ON proposals (step);
 """
-TABLES = ("members", "matches", "proposals", "tasks", "attempts", "replacements")
+TABLES = ("members", "matches", "proposals", "tasks", "attempts", "replacements", "standings", "champions", "probes")
+# Columns that came later: a run begun before them has the table without, and goes on with them.
+_LATER = (("replacements", "distance", "REAL"), ("replacements", "tries", "INTEGER"))
 Row = Mapping[str, object]
 
 
@@ -48,6 +62,9 @@ class Archive:
         self.connection = sqlite3.connect(path)
         self.connection.execute("PRAGMA journal_mode = WAL")
         self.connection.executescript(_SCHEMA)
+        for table, column, kind in _LATER:
+            if column not in {row[1] for row in self.connection.execute(f"PRAGMA table_info({table})")}:
+                self.connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
 
     def __enter__(self) -> Archive:
         return self

@@ -22,6 +22,7 @@ from redqueen.adapters.factors import Factors
 from redqueen.adapters.store import load_adapter, save_adapter, write_tensors
 from redqueen.errors import UserError
 from redqueen.game.bank import Entry
+from redqueen.league.hall import Champion
 from redqueen.league.table import Member, Table
 from redqueen.runs.directory import saved_steps
 
@@ -29,6 +30,7 @@ FORMAT = 1
 _MANIFEST = "manifest.json"
 _MEMBERS = TypeAdapter(list[Member])
 _ENTRIES = TypeAdapter(list[Entry])
+_HALL = TypeAdapter(list[Champion])
 
 
 class CheckpointError(UserError):
@@ -61,7 +63,8 @@ def save(folder: Path, checkpoint: Checkpoint, *, keep_last: int, keep_every: in
     for name, adapter in checkpoint.adapters.items():
         home = scratch / "members" / name
         save_adapter(home, adapter, alpha=checkpoint.alpha, base=checkpoint.base)
-        write_tensors(home / "optimizer.safetensors", checkpoint.optimizers[name])
+        if name in checkpoint.optimizers:  # champions have none
+            write_tensors(home / "optimizer.safetensors", checkpoint.optimizers[name])
     (scratch / "state.json").write_text(json.dumps(_state(checkpoint)))
     _seal(scratch)
     if final.exists():
@@ -87,14 +90,15 @@ def load(folder: Path, step: int) -> Checkpoint:
     if state.get("format") != FORMAT:
         raise CheckpointError(f"{path} has checkpoint format {state.get('format')}, this version reads {FORMAT}")
     members = _MEMBERS.validate_python(state["members"])
-    adapters = {m.name: load_adapter(path / "members" / m.name)[0] for m in members}
+    hall = _HALL.validate_python(state.get("hall", []))  # runs from before the hall of fame have none
+    adapters = {m.name: load_adapter(path / "members" / m.name)[0] for m in (*members, *hall)}
     optimizers = {m.name: load_file(path / "members" / m.name / "optimizer.safetensors") for m in members}
     return Checkpoint(
         state["step"],
         state["base"],
         state["fingerprint"],
         state["alpha"],
-        Table(members, state["born"]),
+        Table(members, state["born"], hall),
         _ENTRIES.validate_python(state["bank"]),
         adapters,
         optimizers,
@@ -110,6 +114,7 @@ def _state(checkpoint: Checkpoint) -> dict[str, object]:
         "alpha": checkpoint.alpha,
         "born": checkpoint.table.born,
         "members": [asdict(member) for member in checkpoint.table.members.values()],
+        "hall": [asdict(champion) for champion in checkpoint.table.hall.values()],
         "bank": [asdict(entry) for entry in checkpoint.bank],
     }
 

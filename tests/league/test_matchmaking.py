@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from redqueen.league import Match, Rating, TrueSkill, matchmake
 
 WEIGHTINGS = ("balanced", "hard", "uniform")
+ALL = (*WEIGHTINGS, "round_robin")
+SIZES = [(1, 1), (2, 2), (4, 4), (4, 8), (8, 4), (16, 16), (1, 4), (4, 1), (3, 16), (16, 3), (5, 7)]
 
 
 def role(prefix: str, size: int, seed: int = 0) -> dict[str, Rating]:
@@ -17,13 +19,14 @@ def role(prefix: str, size: int, seed: int = 0) -> dict[str, Rating]:
     return {f"{prefix}{i}": Rating(rng.uniform(0, 50), rng.uniform(0.5, 9)) for i in range(size)}
 
 
-def play(teachers, students, seed=0, weighting="balanced", matches=None):
+def play(teachers, students, seed=0, weighting="balanced", matches=None, step=0):
     return matchmake(
         teachers,
         students,
         weighting=weighting,
         trueskill=TrueSkill(),
         rng=random.Random(seed),
+        step=step,
         matches=matches,
     )
 
@@ -32,11 +35,11 @@ def play(teachers, students, seed=0, weighting="balanced", matches=None):
     t=st.integers(1, 9),
     s=st.integers(1, 9),
     seed=st.integers(0, 10**6),
-    weighting=st.sampled_from(WEIGHTINGS),
+    weighting=st.sampled_from(ALL),
 )
 def test_everyone_plays_in_max_t_s_matches(t, s, seed, weighting):
     teachers, students = role("t", t, seed), role("s", s, seed)
-    matches = play(teachers, students, seed, weighting)
+    matches = play(teachers, students, seed, weighting, step=seed)
     assert len(matches) == max(t, s)
     by_teacher, by_student = Counter(m.teacher for m in matches), Counter(m.student for m in matches)
     assert set(by_teacher) == set(teachers)
@@ -115,3 +118,62 @@ def test_ratings_are_not_touched():
     play(teachers, students)
     assert (teachers, students) == before
     assert list(teachers) == list(before[0])
+
+
+RECORDED = {
+    "balanced": [("t1", "s3"), ("t0", "s0"), ("t0", "s2"), ("t0", "s1")],
+    "hard": [("t1", "s3"), ("t0", "s0"), ("t1", "s2"), ("t1", "s1")],
+    "uniform": [("t0", "s3"), ("t1", "s0"), ("t0", "s2"), ("t1", "s1")],
+}
+
+
+def golden(teachers: int, students: int, weighting: str, seed: int) -> list[tuple[str, str]]:
+    drawn = play(role("t", teachers, seed), role("s", students, seed), seed, weighting)
+    return [(m.teacher, m.student) for m in drawn]
+
+
+def test_draws_are_the_recorded_ones():
+    """A run must be repeatable with a later version, so the draws are part of the interface."""
+    assert golden(2, 4, "balanced", 1) == RECORDED["balanced"]
+    assert golden(2, 4, "hard", 1) == RECORDED["hard"]
+    assert golden(2, 4, "uniform", 1) == RECORDED["uniform"]
+    assert golden(2, 4, "round_robin", 1) == [("t0", "s0"), ("t1", "s1"), ("t0", "s2"), ("t1", "s3")]
+
+
+@pytest.mark.parametrize("weighting", ALL)
+@pytest.mark.parametrize(("t", "s"), SIZES)
+def test_no_member_plays_under_half_of_its_share_in_200_steps(t, s, weighting):
+    # one hopeless member on each side, whom every weighting but uniform would rather not draw
+    teachers, students = role("t", t), role("s", s)
+    teachers["t0"], students["s0"] = Rating(-60, 0.5), Rating(110, 0.5)
+    met = Counter[str]()
+    for step in range(200):
+        for m in play(teachers, students, step, weighting, step=step):
+            met[m.teacher] += 1
+            met[m.student] += 1
+    for own in (teachers, students):
+        share = 200 * max(t, s) / len(own)
+        assert min(met[name] for name in own) >= share / 2
+
+
+@pytest.mark.parametrize(("t", "s"), SIZES)
+def test_round_robin_meets_every_pair_once_in_as_many_steps_as_the_smaller_role_has_members(t, s):
+    teachers, students = role("t", t), role("s", s)
+    n = min(t, s)
+    cycle = [m for step in range(7 * n, 8 * n) for m in play(teachers, students, 0, "round_robin", step=step)]
+    assert Counter(cycle) == {Match(a, b): 1 for a in teachers for b in students}
+
+
+def test_round_robin_draws_nothing():
+    rng = random.Random(3)
+    before = rng.getstate()
+    matchmake(role("t", 3), role("s", 5), weighting="round_robin", trueskill=TrueSkill(), rng=rng, step=9)
+    assert rng.getstate() == before
+
+
+@pytest.mark.parametrize("weighting", ALL)
+def test_a_thousand_against_a_thousand(weighting):
+    teachers, students = role("t", 1000), role("s", 1000)
+    matches = play(teachers, students, 0, weighting)
+    assert {m.teacher for m in matches} == set(teachers)
+    assert {m.student for m in matches} == set(students)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.league import Rating, Standing, plan_births
+from redqueen.league import PARENTS, SURVIVORS, Rating, Standing, lcb, named_fitness, plan_births, ranking
 
 MUTATIONS = ("svd_spectral", "full_gaussian")
 CROSSOVERS = ("dare", "slot_swap")
@@ -96,7 +96,7 @@ def test_fitness_is_the_lower_bound_not_the_mean():
         mutations=MUTATIONS,
         crossovers=(),
         rng=random.Random(0),
-        k=0.0,
+        fitness=lcb(0.0),
     )
     assert [b.victim for b in births] == ["sure"]
 
@@ -142,3 +142,95 @@ def test_refusals(changes):
 def test_a_member_listed_twice_is_refused():
     with pytest.raises(ValueError, match="twice"):
         plan([*ladder(3), ladder(1)[0]])
+
+
+def test_births_are_the_recorded_ones():
+    """A run must be repeatable with a later version, so the draws are part of the interface."""
+    births = plan(ladder(6), 2, gamma=0.5)
+    assert [(b.victim, b.parents, b.operator) for b in births] == [
+        ("m5", ("m2",), "svd_spectral"),
+        ("m4", ("m0", "m1"), "slot_swap"),
+        ("m3", ("m0", "m1"), "dare"),
+    ]
+
+
+@given(
+    size=st.integers(0, 12),
+    gamma=st.floats(0, 1),
+    elite=st.integers(0, 14),
+    contestants=st.integers(1, 14),
+    survivors=st.sampled_from(sorted(SURVIVORS)),
+    parents=st.sampled_from(sorted(PARENTS)),
+    seed=st.integers(0, 10**6),
+)
+def test_every_selection_keeps_the_elite_and_breeds_from_those_who_stay(
+    size, gamma, elite, contestants, survivors, parents, seed
+):
+    ways = {"elite": elite, "contestants": contestants, "survivors": survivors, "parents": parents}
+    births = plan(ladder(size), seed, gamma=gamma, **ways)
+    assert births == plan(ladder(size), seed, gamma=gamma, **ways)
+    victims = [b.victim for b in births]
+    assert len(set(victims)) == len(victims) <= max(0, min(size - 1, size - elite))
+    assert not set(victims) & {f"m{i}" for i in range(elite)}
+    for birth in births:
+        assert birth.parents
+        assert not set(birth.parents) & set(victims)
+        assert len(set(birth.parents)) == len(birth.parents)
+        assert list(birth.parents) == sorted(birth.parents, key=lambda m: int(m[1:]))
+
+
+def shares(draws: int = 4000, **ways: object) -> tuple[Counter, Counter]:
+    """Of a ladder of four with one place at risk: how often each dies and how often each is the one parent."""
+    births = [plan(ladder(4), seed, crossover_probability=0.0, **ways)[0] for seed in range(draws)]
+    return Counter(b.victim for b in births), Counter(b.parents[0] for b in births)
+
+
+def test_a_tournament_of_two_kills_the_weaker_of_two():
+    died, _ = shares(survivors="tournament")
+    # pairs of four: m3 is the weaker in 3 of 6, m2 in 2, m1 in 1
+    for name, share in (("m3", 3 / 6), ("m2", 2 / 6), ("m1", 1 / 6)):
+        assert died[name] / 4000 == pytest.approx(share, abs=0.03)
+    assert died["m0"] == 0
+
+
+def test_a_tournament_of_everybody_is_truncation_and_of_one_is_chance():
+    assert set(shares(50, survivors="tournament", contestants=4)[0]) == {"m3"}
+    died, _ = shares(survivors="tournament", contestants=1)
+    assert all(died[f"m{i}"] / 4000 == pytest.approx(1 / 4, abs=0.03) for i in range(4))
+
+
+def test_parents_by_tournament_and_by_chance():
+    _, fathers = shares(parents="tournament")
+    # pairs of three survivors: m0 is the fitter in 2 of 3, m1 in 1
+    assert fathers["m0"] / 4000 == pytest.approx(2 / 3, abs=0.03)
+    assert fathers["m2"] == 0
+    _, fathers = shares(parents="uniform")
+    assert all(fathers[f"m{i}"] / 4000 == pytest.approx(1 / 3, abs=0.03) for i in range(3))
+
+
+def test_the_loser_of_a_tournament_that_has_not_played_enough_stays_and_nobody_dies_for_it():
+    standings = [*ladder(3), Standing("newborn", Rating(), games=4)]
+    assert plan(standings, survivors="tournament", contestants=4) == []
+
+
+def test_an_elite_as_large_as_the_role_ends_evolution():
+    assert plan(ladder(4), gamma=1.0, elite=4) == []
+    assert [b.victim for b in plan(ladder(4), gamma=1.0, elite=3)] == ["m3"]
+
+
+def test_an_unknown_fitness_ranks_last_and_ties_fall_to_mu_then_name():
+    known = Standing("z", Rating(1, 1), 9, rewards=(-1.0,))
+    unknown = [Standing("b", Rating(30, 1), 9), Standing("a", Rating(30, 1), 9), Standing("c", Rating(40, 1), 9)]
+    assert [s.member for s in ranking([*unknown, known], named_fitness("mean_reward"))] == ["z", "c", "a", "b"]
+
+
+@pytest.mark.parametrize("changes", [{"survivors": "rank"}, {"parents": "truncation"}])
+def test_unknown_names_are_refused(changes):
+    with pytest.raises(ValueError, match="survivors must be one of truncation, tournament and parents one of rank"):
+        plan(ladder(4), **changes)
+
+
+@pytest.mark.parametrize("changes", [{"contestants": 0}, {"elite": -1}])
+def test_impossible_numbers_are_refused(changes):
+    with pytest.raises(ValueError, match="must be at least"):
+        plan(ladder(4), **changes)

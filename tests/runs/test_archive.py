@@ -100,6 +100,12 @@ def test_rewinding_drops_a_step_and_all_later_ones_in_every_table(archive: Archi
         archive.write({
             "members": [member(f"S{step}", step)], "matches": [match(name, step)], "proposals": [proposal],
             "tasks": [task], "attempts": [attempt(name, 0, step)], "replacements": [replacement(name, step)],
+            "standings": [{"step": step, "member": "S0", "mu": 25, "sigma": 8, "games": 1, "fitness": None}],
+            "champions": [{"name": f"S0@{step}", "member": "S0", "role": "student", "step": step, "mu": 1, "sigma": 1}],
+            "probes": [{
+                "step": step, "member": "S0", "task": "probe", "text": "1", "tokens": 1, "status": "correct",
+                "output": "", "detail": "",
+            }],
         })  # fmt: skip
     archive.rewind(2)
     for table in TABLES:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from redqueen.adapters.factors import Factors
 from redqueen.game.bank import Entry
-from redqueen.league import Member, Rating, Table
+from redqueen.league import Member, Rating, Table, champion
 from redqueen.records import Pair, Task
 from redqueen.runs import checkpoint
 from redqueen.runs.checkpoint import Checkpoint, CheckpointError
@@ -309,3 +309,26 @@ def test_a_full_disk_is_an_os_error_and_leaves_the_former_ones(folder: Path) -> 
     assert_same(checkpoint.load(folder, 4), make(4))
     save(folder, big)
     assert steps(folder) == [4, 5]
+
+
+def test_a_checkpoint_from_before_the_hall_of_fame_and_the_memory_of_games_is_read(folder: Path) -> None:
+    path = save(folder, make())
+    state = json.loads((path / "state.json").read_text())
+    del state["hall"]
+    for member in state["members"]:
+        del member["rewards"], member["contested"], member["held_out"]
+    (path / "state.json").write_text(json.dumps(state))
+    (path / "manifest.json").unlink()
+    checkpoint._seal(path)
+    assert_same(checkpoint.load(folder, 4), make())
+    assert checkpoint.load(folder, 4).table.hall == {}
+
+
+def test_what_is_remembered_of_games_and_champions_survives() -> None:
+    table = make().table
+    table.note("T0", 0.1 + 0.2, 1 / 3)
+    table.probed({"S1": 2 / 3})
+    table.induct(champion("S0", "student", 2, Rating(30.1, 1 / 3), None), 3)
+    state = json.loads(json.dumps(checkpoint._state(replace(make(), table=table))))
+    assert checkpoint._MEMBERS.validate_python(state["members"]) == list(table.members.values())
+    assert checkpoint._HALL.validate_python(state["hall"]) == list(table.hall.values())

@@ -1,0 +1,196 @@
+"""The family tree of a real run, of one from before standings were recorded, and its figure."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import matplotlib.image
+import pytest
+
+from redqueen.analysis.family_figure import draw, write
+from redqueen.analysis.lineage import Life, ancestors, last_step, lives
+from redqueen.config import SandboxConfig
+from redqueen.runs.archive import Archive
+from redqueen.runs.directory import RunDirectory, RunError
+from redqueen.verifier import LocalVerifier
+from tests import toy
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("lineage")
+    changes = {
+        "run.steps": 5,
+        "league.evolution": True,
+        "league.every": 1,
+        "league.burn_in": 1,
+        "population.teachers": 3,
+        "population.students": 4,
+        "game.proposals": 3,
+    }
+    with LocalVerifier(SandboxConfig(workers=1)) as verifier:
+        trainer = toy.trainer(toy.config(folder, **changes), folder / "run", verifier)
+        trainer.run()
+        trainer.close()
+    return folder / "run"
+
+
+def by_name(run: Path) -> dict[str, Life]:
+    return {life.name: life for life in lives(run)}
+
+
+def test_it_is_what_metrics_say(whole: Path) -> None:
+    found = by_name(whole)
+    lines = RunDirectory(whole).metrics()
+    births = [(line["step"], b) for line in lines for b in line["replacements"]]
+    assert len(found) == 7 + len(births)
+    assert len(births) >= 5
+    for step, birth in births:
+        child, victim = found[birth["child"]], found[birth["victim"]]
+        assert (child.born, child.operator, list(child.parents)) == (step, birth["operator"], birth["parents"])
+        assert child.victim == victim.name
+        assert victim.died == step
+        assert child.victim_fitness == victim.last
+        assert [found[p].role for p in child.parents] == [child.role] * len(child.parents)
+    living = {name for name, life in found.items() if life.died is None}
+    assert living == set(lines[-1]["members"])
+    assert last_step(whole) == 4
+
+
+def test_fitness_before_first_and_last(whole: Path) -> None:
+    found, lines = by_name(whole), RunDirectory(whole).metrics()
+    final = lines[-1]["members"]
+    for life in found.values():
+        if life.died is None and life.games:
+            assert life.last == final[life.name]["fitness"]
+        assert (life.first is None) == (life.games == 0)
+        assert (life.first_rated is None) == (life.games == 0)
+        if life.first_rated is not None:
+            assert life.first_rated > life.born
+        if len(life.parents) == 2:
+            assert life.parent_fitness[0] >= life.parent_fitness[1]  # type: ignore[operator]
+        assert len(life.parent_fitness) == len(life.parents)
+
+
+def test_a_run_from_before_standings_reads_the_same(whole: Path, tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    old.mkdir()
+    (old / "config.json").write_bytes((whole / "config.json").read_bytes())
+    with sqlite3.connect(whole / "run.sqlite") as new, sqlite3.connect(old / "run.sqlite") as copy:
+        new.backup(copy)
+    copy.execute("DROP TABLE standings")
+    copy.execute("DROP TABLE champions")
+    copy.execute("ALTER TABLE replacements DROP COLUMN distance")
+    copy.execute("ALTER TABLE replacements DROP COLUMN tries")
+    copy.commit()
+    copy.close()
+    assert [asdict(life) for life in lives(old)] == [asdict(life) for life in lives(whole)]
+    # and it can be gone on with
+    with Archive(old / "run.sqlite") as archive:
+        archive.write(
+            {
+                "standings": [{"step": 5, "member": "T0", "mu": 30, "sigma": 1, "games": 99, "fitness": 27.0}],
+                "replacements": [
+                    {
+                        "step": 5, "victim": "T0", "child": "T99", "parents": ["T1"], "operator": "dare",
+                        "victim_fitness": 27.0, "parent_fitness": [1.0], "distance": 0.5, "tries": 2,
+                    }
+                ],
+            }
+        )  # fmt: skip
+    mixed = by_name(old)["T0"]
+    before = by_name(whole)["T0"]
+    assert (mixed.last, mixed.games, mixed.died if before.died is None else 5) == (27.0, 99, 5)
+    assert mixed.first == before.first
+
+
+def test_ancestors_are_everyone_it_descends_from_once(whole: Path) -> None:
+    found = lives(whole)
+    youngest = [life for life in found if life.parents][-1]
+    family = ancestors(found, youngest.name)
+    names = [life.name for life in family]
+    assert names[0] == youngest.name
+    assert len(set(names)) == len(names)
+    for life in family:
+        assert set(life.parents) <= set(names)
+    assert ancestors(found, "nobody") == []
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path, whole: Path) -> None:
+    with pytest.raises(RunError, match="holds no readable run"):
+        lives(tmp_path)
+    (tmp_path / "config.json").write_bytes((whole / "config.json").read_bytes())
+    with pytest.raises(RunError, match="has no archive"):
+        lives(tmp_path)
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_the_figure_has_a_line_for_every_life_and_an_arc_for_every_parent(
+    whole: Path, tmp_path: Path, ending: str
+) -> None:
+    found = lives(whole)
+    figure = draw(found, last_step(whole) + 1)
+    assert [axes.get_title("left") for axes in figure.axes] == ["teachers", "students"]
+    ends = {round(line.get_xdata()[-1]) for axes in figure.axes for line in axes.lines if len(line.get_xdata()) == 2}  # type: ignore[arg-type,index]
+    assert sum(len(axes.lines) for axes in figure.axes) == 2 * len(found)
+    assert max(ends) == 5
+    assert sum(len(axes.patches) for axes in figure.axes) == sum(len(life.parents) for life in found)
+    one, two = tmp_path / f"one.{ending}", tmp_path / f"two.{ending}"
+    write(figure, one)
+    write(draw(found, last_step(whole) + 1), two)
+    assert one.read_bytes() == two.read_bytes()
+    if ending == "png":
+        pixels = matplotlib.image.imread(one)
+        assert pixels.std() > 0.05, "it is not blank"
+    else:
+        assert all(f">{life.name}<" in one.read_text() for life in found)
+
+
+def lineage(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "redqueen", "lineage", *args], capture_output=True, text=True)
+
+
+def test_the_command_prints_a_tree_or_json_and_draws(whole: Path, tmp_path: Path) -> None:
+    done = lineage(str(whole), "--figure", str(tmp_path / "tree.png"))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "tree.png").stat().st_size > 10_000
+    lines = done.stdout.splitlines()
+    for life in lives(whole):
+        (line,) = [line for line in lines if f"── {life.name} " in line]
+        assert ("lives" in line) == (life.died is None)
+        assert life.operator in line or not life.parents
+    asked = lineage(str(whole), "--json")
+    assert json.loads(asked.stdout) == json.loads(json.dumps([asdict(life) for life in lives(whole)]))
+
+
+@pytest.mark.parametrize(
+    ("figure", "message"), [("tree.pdf", "ends in .png or .svg"), ("no/where.png", "cannot write")]
+)
+def test_a_figure_that_cannot_be_is_one_line(whole: Path, tmp_path: Path, figure: str, message: str) -> None:
+    done = lineage(str(whole), "--figure", str(tmp_path / figure))
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_fitness_that_was_not_known_at_the_first_game_is_the_first_that_was(tmp_path: Path, whole: Path) -> None:
+    (tmp_path / "config.json").write_bytes((whole / "config.json").read_bytes())
+    born = {"name": "S0", "role": "student", "step": -1, "parents": [], "operator": "init"}
+    known = [None, None, 0.25, 0.5]
+    with Archive(tmp_path / "run.sqlite") as archive:
+        archive.write({"members": [born]})
+        for step, fitness in enumerate(known):
+            archive.write(
+                {
+                    "standings": [
+                        {"step": step, "member": "S0", "mu": 25, "sigma": 8, "games": step + 1, "fitness": fitness}
+                    ]
+                }
+            )
+    (life,) = lives(tmp_path)
+    assert (life.first, life.first_rated, life.last, life.games) == (0.25, 2, 0.5, 4)

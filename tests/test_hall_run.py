@@ -1,0 +1,81 @@
+"""The hall of fame in a run: champions are met, not trained, keep their weights and ratings, and survive a resume."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from redqueen.config import SandboxConfig
+from redqueen.runs import checkpoint
+from redqueen.verifier import LocalVerifier
+from tests import toy
+
+HALL = {
+    "run.steps": 8,
+    "run.checkpoint_every": 1,
+    "run.keep_last": 9,
+    "league.evolution": True,
+    "league.every": 2,
+    "league.burn_in": 1,
+    "league.hall_of_fame": 2,
+    "league.hall_matches": 0.7,
+    "population.teachers": 3,
+    "population.students": 3,
+    "game.proposals": 4,
+}
+
+
+@pytest.fixture(scope="module")
+def verifier() -> Iterator[LocalVerifier]:
+    with LocalVerifier(SandboxConfig(workers=1)) as made:
+        yield made
+
+
+def lines(trainer) -> list[dict]:
+    trainer.run()
+    trainer.close()
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in trainer.directory.metrics()]
+
+
+def test_champions_are_met_frozen_and_survive_a_resume(tmp_path: Path, verifier: LocalVerifier) -> None:
+    config = toy.config(tmp_path, **HALL)
+    whole = lines(toy.trainer(config, tmp_path / "whole", verifier))
+    assert [line["hall"] for line in whole][1::2][-1], "there are champions"
+    met = [m for line in whole for m in line["matches"] if "@" in m["teacher"] + m["student"]]
+    assert met
+    for line in whole:
+        assert not any("@" in name for name in line["loss"]), "a champion is never trained"
+        living = [x for m in line["matches"] for x in (m["teacher"], m["student"]) if "@" not in x]
+        assert len(living) == len(set(living)) == 6, "and the living play as often as without them"
+
+    folder = tmp_path / "whole" / "checkpoints"
+    first: dict = {}
+    for step in range(1, 9):
+        saved = checkpoint.load(folder, step)
+        assert saved.adapters.keys() == saved.table.members.keys() | saved.table.hall.keys()
+        for name, champion in saved.table.hall.items():
+            known, weights = first.setdefault(name, (champion, saved.adapters[name]))
+            assert champion == known
+            assert all(
+                torch.equal(f.a, weights[s].a) and torch.equal(f.b, weights[s].b)
+                for s, f in saved.adapters[name].items()
+            )
+            if champion.step == step - 1 and champion.member in saved.table.members:
+                own = saved.adapters[champion.member]
+                assert all(torch.equal(f.b, own[s].b) for s, f in saved.adapters[name].items())
+    assert len(first) >= 6
+
+    broken = toy.trainer(config.override(["run.steps=5"]), tmp_path / "broken", verifier)
+    lines(broken)
+    resumed = toy.trainer(config, tmp_path / "broken", verifier, begin=False)
+    resumed.restore(checkpoint.load(resumed.directory.checkpoints, 5))
+    assert lines(resumed) == whole
+
+    with sqlite3.connect(tmp_path / "whole" / "run.sqlite") as db:
+        assert {row[0] for row in db.execute("SELECT name FROM champions")} == set(first)
+        authors = {row[0] for row in db.execute("SELECT DISTINCT author FROM tasks")}
+        assert any("@" in author for author in authors)

@@ -1,0 +1,131 @@
+"""Every ablation is one recipe override, and selection does what it says."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+
+from redqueen.config import Config, ConfigError, Crossover, Mutation
+from redqueen.evolve import OPERATORS, plan
+from redqueen.league import Birth, Rating, Table, TrueSkill, matchmake
+from redqueen.recipes import configure
+
+CONTROLS = {"copy_parent", "fresh", "linear_mean"}
+
+
+def births(*overrides: str, size: int = 4, rounds: int = 40) -> list[Birth]:
+    """What many rounds of evolution would bring to a population of `size` a side that has played its burn-in."""
+    config = configure(["paper_7b", f"population.teachers={size}", f"population.students={size}", *overrides])
+    found: list[Birth] = []
+    for round_ in range(rounds):
+        table, rng = Table(), random.Random(round_)
+        for role in ("teacher", "student"):
+            for _ in range(size):
+                member = table.enrol(role, -1)
+                table.members[member.name] = replace(
+                    member,
+                    rating=Rating(rng.uniform(10, 40), 2),
+                    wins=9,
+                    rewards=(rng.random(),),
+                    contested=(rng.random(),),
+                    held_out=rng.random(),
+                )
+        step = config.league.every * (round_ + 1) - 1
+        for role in ("teacher", "student"):
+            found += plan(table, role, step, config)
+            assert plan(table, role, step - 1, config) == []
+    return found
+
+
+def used(found: list[Birth]) -> set[str]:
+    assert found
+    return {b.operator for b in found}
+
+
+def test_evolution_off() -> None:
+    assert births("league.evolution=off") == []
+
+
+def test_mutation_only() -> None:
+    found = births("league.crossover=0")
+    assert {len(b.parents) for b in found} == {1}
+    assert used(found) == set(Config().league.mutations)
+
+
+def test_crossover_only() -> None:
+    found = births("league.crossover=1")
+    assert {len(b.parents) for b in found} == {2}
+    assert used(found) == set(Config().league.crossovers)
+
+
+@pytest.mark.parametrize("name", get_args(Mutation))
+def test_each_mutation_alone(name: str) -> None:
+    assert used(births(f"league.mutations={name}", "league.crossover=0")) == {name} <= set(OPERATORS)
+
+
+@pytest.mark.parametrize("name", get_args(Crossover))
+def test_each_crossover_alone(name: str) -> None:
+    assert used(births(f"league.crossovers={name}", "league.crossover=1")) == {name} <= set(OPERATORS)
+
+
+def test_controls_only() -> None:
+    assert used(births("league.mutations=copy_parent,fresh", "league.crossovers=linear_mean")) == CONTROLS
+
+
+@pytest.mark.parametrize("name", ["balanced", "hard", "uniform", "round_robin"])
+def test_each_matchmaking(name: str) -> None:
+    config = configure(["paper_7b", f"league.matchmaking={name}"])
+    ratings = {f"{i}": Rating() for i in range(4)}
+    weighting, trueskill = config.league.matchmaking, TrueSkill()
+    drawn = matchmake(ratings, ratings, weighting=weighting, trueskill=trueskill, rng=random.Random(0))
+    assert Counter(m.teacher for m in drawn) == Counter(list(ratings))
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+def test_sizes(size: int) -> None:
+    found = births(size=size)
+    assert (len(found) > 0) == (size > 1)
+    if size == 2:
+        assert {len(b.parents) for b in found} == {1}
+    assert len(found) == 40 * 2 * (0 if size == 1 else max(1, size // 4))
+
+
+@pytest.mark.parametrize("override", ["survivors=tournament", "parents=tournament", "parents=uniform", "elite=2"])
+def test_each_selection(override: str) -> None:
+    assert len(births(f"league.{override}")) == 80
+
+
+@pytest.mark.parametrize("name", ["lcb", "mean_reward", "learnability", "held_out"])
+def test_each_fitness(name: str) -> None:
+    by_name = births(f"league.student_fitness={name}")
+    assert len(by_name) == 80
+    students = [b for b in by_name if b.victim[0] == "S"]
+    others = [b for b in births() if b.victim[0] == "S"]
+    assert (students == others) == (name == "lcb")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["league.teacher_fitness=held_out"], "held_out is for students only"),
+        (["league.teacher_fitness=elo"], "league.teacher_fitness"),
+        (["league.elite=2"], "leaves nobody of 2 to replace"),
+        (["league.hall_matches=0.2"], "set league.hall_of_fame"),
+        (["league.hall_of_fame=-1"], "league.hall_of_fame"),
+        (["league.min_distance=2"], "league.min_distance"),
+        (["league.contestants=0"], "league.contestants"),
+        (["learning.warmup=-1"], "learning.warmup"),
+        (
+            ["population.teachers=1", "population.students=1", "population.single_agent=yes", "league.hall_of_fame=1"],
+            "the single agent plays itself",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        Config().override(overrides)
+    assert "\n" not in str(caught.value)
