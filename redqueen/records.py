@@ -6,6 +6,7 @@ Completion -> Rollout -> Proposed | Attempted -> GradedRollout -> Sample        
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -128,13 +129,15 @@ class Request:
 class Completion:
     """What a member wrote. `text` starts with the prompt's prefix and ends before the stop string.
 
-    `token_ids` are the sampled tokens (the one that completed the stop string is the last) and `logprobs` their
-    log-probabilities (nats) under the member at the temperature that they were sampled with.
+    `token_ids` are the sampled tokens (the one that completed the stop string is the last). `logprobs` are their
+    log-probabilities (nats) under the distribution that they were drawn from, `policy_logprobs` those under the member
+    itself: temperature 1, the whole vocabulary.
     """
 
     prompt_ids: tuple[int, ...]
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
+    policy_logprobs: tuple[float, ...]
     text: str
     finished: bool
 
@@ -214,9 +217,9 @@ class Sampler(Protocol):
     """Draws completions from members; the embedded one runs in process, others may be served elsewhere."""
 
     def sample(
-        self, requests: Sequence[Request], progress: Callable[[int, int], None] | None = None
+        self, requests: Sequence[Request], finished: Callable[[int, Completion], None] | None = None
     ) -> list[Completion]:
-        """Completions in the order of `requests`; `progress(done, total)` is called as rows finish."""
+        """Completions in the order of `requests`; `finished(index, completion)` is called as each is done."""
         ...
 
 
@@ -233,10 +236,18 @@ class Learner(Protocol):
 class Verifier(Protocol):
     """The only judge: runs programs outside the trainer's process. Verdicts come in the order asked."""
 
+    def submit_proposal(self, proposal: Proposal) -> Future[tuple[Verdict, Task | None]]:
+        """Hands one proposal over and goes on: a task where the verdict is `valid`, else None."""
+        ...
+
+    def submit_attempt(self, task: Task, answer: str | None) -> Future[Verdict]:
+        """Hands one answer to a task over and goes on; None is a text in which no answer was found."""
+        ...
+
     def validate(self, proposals: Sequence[Proposal]) -> list[tuple[Verdict, Task | None]]:
-        """A task where the verdict is `valid`, else None."""
+        """`submit_proposal` for many, and their results."""
         ...
 
     def grade(self, attempts: Sequence[tuple[Task, str | None]]) -> list[Verdict]:
-        """Verdicts on answers to tasks; None is a text in which no answer was found."""
+        """`submit_attempt` for many, and their results."""
         ...

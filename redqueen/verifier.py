@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from types import TracebackType
+from typing import TypeVar
 
 from redqueen.config import SandboxConfig
 from redqueen.records import Kind, Pair, Proposal, Status, Task, Verdict
@@ -53,22 +55,54 @@ class LocalVerifier:
         """How well the sandbox isolates; goes into every run's record."""
         return self.sandbox.tier
 
+    def submit_proposal(self, proposal: Proposal) -> Future[tuple[Verdict, Task | None]]:
+        """Runs the program on its inputs, three times in two interpreters, while the caller goes on.
+
+        Waits only while as many jobs as the sandbox holds (`MAX_WAITING`) are before it.
+        """
+        job = Job(proposal.draft.program, proposal.draft.inputs, validate=True)
+        return _then(self.sandbox.submit(job), lambda outcome: settle(proposal, outcome, self.min_inputs))
+
+    def submit_attempt(self, task: Task, answer: str | None) -> Future[Verdict]:
+        """Judges an answer as `Prompts.read_attempt` returns it (None: no answer was found) while the caller goes on.
+
+        The future is done already where no child process is needed.
+        """
+        judged = judge(task.kind, task.program, task.hidden if task.kind == "code_f" else task.pairs, answer)
+        if isinstance(judged, Job):
+            return _then(self.sandbox.submit(judged), attempt_verdict)
+        done: Future[Verdict] = Future()
+        done.set_result(judged)
+        return done
+
     def validate(self, proposals: Sequence[Proposal]) -> list[tuple[Verdict, Task | None]]:
-        """Runs each program on its inputs, three times in two interpreters; in order."""
-        jobs = [Job(p.draft.program, p.draft.inputs, validate=True) for p in proposals]
-        return [settle(p, o, self.min_inputs) for p, o in zip(proposals, self.sandbox.run(jobs), strict=True)]
+        """What `submit_proposal` says of each; in order."""
+        return [future.result() for future in [self.submit_proposal(proposal) for proposal in proposals]]
 
     def grade(self, attempts: Sequence[tuple[Task, str | None]]) -> list[Verdict]:
-        """Judges answers as `Prompts.read_attempt` returns them (None: no answer was found); in order."""
-        verdicts: list[Verdict | None] = []
-        jobs: list[Job] = []
-        for task, answer in attempts:
-            judged = judge(task.kind, task.program, task.hidden if task.kind == "code_f" else task.pairs, answer)
-            verdicts.append(judged if isinstance(judged, Verdict) else None)
-            if isinstance(judged, Job):
-                jobs.append(judged)
-        outcomes = iter(self.sandbox.run(jobs))
-        return [attempt_verdict(next(outcomes)) if verdict is None else verdict for verdict in verdicts]
+        """What `submit_attempt` says of each; in order."""
+        return [future.result() for future in [self.submit_attempt(task, answer) for task, answer in attempts]]
+
+
+T = TypeVar("T")
+
+
+def _then(outcome: Future[Outcome], judged: Callable[[Outcome], T]) -> Future[T]:
+    """The future of what `judged` makes of an outcome, in the thread that had it. It cannot be cancelled.
+
+    It ends in `CancelledError` if the sandbox drops the job (`Sandbox.__exit__` in an error).
+    """
+    verdict: Future[T] = Future()
+    verdict.set_running_or_notify_cancel()
+
+    def finish(outcome: Future[Outcome]) -> None:
+        try:
+            verdict.set_result(judged(outcome.result()))
+        except Exception as error:  # noqa: BLE001 - whoever waits for the verdict gets it
+            verdict.set_exception(error)
+
+    outcome.add_done_callback(finish)
+    return verdict
 
 
 def settle(proposal: Proposal, outcome: Outcome, min_inputs: int = 2) -> tuple[Verdict, Task | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import CancelledError, Future
 from dataclasses import replace
 
 import pytest
@@ -98,6 +99,58 @@ def test_verdicts_come_in_the_order_asked(verifier: LocalVerifier) -> None:
     assert [v.status for v in verifier.grade(attempts)] == [
         "correct", "wrong", "malformed", "correct", "wrong", "correct"
     ]  # fmt: skip
+
+
+def test_handing_in_does_not_wait_for_the_verdict(verifier: LocalVerifier) -> None:
+    slow = verifier.submit_proposal(proposal("code_o", ENDLESS, "1"))
+    attempt = verifier.submit_attempt(ABS_I, "2")
+    made = verifier.submit_proposal(proposal("code_f", "def f(x):\n    return x * x", "1", "2", "3"))
+    assert not slow.done()
+    assert not attempt.done()
+    assert attempt.result(timeout=30).status == "correct"
+    assert slow.result()[0].status == "timeout"
+    verdict, task = made.result(timeout=30)
+    assert (verdict.status, task is not None and task.message) == ("valid", "a message")
+
+
+def test_what_needs_no_process_is_judged_at_once(verifier: LocalVerifier) -> None:
+    slow = verifier.submit_attempt(ABS_F, ENDLESS)
+    answers = [(ABS_O, "2"), (ABS_O, "3"), (ABS_O, "x"), (ABS_I, "f(2)"), (ABS_F, None), (ABS_I, "1" * 20_000)]
+    futures = [verifier.submit_attempt(of, answer) for of, answer in answers]
+    assert all(future.done() for future in futures)
+    statuses = [future.result().status for future in futures]
+    assert statuses == ["correct", "wrong", "malformed", "malformed", "malformed", "oversize"]
+    assert slow.result().status == "timeout"
+
+
+def test_batches_say_what_single_ones_say(verifier: LocalVerifier) -> None:
+    asked = [proposal("code_o", program, given) for program, given, _ in INVALID if program != ENDLESS]
+    single = [future.result() for future in [verifier.submit_proposal(p) for p in asked]]
+    batch = verifier.validate(asked)
+    assert [(v.status, v.detail, made) for v, made in single] == [(v.status, v.detail, made) for v, made in batch]
+
+
+def test_leaving_in_an_error_ends_every_future() -> None:
+    def leave(closing: LocalVerifier) -> None:
+        with closing:
+            futures.extend(closing.submit_attempt(ABS_F, ENDLESS) for _ in range(20))
+            raise KeyError
+
+    futures: list[Future[Verdict]] = []
+    with pytest.raises(KeyError):
+        leave(LocalVerifier(SandboxConfig(cpu_s=0.2, workers=1)))
+    assert len(futures) == 20
+    errors = [future.exception(timeout=30) for future in futures]
+    assert sum(isinstance(error, CancelledError) for error in errors) >= 18
+
+
+def test_a_fault_in_judging_reaches_whoever_waits(verifier: LocalVerifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("redqueen.verifier.settle", broken)
+    with pytest.raises(ZeroDivisionError):
+        verifier.submit_proposal(proposal("code_o", "def f(x):\n    return x", "1")).result(timeout=30)
 
 
 def test_nothing_asked_nothing_said(verifier: LocalVerifier) -> None:
@@ -238,10 +291,21 @@ def test_an_attempt_that_asks_for_too_much_says_what(verifier: LocalVerifier) ->
     ]
 
 
-def test_the_first_miss_decides_whatever_comes_after_it(verifier: LocalVerifier) -> None:
-    answer = "def f(x):\n    return 1 // (5 - x)"
+@pytest.mark.parametrize("later", ["1 // (5 - x)", "f(x)", "[0] * 10 ** 10", "f", "'a' * 20_000"])
+def test_the_first_miss_decides_whatever_comes_after_it(verifier: LocalVerifier, later: str) -> None:
+    answer = f"def f(x):\n    return 0 if x == -4 else {later}"
     (verdict,) = verifier.grade([(ABS_F, answer)])
     assert (verdict.status, verdict.detail, verdict.output) == ("wrong", "output 0 differs", "0")
+
+
+def test_a_wrong_answer_that_never_ends_on_a_later_input_is_wrong_and_ended_at_once(verifier: LocalVerifier) -> None:
+    (verdict,) = verifier.grade([(ABS_F, "def f(x):\n    while x == 5:\n        pass\n    return 0")])
+    assert (verdict.status, verdict.output) == ("wrong", "0")
+    assert verdict.cpu_ms < 200  # of 400
+
+
+def test_a_right_answer_that_never_ends_on_a_later_input_is_a_timeout(verifier: LocalVerifier) -> None:
+    assert status(verifier, ABS_F, "def f(x):\n    while x == 5:\n        pass\n    return abs(x)") == "timeout"
 
 
 def test_code_f_is_judged_on_all_hidden_pairs_and_on_no_shown_one(verifier: LocalVerifier) -> None:

@@ -58,7 +58,7 @@ class Job:
     validate: bool = False
     """Check determinism: interpreter A once, interpreter B twice in one child, at half the CPU limit."""
     expected: tuple[bytes, ...] | None = None
-    """Canonical bytes, one for each input. They are compared in the parent and never sent to the child."""
+    """Canonical bytes, one for each input; the first miss decides and ends the child. Never sent to the child."""
 
     def __post_init__(self) -> None:
         if len(self.inputs) > MAX_INPUTS:

@@ -9,15 +9,16 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import platform
 import resource
 import signal
 import struct
 import sys
+from os import getppid
+from resource import RLIM_INFINITY, RLIMIT_AS, RLIMIT_CPU, RLIMIT_NOFILE, RLIMIT_NPROC, getrlimit, setrlimit
 from typing import Any
 
 LINUX = sys.platform.startswith("linux")
-MACHINE = platform.machine()
+MACHINE = os.uname().machine
 
 _EVERYWHERE = {"landlock_create_ruleset": 444, "landlock_restrict_self": 446}
 _NUMBERS = {
@@ -36,37 +37,64 @@ _CLOCK_PROCESS_CPUTIME_ID = 2
 _SIGEVENT_BYTES = 64
 
 libc: Any = ctypes.CDLL(None, use_errno=True)
+_fork: Any = ctypes.PyDLL(None, use_errno=True).fork  # PyDLL keeps the interpreter's lock: the child starts with it
+
+
+_syscall: Any = libc.syscall if LINUX else None
+_NUMBER_OF = {name: ctypes.c_long(number) for name, number in CALLS.items()}
 
 
 def system_call(name: str, *arguments: Any) -> int:
     """A raw system call by name; raises OSError with the call's name."""
-    result = libc.syscall(ctypes.c_long(CALLS[name]), *arguments)
+    result = _syscall(_NUMBER_OF[name], *arguments)
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")
     return int(result)
 
 
-def prctl(option: int, *arguments: int) -> None:
-    """`prctl` with all five arguments as longs; raises OSError."""
-    padded = [ctypes.c_ulong(argument) for argument in (*arguments, 0, 0, 0, 0)[:4]]
-    if libc.prctl(option, *padded) != 0:
+def prctl_arguments(option: int, *arguments: int) -> tuple[Any, ...]:
+    """The five arguments of `prctl`, all but the first as longs."""
+    return (option, *(ctypes.c_ulong(argument) for argument in (*arguments, 0, 0, 0, 0)[:4]))
+
+
+def prctl(arguments: tuple[Any, ...]) -> None:
+    """`prctl` with what `prctl_arguments` made; raises OSError."""
+    if _prctl(*arguments) != 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"prctl {option}: {os.strerror(number)}")
+        raise OSError(number, f"prctl {arguments[0]}: {os.strerror(number)}")
+
+
+def fork() -> int:
+    """`os.fork` without Python's work after it, which is for programs with threads and touches seventy pages.
+
+    The zygote has one thread and no child starts a second one. Raises OSError.
+    """
+    if not LINUX:
+        return os.fork()
+    pid = int(_fork())
+    if pid < 0:
+        raise OSError(ctypes.get_errno(), "fork")
+    return pid
+
+
+# Made before the fork, like all that follows here and ends in a call: every object made in a child costs it pages.
+_prctl: Any = libc.prctl if LINUX else None
+_DEATH_SIGNAL = prctl_arguments(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def die_with_parent(parent: int) -> None:
     """SIGKILL for this process when the thread that started it ends; at once if it has ended already."""
     if LINUX:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
+        prctl(_DEATH_SIGNAL)
+    if getppid() != parent:
         os._exit(1)
 
 
 def undumpable() -> None:
     """No core files, and no attaching to this process by others of its uid."""
     if LINUX:
-        prctl(_PR_SET_DUMPABLE, 0)
+        prctl(prctl_arguments(_PR_SET_DUMPABLE, 0))
 
 
 def scrub_environment() -> None:
@@ -103,7 +131,7 @@ def drop_capabilities() -> None:
         return
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
     system_call("capset", header, bytes(24))
-    prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    prctl(prctl_arguments(_PR_SET_NO_NEW_PRIVS, 1))
 
 
 def deny_files_and_network() -> str:
@@ -146,32 +174,38 @@ def address_space() -> int:
         return int(file.read().split()[0]) * resource.getpagesize()
 
 
-_ZERO = ("FSIZE", "NOFILE", "NPROC", "CORE", "MEMLOCK", "MSGQUEUE")
-_NOTHING_OF = [getattr(resource, f"RLIMIT_{name}") for name in _ZERO if hasattr(resource, f"RLIMIT_{name}")]
+_NOTHING = (0, 0)
 
 
-def limit_resources(address_bytes: int, cpu_s: float) -> None:
-    """The rlimits of one child. CPU seconds are whole numbers here: a backstop behind `arm_cpu_timer`."""
-    for kind in _NOTHING_OF:
-        resource.setrlimit(kind, (0, 0))
-    seconds = int(cpu_s) + 2
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-    if LINUX:  # elsewhere it is refused or means nothing
-        lower(resource.RLIMIT_AS, address_bytes)
+def limit_for_good() -> None:
+    """The rlimits that the zygote itself can live with; its children inherit them."""
+    for name in ("FSIZE", "CORE", "MEMLOCK", "MSGQUEUE"):
+        if hasattr(resource, f"RLIMIT_{name}"):
+            setrlimit(getattr(resource, f"RLIMIT_{name}"), _NOTHING)
     lower(resource.RLIMIT_STACK, 8 << 20)
+
+
+def limit_resources(address_bytes: int, cpu_us: int) -> None:
+    """The other rlimits of one child. CPU seconds are whole numbers here: a backstop behind `arm_cpu_timer`."""
+    setrlimit(RLIMIT_NOFILE, _NOTHING)
+    setrlimit(RLIMIT_NPROC, _NOTHING)
+    seconds = cpu_us // 1_000_000 + 2
+    setrlimit(RLIMIT_CPU, (seconds, seconds))
+    if LINUX:  # elsewhere it is refused or means nothing
+        lower(RLIMIT_AS, address_bytes)
 
 
 def lower(kind: int, value: int) -> None:
     """Set both limits to `value`, or to the hard limit where that is already lower."""
-    hard = resource.getrlimit(kind)[1]
-    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    resource.setrlimit(kind, (value, value))
+    hard = getrlimit(kind)[1]
+    value = value if hard == RLIM_INFINITY else min(value, hard)
+    setrlimit(kind, (value, value))
 
 
-# Made before the fork: every object made in a child costs it a page.
 _timer = ctypes.c_int()
 _event = ctypes.create_string_buffer(struct.pack("=Qii", 0, signal.SIGKILL, 0), _SIGEVENT_BYTES)
 _setting = (ctypes.c_int64 * 4)()
+_CREATE = (_CLOCK_PROCESS_CPUTIME_ID, _event, ctypes.byref(_timer))
 
 
 def arm_cpu_timer(cpu_us: int) -> None:
@@ -180,5 +214,5 @@ def arm_cpu_timer(cpu_us: int) -> None:
         return
     cpu_us = max(1, cpu_us)
     _setting[2], _setting[3] = cpu_us // 1_000_000, cpu_us % 1_000_000 * 1_000
-    system_call("timer_create", _CLOCK_PROCESS_CPUTIME_ID, _event, ctypes.byref(_timer))
+    system_call("timer_create", *_CREATE)
     system_call("timer_settime", _timer, 0, _setting, None)

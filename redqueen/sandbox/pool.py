@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from queue import SimpleQueue
 from types import TracebackType
 
 from redqueen.sandbox.job import Job, Limits, Outcome
 from redqueen.sandbox.probes import PROCESS, IsolationError, probe
-from redqueen.sandbox.worker import Worker
+from redqueen.sandbox.worker import Worker, run_job
 
 _DEFAULT_LIMITS = Limits()
 MAX_WAITING = 1024
@@ -42,11 +44,14 @@ class Sandbox:
                 "--unsafe-no-isolation runs them anyway, with this user's rights"
             )
         self._owner = os.getpid()
-        self._local = threading.local()
-        self._workers: list[Worker] = []
+        self._workers = [Worker(limits) for _ in range(workers or _cores())]
+        self._free: SimpleQueue[Worker] = SimpleQueue()
+        for worker in self._workers:
+            self._free.put(worker)
         self._room = threading.BoundedSemaphore(MAX_WAITING)
-        # A zygote dies with the thread that started it, so each thread of the pool starts its own.
-        self._threads = ThreadPoolExecutor(workers or _cores(), thread_name_prefix="sandbox", initializer=self._start)
+        # Twice as many threads as workers: one reads a job or judges it while another one's child runs. A zygote dies
+        # with the thread that started it; these end with the pool.
+        self._threads = ThreadPoolExecutor(2 * len(self._workers), thread_name_prefix="sandbox")
 
     def __enter__(self) -> Sandbox:
         return self
@@ -83,12 +88,16 @@ class Sandbox:
         for worker in self._workers:
             worker.close()
 
-    def _start(self) -> None:
-        self._local.worker = Worker(self.limits)
-        self._workers.append(self._local.worker)
-
     def _serve(self, job: Job) -> Outcome:
-        return self._local.worker.run(job)
+        return run_job(job, self.limits, self._worker())
+
+    @contextmanager
+    def _worker(self) -> Iterator[Worker]:
+        worker = self._free.get()
+        try:
+            yield worker
+        finally:
+            self._free.put(worker)
 
 
 def _cores() -> int:

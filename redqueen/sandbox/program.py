@@ -10,6 +10,7 @@ import ast
 import builtins
 import io
 import sys
+from collections.abc import Callable
 from opcode import opmap
 from types import CodeType
 from typing import Any
@@ -34,30 +35,28 @@ class ForbiddenError(ImportError):
     """The program asked for a module or a builtin that is not on the list."""
 
 
-def run(program: str, inputs: list[bytes], passes: int, value_limit: int) -> tuple[str, str, list[list[bytes]]]:
-    """Status, detail and, for each pass, the encoded values as far as the program got."""
-    runs: list[list[bytes]] = [[] for _ in range(passes)]
+def run(
+    program: str, inputs: list[bytes], passes: int, value_limit: int, tell: Callable[[bytes], object]
+) -> tuple[str, str]:
+    """Calls the program on its inputs and tells each encoded value at once; returns status and detail."""
     try:
         function = load(program)
     except ForbiddenError as error:
-        return "forbidden", str(error), runs
+        return "forbidden", str(error)
     except MalformedError as error:
-        return "malformed", str(error), runs
+        return "malformed", str(error)
     except BaseException as error:  # noqa: BLE001 - a program may raise anything at all
-        return *describe(error), runs
-    for number, values in enumerate(runs):
+        return describe(error)
+    for number in range(passes):
         # The second pass goes backwards, so that a counter is out of step for at least one input.
         order = range(len(inputs)) if number % 2 == 0 else range(len(inputs) - 1, -1, -1)
         for index in order:
             try:
-                value = function(*decode(inputs[index]))
-                values.append(encode(value, value_limit))
+                tell(encode(function(*decode(inputs[index])), value_limit))
             except BaseException as error:  # noqa: BLE001
                 status, detail = describe(error)
-                return status, detail + (f" on input {index}" if len(inputs) > 1 else ""), runs
-        if number % 2:
-            values.reverse()
-    return "ok", "", runs
+                return status, detail + (f" on input {index}" if len(inputs) > 1 else "")
+    return "ok", ""
 
 
 class MalformedError(Exception):
@@ -77,8 +76,8 @@ def load(program: str) -> Any:
         raise MalformedError(f"{type(error).__name__}{where}") from None
     except (ValueError, MemoryError, RecursionError) as error:
         raise MalformedError(f"{type(error).__name__} while compiling") from None
-    sys.stdout = sys.stderr = Sink()
-    sys.stdin = io.StringIO()
+    sys.stdout = sys.stderr = SINK
+    sys.stdin = NOTHING
     names: dict[str, Any] = {"__name__": "program", "__builtins__": VISIBLE}
     builtins.exec(code, names)
     function = names.get("f")
@@ -140,10 +139,6 @@ def program_builtins() -> dict[str, Any]:
     return visible
 
 
-# Made once: each child has a copy of its own by the fork, and making it would touch a hundred pages there.
-VISIBLE = program_builtins()
-
-
 class Sink(io.TextIOBase):
     """Where `print` goes: nowhere, in constant space, without ever failing."""
 
@@ -152,6 +147,12 @@ class Sink(io.TextIOBase):
 
     def writable(self) -> bool:
         return True
+
+
+# Made once: each child has a copy of its own by the fork, and making them would touch a hundred pages there.
+VISIBLE = program_builtins()
+SINK = Sink()
+NOTHING = io.StringIO()
 
 
 def describe(error: BaseException) -> tuple[str, str]:

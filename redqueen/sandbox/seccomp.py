@@ -14,6 +14,7 @@ import struct
 import sys
 
 import lockdown
+from lockdown import prctl
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
@@ -95,19 +96,27 @@ def _low(argument: int) -> int:
     return _ARGUMENTS + 8 * argument
 
 
-def install(program: bytes) -> None:
+class Filter:
+    """A filter's bytes where the kernel finds them; made before the fork, as every object made later costs pages."""
+
+    def __init__(self, program: bytes) -> None:
+        self._code = ctypes.create_string_buffer(program, len(program))
+        header = struct.pack("@HP", len(program) // 8, ctypes.addressof(self._code))
+        self._header = ctypes.create_string_buffer(header, len(header))
+        self.arguments = lockdown.prctl_arguments(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.addressof(self._header))
+
+
+def install(wall: Filter) -> None:
     """Put this process under the filter for good; needs no_new_privs. Raises OSError."""
-    buffer = ctypes.create_string_buffer(program, len(program))
-    header = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(buffer)))
-    lockdown.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.addressof(header))
+    prctl(wall.arguments)
 
 
-def works(program: bytes) -> bool:
+def works(wall: Filter) -> bool:
     """Try the filter in a throwaway child."""
     pid = os.fork()
     if pid == 0:
         try:
-            install(program)
+            install(wall)
         except OSError:
             os._exit(1)
         try:

@@ -2,126 +2,157 @@
 
 from __future__ import annotations
 
-import signal
 import struct
-from dataclasses import dataclass
-from typing import Any, cast
+from contextlib import AbstractContextManager, nullcontext
 
 from redqueen.sandbox.job import MAX_PROGRAM_BYTES, Job, Limits, Outcome, Status
 from redqueen.sandbox.literals import parse_arguments, to_literal
-from redqueen.sandbox.process import FLOOD, WALL, Reply, Zygote, ZygoteError
+from redqueen.sandbox.process import Zygote, ZygoteError
+from redqueen.sandbox.transcript import Run, Transcript, judge_reply
 from redqueen.sandbox.values import CodecError, OversizeError, canonical, decode, encode
 
 HASH_SEEDS = {"A": 1, "B": 2}
 
-_FRAME = struct.Struct("!I")
-_LOCKED = b"L"
-_FROM_CHILD = ("ok", "malformed", "forbidden", "error", "memory", "oversize", "unsupported")
-"""The only statuses that a child may claim; the others are the parent's to give."""
+_LIMITS = struct.Struct("!QQII")  # CPU microseconds, bytes of memory, passes, most bytes of a value
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One child's story: status, one line, and for each pass the encoded values (not yet decoded)."""
+class Reading:
+    """Encoded values into literal text, in order, up to the first that decides: a miss, a forged or a too long one."""
 
-    status: Status
-    detail: str
-    passes: list[list[bytes]]
-    cpu_ms: float
+    def __init__(self, expected: tuple[bytes, ...] | None, most_bytes: int) -> None:
+        self.texts: list[str] = []
+        self.verdict: tuple[Status, str] | None = None
+        self._expected, self._most_bytes = expected, most_bytes
+
+    def see(self, values: list[bytes]) -> bool:
+        """Reads those of `values` that are new; whether the verdict stands."""
+        while self.verdict is None and len(self.texts) < len(values):
+            self.verdict = self._read(values[len(self.texts)])
+        return self.verdict is not None
+
+    def _read(self, data: bytes) -> tuple[Status, str] | None:
+        try:
+            value = decode(data)
+            text = to_literal(value)
+            expected = None if self._expected is None else self._expected[len(self.texts)]
+            # the expected bytes themselves need no second look; others may be the same value in another order
+            missed = expected is not None and data != expected and canonical(value) != expected
+        except CodecError as error:  # our own encoder never writes such bytes: the program did
+            return "error", f"a forged value: {error}"
+        if len(text.encode()) > self._most_bytes:
+            return "oversize", f"output {len(self.texts)} is more than {self._most_bytes} bytes"
+        self.texts.append(text)
+        return ("wrong", f"output {len(self.texts) - 1} differs") if missed else None
 
 
 class Worker:
-    """Serves one job at a time. Zygotes are started when first needed and replaced when they die."""
+    """Two zygotes, started when first needed and replaced when they die; for one job at a time."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.zygotes: dict[str, Zygote] = {}
 
     def run(self, job: Job) -> Outcome:
-        """The outcome of one job. If a zygote dies the job is tried once more, then it is `infra_error`."""
-        try:
-            inputs = self._inputs(job)
-        except OversizeError as error:
-            return Outcome("oversize", (), str(error), 0.0)
-        except CodecError as error:
-            return Outcome("malformed", (), str(error), 0.0)
-        reason = ""
-        for _ in range(2):
+        """The outcome of one job, by this worker alone."""
+        return run_job(job, self.limits, nullcontext(self))
+
+    def runs(self, job: Job, work: bytes) -> list[Run]:
+        """What interpreter A made of a job and then, if it is to be validated and went well so far, interpreter B.
+
+        If a zygote dies the job is tried once more, then `ZygoteError` is raised.
+        """
+        for last in (False, True):
             try:
-                return self._judge(job, inputs)
+                return self._runs(job, work)
             except (ZygoteError, OSError) as error:
-                reason = str(error)
                 self.close()
-        return Outcome("infra_error", (), reason, 0.0)
+                if last:
+                    raise ZygoteError(str(error)) from error
+        raise AssertionError
 
     def close(self) -> None:
         """End both zygotes."""
         while self.zygotes:
             self.zygotes.popitem()[1].close()
 
-    def _inputs(self, job: Job) -> list[bytes]:
-        if len(job.program.encode("utf-8", "surrogatepass")) > MAX_PROGRAM_BYTES:
-            raise OversizeError(f"a program of more than {MAX_PROGRAM_BYTES} bytes")
-        encoded: list[bytes] = []
-        for index, text in enumerate(job.inputs):
-            try:
-                encoded.append(encode(parse_arguments(text, self.limits.input_bytes)))
-            except CodecError as error:
-                raise type(error)(f"input {index}: {error}") from None
-        return encoded
+    def _runs(self, job: Job, work: bytes) -> list[Run]:
+        run = self._child("A", job, work, 1, self.limits.cpu_s / 2 if job.validate else self.limits.cpu_s)
+        if not job.validate or run.status != "ok":
+            return [run]
+        return [run, self._child("B", job, work, 2, self.limits.cpu_s)]
 
-    def _judge(self, job: Job, inputs: list[bytes]) -> Outcome:
-        cpu_s = self.limits.cpu_s / 2 if job.validate else self.limits.cpu_s
-        run = self._child("A", job.program, inputs, passes=1, cpu_s=cpu_s)
-        outputs: list[str] = []
-        keys: list[bytes] = []
-        for index, data in enumerate(run.passes[0]):
-            try:
-                value = decode(data)
-                text, key = to_literal(value), canonical(value)
-            except CodecError as error:  # our own encoder never writes such bytes: the program did
-                return Outcome("error", tuple(outputs), f"a forged value: {error}", run.cpu_ms)
-            if len(text.encode()) > self.limits.output_bytes:
-                detail = f"output {len(outputs)} is more than {self.limits.output_bytes} bytes"
-                return Outcome("oversize", tuple(outputs), detail, run.cpu_ms)
-            outputs.append(text)
-            keys.append(key)
-            if job.expected is not None and key != job.expected[index]:
-                # The first miss decides, whatever became of the inputs after it.
-                return Outcome("wrong", tuple(outputs), f"output {index} differs", run.cpu_ms)
-        status, detail = run.status, run.detail
-        if status == "ok" and job.validate:
-            status, detail = self._check_determinism(job.program, inputs, keys, cpu_s)
-        return Outcome(status, tuple(outputs), detail, run.cpu_ms)
-
-    def _check_determinism(
-        self, program: str, inputs: list[bytes], keys: list[bytes], cpu_s: float
-    ) -> tuple[Status, str]:
-        """Interpreter B calls everything twice. It cannot change a value, only refuse it."""
-        run = self._child("B", program, inputs, passes=2, cpu_s=2 * cpu_s)
-        if run.status == "timeout":
-            return "timeout", f"{run.detail} in the determinism check"
-        if run.status != "ok":
-            return "nondeterministic", f"{run.status} in another interpreter: {run.detail}"
-        for name, values in zip(("another interpreter", "a second call"), run.passes, strict=True):
-            for index, (data, key) in enumerate(zip(values, keys, strict=True)):
-                if data != key and _key(data) != key:
-                    return "nondeterministic", f"output {index} differs in {name}"
-        return "ok", ""
-
-    def _child(self, which: str, program: str, inputs: list[bytes], passes: int, cpu_s: float) -> Run:
+    def _child(self, which: str, job: Job, work: bytes, passes: int, cpu_s: float) -> Run:
+        """One child. At the first miss it is ended, and what it said until then is what counts."""
         # Encoded values are at most twice as long as their text ("0.0, " is nine bytes; only lists of
         # complex numbers are worse). This bounds what the child may send; the text itself is measured in
         # the parent.
         value_limit = 2 * self.limits.output_bytes + 64
-        memory = self.limits.memory_mb << 20
-        request = encode((program, inputs, passes, int(cpu_s * 1e6), memory, value_limit), 1 << 28)
-        cap = 8_192 + passes * len(inputs) * (value_limit + 16)
+        limits = _LIMITS.pack(int(cpu_s * 1e6), self.limits.memory_mb << 20, passes, value_limit)
+        said = Transcript(passes * len(job.inputs), value_limit)
+
+        reading = None if job.expected is None else Reading(job.expected, self.limits.output_bytes)
+
+        def hear(data: bytes, ended: bool) -> bool:
+            said.feed(data)
+            return reading is not None and not ended and reading.see(said.values)
+
         zygote = self.zygotes.get(which)
         if zygote is None:
             zygote = self.zygotes[which] = Zygote(HASH_SEEDS[which])
-        reply = zygote.ask(request, self.limits.wall_s, cap)
-        return judge_reply(reply, len(inputs), passes, cpu_s, bool(zygote.walls["seccomp"]))
+        reply = zygote.ask(limits + work, self.limits.wall_s, said.cap, hear)
+        if reading is not None and not (reply.code == 0 and said.whole) and reading.see(said.values):
+            return Run("ok", "", said.values, reply.cpu_ms)
+        return judge_reply(reply, said, cpu_s, bool(zygote.walls["seccomp"]))
+
+
+def run_job(job: Job, limits: Limits, free: AbstractContextManager[Worker]) -> Outcome:
+    """The outcome of one job. `free` gives a worker, which is held no longer than children run."""
+    try:
+        work = encode((job.program, _encoded(job, limits)), 1 << 28)
+    except OversizeError as error:
+        return Outcome("oversize", (), str(error), 0.0)
+    except CodecError as error:
+        return Outcome("malformed", (), str(error), 0.0)
+    try:
+        with free as worker:
+            runs = worker.runs(job, work)
+    except ZygoteError as error:
+        return Outcome("infra_error", (), str(error), 0.0)
+    return _judge(Reading(job.expected, limits.output_bytes), *runs)
+
+
+def _encoded(job: Job, limits: Limits) -> list[bytes]:
+    if len(job.program.encode("utf-8", "surrogatepass")) > MAX_PROGRAM_BYTES:
+        raise OversizeError(f"a program of more than {MAX_PROGRAM_BYTES} bytes")
+    encoded: list[bytes] = []
+    for index, text in enumerate(job.inputs):
+        try:
+            encoded.append(encode(parse_arguments(text, limits.input_bytes)))
+        except CodecError as error:
+            raise type(error)(f"input {index}: {error}") from None
+    return encoded
+
+
+def _judge(reading: Reading, run: Run, other: Run | None = None) -> Outcome:
+    reading.see(run.values)
+    status, detail = reading.verdict or (run.status, run.detail)
+    if other is not None and reading.verdict is None:
+        status, detail = _compare(run.values, other)
+    return Outcome(status, tuple(reading.texts), detail, run.cpu_ms)
+
+
+def _compare(values: list[bytes], run: Run) -> tuple[Status, str]:
+    """Interpreter B called everything twice. It cannot change a value, only refuse it."""
+    if run.status == "timeout":
+        return "timeout", f"{run.detail} in the determinism check"
+    if run.status != "ok":
+        return "nondeterministic", f"{run.status} in another interpreter: {run.detail}"
+    once, again = run.values[: len(values)], run.values[: len(values) - 1 : -1]  # the second pass goes backwards
+    for name, others in (("another interpreter", once), ("a second call", again)):
+        for index, (value, other) in enumerate(zip(values, others, strict=True)):
+            if value != other and _key(value) != _key(other):
+                return "nondeterministic", f"output {index} differs in {name}"
+    return "ok", ""
 
 
 def _key(data: bytes) -> bytes:
@@ -130,68 +161,3 @@ def _key(data: bytes) -> bytes:
         return canonical(decode(data))
     except CodecError:
         return b""
-
-
-def judge_reply(reply: Reply, inputs: int, passes: int, cpu_s: float, walled: bool) -> Run:
-    """What a reply means: one whole frame, end of file and exit code 0, or the frame does not count.
-
-    Behind the seccomp wall (`walled`) a program can neither wait nor send a signal. So a missed wall clock
-    with little CPU used, or a SIGKILL out of nowhere, was the machine (starved, out of memory):
-    `ZygoteError`.
-    """
-
-    def failed(status: Status, detail: str) -> Run:
-        return Run(status, detail, [[] for _ in range(passes)], reply.cpu_ms)
-
-    if reply.signal == signal.SIGKILL and reply.cpu_ms >= cpu_s * 900:
-        return failed("timeout", f"more than {cpu_s:g} s of CPU")
-    if reply.stop == WALL:
-        if walled and reply.cpu_ms < reply.wall_ms / 2:
-            raise ZygoteError(f"starved: {reply.cpu_ms:.0f} ms of CPU in {reply.wall_ms:.0f} ms")
-        return failed("timeout", "wall clock")
-    if reply.stop == FLOOD:
-        return failed("oversize", "more output than the cap")
-    if not reply.data.startswith(_LOCKED):
-        raise ZygoteError("a child could not lock itself in")
-    if reply.signal == signal.SIGKILL and walled:
-        raise ZygoteError("a child was killed from outside")
-    if reply.signal:
-        return failed("error", f"killed by {_signal_name(reply.signal)}")
-    if reply.code != 0 or reply.data == _LOCKED:
-        return failed("error", "ended without a result")
-    try:
-        status, detail, runs = _read_frame(reply.data[len(_LOCKED) :], inputs, passes)
-    except CodecError as error:
-        return failed("error", f"not one well-formed result: {error}")
-    return Run(status, detail, runs, reply.cpu_ms)
-
-
-def _read_frame(data: bytes, inputs: int, passes: int) -> tuple[Status, str, list[list[bytes]]]:
-    """Status, detail and encoded values of the one frame; `CodecError` for whatever else a child wrote."""
-    if len(data) < _FRAME.size or len(data) != _FRAME.size + _FRAME.unpack_from(data)[0]:
-        raise CodecError("the bytes are not exactly one frame")
-    record = decode(data[_FRAME.size :])
-    if type(record) is not tuple or len(cast("tuple[Any, ...]", record)) != 3:
-        raise CodecError("not a result")
-    status, detail, runs = cast("tuple[Any, Any, Any]", record)
-    if type(status) is not str or status not in _FROM_CHILD or type(detail) is not str:
-        raise CodecError("not a status that a child may claim")
-    if type(runs) is not list or len(cast("list[Any]", runs)) != passes:
-        raise CodecError("not the passes that were asked for")
-    for run in cast("list[Any]", runs):
-        if type(run) is not list or len(cast("list[Any]", run)) > inputs:
-            raise CodecError("not a list of values")
-        if status == "ok" and len(cast("list[Any]", run)) != inputs:
-            raise CodecError("not a value for every input")
-        for value in cast("list[Any]", run):
-            if type(value) is not bytes:
-                raise CodecError("not an encoded value")
-    plain = "".join(letter if letter.isprintable() else "?" for letter in detail[:200])
-    return status, plain, cast("list[list[bytes]]", runs)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

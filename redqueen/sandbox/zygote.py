@@ -3,8 +3,9 @@
 It is started by exec and never by forking the trainer, whose memory and descriptors are nobody's business.
 
 The wire, both ways over standard input (a socket): the parent sends a header and a request; the zygote
-answers with how the child ended and the bytes it wrote, unread. Only the child decodes the request and only
-the parent the answer. Both pass through buffers that are wiped after each job: every later child inherits the
+answers with the bytes that the child wrote, unread, and at last with how it ended. While a child runs the
+parent may send a header without a request: end it now. Only the child decodes the request and only the
+parent the answer. Both pass through buffers that are wiped after each job: every later child inherits the
 zygote's memory, and one program's results may be the answers to the next one's questions.
 """
 
@@ -17,6 +18,7 @@ import resource
 import signal
 import struct
 import sys
+from os import _exit, closerange, dup2, write
 from types import FrameType
 from typing import NamedTuple
 
@@ -26,17 +28,34 @@ import lockdown
 import program
 import seccomp
 import vdso
+import warm
+from lockdown import arm_cpu_timer, die_with_parent, limit_resources
+from program import run
+from seccomp import install
 from values import decode, encode
+from wire import (
+    CHUNK,
+    END,
+    HEADER,
+    LIMITS,
+    LOCKED,
+    NO_FORK,
+    RAN,
+    REPLY,
+    VALUE,
+    WALL,
+    grow,
+    pack_frame,
+    receive,
+    relay,
+    reply,
+    send,
+    unpack_limits,
+    wipe,
+)
 
-HEADER = struct.Struct("!III")  # bytes of the request, wall milliseconds, most bytes of answer
-REPLY = struct.Struct("!BiQI")  # how it was stopped, wait status, CPU microseconds, bytes of answer
-FRAME = struct.Struct("!I")
-RAN, WALL, FLOOD, NO_FORK = range(4)
-LOCKED = b"L"  # the first byte of an answer: every door is shut and the program is about to start
-CONTROL = 0
 RESULT = 3
 MOST_FILES = 64
-CHUNK = 1 << 16
 _CODECS = "ascii latin_1 utf_8 utf_16 utf_16_le utf_16_be utf_32 cp1252 unicode_escape raw_unicode_escape"
 
 
@@ -46,21 +65,19 @@ def main() -> None:
         hello, doors = prepare(uid=int(sys.argv[1]), parent=int(sys.argv[2]))
     except BaseException as error:  # noqa: BLE001 - whatever it is, the parent must hear of it
         hello, doors = encode({"failed": f"{type(error).__name__}: {error}"[:500]}), None
-    send(FRAME.pack(len(hello)) + hello)
-    header, request, answer = bytearray(HEADER.size), bytearray(1 << 16), bytearray(1 << 16)
+    send(struct.pack("!I", len(hello)) + hello)
+    header, request, answer = bytearray(HEADER.size), bytearray(CHUNK), bytearray(CHUNK)
     while doors is not None and receive(header, HEADER.size):
         size, wall_ms, cap = HEADER.unpack(header)
+        if not size:  # the child that was to stop had ended by itself
+            continue
         grow(request, size)
-        grow(answer, cap + CHUNK)
         if not receive(request, size):
             break
         with memoryview(request) as asked, memoryview(answer) as told:
-            reply = serve(asked[:size], told, wall_ms / 1000, cap, doors)
-            used = REPLY.unpack(reply)[-1]
-            send(reply)
-            send(told[:used])
+            used = serve(asked[:size], told, wall_ms / 1000, cap, doors)
         wipe(request, size)
-        wipe(answer, used or len(answer))
+        wipe(answer, used)
     os._exit(0)
 
 
@@ -69,8 +86,8 @@ class Doors(NamedTuple):
 
     address_space: int
     """Bytes in use before the program does anything."""
-    seccomp: bytes
-    """The filter; empty where the kernel cannot have one."""
+    seccomp: seccomp.Filter | None
+    """None where the kernel cannot have one."""
     crumbs: list[object]
     """What keeps the shuffled heap shuffled."""
 
@@ -81,6 +98,7 @@ def prepare(uid: int, parent: int) -> tuple[bytes, Doors]:
         importlib.import_module(name)
     for name in _CODECS.split():
         "".encode(name)
+    warm.warm_up()
     lockdown.scrub_environment()
     sys.argv[:] = [""]
     sys.orig_argv[:] = []
@@ -95,16 +113,17 @@ def prepare(uid: int, parent: int) -> tuple[bytes, Doors]:
     landlock = lockdown.deny_files_and_network()
     lockdown.undumpable()
     lockdown.die_with_parent(parent)
+    lockdown.limit_for_good()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGALRM, on_alarm)
-    code = seccomp.filter_program(lockdown.MACHINE, RESULT) if seccomp.supported() else b""
-    if code and not seccomp.works(code):
-        code = b""
+    wall = seccomp.Filter(seccomp.filter_program(lockdown.MACHINE, RESULT)) if seccomp.supported() else None
+    if wall is not None and not seccomp.works(wall):
+        wall = None
     gc.collect()
     crumbs = heap.shuffle()
     gc.freeze()
-    walls = {"unprivileged": unprivileged, "landlock": landlock, "seccomp": bool(code), "clocks": clocks}
-    return encode(walls), Doors(base, code, crumbs)
+    walls = {"unprivileged": unprivileged, "landlock": landlock, "seccomp": wall is not None, "clocks": clocks}
+    return encode(walls), Doors(base, wall, crumbs)
 
 
 _child = 0
@@ -118,89 +137,66 @@ def on_alarm(_signal: int, _frame: FrameType | None) -> None:
         _child = 0
 
 
-def serve(request: memoryview, answer: memoryview, wall_s: float, cap: int, doors: Doors) -> bytes:
-    """Fork a child for one request, read what it writes into `answer`, and pack how it ended."""
+def serve(request: memoryview, answer: memoryview, wall_s: float, cap: int, doors: Doors) -> int:
+    """Fork a child for one request and pass on what it writes: at its end, and every few milliseconds before that.
+
+    `answer` has room for a reply's head and then some bytes. Returns how many of its bytes were used.
+    """
     global _child
     reader, writer = os.pipe()
     try:
-        pid = os.fork()
+        pid = lockdown.fork()
     except OSError:
         os.close(reader)
         os.close(writer)
-        return REPLY.pack(NO_FORK, 0, 0, 0)
+        reply(answer, NO_FORK, 0, 0, 0)
+        return REPLY.size
     if pid == 0:
         child(request, writer, doors)
     _child = pid
     os.close(writer)
     signal.setitimer(signal.ITIMER_REAL, wall_s)
-    size = 0
-    while size <= cap and (count := os.readv(reader, [answer[size : size + CHUNK]])):
-        size += count
-    stop = FLOOD if size > cap else RAN
-    if stop == FLOOD:
+    stop, size, used = relay(reader, answer, cap)
+    if stop != RAN:
         os.kill(pid, signal.SIGKILL)
+    os.close(reader)
     _, status, usage = os.wait4(pid, 0)
     if _child == 0:
         stop = WALL
     _child = 0
     signal.setitimer(signal.ITIMER_REAL, 0)
-    os.close(reader)
-    microseconds = int((usage.ru_utime + usage.ru_stime) * 1e6)
-    return REPLY.pack(stop, status, microseconds, 0 if stop == FLOOD else size)
+    reply(answer, stop, status, int((usage.ru_utime + usage.ru_stime) * 1e6), size)
+    return REPLY.size + used
 
 
 def child(request: memoryview, writer: int, doors: Doors) -> None:
-    """The forked child: close the doors, run, write one frame, leave. Never returns."""
+    """The forked child: close the doors, run, tell each value and then the end, leave. Never returns."""
+    # bare names: this runs unwarmed, where each attribute of a module is looked up the long way
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        lockdown.die_with_parent(_zygote)
-        text, inputs, passes, cpu_us, memory, value_limit = decode(bytes(request))
-        os.dup2(writer, RESULT)
-        os.closerange(0, RESULT)
-        os.closerange(RESULT + 1, MOST_FILES)
-        lockdown.limit_resources(doors.address_space + memory, cpu_us / 1e6)
-        lockdown.arm_cpu_timer(cpu_us)
-        if doors.seccomp:
-            seccomp.install(doors.seccomp)
-        write, leave = os.write, os._exit
-        write(RESULT, LOCKED)
-        data = encode(program.run(text, inputs, passes, value_limit), 1 << 28)
-        frame = FRAME.pack(len(data)) + data
-        while frame:
-            frame = frame[write(RESULT, frame) :]
+        die_with_parent(_zygote)
+        cpu_us, memory, passes, value_limit = unpack_limits(request)
+        address_space, wall, _ = doors
+        dup2(writer, RESULT)
+        closerange(0, RESULT)
+        closerange(RESULT + 1, MOST_FILES)
+        limit_resources(address_space + memory, cpu_us)
+        arm_cpu_timer(cpu_us)
+        if wall:
+            install(wall)
+        put, leave, pack = write, _exit, pack_frame
+
+        def tell(data: bytes, kind: bytes = VALUE) -> None:
+            frame = pack(kind, len(data)) + data
+            while frame:
+                frame = frame[put(RESULT, frame) :]
+
+        put(RESULT, LOCKED)
+        text, inputs = decode(bytes(request[LIMITS.size :]))
+        status, detail = run(text, inputs, passes, value_limit, tell)
+        tell(encode((status, detail[:500])), END)
         leave(0)
     finally:
-        os._exit(1)
-
-
-def receive(buffer: bytearray, size: int) -> bool:
-    """Exactly `size` bytes from the parent into `buffer`; False when it has gone."""
-    at = 0
-    with memoryview(buffer) as view:
-        while at < size:
-            count = os.readv(CONTROL, [view[at:size]])
-            if not count:
-                return False
-            at += count
-    return True
-
-
-def send(data: bytes | memoryview) -> None:
-    """All of `data` to the parent."""
-    while data:
-        data = data[os.write(CONTROL, data) :]
-
-
-def grow(buffer: bytearray, size: int) -> None:
-    """Room for `size` bytes."""
-    if len(buffer) < size:
-        buffer.extend(bytes(size - len(buffer)))
-
-
-def wipe(buffer: bytearray, size: int) -> None:
-    """Zeros over the first `size` bytes."""
-    buffer[:size] = bytes(size)
+        _exit(1)
 
 
 _zygote = os.getpid()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import struct
+
+from redqueen.sandbox.values import encode
+
 REACH = """
 import functools
 real_import = functools.__builtins__["__import__"]
@@ -21,3 +25,18 @@ def must(result):
 def reach(code: str) -> str:
     """A program whose `f(canary, port, sibling)` does `code` with everything in reach."""
     return REACH + "def f(canary=None, port=0, sibling=0):\n" + "".join(f"    {line}\n" for line in code.split("\n"))
+
+
+def frame(kind: bytes, data: bytes) -> bytes:
+    """What a child writes, as the parent reads it: a letter, a length, that many bytes."""
+    return kind + struct.pack("!I", len(data)) + data
+
+
+def value(of: object) -> bytes:
+    """The frame of one value."""
+    return frame(b"V", encode(of))
+
+
+def end(status: object = "ok", detail: object = "") -> bytes:
+    """The frame of the end."""
+    return frame(b"E", encode((status, detail)))

@@ -151,7 +151,8 @@ def test_a_raw_system_call_is_refused(run: Run, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["subprocess", "socket", "multiprocessing", "pathlib", "shutil", "tempfile", "asyncio", "pickle", "zlib"]
+    "module",
+    ["subprocess", "socket", "multiprocessing", "pathlib", "shutil", "tempfile", "asyncio", "pickle", "zipfile"],
 )
 def test_what_is_not_loaded_cannot_be_loaded(run: Run, module: str) -> None:
     outcome = run(reach(f"real_import('{module}')\nreturn 1"))

@@ -21,9 +21,12 @@ sys, os, ctypes, posix, signal, resource, gc, struct = map(
 )
 jail = sys.modules["__main__"]
 libc = ctypes.CDLL(None, use_errno=True)
-def frame(status, values, passes=1):
-    data = jail.encode((status, "", [[jail.encode(v) for v in values]] * passes), 1 << 20)
-    return struct.pack("!I", len(data)) + data
+def frame(kind, data):
+    return kind + struct.pack("!I", len(data)) + data
+def value(v):
+    return frame(b"V", jail.encode(v))
+def end(status="ok", detail=""):
+    return frame(b"E", jail.encode((status, detail)))
 """
 
 
@@ -231,57 +234,77 @@ def test_standard_input_is_empty(run: Run) -> None:
 
 
 FRAMES = {
-    "twice": "os.write(3, frame('ok', [7]))\nreturn 7",
-    "twice by hand": "os.write(3, frame('ok', [7]) * 2)\nos._exit(0)",
-    "then a crash": "os.write(3, frame('ok', [7]))\nctypes.string_at(0)",
-    "then a bad exit": "os.write(3, frame('ok', [7]))\nos._exit(3)",
-    "half of one": "os.write(3, frame('ok', [7])[:-1])\nos._exit(0)",
+    "twice": "os.write(3, value(7) + end())\nreturn 7",
+    "twice by hand": "os.write(3, (value(7) + end()) * 2)\nos._exit(0)",
+    "two values": "os.write(3, value(7))\nreturn 7",
+    "two ends": "os.write(3, value(7) + end() * 2)\nos._exit(0)",
+    "then a crash": "os.write(3, value(7) + end())\nctypes.string_at(0)",
+    "then a bad exit": "os.write(3, value(7) + end())\nos._exit(3)",
+    "then a byte": "os.write(3, value(7) + end() + b'V')\nos._exit(0)",
+    "half of one": "os.write(3, value(7) + end()[:-1])\nos._exit(0)",
+    "half of a value": "os.write(3, value(7)[:-1])\nos._exit(0)",
+    "no end": "os.write(3, value(7))\nos._exit(0)",
     "no bytes": "os._exit(0)",
     "rubbish": "os.write(3, b'rubbish')\nos._exit(0)",
-    "too many values": "os.write(3, frame('ok', [7, 7]))\nos._exit(0)",
-    "too few values": "os.write(3, frame('ok', []))\nos._exit(0)",
-    "a pass too many": "os.write(3, frame('ok', [7], passes=2))\nos._exit(0)",
-    "a status of the parent": "os.write(3, frame('infra_error', [7]))\nos._exit(0)",
-    "another of the parent": "os.write(3, frame('wrong', [7]))\nos._exit(0)",
-    "an unhashable status": "os.write(3, frame([], [7]))\nos._exit(0)",
-    "a pickle": "os.write(3, struct.pack('!I', 4) + b'N.\\x80\\x04')\nos._exit(0)",
-    "rubbish as value": "jail.encode = lambda v, limit=0, e=jail.encode: e(v, 1 << 20) if type(v) is tuple else b'?'\n"
-    "os.write(3, frame('ok', [7]))\nos._exit(0)",
+    "rubbish between": "os.write(3, value(7) + b'rubbish' + end())\nos._exit(0)",
+    "rubbish before": "os.write(3, b'?')\nreturn 7",
+    "locked in again": "os.write(3, b'L' + value(7) + end())\nos._exit(0)",
+    "too many values": "os.write(3, value(7) * 2 + end())\nos._exit(0)",
+    "too few values": "os.write(3, end())\nos._exit(0)",
+    "the end first": "os.write(3, end() + value(7))\nos._exit(0)",
+    "a length of four gigabytes": "os.write(3, b'V' + b'\\xff' * 4 + end())\nos._exit(0)",
+    "another frame": "os.write(3, value(7) + frame(b'X', b'') + end())\nos._exit(0)",
+    "a status of the parent": "os.write(3, value(7) + end('infra_error'))\nos._exit(0)",
+    "another of the parent": "os.write(3, value(7) + end('wrong'))\nos._exit(0)",
+    "an unhashable status": "os.write(3, value(7) + end([]))\nos._exit(0)",
+    "a pickle": "os.write(3, frame(b'V', b'N.') + frame(b'E', b'\\x80\\x04N.'))\nos._exit(0)",
+    "rubbish as value": "os.write(3, frame(b'V', b'?') + end())\nos._exit(0)",
     "a patched encoder": "sys.modules['values']._Encoder._integer = lambda self, value: b'?'\nreturn 1",
 }
 
 
 @pytest.mark.parametrize("code", FRAMES.values(), ids=FRAMES.keys())
-def test_only_one_whole_frame_and_a_clean_exit_count(run: Run, code: str) -> None:
-    outcome = run(body(code))
-    assert (outcome.status, outcome.outputs) == ("error", ())
+def test_only_one_whole_transcript_and_a_clean_exit_count(run: Run, code: str) -> None:
+    for fields in ({}, {"expected": (canonical(7),)}):
+        outcome = run(body(code), **fields)
+        assert (outcome.status, outcome.outputs) == ("error", ()), outcome
 
 
-def test_a_forged_frame_says_no_more_than_a_return_value(run: Run) -> None:
+def test_a_forged_transcript_says_no_more_than_a_return_value(run: Run) -> None:
     # Nothing is won by it: the program could have returned 7. It is judged like any other value.
-    forged = body("os.write(3, frame('ok', [7]))\nos._exit(0)")
+    forged = body("os.write(3, value(7) + end())\nos._exit(0)")
     assert run(forged).outputs == ("7",)
     assert run(forged, expected=(canonical(8),)).status == "wrong"
     assert run(forged, validate=True).status == "nondeterministic"  # one pass where two were asked for
 
 
 def test_a_flood_of_raw_output_is_cut(run: Run) -> None:
-    outcome = run(body("while True:\n    os.write(3, b'x' * 65536)"))
+    flood = body("while True:\n    os.write(3, b'x' * 65536)")
+    for fields in ({}, {"expected": (canonical(7),)}):
+        outcome = run(flood, **fields)
+        assert (outcome.status, outcome.detail) == ("oversize", "more output than the cap")
+
+
+def test_a_flood_of_right_values_is_cut(run: Run) -> None:
+    flood = body("values = value(7) * 5000\nwhile True:\n    os.write(3, values)")
+    outcome = run(flood, expected=(canonical(7),))
     assert (outcome.status, outcome.detail) == ("oversize", "more output than the cap")
+
+
+def test_half_a_frame_and_then_nothing_is_a_timeout(run: Run) -> None:
+    outcome = run(body("os.write(3, value(7)[:-1])\nwhile True:\n    pass"), expected=(canonical(7),))
+    assert (outcome.status, outcome.outputs) == ("timeout", ())
 
 
 def test_hash_flooding_in_the_result_is_refused_in_the_parent(run: Run) -> None:
     code = (
         "values = sorted(jail.encode(i * (2 ** 61 - 1)) for i in range(2000))\n"
         "data = b's' + struct.pack('!I', len(values)) + b''.join(values)\n"
-        "data = jail.encode(('ok', '', [[data]]), 1 << 20)\n"
-        "os.write(3, struct.pack('!I', len(data)) + data)\nos._exit(0)"
+        "os.write(3, frame(b'V', data) + end())\nos._exit(0)"
     )
-    outcome = run(body(code))
-    assert (outcome.status, outcome.detail) == (
-        "error",
-        "a forged value: too many members with the same hash",
-    )
+    for fields in ({}, {"expected": (canonical(7),)}):
+        outcome = run(body(code), **fields)
+        assert (outcome.status, outcome.detail) == ("error", "a forged value: too many members with the same hash")
 
 
 DISGUISES = {

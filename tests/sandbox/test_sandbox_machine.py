@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,8 +29,11 @@ from redqueen.sandbox import (
     process,
 )
 from redqueen.sandbox.process import FLOOD, RAN, WALL, Reply, Zygote, ZygoteError
+from redqueen.sandbox.transcript import Run as Story
+from redqueen.sandbox.transcript import Transcript, judge_reply
 from redqueen.sandbox.values import encode
-from redqueen.sandbox.worker import Worker, judge_reply
+from redqueen.sandbox.worker import Worker
+from tests.sandbox.reach import end, value
 
 Run = Callable[..., Outcome]
 
@@ -120,48 +124,51 @@ def test_an_interpreter_that_does_not_start_is_the_machines_fault(monkeypatch: p
     assert (outcome.status, outcome.detail) == ("infra_error", "the zygote ended")
 
 
-def _reply(stop: int = RAN, killed_by: int = 0, code: int = 0, cpu_ms: float = 5.0, data: bytes = b"L") -> Reply:
-    return Reply(stop, killed_by, code, cpu_ms, 4000.0, data)
+def _judge(
+    data: bytes = b"L", stop: int = RAN, killed_by: int = 0, code: int = 0, cpu_ms: float = 5.0, walled: bool = True
+) -> Story:
+    said = Transcript(1, 100)
+    said.feed(data)
+    return judge_reply(Reply(stop, killed_by, code, cpu_ms, 4000.0), said, 1.0, walled)
 
 
 @pytest.mark.parametrize(
-    ("reply", "status"),
+    ("how", "status"),
     [
-        (_reply(killed_by=9, cpu_ms=1001), "timeout"),
-        (_reply(stop=WALL, killed_by=9, cpu_ms=3900), "timeout"),
-        (_reply(stop=FLOOD, killed_by=9, data=b""), "oversize"),
-        (_reply(killed_by=11), "error"),
-        (_reply(code=1), "error"),
-        (_reply(), "error"),
-        (_reply(data=b"L\0\0\0\0"), "error"),
+        ({"killed_by": 9, "cpu_ms": 1001}, "timeout"),
+        ({"stop": WALL, "killed_by": 9, "cpu_ms": 3900}, "timeout"),
+        ({"stop": FLOOD, "killed_by": 9, "data": b""}, "oversize"),
+        ({"killed_by": 11}, "error"),
+        ({"code": 1}, "error"),
+        ({}, "error"),
+        ({"data": b"L\0\0\0\0\0"}, "error"),
     ],
 )
-def test_what_the_program_did_is_judged(reply: Reply, status: str) -> None:
-    assert judge_reply(reply, 1, 1, 1.0, walled=True).status == status
+def test_what_the_program_did_is_judged(how: dict[str, Any], status: str) -> None:
+    assert _judge(**how).status == status
 
 
 @pytest.mark.parametrize(
-    "reply",
-    [_reply(stop=WALL, killed_by=9, cpu_ms=500), _reply(killed_by=9, cpu_ms=500), _reply(code=1, data=b"")],
+    "how",
+    [{"stop": WALL, "killed_by": 9, "cpu_ms": 500}, {"killed_by": 9, "cpu_ms": 500}, {"code": 1, "data": b""}],
     ids=["starved", "killed from outside", "not locked in"],
 )
-def test_what_the_machine_did_is_not_held_against_the_program(reply: Reply) -> None:
+def test_what_the_machine_did_is_not_held_against_the_program(how: dict[str, Any]) -> None:
     with pytest.raises(ZygoteError):
-        judge_reply(reply, 1, 1, 1.0, walled=True)
+        _judge(**how)
 
 
 @pytest.mark.parametrize(
-    ("reply", "status"),
-    [(_reply(stop=WALL, killed_by=9, cpu_ms=5), "timeout"), (_reply(killed_by=9), "error")],
+    ("how", "status"),
+    [({"stop": WALL, "killed_by": 9, "cpu_ms": 5}, "timeout"), ({"killed_by": 9}, "error")],
 )
-def test_without_the_wall_a_program_may_have_done_it_itself(reply: Reply, status: str) -> None:
-    assert judge_reply(reply, 1, 1, 1.0, walled=False).status == status
+def test_without_the_wall_a_program_may_have_done_it_itself(how: dict[str, Any], status: str) -> None:
+    assert _judge(**how, walled=False).status == status
 
 
-def test_an_honest_frame_is_read() -> None:
-    data = encode(("ok", "", [[encode(7)]]))
-    run = judge_reply(_reply(data=b"L" + struct.pack("!I", len(data)) + data), 1, 1, 1.0, walled=True)
-    assert (run.status, run.passes) == ("ok", [[encode(7)]])
+def test_an_honest_transcript_is_read() -> None:
+    story = _judge(b"L" + value(7) + end())
+    assert (story.status, story.values) == ("ok", [encode(7)])
 
 
 @linux
@@ -342,7 +349,7 @@ def test_the_filter_lets_through_what_it_says_and_nothing_else(filters: dict[str
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_the_filter_kills_other_architectures(filters: dict[str, bytes], machine: str) -> None:
-    for arch in (0x40000003, 0x40000028, *(value for name, value in ARCH.items() if name != machine)):
+    for arch in (0x40000003, 0x40000028, *(other for name, other in ARCH.items() if name != machine)):
         assert _verdict(filters[machine], arch, 1, 3) == KILL
     if machine == "x86_64":
         assert _verdict(filters[machine], ARCH[machine], 0x40000001, 3) == KILL

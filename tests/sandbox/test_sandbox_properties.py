@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-import struct
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given, settings
@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from redqueen.sandbox import CodecError, Job, Sandbox, canonical, parse_arguments, parse_literal
 from redqueen.sandbox.process import FLOOD, RAN, WALL, Reply, ZygoteError
-from redqueen.sandbox.values import encode
-from redqueen.sandbox.worker import judge_reply
+from redqueen.sandbox.transcript import Transcript, judge_reply
+from redqueen.sandbox.worker import Reading
+from tests.sandbox.reach import end, frame, value
 
 _plain = st.none() | st.booleans() | st.integers(-3, 3) | st.floats() | st.sampled_from(["", "a", b"", b"a", 1.0, 1j])
 _values = st.recursive(
@@ -77,28 +78,49 @@ def test_parsing_never_executes_anything(text: str) -> None:
     assert not {event for event in events + more if event != "sys._getframe"}
 
 
+def heard(data: bytes, cuts: list[int], values: int = 1) -> Transcript:
+    """A transcript that arrived in pieces."""
+    said = Transcript(values, 100)
+    places = [0, *sorted(cut for cut in cuts if cut < len(data)), len(data)]
+    for start, stop in pairwise(places):
+        said.feed(data[start:stop])
+    return said
+
+
 _numbers = st.integers(0, 40)
+_frames = st.sampled_from([b"L", value(1), value([]), end(), end("error")])
+_soup = st.lists(_frames | st.binary(max_size=9)).map(b"".join)
+_stops = st.sampled_from([RAN, WALL, FLOOD])
 
 
 @settings(max_examples=300)
-@given(st.sampled_from([RAN, WALL, FLOOD]), _numbers, st.integers(-1, 255), st.floats(0, 9e3), st.binary(max_size=60))
+@given(_stops, _numbers, st.integers(-1, 255), st.floats(0, 9e3), _soup, st.lists(_numbers))
 def test_whatever_a_child_leaves_is_a_status_or_the_machines_fault(
-    stop: int, killed_by: int, code: int, cpu_ms: float, data: bytes
+    stop: int, killed_by: int, code: int, cpu_ms: float, data: bytes, cuts: list[int]
 ) -> None:
-    framed = b"L" + struct.pack("!I", len(data)) + data
-    for soup in (data, b"L" + data, framed):
+    for soup in (data, b"L" + data, b"L" + frame(b"V", data) + end(), b"L" + frame(b"E", data)):
         for walled in (True, False):
             with suppress(ZygoteError):
-                judge_reply(Reply(stop, killed_by, code, cpu_ms, 4000.0, soup), 1, 1, 1.0, walled)
+                judge_reply(Reply(stop, killed_by, code, cpu_ms, 4000.0), heard(soup, cuts), 1.0, walled)
+        Reading((b"",), 100).see(heard(soup, cuts).values)
+
+
+@settings(max_examples=300)
+@given(_soup, st.lists(st.integers(0, 60)), st.integers(0, 3))
+def test_how_the_bytes_arrive_does_not_matter(data: bytes, cuts: list[int], values: int) -> None:
+    whole, pieces = heard(b"L" + data, [], values), heard(b"L" + data, cuts, values)
+    assert whole.values == pieces.values
+    assert (whole.fault, whole.silent) == (pieces.fault, pieces.silent)
+    stories = [judge_reply(Reply(RAN, 0, 0, 1.0, 4000.0), said, 1.0, walled=True) for said in (whole, pieces)]
+    assert stories[0] == stories[1]
 
 
 @settings(max_examples=200)
 @given(_values, _values, _values)
-def test_a_frame_of_any_values_is_a_status(status: Any, detail: Any, passes: Any) -> None:
+def test_an_end_of_any_values_is_a_status(status: Any, detail: Any, returned: Any) -> None:
     with suppress(CodecError):
-        data = encode((status, detail, passes))
-        reply = Reply(RAN, 0, 0, 1.0, 4000.0, b"L" + struct.pack("!I", len(data)) + data)
-        assert judge_reply(reply, 1, 1, 1.0, walled=True).status in ("ok", "error")
+        said = heard(b"L" + value(returned) + end(status, detail), [])
+        assert judge_reply(Reply(RAN, 0, 0, 1.0, 4000.0), said, 1.0, walled=True).status in ("ok", "error")
 
 
 @settings(max_examples=120)

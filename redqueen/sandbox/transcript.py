@@ -1,0 +1,161 @@
+"""What one child said, read strictly and in order, and what it means together with how the child ended.
+
+The child writes `L` once it is locked in, one frame for each value as soon as it is computed, and one frame
+for the end. A frame is a letter, a length and that many bytes. Everything else a child may write is its
+program's doing and counts as an error.
+"""
+
+from __future__ import annotations
+
+import signal
+import struct
+from dataclasses import dataclass
+from typing import Any, cast
+
+from redqueen.sandbox.job import Status
+from redqueen.sandbox.process import FLOOD, WALL, Reply, ZygoteError
+from redqueen.sandbox.values import CodecError, decode
+
+_FRAME = struct.Struct("!cI")
+_LOCKED, _VALUE, _END = b"L", b"V", b"E"
+_MOST_END_BYTES = 4_096
+_FROM_CHILD = ("ok", "malformed", "forbidden", "error", "memory", "oversize", "unsupported")
+"""The only statuses that a child may claim; the others are the parent's to give."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One child's story: status, one line, and the encoded values (not yet decoded) in the order they were computed."""
+
+    status: Status
+    detail: str
+    values: list[bytes]
+    cpu_ms: float
+
+
+class Transcript:
+    """The bytes of one child as they arrive. `values` grows; after the first byte out of place nothing is read."""
+
+    def __init__(self, most_values: int, value_bytes: int) -> None:
+        self.values: list[bytes] = []
+        self.locked = False
+        self.fault = ""
+        """Why the bytes are no transcript; empty as long as they may become one."""
+        self._most_values, self._value_bytes = most_values, value_bytes
+        self._end: tuple[Status, str] | None = None
+        self._rest = b""
+
+    @property
+    def cap(self) -> int:
+        """The most bytes that an honest child can write."""
+        return 1 + self._most_values * (_FRAME.size + self._value_bytes) + _FRAME.size + _MOST_END_BYTES
+
+    @property
+    def whole(self) -> bool:
+        """The child said everything that it had to, and no more."""
+        return not (self.fault or self._rest) and self._end is not None
+
+    @property
+    def silent(self) -> bool:
+        """The child got as far as its program and said nothing after that."""
+        return self.locked and not (self.fault or self.values or self._end or self._rest)
+
+    def feed(self, data: bytes) -> None:
+        """More of the child's bytes."""
+        data = self._rest + data
+        at = 0
+        if not self.locked and data:
+            self.locked = data.startswith(_LOCKED)
+            at = 1
+            if not self.locked:
+                self.fault = "not locked in"
+        while not self.fault and at + _FRAME.size <= len(data):
+            kind, size = _FRAME.unpack_from(data, at)
+            self.fault = self._objection(kind, size)
+            end = at + _FRAME.size + size
+            if self.fault or end > len(data):
+                break
+            self._take(kind, data[at + _FRAME.size : end])
+            at = end
+        self._rest = data[at:]
+
+    def result(self) -> tuple[Status, str]:
+        """Status and detail of a child that has ended; `CodecError` if this is not one whole transcript."""
+        if self.fault:
+            raise CodecError(self.fault)
+        if self._end is None or self._rest:
+            raise CodecError("bytes after the end" if self._end else "it stops in the middle")
+        if self._end[0] == "ok" and len(self.values) != self._most_values:
+            raise CodecError("not a value for every input")
+        return self._end
+
+    def _objection(self, kind: bytes, size: int) -> str:
+        if self._end is not None:
+            return "bytes after the end"
+        if kind == _VALUE:
+            if len(self.values) == self._most_values:
+                return "more values than inputs"
+            return "a value above the limit" if size > self._value_bytes else ""
+        if kind == _END:
+            return "an end above the limit" if size > _MOST_END_BYTES else ""
+        return "not a frame"
+
+    def _take(self, kind: bytes, data: bytes) -> None:
+        if kind == _VALUE:
+            self.values.append(data)
+            return
+        try:
+            self._end = _read_end(data)
+        except CodecError as error:
+            self.fault = str(error)
+
+
+def _read_end(data: bytes) -> tuple[Status, str]:
+    record = decode(data)
+    if type(record) is not tuple or len(cast("tuple[Any, ...]", record)) != 2:
+        raise CodecError("not a result")
+    status, detail = cast("tuple[Any, Any]", record)
+    if type(status) is not str or status not in _FROM_CHILD or type(detail) is not str:
+        raise CodecError("not a status that a child may claim")
+    return status, "".join(letter if letter.isprintable() else "?" for letter in detail[:200])
+
+
+def judge_reply(reply: Reply, said: Transcript, cpu_s: float, walled: bool) -> Run:
+    """What a child's end means: one whole transcript, end of file and exit code 0, or nothing of it counts.
+
+    Behind the seccomp wall (`walled`) a program can neither wait nor send a signal. So a missed wall clock
+    with little CPU used, or a SIGKILL out of nowhere, was the machine (starved, out of memory):
+    `ZygoteError`.
+    """
+
+    def failed(status: Status, detail: str) -> Run:
+        return Run(status, detail, [], reply.cpu_ms)
+
+    if reply.signal == signal.SIGKILL and reply.cpu_ms >= cpu_s * 900:
+        return failed("timeout", f"more than {cpu_s:g} s of CPU")
+    if reply.stop == WALL:
+        if walled and reply.cpu_ms < reply.wall_ms / 2:
+            raise ZygoteError(f"starved: {reply.cpu_ms:.0f} ms of CPU in {reply.wall_ms:.0f} ms")
+        return failed("timeout", "wall clock")
+    if reply.stop == FLOOD:
+        return failed("oversize", "more output than the cap")
+    if not said.locked:
+        raise ZygoteError("a child could not lock itself in")
+    if reply.signal == signal.SIGKILL and walled:
+        raise ZygoteError("a child was killed from outside")
+    if reply.signal:
+        return failed("error", f"killed by {_signal_name(reply.signal)}")
+    if reply.code != 0 or said.silent:
+        return failed("error", "ended without a result")
+    try:
+        status, detail = said.result()
+    except CodecError as error:
+        return failed("error", f"not one well-formed result: {error}")
+    return Run(status, detail, said.values, reply.cpu_ms)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
