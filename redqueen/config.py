@@ -43,7 +43,9 @@ class ModelConfig(Section):
     targets: tuple[str, ...] = Field(
         default=("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"), min_length=1
     )
-    threads: int = Field(default=0, ge=0)  # 0: one for each core
+    # processes that sample and train on a CPU; 0: one for each core, as far as memory goes (3 GiB each)
+    workers: int = Field(default=0, ge=0)
+    threads: int = Field(default=0, ge=0)  # of each process; 0: the cores shared out among them
 
 
 class PopulationConfig(Section):

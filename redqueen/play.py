@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 from redqueen import streams
@@ -64,7 +65,7 @@ class Play:
         return len(tasks)
 
     def propose(self, step: int, matches: Sequence[Match], progress: Progress) -> list[Proposed]:
-        """`game.proposals` proposals of each kind in each match, judged."""
+        """`game.proposals` proposals of each kind in each match, judged as they are written."""
         asks = [
             self._ask(step, m, match, kind, j)
             for m, match in enumerate(matches)
@@ -73,8 +74,13 @@ class Play:
         ]
         limit = self.config.sampling.proposal_tokens
         requests = [Request(ask.match.teacher, ask.prompt, limit, (self.seed, "proposal", ask.id)) for ask in asks]
-        completions = self.sampler.sample(requests, progress)
-        judged = self._judge(step, asks, completions)
+        verdicts: dict[int, Future[tuple[Verdict, Task | None]]] = {}
+
+        def judge(index: int, completion: Completion) -> None:
+            verdicts[index] = self._judge(step, asks[index], completion)
+            progress(len(verdicts), len(asks))
+
+        completions = self.sampler.sample(requests, judge)
         return [
             Proposed(
                 ask.id,
@@ -82,32 +88,35 @@ class Play:
                 ask.match.student,
                 ask.prompt.text,
                 Rollout(ask.match.teacher, "teacher", ask.kind, f"{step}.{ask.match.teacher}.{ask.kind}", completion),
-                *judged[ask.id],
+                *verdicts[index].result(),
             )
-            for ask, completion in zip(asks, completions, strict=True)
+            for index, (ask, completion) in enumerate(zip(asks, completions, strict=True))
         ]
 
     def solve(self, proposed: Sequence[Proposed], progress: Progress) -> list[Attempted]:
-        """`game.attempts` attempts of the matched student at each valid task, judged."""
-        places = [
-            (p.student, p.task, self._pose(p.task), n)
-            for p in proposed
-            if p.task is not None
-            for n in range(self.config.game.attempts)
-        ]
+        """`game.attempts` attempts of the matched student at each valid task, judged as they are written."""
+        posed = [(p.student, p.task) for p in proposed if p.task is not None]
+        return self.attempt(posed, self.config.game.attempts, progress)
+
+    def attempt(self, posed: Sequence[tuple[str, Task]], attempts: int, progress: Progress) -> list[Attempted]:
+        """`attempts` attempts of each member at its task; at one task all members draw the same random numbers."""
+        places = [(student, task, self._pose(task), n) for student, task in posed for n in range(attempts)]
         limit = self.config.sampling.attempt_tokens
         requests = [
             Request(student, prompt, limit, (self.seed, "attempt", task.id, n)) for student, task, prompt, n in places
         ]
-        completions = self.sampler.sample(requests, progress)
-        answers = [
-            (task, self.format.read_attempt(task.kind, completion.text))
-            for (_, task, _, _), completion in zip(places, completions, strict=True)
-        ]
-        verdicts = self.verifier.grade(answers)
+        verdicts: dict[int, Future[Verdict]] = {}
+
+        def judge(index: int, completion: Completion) -> None:
+            task = places[index][1]
+            answer = self.format.read_attempt(task.kind, completion.text)
+            verdicts[index] = self.verifier.submit_attempt(task, answer)
+            progress(len(verdicts), len(places))
+
+        completions = self.sampler.sample(requests, judge)
         return [
-            Attempted(task, n, Rollout(student, "student", task.kind, task.id, completion), verdict)
-            for (student, task, _, n), completion, verdict in zip(places, completions, verdicts, strict=True)
+            Attempted(task, n, Rollout(student, "student", task.kind, task.id, completion), verdicts[index].result())
+            for index, ((student, task, _, n), completion) in enumerate(zip(places, completions, strict=True))
         ]
 
     def _ask(self, step: int, m: int, match: Match, kind: Kind, j: int) -> _Ask:
@@ -124,21 +133,14 @@ class Play:
         drawn = [t for t in self.bank.references(task.kind, shots + 1, rng) if fingerprint(t.program) != own]
         return self.format.attempt(task, drawn[:shots])
 
-    def _judge(
-        self, step: int, asks: Sequence[_Ask], completions: Sequence[Completion]
-    ) -> dict[str, tuple[Verdict, Task | None]]:
-        """Verdict and task by proposal id; what cannot be read is malformed without running anything."""
-        judged: dict[str, tuple[Verdict, Task | None]] = {}
-        proposals: list[Proposal] = []
-        for ask, completion in zip(asks, completions, strict=True):
-            draft = self.format.read_proposal(ask.kind, completion.text, ask.start)
-            if isinstance(draft, Draft):
-                proposals.append(Proposal(ask.id, ask.kind, ask.match.teacher, step, draft))
-            else:
-                judged[ask.id] = (Verdict("malformed", detail=draft), None)
-        for proposal, verdict in zip(proposals, self.verifier.validate(proposals), strict=True):
-            judged[proposal.id] = verdict
-        return judged
+    def _judge(self, step: int, ask: _Ask, completion: Completion) -> Future[tuple[Verdict, Task | None]]:
+        """Handed to the verifier while others are still being written; what cannot be read runs nowhere."""
+        draft = self.format.read_proposal(ask.kind, completion.text, ask.start)
+        if isinstance(draft, Draft):
+            return self.verifier.submit_proposal(Proposal(ask.id, ask.kind, ask.match.teacher, step, draft))
+        unread: Future[tuple[Verdict, Task | None]] = Future()
+        unread.set_result((Verdict("malformed", detail=draft), None))
+        return unread
 
     def _as_kind(self, task: Task, kind: Kind) -> Task:
         rng = streams.python(self.seed, "plant", task.id, kind)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from redqueen import metrics, streams
-from redqueen.adapters.bank import AdapterBank, AdapterError, fresh, generator, perturb
+from redqueen.adapters.bank import AdapterError, fresh, generator, perturb
 from redqueen.adapters.factors import Factors
 from redqueen.adapters.store import load_adapter, refit
 from redqueen.assets import warm_start
@@ -19,6 +19,7 @@ from redqueen.game.rewards import advantages
 from redqueen.league import AnyRole, Match, Table, TrueSkill, invite, matchmake
 from redqueen.play import Play, seed_tasks, settle
 from redqueen.policy.base import Base
+from redqueen.policy.crew import muster
 from redqueen.policy.learner import LocalLearner
 from redqueen.policy.sampler import LocalSampler
 from redqueen.probe import SeedProbe, scores
@@ -57,10 +58,9 @@ class Trainer:
         reporter: Reporter,
     ) -> None:
         self.config, self.base, self.directory, self.reporter = config, base, directory, reporter
-        model = config.model
-        self.bank = AdapterBank(base.decoder.sites, members(config), model.rank, model.alpha, model.targets)
-        self.learner = LocalLearner(base, self.bank, config.learning, config.sampling.temperature)
-        self.play = Play(config, LocalSampler(base, self.bank, config.sampling), verifier)
+        self.bank, self.crew = muster(base, config.model, members(config))
+        self.learner = LocalLearner(base, self.bank, config.learning, config.sampling.temperature, self.crew)
+        self.play = Play(config, LocalSampler(base, self.bank, config.sampling, self.crew), verifier)
         self.seed_probe: SeedProbe | None = None
         self.probed: list[Attempted] = []
         self.table = Table()
@@ -205,6 +205,8 @@ class Trainer:
 
     def close(self) -> None:
         self.archive.close()
+        if self.crew:
+            self.crew.close()
 
     def _start(self) -> dict[str, Factors]:
         """The adapter that all members start near."""

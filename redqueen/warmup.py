@@ -6,6 +6,7 @@ Round 0 learns from the seed programs. Each further round lets the adapter propo
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +21,7 @@ from redqueen.play import seed_tasks
 from redqueen.policy.base import Base
 from redqueen.policy.learner import LocalLearner
 from redqueen.policy.sampler import LocalSampler, encode
-from redqueen.records import KINDS, Draft, Kind, Prompt, Proposal, Request, Sample, Task, Verifier
+from redqueen.records import KINDS, Completion, Draft, Kind, Prompt, Proposal, Request, Sample, Task, Verifier
 
 MEMBER = "warm"
 Report = Callable[[str, int, int], None]
@@ -38,7 +39,7 @@ class Warmup:
     def __init__(self, base: Base, verifier: Verifier, config: Config, lr: float, report: Report) -> None:
         self.base, self.verifier, self.config, self.lr, self.report = base, verifier, config, lr, report
         model = config.model
-        self.bank = AdapterBank(base.model, 1, model.rank, model.alpha, model.targets)
+        self.bank = AdapterBank(base.decoder.sites, 1, model.rank, model.alpha, model.targets)
         self.format: Prompts = prompts(model.prompts, config.game)
         self.bank.add(MEMBER, fresh(self.bank.shapes(), model.rank, generator(config.run.seed, "fresh")))
         # every sequence counts the same: answers are a few tokens, proposals dozens
@@ -90,9 +91,12 @@ class Warmup:
             Request(MEMBER, prompt, limit, (self.config.run.seed, "explore", round_, kind, i, "sample"))
             for i, (prompt, _) in enumerate(asked)
         ]
-        completions = self.sampler.sample(
-            requests, lambda done, total: self.report(f"round {round_}: sampling {kind}", done, total)
-        )
+        done = itertools.count(1)
+
+        def report(_index: int, _completion: Completion) -> None:
+            self.report(f"round {round_}: sampling {kind}", next(done), count)
+
+        completions = self.sampler.sample(requests, report)
         read = [
             self.format.read_proposal(kind, c.text, start) for c, (_, start) in zip(completions, asked, strict=True)
         ]

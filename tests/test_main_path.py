@@ -20,6 +20,7 @@ from redqueen.adapters.store import load_adapter
 from redqueen.assets import WARM
 from redqueen.config import ModelConfig
 from redqueen.policy.base import load, location
+from tests.reference import member_logits, merged
 
 pytestmark = pytest.mark.slow
 
@@ -92,16 +93,17 @@ def test_an_exported_member_has_our_logits_in_peft(whole: Path, tmp_path: Path) 
     subprocess.run([sys.executable, "-m", "redqueen", "export", str(whole), "best-student", str(out)], check=True)
     ours = load(ModelConfig(dtype="float32", threads=1))
     adapter, alpha = load_adapter(out)
-    bank = AdapterBank(ours.model, 1, 8, alpha, ModelConfig().targets)
+    bank = AdapterBank(ours.decoder.sites, 1, 8, alpha, ModelConfig().targets)
     bank.add("student", adapter)
     ids = torch.tensor([ours.tokenizer("def f(x):\n    return x + 3\nassert f(5) ==").input_ids])
     theirs = AutoModelForCausalLM.from_pretrained(location("smollm2-135m-instruct"), dtype=torch.float32)
-    with torch.no_grad(), bank.routing.rows([0]):
-        mine = ours.model(ids).logits
+    mine = member_logits(ours, bank, ["student"], ids.tolist())[0]
     with torch.no_grad():
+        oracle = merged(ours, bank, "student", torch.float32)(ids).logits
         plain = theirs(ids).logits
         wrapped = PeftModel.from_pretrained(theirs, str(out))(ids).logits
     assert (mine - wrapped).abs().max() < 1e-3
+    assert (oracle - wrapped).abs().max() < 1e-3
     assert (plain - wrapped).abs().max() > 0.1, "the adapter does something"
 
 

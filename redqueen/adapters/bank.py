@@ -3,61 +3,108 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from redqueen import streams
 from redqueen.adapters.factors import Adapter, Factors
-from redqueen.adapters.linear import MultiAdapterLinear, Routing
+from redqueen.adapters.linear import Grouped, Loop, Padded, Part, Rows, Site, Stacked, Take, group_rows
 from redqueen.errors import UserError
-
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 
 
 class AdapterError(UserError):
     """An adapter, or a base model, that cannot be used here."""
 
 
-class AdapterBank:
-    """Multi-adapter layers in a frozen base, and the slot of each member.
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where one layer's factors lie in a member's vector [P]: inside the two blocks of its site."""
 
+    a: slice
+    b: slice
+    shape: tuple[int, int]  # inputs, rank
+    a_columns: slice
+    b_columns: slice
+
+    def views(self, vector: Tensor) -> tuple[Tensor, Tensor]:
+        """A [in, rank] and B [rank, out], as views of `vector`."""
+        fan_in, rank = self.shape
+        return vector[self.a].view(fan_in, -1)[:, self.a_columns], vector[self.b].view(rank, -1)[:, self.b_columns]
+
+
+class AdapterBank:
+    """Slots for members' factors at a base's sites.
+
+    A member is one row of `masters` [slots, P]: fp32, all its factors in a fixed order; `gradients` is alike. Members
+    may have any rank up to the bank's: spare components are zero, and stay zero, for their gradients are.
+    `take` makes the tensors (default: zeros on the base's device), always in the same order; `take_gradients` those of
+    the gradients, where they are not shared with others that share the members.
     A slot's `version` grows whenever other weights are written into it and is never reused.
     """
 
-    def __init__(self, model: nn.Module, slots: int, rank: int, alpha: float, targets: Iterable[str]) -> None:
-        family = str(getattr(getattr(model, "config", None), "model_type", "unknown"))
-        if family not in FAMILIES:
-            raise AdapterError(f"model family '{family}' is not supported: choose one of {', '.join(FAMILIES)}")
+    def __init__(
+        self,
+        sites: Iterable[Site],
+        slots: int,
+        rank: int,
+        alpha: float,
+        targets: Sequence[str],
+        master: torch.dtype = torch.float32,
+        take: Take | None = None,
+        take_gradients: Take | None = None,
+    ) -> None:
         self.rank, self.alpha, self.targets = rank, alpha, tuple(targets)
-        self.scale = alpha / rank
-        self.routing = Routing()
         self.slots: dict[str, int] = {}
         self.free = list(range(slots))
         self.versions = [0] * slots
-        for parameter in model.parameters():
-            parameter.requires_grad_(False)
-        self.sites: dict[str, MultiAdapterLinear] = {}
-        for name, module in list(model.named_modules()):
-            if isinstance(module, nn.Linear) and name.rpartition(".")[2] in self.targets:
-                site = MultiAdapterLinear(module, slots, rank, self.scale, self.routing)
-                model.set_submodule(name, site)
-                self.sites[name] = site
-        missing = set(self.targets) - {name.rpartition(".")[2] for name in self.sites}
+        self.ranks = [rank] * slots
+        self.scales = [alpha / rank] * slots
+        kept = [(site, tuple(p for p in site.parts if p.name.rpartition(".")[2] in self.targets)) for site in sites]
+        kept = [(site, parts) for site, parts in kept if parts]
+        missing = set(self.targets) - {p.name.rpartition(".")[2] for _, parts in kept for p in parts}
         if missing:
             raise AdapterError(f"the model has no module named {', '.join(sorted(missing))} (model.targets)")
+        total = sum(rank * (len(p) * site.weight.shape[1] + sum(q.end - q.start for q in p)) for site, p in kept)
+        device = kept[0][0].weight.device
+        take = take or (lambda shape, dtype: torch.zeros(shape, dtype=dtype, device=device))
+        self.masters = take((slots, total), master)
+        self.gradients = (take_gradients or take)((slots, total), master)
+        self.places: dict[str, _Place] = {}
+        self.stacked: dict[str, Stacked] = {}
+        at = 0
+        for site, parts in kept:
+            at = self._stack(site, parts, at, take)
+
+    def _stack(self, site: Site, parts: tuple[Part, ...], at: int, take: Take) -> int:
+        """Lays out one site's factors from `at` on; returns where they end."""
+        slots, rank = len(self.masters), self.rank
+        fan_in = site.weight.shape[1]
+        widths = [part.end - part.start for part in parts]
+        middle = at + fan_in * len(parts) * rank
+        end = middle + rank * sum(widths)
+        spans = tuple(slice(sum(widths[:j]), sum(widths[: j + 1])) for j in range(len(parts)))
+        for j, part in enumerate(parts):
+            columns = slice(j * rank, (j + 1) * rank)
+            self.places[part.name] = _Place(slice(at, middle), slice(middle, end), (fan_in, rank), columns, spans[j])
+        masters, gradients = (
+            (flat[:, at:middle].view(slots, fan_in, -1), flat[:, middle:end].view(slots, rank, -1))
+            for flat in (self.masters, self.gradients)
+        )
+        self.stacked[site.name] = Stacked(site, parts, masters, gradients, take)
+        return end
 
     def add(self, member: str, adapter: Adapter) -> int:
-        """Gives `member` a free slot with `adapter`'s weights; returns the slot."""
+        """Gives `member` a free slot with `adapter`'s weights; returns the slot. Raises AdapterError."""
         if member in self.slots:
             raise AdapterError(f"member '{member}' is in the bank already")
         if not self.free:
             raise AdapterError(f"no free slot for member '{member}': the bank holds {len(self.slots)}")
         self._check(adapter)
-        slot = self.free.pop(0)
-        self.slots[member] = slot
+        self.slots[member] = self.free.pop(0)
         self.write(member, adapter)
-        return slot
+        return self.slots[member]
 
     def retire(self, member: str) -> None:
         """Frees the slot of `member`."""
@@ -65,62 +112,73 @@ class AdapterBank:
 
     def write(self, member: str, adapter: Adapter) -> None:
         """Overwrites `member`'s weights and bumps its slot's version. Raises AdapterError on another shape."""
-        self._check(adapter)
+        rank = self._check(adapter)
         slot = self.slots[member]
-        with torch.no_grad():
-            for name, site in self.sites.items():
-                site.a[slot].copy_(adapter[name].a)
-                site.b[slot].copy_(adapter[name].b)
-                site.refresh(slot)
+        self.ranks[slot], self.scales[slot] = rank, self.alpha / rank
+        self.masters[slot].copy_(self.pack(adapter))
+        self.refresh(member)
         self.versions[slot] += 1
-
-    def _check(self, adapter: Adapter) -> None:
-        if adapter.keys() != self.sites.keys():
-            odd = sorted(adapter.keys() ^ self.sites.keys())
-            raise AdapterError(f"adapter and base differ in {len(odd)} sites, e.g. {odd[0]}")
-        for name, site in self.sites.items():
-            factors = adapter[name]
-            if factors.a.shape != site.a.shape[1:] or factors.b.shape != site.b.shape[1:]:
-                raise AdapterError(
-                    f"{name}: adapter has factors {tuple(factors.a.shape)} and {tuple(factors.b.shape)}, "
-                    f"the bank holds {tuple(site.a.shape[1:])} and {tuple(site.b.shape[1:])}"
-                )
 
     def read(self, member: str) -> dict[str, Factors]:
         """A copy of `member`'s fp32 factors, on CPU."""
-        slot = self.slots[member]
-        return {name: Factors(_copy(site.a[slot]), _copy(site.b[slot])) for name, site in self.sites.items()}
+        return self.unpack(member, self.masters[self.slots[member]])
 
-    def masters(self, member: str) -> list[Tensor]:
-        """Views of `member`'s fp32 weights, in a fixed order: writing to them moves the member."""
-        slot = self.slots[member]
-        return [view for site in self.sites.values() for view in (site.a.detach()[slot], site.b.detach()[slot])]
+    def unpack(self, member: str, vector: Tensor) -> dict[str, Factors]:
+        """A vector of `member`'s parameters (its weights, or a moment of its optimizer) by part, copied to the CPU."""
+        rank = self.ranks[self.slots[member]]
+        made: dict[str, Factors] = {}
+        for name, place in self.places.items():
+            a, b = place.views(vector.detach())
+            made[name] = Factors(_copy(a[:, :rank]), _copy(b[:rank]))
+        return made
 
-    def gradients(self, member: str) -> list[Tensor]:
-        """Views of `member`'s gradients, in the order of `masters`; zeros where no backward pass went."""
-        slot = self.slots[member]
-        return [
-            torch.zeros_like(p[slot]) if p.grad is None else p.grad[slot]
-            for site in self.sites.values()
-            for p in (site.a, site.b)
-        ]
+    def pack(self, adapter: Adapter) -> Tensor:
+        """The vector [P] that `unpack` takes apart into `adapter`; zero where a lower rank leaves room."""
+        vector = torch.zeros_like(self.masters[0])
+        for name, factors in adapter.items():
+            a, b = self.places[name].views(vector)
+            a[:, : factors.a.shape[1]].copy_(factors.a)
+            b[: factors.b.shape[0]].copy_(factors.b)
+        return vector
 
     def refresh(self, member: str) -> None:
-        """Call after writing to `masters`."""
-        for site in self.sites.values():
-            site.refresh(self.slots[member])
+        """Call after writing to `member`'s masters: brings the copies that products use up to date."""
+        slot = self.slots[member]
+        for stacked in self.stacked.values():
+            stacked.own[slot].refresh(self.scales[slot])
 
-    def zero_grad(self) -> None:
-        for site in self.sites.values():
-            site.a.grad = site.b.grad = None
+    def rows(self, slots: Sequence[int], lengths: Sequence[int] | None = None) -> Rows:
+        """For a batch whose item i, of `lengths[i]` rows, belongs to `slots[i]`; sorted by slot, for training."""
+        groups = group_rows(slots, lengths)
+        device = self.masters.device
+        grouped = device.type == "cuda" and all(stacked.aligned for stacked in self.stacked.values())
+        kernel = Grouped(groups, device) if grouped else Loop(groups)
+        return Rows(self.stacked, self.scales, kernel, groups[-1][2] if groups else 0)
+
+    def decoding_rows(self, slots: Sequence[int]) -> Rows:
+        """For a batch with one row of `slots[i]` each, in any order, forward only."""
+        return Rows(self.stacked, self.scales, Padded(slots, self.masters.device), len(slots))
 
     def shapes(self) -> Mapping[str, tuple[int, int]]:
-        """(in, out) of each site."""
-        return {name: (site.base.in_features, site.base.out_features) for name, site in self.sites.items()}
+        """(in, out) of each adapted layer."""
+        return {
+            name: (place.shape[0], place.b_columns.stop - place.b_columns.start) for name, place in self.places.items()
+        }
 
-    def order(self, members: Sequence[str]) -> list[int]:
-        """Indices of `members` sorted by slot (stable): the order in which rows must enter the model."""
-        return sorted(range(len(members)), key=lambda i: self.slots[members[i]])
+    def _check(self, adapter: Adapter) -> int:
+        """The adapter's rank."""
+        if adapter.keys() != self.places.keys():
+            odd = sorted(adapter.keys() ^ self.places.keys())
+            raise AdapterError(f"adapter and base differ in {len(odd)} sites, e.g. {odd[0]}")
+        rank = next(iter(adapter.values())).a.shape[1]
+        for name, (fan_in, fan_out) in self.shapes().items():
+            a, b = adapter[name].a.shape, adapter[name].b.shape
+            if a != (fan_in, rank) or b != (rank, fan_out) or rank > self.rank:
+                raise AdapterError(
+                    f"{name}: adapter has factors {tuple(a)} and {tuple(b)}, "
+                    f"the bank holds ({fan_in}, r) and (r, {fan_out}) with one r up to {self.rank}"
+                )
+        return rank
 
 
 def generator(*purpose: str | int) -> torch.Generator:

@@ -12,18 +12,29 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+from redqueen.adapters.shared import Block, padded
 from redqueen.config import EMBEDDED, ModelConfig
+from redqueen.policy.decoder import Decoder, decoder_of
 from redqueen.policy.embedded import ModelError, obtain
+
+# what a worker process may need: its libraries, its packed weights, its cache and activations
+_WORKER_BYTES = 3 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A loaded base. `model` is a transformers causal LM in eval mode whose parameters take no gradient."""
+    """A loaded base, its weights in `block` where several processes share them.
+
+    `model` is a transformers causal LM in eval mode whose parameters take no gradient. `decoder` computes the same over
+    the same weights, with members' adapters, and is what samples and trains.
+    """
 
     name: str
     model: Any
     tokenizer: Any
     device: torch.device
+    decoder: Decoder
+    block: Block | None = None
 
     @property
     def end_ids(self) -> frozenset[int]:
@@ -55,20 +66,40 @@ def load(config: ModelConfig) -> Base:
     """Loads the base that `config.name` means. Raises ModelError in one line."""
     device = device_of(config)
     if device.type == "cpu":
-        torch.set_num_threads(config.threads or len(os.sched_getaffinity(0)))
+        torch.set_num_threads(config.threads or cores())
     where = location(config.name)
     try:
         tokenizer = AutoTokenizer.from_pretrained(where)
         model = AutoModelForCausalLM.from_pretrained(
             where,
             dtype=dtype_of(config, device),
-            # on CPU the fused kernel's backward pass is slower than plain products at our lengths (measured)
-            attn_implementation="eager" if device.type == "cpu" else "sdpa",
         )
     except (OSError, ValueError) as error:
         raise ModelError(f"cannot load '{config.name}': {str(error).splitlines()[0]}") from error
     module: Any = model.requires_grad_(False)
-    return Base(config.name, module.to(device).eval(), tokenizer, device)
+    module = module.to(device).eval()
+    if workers_of(config) == 1:
+        return Base(config.name, module, tokenizer, device, decoder_of(module))
+    block = Block(sum(padded(p.numel() * p.element_size()) for p in module.parameters()))
+    return Base(config.name, module, tokenizer, device, decoder_of(module, block.keep), block)
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+def workers_of(config: ModelConfig) -> int:
+    """How many processes sample and train; 1: this one.
+
+    Raises ModelError if several are asked for where they cannot share memory.
+    """
+    able = hasattr(os, "memfd_create") and device_of(config).type == "cpu"
+    if config.workers > 1 and not able:
+        raise ModelError("model.workers above 1 needs Linux and model.device=cpu: use model.workers=1")
+    if config.workers or not able:
+        return config.workers or 1
+    return max(1, min(cores(), psutil.virtual_memory().total // _WORKER_BYTES))
 
 
 def location(name: str) -> str:

@@ -1,55 +1,106 @@
-"""A key/value cache that is allocated once for a batch, so that a decoding step copies nothing but its own row."""
+"""The keys and values of a batch that is being decoded, allocated once; rows come and go in place.
+
+Shape suffixes: R rows, T tokens, K kv heads, G query heads of each, D head size.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+import torch
 from torch import Tensor
-from transformers.cache_utils import DynamicCache, DynamicLayer
+
+from redqueen.policy.attention import Bundle, BundleAttention
+from redqueen.policy.decoder import Decoder
+
+# the cache grows by so many tokens at a time
+_GROWTH = 32
 
 
-class SlabLayer(DynamicLayer):
-    """One layer's keys and values, [batch, heads, room, head size], filled from the left."""
+class Cache:
+    """`rows` sequences for every layer. Row r holds tokens 0..length[r]; what lies behind is never read.
 
-    def __init__(self, keys: Tensor, values: Tensor, room: int) -> None:
-        super().__init__()
-        batch, heads, length, size = keys.shape
-        self.lazy_initialization(keys, values)
-        self.slab_keys = keys.new_empty(batch, heads, length + room, size)
-        self.slab_values = values.new_empty(batch, heads, length + room, size)
-        self.length = 0
-        self.update(keys, values)
+    Keys are [R, K, D, T]: a decoding step multiplies by them, and their transpose would be copied each time. All of T
+    takes part in a step, for the same reason: so T is what is needed now, and grows.
+    """
 
-    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        end = self.length + key_states.shape[-2]
-        self.slab_keys[:, :, self.length : end] = key_states
-        self.slab_values[:, :, self.length : end] = value_states
-        self.length = end
-        self.keys, self.values = self.slab_keys[:, :, :end], self.slab_values[:, :, :end]
-        return self.keys, self.values
+    def __init__(self, decoder: Decoder, rows: int) -> None:
+        shape = (len(decoder.layers), rows, decoder.kv_heads)
+        self.keys = decoder.embed_VH.new_zeros(*shape, decoder.head_size, 0)
+        self.values = decoder.embed_VH.new_zeros(*shape, 0, decoder.head_size)
+        self.length_R = torch.zeros(rows, dtype=torch.long, device=self.keys.device)
 
-    def keep(self, rows: Tensor) -> None:
-        """Drops all rows of the batch but `rows`."""
-        self.slab_keys, self.slab_values = self.slab_keys[rows], self.slab_values[rows]
-        self.keys = self.slab_keys[:, :, : self.length]
-        self.values = self.slab_values[:, :, : self.length]
+    @property
+    def room(self) -> int:
+        return self.keys.shape[-1]
+
+    def reserve(self, tokens: int) -> None:
+        """Makes room for sequences of `tokens`."""
+        if tokens > self.room:
+            more = tokens - self.room
+            more += -more % _GROWTH
+            # zeros: whatever has weight 0 in a sum must still be a number
+            self.keys = torch.nn.functional.pad(self.keys, (0, more))
+            self.values = torch.nn.functional.pad(self.values, (0, 0, 0, more))
+
+    def move(self, source: Sequence[int], target: Sequence[int]) -> None:
+        """Copies whole rows onto others."""
+        for tensor in (self.keys, self.values):
+            tensor[:, list(target)] = tensor[:, list(source)]
+        self.length_R[list(target)] = self.length_R[list(source)]
 
 
-class SlabCache(DynamicCache):
-    """All layers of a batch that is being decoded."""
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """A prompt in a flat batch (rows `bundle` of it), and the rows of the cache that continue it."""
 
-    def __init__(self, layers: list[SlabLayer]) -> None:
-        super().__init__()
-        self.slabs = layers
-        self.layers: list[Any] = [*layers]
+    bundle: Bundle
+    rows: list[int]
 
-    @classmethod
-    def fan_out(cls, prefilled: DynamicCache, rows: Tensor, room: int) -> SlabCache:
-        """A cache whose row i continues row `rows[i]` of `prefilled`, with space for `room` more tokens."""
-        layers: list[Any] = [*prefilled.layers]
-        return cls([SlabLayer(layer.keys[rows], layer.values[rows], room) for layer in layers])
 
-    def keep(self, rows: Tensor) -> None:
-        """Drops all rows of the batch but `rows`."""
-        for layer in self.slabs:
-            layer.keep(rows)
+class Prefill:
+    """Attention over whole prompts that leaves their keys and values in the cache, once for each row."""
+
+    def __init__(self, cache: Cache, fills: Sequence[Fill]) -> None:
+        self.cache, self.fills = cache, fills
+        cache.reserve(max(fill.bundle.prompt for fill in fills))
+        self.attention = BundleAttention([fill.bundle for fill in fills], cache.keys.device)
+        for fill in fills:
+            cache.length_R[fill.rows] = fill.bundle.prompt
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        keys, values = self.cache.keys[layer], self.cache.values[layer]
+        for fill in self.fills:
+            span, length = slice(fill.bundle.start, fill.bundle.end), fill.bundle.prompt
+            keys[fill.rows, :, :, :length] = k[span].permute(1, 2, 0)
+            values[fill.rows, :, :length] = v[span].transpose(0, 1)
+        return self.attention(layer, q, k, v)
+
+
+class Step:
+    """Attention of one new token for each of the first `rows` rows, appended to the cache.
+
+    `longest` is the length of the longest of them, which the host knows without asking the device.
+    """
+
+    def __init__(self, cache: Cache, rows: int, longest: int) -> None:
+        cache.reserve(longest + 1)
+        self.cache, self.rows, width = cache, rows, cache.room
+        device = cache.keys.device
+        self.at_R = cache.length_R[:rows].clone()
+        self.row_R = torch.arange(rows, device=device)
+        late_RT = torch.arange(width, device=device) > self.at_R[:, None]
+        self.mask = torch.zeros(rows, 1, 1, width, device=device, dtype=cache.keys.dtype)
+        self.mask.masked_fill_(late_RT[:, None, None], float("-inf"))
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        keys, values = self.cache.keys[layer, : self.rows], self.cache.values[layer, : self.rows]
+        keys[self.row_R, :, :, self.at_R] = k
+        values[self.row_R, :, self.at_R] = v
+        heads, size = k.shape[1], q.shape[-1]
+        q = (q * size**-0.5).reshape(self.rows * heads, -1, size)
+        scores = torch.bmm(q, keys.flatten(0, 1))
+        scores.view(self.rows, heads, -1, self.cache.room).add_(self.mask)
+        mixed = torch.bmm(scores.softmax(-1), values.flatten(0, 1))
+        return mixed.view(self.rows, -1, size)

@@ -1,60 +1,40 @@
-"""The embedded learner: one joint forward and backward pass for all members that played, an optimizer for each.
-
-Shape suffixes: R rows, T tokens, N scored tokens, H hidden size.
-"""
+"""The embedded learner: one joint forward and backward pass for all members that played, an optimizer for each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from redqueen.adapters.bank import AdapterBank
+from redqueen.adapters.factors import Factors
 from redqueen.config import LearningConfig
 from redqueen.policy.base import Base
-from redqueen.policy.losses import TokenLogprobs, token_weights
+from redqueen.policy.crew import Crew
+from redqueen.policy.gradients import Pass, Tally, accumulate
+from redqueen.policy.losses import token_weights
+from redqueen.policy.packing import Pack, Weighted, micro_batches
 from redqueen.records import MemberUpdate, Sample
 
 Progress = Callable[[int, int], None]
-_STATE = ("step", "exp_avg", "exp_avg_sq")
-
-
-@dataclass(slots=True)
-class _Tally:
-    """Sums over one member's trained tokens."""
-
-    loss: float = 0.0
-    entropy: float = 0.0
-    gap: float = 0.0
-    tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Weighted:
-    sample: Sample
-    slot: int
-    weight: float  # of each token, the advantage included
-
-    @property
-    def width(self) -> int:
-        return len(self.sample.prompt_ids) + len(self.sample.token_ids) - 1
+_MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 class LocalLearner:
     """Policy gradient on the members of `bank`. Each member has its own AdamW; those without samples do not move."""
 
-    def __init__(self, base: Base, bank: AdapterBank, config: LearningConfig, temperature: float) -> None:
-        self.base, self.bank, self.config, self.temperature = base, bank, config, temperature
+    def __init__(
+        self, base: Base, bank: AdapterBank, config: LearningConfig, temperature: float, crew: Crew | None = None
+    ) -> None:
+        self.base, self.bank, self.config, self.crew = base, bank, config, crew
+        self.how = Pass(temperature, config.checkpointing)
         self.optimizers: dict[str, torch.optim.AdamW] = {}
-        if config.checkpointing:
-            base.model.gradient_checkpointing_enable({"use_reentrant": False})
 
     def reset(self, member: str) -> None:
         """A fresh optimizer for `member`'s current weights; no moment or step count survives."""
         self.optimizers[member] = torch.optim.AdamW(
-            self.bank.masters(member),
+            [self.bank.masters[self.bank.slots[member]]],
             lr=self.config.lr,
             betas=(self.config.beta1, self.config.beta2),
             weight_decay=self.config.weight_decay,
@@ -69,95 +49,86 @@ class LocalLearner:
         """One optimizer step of every member that has samples. Raises KeyError for an unknown member."""
         weights = token_weights(samples, self.config.loss)
         active = [
-            _Weighted(sample, self.bank.slots[sample.member], weight * sample.advantage)
+            Weighted(sample, self.bank.slots[sample.member], weight * sample.advantage)
             for sample, weight in zip(samples, weights, strict=True)
             if sample.advantage != 0
         ]
-        tallies = {sample.member: _Tally() for sample in samples}
-        self.bank.zero_grad()
-        # transformers recomputes activations in training mode only; nothing else depends on the mode here
-        self.base.model.train(self.config.checkpointing)
-        done, total = 0, sum(item.width for item in active)
-        for batch in _micro_batches(active, self.config.batch_tokens):
-            self._accumulate(batch, tallies)
-            done += sum(item.width for item in batch)
+        tallies = {sample.member: Tally() for sample in samples}
+        names = {self.bank.slots[member]: member for member in tallies}
+        self.bank.gradients[sorted(names)] = 0
+        batches = list(micro_batches(active, self.config.batch_tokens))
+        done, total = 0, sum(pack.tokens for packs in batches for pack in packs)
+
+        def report(tokens: int) -> None:
+            nonlocal done
+            done += tokens
             if progress:
                 progress(done, total)
-        self.base.model.eval()
-        updates = [self._step(member, tallies[member]) for member in sorted(tallies)]
-        self.bank.zero_grad()
-        return updates
 
-    def _accumulate(self, batch: list[_Weighted], tallies: Mapping[str, _Tally]) -> None:
-        """Adds the gradients of one micro-batch and what its tokens say about their members."""
-        device = self.base.device
-        width = max(item.width for item in batch)
-        ids_RT = torch.zeros(len(batch), width, dtype=torch.long)
-        places: list[Tensor] = []
-        for r, item in enumerate(batch):
-            sequence = item.sample.prompt_ids + item.sample.token_ids
-            ids_RT[r, : item.width] = torch.tensor(sequence[:-1])
-            places.append(torch.arange(len(item.sample.prompt_ids) - 1, item.width) + r * width)
-        target_N = torch.tensor([t for item in batch for t in item.sample.token_ids], device=device)
-        old_N = torch.tensor([x for item in batch for x in item.sample.logprobs], device=device)
-        weight_N = torch.tensor([item.weight for item in batch for _ in item.sample.token_ids], device=device)
-        with self.bank.routing.rows([item.slot for item in batch]), torch.enable_grad():
-            # padding is on the right, where a causal model's real tokens never look: no mask is needed
-            hidden_RTH = self.base.model.base_model(input_ids=ids_RT.to(device), use_cache=False).last_hidden_state
-            hidden_NH = hidden_RTH.flatten(0, 1)[torch.cat(places).to(device)]
-            logp_N, entropy_N = TokenLogprobs.apply(
-                hidden_NH, self.base.model.get_output_embeddings().weight, target_N, self.temperature
-            )
-            loss_N = -weight_N * logp_N
-            loss_N.sum().backward()
-        loss_N, gap_N = loss_N.detach(), (logp_N.detach() - old_N).abs()
-        start = 0
-        for item in batch:
-            tally, own = tallies[item.sample.member], slice(start, start + len(item.sample.token_ids))
-            tally.loss += float(loss_N[own].sum())
-            tally.entropy += float(entropy_N[own].sum())
-            tally.gap += float(gap_N[own].sum())
-            tally.tokens += own.stop - own.start
-            start = own.stop
+        for made in self._accumulate(batches, report):
+            for slot, tally in made.items():
+                tallies[names[slot]].add(tally)
+        return [self._step(member, tallies[member]) for member in sorted(tallies)]
 
-    def _step(self, member: str, tally: _Tally) -> MemberUpdate:
-        masters = self.bank.masters(member)
-        optimizer, skipped, norm = self.optimizers[member], "", 0.0
+    def _accumulate(
+        self, batches: Sequence[Sequence[Pack]], report: Callable[[int], None]
+    ) -> Iterable[dict[int, Tally]]:
+        """Adds all gradients to the bank's; what the tokens of each micro-batch say, by slot."""
+        if self.crew:
+            yield from self.crew.learn(batches, self.how, report)
+            return
+        for packs in batches:
+            yield accumulate(self.base.decoder, self.bank, packs, self.how)
+            report(sum(pack.tokens for pack in packs))
+
+    def _step(self, member: str, tally: Tally) -> MemberUpdate:
+        slot = self.bank.slots[member]
+        master, gradient = self.bank.masters[slot], self.bank.gradients[slot]
+        norm, skipped = 0.0, ""
         if not tally.tokens:
             skipped = "every advantage was zero"
         else:
-            gradients = self.bank.gradients(member)
-            norm = float(torch.nn.utils.get_total_norm(gradients))
+            norm = float(gradient.norm())
             if norm != norm or norm == float("inf"):
                 skipped = "non-finite gradient"
             else:
-                shrink = min(1.0, self.config.clip / (norm + 1e-12))
-                # the optimizer's own parameters are the same memory as `masters`
-                for parameter, gradient in zip(optimizer.param_groups[0]["params"], gradients, strict=True):
-                    parameter.grad = gradient.mul_(shrink)
-                optimizer.step()
-                optimizer.zero_grad(set_to_none=True)
-                self.bank.refresh(member)
+                self._move(member, gradient.mul_(min(1.0, self.config.clip / (norm + 1e-12))))
         count = max(tally.tokens, 1)
         return MemberUpdate(
             member,
             loss=tally.loss,
             grad_norm=norm,
-            adapter_norm=float(torch.nn.utils.get_total_norm(masters)),
+            adapter_norm=float(master.norm()),
             entropy=tally.entropy / count,
             logprob_gap=tally.gap / count,
             tokens=tally.tokens,
             skipped=skipped,
         )
 
-    def state(self, member: str) -> dict[str, Tensor]:
-        """The moments and step counts of `member`'s optimizer, by site; empty before its first step."""
+    def _move(self, member: str, gradient: Tensor) -> None:
         optimizer = self.optimizers[member]
-        return {
-            f"{name}.{key}": value.detach().cpu().clone()
-            for name, parameter in zip(self._names(), optimizer.param_groups[0]["params"], strict=True)
-            for key, value in optimizer.state[parameter].items()
-        }
+        group = optimizer.param_groups[0]
+        # the optimizer's own parameter is the member's row of the masters
+        (parameter,) = group["params"]
+        if self.config.warmup:
+            taken = float(optimizer.state[parameter].get("step", 0))
+            group["lr"] = self.config.lr * min(1.0, (taken + 1) / self.config.warmup)
+        parameter.grad = gradient
+        optimizer.step()
+        parameter.grad = None
+        self.bank.refresh(member)
+
+    def state(self, member: str) -> dict[str, Tensor]:
+        """The step count and moments of `member`'s optimizer, by layer; empty before its first step."""
+        optimizer = self.optimizers[member]
+        own = optimizer.state[optimizer.param_groups[0]["params"][0]]
+        if not own:
+            return {}
+        made: dict[str, Tensor] = {"step": own["step"].detach().cpu().clone()}
+        for moment in _MOMENTS:
+            for name, factors in self.bank.unpack(member, own[moment]).items():
+                made |= {f"{name}.a.{moment}": factors.a, f"{name}.b.{moment}": factors.b}
+        return made
 
     def load_state(self, member: str, state: Mapping[str, Tensor]) -> None:
         """Puts back what `state` returned."""
@@ -165,20 +136,10 @@ class LocalLearner:
         if not state:
             return
         optimizer = self.optimizers[member]
-        for name, parameter in zip(self._names(), optimizer.param_groups[0]["params"], strict=True):
-            optimizer.state[parameter] = {key: state[f"{name}.{key}"].to(parameter.device, copy=True) for key in _STATE}
-
-    def _names(self) -> list[str]:
-        return [f"{name}.{factor}" for name in self.bank.sites for factor in ("a", "b")]
-
-
-def _micro_batches(items: Sequence[_Weighted], budget: int) -> Iterator[list[_Weighted]]:
-    """Items of like length, at most `budget` padded tokens together (one item may exceed it), sorted by slot."""
-    batch: list[_Weighted] = []
-    for item in sorted(items, key=lambda item: item.width):
-        if batch and item.width * (len(batch) + 1) > budget:
-            yield sorted(batch, key=lambda i: i.slot)
-            batch = []
-        batch.append(item)
-    if batch:
-        yield sorted(batch, key=lambda i: i.slot)
+        parameter = optimizer.param_groups[0]["params"][0]
+        own: dict[str, Tensor] = {"step": state["step"].to(parameter.device, copy=True)}
+        for moment in _MOMENTS:
+            own[moment] = self.bank.pack(
+                {name: Factors(state[f"{name}.a.{moment}"], state[f"{name}.b.{moment}"]) for name in self.bank.places}
+            )
+        optimizer.state[parameter] = own

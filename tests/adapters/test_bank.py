@@ -1,4 +1,4 @@
-"""The bank: members' slots in one frozen base."""
+"""The bank: members' slots over one frozen base."""
 
 from __future__ import annotations
 
@@ -10,111 +10,103 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from redqueen.adapters.bank import FAMILIES, AdapterBank, AdapterError, fresh, perturb
+from redqueen.adapters.bank import AdapterBank, AdapterError, fresh, perturb
 from redqueen.adapters.factors import Factors
+from redqueen.adapters.linear import Part, Site
+from redqueen.policy.attention import Bundle, BundleAttention
 from redqueen.policy.base import Base, fingerprint
+from redqueen.policy.decoder import FAMILIES
+from tests.reference import doubled, logits, member_logits, merged, noisy, same
 
 TARGETS = ("q_proj", "v_proj", "down_proj")
 RANK, ALPHA = 2, 6.0
-
-
-def noisy(bank: AdapterBank, seed: int) -> dict[str, Factors]:
-    g = torch.Generator().manual_seed(seed)
-    return {
-        name: Factors(
-            torch.randn(fan_in, bank.rank, generator=g) / fan_in**0.5,
-            0.2 * torch.randn(bank.rank, fan_out, generator=g),
-        )
-        for name, (fan_in, fan_out) in bank.shapes().items()
-    }
-
-
-def same(one: dict[str, Factors], other: dict[str, Factors]) -> bool:
-    return one.keys() == other.keys() and all(
-        torch.equal(one[s].a, other[s].a) and torch.equal(one[s].b, other[s].b) for s in one
-    )
-
-
-def logits(base: Base, bank: AdapterBank, members: list[str], ids: Tensor) -> Tensor:
-    with torch.no_grad(), bank.routing.rows([bank.slots[m] for m in members]):
-        return base.model(ids).logits
+IDS = torch.tensor([[5, 6, 7, 8], [9, 8, 7, 6]])
 
 
 @pytest.fixture
-def base(new_base: Callable[..., Base]) -> Base:
-    return new_base("llama")
+def base(tiny_base: Base) -> Base:
+    return tiny_base
 
 
 @pytest.fixture
 def bank(base: Base) -> AdapterBank:
-    return AdapterBank(base.model, 3, RANK, ALPHA, TARGETS)
+    return AdapterBank(base.decoder.sites, 3, RANK, ALPHA, TARGETS)
 
 
-IDS = torch.tensor([[5, 6, 7, 8], [9, 8, 7, 6]])
+def run(base: Base, bank: AdapterBank, members: str, ids: Tensor = IDS) -> Tensor:
+    return torch.stack(member_logits(base, bank, list(members), ids.tolist()))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_targeted_layer_of_every_family_is_a_site(new_base: Callable[..., Base], family: str) -> None:
+def test_every_targeted_layer_of_every_family_has_a_place(new_base: Callable[..., Base], family: str) -> None:
     base = new_base(family)
     linear = {name for name, module in base.model.named_modules() if isinstance(module, nn.Linear)}
-    bank = AdapterBank(base.model, 1, RANK, ALPHA, TARGETS)
-    assert set(bank.sites) == {name for name in linear if name.endswith(TARGETS)}
-    assert len(bank.sites) == 2 * len(TARGETS)
+    bank = AdapterBank(base.decoder.sites, 1, RANK, ALPHA, TARGETS)
+    assert set(bank.shapes()) == {name for name in linear if name.endswith(TARGETS)}
+    assert len(bank.shapes()) == 2 * len(TARGETS)
     assert bank.shapes()["model.layers.1.mlp.down_proj"] == (64, 32)
+    for name, (fan_in, fan_out) in bank.shapes().items():
+        assert base.model.get_submodule(name).weight.shape == (fan_out, fan_in)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_members_in_one_batch_get_what_each_gets_alone(new_base: Callable[..., Base], family: str) -> None:
     base = new_base(family)
-    bank = AdapterBank(base.model, 3, RANK, ALPHA, TARGETS)
+    bank = AdapterBank(base.decoder.sites, 3, RANK, ALPHA, TARGETS)
     for seed, name in enumerate("abc"):
         bank.add(name, noisy(bank, seed))
     ids = torch.randint(0, 200, (5, 9), generator=torch.Generator().manual_seed(0))
-    together = logits(base, bank, ["a", "a", "b", "c", "c"], ids)
+    together = run(base, bank, "aabcc", ids)
     for rows, name in (((0, 1), "a"), ((2,), "b"), ((3, 4), "c")):
-        alone = logits(base, bank, [name] * len(rows), ids[list(rows)])
+        alone = run(base, bank, name * len(rows), ids[list(rows)])
         torch.testing.assert_close(together[list(rows)], alone, atol=1e-5, rtol=1e-5)
-    assert not torch.allclose(together[0], logits(base, bank, ["b"], ids[:1])[0], atol=1e-2)
+    assert not torch.allclose(together[0], run(base, bank, "b", ids[:1])[0], atol=1e-2)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_member_is_the_base_with_its_update_merged(new_base: Callable[..., Base], family: str) -> None:
-    # in float64, where merging rounds nothing that matters
-    base, merged = new_base(family), new_base(family)
-    base.model.double(), merged.model.double()
-    bank = AdapterBank(base.model, 1, RANK, ALPHA, TARGETS)
-    bank.add("a", noisy(bank, 0))
+@pytest.mark.parametrize("rank", [1, RANK])
+def test_a_member_is_the_base_with_its_update_merged(new_base: Callable[..., Base], family: str, rank: int) -> None:
+    # in float64, where merging rounds nothing that matters; the norms are computed in float32 by both
+    base = doubled(new_base(family))
+    bank = AdapterBank(base.decoder.sites, 1, RANK, ALPHA, TARGETS)
+    bank.add("a", noisy(bank, rank=rank))
     with torch.no_grad():
-        for name, factors in bank.read("a").items():
-            merged.model.get_submodule(name).weight += ALPHA / RANK * (factors.a.double() @ factors.b.double()).T
-        expected = merged.model(IDS).logits
-        assert (merged.model(IDS).logits - base.model(IDS).logits).abs().max() > 0.1
-    torch.testing.assert_close(logits(base, bank, ["a", "a"], IDS), expected, atol=1e-10, rtol=1e-10)
+        expected = merged(base, bank, "a")(IDS).logits
+        assert (expected - base.model(IDS).logits).abs().max() > 0.1
+    torch.testing.assert_close(run(base, bank, "aa"), expected, atol=1e-6, rtol=1e-6)
 
 
-def test_without_routing_the_model_is_the_base(base: Base, tiny_base: Base) -> None:
+def test_neither_a_bank_nor_its_members_change_the_model_by_itself(new_base: Callable[..., Base]) -> None:
+    base = new_base()
     with torch.no_grad():
-        expected = tiny_base.model(IDS).logits
-        bank = AdapterBank(base.model, 1, RANK, ALPHA, TARGETS)
+        expected = base.model(IDS).logits
+        bank = AdapterBank(base.decoder.sites, 1, RANK, ALPHA, TARGETS)
         bank.add("a", noisy(bank, 0))
+        run(base, bank, "aa")
         assert torch.equal(base.model(IDS).logits, expected)
 
 
-def test_a_fresh_adapter_is_the_base_to_the_bit(base: Base, bank: AdapterBank, tiny_base: Base) -> None:
+def test_a_fresh_adapter_is_the_base_to_the_bit(base: Base, bank: AdapterBank) -> None:
     bank.add("a", fresh(bank.shapes(), RANK, torch.Generator().manual_seed(0)))
-    assert torch.equal(logits(base, bank, ["a", "a"], IDS), tiny_base.model(IDS).logits)
+    assert torch.equal(run(base, bank, "aa"), torch.stack(logits(base.decoder, IDS.tolist())))
 
 
-def test_only_adapters_take_gradients_and_the_bases_fingerprint_stays(base: Base) -> None:
+def test_no_weight_of_the_base_takes_a_gradient_and_its_fingerprint_stays(new_base: Callable[..., Base]) -> None:
+    base = new_base()
     before = fingerprint(base.model)
-    bank = AdapterBank(base.model, 2, RANK, ALPHA, TARGETS)
+    bank = AdapterBank(base.decoder.sites, 2, RANK, ALPHA, TARGETS)
     bank.add("a", noisy(bank, 0))
     assert fingerprint(base.model) == before
-    with bank.routing.rows([bank.slots["a"]] * 2):
-        base.model(IDS).logits.sum().backward()
-    trained = {name for name, p in base.model.named_parameters() if p.grad is not None}
-    assert trained == {f"{site}.{factor}" for site in bank.sites for factor in "ab"}
+    backward(base, bank, "a")
+    assert all(p.grad is None for p in base.model.parameters())
+    assert bank.gradients[0].any()
     assert fingerprint(base.model) == before
+
+
+def backward(base: Base, bank: AdapterBank, member: str) -> None:
+    """Any loss of one member's hidden states, through the decoder."""
+    rows, attention = bank.rows([bank.slots[member]], [5]), BundleAttention([Bundle(0, 5)], bank.masters.device)
+    base.decoder.hidden(torch.arange(5) + 7, torch.arange(5), attention, rows).pow(2).sum().backward()
 
 
 def test_what_is_added_is_read_back_as_a_copy(bank: AdapterBank) -> None:
@@ -138,31 +130,78 @@ def test_members_do_not_share_weights(bank: AdapterBank) -> None:
     assert same(bank.read("b"), noisy(bank, 1))
 
 
-def test_masters_are_views_and_a_refresh_brings_them_into_play(base: Base, bank: AdapterBank) -> None:
+def test_a_change_of_a_members_masters_is_in_play_after_its_refresh(base: Base, bank: AdapterBank) -> None:
     bank.add("a", noisy(bank, 0))
     bank.add("b", noisy(bank, 1))
-    before = logits(base, bank, ["a", "b"], IDS)
-    for master in bank.masters("a"):
-        master.mul_(0.5)
-    assert torch.equal(logits(base, bank, ["a", "b"], IDS), before)
+    before = run(base, bank, "ab")
+    bank.masters[bank.slots["a"]].mul_(0.5)
+    assert torch.equal(run(base, bank, "ab"), before)
     bank.refresh("a")
-    after = logits(base, bank, ["a", "b"], IDS)
+    after = run(base, bank, "ab")
     assert not torch.equal(after[0], before[0])
     assert torch.equal(after[1], before[1])
-    assert torch.equal(bank.read("a")[next(iter(bank.sites))].a, 0.5 * noisy(bank, 0)[next(iter(bank.sites))].a)
+    first = next(iter(bank.places))
+    assert torch.equal(bank.read("a")[first].a, 0.5 * noisy(bank, 0)[first].a)
 
 
-def test_gradients_are_in_the_order_of_the_masters_and_zero_without_a_pass(base: Base, bank: AdapterBank) -> None:
+def test_gradients_lie_as_the_masters_do_and_are_zero_without_a_pass(base: Base, bank: AdapterBank) -> None:
     bank.add("a", noisy(bank, 0))
     bank.add("b", noisy(bank, 1))
-    assert all(not g.any() for g in bank.gradients("a"))
-    with bank.routing.rows([bank.slots["b"]] * 2):
-        base.model(IDS).logits.pow(2).sum().backward()
-    assert [g.shape for g in bank.gradients("b")] == [m.shape for m in bank.masters("b")]
-    assert all(g.any() for g in bank.gradients("b"))
-    assert all(not g.any() for g in bank.gradients("a"))
-    bank.zero_grad()
-    assert all(not g.any() for g in bank.gradients("b"))
+    assert not bank.gradients.any()
+    backward(base, bank, "b")
+    assert not bank.gradients[bank.slots["a"]].any()
+    found = bank.unpack("b", bank.gradients[bank.slots["b"]])
+    assert found.keys() == bank.read("b").keys()
+    assert all(factors.a.any() and factors.b.any() for factors in found.values())
+
+
+# sites of several parts, of which one may be left out of the targets
+SITES = [
+    Site("m", torch.zeros(9, 5), None, (Part("m.q", 0, 4), Part("m.k", 4, 6), Part("m.v", 6, 9))),
+    Site("n", torch.zeros(5, 3), None, (Part("n.q", 0, 5),)),
+]
+
+
+@given(
+    st.sampled_from([("q",), ("k", "v"), ("q", "v"), ("q", "k", "v")]), st.integers(1, 4), st.data(), st.integers(0, 99)
+)
+def test_packing_and_unpacking_are_inverse(targets: tuple[str, ...], rank: int, data: st.DataObject, seed: int) -> None:
+    bank = AdapterBank(SITES, 2, rank, 1.0, targets)
+    adapter = noisy(bank, seed, own := data.draw(st.integers(1, rank)))
+    bank.add("a", adapter)
+    vector = bank.pack(adapter)
+    assert same(bank.unpack("a", vector), adapter)
+    assert torch.equal(vector, bank.masters[0])
+    # every number has a place of its own, and nothing else has one
+    assert vector.count_nonzero() == sum(f.a.numel() + f.b.numel() for f in adapter.values())
+    if own == rank:
+        any_vector = torch.randn(len(vector), generator=torch.Generator().manual_seed(seed))
+        assert torch.equal(bank.pack(bank.unpack("a", any_vector)), any_vector)
+
+
+def test_members_of_lower_rank_keep_their_own_rank_and_scale(base: Base) -> None:
+    wide = AdapterBank(base.decoder.sites, 2, 4, ALPHA, TARGETS)
+    tight = AdapterBank(base.decoder.sites, 1, 1, ALPHA, TARGETS)
+    wide.add("other", noisy(wide, 1))
+    adapter = noisy(wide, 0, rank=1)
+    wide.add("a", adapter)
+    tight.add("a", adapter)
+    assert same(wide.read("a"), adapter)
+    assert wide.scales == [ALPHA / 4, ALPHA]
+    torch.testing.assert_close(run(base, wide, "aa"), run(base, tight, "aa"), atol=1e-5, rtol=1e-5)
+    wide.write("a", noisy(wide, 2))
+    assert wide.scales == [ALPHA / 4, ALPHA / 4]
+    assert same(wide.read("a"), noisy(wide, 2))
+
+
+def test_a_slot_used_again_at_a_lower_rank_keeps_nothing_of_the_former_member(base: Base) -> None:
+    used, new = (AdapterBank(base.decoder.sites, 1, 4, ALPHA, TARGETS) for _ in range(2))
+    used.add("before", noisy(used, 1))
+    used.retire("before")
+    for bank in (used, new):
+        bank.add("a", noisy(bank, 0, rank=2))
+    assert torch.equal(used.masters, new.masters)
+    assert torch.equal(run(base, used, "aa"), run(base, new, "aa"))
 
 
 def test_a_slots_version_grows_with_every_write_and_is_never_reused(bank: AdapterBank) -> None:
@@ -197,19 +236,22 @@ def test_a_full_bank_and_a_known_name_are_refused(bank: AdapterBank) -> None:
 
 
 def misfits(bank: AdapterBank) -> dict[str, dict[str, Factors]]:
-    good, first = noisy(bank, 1), next(iter(bank.sites))
+    good, first = noisy(bank, 1), next(iter(bank.places))
     wide = {n: Factors(torch.cat([f.a, f.a], 1), torch.cat([f.b, f.b], 0)) for n, f in good.items()}
     return {
         "site missing": {n: f for n, f in good.items() if n != first},
         "site too many": {**good, "model.layers.9.self_attn.q_proj": good[first]},
         "rank": wide,
         "shape": {**good, first: Factors(good[first].a[1:], good[first].b)},
+        "rank of A and B": {n: Factors(f.a[:, :1], f.b) for n, f in good.items()},
         "last only": {**good, list(good)[-1]: wide[list(good)[-1]]},
         "empty": {},
     }
 
 
-@pytest.mark.parametrize("which", ["site missing", "site too many", "rank", "shape", "last only", "empty"])
+@pytest.mark.parametrize(
+    "which", ["site missing", "site too many", "rank", "shape", "rank of A and B", "last only", "empty"]
+)
 def test_a_misfitting_adapter_is_refused_and_the_member_stays_as_it_was(bank: AdapterBank, which: str) -> None:
     bank.add("a", noisy(bank, 0))
     versions = list(bank.versions)
@@ -229,31 +271,9 @@ def test_a_refused_newcomer_leaves_neither_name_nor_slot_behind(bank: AdapterBan
     assert (bank.slots, bank.free) == (slots, free)
 
 
-def test_rows_are_ordered_by_slot_and_stay_in_order_within_a_member(bank: AdapterBank) -> None:
-    for name in "abc":
-        bank.add(name, noisy(bank, 0))
-    rows = list("bacbca")
-    order = bank.order(rows)
-    assert order == [1, 5, 0, 3, 2, 4]
-    with bank.routing.rows([bank.slots[rows[i]] for i in order]):
-        assert [slot for slot, _, _ in bank.routing.groups] == [0, 1, 2]
-
-
-def test_an_unsupported_family_is_refused_with_the_supported_ones() -> None:
-    class Config:
-        model_type = "gpt2"
-
-    model = nn.Sequential(nn.Linear(2, 2))
-    model.config = Config()  # type: ignore[assignment]
-    with pytest.raises(AdapterError, match="'gpt2' is not supported: choose one of llama, mistral, qwen2, qwen3"):
-        AdapterBank(model, 1, 1, 1.0, ["0"])
-    with pytest.raises(AdapterError, match="'unknown'"):
-        AdapterBank(nn.Linear(2, 2), 1, 1, 1.0, ["q_proj"])
-
-
 def test_a_target_that_the_model_lacks_is_refused_by_name(base: Base) -> None:
     with pytest.raises(AdapterError, match=r"no module named c_attn, w1 \(model.targets\)"):
-        AdapterBank(base.model, 1, RANK, ALPHA, ("q_proj", "w1", "c_attn"))
+        AdapterBank(base.decoder.sites, 1, RANK, ALPHA, ("q_proj", "w1", "c_attn"))
 
 
 def test_a_fresh_a_is_drawn_as_peft_draws_it() -> None:

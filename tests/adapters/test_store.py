@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 
-from redqueen.adapters.bank import FAMILIES, AdapterBank, AdapterError
+from redqueen.adapters.bank import AdapterBank, AdapterError
 from redqueen.adapters.factors import Factors
 from redqueen.adapters.store import CONFIG, WEIGHTS, load_adapter, refit, save_adapter
 from redqueen.policy.base import Base
+from redqueen.policy.decoder import FAMILIES
+from tests.reference import member_logits, merged
 
 TARGETS = ("q_proj", "v_proj", "down_proj")
 IDS = torch.tensor([[5, 6, 7, 8, 9], [9, 8, 7, 6, 5]])
@@ -88,25 +90,29 @@ def test_bf16_files_come_back_as_fp32(tmp_path: Path) -> None:
         assert torch.equal(factors.a, adapter[name].a.bfloat16().float())
 
 
+def logits(base: Base, bank: AdapterBank) -> torch.Tensor:
+    return torch.stack(member_logits(base, bank, ["a", "a"], IDS.tolist()))
+
+
+# PEFT applies the factors, ours applies them, and the oracle has them in its weights: three ways to the same numbers
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("alpha", [8.0, 10.5])
+@pytest.mark.parametrize(("rank", "alpha"), [(4, 8.0), (4, 10.5), (2, 8.0)])
 def test_peft_computes_the_same_logits_from_our_folder(
-    tmp_path: Path, new_base: Callable[..., Base], family: str, alpha: float
+    tmp_path: Path, new_base: Callable[..., Base], family: str, rank: int, alpha: float
 ) -> None:
     ours, theirs = new_base(family), new_base(family)
-    bank = AdapterBank(ours.model, 2, 4, alpha, TARGETS)
-    adapter = noisy(dict(bank.shapes()), 4)
+    bank = AdapterBank(ours.decoder.sites, 2, 4, alpha, TARGETS)
     bank.add("other", noisy(dict(bank.shapes()), 4, seed=1))
-    bank.add("a", adapter)
+    bank.add("a", noisy(dict(bank.shapes()), rank))
     save_adapter(tmp_path, bank.read("a"), alpha=alpha, base=ours.name)
     with torch.no_grad():
         plain = theirs.model(IDS).logits
         peft = PeftModel.from_pretrained(theirs.model, str(tmp_path))
         expected = peft(input_ids=IDS).logits
-        with bank.routing.rows([bank.slots["a"]] * 2):
-            got = ours.model(IDS).logits
-    assert (got - expected).abs().max() < 1e-5
-    assert (got - plain).abs().max() > 0.1
+        oracle = merged(ours, bank, "a")(IDS).logits
+    assert (logits(ours, bank) - expected).abs().max() < 1e-5
+    assert (oracle - expected).abs().max() < 1e-5
+    assert (expected - plain).abs().max() > 0.1
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -119,15 +125,15 @@ def test_our_bank_computes_the_same_logits_from_pefts_folder(
     peft = get_peft_model(theirs.model, config).eval()
     peft.save_pretrained(str(tmp_path))
     adapter, alpha = load_adapter(tmp_path)
-    bank = AdapterBank(ours.model, 1, 3, alpha, TARGETS)
+    bank = AdapterBank(ours.decoder.sites, 1, 3, alpha, TARGETS)
     bank.add("a", adapter)
-    with torch.no_grad(), bank.routing.rows([0, 0]):
-        got = ours.model(IDS).logits
-        expected = peft(input_ids=IDS).logits
     with torch.no_grad():
+        expected = peft(input_ids=IDS).logits
         plain = ours.model(IDS).logits
-    assert (got - expected).abs().max() < 1e-5
-    assert (got - plain).abs().max() > 0.1
+        oracle = merged(ours, bank, "a")(IDS).logits
+    assert (logits(ours, bank) - expected).abs().max() < 1e-5
+    assert (oracle - expected).abs().max() < 1e-5
+    assert (expected - plain).abs().max() > 0.1
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from redqueen.policy.learner import LocalLearner
 from redqueen.policy.sampler import LocalSampler
 from redqueen.records import Prompt, Request, Sample
 from tests import tiny
-from tests.policy.conftest import noisy
+from tests.reference import noisy
 
 pytestmark = [
     pytest.mark.gpu,
@@ -27,7 +27,7 @@ def test_sampling_and_learning_on_a_gpu_agree_with_the_cpu(tmp_path: Path) -> No
     found = {}
     for device in ("cpu", "cuda"):
         base = load(ModelConfig(name=folder, dtype="float32", device=device, threads=1))
-        bank = AdapterBank(base.model, 2, 4, 8.0, ModelConfig().targets)
+        bank = AdapterBank(base.decoder.sites, 2, 4, 8.0, ModelConfig().targets)
         learner = LocalLearner(base, bank, LearningConfig(), 1.0)
         for i, name in enumerate("ab"):
             bank.add(name, noisy(bank, i))

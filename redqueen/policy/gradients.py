@@ -1,0 +1,67 @@
+"""The joint forward and backward pass: gradients of all members that played are added to the bank's buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from redqueen.adapters.bank import AdapterBank
+from redqueen.policy.attention import BundleAttention
+from redqueen.policy.decoder import Decoder
+from redqueen.policy.losses import TokenLogprobs
+from redqueen.policy.packing import Pack, assemble
+
+
+@dataclass(slots=True)
+class Tally:
+    """Sums over one member's trained tokens; `gap` is of |sampler's - learner's| log-probabilities."""
+
+    loss: float = 0.0
+    entropy: float = 0.0
+    gap: float = 0.0
+    tokens: int = 0
+
+    def add(self, other: Tally) -> None:
+        self.loss += other.loss
+        self.entropy += other.entropy
+        self.gap += other.gap
+        self.tokens += other.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """How a micro-batch is computed."""
+
+    temperature: float
+    checkpointing: bool
+
+
+def accumulate(decoder: Decoder, bank: AdapterBank, packs: Sequence[Pack], how: Pass) -> dict[int, Tally]:
+    """Adds one micro-batch's gradients of -sum(weight x log-probability); what its tokens say, by slot."""
+    device = bank.masters.device
+    batch = assemble(packs, device)
+    rows = bank.rows([pack.slot for pack in packs], [pack.tokens for pack in packs])
+    with torch.enable_grad():
+        hidden_NH = decoder.hidden(
+            batch.ids_N,
+            batch.position_N,
+            BundleAttention(batch.bundles, device),
+            rows,
+            checkpointing=how.checkpointing,
+        )
+        logp_S, entropy_S = TokenLogprobs.apply(
+            hidden_NH[batch.source_S], decoder.head.weight, batch.target_S, how.temperature
+        )
+        loss_S = -batch.weight_S * logp_S
+        loss_S.sum().backward()
+    numbers = torch.stack([loss_S.detach(), entropy_S, (logp_S.detach() - batch.logprob_S).abs()]).double()
+    tallies: dict[int, Tally] = {}
+    start = 0
+    for pack in packs:
+        end = start + sum(len(item.sample.token_ids) for item in pack.items)
+        loss, entropy, gap = numbers[:, start:end].sum(1).tolist()
+        tallies.setdefault(pack.slot, Tally()).add(Tally(loss, entropy, gap, end - start))
+        start = end
+    return tallies

@@ -1,0 +1,104 @@
+"""The oracle: the transformers model itself, with one member's update merged into its weights or added by autograd."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from redqueen.adapters.bank import AdapterBank
+from redqueen.adapters.factors import Factors
+from redqueen.adapters.linear import Rows
+from redqueen.policy.attention import Bundle, BundleAttention
+from redqueen.policy.base import Base
+from redqueen.policy.decoder import Decoder, decoder_of
+from redqueen.records import Sample
+
+
+def noisy(bank: AdapterBank, seed: int = 0, rank: int = 0, b: float = 0.2) -> dict[str, Factors]:
+    """An adapter for `bank` whose update is not zero, of the bank's rank or of `rank`."""
+    g, rank = torch.Generator().manual_seed(seed), rank or bank.rank
+    return {
+        name: Factors(torch.randn(fan_in, rank, generator=g) / fan_in**0.5, b * torch.randn(rank, fan_out, generator=g))
+        for name, (fan_in, fan_out) in bank.shapes().items()
+    }
+
+
+def same(one: dict[str, Factors], other: dict[str, Factors]) -> bool:
+    """Equal to the bit."""
+    return one.keys() == other.keys() and all(
+        torch.equal(one[s].a, other[s].a) and torch.equal(one[s].b, other[s].b) for s in one
+    )
+
+
+def scale_of(bank: AdapterBank, member: str) -> float:
+    """alpha / r of this member's own rank."""
+    return bank.alpha / next(iter(bank.read(member).values())).a.shape[1]
+
+
+def doubled(base: Base) -> Base:
+    """The same base in float64, where rounding hides nothing."""
+    model = copy.deepcopy(base.model).double()
+    return replace(base, model=model, decoder=decoder_of(model))
+
+
+def merged(base: Base, bank: AdapterBank, member: str, dtype: torch.dtype = torch.float64) -> Any:
+    """A copy of the transformers model with `member`'s update added to its weights."""
+    model: Any = copy.deepcopy(base.model).to(dtype)
+    with torch.no_grad():
+        for name, factors in bank.read(member).items():
+            update = scale_of(bank, member) * factors.a.double() @ factors.b.double()
+            model.get_submodule(name).weight += update.T.to(dtype)
+    return model
+
+
+def logits(decoder: Decoder, sequences: Sequence[Sequence[int]], rows: Rows | None = None) -> list[Tensor]:
+    """[tokens, vocabulary] of each sequence, all of them in one flat batch of the decoder."""
+    bundles: list[Bundle] = []
+    for sequence in sequences:
+        bundles.append(Bundle(bundles[-1].end if bundles else 0, len(sequence)))
+    device = decoder.embed_VH.device
+    ids = torch.tensor([token for sequence in sequences for token in sequence], device=device)
+    position = torch.cat([torch.arange(len(sequence), device=device) for sequence in sequences])
+    with torch.no_grad():
+        hidden = decoder.hidden(ids, position, BundleAttention(bundles, device), rows)
+        return list(decoder.head(hidden).split([len(sequence) for sequence in sequences]))
+
+
+def member_logits(base: Base, bank: AdapterBank, members: Sequence[str], sequences: Any) -> list[Tensor]:
+    """`logits` where sequence i belongs to `members[i]`; members' slots in ascending order."""
+    lengths = [len(sequence) for sequence in sequences]
+    return logits(base.decoder, sequences, bank.rows([bank.slots[m] for m in members], lengths))
+
+
+def gradient(
+    base: Base, bank: AdapterBank, member: str, items: Sequence[tuple[Sample, float]], temperature: float = 1.0
+) -> tuple[float, Tensor]:
+    """-sum(weight x log-probability) over all samples' tokens and its gradient [P], the plain way: transformers'
+    model in float64, each sample a sequence of its own, autograd through W + s (A B)ᵀ.
+    """
+    model: Any = copy.deepcopy(base.model).double()
+    scale = scale_of(bank, member)
+    leaves = {
+        name: Factors(f.a.double().requires_grad_(), f.b.double().requires_grad_())
+        for name, f in bank.read(member).items()
+    }
+    weights = {f"{name}.weight": model.get_submodule(name).weight + scale * (f.a @ f.b).T for name, f in leaves.items()}
+    loss = torch.zeros((), dtype=torch.float64)
+    for sample, weight in items:
+        ids = torch.tensor([sample.prompt_ids + sample.token_ids])
+        out = functional_call(model, weights, (ids,)).logits[0, len(sample.prompt_ids) - 1 : -1]
+        logp = (out / temperature).log_softmax(-1).gather(1, torch.tensor(sample.token_ids)[:, None])
+        loss = loss - weight * logp.sum()
+    loss.backward()
+    made: dict[str, Factors] = {}
+    for name, factors in leaves.items():
+        assert factors.a.grad is not None
+        assert factors.b.grad is not None
+        made[name] = Factors(factors.a.grad, factors.b.grad)
+    return loss.item(), bank.pack(made)
