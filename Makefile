@@ -3,11 +3,12 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 RUN ?= runs/quickstart
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: help train test lint format setup clean
+.PHONY: help train test bench lint format setup clean
 
 help:
 	@echo "make train   train 2 teachers and 2 students on the embedded model, into $(RUN)"
 	@echo "make test    run the tests"
+	@echo "make bench   measure this machine beside its peers (docs/BENCHMARKS.md): well over half an hour"
 	@echo "make lint    ruff (lint, format) and strict types"
 	@echo "make format  let ruff rewrite the code"
 	@echo "make setup   only build .venv"
@@ -18,6 +19,14 @@ train: setup
 
 test: setup
 	@.venv/bin/python -m pytest
+
+# a peer that cannot be installed or built here is a line in the report
+bench: setup
+	@for peer in trl populora llama-cpp-python; do \
+	  .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $$peer \
+	    || echo "bench: $$peer could not be installed and is left out" >&2; \
+	done
+	@for what in train sampler step logprobs memory; do .venv/bin/redqueen bench $$what || exit 1; echo; done
 
 lint: setup
 	@.venv/bin/ruff check .

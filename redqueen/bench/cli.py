@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from redqueen.config import EMBEDDED
+
 app = typer.Typer(
     help="Measure this machine, and peers beside us in the same run.", no_args_is_help=True, rich_markup_mode=None
 )
@@ -29,3 +31,124 @@ def sandbox(
     from redqueen.bench.sandbox import run_bench_sandbox
 
     raise typer.Exit(run_bench_sandbox(programs, rounds, jobs, cpu_s, as_json=as_json, unsafe=unsafe_no_isolation))
+
+
+Threads = Annotated[int, typer.Option(min=1, help="Threads of each contender.")]
+Members = Annotated[int, typer.Option(min=2, help="Members of the population.")]
+Model = Annotated[str, typer.Option(help="Hugging Face id or local folder (bf16, rank 16).")]
+
+
+def _numbers(text: str, least: int) -> list[int]:
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < least:
+        raise typer.BadParameter(f"'{text}' is not a list like {least},{2 * least}: whole numbers from {least} on")
+    return numbers
+
+
+@app.command()
+def train(
+    as_json: AsJson = False,
+    rounds: Rounds = 5,
+    tokens: Annotated[str, typer.Option(help="Tokens of a joint update, with commas.")] = "2048,512",
+    members: Members = 8,
+    attempts: Annotated[int, typer.Option(min=2, help="Attempts at one prompt.")] = 8,
+    model: Model = EMBEDDED,
+    threads: Threads = 1,
+) -> None:
+    """A joint update of all members, against one PEFT adapter over the same tokens, and shared prompts."""
+    from redqueen.bench.arena import Setting
+    from redqueen.bench.train import run_bench_train
+
+    sizes = _numbers(tokens, 2 * members)
+    raise typer.Exit(run_bench_train(Setting(model, threads), members, sizes, attempts, rounds, as_json=as_json))
+
+
+@app.command()
+def sampler(
+    as_json: AsJson = False,
+    rounds: Rounds = 3,
+    rows: Annotated[str, typer.Option(help="Rows decoded together, with commas.")] = "1,8,32,128",
+    members: Members = 8,
+    prompt: Annotated[int, typer.Option(min=4, help="Tokens of each row's prompt.")] = 52,
+    new: Annotated[int, typer.Option(min=2, help="Tokens that each row writes.")] = 64,
+    model: Model = EMBEDDED,
+    threads: Threads = 1,
+) -> None:
+    """Tokens per CPU-second, against transformers' generate, PEFT, populora and llama.cpp."""
+    from redqueen.bench.arena import Setting
+    from redqueen.bench.sampler import Lengths, run_bench_sampler
+
+    counts, lengths = _numbers(rows, 1), Lengths(prompt, new)
+    raise typer.Exit(run_bench_sampler(Setting(model, threads), members, counts, lengths, rounds, as_json=as_json))
+
+
+@app.command()
+def step(
+    as_json: AsJson = False,
+    rounds: Rounds = 5,
+    completions: Annotated[int, typer.Option(min=2, help="Completions in a step.")] = 32,
+    attempts: Annotated[int, typer.Option(min=2, help="Completions of each prompt.")] = 8,
+    members: Members = 8,
+    prompt: Annotated[int, typer.Option(min=4, help="Tokens of each prompt.")] = 52,
+    new: Annotated[int, typer.Option(min=2, help="Tokens of each completion.")] = 64,
+    model: Model = EMBEDDED,
+    threads: Threads = 1,
+) -> None:
+    """A whole step, sampling and training, against TRL's GRPOTrainer with one PEFT adapter."""
+    if completions % attempts or completions < 2 * members:
+        raise typer.BadParameter("--completions must be a multiple of --attempts, and at least two for each member")
+    from redqueen.bench.arena import Setting
+    from redqueen.bench.step import Work, run_bench_step
+
+    work = Work(completions, attempts, prompt, new)
+    raise typer.Exit(run_bench_step(Setting(model, threads), members, work, rounds, as_json=as_json))
+
+
+@app.command()
+def logprobs(
+    as_json: AsJson = False,
+    rounds: Rounds = 5,
+    rows: Annotated[int, typer.Option(min=1, help="Tokens whose log-probabilities are wanted.")] = 2048,
+    model: Model = EMBEDDED,
+    threads: Threads = 1,
+) -> None:
+    """Log-probabilities and their gradient, against the full table and torch's own fused loss."""
+    from redqueen.bench.arena import Setting
+    from redqueen.bench.logprobs import run_bench_logprobs
+
+    raise typer.Exit(run_bench_logprobs(Setting(model, threads), rows, rounds, as_json=as_json))
+
+
+@app.command()
+def memory(
+    as_json: AsJson = False,
+    rounds: Rounds = 3,
+    tokens: Annotated[int, typer.Option(min=64, help="Tokens of a training step.")] = 2048,
+    members: Members = 8,
+    model: Model = EMBEDDED,
+    threads: Threads = 1,
+) -> None:
+    """Peak memory of a training step with many members and with one."""
+    if tokens < 4 * members:
+        raise typer.BadParameter("--tokens must be at least four for each member")
+    from redqueen.bench.arena import Setting
+    from redqueen.bench.memory import run_bench_memory
+
+    raise typer.Exit(run_bench_memory(Setting(model, threads), members, tokens, rounds, as_json=as_json))
+
+
+@app.command()
+def operators(
+    as_json: AsJson = False,
+    rounds: Rounds = 5,
+    layers: Annotated[int, typer.Option(min=1, help="Layers of the 7B shape; 28 is the whole model.")] = 28,
+    rank: Annotated[int, typer.Option(min=1, help="Rank of the adapters.")] = 32,
+    threads: Threads = 2,
+) -> None:
+    """Seconds for a child, operator by operator, against populora's."""
+    from redqueen.bench.operators import run_bench_operators
+
+    raise typer.Exit(run_bench_operators(layers, rank, threads, rounds, as_json=as_json))

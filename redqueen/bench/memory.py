@@ -1,0 +1,59 @@
+"""`redqueen bench memory`: peak resident memory of a training step with many members and with one.
+
+Each is measured in a fresh process, in its second step (moments and gradients exist), over the same number of tokens.
+The difference is compared with what the further adapters need in any case: fp32 weights, gradients and two moments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from statistics import median
+
+from redqueen.bench import arena, workload
+from redqueen.bench.arena import Setting
+from redqueen.bench.report import Report, finish, named, say
+from redqueen.bench.timing import in_fresh_process, peak
+
+COLUMNS = (("ratio", "ratio"), ("how", ""), ("peak_mb", "peak, MB"))
+FP32_TENSORS = 4  # weights, gradients, two moments
+
+
+def run_bench_memory(setting: Setting, members: int, tokens: int, rounds: int, *, as_json: bool) -> int:
+    """Measures and prints; returns the exit code."""
+    report = Report("memory", {**asdict(setting), "members": members, "tokens": tokens, "rounds": rounds})
+    rows = 2 * members
+    case = f"a training step over {rows * (tokens // rows)} tokens"
+    peaks: dict[int, list[int]] = {members: [], 1: []}
+    size = 0
+    for number in range(rounds):
+        say(f"{case}: round {number + 1} of {rounds}")
+        for count in peaks:
+            most, size = in_fresh_process(step_peak, setting, count, rows, tokens // rows)
+            peaks[count].append(most)
+    one, need = median(peaks[1]), (members - 1) * size * 4 * FP32_TENSORS
+    report.results = [
+        {
+            "ratio": round(median(found) / one, 3),
+            "case": case,
+            "how": named(count),
+            "peak_mb": round(median(found) / 1e6, 1),
+            "peak_bytes_rounds": found,
+        }
+        for count, found in peaks.items()
+    ]
+    grown = median(peaks[members]) - one
+    what = f"({members} members - 1) / {members - 1} adapters with gradients and two moments in fp32"
+    report.ratio(f"{what} ({grown / 1e6:.0f} MB / {need / 1e6:.0f} MB)", grown / need, "<= 1.15")
+    return finish(report, COLUMNS, as_json)
+
+
+def step_peak(setting: Setting, members: int, rows: int, width: int) -> tuple[int, int]:
+    """Largest resident bytes in a training step, and the number of weights of one adapter."""
+    ours = arena.build(setting, members)
+    vocabulary = int(ours.base.model.config.vocab_size)
+    samples = workload.samples(
+        vocabulary, workload.owners(workload.equal(rows, members)), width + 1 - width // 2, width // 2
+    )
+    arena.update(ours, samples)
+    _, most = peak(lambda: arena.update(ours, samples))
+    return most, sum(setting.rank * (fan_in + fan_out) for fan_in, fan_out in ours.bank.shapes().values())

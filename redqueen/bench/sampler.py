@@ -1,0 +1,164 @@
+"""`redqueen bench sampler`: tokens per CPU-second, prefill included, beside other ways to generate on the same base.
+
+All rows have prompts of their own (nothing is shared), the same lengths, temperature 1 and no stop; the peers without
+adapters have less to do than we have. Our rows are unevenly shared among the members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from functools import partial
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from redqueen.bench import arena, workload
+from redqueen.bench.arena import Setting
+from redqueen.bench.llama import Llama
+from redqueen.bench.peers import Missing, Peft, Populora, faster_attention, generate, plain
+from redqueen.bench.report import Report, against, finish, named, say
+from redqueen.bench.timing import Contender, Stopwatch, Taken, take_turns
+from redqueen.records import Request
+
+COLUMNS = (
+    ("ratio", "ratio"),
+    ("how", ""),
+    ("per_cpu_s", "tokens per CPU-s"),
+    ("per_wall_s", "tokens per s"),
+    ("tokens", "tokens"),
+)
+TRANSFORMERS, LLAMA = "transformers generate, no adapter", "llama.cpp, no adapter"
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Tokens of each row."""
+
+    prompt: int
+    new: int
+
+
+def run_bench_sampler(
+    setting: Setting, members: int, rows: Sequence[int], lengths: Lengths, rounds: int, *, as_json: bool
+) -> int:
+    """Measures and prints; returns the exit code."""
+    settings = {**asdict(setting), "members": members, **asdict(lengths), "rounds": rounds}
+    report = Report("sampler", settings)
+    say("loading")
+    field = Field(setting, members, lengths, report)
+    for count in rows:
+        case = f"{count} rows, {lengths.prompt} + {lengths.new} tokens"
+        with ExitStack() as stack:
+            contenders = field.contenders(count, stack)
+            take_turns(list(contenders.values()), rounds, say, case)
+        reference = contenders[TRANSFORMERS]
+        report.results += [_row(case, contender, reference) for contender in contenders.values()]
+        _ratios(report, case, contenders, members, target=count == 32)
+    return finish(report, COLUMNS, as_json, ["ratio: tokens per CPU-second against transformers' generate"])
+
+
+class Field:
+    """Us and the peers, loaded once for all numbers of rows."""
+
+    def __init__(self, setting: Setting, members: int, lengths: Lengths, report: Report) -> None:
+        self.setting, self.members, self.lengths, self.report = setting, members, lengths, report
+        self.ours = arena.build(setting, members)
+        adapters = {workload.name(i): arena.adapter(self.ours.bank, i) for i in range(members)}
+        self.plain = plain(setting)
+        self.peft = Peft(setting, adapters)
+        self.populora: Populora | None = None
+        try:
+            self.populora = Populora(setting, adapters)
+        except Missing as why:
+            report.miss("populora", why)
+
+    def contenders(self, rows: int, stack: ExitStack) -> dict[str, Contender]:
+        """By name; what they allocate for this number of rows is freed with `stack`."""
+        texts = workload.prompts(self.ours.base, rows, self.lengths.prompt)
+        ids = torch.tensor([self.ours.base.tokenizer(text).input_ids for text in texts])
+        owners = workload.owners(workload.falling(rows, self.members))
+        attention = faster_attention(self.plain, ids, self.lengths.new)
+        for model in self._transformers():
+            model.set_attn_implementation(attention)
+        found: dict[str, Callable[[], Taken]] = {}
+        if len(set(owners)) > 1:
+            found[named(len(set(owners)))] = self._ours(workload.requests(texts, owners, self.lengths.new))
+        found[named(1)] = self._ours(workload.requests(texts, ["m0"] * rows, self.lengths.new))
+        found[TRANSFORMERS] = partial(generate, self.plain, ids, self.lengths.new)
+        found["PEFT, mixed batch"] = partial(generate, self.peft.model, ids, self.lengths.new, adapter_names=owners)
+        if self.populora is not None:
+            found["populora's hooks"] = self._population(self.populora, ids, owners)
+        self._llama(found, ids, stack)
+        return {name: Contender(name, turn) for name, turn in found.items()}
+
+    def _ours(self, requests: list[Request]) -> Callable[[], Taken]:
+        def turn() -> Taken:
+            with Stopwatch() as watch:
+                completions = self.ours.sampler.sample(requests)
+            return Taken(watch.cpu_s, watch.wall_s, sum(len(c.token_ids) for c in completions))
+
+        return turn
+
+    def _transformers(self) -> list[Any]:
+        return [self.plain, self.peft.model, *([self.populora.model] if self.populora else [])]
+
+    def _population(self, population: Populora, ids: Tensor, owners: Sequence[str]) -> Callable[[], Taken]:
+        def turn() -> Taken:
+            # its cache of the rows' factors: without it each step would gather them anew
+            with population.population.routing_cache(), population.rows(owners):
+                return generate(population.model, ids, self.lengths.new)
+
+        return turn
+
+    def _llama(self, found: dict[str, Callable[[], Taken]], ids: Tensor, stack: ExitStack) -> None:
+        length = sum(asdict(self.lengths).values())
+        try:
+            llama = Llama(self.plain, len(ids), length, self.setting.threads)
+        except Missing as why:
+            if not any(entry["peer"] == "llama.cpp" for entry in self.report.missing):
+                self.report.miss("llama.cpp", why)
+            return
+        stack.callback(llama.close)
+
+        def turn() -> Taken:
+            with Stopwatch() as watch:
+                tokens = llama.generate(ids, self.lengths.new)
+            return Taken(watch.cpu_s, watch.wall_s, sum(map(len, tokens)))
+
+        found[LLAMA] = turn
+
+
+def _rate(taken: Taken) -> float:
+    """Tokens per CPU-second."""
+    return taken.tokens / taken.cpu_s
+
+
+def _row(case: str, contender: Contender, reference: Contender) -> dict[str, Any]:
+    rates = [_rate(turn) for turn in contender.turns]
+    return {
+        "ratio": round(against(contender, reference, _rate), 3),
+        "case": case,
+        "how": contender.name,
+        "per_cpu_s": round(median(rates), 1),
+        "per_wall_s": round(median(turn.tokens / turn.wall_s for turn in contender.turns), 1),
+        "tokens": contender.turns[0].tokens,
+        "per_cpu_s_rounds": [round(rate, 1) for rate in rates],
+    }
+
+
+def _ratios(report: Report, case: str, contenders: dict[str, Contender], members: int, *, target: bool) -> None:
+    """The issue's three questions, where as many members as were asked for take part."""
+    many = contenders.get(named(members))
+    if many is None:
+        return
+    aims = ("<= 1.15", ">= 2.0", ">= 0.85") if target else ("", "", "")
+    seconds = against(many, contenders[named(1)], lambda t: 1 / _rate(t))
+    report.ratio(f"{case}: CPU time of {members} members / of 1", seconds, aims[0])
+    what = f"{case}: tokens per CPU-s of {members} members / "
+    report.ratio(what + TRANSFORMERS, against(many, contenders[TRANSFORMERS], _rate), aims[1])
+    if LLAMA in contenders:
+        report.ratio(what + LLAMA, against(many, contenders[LLAMA], _rate), aims[2])
