@@ -108,12 +108,10 @@ def location(name: str) -> str:
 
 
 def fingerprint(model: nn.Module) -> str:
-    """SHA-256 over the base's parameters (not the adapters'), to prove that a run never touched them."""
+    """SHA-256 over the base's parameters, to prove that a run never touched them."""
     digest = hashlib.sha256()
     for name, parameter in sorted(model.named_parameters()):
-        if parameter.requires_grad:
-            continue
-        digest.update(name.replace(".base.", ".").encode())
+        digest.update(name.encode())
         digest.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 

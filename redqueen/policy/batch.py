@@ -172,6 +172,10 @@ class Batch:
         dead: list[int] = []
         for r, row in enumerate(self.rows):
             if row is not None:
+                if any(value != value for value in sampled[r]):
+                    raise AdapterError(
+                        f"slot {self.slots[r]}: not a number where a probability should be; its weights?"
+                    )
                 self._extend(row, tokens[r], sampled[r], policy[r])
                 if row.done:
                     self.keep(row)

@@ -67,12 +67,13 @@ def _invert(mass_RV: Tensor, uniform_R: Tensor) -> tuple[Tensor, Tensor]:
     inside_RV = blocks_RBV[torch.arange(rows, device=mass_RV.device), block_R1[:, 0]].cumsum(-1)
     place_R1 = torch.searchsorted(inside_RV, target_R1 - before_R1, right=True)
     place_R1 = torch.minimum(place_R1, _last(inside_RV))
-    return (block_R1 * _BLOCK + place_R1)[:, 0], total_R
+    return (block_R1 * _BLOCK + place_R1)[:, 0].clamp_(max=vocabulary - 1), total_R
 
 
 def _last(cumulated: Tensor) -> Tensor:
-    """The first index at which a cumulated sum has reached its end, [R, 1]."""
-    return torch.searchsorted(cumulated, cumulated[:, -1:].contiguous())
+    """The first index at which a cumulated sum has reached its end, [R, 1]; some index where that is not a number."""
+    found = torch.searchsorted(cumulated, cumulated[:, -1:].contiguous())
+    return found.clamp_(max=cumulated.shape[1] - 1)
 
 
 def _truncate(bits_RV: Tensor, top_p: float, top_k: int) -> Tensor:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from redqueen.adapters.bank import AdapterBank
+from redqueen.adapters.bank import AdapterBank, AdapterError
 from redqueen.policy.attention import BundleAttention
 from redqueen.policy.decoder import Decoder
 from redqueen.policy.losses import TokenLogprobs
@@ -39,8 +39,14 @@ class Pass:
 
 
 def accumulate(decoder: Decoder, bank: AdapterBank, packs: Sequence[Pack], how: Pass) -> dict[int, Tally]:
-    """Adds one micro-batch's gradients of -sum(weight x log-probability); what its tokens say, by slot."""
+    """Adds one micro-batch's gradients of -sum(weight x log-probability); what its tokens say, by slot.
+
+    Raises AdapterError for a sample that is longer than the base's sliding window.
+    """
     device = bank.masters.device
+    longest = max(len(pack.prompt_ids) + max(pack.tails) for pack in packs)
+    if decoder.window and longest > decoder.window:
+        raise AdapterError(f"{longest} tokens are more than this base's sliding window of {decoder.window}")
     batch = assemble(packs, device)
     rows = bank.rows([pack.slot for pack in packs], [pack.tokens for pack in packs])
     with torch.enable_grad():

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from redqueen.records import Sample
 
-CHUNK = 256
+CHUNK = 128
 
 
 class TokenLogprobs(torch.autograd.Function):

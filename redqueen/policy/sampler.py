@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from redqueen.adapters.bank import AdapterBank
+from redqueen.adapters.bank import AdapterBank, AdapterError
 from redqueen.config import SamplingConfig
 from redqueen.policy.base import Base
 from redqueen.policy.batch import Batch, Group, Row, Writer
@@ -63,9 +63,17 @@ class LocalSampler:
 
 
 def encode(base: Base, prompt: Prompt) -> tuple[int, ...]:
-    """Token ids of a prompt: raw text, or one user message through the model's chat template."""
+    """Token ids of a prompt: raw text, or one user message through the model's chat template.
+
+    Raises AdapterError if there are none: there is nothing to continue.
+    """
     if not prompt.chat:
-        return tuple(base.tokenizer(prompt.text + prompt.prefix).input_ids)
+        ids = tuple(base.tokenizer(prompt.text + prompt.prefix).input_ids)
+        if not ids:
+            raise AdapterError(
+                "an empty prompt: this tokenizer adds no first token, so write at least one letter"
+            )
+        return ids
     text = base.tokenizer.apply_chat_template(
         [{"role": "user", "content": prompt.text}], tokenize=False, add_generation_prompt=True
     )

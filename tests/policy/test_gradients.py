@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from redqueen.adapters.bank import AdapterBank
+from redqueen.adapters.bank import AdapterBank, AdapterError
 from redqueen.config import ModelConfig
 from redqueen.policy.base import Base
 from redqueen.policy.decoder import FAMILIES
@@ -161,3 +162,12 @@ def test_entropy_and_gap_are_those_of_the_merged_model(bases: Callable[[str], Ba
         gap += float((chosen - torch.tensor(i.sample.logprobs)).abs().sum())
     assert tallies[0].entropy == pytest.approx(entropy, rel=1e-4)
     assert tallies[0].gap == pytest.approx(gap, rel=1e-4)
+
+
+def test_a_sample_beyond_the_sliding_window_is_refused(tiny_base: Base) -> None:
+    bank = bank_of(tiny_base)
+    item = Weighted(Sample("a", (1, 2, 3, 4), (5, 6, 7), (-1.0,) * 3, 1.0), 0, 1.0)
+    packs = next(micro_batches([item], 64))
+    accumulate(replace(tiny_base.decoder, window=6), bank, packs, PLAIN)
+    with pytest.raises(AdapterError, match="sliding window of 5"):
+        accumulate(replace(tiny_base.decoder, window=5), bank, packs, PLAIN)

@@ -209,3 +209,16 @@ def test_chat_prompts_go_through_the_template_and_raw_ones_do_not(house: Build) 
     chat = base.tokenizer.decode(encode(base, Prompt("ab", (), "cd", chat=True)))
     assert raw == "abcd"
     assert chat == "<user>ab<assistant>cd"
+
+
+def test_an_empty_prompt_is_refused_in_words(house: Build) -> None:
+    with pytest.raises(AdapterError, match="empty prompt"):
+        house().sampler.sample([request("a", "", 0)])
+
+
+def test_a_member_that_is_not_a_number_is_named(house: Build) -> None:
+    h = house()
+    h.bank.masters[h.bank.slots["b"]] = float("nan")
+    h.bank.refresh("b")
+    with pytest.raises(AdapterError, match=f"slot {h.bank.slots['b']}: not a number"):
+        h.sampler.sample([request("b", "hello", 0)])
