@@ -58,18 +58,25 @@ def train(
     run: Annotated[Path | None, typer.Option(help="Run directory (default: runs/RECIPE).")] = None,
     steps: Annotated[int | None, typer.Option(help="Short for run.steps=N; extends a run with --resume.")] = None,
     model: Model = None,
+    workers: Annotated[int | None, typer.Option(help="Short for model.workers=N, processes on a CPU.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this directory.")] = None,
-    dry_run: Annotated[bool, typer.Option(help="Print the resolved configuration and stop.")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Print the resolved configuration and what memory it needs, then stop.")] = False,
     unsafe_no_isolation: Unsafe = False,
 ) -> None:
     """Train a population: match, propose, solve, learn, evolve."""
     if resume:
         if args or run or model:
-            raise ConfigError("a resumed run keeps its directory and configuration: only --steps may be given")
-        _resume(RunDirectory(resume), steps)
-    config = configure([*(args or []), *_unsafe(unsafe_no_isolation)], steps, model)
+            raise ConfigError(
+                "a resumed run keeps its directory and configuration: only --steps and --workers may be given"
+            )
+        _resume(RunDirectory(resume), steps, workers)
+    overrides = [*(args or []), *_unsafe(unsafe_no_isolation), *_workers(workers)]
+    config = configure(overrides, steps, model)
     if dry_run:
+        from redqueen.commands.train import print_memory
+
         typer.echo(config.model_dump_json(indent=2))
+        print_memory(config)
         raise typer.Exit
     directory = RunDirectory(run or Path("runs") / config.recipe)
     if directory.exists:
@@ -79,13 +86,36 @@ def train(
     raise typer.Exit(start(config, directory))
 
 
-def _resume(directory: RunDirectory, steps: int | None) -> NoReturn:
-    config = remaining(directory, steps)
+def _workers(count: int | None) -> list[str]:
+    return [] if count is None else [f"model.workers={count}"]
+
+
+def _resume(directory: RunDirectory, steps: int | None, workers: int | None) -> NoReturn:
+    config = remaining(directory, steps, _workers(workers))
     if config is None:
         raise typer.Exit(describe(directory))
     from redqueen.commands.train import take_up
 
     raise typer.Exit(take_up(config, directory))
+
+
+@app.command()
+def sweep(
+    out: Annotated[Path, typer.Option(help="Folder of the sweep; an unfinished one is gone on with.")],
+    args: Overrides = None,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE,VALUE", help="Values to try; a value with commas in [brackets]. Repeatable."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each combination, from run.seed on.")] = 3,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at once; share the cores with model.threads=N.")] = 1,
+    probe: Annotated[int, typer.Option(min=0, help="Seed programs the last students are scored on; 0: none.")] = 64,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Train every combination of a grid with several seeds and tabulate means with 95 % intervals."""
+    from redqueen.commands.sweep import run_sweep
+
+    raise typer.Exit(run_sweep(args or [], grid or [], seeds, out, jobs, probe, as_json=as_json))
 
 
 @app.command()
@@ -139,6 +169,44 @@ def lineage(
     from redqueen.commands.lineage import run_lineage
 
     raise typer.Exit(run_lineage(run, as_json=as_json))
+
+
+@app.command()
+def retention(
+    run: Annotated[Path, typer.Argument(help="Run directory.")],
+    step: Annotated[int | None, typer.Option(help="Steps played at the checkpoint (default: the newest).")] = None,
+    parents: Annotated[int, typer.Option(min=1, help="How many of the fittest students breed, in turn.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Repetitions, each with its own tasks and children.")] = 3,
+    updates: Annotated[int, typer.Option(min=1, help="Updates of each child.")] = 20,
+    every: Annotated[int, typer.Option(min=1, help="Updates from one measurement to the next.")] = 2,
+    tasks: Annotated[int, typer.Option(min=1, help="Fixed tasks that reward is measured on.")] = 24,
+    tries: Annotated[int, typer.Option(min=1, help="Attempts at each fixed task.")] = 2,
+    practice: Annotated[int, typer.Option(min=1, help="Tasks of an update.")] = 6,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    figure: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it: FILE.png or FILE.svg.")] = None,
+) -> None:
+    """Make children with every operator and control, train them alike, and see when they reach their parent again."""
+    from redqueen.analysis.retention import Plan
+    from redqueen.commands.retention import run_retention
+
+    plan = Plan(parents, seeds, updates, every, tasks, tries, practice)
+    raise typer.Exit(run_retention(run, step, plan, as_json=as_json, figure=figure))
+
+
+@app.command()
+def ancestry(
+    run: Annotated[Path, typer.Argument(help="Run directory.")],
+    epochs: Annotated[int, typer.Option(min=1, help="At most so many epochs of students, and of tasks.")] = 10,
+    tasks: Annotated[int, typer.Option(min=1, help="Tasks of an epoch.")] = 12,
+    attempts: Annotated[int, typer.Option(min=1, help="Attempts of a student at a task.")] = 1,
+    students: Annotated[int, typer.Option(min=1, help="How many of the fittest students of an epoch play.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    figure: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it: FILE.png or FILE.svg.")] = None,
+) -> None:
+    """Let the students of every epoch play the tasks of every epoch: progress, cycling or collapse?"""
+    from redqueen.commands.ancestry import run_ancestry
+
+    raise typer.Exit(run_ancestry(run, epochs, tasks, attempts, students, as_json=as_json, figure=figure))
 
 
 @app.command()

@@ -60,7 +60,7 @@ def test_version() -> None:
         (("quikstart",), "did you mean 'quickstart'?"),
         (("--model", "/no/such/model"), "/no/such/model"),
         (("--resume", "/no/such/run"), "/no/such/run holds no readable run"),
-        (("--resume", "/no/such/run", "learning.lr=1"), "only --steps may be given"),
+        (("--resume", "/no/such/run", "learning.lr=1"), "only --steps and --workers may be given"),
     ],
 )
 def test_bad_input_is_one_clear_line(tmp_path: Path, args: tuple[str, ...], message: str) -> None:

@@ -58,7 +58,7 @@ def _byte(text: str) -> int:
 def config(folder: Path, **changes: object) -> Config:
     """2T2S on a tiny random model, for a few dozen quick steps."""
     start = Config(
-        model=ModelConfig(name=str(tiny.make(folder / "model")), dtype="float32", threads=1),
+        model=ModelConfig(name=str(tiny.make(folder / "model")), dtype="float32", workers=1, threads=1),
         game=GameConfig(kinds=("code_o",), proposals=12, attempts=4),
         sampling=SamplingConfig(proposal_tokens=1, attempt_tokens=1),
         learning=LearningConfig(lr=1e-2),

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 
 from redqueen.config import Config
 from redqueen.runs.directory import RunDirectory
 
 
-def remaining(directory: RunDirectory, steps: int | None) -> Config | None:
+def remaining(directory: RunDirectory, steps: int | None, overrides: Sequence[str] = ()) -> Config | None:
     """The configuration to go on with, for `steps` in all if given; None if nothing is left to do.
+
+    `overrides` are for what does not change the run's course, such as the number of processes.
 
     Raises RunError if the directory holds no run, ConfigError if `steps` is impossible.
     """
-    config = directory.config()
+    config = directory.config().override(overrides)
     if steps is not None:
         config = config.override([f"run.steps={steps}"])
     saved = directory.saved()

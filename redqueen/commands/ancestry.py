@@ -1,0 +1,102 @@
+"""`redqueen ancestry`: current students against the tasks of the past, past students against current tasks."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from redqueen.analysis.ancestry import SLOTS, Games, StudentEpoch, play, student_epochs, task_epochs
+from redqueen.analysis.ancestry_figure import draw
+from redqueen.analysis.loaded import load_step, opened
+from redqueen.analysis.progress import Finding, rates, students, teachers, unsolved
+from redqueen.commands.figures import check_figure, write_figure
+from redqueen.commands.retention import range_of
+from redqueen.commands.surroundings import quiet_libraries
+from redqueen.config import Config
+from redqueen.display import TaskReporter, percent
+from redqueen.runs.directory import RunDirectory
+
+NOTES = """\
+Rows: the fittest students after so many steps; columns: tasks of these steps; numbers: solve rates. Change: fitted from
+the first epoch to the last, with a 95 % interval over tasks; of the solve rate at the same tasks for students, of
+difficulty for the same students for teachers. Harder is not better where the share that nobody solved grows as well."""
+
+
+def run_ancestry(
+    run: Path, epochs: int, tasks: int, attempts: int, most: int, *, as_json: bool, figure: Path | None
+) -> int:
+    """Plays and prints; returns the exit code. Raises UserError."""
+    check_figure(figure)
+    quiet_libraries()
+    directory = RunDirectory(run)
+    config = directory.config()
+    made = task_epochs(directory, config, epochs, tasks)
+    past = student_epochs(directory, config, epochs, most)
+    talk = Console(stderr=True, highlight=False, soft_wrap=True)
+    talk.print(available(config, directory, past))
+    slots = min(SLOTS, sum(len(epoch.adapters) for epoch in past))
+    with opened(config, load_step(directory, None), slots) as loaded, TaskReporter(talk) as report:
+        games = play(loaded, past, made, attempts, report)
+    side = {"students": students(games), "teachers": teachers(games)}
+    if figure is not None:
+        write_figure(draw(games, (side["students"].word, side["teachers"].word)), figure)
+    if as_json:
+        print(json.dumps(document(run, games, side), indent=1))
+    else:
+        show(games, side)
+    return 0
+
+
+def available(config: Config, directory: RunDirectory, past: list[StudentEpoch]) -> str:
+    """Which student epochs there are, and how to keep more."""
+    steps = directory.saved()
+    text = f"students of {len(past)} of {len(steps)} checkpoints: after step {', '.join(str(e.step) for e in past)}"
+    if config.run.keep_every != 1 and len(steps) <= config.run.keep_last + 1:
+        text += (
+            f". The run kept only its last {config.run.keep_last} checkpoints: for older students train with "
+            "run.keep_every=1 (or 5, ...); tasks of all steps are in the archive"
+        )
+    return text
+
+
+def show(games: Games, side: dict[str, Finding]) -> None:
+    """The matrix and the findings."""
+    wide = Console(highlight=False)
+    console = wide if wide.is_terminal else Console(highlight=False, width=240)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("after step")
+    for epoch in games.tasks:
+        table.add_column(f"{epoch.first + 1}-{epoch.end}" if epoch.end > epoch.first + 1 else str(epoch.end))
+    for epoch, row in zip(games.students, rates(games), strict=True):
+        table.add_row(f"{epoch.step} ({', '.join(epoch.adapters)})", *map(percent, row))
+    table.add_row("solved by nobody", *map(percent, unsolved(games)))
+    table.add_row("tasks", *(f"{len(epoch.tasks)}/{epoch.count}" for epoch in games.tasks))
+    console.print(table)
+    for name, finding in side.items():
+        cycle = "" if finding.cycle is None else f", against step {finding.cycle}"
+        console.print(
+            f"{name}: {finding.word}{cycle}; change {range_of(finding.change)}, last minus best before "
+            f"{range_of(finding.fall)}",
+            soft_wrap=True,
+        )
+    console.print(NOTES, soft_wrap=True)
+
+
+def document(run: Path, games: Games, side: dict[str, Finding]) -> dict[str, object]:
+    """The JSON: every solve rate by task, the matrix, the findings."""
+    return {
+        "run": str(run),
+        "students": [{"step": epoch.step, "members": list(epoch.adapters)} for epoch in games.students],
+        "tasks": [
+            {"first": e.first, "end": e.end, "of": e.count, "tasks": [task.id.partition(".")[2] for task in e.tasks]}
+            for e in games.tasks
+        ],
+        "solve_rates": rates(games),
+        "solved": games.solved,
+        "unsolved": unsolved(games),
+        "findings": {name: asdict(finding) for name, finding in side.items()},
+    }

@@ -1,0 +1,65 @@
+"""A short real run of the toy game with every checkpoint kept, and its parts loaded for experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from redqueen.analysis.loaded import Loaded, assemble
+from redqueen.game.bank import Entry
+from redqueen.policy.base import load
+from redqueen.records import Pair, Task
+from redqueen.runs import checkpoint
+from redqueen.runs.directory import RunDirectory
+from redqueen.verifier import LocalVerifier
+from tests import toy
+
+STEPS = 4
+
+
+@pytest.fixture(scope="session")
+def played(tmp_path_factory: pytest.TempPathFactory, verifier: LocalVerifier) -> Path:
+    folder = tmp_path_factory.mktemp("played")
+    changes = {
+        "model.workers": 1,
+        "run.steps": STEPS,
+        "run.keep_every": 1,
+        "run.checkpoint_every": 1,
+        "population.students": 3,
+        "game.proposals": 6,
+    }
+    trainer = toy.trainer(toy.config(folder, **changes), folder / "run", verifier)
+    trainer.run()
+    trainer.close()
+    return folder / "run"
+
+
+@pytest.fixture
+def load_toy(played: Path, verifier: LocalVerifier) -> Iterator[Callable[..., Loaded]]:
+    """`load_toy(slots)`: the toy run's base and game, with a bank of easy tasks (the right answer is 1)."""
+
+    loaded: list[Loaded] = []
+
+    def make(slots: int, **changes: object) -> Loaded:
+        config = RunDirectory(played).config().override([f"{key}={value}" for key, value in changes.items()])
+        made = assemble(config, load(config.model), verifier, slots)
+        made.play.format = toy.ToyPrompts()
+        made.play.bank.restore(
+            [
+                Entry(Task(f"t{i}", "code_o", "T0", 0, f"def f(x):\n    return 1 + 0 * {i}", (Pair(str(i), "1"),)), 0.5)
+                for i in range(40)
+            ]
+        )
+        loaded.append(made)
+        return made
+
+    yield make
+    for made in loaded:
+        made.close()
+
+
+@pytest.fixture
+def saved(played: Path) -> checkpoint.Checkpoint:
+    return checkpoint.load(RunDirectory(played).checkpoints, STEPS)

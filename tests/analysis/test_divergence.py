@@ -1,0 +1,55 @@
+"""The divergence against transformers' own model with each member merged into it, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from redqueen.analysis.divergence import mean_kl
+from redqueen.analysis.loaded import Loaded
+from redqueen.records import Completion
+from tests.reference import merged, noisy
+
+
+def completion(prompt: tuple[int, ...], tokens: tuple[int, ...]) -> Completion:
+    return Completion(prompt, tokens, (0.0,) * len(tokens), (0.0,) * len(tokens), "", True)
+
+
+WRITTEN = [
+    completion((5, 6, 7), (8, 9, 10, 11)),
+    completion((5, 6, 7), (12,)),
+    completion((1, 2), (3, 4)),
+    completion((20, 21, 22, 23), (24, 25, 26)),
+]
+
+
+@pytest.mark.parametrize("batch_tokens", [64, 4096])
+def test_it_is_the_sum_over_the_vocabulary(load_toy: Callable[..., Loaded], batch_tokens: int) -> None:
+    loaded = load_toy(4, **{"learning.batch_tokens": batch_tokens})
+    for i, name in enumerate(("x", "p", "y")):
+        loaded.seat(name, noisy(loaded.bank, seed=i))
+    loaded.seat("same", loaded.bank.read("p"))
+    many = WRITTEN * 12  # several micro-batches of 64 tokens
+    found = mean_kl(loaded, "p", ["x", "y", "same"], many)
+    models = {name: merged(loaded.base, loaded.bank, name) for name in ("p", "x", "y")}
+    for child in ("x", "y"):
+        total = 0.0
+        for c in WRITTEN:
+            ids = torch.tensor([c.prompt_ids + c.token_ids])
+            with torch.no_grad():
+                p, q = (
+                    models[name](ids).logits[0, len(c.prompt_ids) - 1 : -1].log_softmax(-1) for name in ("p", child)
+                )
+            total += float((p.exp() * (p - q)).sum())
+        assert found[child] == pytest.approx(total / sum(len(c.token_ids) for c in WRITTEN), rel=1e-4)
+        assert found[child] > 0.01
+    assert found["same"] == 0
+
+
+def test_nothing_written_is_no_divergence(load_toy: Callable[..., Loaded]) -> None:
+    loaded = load_toy(1)
+    loaded.seat("p", noisy(loaded.bank))
+    with pytest.raises(ValueError, match="no token"):
+        mean_kl(loaded, "p", ["p"], [completion((1,), ())])

@@ -1,0 +1,213 @@
+"""The retention experiment on a toy run: controls behave as they must, and nobody's result depends on company."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import matplotlib.image
+import pytest
+
+import redqueen.analysis.retention as experiment
+from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS
+from redqueen.analysis.family_figure import write
+from redqueen.analysis.loaded import Loaded, load_step, opened
+from redqueen.analysis.recovery import answer, summarise
+from redqueen.analysis.retention import Plan, Trial, operators_for, retention, slots_needed
+from redqueen.analysis.retention_figure import draw
+from redqueen.commands.retention import run_retention
+from redqueen.errors import UserError
+from redqueen.policy.base import fingerprint
+from redqueen.runs.checkpoint import Checkpoint, CheckpointError
+from redqueen.runs.directory import RunDirectory, RunError
+from tests import tiny
+
+SMALL = Plan(parents=1, seeds=2, updates=6, every=2, tasks=12, tries=4, practice=6)
+EVERYONE = {*MUTATIONS, *CROSSOVERS, *CONTROLS}
+
+
+def silent(what: str, done: int, total: int) -> None:
+    assert 0 <= done <= total
+
+
+def run(loaded: Loaded, saved: Checkpoint, plan: Plan = SMALL) -> list[Trial]:
+    return retention(loaded, saved, plan, silent)
+
+
+def by_name(trials: list[Trial], seed: int = 0) -> dict[str, Trial]:
+    return {t.operator: t for t in trials if t.seed == seed}
+
+
+def test_controls_and_curves(load_toy: Callable[..., Loaded], saved: Checkpoint) -> None:
+    loaded = load_toy(slots_needed(saved))
+    before = fingerprint(loaded.base.model)
+    trials = run(loaded, saved)
+    assert fingerprint(loaded.base.model) == before
+    assert loaded.bank.slots == {}
+    assert loaded.learner.optimizers == {}
+    assert len(trials) == 2 * len(EVERYONE)
+    for seed in (0, 1):
+        found = by_name(trials, seed)
+        assert set(found) == EVERYONE
+        copy = found["copy_parent"]
+        assert (copy.kl, copy.distance, copy.regained) == (0, 0, 0)
+        assert copy.rewards[0] == copy.level
+        assert found["fresh"].distance == 1, "its update is zero"
+        assert len({t.level for t in found.values()}) == 1
+        for t in found.values():
+            assert len(t.rewards) == len(SMALL.measured) == 4
+            assert len(t.parents) == (2 if t.operator in (*CROSSOVERS, "linear_mean") else 1)
+            assert t.kl > 0 or t.operator == "copy_parent"
+            expected = [u for u, r in zip(SMALL.measured, t.rewards, strict=True) if r >= t.level]
+            assert t.regained == (expected[0] if expected else None)
+        # it is training: the game is easy, and every child is better at the end
+        assert copy.rewards[-1] > copy.rewards[0] + 0.2
+        assert found["full_gaussian"].solved[-1] > found["full_gaussian"].solved[0]
+    one, two = by_name(trials, 0), by_name(trials, 1)
+    assert one["svd_spectral"].kl != two["svd_spectral"].kl, "seeds differ"
+
+
+def test_nobodys_result_depends_on_company_and_all_can_be_repeated(
+    load_toy: Callable[..., Loaded], saved: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = replace(SMALL, seeds=1, updates=3, every=1)
+    together = by_name(run(load_toy(slots_needed(saved)), saved, plan))
+    assert by_name(run(load_toy(slots_needed(saved)), saved, plan)) == together
+    few = ("extrapolate", "neftune")
+    monkeypatch.setattr(experiment, "operators_for", lambda students: few)
+    alone = by_name(run(load_toy(3), saved, plan))
+    assert set(alone) == set(few)
+    for name in few:
+        assert alone[name].rewards == together[name].rewards
+        assert alone[name].kl == pytest.approx(together[name].kl, rel=1e-4)
+
+
+def test_parents_take_turns_with_the_next_in_rank(load_toy: Callable[..., Loaded], saved: Checkpoint) -> None:
+    plan = Plan(parents=2, seeds=1, updates=1, every=1, tasks=3, tries=1, practice=2)
+    trials = run(load_toy(slots_needed(saved)), saved, plan)
+    pairs = list(dict.fromkeys(t.parents for t in trials if len(t.parents) == 2))
+    assert len(pairs) == 2
+    assert pairs[0][1] == pairs[1][0]
+    with pytest.raises(UserError, match="--parents 3: with 3 students at most 2"):
+        run(load_toy(slots_needed(saved)), saved, replace(plan, parents=3))
+
+
+def test_tasks_to_learn_from_are_not_those_measured_on(load_toy: Callable[..., Loaded], saved: Checkpoint) -> None:
+    loaded = load_toy(2)
+    fixed, pool = experiment._tasks(loaded, SMALL, "p")  # pyright: ignore[reportPrivateUsage]
+    assert len(fixed) == 12
+    assert {t.program for t in fixed}.isdisjoint(t.program for t in pool)
+    assert experiment._tasks(loaded, SMALL, "q")[0] != fixed  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(UserError, match="choose a smaller --tasks or --practice"):
+        run(load_toy(slots_needed(saved)), saved, replace(SMALL, tasks=38))
+
+
+def test_one_student_has_no_crossovers() -> None:
+    assert set(operators_for(1)) == EVERYONE - set(CROSSOVERS) - {"linear_mean"}
+    assert set(operators_for(2)) == EVERYONE
+
+
+@pytest.mark.parametrize(("updates", "every", "measured"), [(6, 2, (0, 2, 4, 6)), (5, 2, (0, 2, 4, 5)), (1, 9, (0, 1))])
+def test_when_reward_is_measured(updates: int, every: int, measured: tuple[int, ...]) -> None:
+    assert replace(SMALL, updates=updates, every=every).measured == measured
+
+
+def trial(operator: str, seed: int, late: float, regained: int | None = 4) -> Trial:
+    return Trial(operator, ("S0",), seed, 0.5 + seed, 0.1, 1.0, 0.5, (0.0, 0.0, 0.0, 1 + late), (0, 0, 0, 0), regained)
+
+
+def test_the_table_compares_within_a_seed() -> None:
+    plan = replace(SMALL, updates=6, every=3)  # measured at 0, 3, 6: the second half is 6
+    plan_trials = [
+        replace(t, rewards=(t.rewards[0], t.rewards[1], t.rewards[3]))
+        for seed, base in enumerate((0.0, 5.0, -3.0))
+        for t in (
+            trial("copy_parent", seed, base, 0),
+            trial("dare", seed, base + 1 + 0.1 * seed, None if seed == 2 else 4),
+            trial("neftune", seed, base - 1 + 0.1 * seed),
+            trial("fresh", seed, base + (1, -1, 0.2)[seed]),
+        )
+    ]
+    found = {s.operator: s for s in summarise(plan_trials, plan)}
+    assert found["dare"].over_copy is not None
+    assert found["dare"].over_copy.mean == pytest.approx(1.1)
+    assert [found[n].beats_copy for n in ("copy_parent", "dare", "neftune", "fresh")] == ["-", "yes", "worse", "no"]
+    assert found["dare"].beats_mean == "-", "there was no such control"
+    assert found["dare"].regained == pytest.approx(2 / 3)
+    assert found["dare"].updates == pytest.approx((4 + 4 + 6) / 3)
+    assert found["dare"].kl == pytest.approx(1.5)
+    assert found["dare"].kl_spread == pytest.approx(1.0)
+    assert found["dare"].birth.mean == -1
+    alone = summarise([t for t in plan_trials if t.seed == 0], plan)
+    assert {s.beats_copy for s in alone} == {"-"}, "one seed shows nothing"
+    assert answer(None) == "-"
+
+
+def test_the_figure_has_a_panel_for_each_operator(tmp_path: Path) -> None:
+    plan = replace(SMALL, updates=3, every=1)
+    trials = [trial(name, seed, 0.1 * seed) for name in ("copy_parent", "dare", "neftune") for seed in range(3)]
+    figure = draw(trials, plan)
+    shown = [axes for axes in figure.axes if axes.get_visible()]
+    assert [axes.get_title().split()[0] for axes in shown] == ["copy_parent", "dare", "neftune"]
+    assert [len(axes.lines) for axes in shown] == [5, 6, 6], "zero, three children, the controls, the mean"
+    write(figure, tmp_path / "x.png")
+    assert matplotlib.image.imread(tmp_path / "x.png").std() > 0.05
+
+
+def command(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "redqueen", "retention", *args], capture_output=True, text=True)
+
+
+QUICK = ("--seeds", "2", "--updates", "2", "--every", "1", "--tasks", "3", "--tries", "1", "--practice", "2")
+
+
+@pytest.mark.slow
+def test_the_command(played: Path, tmp_path: Path) -> None:
+    done = command(str(played), *QUICK, "--json", "--figure", str(tmp_path / "r.svg"))
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["plan"]["measured"] == [0, 1, 2]
+    assert {o["operator"] for o in found["operators"]} == EVERYONE
+    assert len(found["trials"]) == 2 * len(EVERYONE)
+    assert "svd_spectral" in (tmp_path / "r.svg").read_text()
+
+
+def test_the_table_has_a_line_for_each_operator(played: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = replace(SMALL, seeds=1, updates=1, tasks=3, practice=2)
+    assert run_retention(played, 1, plan, as_json=False, figure=None) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for name in EVERYONE:
+        assert sum(line.startswith(f"{name} ") for line in lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("step", "figure", "tasks", "message"),
+    [
+        (77, None, 3, "no checkpoint at step 77: choose one of 0, 1, 2, 3, 4"),
+        (None, Path("x.pdf"), 3, "ends in .png or .svg"),
+        (None, Path("nowhere/x.png"), 3, "nowhere is no folder"),
+        (None, None, 100_000, "choose a smaller --tasks"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    played: Path, step: int | None, figure: Path | None, tasks: int, message: str
+) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        run_retention(played, step, replace(SMALL, tasks=tasks), as_json=True, figure=figure)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_checkpoint_of_another_base_is_refused(saved: Checkpoint, played: Path, tmp_path: Path) -> None:
+    config = RunDirectory(played).config().override([f"model.name={tiny.make(tmp_path / 'other', seed=1)}"])
+    with pytest.raises(CheckpointError, match="was made on other weights"), opened(config, saved, 1):
+        pass
+
+
+def test_a_run_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="no checkpoint"):
+        load_step(RunDirectory(tmp_path), None)

@@ -1,0 +1,173 @@
+"""Sweeps: grids as people write them, tables from metrics, and real runs that are skipped, resumed and mended."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from redqueen.analysis.sweep import Cell, grid, rows
+from redqueen.commands.sweep import run_sweep
+from redqueen.config import ConfigError
+from redqueen.recipes import configure
+from redqueen.runs.directory import RunDirectory, RunError
+from tests import tiny
+
+START = configure(["quickstart"])
+
+
+def test_every_combination_the_last_option_fastest() -> None:
+    found = grid(["league.evolution=true,false", "learning.lr= 1e-4, 3e-4"], START)
+    assert [cell.overrides for cell in found] == [
+        ("league.evolution=true", "learning.lr=1e-4"),
+        ("league.evolution=true", "learning.lr=3e-4"),
+        ("league.evolution=false", "learning.lr=1e-4"),
+        ("league.evolution=false", "learning.lr=3e-4"),
+    ]
+    assert found[0].name == "league.evolution=true_learning.lr=1e-4"
+    assert grid([], START) == [Cell("all", ())]
+
+
+def test_lists_go_in_brackets() -> None:
+    one, two = grid(["league.mutations=[svd_spectral,neftune],[copy_parent]"], START)
+    assert START.override(one.overrides).league.mutations == ("svd_spectral", "neftune")
+    assert START.override(two.overrides).league.mutations == ("copy_parent",)
+    assert one.name == "league.mutations=svd_spectral,neftune"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["league.evolution"], "write KEY=VALUE,VALUE"),
+        (["league.evolutoin=true,false"], "did you mean 'league.evolution'"),
+        (["learning.lr=1e-4,fast"], "learning.lr"),
+        (["league.mutations=svd_spectral,neftune"], "each value goes in brackets"),
+        (["league.mutations=[svd_spectral,[neftune]"], "one that holds commas goes in brackets"),
+        (["league.mutations=[svd_spectral],neftune]"], "one that holds commas goes in brackets"),
+        (["learning.lr=1e-4,,2e-4"], "values are separated by commas"),
+        (["learning.lr="], "values are separated by commas"),
+        (["run.seed=1,2"], "--seeds N"),
+        (["learning.lr=1e-4", "learning.lr=2e-4"], "given twice"),
+        (["learning.lr=1e-4,1e-4"], "two cells would share a folder"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(options: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        grid(options, START)
+    assert "\n" not in str(caught.value)
+
+
+def line(solve: float | None, contested: int = 1) -> dict[str, Any]:
+    return {
+        "solve_rate": solve,
+        "valid_rate": 0.5,
+        "novel_rate": None,
+        "tasks_by_kind": {"code_o": 4, "code_i": 0},
+        "contested_by_kind": {"code_o": contested, "code_i": 0},
+    }
+
+
+def test_means_over_steps_then_over_seeds_then_differences_by_seed() -> None:
+    lines = {
+        "on": {s: [line(0.1 * s + 0.01 * t) for t in range(8)] for s in (1, 2, 3)},
+        "off": {s: [line(0.1 * s + 0.01 * t - 0.05 - 0.001 * s) for t in range(8)] for s in (1, 2)},
+    }
+    probes = {"on": {1: 0.5, 2: 0.6, 3: 0.9}, "off": {1: 0.4, 2: 0.5}}
+    found = {(row.metric, row.cell): row for row in rows(lines, probes)}
+    on, off = found["solve_rate", "on"], found["solve_rate", "off"]
+    assert on.final is not None
+    assert on.mean is not None
+    assert on.final.mean == pytest.approx(0.2 + 0.065), "steps 6 and 7: the last quarter"
+    assert on.mean.mean == pytest.approx(0.2 + 0.035)
+    assert on.final_over is None
+    assert off.final_over is not None
+    assert (off.final_over.n, off.final_over.mean) == (2, pytest.approx(-0.0515)), "seed 3 has no partner"
+    assert off.final_over.below
+    contested = found["contested", "on"].mean
+    assert contested is not None
+    assert contested.mean == 0.25
+    assert found["novel_rate", "on"].final is None
+    assert found["probe", "on"].final is not None
+    assert found["probe", "on"].mean is None
+    assert {row.metric for row in rows(lines, {"on": {}, "off": {}})} == {
+        "solve_rate",
+        "valid_rate",
+        "contested",
+        "novel_rate",
+    }
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    model = tiny.make(tmp_path_factory.mktemp("model") / "tiny")
+    return (
+        "quickstart", f"model.name={model}", "model.threads=1", "model.workers=1", "model.dtype=float32",
+        "population.init=fresh", "sandbox.workers=1", "game.kinds=code_o", "game.proposals=1", "game.attempts=1",
+        "sampling.proposal_tokens=8", "sampling.attempt_tokens=4",
+    )  # fmt: skip
+
+
+AXIS = ["league.evolution=true,false"]
+
+
+@pytest.mark.slow
+def test_it_plays_then_skips_resumes_and_mends(
+    tmp_path: Path, small: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "s"
+    axis = ("--grid", *AXIS, "--seeds", "1", "--probe", "3", "--jobs", "2", "--out", str(out))
+    command = [sys.executable, "-m", "redqueen", "sweep", *small, "run.steps=1", *axis]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    table = json.loads((out / "sweep.json").read_text())
+    assert [run["done"] for run in table["runs"]] == [True, True]
+    assert {row["metric"] for row in table["rows"]} >= {"solve_rate", "probe"}
+    assert "league.evolution=false" in done.stdout
+    on, off = (RunDirectory(out / f"league.evolution={v}" / "seed-0") for v in ("true", "false"))
+    assert (on.config().league.evolution, off.config().league.evolution) == (True, False)
+    # one more step: one is resumed, the other was lost before its first checkpoint and begins again
+    shutil.rmtree(off.checkpoints)
+    off.checkpoints.mkdir()
+    more = (*small, "run.steps=2")
+    assert run_sweep(more, AXIS, 1, out, 2, 3, as_json=True) == 0
+    again = capsys.readouterr().out
+    assert [len(d.metrics()) for d in (on, off)] == [2, 2]
+    assert json.loads(again) == json.loads((out / "sweep.json").read_text())
+    logs = [(d.path.parent / "seed-0.log").read_text() for d in (on, off)]
+    assert ["resuming at step 2 of 2" in log for log in logs] == [True, False]
+    # nothing is left to do: nothing is touched, and probes are not measured again
+    kept = {p: p.stat().st_mtime_ns for p in out.rglob("*") if p.is_file() and p.name != "sweep.json"}
+    assert run_sweep(more, AXIS, 1, out, 1, 3, as_json=True) == 0
+    assert capsys.readouterr().out == again
+    assert {p: p.stat().st_mtime_ns for p in kept} == kept
+    with pytest.raises(RunError, match="holds a run with another configuration"):
+        run_sweep((*more, "learning.lr=0.5"), AXIS, 1, out, 1, 3, as_json=True)
+
+
+@pytest.mark.slow
+def test_one_failed_run_does_not_take_the_others_down(
+    tmp_path: Path, small: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [f"population.init=fresh,{tmp_path}/nothing"]
+    assert run_sweep((*small, "run.steps=1"), options, 1, tmp_path / "s", 2, 0, as_json=False) == 1
+    table = json.loads((tmp_path / "s" / "sweep.json").read_text())
+    assert [run["done"] for run in table["runs"]] == [True, False]
+    (log,) = [log.read_text() for log in (tmp_path / "s").glob("*nothing/seed-0.log")]
+    assert "nothing" in log
+    said = capsys.readouterr()
+    assert "not finished: " in said.err
+    assert "solve" in said.out
+
+
+@pytest.mark.parametrize(("args", "options"), [((), ["league.evolution=maybe"]), (("no_such_recipe",), [])])
+def test_what_cannot_be_is_refused_before_anything_runs(
+    tmp_path: Path, args: tuple[str, ...], options: list[str]
+) -> None:
+    with pytest.raises(ConfigError):
+        run_sweep(args, options, 1, tmp_path / "s", 1, 0, as_json=True)
+    assert not (tmp_path / "s").exists()
