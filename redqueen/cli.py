@@ -60,7 +60,7 @@ def train(
     model: Model = None,
     workers: Annotated[int | None, typer.Option(help="Short for model.workers=N, processes on a CPU.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this directory.")] = None,
-    dry_run: Annotated[bool, typer.Option(help="Print the resolved configuration and what memory it needs, then stop.")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Print configuration and memory estimate, and stop.")] = False,
     unsafe_no_isolation: Unsafe = False,
 ) -> None:
     """Train a population: match, propose, solve, learn, evolve."""

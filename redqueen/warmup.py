@@ -129,7 +129,7 @@ class Warmup:
             prompt, whole = self.format.attempt(task, ()), self.format.write_attempt(task)
         target = whole.removeprefix(prompt.prefix) + prompt.stop[0]
         tokens = tuple(self.base.tokenizer(target, add_special_tokens=False).input_ids)
-        return Sample(MEMBER, encode(self.base, prompt), tokens, (0.0,) * len(tokens), 1.0)
+        return Sample(MEMBER, encode(self.base.tokenizer, prompt), tokens, (0.0,) * len(tokens), 1.0)
 
 
 def _name(task: Task) -> str:

@@ -49,7 +49,7 @@ def new_base(tiny_folder: Callable[[str], Path]) -> Callable[..., Base]:
     """`new_base("qwen2")`: a freshly loaded fp32 base, to be changed at will."""
 
     def make(family: str = "llama") -> Base:
-        return load(ModelConfig(name=str(tiny_folder(family)), dtype="float32", device="cpu", threads=1))
+        return load(ModelConfig(name=str(tiny_folder(family)), dtype="float32", device="cpu", threads=1, workers=1))
 
     return make
 

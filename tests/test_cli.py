@@ -19,6 +19,7 @@ SMALL = (
     "population.init=fresh",
     "model.dtype=float32",
     "model.threads=1",
+    "model.workers=1",
     "game.proposals=1",
     "game.attempts=2",
     "sampling.proposal_tokens=6",
@@ -76,6 +77,21 @@ def test_dry_run_prints_the_resolved_config_and_writes_nothing(tmp_path: Path) -
     config = json.loads(done.stdout)
     assert (config["run"]["steps"], config["model"]["rank"], config["population"]["teachers"]) == (7, 32, 4)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_dry_run_says_on_standard_error_what_memory_a_run_needs(tmp_path: Path) -> None:
+    folder = str(tiny.make(tmp_path / "model"))
+    done = redqueen("train", "--dry-run", "--model", folder, "model.workers=2", cwd=tmp_path)
+    assert json.loads(done.stdout)["model"]["workers"] == 2
+    assert [line.split()[:2] for line in done.stderr.splitlines() if line.startswith(" members")] == [
+        ["members:", "weights"],
+        ["members:", "gradients"],
+        ["members:", "AdamW"],
+    ]
+    assert done.stderr.strip().splitlines()[-1].split()[:2] == ["in", "all"]
+    missing = redqueen("train", "--dry-run", "--model", str(tmp_path / "nothing"), cwd=tmp_path)
+    assert missing.returncode == 0
+    assert missing.stderr.startswith("memory: not estimated, cannot load")
 
 
 def test_a_run_leaves_its_files(finished: Path) -> None:

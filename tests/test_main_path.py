@@ -32,6 +32,7 @@ SMALL = (
     "league.burn_in=1",
     "learning.lr=1e-3",
     "model.threads=1",
+    "model.workers=2",
     "sampling.proposal_tokens=48",
     "sampling.attempt_tokens=24",
 )
@@ -91,7 +92,7 @@ def test_kill_9_in_the_middle_of_a_step_then_resume_equals_the_uninterrupted_run
 def test_an_exported_member_has_our_logits_in_peft(whole: Path, tmp_path: Path) -> None:
     out = tmp_path / "student"
     subprocess.run([sys.executable, "-m", "redqueen", "export", str(whole), "best-student", str(out)], check=True)
-    ours = load(ModelConfig(dtype="float32", threads=1))
+    ours = load(ModelConfig(dtype="float32", threads=1, workers=1))
     adapter, alpha = load_adapter(out)
     bank = AdapterBank(ours.decoder.sites, 1, 8, alpha, ModelConfig().targets)
     bank.add("student", adapter)

@@ -2,6 +2,7 @@
 
 Each is measured in a fresh process, in its second step (moments and gradients exist), over the same number of tokens.
 The difference is compared with what the further adapters need in any case: fp32 weights, gradients and two moments.
+Each peak is compared with what `redqueen.policy.memory` estimates for it.
 """
 
 from __future__ import annotations
@@ -13,8 +14,17 @@ from redqueen.bench import arena, workload
 from redqueen.bench.arena import Setting
 from redqueen.bench.report import Report, finish, named, say
 from redqueen.bench.timing import in_fresh_process, peak
+from redqueen.config import Config, LearningConfig, SamplingConfig
+from redqueen.policy.memory import held_items, holes, total, training_items
+from redqueen.policy.shape import Lengths, shape_of
 
-COLUMNS = (("ratio", "ratio"), ("how", ""), ("peak_mb", "peak, MB"))
+COLUMNS = (
+    ("ratio", "ratio"),
+    ("how", ""),
+    ("peak_mb", "peak, MB"),
+    ("estimate_mb", "estimate, MB"),
+    ("error", "estimate / peak - 1"),
+)
 FP32_TENSORS = 4  # weights, gradients, two moments
 
 
@@ -30,6 +40,7 @@ def run_bench_memory(setting: Setting, members: int, tokens: int, rounds: int, *
         for count in peaks:
             most, size = in_fresh_process(step_peak, setting, count, rows, tokens // rows)
             peaks[count].append(most)
+    needs = {count: estimate(setting, count, rows, tokens // rows) for count in peaks}
     one, need = median(peaks[1]), (members - 1) * size * 4 * FP32_TENSORS
     report.results = [
         {
@@ -37,6 +48,8 @@ def run_bench_memory(setting: Setting, members: int, tokens: int, rounds: int, *
             "case": case,
             "how": named(count),
             "peak_mb": round(median(found) / 1e6, 1),
+            "estimate_mb": round(needs[count] / 1e6, 1),
+            "error": round(needs[count] / median(found) - 1, 3),
             "peak_bytes_rounds": found,
         }
         for count, found in peaks.items()
@@ -45,6 +58,18 @@ def run_bench_memory(setting: Setting, members: int, tokens: int, rounds: int, *
     what = f"({members} members - 1) / {members - 1} adapters with gradients and two moments in fp32"
     report.ratio(f"{what} ({grown / 1e6:.0f} MB / {need / 1e6:.0f} MB)", grown / need, "<= 1.15")
     return finish(report, COLUMNS, as_json)
+
+
+def estimate(setting: Setting, members: int, rows: int, width: int) -> int:
+    """Bytes that a training step over `rows` samples of `width` tokens is estimated to need; nothing is sampled."""
+    config = Config(
+        model=setting.config.model_copy(update={"workers": 1}),
+        learning=LearningConfig(batch_tokens=max(64, rows * width)),
+        sampling=SamplingConfig(proposal_tokens=1, attempt_tokens=1),
+    )
+    shape = shape_of(config.model, download=True)
+    training = training_items(config, shape, Lengths(width - 1, width - 1))
+    return total([*held_items(config, shape, members), *training, holes(training)])
 
 
 def step_peak(setting: Setting, members: int, rows: int, width: int) -> tuple[int, int]:

@@ -6,11 +6,14 @@ import sqlite3
 from contextlib import closing
 
 from rich.console import Console
+from rich.table import Column, Table
 
 from redqueen.commands.surroundings import announce_conversion, environment, quiet_libraries
-from redqueen.config import Config
+from redqueen.config import EMBEDDED, Config
 from redqueen.display import LineReporter, LiveReporter, clock, members_table
-from redqueen.policy.base import check_fit, fingerprint, load
+from redqueen.policy.base import fingerprint, load
+from redqueen.policy.embedded import ModelError, cached
+from redqueen.policy.memory import check_fit, estimate, total
 from redqueen.runs import checkpoint
 from redqueen.runs.directory import RunDirectory, RunError
 from redqueen.train import Trainer, members
@@ -19,11 +22,28 @@ from redqueen.verifier import LocalVerifier
 console = Console(soft_wrap=True)
 
 
+def print_memory(config: Config) -> None:
+    """What a run would need, on standard error; nothing is downloaded or converted."""
+    quiet_libraries()
+    out = Console(stderr=True, soft_wrap=True)
+    if config.model.name == EMBEDDED and cached() is None:
+        return out.print("memory: not estimated, the embedded model is not converted yet: the first run does that")
+    try:
+        found = estimate(config, members(config), download=False)
+    except ModelError as error:
+        return out.print(f"memory: not estimated, {error}", markup=False)
+    table = Table("memory, an estimate", Column("processes", justify="right"), Column("MB", justify="right"), box=None)
+    for item in found:
+        table.add_row(item.name, str(item.processes), f"{item.total / 1e6:,.0f}")
+    table.add_row("in all", "", f"{total(found) / 1e6:,.0f}")
+    out.print(table)
+
+
 def start(config: Config, directory: RunDirectory) -> int:
     """A new run; returns the exit code. Raises UserError."""
     quiet_libraries()
     announce_conversion(config.model, console)
-    check_fit(config.model, members(config))
+    check_fit(config, members(config))
     return _train(config, directory, resuming=False)
 
 

@@ -15,7 +15,8 @@ from redqueen.commands.surroundings import announce_conversion, quiet_libraries
 from redqueen.config import Config
 from redqueen.display import TaskReporter
 from redqueen.errors import UserError
-from redqueen.policy.base import check_fit, load
+from redqueen.policy.base import load
+from redqueen.policy.memory import check_fit
 from redqueen.runs.directory import occupied
 from redqueen.verifier import LocalVerifier
 from redqueen.warmup import Warmup
@@ -36,7 +37,7 @@ def run_warmup(
         raise UserError("--proposals needs a number between each two rounds; --sequences and --lr must be positive")
     quiet_libraries()
     announce_conversion(config.model, console)
-    check_fit(config.model, 1)
+    check_fit(config, 1)
     console.print(f"loading {config.model.name} ...")
     base = load(config.model)
     history: list[dict[str, int]] = []

@@ -1,4 +1,4 @@
-"""The shared, frozen base: loading it, its tokenizer, its fingerprint, and whether it fits."""
+"""The shared, frozen base: loading it, its tokenizer and its fingerprint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from redqueen.adapters.shared import Block, padded
 from redqueen.config import EMBEDDED, ModelConfig
@@ -114,35 +114,3 @@ def fingerprint(model: nn.Module) -> str:
         digest.update(name.encode())
         digest.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
-
-
-def required_bytes(config: ModelConfig, members: int) -> int:
-    """Bytes that base and members need before any activation: weights, and for each member fp32 masters,
-    gradients, two moments and a copy in the base's dtype.
-    """
-    shell = AutoConfig.from_pretrained(location(config.name))
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(shell)
-    size = dtype_of(config, device_of(config)).itemsize
-    factors = sum(
-        config.rank * (module.in_features + module.out_features)
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Linear) and name.rpartition(".")[2] in config.targets
-    )
-    weights = sum(parameter.numel() for parameter in model.parameters())
-    return weights * size + members * factors * (4 * 4 + size)
-
-
-def check_fit(config: ModelConfig, members: int) -> None:
-    """Raises ModelError if base and members alone exceed what the device has free."""
-    device = device_of(config)
-    try:
-        need = required_bytes(config, members)
-    except (OSError, ValueError) as error:
-        raise ModelError(f"cannot load '{config.name}': {str(error).splitlines()[0]}") from error
-    free = torch.cuda.mem_get_info()[0] if device.type == "cuda" else psutil.virtual_memory().available
-    if need > free:
-        raise ModelError(
-            f"'{config.name}' with {members} members needs {need / 2**30:.1f} GiB before activations, "
-            f"{device.type} has {free / 2**30:.1f} GiB free: choose a smaller model.name, model.rank or population"
-        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from redqueen.adapters.bank import AdapterBank, AdapterError
 from redqueen.config import SamplingConfig
@@ -51,7 +52,7 @@ class LocalSampler:
             number = count[same] = count.get(same, -1) + 1
             name = (*same, number // self.config.batch_rows)
             if name not in groups:
-                groups[name] = Group(self.bank.slots[request.member], encode(self.base, request.prompt), [])
+                groups[name] = Group(self.bank.slots[request.member], encode(self.base.tokenizer, request.prompt), [])
             groups[name].rows.append(Row(index, request.seed, request.max_tokens, request.prompt.stop))
         return sorted(groups.values(), key=lambda g: (-g.rows[0].max_tokens, -len(g.prompt_ids)))
 
@@ -62,19 +63,19 @@ class LocalSampler:
         return Completion(prompt_ids, tokens, sampled, policy, prompt.prefix + text[:cut], row.finished)
 
 
-def encode(base: Base, prompt: Prompt) -> tuple[int, ...]:
+def encode(tokenizer: Any, prompt: Prompt) -> tuple[int, ...]:
     """Token ids of a prompt: raw text, or one user message through the model's chat template.
 
     Raises AdapterError if there are none: there is nothing to continue.
     """
     if not prompt.chat:
-        ids = tuple(base.tokenizer(prompt.text + prompt.prefix).input_ids)
+        ids = tuple(tokenizer(prompt.text + prompt.prefix).input_ids)
         if not ids:
             raise AdapterError(
                 "an empty prompt: this tokenizer adds no first token, so write at least one letter"
             )
         return ids
-    text = base.tokenizer.apply_chat_template(
+    text = tokenizer.apply_chat_template(
         [{"role": "user", "content": prompt.text}], tokenize=False, add_generation_prompt=True
     )
-    return tuple(base.tokenizer(text + prompt.prefix, add_special_tokens=False).input_ids)
+    return tuple(tokenizer(text + prompt.prefix, add_special_tokens=False).input_ids)

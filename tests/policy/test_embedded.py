@@ -16,7 +16,7 @@ from redqueen.policy.base import Base, load
 
 @pytest.fixture(scope="module")
 def base() -> Base:
-    return load(ModelConfig(threads=2))
+    return load(ModelConfig(threads=2, workers=1))
 
 
 def test_digits_are_split_also_after_a_newline(base: Base) -> None:

@@ -205,8 +205,8 @@ def test_sampling_leaves_no_gradient_and_no_change_behind(house: Build) -> None:
 
 def test_chat_prompts_go_through_the_template_and_raw_ones_do_not(house: Build) -> None:
     base = house().base
-    raw = base.tokenizer.decode(encode(base, Prompt("ab", (), "cd")))
-    chat = base.tokenizer.decode(encode(base, Prompt("ab", (), "cd", chat=True)))
+    raw = base.tokenizer.decode(encode(base.tokenizer, Prompt("ab", (), "cd")))
+    chat = base.tokenizer.decode(encode(base.tokenizer, Prompt("ab", (), "cd", chat=True)))
     assert raw == "abcd"
     assert chat == "<user>ab<assistant>cd"
 

@@ -1,0 +1,186 @@
+"""What a run needs of memory, before it starts.
+
+An estimate: sizes follow from the code (what is saved for the backward pass, how the cache grows), texts are as long as
+the seed programs make them, and four constants are measured (`_LIBRARIES`, `_WORKER_LIBRARIES`, `_LOADED`, `_KEPT`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import psutil
+import torch
+
+from redqueen.config import Config
+from redqueen.policy.base import device_of, dtype_of, workers_of
+from redqueen.policy.embedded import ModelError
+from redqueen.policy.losses import CHUNK
+from redqueen.policy.shape import Lengths, Shape, first_lengths, shape_of
+
+_MB = 10**6
+# resident after the imports, with transformers and without it (torch 2.13, Linux)
+_LIBRARIES = 375 * _MB
+_WORKER_LIBRARIES = 220 * _MB
+# the tokenizer and what loading leaves behind
+_LOADED = 40 * _MB
+# a heap of many sizes has holes: as a share of what is taken and given back in a step
+_KEPT = 0.15
+_GROWTH = 32  # tokens by which the cache grows
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """`size` bytes in each of `processes`; `knob` is the setting that shrinks it ("": none)."""
+
+    name: str
+    size: int
+    processes: int = 1
+    knob: str = ""
+
+    @property
+    def total(self) -> int:
+        return self.size * self.processes
+
+
+def estimate(config: Config, members: int, *, download: bool) -> list[Item]:
+    """The items of a run with `members` adapters. Raises ModelError if the base is not to be had."""
+    return items(config, shape_of(config.model, download=download), first_lengths(config, download=download), members)
+
+
+def items(config: Config, shape: Shape, lengths: Lengths, members: int) -> list[Item]:
+    """The items at the peak. On a CPU all are there at once: what training frees stays in the process's heap, where
+    the cache is not. On a GPU training and sampling reuse the same blocks.
+    """
+    training, sampling = training_items(config, shape, lengths), _sampling(config, shape, lengths)
+    held = held_items(config, shape, members)
+    if device_of(config.model).type == "cuda":
+        return [*held, *max(training, sampling, key=total)]
+    return [*held, *training, *sampling, holes([*training, *sampling])]
+
+
+def held_items(config: Config, shape: Shape, members: int) -> list[Item]:
+    """What is there all the time: libraries, base, members."""
+    workers = workers_of(config.model)
+    return [*_base(config, shape, workers), *_members(config, shape, members, workers)]
+
+
+def holes(passing: Sequence[Item]) -> Item:
+    """What a CPU's heap takes beyond the items that come and go."""
+    largest = max(passing, key=lambda item: item.total)
+    return Item("holes in the heap", int(_KEPT * sum(item.size for item in passing)), largest.processes, largest.knob)
+
+
+def _base(config: Config, shape: Shape, workers: int) -> list[Item]:
+    device = device_of(config.model)
+    dtype = dtype_of(config.model, device)
+    weights = Item("base weights", shape.weights * dtype.itemsize)
+    if device.type == "cuda":
+        return [weights]
+    found = [Item("interpreter and libraries", _LIBRARIES + _LOADED), weights]
+    if workers > 1:
+        found.append(Item("the same in a worker", _WORKER_LIBRARIES + _LOADED, workers, "model.workers"))
+    elif dtype == shape.dtype:
+        # the file stays mapped, for some weights are used where they lie in it
+        found.append(Item("base weights, stacked", shape.stacked * dtype.itemsize))
+    if dtype == torch.bfloat16:
+        processes = 1 if workers == 1 else workers + 1
+        knob = "model.workers" if workers > 1 else ""
+        found.append(Item("base weights, packed", shape.linear * dtype.itemsize, processes, knob))
+    return found
+
+
+def _members(config: Config, shape: Shape, members: int, workers: int) -> list[Item]:
+    one = members * shape.factors * config.model.rank
+    size = dtype_of(config.model, device_of(config.model)).itemsize
+    knob = "model.rank"
+    return [
+        Item("members: weights in fp32 and copies", one * (4 + size), 1, knob),
+        Item("members: gradients", one * 4, 1 if workers == 1 else workers + 1, knob),
+        Item("members: AdamW moments", one * 8, 1, knob),
+    ]
+
+
+def training_items(config: Config, shape: Shape, lengths: Lengths) -> list[Item]:
+    """What a micro-batch saves for its backward pass, and the logits of one chunk."""
+    device, workers = device_of(config.model), workers_of(config.model)
+    size, sampling = dtype_of(config.model, device).itemsize, config.sampling
+    longest = max(lengths.proposal + sampling.proposal_tokens, lengths.attempt + sampling.attempt_tokens)
+    tokens = max(config.learning.batch_tokens, longest)
+    q, kv = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
+    # residuals and norms, the products' inputs, rotated q and k, v with the product that it is a part of, gate and up
+    saved = 4 * shape.hidden + q + (q + kv) + (q + 2 * kv) + 3 * shape.intermediate + shape.inner * config.model.rank
+    # a row's scores over the sequence that it is in; fused kernels never write them
+    scores = 0 if device.type == "cuda" else shape.heads * longest
+    block = tokens * (saved + scores) * size
+    kept = shape.layers * block
+    if config.learning.checkpointing:
+        kept = shape.layers * tokens * shape.hidden * size + 2 * block
+    # the chunk before is still held while the next one is made
+    logits = CHUNK * shape.vocabulary * (3 * 4 + size)
+    knob = "learning.batch_tokens" if config.learning.checkpointing else "learning.checkpointing=true"
+    return [
+        Item(f"training: activations of {tokens} tokens", kept, workers, knob),
+        Item("training: logits", logits, workers),
+    ]
+
+
+def _sampling(config: Config, shape: Shape, lengths: Lengths) -> list[Item]:
+    """The larger of the two phases: cache while it grows, the logits of a step, the prompts of a fill."""
+    population, game, sampling, workers = config.population, config.game, config.sampling, workers_of(config.model)
+    matches = game.matches or max(population.teachers, population.students)
+    proposals = -(-matches * len(game.kinds) * game.proposals // workers)
+    device = device_of(config.model)
+    size = dtype_of(config.model, device).itemsize
+    row_token = 2 * shape.layers * shape.kv_heads * shape.head_size * size
+    phases: list[list[Item]] = []
+    for asked, prompt, limit, shared in (
+        (proposals, lengths.proposal, sampling.proposal_tokens, 1),
+        (proposals * game.attempts, lengths.attempt, sampling.attempt_tokens, game.attempts),
+    ):
+        rows = min(sampling.batch_rows, asked)
+        room = prompt + limit + 1
+        room += -room % _GROWTH
+        # keys are padded while the old keys and values are there
+        grown = int(rows * room * row_token * (1.5 - _GROWTH / room / 2))
+        wide = rows * shape.vocabulary * (size + 3 * 4 + (4 if sampling.temperature != 1 else 0) + _cut(config))
+        fill = rows // min(shared, rows) * prompt * size * (5 * shape.intermediate + 8 * shape.hidden)
+        phases.append(
+            [
+                Item(f"sampling: cache of {rows} x {room} tokens", grown, workers, "sampling.batch_rows"),
+                Item("sampling: logits and prompts", max(wide, fill), workers, "sampling.batch_rows"),
+            ]
+        )
+    return max(phases, key=total)
+
+
+def _cut(config: Config) -> int:
+    """Bytes a logit for top-p and top-k: sorted values, their order, masks, probabilities."""
+    return 4 + 8 + 3 + 3 * 4 if config.sampling.top_k or config.sampling.top_p < 1 else 0
+
+
+def check_fit(config: Config, members: int) -> None:
+    """Raises ModelError if a run needs more than the device has free; it names the largest part that a setting
+    shrinks.
+    """
+    found = estimate(config, members, download=True)
+    device = device_of(config.model)
+    free = torch.cuda.mem_get_info()[0] if device.type == "cuda" else psutil.virtual_memory().available
+    need = total(found)
+    if need > free:
+        raise ModelError(
+            f"'{config.model.name}' with {members} members needs about {need / 2**30:.1f} GiB, {device.type} has "
+            f"{free / 2**30:.1f} GiB free: {advice(found)}"
+        )
+
+
+def advice(found: Sequence[Item]) -> str:
+    """What to turn: the knob of the largest part that has one."""
+    most = max((item for item in found if item.knob), key=lambda item: item.total)
+    what = f"set {most.knob}" if "=" in most.knob else f"lower {most.knob}"
+    return f"{what} ({most.name}: {most.total / 2**30:.1f} GiB), or choose a smaller model.name"
+
+
+def total(found: Sequence[Item]) -> int:
+    """Bytes of all processes together."""
+    return sum(item.total for item in found)
