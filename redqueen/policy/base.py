@@ -81,7 +81,7 @@ def load(config: ModelConfig) -> Base:
     if workers_of(config) == 1:
         return Base(config.name, module, tokenizer, device, decoder_of(module))
     block = Block(sum(padded(p.numel() * p.element_size()) for p in module.parameters()))
-    return Base(config.name, module, tokenizer, device, decoder_of(module, block.keep), block)
+    return Base(config.name, module, tokenizer, device, decoder_of(module, block.keep, pack=False), block)
 
 
 def cores() -> int:

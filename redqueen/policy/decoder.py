@@ -116,10 +116,11 @@ class Decoder:
 Keep = Callable[[Tensor], Tensor]
 
 
-def decoder_of(model: Any, keep: Keep = lambda tensor: tensor) -> Decoder:
+def decoder_of(model: Any, keep: Keep = lambda tensor: tensor, *, pack: bool = True) -> Decoder:
     """The decoder of a transformers causal LM, whose linear layers become views of the stacked weights.
 
-    `keep` says where each weight is to lie, e.g. copies it into shared memory.
+    `keep` says where each weight is to lie, e.g. copies it into shared memory; `pack` makes the packed weights that
+    sampling in this process wants.
     Raises AdapterError for an architecture that this forward pass does not compute.
     """
     config: Any = model.config
@@ -135,10 +136,10 @@ def decoder_of(model: Any, keep: Keep = lambda tensor: tensor) -> Decoder:
         name, attention = f"model.layers.{index}", block.self_attn
         layers.append(
             Layer(
-                _stack(attention, f"{name}.self_attn", ("q_proj", "k_proj", "v_proj"), keep),
-                _stack(attention, f"{name}.self_attn", ("o_proj",), keep),
-                _stack(block.mlp, f"{name}.mlp", ("gate_proj", "up_proj"), keep),
-                _stack(block.mlp, f"{name}.mlp", ("down_proj",), keep),
+                _stack(attention, f"{name}.self_attn", ("q_proj", "k_proj", "v_proj"), keep, pack),
+                _stack(attention, f"{name}.self_attn", ("o_proj",), keep, pack),
+                _stack(block.mlp, f"{name}.mlp", ("gate_proj", "up_proj"), keep, pack),
+                _stack(block.mlp, f"{name}.mlp", ("down_proj",), keep, pack),
                 _kept(block.input_layernorm, keep),
                 _kept(block.post_attention_layernorm, keep),
                 _kept(attention.q_norm, keep) if hasattr(attention, "q_norm") else None,
@@ -150,7 +151,7 @@ def decoder_of(model: Any, keep: Keep = lambda tensor: tensor) -> Decoder:
     head_VH = embed_VH if tied else _kept(model.lm_head, keep)
     return Decoder(
         embed_VH,
-        Site("lm_head", head_VH, None, (), packed(head_VH)),
+        Site("lm_head", head_VH, None, (), packed(head_VH) if pack else None),
         _kept(model.model.norm, keep),
         tuple(layers),
         rope.inv_freq.float(),
@@ -167,7 +168,7 @@ def _kept(module: Any, keep: Keep) -> Tensor:
     return module.weight.data
 
 
-def _stack(module: nn.Module, prefix: str, names: Sequence[str], keep: Keep) -> Site:
+def _stack(module: nn.Module, prefix: str, names: Sequence[str], keep: Keep, pack: bool) -> Site:
     """One site from the linear layers `names` of `module`."""
     linears: list[Any] = [getattr(module, name) for name in names]
     weights = [linear.weight.data for linear in linears]
@@ -185,4 +186,4 @@ def _stack(module: nn.Module, prefix: str, names: Sequence[str], keep: Keep) -> 
             linear.bias.data = bias[start:end]
         parts.append(Part(f"{prefix}.{name}", start, end))
         start = end
-    return Site(f"{prefix}.{'+'.join(names)}", weight, bias, tuple(parts), packed(weight))
+    return Site(f"{prefix}.{'+'.join(names)}", weight, bias, tuple(parts), packed(weight) if pack else None)

@@ -79,21 +79,20 @@ def _base(config: Config, shape: Shape, workers: int) -> list[Item]:
         return [weights]
     found = [Item("interpreter and libraries", _LIBRARIES + _LOADED), weights]
     if workers > 1:
-        found.append(Item("the same in a worker", _WORKER_LIBRARIES + _LOADED, workers, "model.workers"))
+        found.append(Item("libraries in a worker", _WORKER_LIBRARIES + _LOADED, workers, "model.workers"))
     elif dtype == shape.dtype:
         # the file stays mapped, for some weights are used where they lie in it
         found.append(Item("base weights, stacked", shape.stacked * dtype.itemsize))
     if dtype == torch.bfloat16:
-        processes = 1 if workers == 1 else workers + 1
         knob = "model.workers" if workers > 1 else ""
-        found.append(Item("base weights, packed", shape.linear * dtype.itemsize, processes, knob))
+        found.append(Item("base weights, packed", shape.linear * dtype.itemsize, workers, knob))
     return found
 
 
 def _members(config: Config, shape: Shape, members: int, workers: int) -> list[Item]:
     one = members * shape.factors * config.model.rank
     size = dtype_of(config.model, device_of(config.model)).itemsize
-    knob = "model.rank"
+    knob = "model.rank" if members <= 16 else "the population"
     return [
         Item("members: weights in fp32 and copies", one * (4 + size), 1, knob),
         Item("members: gradients", one * 4, 1 if workers == 1 else workers + 1, knob),

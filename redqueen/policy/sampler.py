@@ -71,9 +71,7 @@ def encode(tokenizer: Any, prompt: Prompt) -> tuple[int, ...]:
     if not prompt.chat:
         ids = tuple(tokenizer(prompt.text + prompt.prefix).input_ids)
         if not ids:
-            raise AdapterError(
-                "an empty prompt: this tokenizer adds no first token, so write at least one letter"
-            )
+            raise AdapterError("an empty prompt: this tokenizer adds no first token, so write at least one letter")
         return ids
     text = tokenizer.apply_chat_template(
         [{"role": "user", "content": prompt.text}], tokenize=False, add_generation_prompt=True
