@@ -20,7 +20,7 @@ INVALID = [status for status in STATUSES if status not in ("valid", "infra_error
 
 def graded(reward: float, group: str, role: Role = "student", member: str = "S0", tokens: int = 1) -> GradedRollout:
     ids = tuple(range(tokens))
-    completion = Completion((7, 8), ids, (-0.5,) * tokens, "text", True)
+    completion = Completion((7, 8), ids, (-0.5,) * tokens, (-0.5,) * tokens, "text", True)
     return GradedRollout(Rollout(member, role, "code_o", group, completion), reward)
 
 
