@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from redqueen.analysis.ancestry import student_epochs
 from redqueen.config import SandboxConfig
 from redqueen.runs import checkpoint
 from redqueen.verifier import LocalVerifier
@@ -79,3 +80,19 @@ def test_champions_are_met_frozen_and_survive_a_resume(tmp_path: Path, verifier:
         assert {row[0] for row in db.execute("SELECT name FROM champions")} == set(first)
         authors = {row[0] for row in db.execute("SELECT DISTINCT author FROM tasks")}
         assert any("@" in author for author in authors)
+
+
+def test_champions_stand_in_for_checkpoints_that_are_gone(tmp_path: Path, verifier: LocalVerifier) -> None:
+    config = toy.config(tmp_path, **{**HALL, "run.keep_last": 1, "league.hall_of_fame": 3})
+    trainer = toy.trainer(config, tmp_path / "run", verifier)
+    lines(trainer)
+    past = student_epochs(trainer.directory, config, 10, 1)
+    champions = {c.step + 1: c for c in trainer.table.hall.values() if c.role == "student"}
+    assert [epoch.step for epoch in past] == sorted({8, *champions})
+    assert len(past) > 1, "only one checkpoint is left"
+    newest = checkpoint.load(trainer.directory.checkpoints, 8)
+    for epoch in past[:-1]:
+        champion = champions[epoch.step]
+        (own,) = epoch.adapters.items()
+        assert own[0] == champion.member
+        assert all(torch.equal(f.a, newest.adapters[champion.name][site].a) for site, f in own[1].items())

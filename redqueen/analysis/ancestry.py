@@ -1,7 +1,8 @@
 """The present plays the past: students of every epoch attempt the tasks of every epoch.
 
 Cliff and Miller's plot of current individuals against ancestral opponents (CIAO; Tracking the Red Queen, ECAL 1995).
-Student epochs are a run's checkpoints, task epochs are windows of its steps, whose tasks are in the archive.
+Student epochs are a run's checkpoints and the champions in its hall of fame; task epochs are windows of its steps, with
+their tasks from the archive.
 """
 
 from __future__ import annotations
@@ -60,14 +61,24 @@ class Games:
 
 
 def student_epochs(directory: RunDirectory, config: Config, epochs: int, students: int) -> list[StudentEpoch]:
-    """At most `epochs` of the run's checkpoints, the first and the last among them, evenly spaced.
+    """At most `epochs` of the run's past, the first and the last among them, evenly spaced.
 
-    `students` is how many of the fittest each has (all, if fewer live). Raises RunError if there is none.
+    An epoch is a checkpoint with the fittest `students` (all, if fewer live) or, where its checkpoint is gone, the
+    champion of that time from the hall of fame. Raises RunError if there is no checkpoint.
     """
     saved = directory.saved()
     if not saved:
         raise RunError(f"{directory.path} has no checkpoint: nothing was trained here")
-    return [_students(checkpoint.load(directory.checkpoints, step), config, students) for step in spread(saved, epochs)]
+    newest = checkpoint.load(directory.checkpoints, saved[-1])
+    hall = {
+        champion.step + 1: StudentEpoch(champion.step + 1, {champion.member: newest.adapters[champion.name]})
+        for champion in newest.table.hall.values()
+        if champion.role == "student" and champion.step + 1 not in saved
+    }
+    return [
+        hall.get(step) or _students(checkpoint.load(directory.checkpoints, step), config, students)
+        for step in spread(sorted({*saved, *hall}), epochs)
+    ]
 
 
 def task_epochs(directory: RunDirectory, config: Config, epochs: int, tasks: int) -> list[TaskEpoch]:

@@ -54,7 +54,11 @@ def run_ancestry(
 def available(config: Config, directory: RunDirectory, past: list[StudentEpoch]) -> str:
     """Which student epochs there are, and how to keep more."""
     steps = directory.saved()
-    text = f"students of {len(past)} of {len(steps)} checkpoints: after step {', '.join(str(e.step) for e in past)}"
+    kept = sum(epoch.step in steps for epoch in past)
+    text = f"students of {kept} of {len(steps)} checkpoints"
+    if kept < len(past):
+        text += f" and {len(past) - kept} champions of the hall of fame"
+    text += f": after step {', '.join(str(e.step) for e in past)}"
     if config.run.keep_every != 1 and len(steps) <= config.run.keep_last + 1:
         text += (
             f". The run kept only its last {config.run.keep_last} checkpoints: for older students train with "
