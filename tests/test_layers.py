@@ -29,7 +29,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("redqueen.adapters", "redqueen.game", "redqueen.sandbox", "redqueen.league"),
     ("redqueen.recipes", "redqueen.assets"),
     ("redqueen.config", "redqueen.streams"),
-    ("redqueen.records", "redqueen.errors"),
+    ("redqueen.records", "redqueen.errors", "redqueen.machine"),
     ("redqueen",),
 )
 # The child side of the sandbox runs as a script, where its siblings are top-level modules.

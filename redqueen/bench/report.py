@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from redqueen.bench.timing import Contender
+from redqueen.machine import cores
 
 LIBRARIES = ("torch", "transformers", "peft", "populora", "trl", "llama_cpp_python")
 WIDTH = 120  # of tables, also where there is no terminal
@@ -46,7 +47,7 @@ def surroundings() -> dict[str, Any]:
     return {
         "date": time.strftime("%Y-%m-%d %H:%M", time.gmtime()) + " UTC",
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": cores(),
         "load": round(os.getloadavg()[0], 2),
         "python": platform.python_version(),
         "libraries": {name: found for name in LIBRARIES if (found := _version(name))},

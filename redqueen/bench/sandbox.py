@@ -22,6 +22,7 @@ from rich.table import Table
 from redqueen.bench import sandbox_peers as peers
 from redqueen.config import SandboxConfig
 from redqueen.game.seeds import seeds
+from redqueen.machine import cores
 from redqueen.records import Draft
 from redqueen.sandbox import Job, Limits, Sandbox, canonical, parse_literal
 
@@ -59,7 +60,7 @@ def run_bench_sandbox(
 ) -> int:
     """Measures and prints; returns the exit code."""
     config = SandboxConfig(cpu_s=cpu_s, workers=jobs or 0, unsafe_no_isolation=unsafe)
-    workers = config.workers or len(os.sched_getaffinity(0))
+    workers = config.workers or cores()
     limits = Limits(cpu_s=config.cpu_s, wall_s=config.wall_s, memory_mb=config.memory_mb)
     console = Console(stderr=True)
     with Sandbox(limits, workers, allow_unsafe=unsafe) as sandbox:
@@ -76,7 +77,7 @@ def run_bench_sandbox(
         "cpu_limit_s": limits.cpu_s,
         "programs_a_round": programs,
         "rounds": rounds,
-        "machine": f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}",
+        "machine": f"{platform.machine()}, {cores()} cores, Python {platform.python_version()}",
         "load": round(os.getloadavg()[0], 2),
         "times_fresh": _ratios(rows, "fresh"),
         "times_pool": _ratios(rows, "pool"),

@@ -16,6 +16,7 @@ from rich.console import Console
 from redqueen import __version__
 from redqueen.commands.surroundings import LIBRARIES
 from redqueen.config import ModelConfig
+from redqueen.machine import cores
 from redqueen.policy.base import device_of, dtype_of
 from redqueen.policy.embedded import PACKAGE, cache_root, cached, installed, verify
 from redqueen.sandbox import PROCESS, probe
@@ -39,7 +40,7 @@ def run_doctor() -> int:
     check("python", (3, 11) <= sys.version_info < (3, 14), "3.11 to 3.13 is supported")
     check("libraries", True, ", ".join(f"{name} {version(name)}" for name in LIBRARIES))
     device = device_of(ModelConfig())
-    what = torch.cuda.get_device_name() if device.type == "cuda" else f"{len(os.sched_getaffinity(0))} CPU cores"
+    what = torch.cuda.get_device_name() if device.type == "cuda" else f"{cores()} CPU cores"
     check("device", True, f"{what}, {str(dtype_of(ModelConfig(), device)).removeprefix('torch.')}")
     memory = psutil.virtual_memory()
     check("memory", True, f"{memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB free")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import platform
 from importlib.metadata import version
 
@@ -13,6 +12,7 @@ from rich.console import Console
 
 from redqueen import __version__
 from redqueen.config import EMBEDDED, ModelConfig
+from redqueen.machine import cores
 from redqueen.policy.base import Base
 from redqueen.policy.embedded import cache_root, cached
 
@@ -42,7 +42,7 @@ def environment(base: Base, base_fingerprint: str, tier: str) -> dict[str, objec
         "device": str(base.device),
         "dtype": str(base.model.dtype).removeprefix("torch."),
         "threads": torch.get_num_threads(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": cores(),
         "isolation": tier,
         "base": base.name,
         "base_fingerprint": base_fingerprint,

@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from redqueen.adapters.shared import Block, padded
 from redqueen.config import EMBEDDED, ModelConfig
+from redqueen.machine import cores
 from redqueen.policy.decoder import Decoder, decoder_of
 from redqueen.policy.embedded import ModelError, obtain
 
@@ -82,11 +83,6 @@ def load(config: ModelConfig) -> Base:
         return Base(config.name, module, tokenizer, device, decoder_of(module))
     block = Block(sum(padded(p.numel() * p.element_size()) for p in module.parameters()))
     return Base(config.name, module, tokenizer, device, decoder_of(module, block.keep, pack=False), block)
-
-
-def cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
 def workers_of(config: ModelConfig) -> int:

@@ -20,7 +20,8 @@ from redqueen.adapters.bank import AdapterBank
 from redqueen.adapters.shared import Block, padded
 from redqueen.config import ModelConfig, SamplingConfig
 from redqueen.errors import UserError
-from redqueen.policy.base import Base, cores, workers_of
+from redqueen.machine import cores
+from redqueen.policy.base import Base, workers_of
 from redqueen.policy.batch import Group, Row
 from redqueen.policy.frozen import freeze
 from redqueen.policy.gradients import Pass, Tally

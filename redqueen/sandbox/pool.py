@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from types import TracebackType
 
+from redqueen.machine import cores
 from redqueen.sandbox.job import Job, Limits, Outcome
 from redqueen.sandbox.probes import PROCESS, IsolationError, probe
 from redqueen.sandbox.worker import Worker, run_job
@@ -44,7 +45,7 @@ class Sandbox:
                 "--unsafe-no-isolation runs them anyway, with this user's rights"
             )
         self._owner = os.getpid()
-        self._workers = [Worker(limits) for _ in range(workers or _cores())]
+        self._workers = [Worker(limits) for _ in range(workers or cores())]
         self._free: SimpleQueue[Worker] = SimpleQueue()
         for worker in self._workers:
             self._free.put(worker)
@@ -98,8 +99,3 @@ class Sandbox:
             yield worker
         finally:
             self._free.put(worker)
-
-
-def _cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
