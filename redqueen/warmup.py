@@ -12,13 +12,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from redqueen import streams
-from redqueen.adapters.bank import AdapterBank, fresh, generator
+from redqueen.adapters.bank import fresh, generator
 from redqueen.adapters.factors import Factors
 from redqueen.config import Config
 from redqueen.game.programs import fingerprint
 from redqueen.game.prompts import Prompts, prompts
 from redqueen.play import seed_tasks
 from redqueen.policy.base import Base
+from redqueen.policy.crew import muster
 from redqueen.policy.learner import LocalLearner
 from redqueen.policy.sampler import LocalSampler, encode
 from redqueen.records import KINDS, Completion, Draft, Kind, Prompt, Proposal, Request, Sample, Task, Verifier
@@ -39,13 +40,13 @@ class Warmup:
     def __init__(self, base: Base, verifier: Verifier, config: Config, lr: float, report: Report) -> None:
         self.base, self.verifier, self.config, self.lr, self.report = base, verifier, config, lr, report
         model = config.model
-        self.bank = AdapterBank(base.decoder.sites, 1, model.rank, model.alpha, model.targets)
+        self.bank, self.crew = muster(base, model, 1)
         self.format: Prompts = prompts(model.prompts, config.game)
         self.bank.add(MEMBER, fresh(self.bank.shapes(), model.rank, generator(config.run.seed, "fresh")))
         # every sequence counts the same: answers are a few tokens, proposals dozens
         learning = config.learning.model_copy(update={"loss": "sequence_mean", "lr": lr})
-        self.learner = LocalLearner(base, self.bank, learning, temperature=1.0)
-        self.sampler = LocalSampler(base, self.bank, config.sampling)
+        self.learner = LocalLearner(base, self.bank, learning, temperature=1.0, crew=self.crew)
+        self.sampler = LocalSampler(base, self.bank, config.sampling, self.crew)
         self.learner.reset(MEMBER)
         self.tasks = seed_tasks(verifier)
         self.own: dict[Kind, list[Task]] = {kind: [] for kind in KINDS}
@@ -79,6 +80,11 @@ class Warmup:
 
     def adapter(self) -> dict[str, Factors]:
         return self.bank.read(MEMBER)
+
+    def close(self) -> None:
+        """Ends the worker processes, if there are any."""
+        if self.crew:
+            self.crew.close()
 
     def _propose(self, kind: Kind, count: int, round_: int) -> tuple[list[Proposal], int]:
         asked: list[tuple[Prompt, Task | None]] = []

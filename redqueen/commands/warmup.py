@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import torch
@@ -41,8 +42,11 @@ def run_warmup(
     console.print(f"loading {config.model.name} ...")
     base = load(config.model)
     history: list[dict[str, int]] = []
-    with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier, TaskReporter(console) as report:
-        warm = Warmup(base, verifier, config, lr, report)
+    with (
+        LocalVerifier(config.sandbox, config.game.min_inputs) as verifier,
+        TaskReporter(console) as report,
+        closing(Warmup(base, verifier, config, lr, report)) as warm,
+    ):
         for round_, count in enumerate(fits):
             if round_:
                 history.append(warm.explore(round_ - 1, tries[round_ - 1]))
