@@ -49,14 +49,15 @@ class Crew:
         # kept: a block is gone when nobody holds it
         self.blocks = [base.block, members]
         context = multiprocessing.get_context("spawn")
+        decoder, tokenizer = freeze(base.decoder, base.block), base.tokenizer.backend_tokenizer.to_str()
         for _ in range(workers):
             own = Block(bank.gradients.numel() * bank.gradients.element_size())
             self.blocks.append(own)
             self.gradients.append(own.take(tuple(bank.gradients.shape), bank.gradients.dtype))
             setup = Setup(
                 Place(base.block.path, base.block.size),
-                freeze(base.decoder, base.block),
-                base.tokenizer.backend_tokenizer.to_str(),
+                decoder,
+                tokenizer,
                 Place(members.path, members.size),
                 Place(own.path, own.size),
                 len(bank.masters),
@@ -175,9 +176,9 @@ def muster(base: Base, config: ModelConfig, slots: int) -> tuple[AdapterBank, Cr
         size += padded(math.prod(shape) * dtype.itemsize)
         return torch.empty(shape, dtype=dtype, device="meta")
 
-    AdapterBank(base.decoder.sites, *shape[1:], take=count, take_gradients=_zeros)
+    AdapterBank(*shape, take=count, take_gradients=_zeros)
     block = Block(size)
-    bank = AdapterBank(base.decoder.sites, *shape[1:], take=block.take, take_gradients=_zeros)
+    bank = AdapterBank(*shape, take=block.take, take_gradients=_zeros)
     return bank, Crew(base, bank, block, workers, config.threads or max(1, cores() // workers))
 
 

@@ -9,7 +9,7 @@ Shape suffixes: N rows (tokens), H hidden size, V vocabulary, D head size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -69,8 +69,8 @@ class Decoder:
         return 2 * len(self.inv_freq)
 
     @property
-    def sites(self) -> Iterator[Site]:
-        return (site for layer in self.layers for site in (layer.qkv, layer.o, layer.gate_up, layer.down))
+    def sites(self) -> tuple[Site, ...]:
+        return tuple(site for layer in self.layers for site in (layer.qkv, layer.o, layer.gate_up, layer.down))
 
     def hidden(
         self,

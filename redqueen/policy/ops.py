@@ -27,8 +27,10 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 def swiglu(both_N2F: Tensor) -> Tensor:
     """silu(gate) * up for gate and up side by side in [N, 2F] (Shazeer 2020)."""
-    if torch.is_grad_enabled():
-        return _SwiGLU.apply(both_N2F)
+    return _SwiGLU.apply(both_N2F) if torch.is_grad_enabled() else _gated(both_N2F)
+
+
+def _gated(both_N2F: Tensor) -> Tensor:
     gate_NF, up_NF = both_N2F.chunk(2, -1)
     return F.silu(gate_NF).mul_(up_NF)
 
@@ -79,8 +81,7 @@ class _SwiGLU(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, both_N2F: Tensor) -> Tensor:
         ctx.save_for_backward(both_N2F)
-        gate_NF, up_NF = both_N2F.chunk(2, -1)
-        return F.silu(gate_NF).mul_(up_NF)
+        return _gated(both_N2F)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
