@@ -32,6 +32,9 @@ Overrides = Annotated[
 ]
 Model = Annotated[str | None, typer.Option(help="Hugging Face id or local folder; short for model.name=...")]
 
+Run = Annotated[Path, typer.Argument(help="Run directory.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+Figure = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it: FILE.png or FILE.svg.")]
 Unsafe = Annotated[bool, typer.Option(help="Run programs although this machine cannot isolate them.")]
 
 
@@ -110,7 +113,7 @@ def sweep(
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each combination, from run.seed on.")] = 3,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at once; share the cores with model.threads=N.")] = 1,
     probe: Annotated[int, typer.Option(min=0, help="Seed programs the last students are scored on; 0: none.")] = 64,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train every combination of a grid with several seeds and tabulate means with 95 % intervals."""
     from redqueen.commands.sweep import run_sweep
@@ -145,7 +148,7 @@ def warmup(
 
 @app.command()
 def export(
-    run: Annotated[Path, typer.Argument(help="Run directory.")],
+    run: Run,
     member: Annotated[str, typer.Argument(help="A member's name, or best-student, best-teacher.")],
     out: Annotated[Path, typer.Argument(help="Folder to write.")],
 ) -> None:
@@ -157,9 +160,9 @@ def export(
 
 @app.command()
 def lineage(
-    run: Annotated[Path, typer.Argument(help="Run directory.")],
+    run: Run,
     as_json: Annotated[bool, typer.Option("--json", help="Print every member's life as JSON.")] = False,
-    figure: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it: FILE.png or FILE.svg.")] = None,
+    figure: Figure = None,
 ) -> None:
     """Print who descends from whom, by which operator, and what became of each."""
     if figure is not None:
@@ -173,7 +176,7 @@ def lineage(
 
 @app.command()
 def retention(
-    run: Annotated[Path, typer.Argument(help="Run directory.")],
+    run: Run,
     step: Annotated[int | None, typer.Option(help="Steps played at the checkpoint (default: the newest).")] = None,
     parents: Annotated[int, typer.Option(min=1, help="How many of the fittest students breed, in turn.")] = 1,
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions, each with its own tasks and children.")] = 3,
@@ -182,8 +185,8 @@ def retention(
     tasks: Annotated[int, typer.Option(min=1, help="Fixed tasks that reward is measured on.")] = 24,
     tries: Annotated[int, typer.Option(min=1, help="Attempts at each fixed task.")] = 2,
     practice: Annotated[int, typer.Option(min=1, help="Tasks of an update.")] = 6,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
-    figure: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it: FILE.png or FILE.svg.")] = None,
+    as_json: AsJson = False,
+    figure: Figure = None,
 ) -> None:
     """Make children with every operator and control, train them alike, and see when they reach their parent again."""
     from redqueen.analysis.retention import Plan
@@ -195,13 +198,13 @@ def retention(
 
 @app.command()
 def ancestry(
-    run: Annotated[Path, typer.Argument(help="Run directory.")],
+    run: Run,
     epochs: Annotated[int, typer.Option(min=1, help="At most so many epochs of students, and of tasks.")] = 10,
     tasks: Annotated[int, typer.Option(min=1, help="Tasks of an epoch.")] = 12,
     attempts: Annotated[int, typer.Option(min=1, help="Attempts of a student at a task.")] = 1,
     students: Annotated[int, typer.Option(min=1, help="How many of the fittest students of an epoch play.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
-    figure: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it: FILE.png or FILE.svg.")] = None,
+    as_json: AsJson = False,
+    figure: Figure = None,
 ) -> None:
     """Let the students of every epoch play the tasks of every epoch: progress, cycling or collapse?"""
     from redqueen.commands.ancestry import run_ancestry

@@ -16,11 +16,9 @@ from itertools import pairwise
 
 from redqueen import streams
 from redqueen.adapters.factors import Adapter
-from redqueen.analysis.loaded import Loaded
+from redqueen.analysis.loaded import Loaded, ranked_students
 from redqueen.config import Config
-from redqueen.evolve import fitness_for
 from redqueen.game.rewards import solve_rate
-from redqueen.league import ranking
 from redqueen.records import Pair, Task, Verdict
 from redqueen.runs import checkpoint
 from redqueen.runs.directory import RunDirectory, RunError
@@ -75,10 +73,15 @@ def student_epochs(directory: RunDirectory, config: Config, epochs: int, student
         for champion in newest.table.hall.values()
         if champion.role == "student" and champion.step + 1 not in saved
     }
-    return [
-        hall.get(step) or _students(checkpoint.load(directory.checkpoints, step), config, students)
-        for step in spread(sorted({*saved, *hall}), epochs)
-    ]
+    found: list[StudentEpoch] = []
+    for step in spread(sorted({*saved, *hall}), epochs):
+        if step in hall:
+            found.append(hall[step])
+            continue
+        then = newest if step == newest.step else checkpoint.load(directory.checkpoints, step)
+        names = ranked_students(then, config)[:students]
+        found.append(StudentEpoch(step, {name: then.adapters[name] for name in names}))
+    return found
 
 
 def task_epochs(directory: RunDirectory, config: Config, epochs: int, tasks: int) -> list[TaskEpoch]:
@@ -141,13 +144,6 @@ def spread(steps: Sequence[int], most: int) -> list[int]:
         return [steps[-1]]
     count = min(most, len(steps))
     return [steps[round(i * (len(steps) - 1) / max(1, count - 1))] for i in range(count)]
-
-
-def _students(saved: checkpoint.Checkpoint, config: Config, most: int) -> StudentEpoch:
-    role = "both" if config.population.single_agent else "student"
-    standings = [m.standing() for m in saved.table.members.values() if m.role == role]
-    names = [s.member for s in ranking(standings, fitness_for(role, config.league))][:most]
-    return StudentEpoch(saved.step, {name: saved.adapters[name] for name in names})
 
 
 def _archived(directory: RunDirectory) -> dict[int, list[Task]]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from redqueen.adapters.bank import AdapterBank
 from redqueen.adapters.factors import Adapter
 from redqueen.config import Config
+from redqueen.evolve import fitness_for
+from redqueen.league import ranking
 from redqueen.play import Play
 from redqueen.policy.base import Base, fingerprint, load
 from redqueen.policy.crew import Crew, muster
@@ -59,6 +61,13 @@ def assemble(config: Config, base: Base, verifier: Verifier, slots: int) -> Load
     learner = LocalLearner(base, bank, config.learning, config.sampling.temperature, crew)
     sampler = LocalSampler(base, bank, config.sampling, crew)
     return Loaded(config, base, bank, learner, Play(config, sampler, verifier), crew)
+
+
+def ranked_students(saved: checkpoint.Checkpoint, config: Config) -> list[str]:
+    """The students that lived at a checkpoint, fittest first, by the fitness that the run itself ranks by."""
+    role = "both" if config.population.single_agent else "student"
+    standings = [m.standing() for m in saved.table.members.values() if m.role == role]
+    return [s.member for s in ranking(standings, fitness_for(role, config.league))]
 
 
 @contextmanager

@@ -17,12 +17,11 @@ from redqueen.adapters.distance import relative_distance
 from redqueen.adapters.factors import Adapter
 from redqueen.adapters.operators import CROSSOVERS
 from redqueen.analysis.divergence import mean_kl
-from redqueen.analysis.loaded import Loaded
+from redqueen.analysis.loaded import Loaded, ranked_students
 from redqueen.errors import UserError
-from redqueen.evolve import OPERATORS, fitness_for
+from redqueen.evolve import OPERATORS
 from redqueen.game.programs import fingerprint
 from redqueen.game.rewards import advantages, student_reward
-from redqueen.league import ranking
 from redqueen.records import Attempted, GradedRollout, Rollout, Sample, Task
 from redqueen.runs.checkpoint import Checkpoint
 
@@ -116,9 +115,7 @@ def _students(saved: Checkpoint) -> list[str]:
 
 def _families(loaded: Loaded, saved: Checkpoint, parents: int) -> list[tuple[str, ...]]:
     """First parents with the next in rank as the second, so that the fitter is always first."""
-    role = "both" if loaded.config.population.single_agent else "student"
-    standings = [m.standing() for m in saved.table.members.values() if m.role == role]
-    ranked = [s.member for s in ranking(standings, fitness_for(role, loaded.config.league))]
+    ranked = ranked_students(saved, loaded.config)
     most = max(1, len(ranked) - 1)
     if parents > most:
         raise UserError(
