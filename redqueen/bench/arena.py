@@ -35,7 +35,13 @@ class Setting:
     @property
     def config(self) -> ModelConfig:
         return ModelConfig(
-            name=self.model, dtype=self.dtype, device="cpu", threads=self.threads, rank=self.rank, alpha=self.rank
+            name=self.model,
+            dtype=self.dtype,
+            device="cpu",
+            workers=1,
+            threads=self.threads,
+            rank=self.rank,
+            alpha=self.rank,
         )
 
 
