@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from redqueen import streams
+from redqueen.adapters.decoding import Decoding
 from redqueen.adapters.factors import Adapter, Factors
-from redqueen.adapters.linear import Grouped, Loop, Padded, Part, Rows, Site, Stacked, Take, group_rows
+from redqueen.adapters.kernels import Grouped, Loop, group_rows
+from redqueen.adapters.linear import Part, Rows, Site, Stacked, Take
 from redqueen.errors import UserError
 
 
@@ -155,9 +157,9 @@ class AdapterBank:
         kernel = Grouped(groups, device) if grouped else Loop(groups)
         return Rows(self.stacked, self.scales, kernel, groups[-1][2] if groups else 0)
 
-    def decoding_rows(self, slots: Sequence[int]) -> Rows:
-        """For a batch with one row of `slots[i]` each, in any order, forward only."""
-        return Rows(self.stacked, self.scales, Padded(slots, self.masters.device), len(slots))
+    def decoding(self) -> Decoding:
+        """For batches of one row a sequence, in any order, forward only; stale once a member's weights change."""
+        return Decoding(self.stacked, self.scales)
 
     def shapes(self) -> Mapping[str, tuple[int, int]]:
         """(in, out) of each adapted layer."""

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from redqueen.adapters import onednn
+
 # makes a tensor of zeros of this shape and type, or takes one that others share
 Take = Callable[[tuple[int, ...], torch.dtype], Tensor]
 
@@ -29,15 +31,11 @@ class Part:
     end: int
 
 
-# with more rows a product is bound by arithmetic, and packed weights gain nothing (measured)
-_FEW_ROWS = 256
-
-
 @dataclass(frozen=True, slots=True)
 class Site:
     """Frozen linear layers over one input: weight [O, I], bias [O] or None.
 
-    `packed` is the weight once more, in the order in which this processor's product with few rows reads it.
+    `packed` is the weight once more, in the order in which this processor's products read it.
     """
 
     name: str
@@ -58,25 +56,13 @@ class Site:
             if rows is None or factors is None:
                 return F.linear(x_NI, self.weight, self.bias)
             return LowRankLinear.apply(x_NI, self.weight, self.bias, factors, rows)
-        if self.packed is not None and len(x_NI) <= _FEW_ROWS:
-            y_NO = torch.ops.mkldnn._linear_pointwise(x_NI, self.packed, self.bias, "none", [], "")
+        if self.packed is not None:
+            y_NO = onednn.linear(x_NI, self.packed, self.bias)
         else:
             y_NO = F.linear(x_NI, self.weight, self.bias)
         if rows is not None and factors is not None:
             rows.kernel.add(factors, x_NI, y_NO)
         return y_NO
-
-
-def packed(weight: Tensor) -> Tensor | None:
-    """`weight` as oneDNN packs it for products with few rows; None where that is not to be had.
-
-    The operators are torch's own for compiled models (private, so looked for), bf16 on a CPU. Decoding 32 rows takes a
-    quarter less with them, for the memory of one more copy of the weights.
-    """
-    ready = weight.device.type == "cpu" and weight.dtype == torch.bfloat16 and torch.backends.mkldnn.is_available()
-    if not ready or not all(hasattr(torch.ops.mkldnn, n) for n in ("_linear_pointwise", "_reorder_linear_weight")):
-        return None
-    return torch.ops.mkldnn._reorder_linear_weight(weight, 32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,128 +155,6 @@ class Rows:
     scales: Sequence[float]
     kernel: Kernel
     count: int
-
-
-# (slot, first row, end row)
-Group = tuple[int, int, int]
-
-
-def group_rows(slots: Sequence[int], lengths: Sequence[int] | None = None) -> tuple[Group, ...]:
-    """Runs of equal slots: `[2, 2, 0]` gives `((2, 0, 2), (0, 2, 3))`; item i counts `lengths[i]` rows (default 1).
-
-    Raises ValueError if a slot comes twice: the batch has to be sorted by slot.
-    """
-    groups: list[Group] = []
-    end = 0
-    for slot, length in zip(slots, lengths or [1] * len(slots), strict=True):
-        start, end = end, end + length
-        if groups and groups[-1][0] == slot:
-            start = groups.pop()[1]
-        if end > start:
-            groups.append((slot, start, end))
-    if len({slot for slot, _, _ in groups}) != len(groups):
-        raise ValueError("rows of one member must be neighbours: sort the batch by slot")
-    return tuple(groups)
-
-
-class Loop:
-    """Slices of a batch that is sorted by slot, one product after the other: best where groups are large."""
-
-    def __init__(self, groups: Sequence[Group]) -> None:
-        self.groups = tuple(groups)
-
-    def add(self, factors: Stacked, x_NI: Tensor, y_NO: Tensor) -> Tensor:
-        inner_NK = x_NI.new_empty(len(x_NI), factors.width)
-        for slot, start, end in self.groups:
-            own, inner, y = factors.own[slot], inner_NK[start:end], y_NO[start:end]
-            torch.mm(x_NI[start:end], own.a_copy, out=inner)
-            for block in own.blocks:
-                y[:, block.out].addmm_(inner[:, block.inner], block.b_copy)
-        return inner_NK
-
-    def backward(
-        self, factors: Stacked, x_NI: Tensor, inner_NK: Tensor, dy_NO: Tensor, dx_NI: Tensor, scales: Sequence[float]
-    ) -> None:
-        for slot, start, end in self.groups:
-            own, inner, dy = factors.own[slot], inner_NK[start:end], dy_NO[start:end]
-            d_inner = torch.empty_like(inner)
-            for block in own.blocks:
-                dy_part = dy[:, block.out]
-                torch.mm(dy_part, block.b_copy.T, out=d_inner[:, block.inner])
-                block.b_grad.add_(inner[:, block.inner].T @ dy_part, alpha=scales[slot])
-            own.a_grad.add_(x_NI[start:end].T @ d_inner)
-            dx_NI[start:end].addmm_(d_inner, own.a_copy.T)
-
-
-class Grouped:
-    """The same through torch's grouped matrix product: one launch for all members, for a GPU.
-
-    That product takes `aligned` factors only, in bf16, fp16 or fp32.
-    """
-
-    def __init__(self, groups: Sequence[Group], device: torch.device) -> None:
-        self.slots = [slot for slot, _, _ in groups]
-        self.index = torch.tensor(self.slots, device=device)
-        self.ends = torch.tensor([end for _, _, end in groups], device=device, dtype=torch.int32)
-
-    def add(self, factors: Stacked, x_NI: Tensor, y_NO: Tensor) -> Tensor:
-        inner_NK = F.grouped_mm(x_NI, factors.a_copy[self.index], offs=self.ends)
-        for block, b in zip(factors.own[0].blocks, factors.b_copies, strict=True):
-            y_NO[:, block.out] += F.grouped_mm(inner_NK[:, block.inner], b[self.index], offs=self.ends)
-        return inner_NK
-
-    def backward(
-        self, factors: Stacked, x_NI: Tensor, inner_NK: Tensor, dy_NO: Tensor, dx_NI: Tensor, scales: Sequence[float]
-    ) -> None:
-        dy_NO = dy_NO.contiguous()  # the product refuses expanded gradients
-        d_inner_NK = torch.empty_like(inner_NK)
-        for j, block in enumerate(factors.own[0].blocks):
-            dy = dy_NO[:, block.out]
-            d_inner_NK[:, block.inner] = F.grouped_mm(dy, factors.b_copies[j][self.index].mT, offs=self.ends)
-            db = F.grouped_mm(inner_NK[:, block.inner].T, dy, offs=self.ends)
-            for i, slot in enumerate(self.slots):
-                factors.own[slot].blocks[j].b_grad.add_(db[i], alpha=scales[slot])
-        da = F.grouped_mm(x_NI.T, d_inner_NK, offs=self.ends)
-        for i, slot in enumerate(self.slots):
-            factors.own[slot].a_grad.add_(da[i])
-        dx_NI += F.grouped_mm(d_inner_NK, factors.a_copy[self.index].mT, offs=self.ends)
-
-
-class Padded:
-    """Rows in any order, few for each member: groups padded to the longest, in two batched products. Forward only."""
-
-    def __init__(self, slots: Sequence[int], device: torch.device) -> None:
-        present = sorted(set(slots))
-        members = {slot: [i for i, own in enumerate(slots) if own == slot] for slot in present}
-        longest = max(len(rows) for rows in members.values())
-        self.width = longest
-        # a run of neighbouring slots is a view of the bank, any other choice a copy
-        first, last = present[0], present[-1]
-        self.slots: Any = slice(first, last + 1)
-        if last - first + 1 != len(present):
-            self.slots = torch.tensor(present, device=device)
-        padded = [row for slot in present for row in members[slot] + members[slot][:1] * (longest - len(members[slot]))]
-        self.plain = padded == list(range(len(slots)))
-        self.gather = torch.tensor(padded, device=device)
-        places = {row: at for at, row in reversed(list(enumerate(padded)))}
-        self.place = torch.tensor([places[row] for row in range(len(slots))], device=device)
-
-    def add(self, factors: Stacked, x_NI: Tensor, y_NO: Tensor) -> Tensor:
-        a = factors.a_copy[self.slots]
-        x = (x_NI if self.plain else x_NI[self.gather]).view(len(a), self.width, -1)
-        inner = torch.bmm(x, a)
-        for block, b in zip(factors.own[0].blocks, factors.b_copies, strict=True):
-            own, whole = inner[..., block.inner], b[self.slots]
-            if self.plain:
-                y_NO.view(len(a), self.width, -1)[..., block.out].baddbmm_(own, whole)
-            else:
-                y_NO[:, block.out] += torch.bmm(own, whole).flatten(0, 1)[self.place]
-        return inner
-
-    def backward(
-        self, factors: Stacked, x_NI: Tensor, inner_NK: Tensor, dy_NO: Tensor, dx_NI: Tensor, scales: Sequence[float]
-    ) -> None:
-        raise NotImplementedError("decoding has no backward pass")
 
 
 class LowRankLinear(torch.autograd.Function):

@@ -88,6 +88,8 @@ class Batch:
         self.slots: list[int] = []
         self.lengths: list[int] = []  # tokens in the cache, as the host knows without asking the device
         self.cache = Cache(self.decoder, capacity)
+        self.decoding = bank.decoding()
+        self.work_RV = torch.empty(capacity, len(self.decoder.embed_VH), device=device)
         self.hidden_RH = self.decoder.embed_VH.new_zeros(capacity, self.decoder.embed_VH.shape[1])
         self.token_R = torch.zeros(capacity, dtype=torch.long, device=device)
         self.uniform_RT = torch.zeros(capacity, tokens, device=device)
@@ -129,7 +131,7 @@ class Batch:
                 self.uniform_RT[r, : len(uniforms)] = torch.from_numpy(uniforms)
                 self.count_R[r] = 0
         self._prefill(sorted(taken, key=lambda pair: pair[0].slot))
-        self.adapters = self.bank.decoding_rows(self.slots)
+        self.adapters = self.decoding.rows(self.slots)
 
     def _prefill(self, taken: list[tuple[Group, list[int]]]) -> None:
         fills: list[Fill] = []
@@ -149,7 +151,8 @@ class Batch:
         rows, config = len(self.rows), self.config
         logits_RV = self.decoder.head(self.hidden_RH[:rows])
         uniform_R = self.uniform_RT[:rows].gather(1, self.count_R[:rows, None])[:, 0]
-        drawn = draw(logits_RV, uniform_R, config.temperature, config.top_p, config.top_k)
+        work_RV = self.work_RV[:rows]
+        drawn = draw(logits_RV, uniform_R, config.temperature, config.top_p, config.top_k, work_RV)
         self.token_R[:rows] = drawn.token_R
         self.count_R[:rows] += 1
         return drawn
@@ -174,7 +177,7 @@ class Batch:
             if row is not None:
                 if any(value != value for value in sampled[r]):
                     raise AdapterError(
-                        f"slot {self.slots[r]}: not a number where a probability should be; its weights?"
+                        f"slot {self._broken(r)}: not a number where a probability should be; its weights?"
                     )
                 self._extend(row, tokens[r], sampled[r], policy[r])
                 if row.done:
@@ -187,6 +190,11 @@ class Batch:
             # a free row is stepped with the others until it is used again: at the start of its place
             self.cache.length_R[dead] = 0
             self.count_R[dead] = 0
+
+    def _broken(self, r: int) -> int:
+        """The slot that made row r not a number: with packed factors all rows pass through all of them."""
+        broken = [slot for slot in set(self.slots) if not self.bank.masters[slot].isfinite().all()]
+        return min(broken, default=self.slots[r])
 
     def _extend(self, row: Row, tokens: list[int], sampled: list[float], policy: list[float]) -> None:
         for values in zip(tokens, sampled, policy, strict=True):
@@ -220,4 +228,4 @@ class Batch:
             for own in (self.rows, self.slots, self.lengths):
                 del own[len(live) :]
             if live:
-                self.adapters = self.bank.decoding_rows(self.slots)
+                self.adapters = self.decoding.rows(self.slots)

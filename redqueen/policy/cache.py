@@ -1,6 +1,6 @@
 """The keys and values of a batch that is being decoded, allocated once; rows come and go in place.
 
-Shape suffixes: R rows, T tokens, K kv heads, G query heads of each, D head size.
+Shape suffixes: R rows, T tokens of a row, M tokens of all rows, K kv heads, D head size.
 """
 
 from __future__ import annotations
@@ -21,19 +21,18 @@ _GROWTH = 32
 class Cache:
     """`rows` sequences for every layer. Row r holds tokens 0..length[r]; what lies behind is never read.
 
-    Keys are [R, K, D, T]: a decoding step multiplies by them, and their transpose would be copied each time. All of T
-    takes part in a step, for the same reason: so T is what is needed now, and grows.
+    Keys and values are [layers, R, K, T, D]. All of T takes part in a step, for a part of it would be copied each
+    time: so T is what is needed now, and grows.
     """
 
     def __init__(self, decoder: Decoder, rows: int) -> None:
-        shape = (len(decoder.layers), rows, decoder.kv_heads)
-        self.keys = decoder.embed_VH.new_zeros(*shape, decoder.head_size, 0)
-        self.values = decoder.embed_VH.new_zeros(*shape, 0, decoder.head_size)
+        shape = (len(decoder.layers), rows, decoder.kv_heads, 0, decoder.head_size)
+        self.keys, self.values = decoder.embed_VH.new_zeros(shape), decoder.embed_VH.new_zeros(shape)
         self.length_R = torch.zeros(rows, dtype=torch.long, device=self.keys.device)
 
     @property
     def room(self) -> int:
-        return self.keys.shape[-1]
+        return self.keys.shape[-2]
 
     def reserve(self, tokens: int) -> None:
         """Makes room for sequences of `tokens`."""
@@ -41,7 +40,7 @@ class Cache:
             more = tokens - self.room
             more += -more % _GROWTH
             # zeros: whatever has weight 0 in a sum must still be a number
-            self.keys = torch.nn.functional.pad(self.keys, (0, more))
+            self.keys = torch.nn.functional.pad(self.keys, (0, 0, 0, more))
             self.values = torch.nn.functional.pad(self.values, (0, 0, 0, more))
 
     def move(self, source: Sequence[int], target: Sequence[int]) -> None:
@@ -63,18 +62,19 @@ class Prefill:
     """Attention over whole prompts that leaves their keys and values in the cache, once for each row."""
 
     def __init__(self, cache: Cache, fills: Sequence[Fill]) -> None:
-        self.cache, self.fills = cache, fills
+        self.cache = cache
         cache.reserve(max(fill.bundle.prompt for fill in fills))
-        self.attention = BundleAttention([fill.bundle for fill in fills], cache.keys.device)
+        device = cache.keys.device
+        self.attention = BundleAttention([fill.bundle for fill in fills], device)
         for fill in fills:
             cache.length_R[fill.rows] = fill.bundle.prompt
+        # each prompt's tokens, once for each row that continues it: where they go, and where they come from
+        places = [(r, t, fill.bundle.start + t) for fill in fills for r in fill.rows for t in range(fill.bundle.prompt)]
+        self.row_M, self.at_M, self.source_M = torch.tensor(places, device=device).unbind(1)
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        keys, values = self.cache.keys[layer], self.cache.values[layer]
-        for fill in self.fills:
-            span, length = slice(fill.bundle.start, fill.bundle.end), fill.bundle.prompt
-            keys[fill.rows, :, :, :length] = k[span].permute(1, 2, 0)
-            values[fill.rows, :, :length] = v[span].transpose(0, 1)
+        self.cache.keys[layer][self.row_M, :, self.at_M] = k[self.source_M]
+        self.cache.values[layer][self.row_M, :, self.at_M] = v[self.source_M]
         return self.attention(layer, q, k, v)
 
 
@@ -91,16 +91,15 @@ class Step:
         self.at_R = cache.length_R[:rows].clone()
         self.row_R = torch.arange(rows, device=device)
         late_RT = torch.arange(width, device=device) > self.at_R[:, None]
-        self.mask = torch.zeros(rows, 1, 1, width, device=device, dtype=cache.keys.dtype)
-        self.mask.masked_fill_(late_RT[:, None, None], float("-inf"))
+        mask_RT = torch.zeros(rows, width, device=device, dtype=cache.keys.dtype).masked_fill_(late_RT, float("-inf"))
+        self.mask = mask_RT.repeat_interleave(cache.keys.shape[2], 0)[:, None]
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         keys, values = self.cache.keys[layer, : self.rows], self.cache.values[layer, : self.rows]
-        keys[self.row_R, :, :, self.at_R] = k
+        keys[self.row_R, :, self.at_R] = k
         values[self.row_R, :, self.at_R] = v
         heads, size = k.shape[1], q.shape[-1]
-        q = (q * size**-0.5).reshape(self.rows * heads, -1, size)
-        scores = torch.bmm(q, keys.flatten(0, 1))
-        scores.view(self.rows, heads, -1, self.cache.room).add_(self.mask)
+        q = q.reshape(self.rows * heads, -1, size)
+        scores = torch.baddbmm(self.mask, q, keys.flatten(0, 1).mT, alpha=size**-0.5)
         mixed = torch.bmm(scores.softmax(-1), values.flatten(0, 1))
         return mixed.view(self.rows, -1, size)

@@ -19,7 +19,8 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from redqueen.adapters.bank import AdapterError
-from redqueen.adapters.linear import Part, Rows, Site, packed
+from redqueen.adapters.linear import Part, Rows, Site
+from redqueen.adapters.onednn import packed
 from redqueen.policy.ops import rms_norm, rotate, swiglu
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")

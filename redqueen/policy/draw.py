@@ -22,31 +22,37 @@ class Drawn:
     policy_R: Tensor
 
 
-def draw(logits_RV: Tensor, uniform_R: Tensor, temperature: float, top_p: float = 1.0, top_k: int = 0) -> Drawn:
+def draw(
+    logits_RV: Tensor,
+    uniform_R: Tensor,
+    temperature: float,
+    top_p: float = 1.0,
+    top_k: int = 0,
+    work_RV: Tensor | None = None,
+) -> Drawn:
     """Inverse-CDF sampling: the token where the cumulated probability passes `uniform_R` in [0, 1).
 
     Of the distribution at `temperature` only the `top_k` likeliest tokens (0: all), and of those the fewest whose
-    probability reaches `top_p` (Holtzman et al. 2020), can be drawn.
+    probability reaches `top_p` (Holtzman et al. 2020), can be drawn. `work_RV` is fp32 memory to compute in.
     """
+    if work_RV is None:
+        work_RV = torch.empty_like(logits_RV, dtype=torch.float32)
     # in powers of two: a CPU's exp2 takes a third of its exp
-    bits_RV = logits_RV.to(torch.float32, copy=True).mul_(1 / math.log(2))
-    kept_RV = bits_RV if temperature == 1 else bits_RV / temperature
-    if top_k or top_p < 1:
-        kept_RV = _truncate(kept_RV, top_p, top_k)
-    top_R1 = kept_RV.amax(-1, keepdim=True)
-    mass_RV = (kept_RV - top_R1).exp2_()
-    token_R, total_R = _invert(mass_RV, uniform_R)
-    sampled_R = _logprob(kept_RV, token_R, top_R1, total_R)
-    if kept_RV is bits_RV:
-        return Drawn(token_R, sampled_R, sampled_R)
+    per_nat = 1 / math.log(2)
+    bits_RV = work_RV.copy_(logits_RV).mul_(per_nat / temperature)
+    cut = bool(top_k) or top_p < 1
+    if cut:
+        bits_RV = _truncate(bits_RV, top_p, top_k)
     top_R1 = bits_RV.amax(-1, keepdim=True)
-    total_R = torch.sub(bits_RV, top_R1, out=mass_RV).exp2_().sum(-1)
-    return Drawn(token_R, sampled_R, _logprob(bits_RV, token_R, top_R1, total_R))
-
-
-def _logprob(bits_RV: Tensor, token_R: Tensor, top_R1: Tensor, total_R: Tensor) -> Tensor:
-    """Nats, from base-2 logits whose largest is `top_R1` and whose masses relative to it sum to `total_R`."""
-    return (bits_RV.gather(1, token_R[:, None])[:, 0] - top_R1[:, 0] - total_R.log2()) * math.log(2)
+    token_R, total_R = _invert(bits_RV.sub_(top_R1).exp2_(), uniform_R)
+    own_R = logits_RV.gather(1, token_R[:, None])[:, 0].float()
+    sampled_R = (own_R * (per_nat / temperature) - top_R1[:, 0] - total_R.log2()) / per_nat
+    if temperature == 1 and not cut:
+        return Drawn(token_R, sampled_R, sampled_R)
+    bits_RV = work_RV.copy_(logits_RV).mul_(per_nat)
+    top_R1 = bits_RV.amax(-1, keepdim=True)
+    total_R = bits_RV.sub_(top_R1).exp2_().sum(-1)
+    return Drawn(token_R, sampled_R, (own_R * per_nat - top_R1[:, 0] - total_R.log2()) / per_nat)
 
 
 def _invert(mass_RV: Tensor, uniform_R: Tensor) -> tuple[Tensor, Tensor]:

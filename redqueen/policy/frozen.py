@@ -9,7 +9,8 @@ from typing import Any
 
 from torch import Tensor
 
-from redqueen.adapters.linear import Site, packed
+from redqueen.adapters.linear import Site
+from redqueen.adapters.onednn import packed
 from redqueen.adapters.shared import Block
 from redqueen.policy.decoder import Decoder
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import psutil
 import torch
 
+from redqueen.adapters import onednn
 from redqueen.config import Config
 from redqueen.policy.base import device_of, dtype_of, workers_of
 from redqueen.policy.embedded import ModelError
@@ -115,8 +116,7 @@ def training_items(config: Config, shape: Shape, lengths: Lengths) -> list[Item]
     kept = shape.layers * block
     if config.learning.checkpointing:
         kept = shape.layers * tokens * shape.hidden * size + 2 * block
-    # the chunk before is still held while the next one is made
-    logits = CHUNK * shape.vocabulary * (3 * 4 + size)
+    logits = CHUNK * shape.vocabulary * (2 * 4 + size)
     knob = "learning.batch_tokens" if config.learning.checkpointing else "learning.checkpointing=true"
     return [
         Item(f"training: activations of {tokens} tokens", kept, workers, knob),
@@ -131,6 +131,10 @@ def _sampling(config: Config, shape: Shape, lengths: Lengths) -> list[Item]:
     proposals = -(-matches * len(game.kinds) * game.proposals // workers)
     device = device_of(config.model)
     size = dtype_of(config.model, device).itemsize
+    # on a CPU in bf16 each process packs the factors of the members that it samples from
+    packed = 0
+    if onednn.packs(device, dtype_of(config.model, device)):
+        packed = max(population.teachers, population.students) * shape.factors * config.model.rank * size
     row_token = 2 * shape.layers * shape.kv_heads * shape.head_size * size
     phases: list[list[Item]] = []
     for asked, prompt, limit, shared in (
@@ -142,12 +146,13 @@ def _sampling(config: Config, shape: Shape, lengths: Lengths) -> list[Item]:
         room += -room % _GROWTH
         # keys are padded while the old keys and values are there
         grown = int(rows * room * row_token * (1.5 - _GROWTH / room / 2))
-        wide = rows * shape.vocabulary * (size + 3 * 4 + (4 if sampling.temperature != 1 else 0) + _cut(config))
+        wide = rows * shape.vocabulary * (size + 4 + _cut(config))
         fill = rows // min(shared, rows) * prompt * size * (5 * shape.intermediate + 8 * shape.hidden)
         phases.append(
             [
                 Item(f"sampling: cache of {rows} x {room} tokens", grown, workers, "sampling.batch_rows"),
                 Item("sampling: logits and prompts", max(wide, fill), workers, "sampling.batch_rows"),
+                Item("sampling: members, packed", packed, workers, "model.workers" if workers > 1 else "model.rank"),
             ]
         )
     return max(phases, key=total)
@@ -155,7 +160,7 @@ def _sampling(config: Config, shape: Shape, lengths: Lengths) -> list[Item]:
 
 def _cut(config: Config) -> int:
     """Bytes a logit for top-p and top-k: sorted values, their order, masks, probabilities."""
-    return 4 + 8 + 3 + 3 * 4 if config.sampling.top_k or config.sampling.top_p < 1 else 0
+    return 4 + 8 + 3 + 4 * 4 if config.sampling.top_k or config.sampling.top_p < 1 else 0
 
 
 def check_fit(config: Config, members: int) -> None:

@@ -36,9 +36,9 @@ def _gated(both_N2F: Tensor) -> Tensor:
 
 
 def _normed(x_NH: Tensor, weight_H: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    wide_NH = x_NH.float()
+    wide_NH = x_NH.to(torch.float32, copy=True)
     scale_N1 = wide_NH.square().mean(-1, keepdim=True).add_(eps).rsqrt_()
-    return (wide_NH * scale_N1).to(x_NH.dtype).mul_(weight_H), scale_N1
+    return wide_NH.mul_(scale_N1).to(x_NH.dtype).mul_(weight_H), scale_N1
 
 
 class _RMSNorm(torch.autograd.Function):

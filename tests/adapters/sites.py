@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from redqueen.adapters.bank import AdapterBank
-from redqueen.adapters.linear import Grouped, Loop, Part, Rows, Site, group_rows
+from redqueen.adapters.kernels import Grouped, Loop, group_rows
+from redqueen.adapters.linear import Part, Rows, Site
 from tests.reference import noisy
 
 SLOTS, ALPHA = 4, 5.1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from redqueen.adapters.linear import packed
+from redqueen.adapters.onednn import packed
 from redqueen.adapters.shared import Block
 from redqueen.config import ModelConfig
 from redqueen.policy.base import load
