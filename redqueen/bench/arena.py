@@ -15,6 +15,7 @@ from redqueen.bench.timing import BenchError, Stopwatch, Taken
 from redqueen.bench.workload import name
 from redqueen.config import EMBEDDED, LearningConfig, ModelConfig, SamplingConfig
 from redqueen.policy.base import Base, load
+from redqueen.policy.crew import Crew, muster
 from redqueen.policy.learner import LocalLearner
 from redqueen.policy.sampler import LocalSampler
 from redqueen.records import Sample
@@ -25,12 +26,16 @@ B_STD = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is held fixed in a measurement; the defaults are the embedded model's and the issue's."""
+    """What is held fixed in a measurement; the defaults are the embedded model's and the issue's.
+
+    `workers` above 1: our side samples and trains in so many processes, of `threads` each.
+    """
 
     model: str = EMBEDDED
     threads: int = 1
     rank: int = 16
     dtype: Literal["bfloat16", "float32"] = "bfloat16"
+    workers: int = 1
 
     @property
     def config(self) -> ModelConfig:
@@ -38,7 +43,7 @@ class Setting:
             name=self.model,
             dtype=self.dtype,
             device="cpu",
-            workers=1,
+            workers=self.workers,
             threads=self.threads,
             rank=self.rank,
             alpha=self.rank,
@@ -47,25 +52,27 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """Our side: one base, its bank of members ("m0", "m1", ...), the sampler and the learner on it."""
+    """Our side: one base, its bank of members ("m0", "m1", ...), the sampler and the learner on it, and with several
+    workers the crew, which must be closed.
+    """
 
     base: Base
     bank: AdapterBank
     sampler: LocalSampler
     learner: LocalLearner
+    crew: Crew | None
 
 
-def build(setting: Setting, members: int, *, batch_tokens: int = 4096) -> Arena:
+def build(setting: Setting, members: int, *, batch_tokens: int = 4096, batch_rows: int = 1024) -> Arena:
     """The one place that puts base, bank, sampler and learner together."""
-    config = setting.config
     base = quiet_base(setting)
-    bank = AdapterBank(base.decoder.sites, members, config.rank, config.alpha, config.targets)
-    sampler = LocalSampler(base, bank, SamplingConfig(temperature=1.0, batch_rows=1024))
-    learner = LocalLearner(base, bank, LearningConfig(batch_tokens=batch_tokens), temperature=1.0)
+    bank, crew = muster(base, setting.config, members)
+    sampler = LocalSampler(base, bank, SamplingConfig(temperature=1.0, batch_rows=batch_rows), crew)
+    learner = LocalLearner(base, bank, LearningConfig(batch_tokens=batch_tokens), 1.0, crew)
     for number in range(members):
         bank.add(name(number), adapter(bank, number))
         learner.reset(name(number))
-    return Arena(base, bank, sampler, learner)
+    return Arena(base, bank, sampler, learner, crew)
 
 
 def quiet_base(setting: Setting) -> Base:

@@ -48,6 +48,11 @@ def _numbers(text: str, least: int) -> list[int]:
     return numbers
 
 
+def _check_step(completions: int, attempts: int, members: int) -> None:
+    if completions % attempts or completions < 2 * members:
+        raise typer.BadParameter("--completions must be a multiple of --attempts, and at least two for each member")
+
+
 @app.command()
 def train(
     as_json: AsJson = False,
@@ -98,13 +103,36 @@ def step(
     threads: Threads = 1,
 ) -> None:
     """A whole step, sampling and training, against TRL's GRPOTrainer with one PEFT adapter."""
-    if completions % attempts or completions < 2 * members:
-        raise typer.BadParameter("--completions must be a multiple of --attempts, and at least two for each member")
+    _check_step(completions, attempts, members)
     from redqueen.bench.arena import Setting
     from redqueen.bench.step import Work, run_bench_step
 
     work = Work(completions, attempts, prompt, new)
     raise typer.Exit(run_bench_step(Setting(model, threads), members, work, rounds, as_json=as_json))
+
+
+@app.command()
+def workers(
+    as_json: AsJson = False,
+    rounds: Rounds = 3,
+    count: Annotated[int, typer.Option("--workers", min=2, help="Processes, against one.")] = 2,
+    completions: Annotated[int, typer.Option(min=2, help="Completions in a step.")] = 64,
+    attempts: Annotated[int, typer.Option(min=2, help="Completions of each prompt.")] = 8,
+    rows: Annotated[int, typer.Option(min=1, help="Rows that each process decodes at once.")] = 32,
+    members: Members = 8,
+    prompt: Annotated[int, typer.Option(min=4, help="Tokens of each prompt.")] = 52,
+    new: Annotated[int, typer.Option(min=2, help="Tokens of each completion.")] = 64,
+    model: Model = EMBEDDED,
+    threads: Threads = 1,
+) -> None:
+    """Sampling and whole steps in several processes, against one: throughput by wall time."""
+    _check_step(completions, attempts, members)
+    from redqueen.bench.arena import Setting
+    from redqueen.bench.step import Work
+    from redqueen.bench.workers import run_bench_workers
+
+    work = Work(completions, attempts, prompt, new)
+    raise typer.Exit(run_bench_workers(Setting(model, threads), members, count, rows, work, rounds, as_json=as_json))
 
 
 @app.command()

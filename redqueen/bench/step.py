@@ -51,7 +51,7 @@ def run_bench_step(setting: Setting, members: int, work: Work, rounds: int, *, a
     texts = workload.prompts(ours.base, work.completions // work.attempts, work.prompt)
     with ExitStack() as stack:
         contenders = [
-            Contender(named(count), partial(_step, ours, _requests(texts, count, work))) for count in (members, 1)
+            Contender(named(count), partial(take_step, ours, requests_of(texts, count, work))) for count in (members, 1)
         ]
         try:
             require("trl")
@@ -81,13 +81,14 @@ def _attention(setting: Setting, ours: Arena, texts: list[str], work: Work) -> A
     return faster_attention(plain(setting), ids.repeat_interleave(work.attempts, 0), work.new)
 
 
-def _requests(texts: list[str], members: int, work: Work) -> list[Request]:
+def requests_of(texts: list[str], members: int, work: Work) -> list[Request]:
     """All attempts, the members taking turns over neighbouring ones of one prompt."""
     attempted = [text for text in texts for _ in range(work.attempts)]
     return workload.requests(attempted, workload.owners(workload.equal(work.completions, members)), work.new)
 
 
-def _step(ours: Arena, requests: list[Request]) -> Taken:
+def take_step(ours: Arena, requests: list[Request]) -> Taken:
+    """Samples and trains once."""
     with Stopwatch() as watch:
         with Stopwatch() as sampling:
             completions = ours.sampler.sample(requests)

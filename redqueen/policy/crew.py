@@ -25,7 +25,7 @@ from redqueen.policy.base import Base, workers_of
 from redqueen.policy.batch import Group, Row
 from redqueen.policy.frozen import freeze
 from redqueen.policy.gradients import Pass, Tally
-from redqueen.policy.packing import Pack
+from redqueen.policy.packing import Pack, batched
 from redqueen.policy.worker import Done, Learn, Place, Setup, Tallied, Write, serve
 
 T = TypeVar("T")
@@ -102,15 +102,17 @@ class Crew:
         self._collect(busy, lambda _worker, row: keep(row))
 
     def learn(
-        self, batches: Sequence[Sequence[Pack]], how: Pass, progress: Callable[[int], None]
+        self, packs: Sequence[Pack], budget: int, how: Pass, progress: Callable[[int], None]
     ) -> list[dict[int, Tally]]:
-        """Adds the micro-batches' gradients to the bank's, and says what their tokens said, by slot.
+        """Adds the packs' gradients to the bank's, and says what their tokens said, by slot.
 
-        `progress` is called with the tokens of each micro-batch as it is done.
+        `progress` is called with the tokens of each micro-batch of at most `budget` as it is done.
         """
-        slots = sorted({pack.slot for packs in batches for pack in packs})
-        shares = deal(batches, [sum(pack.tokens for pack in packs) for packs in batches], len(self.pipes))
-        jobs = [Learn(share, how, tuple(slots), tuple(self.bank.scales)) if share else None for share in shares]
+        slots = sorted({pack.slot for pack in packs})
+        # packs, not micro-batches: the finer the parts, the more evenly they are dealt
+        shares = deal(packs, [pack.tokens for pack in packs], len(self.pipes))
+        scales = tuple(self.bank.scales)
+        jobs = [Learn(list(batched(own, budget)), how, tuple(slots), scales) if own else None for own in shares]
         made: dict[int, list[dict[int, Tally]]] = {}
 
         def take(worker: int, done: Tallied) -> None:

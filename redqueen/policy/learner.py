@@ -14,7 +14,7 @@ from redqueen.policy.base import Base
 from redqueen.policy.crew import Crew
 from redqueen.policy.gradients import Pass, Tally, accumulate
 from redqueen.policy.losses import token_weights
-from redqueen.policy.packing import Pack, Weighted, micro_batches
+from redqueen.policy.packing import Pack, Weighted, batched, split
 from redqueen.records import MemberUpdate, Sample
 
 Progress = Callable[[int, int], None]
@@ -56,8 +56,8 @@ class LocalLearner:
         tallies = {sample.member: Tally() for sample in samples}
         names = {self.bank.slots[member]: member for member in tallies}
         self.bank.gradients[sorted(names)] = 0
-        batches = list(micro_batches(active, self.config.batch_tokens))
-        done, total = 0, sum(pack.tokens for packs in batches for pack in packs)
+        packs = list(split(active, self.config.batch_tokens))
+        done, total = 0, sum(pack.tokens for pack in packs)
 
         def report(tokens: int) -> None:
             nonlocal done
@@ -65,21 +65,20 @@ class LocalLearner:
             if progress:
                 progress(done, total)
 
-        for made in self._accumulate(batches, report):
+        for made in self._accumulate(packs, report):
             for slot, tally in made.items():
                 tallies[names[slot]].add(tally)
         return [self._step(member, tallies[member]) for member in sorted(tallies)]
 
-    def _accumulate(
-        self, batches: Sequence[Sequence[Pack]], report: Callable[[int], None]
-    ) -> Iterable[dict[int, Tally]]:
+    def _accumulate(self, packs: Sequence[Pack], report: Callable[[int], None]) -> Iterable[dict[int, Tally]]:
         """Adds all gradients to the bank's; what the tokens of each micro-batch say, by slot."""
+        budget = self.config.batch_tokens
         if self.crew:
-            yield from self.crew.learn(batches, self.how, report)
+            yield from self.crew.learn(packs, budget, self.how, report)
             return
-        for packs in batches:
-            yield accumulate(self.base.decoder, self.bank, packs, self.how)
-            report(sum(pack.tokens for pack in packs))
+        for batch in batched(packs, budget):
+            yield accumulate(self.base.decoder, self.bank, batch, self.how)
+            report(sum(pack.tokens for pack in batch))
 
     def _step(self, member: str, tally: Tally) -> MemberUpdate:
         slot = self.bank.slots[member]

@@ -5,7 +5,7 @@ Shape suffixes: N rows (tokens that go through the model), S scored tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -56,10 +56,15 @@ class MicroBatch:
 
 
 def micro_batches(items: Sequence[Weighted], budget: int) -> Iterator[list[Pack]]:
-    """Packs of at most `budget` rows together, sorted by slot; a single sample may exceed it."""
+    """Every item once, as packs of at most `budget` rows together, sorted by slot; a single sample may exceed it."""
+    return batched(split(items, budget), budget)
+
+
+def batched(packs: Iterable[Pack], budget: int) -> Iterator[list[Pack]]:
+    """Neighbouring packs together, as far as the budget goes."""
     batch: list[Pack] = []
     room = budget
-    for pack in _split(items, budget):
+    for pack in packs:
         if batch and pack.tokens > room:
             yield sorted(batch, key=lambda p: p.slot)
             batch, room = [], budget
@@ -69,7 +74,7 @@ def micro_batches(items: Sequence[Weighted], budget: int) -> Iterator[list[Pack]
         yield sorted(batch, key=lambda p: p.slot)
 
 
-def _split(items: Sequence[Weighted], budget: int) -> Iterator[Pack]:
+def split(items: Sequence[Weighted], budget: int) -> Iterator[Pack]:
     """Samples by member and prompt; what is above the budget computes its prompt more than once."""
     groups: dict[tuple[int, tuple[int, ...]], list[Weighted]] = {}
     for item in items:

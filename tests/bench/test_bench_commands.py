@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,20 @@ TINY = {
     "train": ["--tokens", "32", "--members", "2", "--attempts", "2"],
     "sampler": ["--rows", "1,4", "--members", "2", "--prompt", "8", "--new", "6"],
     "step": ["--completions", "8", "--attempts", "4", "--members", "2", "--prompt", "8", "--new", "6"],
+    "workers": [
+        "--completions",
+        "8",
+        "--attempts",
+        "4",
+        "--members",
+        "2",
+        "--rows",
+        "4",
+        "--prompt",
+        "8",
+        "--new",
+        "6",
+    ],
     "logprobs": ["--rows", "64"],
     "memory": ["--tokens", "64", "--members", "2"],
 }
@@ -73,6 +88,17 @@ def test_train_compares_on_the_same_tokens(run: Any) -> None:
     assert 1.0 in {row["ratio"] for row in first[1:3]}
     assert found["missing"] == [{"peer": "populora", "why": "not installed: pip install redqueen[bench]"}]
     assert len(found["ratios"]) == 5
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="worker processes share memory as Linux does")
+def test_workers_are_compared_on_the_same_requests(run: Any) -> None:
+    found = whole(run("workers", "--json"))
+    assert [(row["how"], row["tokens"]) for row in found["results"]] == [("2 workers", 48), ("1 worker", 48)] * 2
+    assert [ratio["target"] for ratio in found["ratios"]] == [">= 1.8", ">= 1.6"]
+    for many, one in zip(found["results"][::2], found["results"][1::2], strict=True):
+        # one round: the ratio is that of its two times
+        assert many["ratio"] == pytest.approx(one["wall_ms"] / many["wall_ms"], rel=0.01)
+        assert one["ratio"] == 1
 
 
 def test_the_sampler_counts_what_was_sampled(run: Any) -> None:
