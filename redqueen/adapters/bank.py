@@ -147,7 +147,7 @@ class AdapterBank:
         """Call after writing to `member`'s masters: brings the copies that products use up to date."""
         slot = self.slots[member]
         for stacked in self.stacked.values():
-            stacked.own[slot].refresh(self.scales[slot])
+            stacked.refresh(slot, self.scales[slot])
 
     def rows(self, slots: Sequence[int], lengths: Sequence[int] | None = None) -> Rows:
         """For a batch whose item i, of `lengths[i]` rows, belongs to `slots[i]`; sorted by slot, for training."""

@@ -55,7 +55,7 @@ class Packs:
 
     def __init__(self, slots: Sequence[int], factors: Mapping[str, Stacked]) -> None:
         self.slots = tuple(slots)
-        self.rank = next(iter(factors.values())).b_copies[0].shape[1]
+        self.rank = next(iter(factors.values())).rank
         self.of = {stacked: self._pack(stacked) for stacked in factors.values()}
 
     def _pack(self, stacked: Stacked) -> _Packed:
@@ -63,7 +63,7 @@ class Packs:
         a_MIPR = stacked.a_copy[index].unflatten(-1, (-1, self.rank))
         return _Packed(
             onednn.pack(a_MIPR.permute(2, 0, 3, 1).flatten(0, 2)),
-            [onednn.pack(b_SRO[index].flatten(0, 1).T.contiguous()) for b_SRO in stacked.b_copies],
+            [onednn.pack(block.copy[index].flatten(0, 1).T.contiguous()) for block in stacked.blocks],
         )
 
 
@@ -86,7 +86,7 @@ class Masked(_ForwardOnly):
         if parts not in self.masks:
             self.masks[parts] = self.mask_NMR.repeat(1, parts)
         inner = onednn.linear(x_NI, packed.a).mul_(self.masks[parts])
-        for j, (block, b) in enumerate(zip(factors.own[0].blocks, packed.b, strict=True)):
+        for j, (block, b) in enumerate(zip(factors.blocks, packed.b, strict=True)):
             y_NO[:, block.out] += onednn.linear(inner[:, j * width : (j + 1) * width], b)
         return inner
 
@@ -114,8 +114,8 @@ class Padded(_ForwardOnly):
         a = factors.a_copy[self.slots]
         x = (x_NI if self.plain else x_NI[self.gather]).view(len(a), self.width, -1)
         inner = torch.bmm(x, a)
-        for block, b in zip(factors.own[0].blocks, factors.b_copies, strict=True):
-            own, whole = inner[..., block.inner], b[self.slots]
+        for block in factors.blocks:
+            own, whole = inner[..., block.inner], block.copy[self.slots]
             if self.plain:
                 y_NO.view(len(a), self.width, -1)[..., block.out].baddbmm_(own, whole)
             else:

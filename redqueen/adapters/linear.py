@@ -67,37 +67,23 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One member's B of one layer [R, o], as views, and where x A and y have its columns."""
+    """All members' B of one layer [S, R, o]: masters, gradients, and s·B in the base's dtype; and which columns of x A
+    and of y are its own.
+    """
 
     inner: slice
     out: slice
     b: Tensor
-    b_grad: Tensor
-    b_copy: Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class Own:
-    """One member's factors at one site, as views of the stacked tensors. A is [I, K]."""
-
-    a: Tensor
-    a_grad: Tensor
-    a_copy: Tensor
-    blocks: tuple[Block, ...]
-
-    def refresh(self, scale: float) -> None:
-        """Brings the compute copies up to date with the masters."""
-        self.a_copy.copy_(self.a)
-        for block in self.blocks:
-            block.b_copy.copy_(block.b * scale)
+    grad: Tensor
+    copy: Tensor
 
 
 class Stacked:
     """All members' factors at one site.
 
-    The masters are fp32: A [S, I, K] and B [S, R, sum of the parts' outputs], and so are the gradients. `a_copy` is A
-    and `b_copies` are each part's s·B in the base's dtype. `aligned`: rows and parts begin at
-    multiples of 16 bytes.
+    A is [S, I, K]: `a` the masters in fp32, `a_grad` their gradients, `a_copy` A in the base's dtype. The masters of B
+    and their gradients are [S, R, sum of the parts' outputs], of which `blocks` are views. `aligned`: rows and parts
+    begin at multiples of 16 bytes.
     """
 
     def __init__(
@@ -108,27 +94,30 @@ class Stacked:
         grads: tuple[Tensor, Tensor],
         take: Take,
     ) -> None:
-        (a_SIK, b_SRO), (a_grad, b_grad) = masters, grads
-        slots, rank = b_SRO.shape[:2]
-        self.a_copy = take(tuple(a_SIK.shape), site.weight.dtype)
-        # one by part: a batched product would copy a part of something larger
-        self.b_copies = [take((slots, rank, part.end - part.start), site.weight.dtype) for part in parts]
-        sizes = (rank, *site.weight.shape, *(n for part in parts for n in (part.start, part.end)))
+        (self.a, b_SRO), (self.a_grad, b_grad) = masters, grads
+        slots, self.rank = b_SRO.shape[:2]
+        self.a_copy = take(tuple(self.a.shape), site.weight.dtype)
+        sizes = (self.rank, *site.weight.shape, *(n for part in parts for n in (part.start, part.end)))
         self.aligned = all(size * self.a_copy.element_size() % 16 == 0 for size in sizes)
-        self.own: list[Own] = []
-        for slot in range(slots):
-            blocks: list[Block] = []
-            start = 0
-            for j, part in enumerate(parts):
-                span = slice(start, start := start + part.end - part.start)
-                b, grad, copy = b_SRO[slot, :, span], b_grad[slot, :, span], self.b_copies[j][slot]
-                blocks.append(Block(slice(j * rank, (j + 1) * rank), slice(part.start, part.end), b, grad, copy))
-            self.own.append(Own(a_SIK[slot], a_grad[slot], self.a_copy[slot], tuple(blocks)))
+        self.blocks: list[Block] = []
+        start = 0
+        for j, part in enumerate(parts):
+            inner, out = slice(j * self.rank, (j + 1) * self.rank), slice(part.start, part.end)
+            span = slice(start, start := start + part.end - part.start)
+            # a tensor for each part: a batched product would copy a part of something larger
+            copy = take((slots, self.rank, part.end - part.start), site.weight.dtype)
+            self.blocks.append(Block(inner, out, b_SRO[..., span], b_grad[..., span], copy))
 
     @property
     def width(self) -> int:
         """K, the columns of x A."""
         return self.a_copy.shape[2]
+
+    def refresh(self, slot: int, scale: float) -> None:
+        """Brings one member's compute copies up to date with its masters."""
+        self.a_copy[slot].copy_(self.a[slot])
+        for block in self.blocks:
+            block.copy[slot].copy_(block.b[slot] * scale)
 
 
 class Kernel(Protocol):

@@ -43,7 +43,7 @@ class TokenLogprobs(torch.autograd.Function):
             torch.exp2(bits_CV.sub_(top_C1), out=mass_CV)
             total_C = mass_CV.sum(-1)
             logp_N[chunk] = (target_C - total_C.log2()) * per_bit
-            entropy_N[chunk] = (total_C.log2() - torch.linalg.vecdot(mass_CV, bits_CV) / total_C) * per_bit
+            entropy_N[chunk] = (total_C.log2() - bits_CV.mul_(mass_CV).sum(-1) / total_C) * per_bit
             expected_CH = (logits_CV.copy_(mass_CV) @ weight_VH) / total_C[:, None]
             slope_NH[chunk] = (weight_VH[target_N[chunk]] - expected_CH) / temperature
         ctx.save_for_backward(slope_NH)

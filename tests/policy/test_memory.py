@@ -44,7 +44,7 @@ def test_base_and_members_have_the_sizes_of_the_real_tensors(tmp_path: Path, fam
     assert found["base weights, stacked"] == 4 * sum(
         site.weight.numel() for layer in base.decoder.layers for site in (layer.qkv, layer.gate_up)
     )
-    copies = sum(s.a_copy.numel() + sum(b.numel() for b in s.b_copies) for s in bank.stacked.values())
+    copies = sum(s.a_copy.numel() + sum(b.copy.numel() for b in s.blocks) for s in bank.stacked.values())
     assert found["members: weights in fp32 and copies"] == 4 * (bank.masters.numel() + copies)
     assert found["members: gradients"] == 4 * bank.gradients.numel()
     assert found["members: AdamW moments"] == 8 * bank.masters.numel()
