@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 help:
 	@echo "make train   train 2 teachers and 2 students on the embedded model, into $(RUN)"
 	@echo "make test    run the tests"
-	@echo "make bench   measure this machine beside its peers (docs/BENCHMARKS.md): well over half an hour"
+	@echo "make bench   measure this machine beside its peers (docs/BENCHMARKS.md): well over an hour"
 	@echo "make lint    ruff (lint, format) and strict types"
 	@echo "make format  let ruff rewrite the code"
 	@echo "make setup   only build .venv"

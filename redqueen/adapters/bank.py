@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from redqueen import streams
 from redqueen.adapters.decoding import Decoding
@@ -153,7 +154,8 @@ class AdapterBank:
         """For a batch whose item i, of `lengths[i]` rows, belongs to `slots[i]`; sorted by slot, for training."""
         groups = group_rows(slots, lengths)
         device = self.masters.device
-        grouped = device.type == "cuda" and all(stacked.aligned for stacked in self.stacked.values())
+        able = device.type == "cuda" and hasattr(F, "grouped_mm")
+        grouped = able and all(stacked.aligned for stacked in self.stacked.values())
         kernel = Grouped(groups, device) if grouped else Loop(groups)
         return Rows(self.stacked, self.scales, kernel, groups[-1][2] if groups else 0)
 

@@ -55,14 +55,17 @@ class Site:
         if torch.is_grad_enabled():
             if rows is None or factors is None:
                 return F.linear(x_NI, self.weight, self.bias)
-            return LowRankLinear.apply(x_NI, self.weight, self.bias, factors, rows)
-        if self.packed is not None:
-            y_NO = onednn.linear(x_NI, self.packed, self.bias)
-        else:
-            y_NO = F.linear(x_NI, self.weight, self.bias)
+            return LowRankLinear.apply(x_NI, self, factors, rows)
+        y_NO = self.frozen(x_NI)
         if rows is not None and factors is not None:
             rows.kernel.add(factors, x_NI, y_NO)
         return y_NO
+
+    def frozen(self, x_NI: Tensor) -> Tensor:
+        """x W^T + b, without a gradient."""
+        if self.packed is not None:
+            return onednn.linear(x_NI, self.packed, self.bias)
+        return F.linear(x_NI, self.weight, self.bias)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,19 +156,17 @@ class LowRankLinear(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None, factors: Stacked, rows: Rows
-    ) -> Tensor:
-        y_NO = F.linear(x_NI, weight_OI, bias_O)
+    def forward(ctx: Any, x_NI: Tensor, site: Site, factors: Stacked, rows: Rows) -> Tensor:
+        y_NO = site.frozen(x_NI)
         inner_NK = rows.kernel.add(factors, x_NI, y_NO)
-        ctx.save_for_backward(x_NI, weight_OI, inner_NK)
-        ctx.factors, ctx.rows = factors, rows
+        ctx.save_for_backward(x_NI, inner_NK)
+        ctx.site, ctx.factors, ctx.rows = site, factors, rows
         return y_NO
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (dy_NO,) = grads
-        x_NI, weight_OI, inner_NK = ctx.saved_tensors
-        dx_NI = dy_NO @ weight_OI
+        x_NI, inner_NK = ctx.saved_tensors
+        dx_NI = dy_NO @ ctx.site.weight
         ctx.rows.kernel.backward(ctx.factors, x_NI, inner_NK, dy_NO, dx_NI, ctx.rows.scales)
-        return dx_NI, None, None, None, None
+        return dx_NI, None, None, None

@@ -1,14 +1,15 @@
-"""`redqueen bench sampler`: tokens per CPU-second, prefill included, beside other ways to generate on the same base.
+"""`redqueen bench sampler`: tokens per CPU-second, beside other ways to generate on the same base.
 
 All rows have prompts of their own (nothing is shared), the same lengths, temperature 1 and no stop; the peers without
-adapters have less to do than we have. Our rows are unevenly shared among the members.
+adapters have less to do than we have. Our rows are unevenly shared among the members. Each turn is made twice, with one
+token for each row and with all: the first is the prompts' share, and the difference is decoding alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from statistics import median
 from typing import Any
@@ -22,16 +23,22 @@ from redqueen.bench.llama import Llama
 from redqueen.bench.peers import Missing, Peft, Populora, faster_attention, generate, plain
 from redqueen.bench.report import Report, against, finish, named, say
 from redqueen.bench.timing import Contender, Stopwatch, Taken, take_turns
-from redqueen.records import Request
 
 COLUMNS = (
     ("ratio", "ratio"),
     ("how", ""),
     ("per_cpu_s", "tokens per CPU-s"),
+    ("decoding_per_cpu_s", "decoding alone"),
     ("per_wall_s", "tokens per s"),
     ("tokens", "tokens"),
 )
 TRANSFORMERS, LLAMA = "transformers generate, no adapter", "llama.cpp, no adapter"
+NOTES = (
+    "ratio: tokens per CPU-second, prompts included, against transformers' generate.",
+    "decoding alone: tokens per CPU-second after the first token of each row.",
+)
+# samples so many tokens for each row
+Way = Callable[[int], Taken]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +63,10 @@ def run_bench_sampler(
             contenders = field.contenders(count, stack)
             take_turns(list(contenders.values()), rounds, say, case)
         reference = contenders[TRANSFORMERS]
-        report.results += [_row(case, contender, reference) for contender in contenders.values()]
+        later = (lengths.new - 1) / lengths.new  # of all tokens, those that are no row's first
+        report.results += [_row(case, contender, reference, later) for contender in contenders.values()]
         _ratios(report, case, contenders, members, target=count == 32)
-    return finish(report, COLUMNS, as_json, ["ratio: tokens per CPU-second against transformers' generate"])
+    return finish(report, COLUMNS, as_json, NOTES)
 
 
 class Field:
@@ -84,37 +92,35 @@ class Field:
         attention = faster_attention(self.plain, ids, self.lengths.new)
         for model in self._transformers():
             model.set_attn_implementation(attention)
-        found: dict[str, Callable[[], Taken]] = {}
+        found: dict[str, Way] = {}
         if len(set(owners)) > 1:
-            found[named(len(set(owners)))] = self._ours(workload.requests(texts, owners, self.lengths.new))
-        found[named(1)] = self._ours(workload.requests(texts, ["m0"] * rows, self.lengths.new))
-        found[TRANSFORMERS] = partial(generate, self.plain, ids, self.lengths.new)
-        found["PEFT, mixed batch"] = partial(generate, self.peft.model, ids, self.lengths.new, adapter_names=owners)
+            found[named(len(set(owners)))] = partial(self._ours, texts, owners)
+        found[named(1)] = partial(self._ours, texts, ["m0"] * rows)
+        found[TRANSFORMERS] = partial(generate, self.plain, ids)
+        found["PEFT, mixed batch"] = partial(generate, self.peft.model, ids, adapter_names=owners)
         if self.populora is not None:
             found["populora's hooks"] = self._population(self.populora, ids, owners)
         self._llama(found, ids, stack)
-        return {name: Contender(name, turn) for name, turn in found.items()}
+        return {name: Contender(name, partial(_twice, way, self.lengths.new)) for name, way in found.items()}
 
-    def _ours(self, requests: list[Request]) -> Callable[[], Taken]:
-        def turn() -> Taken:
-            with Stopwatch() as watch:
-                completions = self.ours.sampler.sample(requests)
-            return Taken(watch.cpu_s, watch.wall_s, sum(len(c.token_ids) for c in completions))
-
-        return turn
+    def _ours(self, texts: Sequence[str], owners: Sequence[str], new: int) -> Taken:
+        requests = workload.requests(texts, owners, new)
+        with Stopwatch() as watch:
+            completions = self.ours.sampler.sample(requests)
+        return Taken(watch.cpu_s, watch.wall_s, sum(len(c.token_ids) for c in completions))
 
     def _transformers(self) -> list[Any]:
         return [self.plain, self.peft.model, *([self.populora.model] if self.populora else [])]
 
-    def _population(self, population: Populora, ids: Tensor, owners: Sequence[str]) -> Callable[[], Taken]:
-        def turn() -> Taken:
+    def _population(self, population: Populora, ids: Tensor, owners: Sequence[str]) -> Way:
+        def way(new: int) -> Taken:
             # its cache of the rows' factors: without it each step would gather them anew
             with population.population.routing_cache(), population.rows(owners):
-                return generate(population.model, ids, self.lengths.new)
+                return generate(population.model, ids, new)
 
-        return turn
+        return way
 
-    def _llama(self, found: dict[str, Callable[[], Taken]], ids: Tensor, stack: ExitStack) -> None:
+    def _llama(self, found: dict[str, Way], ids: Tensor, stack: ExitStack) -> None:
         length = sum(asdict(self.lengths).values())
         try:
             llama = Llama(self.plain, len(ids), length, self.setting.threads)
@@ -124,12 +130,17 @@ class Field:
             return
         stack.callback(llama.close)
 
-        def turn() -> Taken:
+        def way(new: int) -> Taken:
             with Stopwatch() as watch:
-                tokens = llama.generate(ids, self.lengths.new)
+                tokens = llama.generate(ids, new)
             return Taken(watch.cpu_s, watch.wall_s, sum(map(len, tokens)))
 
-        found[LLAMA] = turn
+        found[LLAMA] = way
+
+
+def _twice(way: Way, new: int) -> Taken:
+    first, whole = way(1), way(new)
+    return replace(whole, decoding_cpu_s=max(whole.cpu_s - first.cpu_s, 1e-9))
 
 
 def _rate(taken: Taken) -> float:
@@ -137,13 +148,19 @@ def _rate(taken: Taken) -> float:
     return taken.tokens / taken.cpu_s
 
 
-def _row(case: str, contender: Contender, reference: Contender) -> dict[str, Any]:
+def _decoding(taken: Taken) -> float:
+    """The same of decoding alone, up to a factor that all contenders of a case share."""
+    return taken.tokens / taken.decoding_cpu_s
+
+
+def _row(case: str, contender: Contender, reference: Contender, later: float) -> dict[str, Any]:
     rates = [_rate(turn) for turn in contender.turns]
     return {
         "ratio": round(against(contender, reference, _rate), 3),
         "case": case,
         "how": contender.name,
         "per_cpu_s": round(median(rates), 1),
+        "decoding_per_cpu_s": round(median(later * _decoding(turn) for turn in contender.turns), 1),
         "per_wall_s": round(median(turn.tokens / turn.wall_s for turn in contender.turns), 1),
         "tokens": contender.turns[0].tokens,
         "per_cpu_s_rounds": [round(rate, 1) for rate in rates],
@@ -151,14 +168,17 @@ def _row(case: str, contender: Contender, reference: Contender) -> dict[str, Any
 
 
 def _ratios(report: Report, case: str, contenders: dict[str, Contender], members: int, *, target: bool) -> None:
-    """The issue's three questions, where as many members as were asked for take part."""
+    """The issue's three questions, of whole turns and of decoding alone, if as many members as asked for take part."""
     many = contenders.get(named(members))
     if many is None:
         return
     aims = ("<= 1.15", ">= 2.0", ">= 0.85") if target else ("", "", "")
-    seconds = against(many, contenders[named(1)], lambda t: 1 / _rate(t))
-    report.ratio(f"{case}: CPU time of {members} members / of 1", seconds, aims[0])
-    what = f"{case}: tokens per CPU-s of {members} members / "
-    report.ratio(what + TRANSFORMERS, against(many, contenders[TRANSFORMERS], _rate), aims[1])
-    if LLAMA in contenders:
-        report.ratio(what + LLAMA, against(many, contenders[LLAMA], _rate), aims[2])
+    for what, rate in (("prompts included", _rate), ("decoding alone", _decoding)):
+        of: Callable[[Taken], float] = rate
+        report.ratio(
+            f"{case}, {what}: CPU time of {members} members / of 1", against(contenders[named(1)], many, of), aims[0]
+        )
+        for peer, aim in ((TRANSFORMERS, aims[1]), (LLAMA, aims[2])):
+            if peer in contenders:
+                label = f"{case}, {what}: tokens per CPU-s of {members} members / {peer}"
+                report.ratio(label, against(many, contenders[peer], of), aim)

@@ -25,7 +25,7 @@ class BenchError(UserError):
 @dataclass(frozen=True, slots=True)
 class Taken:
     """What one turn took: CPU seconds of all threads, wall seconds, tokens handled, and of the CPU seconds those of the
-    optimizer and of sampling.
+    optimizer, of sampling, and of decoding after the prompts' first tokens.
     """
 
     cpu_s: float
@@ -33,6 +33,7 @@ class Taken:
     tokens: int = 0
     optimizer_cpu_s: float = 0.0
     sampling_cpu_s: float = 0.0
+    decoding_cpu_s: float = 0.0
 
 
 @dataclass(slots=True)

@@ -91,7 +91,9 @@ class LocalLearner:
             if norm != norm or norm == float("inf"):
                 skipped = "non-finite gradient"
             else:
-                self._move(member, gradient.mul_(min(1.0, self.config.clip / (norm + 1e-12))))
+                if norm > self.config.clip:
+                    gradient.mul_(self.config.clip / norm)
+                self._move(member, gradient)
         count = max(tally.tokens, 1)
         return MemberUpdate(
             member,

@@ -107,9 +107,15 @@ def test_the_sampler_counts_what_was_sampled(run: Any) -> None:
     for row in found["results"]:
         assert row["tokens"] == 6 * int(row["case"].split()[0])
         assert row["per_cpu_s"] > 0
+        assert row["decoding_per_cpu_s"] > 0
     one = [row["how"] for row in found["results"] if row["case"].startswith("1 ")]
     assert one == ["Red Queen, 1 member", "transformers generate, no adapter", "PEFT, mixed batch"]
-    assert [ratio["what"].partition(":")[0] for ratio in found["ratios"]] == ["4 rows, 8 + 6 tokens"] * 2
+    assert [ratio["what"].partition(":")[0] for ratio in found["ratios"]] == [
+        "4 rows, 8 + 6 tokens, prompts included",
+        "4 rows, 8 + 6 tokens, prompts included",
+        "4 rows, 8 + 6 tokens, decoding alone",
+        "4 rows, 8 + 6 tokens, decoding alone",
+    ]
     assert {entry["peer"] for entry in found["missing"]} == {"populora", "llama.cpp"}
 
 
