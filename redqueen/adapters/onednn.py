@@ -10,12 +10,15 @@ import torch
 from torch import Tensor
 
 _ROWS = 32  # the rows of a product that the packing is laid out for
+_OPERATORS = ("_is_mkldnn_bf16_supported", "_linear_pointwise", "_reorder_linear_weight")
 
 
 def packs(device: torch.device, dtype: torch.dtype) -> bool:
     """Whether weights of this kind can be packed here."""
-    ready = device.type == "cpu" and dtype == torch.bfloat16 and torch.backends.mkldnn.is_available()
-    return ready and all(hasattr(torch.ops.mkldnn, name) for name in ("_linear_pointwise", "_reorder_linear_weight"))
+    if device.type != "cpu" or dtype != torch.bfloat16 or not torch.backends.mkldnn.is_available():
+        return False
+    found = all(hasattr(torch.ops.mkldnn, name) for name in _OPERATORS)
+    return found and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def pack(weight_OI: Tensor) -> Tensor:

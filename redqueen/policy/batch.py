@@ -176,8 +176,9 @@ class Batch:
         for r, row in enumerate(self.rows):
             if row is not None:
                 if any(value != value for value in sampled[r]):
+                    # its prompt shows it, before a step lets all rows pass through its factors
                     raise AdapterError(
-                        f"slot {self._broken(r)}: not a number where a probability should be; its weights?"
+                        f"slot {self.slots[r]}: not a number where a probability should be; its weights?"
                     )
                 self._extend(row, tokens[r], sampled[r], policy[r])
                 if row.done:
@@ -190,11 +191,6 @@ class Batch:
             # a free row is stepped with the others until it is used again: at the start of its place
             self.cache.length_R[dead] = 0
             self.count_R[dead] = 0
-
-    def _broken(self, r: int) -> int:
-        """The slot that made row r not a number: with packed factors all rows pass through all of them."""
-        broken = [slot for slot in set(self.slots) if not self.bank.masters[slot].isfinite().all()]
-        return min(broken, default=self.slots[r])
 
     def _extend(self, row: Row, tokens: list[int], sampled: list[float], policy: list[float]) -> None:
         for values in zip(tokens, sampled, policy, strict=True):

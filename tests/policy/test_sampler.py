@@ -222,3 +222,12 @@ def test_a_member_that_is_not_a_number_is_named(house: Build) -> None:
     h.bank.refresh("b")
     with pytest.raises(AdapterError, match=f"slot {h.bank.slots['b']}: not a number"):
         h.sampler.sample([request("b", "hello", 0)])
+
+
+def test_a_broken_member_is_named_also_where_all_members_factors_meet(tiny_folder: Callable[[str], Path]) -> None:
+    config = ModelConfig(name=str(tiny_folder("llama")), dtype="bfloat16", device="cpu", threads=1, workers=1)
+    h = House(load(config), LearningConfig(), SamplingConfig())
+    h.bank.masters[h.bank.slots["b"]] = float("nan")
+    h.bank.refresh("b")
+    with pytest.raises(AdapterError, match=f"slot {h.bank.slots['b']}: not a number"):
+        h.sampler.sample([request("a", "hello", 0), request("b", "hello", 1)])
