@@ -173,10 +173,8 @@ EVOLVING = {
 
 
 def run(folder: Path, verifier: LocalVerifier, **changes: object) -> tuple[list[dict], sqlite3.Connection]:
-    trainer = toy.trainer(toy.config(folder, **(EVOLVING | changes)), folder / "run", verifier)
-    trainer.run()
-    trainer.close()
-    return trainer.directory.metrics(), sqlite3.connect(folder / "run" / "run.sqlite")
+    directory = toy.played(folder, verifier, **(EVOLVING | changes))
+    return directory.metrics(), sqlite3.connect(directory.path / "run.sqlite")
 
 
 def test_a_child_too_like_the_living_is_drawn_again_a_bounded_number_of_times_and_kept(

@@ -78,3 +78,11 @@ def trainer(config: Config, run: Path, verifier: LocalVerifier, *, begin: bool =
     if begin:
         made.begin()
     return made
+
+
+def played(folder: Path, verifier: LocalVerifier, **changes: object) -> RunDirectory:
+    """A run in `folder`, played to its end."""
+    made = trainer(config(folder, **changes), folder / "run", verifier)
+    made.run()
+    made.close()
+    return made.directory

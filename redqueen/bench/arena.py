@@ -18,7 +18,7 @@ from redqueen.policy.base import Base, load
 from redqueen.policy.crew import Crew, muster
 from redqueen.policy.learner import LocalLearner
 from redqueen.policy.sampler import LocalSampler
-from redqueen.records import Sample
+from redqueen.records import Request, Sample
 
 # as wide as the update of a member that has learnt for a while, and far from zero: nothing can be skipped
 B_STD = 0.02
@@ -92,6 +92,13 @@ def adapter(bank: AdapterBank, number: int) -> Adapter:
         site: Factors(f.a, B_STD * torch.randn(f.b.shape, generator=noise))
         for site, f in fresh(bank.shapes(), bank.rank, noise).items()
     }
+
+
+def sample(arena: Arena, requests: Sequence[Request]) -> Taken:
+    """Samples all requests; `tokens` are those written."""
+    with Stopwatch() as watch:
+        completions = arena.sampler.sample(requests)
+    return Taken(watch.cpu_s, watch.wall_s, sum(len(c.token_ids) for c in completions))
 
 
 def update(arena: Arena, samples: Sequence[Sample]) -> Taken:

@@ -35,6 +35,10 @@ def sandbox(
 
 Threads = Annotated[int, typer.Option(min=1, help="Threads of each contender.")]
 Members = Annotated[int, typer.Option(min=2, help="Members of the population.")]
+Completions = Annotated[int, typer.Option(min=2, help="Completions in a step.")]
+Attempts = Annotated[int, typer.Option(min=2, help="Completions of each prompt.")]
+PromptTokens = Annotated[int, typer.Option(min=4, help="Tokens of each prompt.")]
+NewTokens = Annotated[int, typer.Option(min=2, help="Tokens of each completion.")]
 Model = Annotated[str, typer.Option(help="Hugging Face id or local folder (bf16, rank 16).")]
 
 
@@ -94,11 +98,11 @@ def sampler(
 def step(
     as_json: AsJson = False,
     rounds: Rounds = 5,
-    completions: Annotated[int, typer.Option(min=2, help="Completions in a step.")] = 32,
-    attempts: Annotated[int, typer.Option(min=2, help="Completions of each prompt.")] = 8,
+    completions: Completions = 32,
+    attempts: Attempts = 8,
     members: Members = 8,
-    prompt: Annotated[int, typer.Option(min=4, help="Tokens of each prompt.")] = 52,
-    new: Annotated[int, typer.Option(min=2, help="Tokens of each completion.")] = 64,
+    prompt: PromptTokens = 52,
+    new: NewTokens = 64,
     model: Model = EMBEDDED,
     threads: Threads = 1,
 ) -> None:
@@ -116,12 +120,12 @@ def workers(
     as_json: AsJson = False,
     rounds: Rounds = 3,
     count: Annotated[int, typer.Option("--workers", min=2, help="Processes, against one.")] = 2,
-    completions: Annotated[int, typer.Option(min=2, help="Completions in a step.")] = 64,
-    attempts: Annotated[int, typer.Option(min=2, help="Completions of each prompt.")] = 8,
+    completions: Completions = 64,
+    attempts: Attempts = 8,
     rows: Annotated[int, typer.Option(min=1, help="Rows that each process decodes at once.")] = 32,
     members: Members = 8,
-    prompt: Annotated[int, typer.Option(min=4, help="Tokens of each prompt.")] = 52,
-    new: Annotated[int, typer.Option(min=2, help="Tokens of each completion.")] = 64,
+    prompt: PromptTokens = 52,
+    new: NewTokens = 64,
     model: Model = EMBEDDED,
     threads: Threads = 1,
 ) -> None:

@@ -104,10 +104,7 @@ class Field:
         return {name: Contender(name, partial(_twice, way, self.lengths.new)) for name, way in found.items()}
 
     def _ours(self, texts: Sequence[str], owners: Sequence[str], new: int) -> Taken:
-        requests = workload.requests(texts, owners, new)
-        with Stopwatch() as watch:
-            completions = self.ours.sampler.sample(requests)
-        return Taken(watch.cpu_s, watch.wall_s, sum(len(c.token_ids) for c in completions))
+        return arena.sample(self.ours, workload.requests(texts, owners, new))
 
     def _transformers(self) -> list[Any]:
         return [self.plain, self.peft.model, *([self.populora.model] if self.populora else [])]
@@ -174,11 +171,10 @@ def _ratios(report: Report, case: str, contenders: dict[str, Contender], members
         return
     aims = ("<= 1.15", ">= 2.0", ">= 0.85") if target else ("", "", "")
     for what, rate in (("prompts included", _rate), ("decoding alone", _decoding)):
-        of: Callable[[Taken], float] = rate
         report.ratio(
-            f"{case}, {what}: CPU time of {members} members / of 1", against(contenders[named(1)], many, of), aims[0]
+            f"{case}, {what}: CPU time of {members} members / of 1", against(contenders[named(1)], many, rate), aims[0]
         )
         for peer, aim in ((TRANSFORMERS, aims[1]), (LLAMA, aims[2])):
             if peer in contenders:
                 label = f"{case}, {what}: tokens per CPU-s of {members} members / {peer}"
-                report.ratio(label, against(many, contenders[peer], of), aim)
+                report.ratio(label, against(many, contenders[peer], rate), aim)

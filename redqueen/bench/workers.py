@@ -6,7 +6,7 @@ process decodes a limited number of rows at once, and the members' weights are u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
@@ -17,7 +17,7 @@ from redqueen.bench import arena, workload
 from redqueen.bench.arena import Arena, Setting
 from redqueen.bench.report import Report, against, finish, say
 from redqueen.bench.step import Work, requests_of, take_step
-from redqueen.bench.timing import Contender, Stopwatch, Taken, take_turns
+from redqueen.bench.timing import Contender, Taken, take_turns
 from redqueen.records import Request
 
 COLUMNS = (
@@ -47,7 +47,7 @@ def run_bench_workers(
         texts = workload.prompts(arenas[1].base, work.completions // work.attempts, work.prompt)
         requests = requests_of(texts, members, work)
         shape = f"{work.completions} x ({work.prompt} + {work.new}) tokens, {work.attempts} attempts per prompt"
-        for what, turn, aim in (("sampling", _sample, ">= 1.8"), ("whole step", take_step, ">= 1.6")):
+        for what, turn, aim in (("sampling", arena.sample, ">= 1.8"), ("whole step", take_step, ">= 1.6")):
             _measure(report, f"{what}, {shape}", turn, arenas, requests, rounds, aim if workers == 2 else "")
     return finish(report, COLUMNS, as_json, NOTES)
 
@@ -66,12 +66,6 @@ def _measure(
     many, one = contenders
     report.results += [_row(case, contender, one) for contender in contenders]
     report.ratio(f"{case}: throughput of {many.name} / of {one.name}", against(many, one, _rate), aim)
-
-
-def _sample(ours: Arena, requests: Sequence[Request]) -> Taken:
-    with Stopwatch() as watch:
-        completions = ours.sampler.sample(requests)
-    return Taken(watch.cpu_s, watch.wall_s, sum(len(c.token_ids) for c in completions))
 
 
 def _named(workers: int) -> str:

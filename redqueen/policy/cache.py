@@ -15,7 +15,7 @@ from redqueen.policy.attention import Bundle, BundleAttention
 from redqueen.policy.decoder import Decoder
 
 # the cache grows by so many tokens at a time
-_GROWTH = 32
+GROWTH = 32
 
 
 class Cache:
@@ -38,7 +38,7 @@ class Cache:
         """Makes room for sequences of `tokens`."""
         if tokens > self.room:
             more = tokens - self.room
-            more += -more % _GROWTH
+            more += -more % GROWTH
             # zeros: whatever has weight 0 in a sum must still be a number
             self.keys = torch.nn.functional.pad(self.keys, (0, 0, 0, more))
             self.values = torch.nn.functional.pad(self.values, (0, 0, 0, more))

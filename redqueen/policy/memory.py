@@ -15,6 +15,7 @@ import torch
 from redqueen.adapters import onednn
 from redqueen.config import Config
 from redqueen.policy.base import device_of, dtype_of, workers_of
+from redqueen.policy.cache import GROWTH
 from redqueen.policy.embedded import ModelError
 from redqueen.policy.losses import CHUNK
 from redqueen.policy.shape import Lengths, Shape, first_lengths, shape_of
@@ -27,7 +28,6 @@ _WORKER_LIBRARIES = 220 * _MB
 _LOADED = 40 * _MB
 # a heap of many sizes has holes: as a share of what is taken and given back in a step
 _KEPT = 0.15
-_GROWTH = 32  # tokens by which the cache grows
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +143,9 @@ def _sampling(config: Config, shape: Shape, lengths: Lengths) -> list[Item]:
     ):
         rows = min(sampling.batch_rows, asked)
         room = prompt + limit + 1
-        room += -room % _GROWTH
+        room += -room % GROWTH
         # keys are padded while the old keys and values are there
-        grown = int(rows * room * row_token * (1.5 - _GROWTH / room / 2))
+        grown = int(rows * room * row_token * (1.5 - GROWTH / room / 2))
         wide = rows * shape.vocabulary * (size + 4 + _cut(config))
         fill = rows // min(shared, rows) * prompt * size * (5 * shape.intermediate + 8 * shape.hidden)
         phases.append(

@@ -30,10 +30,7 @@ def played(tmp_path_factory: pytest.TempPathFactory, verifier: LocalVerifier) ->
         "population.students": 3,
         "game.proposals": 6,
     }
-    trainer = toy.trainer(toy.config(folder, **changes), folder / "run", verifier)
-    trainer.run()
-    trainer.close()
-    return folder / "run"
+    return toy.played(folder, verifier, **changes).path
 
 
 @pytest.fixture

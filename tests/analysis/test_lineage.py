@@ -34,10 +34,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "game.proposals": 3,
     }
     with LocalVerifier(SandboxConfig(workers=1)) as verifier:
-        trainer = toy.trainer(toy.config(folder, **changes), folder / "run", verifier)
-        trainer.run()
-        trainer.close()
-    return folder / "run"
+        return toy.played(folder, verifier, **changes).path
 
 
 def by_name(run: Path) -> dict[str, Life]:
