@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from redqueen import streams
-from redqueen.adapters.decoding import Decoding
+from redqueen.adapters.decoding import Padded
 from redqueen.adapters.factors import Adapter, Factors
 from redqueen.adapters.kernels import Grouped, Loop, group_rows
 from redqueen.adapters.linear import Part, Rows, Site, Stacked, Take
@@ -28,13 +28,13 @@ class _Place:
     a: slice
     b: slice
     shape: tuple[int, int]  # inputs, rank
-    a_columns: slice
+    a_rows: slice
     b_columns: slice
 
     def views(self, vector: Tensor) -> tuple[Tensor, Tensor]:
         """A [in, rank] and B [rank, out], as views of `vector`."""
         fan_in, rank = self.shape
-        return vector[self.a].view(fan_in, -1)[:, self.a_columns], vector[self.b].view(rank, -1)[:, self.b_columns]
+        return vector[self.a].view(-1, fan_in)[self.a_rows].T, vector[self.b].view(rank, -1)[:, self.b_columns]
 
 
 class AdapterBank:
@@ -89,10 +89,10 @@ class AdapterBank:
         end = middle + rank * sum(widths)
         spans = tuple(slice(sum(widths[:j]), sum(widths[: j + 1])) for j in range(len(parts)))
         for j, part in enumerate(parts):
-            columns = slice(j * rank, (j + 1) * rank)
-            self.places[part.name] = _Place(slice(at, middle), slice(middle, end), (fan_in, rank), columns, spans[j])
+            own = slice(j * rank, (j + 1) * rank)
+            self.places[part.name] = _Place(slice(at, middle), slice(middle, end), (fan_in, rank), own, spans[j])
         masters, gradients = (
-            (flat[:, at:middle].view(slots, fan_in, -1), flat[:, middle:end].view(slots, rank, -1))
+            (flat[:, at:middle].view(slots, -1, fan_in), flat[:, middle:end].view(slots, rank, -1))
             for flat in (self.masters, self.gradients)
         )
         self.stacked[site.name] = Stacked(site, parts, masters, gradients, take)
@@ -159,9 +159,9 @@ class AdapterBank:
         kernel = Grouped(groups, device) if grouped else Loop(groups)
         return Rows(self.stacked, self.scales, kernel, groups[-1][2] if groups else 0)
 
-    def decoding(self) -> Decoding:
-        """For batches of one row a sequence, in any order, forward only; stale once a member's weights change."""
-        return Decoding(self.stacked, self.scales)
+    def decoding(self, slots: Sequence[int]) -> Rows:
+        """For a batch of one row a sequence, of which row i belongs to `slots[i]`, in any order; forward only."""
+        return Rows(self.stacked, self.scales, Padded(slots, self.masters.device), len(slots))
 
     def shapes(self) -> Mapping[str, tuple[int, int]]:
         """(in, out) of each adapted layer."""
@@ -209,4 +209,4 @@ def perturb(adapter: Adapter, share: float, generator: torch.Generator) -> dict[
 
 
 def _copy(t: Tensor) -> Tensor:
-    return t.detach().to("cpu", copy=True)
+    return t.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)

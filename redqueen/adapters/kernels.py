@@ -81,7 +81,7 @@ class Loop:
         inner_NK = x_NI.new_empty(len(x_NI), factors.width)
         for run in self.runs:
             inner, y = run.of(inner_NK), run.of(y_NO)
-            run.product(run.of(x_NI), run.members(factors.a_copy), out=inner)
+            run.product(run.of(x_NI), run.members(factors.a_copy).mT, out=inner)
             for block in factors.blocks:
                 run.add_product(y[..., block.out], inner[..., block.inner], run.members(block.copy))
         return inner_NK
@@ -98,8 +98,8 @@ class Loop:
                 db = run.product(inner[..., block.inner].mT, dy_part).view(-1, *block.grad.shape[1:])
                 for grad, own, scale in zip(block.grad[run.slots], db, scales[run.slots], strict=True):
                     grad.add_(own, alpha=scale)
-            run.members(factors.a_grad).add_(run.product(run.of(x_NI).mT, d_inner))
-            run.add_product(run.of(dx_NI), d_inner, run.members(factors.a_copy).mT)
+            run.members(factors.a_grad).add_(run.product(d_inner.mT, run.of(x_NI)))
+            run.add_product(run.of(dx_NI), d_inner, run.members(factors.a_copy))
 
 
 class Grouped:
@@ -114,7 +114,7 @@ class Grouped:
         self.ends = torch.tensor([end for _, _, end in groups], device=device, dtype=torch.int32)
 
     def add(self, factors: Stacked, x_NI: Tensor, y_NO: Tensor) -> Tensor:
-        inner_NK = F.grouped_mm(x_NI, factors.a_copy[self.index], offs=self.ends)
+        inner_NK = F.grouped_mm(x_NI, factors.a_copy[self.index].mT, offs=self.ends)
         for block in factors.blocks:
             y_NO[:, block.out] += F.grouped_mm(inner_NK[:, block.inner], block.copy[self.index], offs=self.ends)
         return inner_NK
@@ -130,7 +130,7 @@ class Grouped:
             db = F.grouped_mm(inner_NK[:, block.inner].T, dy, offs=self.ends)
             for i, slot in enumerate(self.slots):
                 block.grad[slot].add_(db[i], alpha=scales[slot])
-        da = F.grouped_mm(x_NI.T, d_inner_NK, offs=self.ends)
+        da = F.grouped_mm(d_inner_NK.T, x_NI, offs=self.ends)
         for i, slot in enumerate(self.slots):
             factors.a_grad[slot].add_(da[i])
-        dx_NI += F.grouped_mm(d_inner_NK, factors.a_copy[self.index].mT, offs=self.ends)
+        dx_NI += F.grouped_mm(d_inner_NK, factors.a_copy[self.index], offs=self.ends)

@@ -84,9 +84,10 @@ class Block:
 class Stacked:
     """All members' factors at one site.
 
-    A is [S, I, K]: `a` the masters in fp32, `a_grad` their gradients, `a_copy` A in the base's dtype. The masters of B
-    and their gradients are [S, R, sum of the parts' outputs], of which `blocks` are views. `aligned`: rows and parts
-    begin at multiples of 16 bytes.
+    A lies transposed, [S, K, I]: `a` the masters in fp32, `a_grad` their gradients, `a_copy` A in the base's dtype. The
+    masters of B and their gradients are [S, R, sum of the parts' outputs], of which `blocks` are views; `b_copy` is
+    s·B in the base's dtype, one part [S, R, o] after the other. `aligned`: rows and parts begin at multiples of 16
+    bytes.
     """
 
     def __init__(
@@ -102,19 +103,21 @@ class Stacked:
         self.a_copy = take(tuple(self.a.shape), site.weight.dtype)
         sizes = (self.rank, *site.weight.shape, *(n for part in parts for n in (part.start, part.end)))
         self.aligned = all(size * self.a_copy.element_size() % 16 == 0 for size in sizes)
+        # a part's members lie together: a batched product would copy a part of something larger
+        self.b_copy = take((slots * self.rank * b_SRO.shape[2],), site.weight.dtype)
         self.blocks: list[Block] = []
         start = 0
         for j, part in enumerate(parts):
             inner, out = slice(j * self.rank, (j + 1) * self.rank), slice(part.start, part.end)
             span = slice(start, start := start + part.end - part.start)
-            # a tensor for each part: a batched product would copy a part of something larger
-            copy = take((slots, self.rank, part.end - part.start), site.weight.dtype)
-            self.blocks.append(Block(inner, out, b_SRO[..., span], b_grad[..., span], copy))
+            copy = self.b_copy[span.start * slots * self.rank : span.stop * slots * self.rank]
+            shape = (slots, self.rank, part.end - part.start)
+            self.blocks.append(Block(inner, out, b_SRO[..., span], b_grad[..., span], copy.view(shape)))
 
     @property
     def width(self) -> int:
         """K, the columns of x A."""
-        return self.a_copy.shape[2]
+        return self.a_copy.shape[1]
 
     def refresh(self, slot: int, scale: float) -> None:
         """Brings one member's compute copies up to date with its masters."""

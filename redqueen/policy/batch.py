@@ -16,9 +16,10 @@ from redqueen import streams
 from redqueen.adapters.bank import AdapterBank, AdapterError
 from redqueen.config import SamplingConfig
 from redqueen.policy.attention import Bundle
-from redqueen.policy.cache import Cache, Fill, Prefill, Step
+from redqueen.policy.cache import Cache, Fill, Prefill
 from redqueen.policy.decoder import Decoder
 from redqueen.policy.draw import Drawn, draw
+from redqueen.policy.step import stepper
 
 # dead rows are closed up when they are more than this share of the batch
 _HOLES = 0.125
@@ -88,7 +89,7 @@ class Batch:
         self.slots: list[int] = []
         self.lengths: list[int] = []  # tokens in the cache, as the host knows without asking the device
         self.cache = Cache(self.decoder, capacity)
-        self.decoding = bank.decoding()
+        self.step = stepper(self.decoder, bank, self.cache)
         self.work_RV = torch.empty(capacity, len(self.decoder.embed_VH), device=device)
         self.hidden_RH = self.decoder.embed_VH.new_zeros(capacity, self.decoder.embed_VH.shape[1])
         self.token_R = torch.zeros(capacity, dtype=torch.long, device=device)
@@ -131,7 +132,7 @@ class Batch:
                 self.uniform_RT[r, : len(uniforms)] = torch.from_numpy(uniforms)
                 self.count_R[r] = 0
         self._prefill(sorted(taken, key=lambda pair: pair[0].slot))
-        self.adapters = self.decoding.rows(self.slots)
+        self.step.members(self.slots)
 
     def _prefill(self, taken: list[tuple[Group, list[int]]]) -> None:
         fills: list[Fill] = []
@@ -160,9 +161,7 @@ class Batch:
     def _step(self) -> None:
         """Puts every row's newest token through the decoder."""
         rows = len(self.rows)
-        step = Step(self.cache, rows, max(self.lengths))
-        self.hidden_RH[:rows] = self.decoder.hidden(self.token_R[:rows], step.at_R, step, self.adapters)
-        self.cache.length_R[:rows] += 1
+        self.hidden_RH[:rows] = self.step(self.token_R[:rows], max(self.lengths))
         self.lengths = [length + 1 for length in self.lengths]
 
     def _look(self, drawn: list[Drawn]) -> None:
@@ -224,4 +223,4 @@ class Batch:
             for own in (self.rows, self.slots, self.lengths):
                 del own[len(live) :]
             if live:
-                self.adapters = self.decoding.rows(self.slots)
+                self.step.members(self.slots)

@@ -76,30 +76,3 @@ class Prefill:
         self.cache.keys[layer][self.row_M, :, self.at_M] = k[self.source_M]
         self.cache.values[layer][self.row_M, :, self.at_M] = v[self.source_M]
         return self.attention(layer, q, k, v)
-
-
-class Step:
-    """Attention of one new token for each of the first `rows` rows, appended to the cache.
-
-    `longest` is the length of the longest of them, which the host knows without asking the device.
-    """
-
-    def __init__(self, cache: Cache, rows: int, longest: int) -> None:
-        cache.reserve(longest + 1)
-        self.cache, self.rows, width = cache, rows, cache.room
-        device = cache.keys.device
-        self.at_R = cache.length_R[:rows].clone()
-        self.row_R = torch.arange(rows, device=device)
-        late_RT = torch.arange(width, device=device) > self.at_R[:, None]
-        mask_RT = torch.zeros(rows, width, device=device, dtype=cache.keys.dtype).masked_fill_(late_RT, float("-inf"))
-        self.mask = mask_RT.repeat_interleave(cache.keys.shape[2], 0)[:, None]
-
-    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        keys, values = self.cache.keys[layer, : self.rows], self.cache.values[layer, : self.rows]
-        keys[self.row_R, :, self.at_R] = k
-        values[self.row_R, :, self.at_R] = v
-        heads, size = k.shape[1], q.shape[-1]
-        q = q.reshape(self.rows * heads, -1, size)
-        scores = torch.baddbmm(self.mask, q, keys.flatten(0, 1).mT, alpha=size**-0.5)
-        mixed = torch.bmm(scores.softmax(-1), values.flatten(0, 1))
-        return mixed.view(self.rows, -1, size)

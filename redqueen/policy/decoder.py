@@ -49,6 +49,10 @@ class Layer:
     norm_q: Tensor | None
     norm_k: Tensor | None
 
+    @property
+    def sites(self) -> tuple[Site, Site, Site, Site]:
+        return self.qkv, self.o, self.gate_up, self.down
+
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
@@ -71,7 +75,7 @@ class Decoder:
 
     @property
     def sites(self) -> tuple[Site, ...]:
-        return tuple(site for layer in self.layers for site in (layer.qkv, layer.o, layer.gate_up, layer.down))
+        return tuple(site for layer in self.layers for site in layer.sites)
 
     def hidden(
         self,

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import psutil
 import torch
 
-from redqueen.adapters import onednn
 from redqueen.config import Config
 from redqueen.policy.base import device_of, dtype_of, workers_of
 from redqueen.policy.cache import GROWTH
@@ -129,12 +128,7 @@ def _sampling(config: Config, shape: Shape, lengths: Lengths) -> list[Item]:
     population, game, sampling, workers = config.population, config.game, config.sampling, workers_of(config.model)
     matches = game.matches or max(population.teachers, population.students)
     proposals = -(-matches * len(game.kinds) * game.proposals // workers)
-    device = device_of(config.model)
-    size = dtype_of(config.model, device).itemsize
-    # on a CPU in bf16 each process packs the factors of the members that it samples from
-    packed = 0
-    if onednn.packs(device, dtype_of(config.model, device)):
-        packed = max(population.teachers, population.students) * shape.factors * config.model.rank * size
+    size = dtype_of(config.model, device_of(config.model)).itemsize
     row_token = 2 * shape.layers * shape.kv_heads * shape.head_size * size
     phases: list[list[Item]] = []
     for asked, prompt, limit, shared in (
@@ -152,7 +146,6 @@ def _sampling(config: Config, shape: Shape, lengths: Lengths) -> list[Item]:
             [
                 Item(f"sampling: cache of {rows} x {room} tokens", grown, workers, "sampling.batch_rows"),
                 Item("sampling: logits and prompts", max(wide, fill), workers, "sampling.batch_rows"),
-                Item("sampling: members, packed", packed, workers, "model.workers" if workers > 1 else "model.rank"),
             ]
         )
     return max(phases, key=total)

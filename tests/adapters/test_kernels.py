@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from redqueen.adapters.decoding import Masked, Packs, Padded
+from redqueen.adapters.decoding import Padded
 from redqueen.adapters.kernels import Grouped, Loop, group_rows
-from redqueen.adapters.linear import Rows
 from redqueen.adapters.onednn import packed, packs
 from tests.adapters.sites import (
     CPU,
@@ -53,7 +52,7 @@ def test_decoding_rows_in_any_order_are_those_of_the_loop_over_rows(slots: list[
     site, bank = site_and_bank(ODD, seed, bias)
     x = torch.randn(len(slots), ODD[0], generator=torch.Generator().manual_seed(seed))
     with torch.no_grad():
-        y = site(x, bank.decoding().rows(slots))
+        y = site(x, bank.decoding(slots))
     close(y, oracle(site, bank, x, slots, torch.zeros_like(y))[0])
 
 
@@ -151,7 +150,7 @@ def test_packed_weights_give_the_same_products_to_bf16s_precision(rows: int, bia
     x, slots = torch.randn(rows, 48).bfloat16(), [row % SLOTS for row in range(rows)]
     ready = replace(site, packed=packed(site.weight))
     with torch.no_grad():
-        for announced in (None, bank.decoding().rows(slots)):
+        for announced in (None, bank.decoding(slots)):
             close(ready(x, announced), site(x, announced).double(), 0.02)
         close(
             ready(x),
@@ -159,28 +158,3 @@ def test_packed_weights_give_the_same_products_to_bf16s_precision(rows: int, bia
             0.02,
         )
     assert packed(torch.zeros(32, 32)) is None, "the operator is for bf16"
-
-
-@PACKS
-@given(slots=st.lists(st.integers(0, SLOTS - 1), min_size=1, max_size=12), bias=st.booleans(), seed=st.integers(0, 99))
-def test_members_packed_side_by_side_do_not_mix(slots: list[int], bias: bool, seed: int) -> None:
-    site, bank = site_and_bank((48, (24, 20, 16), 4), seed, bias, torch.bfloat16)
-    x = torch.randn(len(slots), 48, generator=torch.Generator().manual_seed(seed)).bfloat16()
-    expected = oracle(site, bank, x, slots, torch.zeros(len(slots), 60))[0]
-    everyone = Packs(range(SLOTS), bank.stacked)
-    with torch.no_grad():
-        for packs_of in (everyone, Packs(sorted(set(slots)), bank.stacked)):
-            rows = Rows(bank.stacked, bank.scales, Masked(packs_of, slots), len(slots))
-            close(site(x, rows), expected, 0.03)
-
-
-@PACKS
-def test_members_are_packed_anew_for_a_newcomer_and_when_half_are_gone() -> None:
-    _, bank = site_and_bank((48, (24, 20, 16), 4), dtype=torch.bfloat16)
-    decoding = bank.decoding()
-    packed_slots: list[tuple[int, ...]] = []
-    for slots in ([2, 0, 1, 1], [0, 2], [1, 1], [3, 1], [3]):
-        decoding.rows(slots)
-        assert decoding.packs is not None
-        packed_slots.append(decoding.packs.slots)
-    assert packed_slots == [(0, 1, 2), (0, 1, 2), (1,), (1, 3), (3,)]

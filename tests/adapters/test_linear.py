@@ -36,10 +36,10 @@ def test_rows_see_their_own_member_only() -> None:
     site, bank = site_and_bank(ODD)
     x, slots = torch.randn(5, ODD[0]), [0, 0, 1, 3, 3]
     with torch.no_grad():
-        before = [site(x, rows) for rows in (bank.rows(slots), bank.decoding().rows(slots))]
+        before = [site(x, rows) for rows in (bank.rows(slots), bank.decoding(slots))]
         bank.masters[1] += 1
         bank.refresh("1")
-        after = [site(x, rows) for rows in (bank.rows(slots), bank.decoding().rows(slots))]
+        after = [site(x, rows) for rows in (bank.rows(slots), bank.decoding(slots))]
     for old, new in zip(before, after, strict=True):
         assert (old != new).any(1).tolist() == [False, False, True, False, False]
 
@@ -48,7 +48,7 @@ def test_a_part_left_out_of_the_targets_is_the_base_to_the_bit() -> None:
     site, bank = site_and_bank(EVEN)
     x, slots, left_out = torch.randn(4, EVEN[0]), [0, 1, 1, 3], slice(site.parts[1].start, site.parts[1].end)
     plain = site(x, None)
-    for rows in (bank.rows(slots), rows_of(bank, "grouped", slots), bank.decoding().rows(slots)):
+    for rows in (bank.rows(slots), rows_of(bank, "grouped", slots), bank.decoding(slots)):
         with torch.no_grad():
             y = site(x, rows)
         assert torch.equal(y[:, left_out], plain[:, left_out])
@@ -71,7 +71,7 @@ def test_an_untrained_member_is_the_base_to_the_bit() -> None:
     bank.refresh("2")
     x = torch.randn(4, EVEN[0])
     with torch.no_grad():
-        for rows in (bank.rows([2] * 4), rows_of(bank, "grouped", [2] * 4), bank.decoding().rows([2] * 4)):
+        for rows in (bank.rows([2] * 4), rows_of(bank, "grouped", [2] * 4), bank.decoding([2] * 4)):
             assert torch.equal(site(x, rows), site(x, None))
 
 
@@ -140,8 +140,8 @@ def test_a_batch_of_another_size_than_was_announced_is_refused(name: str, rows: 
     made = {
         "loop": lambda: bank.rows([0, 1]),
         "grouped": lambda: rows_of(bank, "grouped", [0, 1]),
-        "padded": lambda: bank.decoding().rows([0, 1]),
-        "scattered": lambda: bank.decoding().rows([3, 0]),
+        "padded": lambda: bank.decoding([0, 1]),
+        "scattered": lambda: bank.decoding([3, 0]),
     }[name]()
     with torch.no_grad(), pytest.raises(ValueError, match=f"{rows} rows, whose members are known for 2"):
         site(torch.randn(rows, EVEN[0]), made)

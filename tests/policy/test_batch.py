@@ -11,6 +11,7 @@ from torch import Tensor
 from redqueen.config import SamplingConfig
 from redqueen.policy import batch
 from redqueen.policy.decoder import Decoder
+from redqueen.policy.step import Compiled
 from redqueen.records import Completion
 from tests.policy.conftest import Build
 from tests.policy.requests import crowd, request, same
@@ -32,16 +33,21 @@ def test_many_more_requests_than_rows_give_what_each_gives_alone(house: Build, f
 
 @pytest.fixture
 def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The number of rows of each pass through the decoder, as they happen."""
+    """The number of rows of each pass through the decoder, prompts and steps, as they happen."""
     seen: list[int] = []
-    hidden = Decoder.hidden
-
-    def counted(own: Decoder, ids_N: Tensor, *rest: Any, **options: Any) -> Tensor:
-        seen.append(len(ids_N))
-        return hidden(own, ids_N, *rest, **options)
-
-    monkeypatch.setattr(Decoder, "hidden", counted)
+    for owner, name in ((Decoder, "hidden"), (Compiled, "__call__")):
+        _count(monkeypatch, owner, name, seen)
     return seen
+
+
+def _count(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, seen: list[int]) -> None:
+    inner = getattr(owner, name)
+
+    def counted(own: Any, tokens_N: Tensor, *rest: Any, **options: Any) -> Tensor:
+        seen.append(len(tokens_N))
+        return inner(own, tokens_N, *rest, **options)
+
+    monkeypatch.setattr(owner, name, counted)
 
 
 # on a GPU the host looks at the tokens now and then only

@@ -8,11 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from redqueen.adapters.bank import AdapterBank
 from redqueen.policy.attention import Bundle
 from redqueen.policy.base import Base
-from redqueen.policy.cache import Cache, Fill, Prefill, Step
+from redqueen.policy.cache import Cache, Fill, Prefill
 from redqueen.policy.decoder import FAMILIES, Decoder
+from redqueen.policy.step import Compiled, Composed
 from tests.reference import logits
+
+Step = Callable[[Decoder, Cache, list[int]], Tensor]
 
 LONG = tuple(range(40, 140))
 
@@ -28,17 +32,23 @@ def prefill(decoder: Decoder, cache: Cache, prompts: list[tuple[tuple[int, ...],
     return [hidden[fill.bundle.end - 1] for fill in fills]
 
 
-def step(decoder: Decoder, cache: Cache, tokens: list[int]) -> Tensor:
-    """One token for each of the first rows; their hidden states."""
-    rows = len(tokens)
-    attention = Step(cache, rows, int(cache.length_R[:rows].max()))
-    hidden = decoder.hidden(torch.tensor(tokens), attention.at_R, attention)
-    cache.length_R[:rows] += 1
-    return hidden
+@pytest.fixture(params=[Composed, Compiled])
+def step(request: pytest.FixtureRequest) -> Step:
+    """One token for each of the first rows, without adapters; their hidden states. In both ways of stepping."""
+
+    def run(decoder: Decoder, cache: Cache, tokens: list[int]) -> Tensor:
+        bank = AdapterBank(decoder.sites, 1, 2, 2.0, ("v_proj",))  # zeros
+        one = request.param(decoder, bank, cache)
+        one.members([0] * len(tokens))
+        return one(torch.tensor(tokens), int(cache.length_R[: len(tokens)].max()))
+
+    return run
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_token_by_token_gives_what_the_whole_sequence_gives(bases: Callable[[str], Base], family: str) -> None:
+def test_token_by_token_gives_what_the_whole_sequence_gives(
+    bases: Callable[[str], Base], step: Step, family: str
+) -> None:
     decoder = bases(family).decoder
     cache = Cache(decoder, 4)
     # row 0 and 2 share a prompt and go on differently, row 1 is longer, row 3 has one token
@@ -54,7 +64,7 @@ def test_token_by_token_gives_what_the_whole_sequence_gives(bases: Callable[[str
     assert cache.length_R.tolist() == [6, 10, 6, 4]
 
 
-def test_a_moved_row_goes_on_where_it_was_and_a_place_is_used_again(bases: Callable[[str], Base]) -> None:
+def test_a_moved_row_goes_on_where_it_was_and_a_place_is_used_again(bases: Callable[[str], Base], step: Step) -> None:
     decoder = bases("llama").decoder
     cache = Cache(decoder, 3)
     with torch.inference_mode():
@@ -70,7 +80,7 @@ def test_a_moved_row_goes_on_where_it_was_and_a_place_is_used_again(bases: Calla
         torch.testing.assert_close(found[1], logits(decoder, [(5, 6, 11, 13)])[0][-1], atol=1e-4, rtol=1e-4)
 
 
-def test_the_cache_grows_without_losing_what_it_holds(bases: Callable[[str], Base]) -> None:
+def test_the_cache_grows_without_losing_what_it_holds(bases: Callable[[str], Base], step: Step) -> None:
     decoder = bases("llama").decoder
     cache, text = Cache(decoder, 2), (5, 6, 7)
     with torch.inference_mode():
@@ -85,7 +95,7 @@ def test_the_cache_grows_without_losing_what_it_holds(bases: Callable[[str], Bas
     assert cache.room >= len(text)
 
 
-def test_rows_beyond_those_that_step_stay_as_they_are(bases: Callable[[str], Base]) -> None:
+def test_rows_beyond_those_that_step_stay_as_they_are(bases: Callable[[str], Base], step: Step) -> None:
     decoder = bases("llama").decoder
     cache = Cache(decoder, 3)
     with torch.inference_mode():
