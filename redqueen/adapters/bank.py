@@ -144,11 +144,12 @@ class AdapterBank:
             b[: factors.b.shape[0]].copy_(factors.b)
         return vector
 
-    def refresh(self, member: str) -> None:
-        """Call after writing to `member`'s masters: brings the copies that products use up to date."""
-        slot = self.slots[member]
-        for stacked in self.stacked.values():
-            stacked.refresh(slot, self.scales[slot])
+    def refresh(self, *members: str) -> None:
+        """Call after writing to these members' masters: brings the copies that products use up to date."""
+        for slots in neighbours(self.slots[member] for member in members):
+            scale_S = torch.tensor(self.scales[slots], dtype=self.masters.dtype, device=self.masters.device)
+            for stacked in self.stacked.values():
+                stacked.refresh(slots, scale_S[:, None, None])
 
     def rows(self, slots: Sequence[int], lengths: Sequence[int] | None = None) -> Rows:
         """For a batch whose item i, of `lengths[i]` rows, belongs to `slots[i]`; sorted by slot, for training."""
@@ -183,6 +184,15 @@ class AdapterBank:
                     f"the bank holds ({fan_in}, r) and (r, {fan_out}) with one r up to {self.rank}"
                 )
         return rank
+
+
+def neighbours(slots: Iterable[int]) -> list[slice]:
+    """Runs of neighbouring slots: `[4, 2, 1]` gives `[slice(1, 3), slice(4, 5)]`."""
+    runs: list[slice] = []
+    for slot in sorted(set(slots)):
+        start = runs.pop().start if runs and runs[-1].stop == slot else slot
+        runs.append(slice(start, slot + 1))
+    return runs
 
 
 def generator(*purpose: str | int) -> torch.Generator:

@@ -119,11 +119,11 @@ class Stacked:
         """K, the columns of x A."""
         return self.a_copy.shape[1]
 
-    def refresh(self, slot: int, scale: float) -> None:
-        """Brings one member's compute copies up to date with its masters."""
-        self.a_copy[slot].copy_(self.a[slot])
+    def refresh(self, slots: slice, scale_S11: Tensor) -> None:
+        """Brings some members' compute copies up to date with their masters."""
+        self.a_copy[slots].copy_(self.a[slots])
         for block in self.blocks:
-            block.copy[slot].copy_(block.b[slot] * scale)
+            block.copy[slots].copy_(block.b[slots] * scale_S11)
 
 
 class Kernel(Protocol):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from redqueen.adapters.bank import AdapterBank
+from redqueen.adapters.bank import AdapterBank, neighbours
 from redqueen.adapters.factors import Factors
 from redqueen.config import LearningConfig
 from redqueen.policy.base import Base
@@ -55,7 +55,8 @@ class LocalLearner:
         ]
         tallies = {sample.member: Tally() for sample in samples}
         names = {self.bank.slots[member]: member for member in tallies}
-        self.bank.gradients[sorted(names)] = 0
+        for slots in neighbours(names):
+            self.bank.gradients[slots].zero_()
         packs = list(split(active, self.config.batch_tokens))
         done, total = 0, sum(pack.tokens for pack in packs)
 
@@ -68,7 +69,9 @@ class LocalLearner:
         for made in self._accumulate(packs, report):
             for slot, tally in made.items():
                 tallies[names[slot]].add(tally)
-        return [self._step(member, tallies[member]) for member in sorted(tallies)]
+        updates = [self._step(member, tallies[member]) for member in sorted(tallies)]
+        self.bank.refresh(*(update.member for update in updates if not update.skipped))
+        return updates
 
     def _accumulate(self, packs: Sequence[Pack], report: Callable[[int], None]) -> Iterable[dict[int, Tally]]:
         """Adds all gradients to the bank's; what the tokens of each micro-batch say, by slot."""
@@ -117,7 +120,6 @@ class LocalLearner:
         parameter.grad = gradient
         optimizer.step()
         parameter.grad = None
-        self.bank.refresh(member)
 
     def state(self, member: str) -> dict[str, Tensor]:
         """The step count and moments of `member`'s optimizer, by layer; empty before its first step."""

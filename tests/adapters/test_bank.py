@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from redqueen.adapters.bank import AdapterBank, AdapterError, fresh, perturb
+from redqueen.adapters.bank import AdapterBank, AdapterError, fresh, neighbours, perturb
 from redqueen.adapters.factors import Factors
 from redqueen.adapters.linear import Part, Site
 from redqueen.policy.attention import Bundle, BundleAttention
@@ -142,6 +142,30 @@ def test_a_change_of_a_members_masters_is_in_play_after_its_refresh(base: Base, 
     assert torch.equal(after[1], before[1])
     first = next(iter(bank.places))
     assert torch.equal(bank.read("a")[first].a, 0.5 * noisy(bank, 0)[first].a)
+
+
+@given(st.permutations(range(6)), st.integers(0, 6))
+def test_members_refreshed_together_are_as_refreshed_one_by_one(order: list[int], count: int) -> None:
+    site = Site("x", torch.randn(7, 5), None, (Part("x.q_proj", 0, 4), Part("x.v_proj", 4, 7)))
+    banks = [AdapterBank([site], 6, 3, ALPHA, ("q_proj", "v_proj")) for _ in range(2)]
+    for bank in banks:
+        for slot in range(6):
+            bank.add(str(slot), noisy(bank, slot, rank=1 + slot % 3))
+        bank.masters.mul_(2)
+    members = [str(slot) for slot in order[:count]]
+    banks[0].refresh(*members)
+    for member in members:
+        banks[1].refresh(member)
+    together, alone = (bank.stacked["x"] for bank in banks)
+    assert torch.equal(together.a_copy, alone.a_copy)
+    assert torch.equal(together.b_copy, alone.b_copy)
+    stale = [slot for slot in range(6) if str(slot) not in members]
+    assert torch.equal(together.a_copy[stale], together.a[stale] / 2)
+
+
+def test_neighbours_are_runs_of_slots() -> None:
+    assert neighbours([]) == []
+    assert neighbours([4, 2, 1, 2, 7]) == [slice(1, 3), slice(4, 5), slice(7, 8)]
 
 
 def test_gradients_lie_as_the_masters_do_and_are_zero_without_a_pass(base: Base, bank: AdapterBank) -> None:
