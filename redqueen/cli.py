@@ -175,6 +175,17 @@ def lineage(
 
 
 @app.command()
+def report(
+    run: Run,
+    out: Annotated[Path | None, typer.Option(help="The file to write (default: report.html in the run).")] = None,
+) -> None:
+    """Write a run's course, members and family tree as one page of HTML."""
+    from redqueen.commands.report import run_report
+
+    raise typer.Exit(run_report(run, out))
+
+
+@app.command()
 def retention(
     run: Run,
     step: Annotated[int | None, typer.Option(help="Steps played at the checkpoint (default: the newest).")] = None,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -55,13 +53,6 @@ def draw(found: Sequence[Life], steps: int) -> Figure:
         frameon=False,
     )
     return figure
-
-
-def write(figure: Figure, file: Path) -> None:
-    """As PNG or SVG, by the file's ending; the same figure gives the same file. Raises OSError."""
-    # an SVG's ids are random and dated otherwise
-    with mpl.rc_context({"svg.hashsalt": "redqueen", "svg.fonttype": "none"}):
-        figure.savefig(file, dpi=130, metadata={"Date": None} if file.suffix == ".svg" else None)
 
 
 def _panel(axes: Axes, found: Sequence[Life], steps: int, hues: Mapping[str, str]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from redqueen.analysis.family_figure import write
+from redqueen.analysis.drawing import write
 from redqueen.runs.directory import RunError
 
 FORMATS = (".png", ".svg")

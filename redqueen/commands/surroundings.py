@@ -16,7 +16,7 @@ from redqueen.machine import cores
 from redqueen.policy.base import Base
 from redqueen.policy.embedded import cache_root, cached
 
-LIBRARIES = ("torch", "transformers", "peft", "safetensors", "tokenizers", "numpy", "pydantic")
+LIBRARIES = ("torch", "transformers", "peft", "safetensors", "tokenizers", "numpy", "numba", "pydantic")
 
 
 def quiet_libraries() -> None:

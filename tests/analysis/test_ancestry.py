@@ -16,7 +16,7 @@ import pytest
 import redqueen.analysis.ancestry as experiment
 from redqueen.analysis.ancestry import Games, StudentEpoch, TaskEpoch, play, spread, student_epochs, task_epochs
 from redqueen.analysis.ancestry_figure import draw
-from redqueen.analysis.family_figure import write
+from redqueen.analysis.drawing import write
 from redqueen.analysis.loaded import Loaded
 from redqueen.analysis.progress import rates, students, teachers, unsolved
 from redqueen.commands.ancestry import available

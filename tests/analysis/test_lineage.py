@@ -12,7 +12,8 @@ from pathlib import Path
 import matplotlib.image
 import pytest
 
-from redqueen.analysis.family_figure import draw, write
+from redqueen.analysis.drawing import write
+from redqueen.analysis.family_figure import draw
 from redqueen.analysis.lineage import Life, ancestors, last_step, lives
 from redqueen.config import SandboxConfig
 from redqueen.runs.archive import Archive

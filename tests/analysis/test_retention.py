@@ -15,7 +15,7 @@ import pytest
 
 import redqueen.analysis.retention as experiment
 from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS
-from redqueen.analysis.family_figure import write
+from redqueen.analysis.drawing import write
 from redqueen.analysis.loaded import Loaded, load_step, opened
 from redqueen.analysis.recovery import answer, summarise
 from redqueen.analysis.retention import Plan, Trial, operators_for, retention, slots_needed

@@ -1,0 +1,63 @@
+"""The course of a run as a figure: what was valid, solved and contested, and what it paid, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+_HUES = ("#0072B2", "#D55E00", "#009E73")
+# up to so many steps each one is marked
+_MARKED = 20
+
+Lines = Sequence[Mapping[str, Any]]
+Series = Sequence[float | None]
+
+
+def draw(lines: Lines) -> Figure:
+    """Three panels over the steps played, from the lines of metrics.jsonl; what was not known leaves a gap."""
+    figure = Figure(figsize=(11, 3.4), layout="constrained")
+    shares, contested, rewards = figure.subplots(1, 3)
+    steps = [line["step"] + 1 for line in lines]
+
+    def column(name: str) -> Series:
+        return [line[name] for line in lines]
+
+    _plot(
+        shares,
+        "proposals and attempts",
+        steps,
+        {
+            "valid": column("valid_rate"),
+            "new": column("novel_rate"),
+            "solved": column("solve_rate"),
+        },
+    )
+    kinds = {kind: [_contested(line, kind) for line in lines] for kind in lines[0]["tasks_by_kind"]}
+    _plot(contested, "contested tasks", steps, kinds)
+    _plot(rewards, "mean reward", steps, {"teachers": column("teacher_reward"), "students": column("student_reward")})
+    for axes in (shares, contested):
+        axes.set_ylim(-0.03, 1.03)
+    rewards.set_ylim(-1.05, 1.05)
+    rewards.axhline(0, color="#cccccc", lw=1, zorder=0)
+    return figure
+
+
+def _plot(axes: Axes, title: str, steps: Sequence[int], series: Mapping[str, Series]) -> None:
+    mark = "o" if len(steps) <= _MARKED else ""
+    for hue, (name, found) in zip(_HUES, series.items(), strict=False):
+        values = [float("nan") if value is None else value for value in found]
+        axes.plot(steps, values, color=hue, lw=1.6, marker=mark, ms=3.5, label=name)
+    axes.set_title(title, loc="left", fontsize=10)
+    axes.set_xlabel("step")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.spines[["right", "top"]].set_visible(False)
+    axes.legend(fontsize=8, frameon=False, ncols=3, loc="upper left", bbox_to_anchor=(0, -0.18))
+
+
+def _contested(line: Mapping[str, Any], kind: str) -> float | None:
+    tasks = line["tasks_by_kind"][kind]
+    return line["contested_by_kind"][kind] / tasks if tasks else None
