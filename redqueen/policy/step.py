@@ -35,6 +35,8 @@ class Stepper(Protocol):
     def __call__(self, token_R: Tensor, longest: int) -> Tensor:
         """The last hidden states [R, H] of a token for each of the first R rows of the cache, appended to it. No row
         is longer than `longest`, which the host knows without asking the device.
+
+        Raises ValueError if R is not what `members` was told: rows would go without adapters.
         """
         ...
 
@@ -136,6 +138,12 @@ class Compiled:
         decoder, rows, eps = self.decoder, self.rows, self.decoder.eps
         self._reserve(longest + 1)
         at_R = self.cache.length_R[: len(token_R)]
+        # the compiled loops look at no bounds
+        if len(token_R) != len(rows.order) or int(at_R.max()) > longest:
+            known = f"{len(rows.order)} of at most {longest} tokens"
+            raise ValueError(
+                f"a step of {len(token_R)} rows, the longest of {int(at_R.max())} tokens: known are {known}"
+            )
         angle = torch.outer(at_R.float(), decoder.inv_freq)
         cos, sin = raw(angle.cos() * decoder.rope_scale), raw(angle.sin() * decoder.rope_scale)
         x = F.embedding(token_R, decoder.embed_VH)

@@ -129,6 +129,29 @@ def test_the_device_and_the_dtype_choose(bases: Callable[[str], Base]) -> None:
     assert isinstance(stepper(exact, bank_of(exact), Cache(exact, 1)), Composed)
 
 
+@pytest.mark.parametrize("kind", [Compiled, Composed])
+def test_rows_beyond_those_announced_are_refused(bases: Callable[[str], Base], kind: Callable[..., Any]) -> None:
+    decoder = bases("llama").decoder
+    cache = Cache(decoder, 4)
+    one = kind(decoder, bank_of(decoder), cache)
+    one.members([0, 1, 0])
+    with torch.inference_mode():
+        for rows in (2, 4):
+            with pytest.raises(ValueError, match=f"{rows} rows"):
+                one(torch.zeros(rows, dtype=torch.long), 0)
+        one(torch.zeros(3, dtype=torch.long), 0)
+
+
+def test_no_row_is_longer_than_was_said(bases: Callable[[str], Base]) -> None:
+    decoder = bases("llama").decoder
+    cache = Cache(decoder, 2)
+    cache.length_R[1] = 5
+    one = Compiled(decoder, bank_of(decoder), cache)
+    one.members([0, 1])
+    with torch.inference_mode(), pytest.raises(ValueError, match="5 tokens: known are 2 of at most 4"):
+        one(torch.zeros(2, dtype=torch.long), 4)
+
+
 def rows_of(count: int, width: int) -> jit.Rows:
     tasks = np.array([(0, first, min(first + 8, count)) for first in range(0, count, 8)])
     wide = np.empty((8, width), np.float32)
