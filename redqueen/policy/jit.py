@@ -45,14 +45,21 @@ class Factors(NamedTuple):
     rank: int
 
 
+# sums may be reordered, for vectors; but what is not a number has to stay so
+_FAST: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+_INLINE: Any = {"forceinline": True}
+
+
 def _compiled(function: _Function) -> _Function:
-    # sums may be reordered, for vectors; but what is not a number has to stay so
-    fast = {"reassoc", "contract", "arcp", "nsz"}
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": fast}
     try:
-        return cast(_Function, njit(cache=True, **options)(function))
+        return cast(_Function, njit(cache=True, **_FAST)(function))
     except RuntimeError:  # nowhere to write: compiled anew in each process
-        return cast(_Function, njit(**options)(function))
+        return cast(_Function, njit(**_FAST)(function))
+
+
+def _inlined(function: _Function) -> _Function:
+    # a function with code of its own rounds otherwise when it comes from the cache than when it was compiled just now
+    return cast(_Function, njit(forceinline=True, **_FAST)(function))
 
 
 def _wide(value: Any) -> Any:
@@ -65,7 +72,7 @@ def _put(array: Array, index: int, value: Any) -> None:
     raise NotImplementedError
 
 
-@overload(_wide)
+@overload(_wide, jit_options=_INLINE)
 def _wide_of(value: Any) -> Any:  # pyright: ignore[reportUnusedFunction]
     if not isinstance(value, types.Integer):
 
@@ -80,7 +87,7 @@ def _wide_of(value: Any) -> Any:  # pyright: ignore[reportUnusedFunction]
     return half
 
 
-@overload(_put)
+@overload(_put, jit_options=_INLINE)
 def _put_in(array: Any, index: Any, value: Any) -> Any:  # pyright: ignore[reportUnusedFunction]
     if not isinstance(array.dtype, types.Integer):
 
@@ -96,7 +103,7 @@ def _put_in(array: Any, index: Any, value: Any) -> Any:  # pyright: ignore[repor
     return half
 
 
-@_compiled
+@_inlined
 def _exp2(x: Any) -> Any:
     """2^x for x <= 0, to fp32's precision (Taylor's series of degree 6 on [-1/2, 1/2]); smallest 2^-126."""
     x = np.float32(-126) if x < np.float32(-126) else x
@@ -112,7 +119,7 @@ def _exp2(x: Any) -> Any:
     return p * np.int32((np.int32(whole) + np.int32(127)) << np.int32(23)).view(np.float32)
 
 
-@_compiled
+@_inlined
 def _dots(x_NI: Array, a_KI: Array, y_NK: Array) -> None:
     """y = x A^T, four rows by two columns at a time."""
     rows, columns, zero = len(x_NI), len(a_KI), np.float32(0)
@@ -148,7 +155,7 @@ def _dots(x_NI: Array, a_KI: Array, y_NK: Array) -> None:
             n += 1
 
 
-@_compiled
+@_inlined
 def _add(h_NK: Array, first: int, b_RO: Array, y_NO: Array, column: int) -> None:
     """Adds h B to y, `len(b_RO)` columns of h from `first` on to the columns of y from `column` on."""
     rows, rank, outputs = len(h_NK), len(b_RO), b_RO.shape[1]
@@ -178,7 +185,7 @@ def _add(h_NK: Array, first: int, b_RO: Array, y_NO: Array, column: int) -> None
                     z[o] += q0 * _wide(b0[o])
 
 
-@_compiled
+@_inlined
 def _adapted(rows: Rows, task: int, factors: Factors, x_NI: Array, y_NO: Array) -> None:
     """rows.outputs = y + s (x A) B for the rows of one task, in the task's order."""
     slot, start, end = rows.tasks[task]
@@ -206,7 +213,7 @@ def _adapted(rows: Rows, task: int, factors: Factors, x_NI: Array, y_NO: Array) 
         at += slots * size
 
 
-@_compiled
+@_inlined
 def _unit(x: Array, weight: Array, eps: float, out: Array) -> None:
     """Writes w * x / rms(x) to `out`."""
     total = np.float32(0)
@@ -261,7 +268,7 @@ class Heads(NamedTuple):
     eps: float
 
 
-@_compiled
+@_inlined
 def _rotate(head: Array, cos: Array, sin: Array, norm: Array, eps: float) -> None:
     """Norm, if there is one, and rotary embedding of one head [D] in place."""
     half = len(cos)
@@ -273,7 +280,7 @@ def _rotate(head: Array, cos: Array, sin: Array, norm: Array, eps: float) -> Non
         head[half + d] = y * cos[d] + x * sin[d]
 
 
-@_compiled
+@_inlined
 def _softmax(scores_GT: Array, tokens: Any) -> None:
     """In place, of the first `tokens` scores, which are in powers of two."""
     for g in range(len(scores_GT)):

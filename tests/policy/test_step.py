@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -186,3 +190,28 @@ def test_the_gate_is_silu_from_end_to_end(dtype: torch.dtype, tolerance: float) 
     jit.gate(rows_of(1, width), none(dtype), raw(x), raw(torch.cat([gate, up], 1)), raw(out))
     expected = F.silu(gate.double()) * up.double()
     torch.testing.assert_close(out.double(), expected, rtol=tolerance, atol=1e-30)
+
+
+HASH = """
+import hashlib, torch
+from redqueen.policy.step import Compiled
+from redqueen.policy.decoder import decoder_of
+from tests.policy.test_decoder import model
+from tests.policy.test_step import bank_of, stepped
+sizes = {"hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9, "num_key_value_heads": 3}
+decoder = decoder_of(model("llama", **sizes, head_dim=64).bfloat16())
+made = stepped(Compiled, decoder, bank_of(decoder, 16), [3, 0, 2, 0, 1, 3, 3, 3, 3], 30)
+print(hashlib.sha256(made.view(torch.uint8).numpy().tobytes()).hexdigest())
+"""
+
+
+# helpers that are not inlined have two bodies, and which one is called depends on where the code came from
+@pytest.mark.slow
+def test_code_from_the_cache_rounds_as_code_just_compiled(tmp_path: Path) -> None:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", HASH]
+    found = [
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout for _ in range(2)
+    ]
+    assert any(tmp_path.rglob("*.nbc"))
+    assert found[0] == found[1]
