@@ -59,7 +59,7 @@ def _compiled(function: _Function) -> _Function:
 
 def _inlined(function: _Function) -> _Function:
     # a function with code of its own rounds otherwise when it comes from the cache than when it was compiled just now
-    return cast(_Function, njit(forceinline=True, **_FAST)(function))
+    return cast(_Function, njit(**_INLINE, **_FAST)(function))
 
 
 def _wide(value: Any) -> Any:
