@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from redqueen import streams
 from redqueen.adapters.decoding import Padded
 from redqueen.adapters.factors import Adapter, Factors
-from redqueen.adapters.kernels import Grouped, Loop, group_rows
+from redqueen.adapters.kernels import Grouped, Loop, group_rows, neighbours
 from redqueen.adapters.linear import Part, Rows, Site, Stacked, Take
 from redqueen.errors import UserError
 
@@ -184,15 +184,6 @@ class AdapterBank:
                     f"the bank holds ({fan_in}, r) and (r, {fan_out}) with one r up to {self.rank}"
                 )
         return rank
-
-
-def neighbours(slots: Iterable[int]) -> list[slice]:
-    """Runs of neighbouring slots: `[4, 2, 1]` gives `[slice(1, 3), slice(4, 5)]`."""
-    runs: list[slice] = []
-    for slot in sorted(set(slots)):
-        start = runs.pop().start if runs and runs[-1].stop == slot else slot
-        runs.append(slice(start, slot + 1))
-    return runs
 
 
 def generator(*purpose: str | int) -> torch.Generator:

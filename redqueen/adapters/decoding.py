@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from redqueen.adapters.kernels import neighbours
 from redqueen.adapters.linear import Stacked
 
 
@@ -23,10 +24,8 @@ class Padded:
         longest = max(len(rows) for rows in members.values())
         self.width = longest
         # a run of neighbouring slots is a view of the bank, any other choice a copy
-        first, last = present[0], present[-1]
-        self.slots: Any = slice(first, last + 1)
-        if last - first + 1 != len(present):
-            self.slots = torch.tensor(present, device=device)
+        runs = neighbours(present)
+        self.slots: Any = runs[0] if len(runs) == 1 else torch.tensor(present, device=device)
         padded = [row for slot in present for row in members[slot] + members[slot][:1] * (longest - len(members[slot]))]
         self.plain = padded == list(range(len(slots)))
         self.gather = torch.tensor(padded, device=device)

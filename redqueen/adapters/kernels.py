@@ -5,7 +5,7 @@ Shape suffixes: N rows, I inputs, O outputs, K = parts x rank.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -33,6 +33,15 @@ def group_rows(slots: Sequence[int], lengths: Sequence[int] | None = None) -> tu
     if len({slot for slot, _, _ in groups}) != len(groups):
         raise ValueError("rows of one member must be neighbours: sort the batch by slot")
     return tuple(groups)
+
+
+def neighbours(slots: Iterable[int]) -> list[slice]:
+    """Runs of neighbouring slots: `[4, 2, 1]` gives `[slice(1, 3), slice(4, 5)]`."""
+    runs: list[slice] = []
+    for slot in sorted(set(slots)):
+        start = runs.pop().start if runs and runs[-1].stop == slot else slot
+        runs.append(slice(start, slot + 1))
+    return runs
 
 
 class _Run:

@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-_HUES = ("#0072B2", "#D55E00", "#009E73")
+from redqueen.analysis.drawing import HUES
+
 # up to so many steps each one is marked
 _MARKED = 20
 
@@ -48,7 +49,7 @@ def draw(lines: Lines) -> Figure:
 
 def _plot(axes: Axes, title: str, steps: Sequence[int], series: Mapping[str, Series]) -> None:
     mark = "o" if len(steps) <= _MARKED else ""
-    for hue, (name, found) in zip(_HUES, series.items(), strict=False):
+    for hue, (name, found) in zip(HUES, series.items(), strict=False):
         values = [float("nan") if value is None else value for value in found]
         axes.plot(steps, values, color=hue, lw=1.6, marker=mark, ms=3.5, label=name)
     axes.set_title(title, loc="left", fontsize=10)

@@ -9,6 +9,8 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+# Okabe and Ito's palette, told apart by colour-blind readers, then two more: there are more operators than hues in it.
+HUES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C564B", "#6A3D9A", "#B8A800", "#333333")
 # an SVG's ids are random and dated otherwise
 _STABLE: dict[Any, Any] = {"svg.hashsalt": "redqueen", "svg.fonttype": "none"}
 

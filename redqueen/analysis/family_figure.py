@@ -10,10 +10,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.ticker import MaxNLocator
 
+from redqueen.analysis.drawing import HUES
 from redqueen.analysis.lineage import Life
 
-# Okabe and Ito's palette, told apart by colour-blind readers, then two more: there are more operators than hues in it.
-_HUES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C564B", "#6A3D9A", "#B8A800", "#333333")
 _START = "#999999"
 
 
@@ -25,7 +24,7 @@ def draw(found: Sequence[Life], steps: int) -> Figure:
     """
     roles = list(dict.fromkeys(life.role for life in found))
     operators = sorted({life.operator for life in found if life.parents})
-    hues = {name: _HUES[i % len(_HUES)] for i, name in enumerate(operators)}
+    hues = {name: HUES[i % len(HUES)] for i, name in enumerate(operators)}
     rows = {role: sum(life.role == role for life in found) for role in roles}
     height = 1.6 + sum(0.6 + 0.24 * count for count in rows.values())
     figure = Figure(figsize=(11, min(height, 60)), layout="constrained")

@@ -13,6 +13,7 @@ from redqueen.analysis import course_figure, family_figure
 from redqueen.analysis.drawing import svg
 from redqueen.analysis.lineage import Life, lives
 from redqueen.config import Config
+from redqueen.display import number
 from redqueen.runs.directory import RunDirectory, RunError
 
 _STYLE = """
@@ -84,7 +85,7 @@ def _row(life: Life) -> str:
         f"step {life.born + 1}" if life.parents else "start",
         "lives" if life.died is None else f"replaced after step {life.died + 1}",
         str(life.games),
-        "-" if life.last is None else f"{life.last:.2f}",
+        number(life.last),
     )
     kind = "" if life.died is None else ' class="dead"'
     return f"<tr{kind}>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"

@@ -175,7 +175,6 @@ class Batch:
         for r, row in enumerate(self.rows):
             if row is not None:
                 if any(value != value for value in sampled[r]):
-                    # its prompt shows it, before a step lets all rows pass through its factors
                     raise AdapterError(
                         f"slot {self.slots[r]}: not a number where a probability should be; its weights?"
                     )

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from redqueen.adapters.bank import AdapterBank, neighbours
+from redqueen.adapters.bank import AdapterBank
 from redqueen.adapters.factors import Factors
+from redqueen.adapters.kernels import neighbours
 from redqueen.config import LearningConfig
 from redqueen.policy.base import Base
 from redqueen.policy.crew import Crew

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from redqueen.adapters.bank import AdapterBank
+from redqueen.adapters.kernels import group_rows
 from redqueen.adapters.linear import Rows, Site, Stacked
 from redqueen.policy import jit
 from redqueen.policy.cache import Cache
@@ -102,7 +103,8 @@ class Compiled:
     """A layer is four frozen products and four calls of compiled loops between them (`redqueen.policy.jit`)."""
 
     def __init__(self, decoder: Decoder, bank: AdapterBank, cache: Cache) -> None:
-        self.decoder, self.cache, self.keys = decoder, cache, cache.keys
+        self.decoder, self.cache = decoder, cache
+        self.keys: Tensor | None = None
         self.memory: list[tuple[jit.Array, jit.Array]] = []
         following = [*(layer.norm_in for layer in decoder.layers[1:]), decoder.norm_H]
         none = decoder.norm_H[:0]
@@ -126,12 +128,8 @@ class Compiled:
 
     def members(self, slots: Sequence[int]) -> None:
         order = sorted(range(len(slots)), key=lambda row: slots[row])
-        tasks: list[tuple[int, int, int]] = []
-        for place, row in enumerate(order):
-            slot, start = slots[row], place
-            if tasks and tasks[-1][0] == slot and place - tasks[-1][1] < _TASK:
-                start = tasks.pop()[1]
-            tasks.append((slot, start, place + 1))
+        groups = group_rows([slots[row] for row in order])
+        tasks = [(slot, at, min(at + _TASK, end)) for slot, start, end in groups for at in range(start, end, _TASK)]
         self.rows = jit.Rows(np.array(order), np.array(tasks), *self.work)
 
     def __call__(self, token_R: Tensor, longest: int) -> Tensor:
@@ -163,7 +161,7 @@ class Compiled:
 
     def _reserve(self, tokens: int) -> None:
         self.cache.reserve(tokens)
-        if not self.memory or self.keys is not self.cache.keys:
+        if self.keys is not self.cache.keys:  # as it has grown
             self.keys = self.cache.keys
             self.memory = [(raw(k), raw(v)) for k, v in zip(self.keys, self.cache.values, strict=True)]
 

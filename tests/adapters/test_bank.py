@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from redqueen.adapters.bank import AdapterBank, AdapterError, fresh, neighbours, perturb
+from redqueen.adapters.bank import AdapterBank, AdapterError, fresh, perturb
 from redqueen.adapters.factors import Factors
 from redqueen.adapters.linear import Part, Site
 from redqueen.policy.attention import Bundle, BundleAttention
@@ -161,11 +161,6 @@ def test_members_refreshed_together_are_as_refreshed_one_by_one(order: list[int]
     assert torch.equal(together.b_copy, alone.b_copy)
     stale = [slot for slot in range(6) if str(slot) not in members]
     assert torch.equal(together.a_copy[stale], together.a[stale] / 2)
-
-
-def test_neighbours_are_runs_of_slots() -> None:
-    assert neighbours([]) == []
-    assert neighbours([4, 2, 1, 2, 7]) == [slice(1, 3), slice(4, 5), slice(7, 8)]
 
 
 def test_gradients_lie_as_the_masters_do_and_are_zero_without_a_pass(base: Base, bank: AdapterBank) -> None:

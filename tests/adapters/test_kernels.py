@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from redqueen.adapters.decoding import Padded
-from redqueen.adapters.kernels import Grouped, Loop, group_rows
+from redqueen.adapters.kernels import Grouped, Loop, group_rows, neighbours
 from redqueen.adapters.onednn import packed, packs
 from tests.adapters.sites import (
     CPU,
@@ -158,3 +158,8 @@ def test_packed_weights_give_the_same_products_to_bf16s_precision(rows: int, bia
             0.02,
         )
     assert packed(torch.zeros(32, 32)) is None, "the operator is for bf16"
+
+
+def test_neighbours_are_runs_of_slots() -> None:
+    assert neighbours([]) == []
+    assert neighbours([4, 2, 1, 2, 7]) == [slice(1, 3), slice(4, 5), slice(7, 8)]
