@@ -1,19 +1,23 @@
 """Causal attention over a flat batch of bundles: a prompt and its continuations, each seeing the prompt and itself.
 
-The prompt is computed once, whatever the number of its continuations. Shape suffixes: N tokens, P prompt tokens,
-C longest continuation, M continuations, K kv heads, G query heads of each, D head size.
+The prompt is computed once, whatever the number of its continuations. Shape suffixes: N tokens, B prompts, P tokens of
+each, M continuations of all of them, C longest continuation, K kv heads, G query heads of each, D head size, X = K x B,
+Y = M / B x G x C, S = K x M, Z = G x C.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from itertools import accumulate
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention.bias import causal_lower_right
+
+from redqueen.policy.scores import gather, scatter, softmax_, softmax_backward_
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,187 +42,137 @@ class BundleAttention:
 
     def __init__(self, bundles: Sequence[Bundle], device: torch.device, *, fused: bool | None = None) -> None:
         self.fused = device.type == "cuda" if fused is None else fused
-        self.parts: list[_Part] = []
+        alone: list[range] = []  # a prompt, and a prompt with its only continuation, are plain sequences
+        shared: dict[tuple[int, int], list[_Tails]] = {}
         for bundle in bundles:
             tails = tuple(tail for tail in bundle.tails if tail)
-            if len(tails) == 1:  # a prompt with one continuation is one plain sequence
-                self.parts.append(_Sequence(bundle.start, bundle.prompt + tails[0]))
+            start = bundle.start + bundle.prompt
+            if len(tails) == 1:
+                alone.append(range(bundle.start, start + tails[0]))
                 continue
-            self.parts.append(_Sequence(bundle.start, bundle.prompt))
+            alone.append(range(bundle.start, start))
             if tails:
-                self.parts.append(_Tails(bundle.start, bundle.prompt, tails, device))
-        longest = max(part.width for part in self.parts)
-        self.mask = torch.full((longest, longest), float("-inf"), device=device).triu_(1)
+                starts = accumulate(tails, initial=start)
+                rows = tuple(range(at, at + tail) for at, tail in zip(starts, tails, strict=False))
+                shared.setdefault((bundle.prompt, len(tails)), []).append(_Tails(range(bundle.start, start), rows))
+        # their prompts' own rows come first: what continuations add to a prompt's gradient is added to those
+        self.parts = [_Part([range(0)], group, device) for group in _alike(alone, len)]
+        for of_one_shape in shared.values():
+            for group in _alike(of_one_shape, lambda tails: max(map(len, tails.rows))):
+                rows = [row for tails in group for row in tails.rows]
+                self.parts.append(_Part([tails.prompt for tails in group], rows, device))
+        order = torch.cat([part.rows for part in self.parts])
+        self.place_N = order.argsort().to(device)
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         del layer
         if not self.fused:
-            return _Plain.apply(q, k, v, self.parts, self.mask.to(q.dtype))
-        return torch.cat([part.fused(q, k, v) for part in self.parts])
+            return _Plain.apply(q, k, v, self.parts)
+        return torch.cat([part.fused(q, k, v) for part in self.parts])[self.place_N]
 
 
-class _Part(Protocol):
-    width: int
-
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, out: Tensor) -> Tensor:
-        """Writes the mixed values of its rows to `out`; returns the attention weights."""
-        ...
-
-    def backward(self, saved: _Saved, weights: Tensor, dy: Tensor, grads: _Saved) -> None:
-        """Writes to the gradient of q, and adds to those of k and v, of the rows that it reads."""
-        ...
-
-    def fused(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """The mixed values of its rows."""
-        ...
-
-
-_Saved = tuple[Tensor, Tensor, Tensor]
-
-
-class _Sequence:
-    """Rows that attend to themselves, causally."""
-
-    def __init__(self, start: int, length: int) -> None:
-        self.rows, self.width = slice(start, start + length), length
-
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, out: Tensor) -> Tensor:
-        q_KND, k_KND, v_KND = self._by_head(q, k) * q.shape[-1] ** -0.5, _rows(k, self.rows), _rows(v, self.rows)
-        scores = torch.bmm(q_KND, k_KND.mT)
-        scores.view(-1, self.width, self.width).add_(mask[: self.width, : self.width])
-        weights = scores.softmax(-1)
-        out[self.rows] = self._by_row(torch.bmm(weights, v_KND), q)
-        return weights
-
-    def backward(self, saved: _Saved, weights: Tensor, dy: Tensor, grads: _Saved) -> None:
-        (q, k, v), (dq, dk, dv), scale = saved, grads, saved[0].shape[-1] ** -0.5
-        dy_KND = self._by_head(dy, k)
-        dv[self.rows] += torch.bmm(weights.mT, dy_KND).transpose(0, 1)
-        d_scores = _softmax_backward(torch.bmm(dy_KND, _rows(v, self.rows).mT), weights)
-        dq[self.rows] = self._by_row(torch.bmm(d_scores, _rows(k, self.rows)), q) * scale
-        dk[self.rows] += torch.bmm(d_scores.mT, self._by_head(q, k) * scale).transpose(0, 1)
-
-    def fused(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return _sdpa(q[None, self.rows], k[None, self.rows], v[None, self.rows], is_causal=True)[0]
-
-    def _by_head(self, q: Tensor, k: Tensor) -> Tensor:
-        """[K, G x P, D]: a kv head's query heads one after the other."""
-        heads, size = k.shape[1], q.shape[-1]
-        return q[self.rows].view(self.width, heads, -1, size).permute(1, 2, 0, 3).reshape(heads, -1, size)
-
-    def _by_row(self, mixed: Tensor, q: Tensor) -> Tensor:
-        heads, size = len(mixed), q.shape[-1]
-        return mixed.view(heads, -1, self.width, size).permute(2, 0, 1, 3).reshape(self.width, -1, size)
-
-
+@dataclass(frozen=True, slots=True)
 class _Tails:
-    """A bundle's continuations as a padded batch [M, C]: each attends to the prompt and, causally, to itself."""
+    """A prompt's rows and those of its continuations."""
 
-    def __init__(self, start: int, prompt: int, tails: tuple[int, ...], device: torch.device) -> None:
-        self.prompt = slice(start, start + prompt)
-        self.rows = slice(start + prompt, start + prompt + sum(tails))
-        self.count, self.width = len(tails), max(tails)
-        at = [m * self.width + i for m, tail in enumerate(tails) for i in range(tail)]
-        self.at = None if len(at) == self.count * self.width else torch.tensor(at, device=device)
+    prompt: range
+    rows: tuple[range, ...]
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, out: Tensor) -> Tensor:
-        q_KXD, own_k, own_v = self._by_head(q, k) * q.shape[-1] ** -0.5, self._own(k), self._own(v)
-        own = torch.bmm(q_KXD.reshape(len(own_k), -1, q.shape[-1]), own_k.mT)
-        own.view(-1, self.width, self.width).add_(mask[: self.width, : self.width])
-        shared = torch.bmm(q_KXD, _rows(k, self.prompt).mT)
-        weights = torch.cat([shared, own.view(*shared.shape[:2], -1)], -1).softmax(-1)
-        on_prompt, on_own = self._split(weights, own_k)
-        mixed = torch.bmm(on_prompt, _rows(v, self.prompt))
-        mixed.view(len(own_k), -1, q.shape[-1]).baddbmm_(on_own, own_v)
-        out[self.rows] = self._by_row(mixed, q)
-        return weights
 
-    def backward(self, saved: _Saved, weights: Tensor, dy: Tensor, grads: _Saved) -> None:
-        (q, k, v), (dq, dk, dv), size = saved, grads, saved[0].shape[-1]
-        own_k, own_v, dy_KXD = self._own(k), self._own(v), self._by_head(dy, k)
-        dy_own, scaled = dy_KXD.reshape(len(own_k), -1, size), self._by_head(q, k) * size**-0.5
-        on_prompt, on_own = self._split(weights, own_k)
-        dv[self.prompt] += torch.bmm(on_prompt.mT, dy_KXD).transpose(0, 1)
-        dv[self.rows] = self._own_rows(torch.bmm(on_own.mT, dy_own), v)
-        d_own = torch.bmm(dy_own, own_v.mT).view(*weights.shape[:2], -1)
-        d_weights = torch.cat([torch.bmm(dy_KXD, _rows(v, self.prompt).mT), d_own], -1)
-        d_prompt, d_own = self._split(_softmax_backward(d_weights, weights), own_k)
-        dq_KXD = torch.bmm(d_prompt, _rows(k, self.prompt))
-        dq_KXD.view(len(own_k), -1, size).baddbmm_(d_own, own_k)
-        dq[self.rows] = self._by_row(dq_KXD, q) * size**-0.5
-        dk[self.prompt] += torch.bmm(d_prompt.mT, scaled).transpose(0, 1)
-        dk[self.rows] = self._own_rows(torch.bmm(d_own.mT, scaled.reshape(len(own_k), -1, size)), k)
+_Item = TypeVar("_Item")
+
+
+def _alike(items: Iterable[_Item], length: Callable[[_Item], int]) -> Iterator[list[_Item]]:
+    """Groups in which nothing is shorter than 3/4 of the longest: padding costs less than calls for each would."""
+    group: list[_Item] = []
+    for item in sorted(items, key=length, reverse=True):
+        if group and length(item) < 0.75 * length(group[0]):
+            yield group
+            group = []
+        group.append(item)
+    if group:
+        yield group
+
+
+class _Part:
+    """Sequences as a padded batch: each attends to its prompt, of which all have equally many rows, and, causally, to
+    itself. `prompt_BP` and `row_MC` are their rows in the batch, -1 where a sequence is shorter; M / B sequences share
+    a prompt.
+    """
+
+    def __init__(self, prompts: Sequence[range], sequences: Sequence[range], device: torch.device) -> None:
+        row_MC = torch.full((len(sequences), max(map(len, sequences))), -1)
+        for row_C, sequence in zip(row_MC, sequences, strict=True):
+            row_C[: len(sequence)] = torch.tensor(sequence)
+        self.rows = row_MC[row_MC >= 0]
+        self.there = (row_MC.flatten() >= 0).nonzero()[:, 0].to(device)  # here: on a GPU it would wait for the device
+        self.row_MC = row_MC.to(device)
+        self.prompt_BP = torch.tensor([list(prompt) for prompt in prompts], dtype=torch.long, device=device)
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, out: Tensor) -> tuple[Tensor, ...]:
+        """Writes the mixed values of its rows to `out`; returns what `backward` wants."""
+        heads = k.shape[1]
+        q_XYD, q_SZD = self._both(gather(q, self.row_MC, heads))
+        own_k, own_v = (self._both(gather(t, self.row_MC, heads))[1] for t in (k, v))
+        prompt_k, prompt_v = (gather(t, self.prompt_BP, heads).flatten(0, 1).flatten(1, 2) for t in (k, v))
+        shared_XYP, own_SZC = torch.bmm(q_XYD, prompt_k.mT), torch.bmm(q_SZD, own_k.mT)
+        softmax_(shared_XYP, own_SZC, q.shape[2] ** -0.5)
+        mixed_SZD = torch.bmm(own_SZC, own_v)
+        mixed_SZD.view(q_XYD.shape).baddbmm_(shared_XYP, prompt_v)
+        self._scatter(mixed_SZD, out)
+        return q_XYD, own_k, own_v, prompt_k, prompt_v, shared_XYP, own_SZC
+
+    def backward(self, saved: tuple[Tensor, ...], dy: Tensor, dq: Tensor, dk: Tensor, dv: Tensor) -> None:
+        """Writes the gradients of its own rows, and adds to those of its prompts."""
+        q_XYD, own_k, own_v, prompt_k, prompt_v, shared_XYP, own_SZC = saved
+        heads, q_SZD = dk.shape[1], q_XYD.view(len(own_k), -1, own_k.shape[2])
+        dy_XYD, dy_SZD = self._both(gather(dy, self.row_MC, heads))
+        d_shared, d_own = torch.bmm(dy_XYD, prompt_v.mT), torch.bmm(dy_SZD, own_v.mT)
+        softmax_backward_(d_shared, d_own, shared_XYP, own_SZC, q_XYD.shape[2] ** -0.5)
+        dq_SZD = torch.bmm(d_own, own_k)
+        dq_SZD.view(q_XYD.shape).baddbmm_(d_shared, prompt_k)
+        self._scatter(dq_SZD, dq)
+        for weights, at, grad in ((d_own, q_SZD, dk), (own_SZC, dy_SZD, dv)):
+            self._scatter(torch.bmm(weights.mT, at), grad)
+        for weights, at, grad in ((d_shared, q_XYD, dk), (shared_XYP, dy_XYD, dv)):
+            of_prompt = torch.bmm(weights.mT, at).unflatten(0, (heads, -1))[:, :, None]
+            scatter(of_prompt, self.prompt_BP, grad, add=True)
+
+    def _both(self, x_KMGCD: Tensor) -> tuple[Tensor, Tensor]:
+        """The same memory by kv head and prompt [X, Y, D], and by kv head and sequence [S, Z, D]."""
+        x_SZD = x_KMGCD.flatten(0, 1).flatten(1, 2)
+        return x_SZD.view(len(x_KMGCD) * len(self.prompt_BP), -1, x_SZD.shape[2]), x_SZD
+
+    def _scatter(self, x_SZD: Tensor, out: Tensor) -> None:
+        count, places = self.row_MC.shape
+        scatter(x_SZD.view(-1, count, x_SZD.shape[1] // places, places, x_SZD.shape[2]), self.row_MC, out)
 
     def fused(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        keys, values = (torch.cat([t[self.prompt].expand(self.count, -1, -1, -1), self._padded(t)], 1) for t in (k, v))
-        bias = causal_lower_right(self.width, keys.shape[1])
-        return self._rows_of(_sdpa(self._padded(q), keys, values, attn_mask=bias))
-
-    def _padded(self, t: Tensor) -> Tensor:
-        """[M, C, ...] from the rows of [N, ...]; zeros where a continuation is shorter."""
-        own = t[self.rows]
-        if self.at is not None:
-            own = own.new_zeros(self.count * self.width, *own.shape[1:]).index_copy(0, self.at, own)
-        return own.reshape(self.count, self.width, *own.shape[1:])
-
-    def _rows_of(self, padded: Tensor) -> Tensor:
-        flat = padded.flatten(0, 1)
-        return flat if self.at is None else flat[self.at]
-
-    def _by_head(self, q: Tensor, k: Tensor) -> Tensor:
-        """[K, M x G x C, D]."""
-        heads, size = k.shape[1], q.shape[-1]
-        split = self._padded(q).view(self.count, self.width, heads, -1, size)
-        return split.permute(2, 0, 3, 1, 4).reshape(heads, -1, size)
-
-    def _by_row(self, mixed: Tensor, q: Tensor) -> Tensor:
-        heads, size = len(mixed), q.shape[-1]
-        split = mixed.view(heads, self.count, -1, self.width, size).permute(1, 3, 0, 2, 4)
-        return self._rows_of(split.reshape(self.count, self.width, -1, size))
-
-    def _own(self, k: Tensor) -> Tensor:
-        """[K x M, C, D]."""
-        return self._padded(k).permute(2, 0, 1, 3).reshape(-1, self.width, k.shape[-1])
-
-    def _own_rows(self, own: Tensor, k: Tensor) -> Tensor:
-        return self._rows_of(own.view(k.shape[1], self.count, self.width, -1).permute(1, 2, 0, 3))
-
-    def _split(self, weights: Tensor, own_k: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights on the prompt [K, M x G x C, P] and on each continuation itself [K x M, G x C, C]."""
-        on_prompt, on_own = weights.split([weights.shape[-1] - self.width, self.width], -1)
-        return on_prompt, on_own.reshape(len(own_k), -1, self.width)
+        """The mixed values of `rows`."""
+        (count, places), prompts = self.row_MC.shape, len(self.prompt_BP)
+        at_MC, late_MC11 = self.row_MC.clamp(min=0), (self.row_MC < 0)[..., None, None]
+        prompt_MP = self.prompt_BP.repeat_interleave(count // prompts, 0)
+        padded_q, *own = (torch.where(late_MC11, 0, t[at_MC]).transpose(1, 2) for t in (q, k, v))
+        keys, values = (torch.cat([t[prompt_MP].transpose(1, 2), o], 2) for t, o in zip((k, v), own, strict=True))
+        bias = causal_lower_right(places, keys.shape[2])
+        mixed = F.scaled_dot_product_attention(padded_q, keys, values, attn_mask=bias, enable_gqa=True)
+        return mixed.transpose(1, 2).flatten(0, 1)[self.there]
 
 
 class _Plain(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, parts: list[_Part], mask: Tensor) -> Tensor:
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, parts: list[_Part]) -> Tensor:
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
-        weights = [part.forward(q, k, v, mask, out) for part in parts]
-        ctx.save_for_backward(q, k, v, *weights)
-        ctx.parts = parts
+        saved = [part.forward(q, k, v, out) for part in parts]
+        ctx.save_for_backward(*(tensor for tensors in saved for tensor in tensors))
+        ctx.parts, ctx.heads = parts, (q.shape[1], k.shape[1])
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, *weights = ctx.saved_tensors
-        made = (torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v))
-        for part, own in zip(ctx.parts, weights, strict=True):
-            part.backward((q, k, v), own, grads[0], made)
-        return *made, None, None
-
-
-def _rows(k: Tensor, rows: slice) -> Tensor:
-    """[K, rows, D]."""
-    return k[rows].transpose(0, 1)
-
-
-def _softmax_backward(d_weights: Tensor, weights: Tensor) -> Tensor:
-    return torch.ops.aten._softmax_backward_data(d_weights, weights, -1, weights.dtype)
-
-
-def _sdpa(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
-    """[batch, tokens, heads, D] in and out."""
-    mixed = F.scaled_dot_product_attention(
-        q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), enable_gqa=True, **options
-    )
-    return mixed.transpose(1, 2)
+        (dy,), saved = grads, ctx.saved_tensors
+        each, (heads, kv_heads) = len(saved) // len(ctx.parts), ctx.heads
+        dq, dk, dv = (dy.new_empty(len(dy), count, dy.shape[2]) for count in (heads, kv_heads, kv_heads))
+        for i, part in enumerate(ctx.parts):
+            part.backward(saved[i * each : (i + 1) * each], dy, dq, dk, dv)
+        return dq, dk, dv, None

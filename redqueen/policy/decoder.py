@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 from redqueen.adapters.bank import AdapterError
 from redqueen.adapters.linear import Part, Rows, Site
 from redqueen.adapters.onednn import packed
-from redqueen.policy.ops import rms_norm, rotate, swiglu
+from redqueen.policy.ops import Angles, Ops, ops_of
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 # rotary embeddings whose frequencies do not depend on the sequence
@@ -90,32 +90,40 @@ class Decoder:
         x_NH = F.embedding(ids_N, self.embed_VH)
         if torch.is_grad_enabled():
             x_NH.requires_grad_()  # without any input that takes one, no layer would be asked for a gradient
-        angle_ND = torch.outer(position_N.float(), self.inv_freq).repeat(1, 2)
-        cos = (angle_ND.cos() * self.rope_scale).to(x_NH.dtype)[:, None]
-        sin = (angle_ND.sin() * self.rope_scale).to(x_NH.dtype)[:, None]
+        ops = ops_of(x_NH, self.angles(position_N), self.eps)
+        unit_NH = ops.norm(x_NH, self.layers[0].norm_in)
         for index in range(len(self.layers)):
             if checkpointing:
-                x_NH = checkpoint(self._block, index, x_NH, cos, sin, attention, rows, use_reentrant=False)
+                x_NH, unit_NH = checkpoint(self._block_of, index, x_NH, ops, attention, rows, use_reentrant=False)
             else:
-                x_NH = self._block(index, x_NH, cos, sin, attention, rows)
-        return rms_norm(x_NH, self.norm_H, self.eps)
+                x_NH, unit_NH = self._block(index, x_NH, unit_NH, ops, attention, rows)
+        return unit_NH
+
+    def angles(self, position_N: Tensor) -> Angles:
+        """The rotary embeddings of these positions."""
+        angle = torch.outer(position_N.float(), self.inv_freq)
+        return Angles(angle.cos() * self.rope_scale, angle.sin() * self.rope_scale)
+
+    def norm_after(self, index: int) -> Tensor:
+        """The weight [H] of the norm that follows layer `index`."""
+        return self.layers[index + 1].norm_in if index + 1 < len(self.layers) else self.norm_H
+
+    def _block_of(
+        self, index: int, x_NH: Tensor, ops: Ops, attention: Attention, rows: Rows | None
+    ) -> tuple[Tensor, Tensor]:
+        """The same of the residual stream alone: all that a checkpoint should keep."""
+        return self._block(index, x_NH, ops.norm(x_NH, self.layers[index].norm_in), ops, attention, rows)
 
     def _block(
-        self, index: int, x_NH: Tensor, cos: Tensor, sin: Tensor, attention: Attention, rows: Rows | None
-    ) -> Tensor:
-        layer, heads, both = self.layers[index], self.heads, self.heads + self.kv_heads
-        qkv = layer.qkv(rms_norm(x_NH, layer.norm_in, self.eps), rows)
-        qkv = qkv.view(len(qkv), both + self.kv_heads, self.head_size)
-        if layer.norm_q is None or layer.norm_k is None:
-            qk = rotate(qkv[:, :both], cos, sin)
-            q, k = qk[:, :heads], qk[:, heads:]
-        else:
-            q = rotate(rms_norm(qkv[:, :heads], layer.norm_q, self.eps), cos, sin)
-            k = rotate(rms_norm(qkv[:, heads:both], layer.norm_k, self.eps), cos, sin)
-        mixed = attention(index, q, k, qkv[:, both:])
-        x_NH = x_NH + layer.o(mixed.flatten(1), rows)
-        both_N2F = layer.gate_up(rms_norm(x_NH, layer.norm_mlp, self.eps), rows)
-        return x_NH + layer.down(swiglu(both_N2F), rows)
+        self, index: int, x_NH: Tensor, unit_NH: Tensor, ops: Ops, attention: Attention, rows: Rows | None
+    ) -> tuple[Tensor, Tensor]:
+        """The residual stream after layer `index`, and after the norm that follows; from both before it."""
+        layer = self.layers[index]
+        qkv_NHD = layer.qkv(unit_NH, rows).unflatten(1, (-1, self.head_size))
+        mixed = attention(index, *ops.heads(qkv_NHD, self.kv_heads, layer.norm_q, layer.norm_k))
+        x_NH, unit_NH = ops.add_norm(x_NH, layer.o(mixed.flatten(1), rows), layer.norm_mlp)
+        gated_NF = ops.swiglu(layer.gate_up(unit_NH, rows))
+        return ops.add_norm(x_NH, layer.down(gated_NF, rows), self.norm_after(index))
 
 
 Keep = Callable[[Tensor], Tensor]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from redqueen.adapters.bank import AdapterBank, AdapterError
-from redqueen.policy.attention import BundleAttention
+from redqueen.policy.attention import Bundle, BundleAttention
 from redqueen.policy.decoder import Decoder
 from redqueen.policy.losses import TokenLogprobs
 from redqueen.policy.packing import Pack, assemble
@@ -36,6 +36,20 @@ class Pass:
 
     temperature: float
     checkpointing: bool
+
+
+def rehearse(decoder: Decoder) -> None:
+    """A pass over a few tokens of the base: it loads, or compiles, whatever comes only with the first use.
+
+    Loaded among a batch's activations, that would stay there when they are freed, and leave the heap in pieces.
+    """
+    device = decoder.embed_VH.device
+    ids_N = torch.zeros(6, dtype=torch.long, device=device)
+    attention = BundleAttention([Bundle(0, 2, (2, 2))], device)
+    with torch.enable_grad():
+        hidden_NH = decoder.hidden(ids_N, torch.arange(6, device=device), attention)
+        logp_N, _ = TokenLogprobs.apply(hidden_NH, decoder.head.weight, ids_N, 1.0)
+        logp_N.sum().backward()
 
 
 def accumulate(decoder: Decoder, bank: AdapterBank, packs: Sequence[Pack], how: Pass) -> dict[int, Tally]:

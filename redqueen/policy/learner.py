@@ -13,7 +13,7 @@ from redqueen.adapters.kernels import neighbours
 from redqueen.config import LearningConfig
 from redqueen.policy.base import Base
 from redqueen.policy.crew import Crew
-from redqueen.policy.gradients import Pass, Tally, accumulate
+from redqueen.policy.gradients import Pass, Tally, accumulate, rehearse
 from redqueen.policy.losses import token_weights
 from redqueen.policy.packing import Pack, Weighted, batched, split
 from redqueen.records import MemberUpdate, Sample
@@ -31,6 +31,8 @@ class LocalLearner:
         self.base, self.bank, self.config, self.crew = base, bank, config, crew
         self.how = Pass(temperature, config.checkpointing)
         self.optimizers: dict[str, torch.optim.AdamW] = {}
+        if not crew:
+            rehearse(base.decoder)
 
     def reset(self, member: str) -> None:
         """A fresh optimizer for `member`'s current weights; no moment or step count survives."""

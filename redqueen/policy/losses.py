@@ -12,6 +12,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from redqueen.policy.loops.floats import loops_suit, raw
+from redqueen.policy.loops.training import masses
 from redqueen.records import Sample
 
 CHUNK = 128
@@ -30,22 +32,14 @@ class TokenLogprobs(torch.autograd.Function):
         logp_N = hidden_NH.new_empty(len(target_N), dtype=torch.float32)
         entropy_N = torch.empty_like(logp_N)
         slope_NH = torch.empty_like(hidden_NH)
-        # in powers of two: a CPU's exp2 takes a third of its exp
-        per_bit = math.log(2)
         work = _Work(min(CHUNK, len(target_N)), weight_VH)
         for start in range(0, len(target_N), CHUNK):
             chunk = slice(start, start + CHUNK)
-            logits_CV, bits_CV, mass_CV = work.rows(len(target_N[chunk]))
-            torch.mm(hidden_NH[chunk], weight_VH.T, out=logits_CV)
-            bits_CV.copy_(logits_CV).mul_(1 / (temperature * per_bit))
-            top_C1 = bits_CV.amax(-1, keepdim=True)
-            target_C = bits_CV.gather(1, target_N[chunk, None])[:, 0] - top_C1[:, 0]
-            torch.exp2(bits_CV.sub_(top_C1), out=mass_CV)
-            total_C = mass_CV.sum(-1)
-            logp_N[chunk] = (target_C - total_C.log2()) * per_bit
-            entropy_N[chunk] = (total_C.log2() - bits_CV.mul_(mass_CV).sum(-1) / total_C) * per_bit
-            expected_CH = (logits_CV.copy_(mass_CV) @ weight_VH) / total_C[:, None]
-            slope_NH[chunk] = (weight_VH[target_N[chunk]] - expected_CH) / temperature
+            chosen_CH = weight_VH[target_N[chunk]]  # refuses what is no token, at which loops would not look twice
+            logits_CV = torch.mm(hidden_NH[chunk], weight_VH.T, out=work.logits[: len(chosen_CH)])
+            total_C = work.shares(logits_CV, target_N[chunk], temperature, logp_N[chunk], entropy_N[chunk])
+            expected_CH = (logits_CV @ weight_VH) / total_C[:, None]
+            slope_NH[chunk] = (chosen_CH - expected_CH) / temperature
         ctx.save_for_backward(slope_NH)
         ctx.mark_non_differentiable(entropy_N)
         return logp_N, entropy_N
@@ -56,20 +50,43 @@ class TokenLogprobs(torch.autograd.Function):
         return (grads[0][:, None] * slope_NH).to(slope_NH.dtype), None, None, None
 
 
+# in powers of two: a CPU's exp2 takes a third of its exp
+_PER_BIT = math.log(2)
+
+
 class _Work:
-    """Memory for one chunk's logits in the model's dtype, logits in fp32 and probabilities: fresh memory for each chunk
-    would cost a tenth of the time.
+    """Memory for one chunk's logits, and for torch's operations twice more in fp32: fresh memory for each chunk would
+    cost a tenth of the time.
     """
 
     def __init__(self, rows: int, weight_VH: Tensor) -> None:
-        shape = (rows, len(weight_VH))
-        self.logits, self.bits, self.mass = (
-            torch.empty(shape, dtype=dtype, device=weight_VH.device)
-            for dtype in (weight_VH.dtype, torch.float32, torch.float32)
-        )
+        self.logits = weight_VH.new_empty(rows, len(weight_VH))
+        wide = 0 if loops_suit(weight_VH) else rows
+        self.bits, self.mass = (self.logits.new_empty(wide, len(weight_VH), dtype=torch.float32) for _ in range(2))
 
-    def rows(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        return self.logits[:count], self.bits[:count], self.mass[:count]
+    def shares(
+        self, logits_CV: Tensor, target_C: Tensor, temperature: float, logp_C: Tensor, entropy_C: Tensor
+    ) -> Tensor:
+        """Writes log-probabilities and entropies; leaves in `logits` each token's probability times the row's [C] that
+        is returned.
+        """
+        if loops_suit(logits_CV):
+            total_C = torch.empty_like(logp_C)
+            factor = 1 / (temperature * _PER_BIT)
+            masses(raw(logits_CV), raw(target_C), factor, raw(logp_C), raw(entropy_C), raw(total_C))
+            logp_C.mul_(_PER_BIT)
+            entropy_C.mul_(_PER_BIT)
+            return total_C
+        bits_CV, mass_CV = self.bits[: len(logits_CV)], self.mass[: len(logits_CV)]
+        bits_CV.copy_(logits_CV).mul_(1 / (temperature * _PER_BIT))
+        top_C1 = bits_CV.amax(-1, keepdim=True)
+        chosen_C = bits_CV.gather(1, target_C[:, None])[:, 0] - top_C1[:, 0]
+        torch.exp2(bits_CV.sub_(top_C1), out=mass_CV)
+        total_C = mass_CV.sum(-1)
+        logp_C.copy_((chosen_C - total_C.log2()) * _PER_BIT)
+        entropy_C.copy_((total_C.log2() - bits_CV.mul_(mass_CV).sum(-1) / total_C) * _PER_BIT)
+        logits_CV.copy_(mass_CV)
+        return total_C
 
 
 def token_weights(samples: Sequence[Sample], loss: Literal["token_mean", "sequence_mean"]) -> list[float]:

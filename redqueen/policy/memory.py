@@ -106,16 +106,20 @@ def training_items(config: Config, shape: Shape, lengths: Lengths) -> list[Item]
     size, sampling = dtype_of(config.model, device).itemsize, config.sampling
     longest = max(lengths.proposal + sampling.proposal_tokens, lengths.attempt + sampling.attempt_tokens)
     tokens = max(config.learning.batch_tokens, longest)
-    q, kv = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
-    # residuals and norms, the products' inputs, rotated q and k, v with the product that it is a part of, gate and up
-    saved = 4 * shape.hidden + q + (q + kv) + (q + 2 * kv) + 3 * shape.intermediate + shape.inner * config.model.rank
+    qkv = (shape.heads + 2 * shape.kv_heads) * shape.head_size
+    # residuals and norms, the products' inputs, q, k and v as attention reads them, gate and up
+    saved = 4 * shape.hidden + shape.heads * shape.head_size + qkv + 3 * shape.intermediate
+    saved += shape.inner * config.model.rank
+    if shape.head_norms or device.type == "cuda":
+        saved += qkv  # as the product wrote them
     # a row's scores over the sequence that it is in; fused kernels never write them
     scores = 0 if device.type == "cuda" else shape.heads * longest
     block = tokens * (saved + scores) * size
     kept = shape.layers * block
     if config.learning.checkpointing:
         kept = shape.layers * tokens * shape.hidden * size + 2 * block
-    logits = CHUNK * shape.vocabulary * (2 * 4 + size)
+    # torch's operations want logits and shares in fp32 too
+    logits = CHUNK * shape.vocabulary * (size + (2 * 4 if device.type == "cuda" else 0))
     knob = "learning.batch_tokens" if config.learning.checkpointing else "learning.checkpointing=true"
     return [
         Item(f"training: activations of {tokens} tokens", kept, workers, knob),

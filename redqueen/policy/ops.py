@@ -1,95 +1,100 @@
-"""The decoder's small operations, each with a backward pass that touches memory as little as it can.
+"""What a layer computes between its products, for one batch: by compiled loops, or by torch's operations.
 
-They compute what transformers' Llama, Mistral, Qwen2 and Qwen3 modules compute: norms in fp32, products in the base's
-dtype. Shape suffixes: N rows, H features, D head size, F intermediate size.
+Norms are computed in fp32, products in the base's dtype, as in transformers' Llama, Mistral, Qwen2 and Qwen3.
+Shape suffixes: N rows, H hidden size, D head size, F intermediate size.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+
+from redqueen.policy import ops_loops, ops_torch
+from redqueen.policy.loops.floats import loops_suit
 
 
-def rms_norm(x_NH: Tensor, weight_H: Tensor, eps: float) -> Tensor:
-    """w * x / rms(x) over the last axis (Zhang and Sennrich 2019); the weight takes no gradient."""
-    return _RMSNorm.apply(x_NH, weight_H, eps) if torch.is_grad_enabled() else _normed(x_NH, weight_H, eps)[0]
+@dataclass(frozen=True, slots=True)
+class Angles:
+    """Rotary embeddings (Su et al. 2021) of a batch's positions: cos and sin [N, D/2] in fp32."""
+
+    cos: Tensor
+    sin: Tensor
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary position embedding (Su et al. 2021) of x [N, heads, D] by cos and sin [N, 1, D], in Llama's halves:
-    (x1, x2) becomes (x1 cos - x2 sin, x2 cos + x1 sin).
-    """
-    return _Rotate.apply(x, cos, sin) if torch.is_grad_enabled() else _rotated(x, cos, sin)
+class Ops(Protocol):
+    """Differentiable in whatever is not a weight."""
+
+    def norm(self, x_NH: Tensor, weight_H: Tensor) -> Tensor:
+        """w * x / rms(x) (Zhang and Sennrich 2019)."""
+        ...
+
+    def add_norm(self, x_NH: Tensor, y_NH: Tensor, weight_H: Tensor) -> tuple[Tensor, Tensor]:
+        """x + y, and its norm."""
+        ...
+
+    def heads(
+        self, qkv_NHD: Tensor, kv_heads: int, norm_q: Tensor | None, norm_k: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k and v [N, heads, D] from their heads side by side; q and k after their norms, if any, and rotated in
+        Llama's halves: (x1, x2) becomes (x1 cos - x2 sin, x2 cos + x1 sin).
+        """
+        ...
+
+    def swiglu(self, both_N2F: Tensor) -> Tensor:
+        """silu(gate) * up for gate and up side by side in [N, 2F] (Shazeer 2020)."""
+        ...
 
 
-def swiglu(both_N2F: Tensor) -> Tensor:
-    """silu(gate) * up for gate and up side by side in [N, 2F] (Shazeer 2020)."""
-    return _SwiGLU.apply(both_N2F) if torch.is_grad_enabled() else _gated(both_N2F)
+def ops_of(x_NH: Tensor, angles: Angles, eps: float) -> Ops:
+    """The way that the device and the dtype of `x` want."""
+    return LoopOps(angles, eps) if loops_suit(x_NH) else TorchOps(angles, eps, x_NH.dtype)
 
 
-def _gated(both_N2F: Tensor) -> Tensor:
-    gate_NF, up_NF = both_N2F.chunk(2, -1)
-    return F.silu(gate_NF).mul_(up_NF)
+class LoopOps:
+    """By compiled loops, on one thread; a CPU's bf16 and fp32."""
+
+    def __init__(self, angles: Angles, eps: float) -> None:
+        self.angles, self.eps, self.none = angles, eps, torch.empty(0)
+
+    def norm(self, x_NH: Tensor, weight_H: Tensor) -> Tensor:
+        return ops_loops.Norm.apply(x_NH, weight_H, self.eps)
+
+    def add_norm(self, x_NH: Tensor, y_NH: Tensor, weight_H: Tensor) -> tuple[Tensor, Tensor]:
+        return ops_loops.AddNorm.apply(x_NH, y_NH, weight_H, self.eps)
+
+    def heads(
+        self, qkv_NHD: Tensor, kv_heads: int, norm_q: Tensor | None, norm_k: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        return ops_loops.Heads.apply(qkv_NHD, kv_heads, norm_q, norm_k, self.eps, self.angles.cos, self.angles.sin)
+
+    def swiglu(self, both_N2F: Tensor) -> Tensor:
+        return ops_loops.SwiGLU.apply(both_N2F)
 
 
-def _normed(x_NH: Tensor, weight_H: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    wide_NH = x_NH.to(torch.float32, copy=True)
-    scale_N1 = wide_NH.square().mean(-1, keepdim=True).add_(eps).rsqrt_()
-    return wide_NH.mul_(scale_N1).to(x_NH.dtype).mul_(weight_H), scale_N1
+class TorchOps:
+    """By torch's operations, on any device; cos and sin are rounded to `dtype` as transformers rounds them."""
 
+    def __init__(self, angles: Angles, eps: float, dtype: torch.dtype) -> None:
+        self.cos, self.sin = (half.repeat(1, 2).to(dtype)[:, None] for half in (angles.cos, angles.sin))
+        self.eps = eps
 
-class _RMSNorm(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x_NH: Tensor, weight_H: Tensor, eps: float) -> Tensor:
-        y_NH, scale_N1 = _normed(x_NH, weight_H, eps)
-        ctx.save_for_backward(x_NH, weight_H, scale_N1)
-        return y_NH
+    def norm(self, x_NH: Tensor, weight_H: Tensor) -> Tensor:
+        return ops_torch.rms_norm(x_NH, weight_H, self.eps)
 
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        x_NH, weight_H, scale_N1 = ctx.saved_tensors
-        g_NH = (grads[0] * weight_H).float()
-        unit_NH = x_NH * scale_N1
-        g_NH -= unit_NH * (g_NH * unit_NH).mean(-1, keepdim=True)
-        return g_NH.mul_(scale_N1).to(x_NH.dtype), None, None
+    def add_norm(self, x_NH: Tensor, y_NH: Tensor, weight_H: Tensor) -> tuple[Tensor, Tensor]:
+        sum_NH = x_NH + y_NH
+        return sum_NH, self.norm(sum_NH, weight_H)
 
+    def heads(
+        self, qkv_NHD: Tensor, kv_heads: int, norm_q: Tensor | None, norm_k: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = qkv_NHD.split([qkv_NHD.shape[1] - 2 * kv_heads, kv_heads, kv_heads], 1)
+        q = q if norm_q is None else self.norm(q, norm_q)
+        k = k if norm_k is None else self.norm(k, norm_k)
+        return ops_torch.rotate(q, self.cos, self.sin), ops_torch.rotate(k, self.cos, self.sin), v
 
-class _Rotate(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        ctx.save_for_backward(cos, sin)
-        return _rotated(x, cos, sin)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        cos, sin = ctx.saved_tensors
-        return _rotated(grads[0], cos, -sin), None, None
-
-
-def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    half = x.shape[-1] // 2
-    turned = x * cos
-    turned[..., :half].addcmul_(x[..., half:], sin[..., :half], value=-1)
-    turned[..., half:].addcmul_(x[..., :half], sin[..., half:])
-    return turned
-
-
-class _SwiGLU(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, both_N2F: Tensor) -> Tensor:
-        ctx.save_for_backward(both_N2F)
-        return _gated(both_N2F)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (both_N2F,) = ctx.saved_tensors
-        gate_NF, up_NF = both_N2F.chunk(2, -1)
-        dy_NF = grads[0]
-        made_N2F = torch.empty_like(both_N2F)
-        d_gate_NF, d_up_NF = made_N2F.chunk(2, -1)
-        torch.mul(F.silu(gate_NF), dy_NF, out=d_up_NF)
-        d_gate_NF.copy_(torch.ops.aten.silu_backward(dy_NF * up_NF, gate_NF))
-        return (made_N2F,)
+    def swiglu(self, both_N2F: Tensor) -> Tensor:
+        return ops_torch.swiglu(both_N2F)

@@ -27,7 +27,7 @@ _STACKED = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
 class Shape:
     """A base's numbers. `weights` are all, `linear` those of its layers' products and the head, `stacked` those that
     are laid together (q, k and v; gate and up); `factors` is one member's weights at rank 1, `inner` the adapted layers
-    of one block. `dtype` is that of its file.
+    of one block; `head_norms`: q and k have norms. `dtype` is that of its file.
     """
 
     layers: int
@@ -42,6 +42,7 @@ class Shape:
     stacked: int
     factors: int
     inner: int
+    head_norms: bool
     dtype: torch.dtype | None
 
 
@@ -72,6 +73,7 @@ def shape_of(config: ModelConfig, *, download: bool) -> Shape:
         stacked=sum(m.weight.numel() for name, m in linears if name in _STACKED),
         factors=sum(m.in_features + m.out_features for m in adapted),
         inner=len(adapted) // int(shell.num_hidden_layers),
+        head_norms=any(name.endswith("q_norm") for name, _ in model.named_modules()),
         dtype=shell.dtype,
     )
 

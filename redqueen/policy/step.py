@@ -17,10 +17,11 @@ from torch.nn import functional as F
 from redqueen.adapters.bank import AdapterBank
 from redqueen.adapters.kernels import group_rows
 from redqueen.adapters.linear import Rows, Site, Stacked
-from redqueen.policy import jit
 from redqueen.policy.cache import Cache
 from redqueen.policy.decoder import Decoder, Layer
-from redqueen.policy.ops import rms_norm
+from redqueen.policy.loops import decoding
+from redqueen.policy.loops.floats import Array, loops_suit, raw
+from redqueen.policy.ops import ops_of
 
 # rows whose products with one member's factors are computed together
 _TASK = 8
@@ -44,8 +45,7 @@ class Stepper(Protocol):
 
 def stepper(decoder: Decoder, bank: AdapterBank, cache: Cache) -> Stepper:
     """The way of stepping that this device wants. The members' weights must not change while it is used."""
-    compiled = cache.keys.device.type == "cpu" and cache.keys.dtype in (torch.bfloat16, torch.float32)
-    return (Compiled if compiled else Composed)(decoder, bank, cache)
+    return (Compiled if loops_suit(cache.keys) else Composed)(decoder, bank, cache)
 
 
 class Composed:
@@ -92,21 +92,20 @@ class _Layer:
     """A decoder layer as the compiled loops want it: factors by site; `norm_next` is the norm that follows it."""
 
     own: Layer
-    factors: tuple[jit.Factors, ...]
-    norm_q: jit.Array
-    norm_k: jit.Array
-    norm_mlp: jit.Array
-    norm_next: jit.Array
+    factors: tuple[decoding.Factors, ...]
+    norm_q: Array
+    norm_k: Array
+    norm_mlp: Array
+    norm_next: Array
 
 
 class Compiled:
-    """A layer is four frozen products and four calls of compiled loops between them (`redqueen.policy.jit`)."""
+    """A layer is four frozen products and four calls of compiled loops between them (`redqueen.policy.loops`)."""
 
     def __init__(self, decoder: Decoder, bank: AdapterBank, cache: Cache) -> None:
         self.decoder, self.cache = decoder, cache
         self.keys: Tensor | None = None
-        self.memory: list[tuple[jit.Array, jit.Array]] = []
-        following = [*(layer.norm_in for layer in decoder.layers[1:]), decoder.norm_H]
+        self.memory: list[tuple[Array, Array]] = []
         none = decoder.norm_H[:0]
         self.layers = [
             _Layer(
@@ -115,9 +114,9 @@ class Compiled:
                 raw(none if layer.norm_q is None else layer.norm_q),
                 raw(none if layer.norm_k is None else layer.norm_k),
                 raw(layer.norm_mlp),
-                raw(norm),
+                raw(decoder.norm_after(index)),
             )
-            for layer, norm in zip(decoder.layers, following, strict=True)
+            for index, layer in enumerate(decoder.layers)
         ]
         shapes, widths = [site.weight.shape for site in decoder.sites], [own.width for own in bank.stacked.values()]
         self.work = (
@@ -130,7 +129,7 @@ class Compiled:
         order = sorted(range(len(slots)), key=lambda row: slots[row])
         groups = group_rows([slots[row] for row in order])
         tasks = [(slot, at, min(at + _TASK, end)) for slot, start, end in groups for at in range(start, end, _TASK)]
-        self.rows = jit.Rows(np.array(order), np.array(tasks), *self.work)
+        self.rows = decoding.Rows(np.array(order), np.array(tasks), *self.work)
 
     def __call__(self, token_R: Tensor, longest: int) -> Tensor:
         decoder, rows, eps = self.decoder, self.rows, self.decoder.eps
@@ -142,20 +141,20 @@ class Compiled:
             raise ValueError(
                 f"a step of {len(token_R)} rows, the longest of {int(at_R.max())} tokens: known are {known}"
             )
-        angle = torch.outer(at_R.float(), decoder.inv_freq)
-        cos, sin = raw(angle.cos() * decoder.rope_scale), raw(angle.sin() * decoder.rope_scale)
+        angles = decoder.angles(at_R)
+        cos, sin = raw(angles.cos), raw(angles.sin)
         x = F.embedding(token_R, decoder.embed_VH)
-        unit = rms_norm(x, decoder.layers[0].norm_in, eps)
+        unit = ops_of(x, angles, eps).norm(x, decoder.layers[0].norm_in)
         mixed = x.new_empty(len(x), decoder.heads * decoder.head_size)
         gated = x.new_empty(len(x), decoder.layers[0].down.weight.shape[1])
         at, stream, to_unit, to_mixed, to_gated = raw(at_R), raw(x), raw(unit), raw(mixed), raw(gated)
         for layer, (keys, values) in zip(self.layers, self.memory, strict=True):
             own, (qkv, o, gate_up, down) = layer.own, layer.factors
-            heads = jit.Heads(decoder.heads, decoder.kv_heads, cos, sin, layer.norm_q, layer.norm_k, eps)
-            jit.attend(rows, qkv, to_unit, raw(own.qkv.frozen(unit)), heads, keys, values, at, to_mixed)
-            jit.close(rows, o, to_mixed, raw(own.o.frozen(mixed)), stream, layer.norm_mlp, eps, to_unit)
-            jit.gate(rows, gate_up, to_unit, raw(own.gate_up.frozen(unit)), to_gated)
-            jit.close(rows, down, to_gated, raw(own.down.frozen(gated)), stream, layer.norm_next, eps, to_unit)
+            heads = decoding.Heads(decoder.heads, decoder.kv_heads, cos, sin, layer.norm_q, layer.norm_k, eps)
+            decoding.attend(rows, qkv, to_unit, raw(own.qkv.frozen(unit)), heads, keys, values, at, to_mixed)
+            decoding.close(rows, o, to_mixed, raw(own.o.frozen(mixed)), stream, layer.norm_mlp, eps, to_unit)
+            decoding.gate(rows, gate_up, to_unit, raw(own.gate_up.frozen(unit)), to_gated)
+            decoding.close(rows, down, to_gated, raw(own.down.frozen(gated)), stream, layer.norm_next, eps, to_unit)
         at_R += 1
         return unit
 
@@ -166,14 +165,9 @@ class Compiled:
             self.memory = [(raw(k), raw(v)) for k, v in zip(self.keys, self.cache.values, strict=True)]
 
 
-def raw(tensor: Tensor) -> jit.Array:
-    """The same memory as an array; bf16, which NumPy has not, as its bits."""
-    return (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
-
-
-def _factors(site: Site, stacked: Stacked | None) -> jit.Factors:
+def _factors(site: Site, stacked: Stacked | None) -> decoding.Factors:
     if stacked is None:
         none = site.weight[0, :0]
-        return jit.Factors(raw(none.view(0, 0, 0)), raw(none), np.empty((0, 2), np.int64), 0)
+        return decoding.Factors(raw(none.view(0, 0, 0)), raw(none), np.empty((0, 2), np.int64), 0)
     columns = np.array([(block.out.start, block.out.stop) for block in stacked.blocks])
-    return jit.Factors(raw(stacked.a_copy), raw(stacked.b_copy), columns, stacked.rank)
+    return decoding.Factors(raw(stacked.a_copy), raw(stacked.b_copy), columns, stacked.rank)

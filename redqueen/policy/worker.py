@@ -20,7 +20,7 @@ from redqueen.config import SamplingConfig
 from redqueen.errors import UserError
 from redqueen.policy.batch import Batch, Group, Writer
 from redqueen.policy.frozen import thaw
-from redqueen.policy.gradients import Pass, Tally, accumulate
+from redqueen.policy.gradients import Pass, Tally, accumulate, rehearse
 from redqueen.policy.packing import Pack
 
 
@@ -120,6 +120,7 @@ class _Worker:
             take=members.take,
             take_gradients=gradients.take,
         )
+        rehearse(self.decoder)
 
     def write(self, job: Write, pipe: connection.Connection) -> None:
         Batch(Writer(self.decoder, self.tokenizer, job.end_ids), self.bank, job.config, job.groups, pipe.send).run()

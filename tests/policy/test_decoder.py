@@ -70,16 +70,18 @@ def test_the_logits_are_those_of_transformers(family: str, tied: bool) -> None:
 def test_in_bf16_the_decoder_is_no_further_from_the_exact_logits_than_transformers(family: str) -> None:
     own = model(family).bfloat16()
     exact = copy.deepcopy(own).double()
+    # enough tokens that chance evens out
+    texts = torch.randint(0, 211, (12, 25), generator=torch.Generator().manual_seed(0)).tolist()
     with torch.no_grad():
-        expected = [exact(torch.tensor([ids])).logits[0] for ids in SEQUENCES]
-        theirs = [own(torch.tensor([ids])).logits[0] for ids in SEQUENCES]
-    ours = logits(decoder_of(own), SEQUENCES)
+        expected = [exact(torch.tensor([ids])).logits[0] for ids in texts]
+        theirs = [own(torch.tensor([ids])).logits[0] for ids in texts]
+    ours = logits(decoder_of(own), texts)
     assert all(x.dtype == torch.bfloat16 for x in ours)
 
     def error(found: list[torch.Tensor]) -> float:
         return float(torch.cat([(x.double() - y).flatten() for x, y in zip(found, expected, strict=True)]).norm())
 
-    assert 0 < error(ours) < 1.25 * error(theirs)
+    assert 0 < error(ours) < 1.05 * error(theirs)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +147,7 @@ def test_checkpointing_changes_no_gradient(tiny_base: Base) -> None:
         hidden.square().sum().backward()
         assert bank.gradients.any(1).all()
         found.append(bank.gradients)
-    assert torch.equal(*found)
+    torch.testing.assert_close(*found, rtol=1e-4, atol=2e-6 * float(found[0].abs().max()))
 
 
 def test_an_unknown_architecture_is_refused_by_name() -> None:

@@ -91,7 +91,7 @@ def test_the_cache_is_as_large_as_the_real_one_while_it_grows(tmp_path: Path) ->
 @settings(deadline=None)
 @given(rank=st.integers(1, 64), members=st.integers(1, 16), tokens=st.integers(512, 8192), rows=st.integers(1, 256))
 def test_more_of_anything_never_needs_less(rank: int, members: int, tokens: int, rows: int) -> None:
-    shape = Shape(4, 64, 128, 4, 2, 16, 1000, 10**6, 10**6, 10**5, 5000, 7, torch.bfloat16)
+    shape = Shape(4, 64, 128, 4, 2, 16, 1000, 10**6, 10**6, 10**5, 5000, 7, False, torch.bfloat16)
 
     def need(rank: int, members: int, tokens: int, rows: int) -> int:
         model = ModelConfig(rank=rank, device="cpu", dtype="bfloat16", workers=1)

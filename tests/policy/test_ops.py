@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -11,83 +11,124 @@ from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, apply_rotary_pos_emb
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
-from redqueen.policy.ops import rms_norm, rotate, swiglu
+from redqueen.policy.ops import Angles, LoopOps, Ops, TorchOps, ops_of
 
+EPS = 1e-5
 DTYPES = [(torch.float32, 1e-5), (torch.bfloat16, 0.02)]
+Function = Callable[..., Tensor | tuple[Tensor, ...]]
 
 
-def agree(ours: Callable[[Tensor], Tensor], theirs: Callable[[Tensor], Tensor], x: Tensor, tolerance: float) -> None:
-    """The same output and the same gradient of x, to `tolerance` of the largest number."""
-    results: list[tuple[Tensor, Tensor]] = []
-    for op in (ours, theirs):
-        leaf = x.clone().requires_grad_()
-        y = op(leaf)
-        y.backward(torch.randn(y.shape, generator=torch.Generator().manual_seed(1)).to(y.dtype))
-        assert leaf.grad is not None
-        results.append((y.detach(), leaf.grad))
-        with torch.no_grad():  # a path of its own
-            assert torch.equal(op(x), y)
-    for mine, other in zip(*results, strict=True):
-        assert mine.dtype == other.dtype == x.dtype
+def angles(tokens: int, half: int) -> Angles:
+    angle = 6.3 * torch.rand(tokens, half, generator=torch.Generator().manual_seed(2))
+    return Angles(angle.cos(), angle.sin())
+
+
+def by_loops(dtype: torch.dtype, tokens: int = 5) -> Ops:
+    del dtype
+    return LoopOps(angles(tokens, 4), EPS)
+
+
+def by_torch(dtype: torch.dtype, tokens: int = 5) -> Ops:
+    return TorchOps(angles(tokens, 4), EPS, dtype)
+
+
+Way = Callable[..., Ops]
+both_ways = pytest.mark.parametrize("way", [by_loops, by_torch])
+
+
+def results(function: Function, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """What it computes, and the gradients of its inputs for random ones of its results."""
+    leaves = [x.clone().requires_grad_() for x in inputs]
+    made = function(*leaves)
+    outputs = [made] if isinstance(made, Tensor) else list(made)
+    generator = torch.Generator().manual_seed(1)
+    slopes = [torch.randn(y.shape, generator=generator).to(y.dtype) for y in outputs]
+    kept = [slope.clone() for slope in slopes]
+    torch.autograd.backward(outputs, slopes)
+    assert all(torch.equal(x, y) for x, y in zip([*leaves, *slopes], [*inputs, *kept], strict=True)), "written to"
+    with torch.no_grad():
+        again = function(*inputs)
+        assert all(map(torch.equal, [again] if isinstance(again, Tensor) else again, outputs))
+    grads = [leaf.grad for leaf in leaves]
+    return [*(y.detach() for y in outputs), *(grad for grad in grads if grad is not None)]
+
+
+def agree(found: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float) -> None:
+    """To `tolerance` of the largest number of each."""
+    for mine, other in zip(found, expected, strict=True):
+        assert mine.dtype == other.dtype
         assert mine.shape == other.shape
         assert (mine.double() - other.double()).abs().max() <= tolerance * max(1.0, other.abs().max().item())
 
 
-def angles(tokens: int, size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """cos and sin [N, 1, D] of every angle, both halves alike as rotary embeddings have them."""
-    angle = torch.rand(tokens, 1, size // 2, generator=torch.Generator().manual_seed(2)).repeat(1, 1, 2) * 6.3
-    return angle.cos().to(dtype), angle.sin().to(dtype)
-
-
+@both_ways
 @pytest.mark.parametrize(("dtype", "tolerance"), DTYPES)
-@pytest.mark.parametrize("shape", [(5, 12), (1, 12), (5, 3, 12)])
+@pytest.mark.parametrize("rows", [1, 5])
 @pytest.mark.parametrize("module", [LlamaRMSNorm, Qwen3RMSNorm])
-def test_the_norm_is_that_of_transformers(
-    module: type[torch.nn.Module], dtype: torch.dtype, tolerance: float, shape: tuple[int, ...]
+def test_norms_are_those_of_transformers(
+    module: type[torch.nn.Module], dtype: torch.dtype, tolerance: float, rows: int, way: Way
 ) -> None:
     torch.manual_seed(0)
-    norm = module(12, eps=1e-5).to(dtype)
-    with torch.no_grad():
-        norm.weight.normal_()
-    x = (3 * torch.randn(shape)).to(dtype)
-    agree(lambda x: rms_norm(x, norm.weight.detach(), 1e-5), norm, x, tolerance)
+    norm = module(12, eps=EPS).to(dtype).requires_grad_(False)
+    norm.weight.normal_()
+    x, y = (3 * torch.randn(2, rows, 12)).to(dtype)
+    ops = way(dtype)
+    agree(results(lambda x: ops.norm(x, norm.weight), [x]), results(norm, [x]), tolerance)
+    agree(
+        results(lambda x, y: ops.add_norm(x, y, norm.weight), [x, y]),
+        results(lambda x, y: (x + y, norm(x + y)), [x, y]),
+        tolerance,
+    )
 
 
-def test_rows_of_zeros_and_of_large_numbers_stay_finite() -> None:
-    x = torch.tensor([[0.0] * 4, [3e4] * 4], dtype=torch.bfloat16, requires_grad=True)
-    y = rms_norm(x, torch.ones(4, dtype=torch.bfloat16), 1e-6)
-    y.sum().backward()
-    assert y.isfinite().all()
-    assert x.grad is not None
-    assert x.grad.isfinite().all()
+@both_ways
+def test_rows_of_zeros_and_of_large_numbers_stay_finite(way: Way) -> None:
+    x = torch.tensor([[0.0] * 4, [3e4] * 4], dtype=torch.bfloat16)
+    for found in results(lambda x: way(x.dtype).norm(x, torch.ones(4, dtype=x.dtype)), [x]):
+        assert found.isfinite().all()
 
 
+@both_ways
 @pytest.mark.parametrize(("dtype", "tolerance"), DTYPES)
-def test_the_rotation_is_that_of_transformers(dtype: torch.dtype, tolerance: float) -> None:
+@pytest.mark.parametrize("normed", [False, True])
+@pytest.mark.parametrize(("heads", "kv_heads", "tokens"), [(3, 1, 5), (4, 2, 1), (2, 2, 5)])
+def test_heads_are_those_of_transformers(
+    heads: int, kv_heads: int, tokens: int, normed: bool, dtype: torch.dtype, tolerance: float, way: Way
+) -> None:
     torch.manual_seed(0)
-    cos, sin = angles(5, 8, dtype)
+    turns = angles(tokens, 4)
+    cos, sin = (half.repeat(1, 2).to(dtype)[None] for half in (turns.cos, turns.sin))
+    norms = [Qwen3RMSNorm(8, eps=EPS).to(dtype).requires_grad_(False) for _ in range(2)]
+    for norm in norms:
+        norm.weight.normal_()
 
-    def theirs(x: Tensor) -> Tensor:
+    def theirs(qkv: Tensor) -> tuple[Tensor, ...]:
+        q, k, v = qkv.split([heads, kv_heads, kv_heads], 1)
+        if normed:
+            q, k = norms[0](q), norms[1](k)
         # [batch, heads, tokens, D]
-        turned, _ = apply_rotary_pos_emb(
-            x.transpose(0, 1)[None], x.transpose(0, 1)[None], cos[None, :, 0], sin[None, :, 0]
-        )
-        return turned[0].transpose(0, 1)
+        turned = apply_rotary_pos_emb(q.transpose(0, 1)[None], k.transpose(0, 1)[None], cos, sin)
+        return *(x[0].transpose(0, 1) for x in turned), v
 
-    agree(lambda x: rotate(x, cos, sin), theirs, torch.randn(5, 3, 8).to(dtype), tolerance)
+    weights = [norm.weight if normed else None for norm in norms]
+    qkv = torch.randn(tokens, heads + 2 * kv_heads, 8).to(dtype)
+    found = results(lambda x: way(dtype, tokens).heads(x, kv_heads, *weights), [qkv])
+    agree(found, results(theirs, [qkv]), tolerance)
 
 
-def test_a_rotation_keeps_lengths_and_the_backward_pass_turns_back() -> None:
-    cos, sin = angles(4, 6, torch.float64)
-    x = torch.randn(4, 2, 6, dtype=torch.float64, requires_grad=True)
-    y = rotate(x, cos, sin)
-    torch.testing.assert_close(y.norm(dim=-1), x.norm(dim=-1))
-    y.backward(y.detach())
+@both_ways
+def test_a_rotation_keeps_lengths_and_the_backward_pass_turns_back(way: Way) -> None:
+    x = torch.randn(5, 3, 8, requires_grad=True)
+    made = way(torch.float32).heads(x, 1, None, None)
+    for i, part in enumerate(made):
+        torch.testing.assert_close(part.norm(dim=-1), x[:, i : i + 1].norm(dim=-1))
+    torch.autograd.backward(made, [part.detach() for part in made])
     torch.testing.assert_close(x.grad, x.detach())
 
 
+@both_ways
 @pytest.mark.parametrize(("dtype", "tolerance"), DTYPES)
-def test_the_activation_is_that_of_transformers(dtype: torch.dtype, tolerance: float) -> None:
+def test_the_activation_is_that_of_transformers(dtype: torch.dtype, tolerance: float, way: Way) -> None:
     torch.manual_seed(0)
     mlp = LlamaMLP(LlamaConfig(hidden_size=32, intermediate_size=6, hidden_act="silu"))
 
@@ -95,31 +136,31 @@ def test_the_activation_is_that_of_transformers(dtype: torch.dtype, tolerance: f
         gate, up = both.chunk(2, -1)
         return mlp.act_fn(gate) * up
 
-    agree(swiglu, theirs, 4 * torch.randn(5, 12).to(dtype), tolerance)
+    both = 4 * torch.randn(5, 12).to(dtype)
+    agree(results(way(dtype).swiglu, [both]), results(theirs, [both]), tolerance)
 
 
 def test_the_gradients_are_derivatives() -> None:
     torch.manual_seed(0)
-    x, cos_sin = torch.randn(3, 2, 8, dtype=torch.float64, requires_grad=True), angles(3, 8, torch.float64)
-    assert torch.autograd.gradcheck(lambda x: rotate(x, *cos_sin), (x,))
-    both = torch.randn(3, 10, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(swiglu, (both,))
+    ops = by_torch(torch.float64, tokens=3)
+    qkv, both = (torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((3, 4, 8), (3, 10)))
+    assert torch.autograd.gradcheck(lambda x: ops.heads(x, 1, None, None), (qkv,))
+    assert torch.autograd.gradcheck(ops.swiglu, (both,))
     # the norm computes in float32 whatever comes in: finite differences as wide as that allows
-    weight = torch.randn(8, dtype=torch.float64)
-    assert torch.autograd.gradcheck(lambda x: rms_norm(x, weight, 1e-5), (x,), eps=1e-3, atol=2e-3, rtol=1e-3)
+    weight = torch.randn(10, dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda x: ops.norm(x, weight), (both,), eps=1e-3, atol=2e-3, rtol=1e-3)
 
 
-@pytest.mark.parametrize("op", ["norm", "rotation", "activation"])
-def test_no_input_is_written_to(op: str) -> None:
-    x = torch.randn(4, 3, 8, requires_grad=True)
-    before, cos_sin = x.detach().clone(), angles(4, 8, torch.float32)
-    y = {
-        "norm": lambda: rms_norm(x, torch.ones(8), 1e-5),
-        "rotation": lambda: rotate(x, *cos_sin),
-        "activation": lambda: swiglu(x),
-    }[op]()
-    dy = torch.randn(y.shape)
-    kept = dy.clone()
-    y.backward(dy)
-    assert torch.equal(x, before)
-    assert torch.equal(dy, kept)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", ["norm", "swiglu"])
+def test_strides_and_expanded_gradients_change_nothing(name: str, dtype: torch.dtype) -> None:
+    ops, weight, wide = by_loops(dtype), torch.randn(8).to(dtype), torch.randn(5, 2, 8).to(dtype)
+    leaves = [x.detach().requires_grad_() for x in (wide[:, 1], wide[:, 1].contiguous())]
+    for leaf in leaves:
+        (ops.norm(leaf, weight) if name == "norm" else ops.swiglu(leaf)).sum().backward()
+    torch.testing.assert_close(leaves[0].grad, leaves[1].grad)
+
+
+def test_the_dtype_chooses() -> None:
+    for dtype, kind in ((torch.bfloat16, LoopOps), (torch.float32, LoopOps), (torch.float64, TorchOps)):
+        assert isinstance(ops_of(torch.zeros(1, 1, dtype=dtype), angles(1, 1), EPS), kind)

@@ -17,17 +17,25 @@ from torch.nn import functional as F
 
 from redqueen.adapters.bank import AdapterBank
 from redqueen.config import ModelConfig
-from redqueen.policy import jit
+from redqueen.policy import ops
 from redqueen.policy.attention import Bundle
 from redqueen.policy.base import Base
 from redqueen.policy.cache import Cache, Fill, Prefill
 from redqueen.policy.decoder import FAMILIES, Decoder, decoder_of
-from redqueen.policy.step import Compiled, Composed, raw, stepper
+from redqueen.policy.loops import decoding
+from redqueen.policy.loops.floats import raw
+from redqueen.policy.step import Compiled, Composed, stepper
 from tests.policy.test_decoder import model
 from tests.reference import logits, noisy
 
 TARGETS = ModelConfig().targets
 PROMPTS = [(5, 6, 7, 8), (9, 8), (3,), (30, 31, 32, 33, 34, 35)]
+
+
+@pytest.fixture(autouse=True)
+def torchs_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does the forward pass of composed steps use compiled loops: that would be an oracle of the same making."""
+    monkeypatch.setattr(ops, "loops_suit", lambda _: False)
 
 
 def bank_of(decoder: Decoder, rank: int = 4, targets: Sequence[str] = TARGETS) -> AdapterBank:
@@ -83,9 +91,10 @@ def test_any_rank_and_any_layers(bases: Callable[[str], Base], rank: int, target
 @pytest.mark.parametrize("family", FAMILIES)
 def test_in_bf16_compiled_steps_are_no_further_from_the_exact_numbers_than_torchs_operations(family: str) -> None:
     exact, own = decoder_of(model(family).double()), decoder_of(model(family).bfloat16())
-    slots = [4, 0, 2, 0, 1, 3, 3]
-    truth = stepped(Composed, exact, bank_of(exact), slots)
-    ours, theirs = (stepped(kind, own, bank_of(own), slots).double() - truth for kind in (Compiled, Composed))
+    # enough tokens that chance evens out
+    slots, tokens = [4, 0, 2, 0, 1, 3, 3] * 3, 20
+    truth = stepped(Composed, exact, bank_of(exact), slots, tokens)
+    ours, theirs = (stepped(kind, own, bank_of(own), slots, tokens).double() - truth for kind in (Compiled, Composed))
     assert 0 < ours.norm() < 1.1 * theirs.norm() < 0.1 * truth.norm()
 
 
@@ -156,15 +165,17 @@ def test_no_row_is_longer_than_was_said(bases: Callable[[str], Base]) -> None:
         one(torch.zeros(2, dtype=torch.long), 4)
 
 
-def rows_of(count: int, width: int) -> jit.Rows:
+def rows_of(count: int, width: int) -> decoding.Rows:
     tasks = np.array([(0, first, min(first + 8, count)) for first in range(0, count, 8)])
     wide = np.empty((8, width), np.float32)
-    return jit.Rows(np.arange(count)[::-1].copy(), tasks, np.empty(8 * width, np.float32), wide[:, :1].copy(), wide)
+    return decoding.Rows(
+        np.arange(count)[::-1].copy(), tasks, np.empty(8 * width, np.float32), wide[:, :1].copy(), wide
+    )
 
 
-def none(dtype: torch.dtype) -> jit.Factors:
+def none(dtype: torch.dtype) -> decoding.Factors:
     empty = torch.empty(0, dtype=dtype)
-    return jit.Factors(raw(empty.view(0, 0, 0)), raw(empty), np.empty((0, 2), np.int64), 0)
+    return decoding.Factors(raw(empty.view(0, 0, 0)), raw(empty), np.empty((0, 2), np.int64), 0)
 
 
 # every bf16 there is, as the sum of itself and a small part of it: halves must go to the even neighbour
@@ -177,7 +188,7 @@ def test_bf16_is_rounded_as_torch_rounds_it() -> None:
         out, x = torch.empty_like(stream), torch.empty(len(every), 1).bfloat16()
         norm = torch.ones(2).bfloat16()
         rows = rows_of(len(every), 2)
-        jit.close(rows, none(torch.bfloat16), raw(x), raw(y), raw(stream), raw(norm), 1e-5, raw(out))
+        decoding.close(rows, none(torch.bfloat16), raw(x), raw(y), raw(stream), raw(norm), 1e-5, raw(out))
         assert torch.equal(stream.view(torch.int16), expected.view(torch.int16))
 
 
@@ -187,7 +198,7 @@ def test_the_gate_is_silu_from_end_to_end(dtype: torch.dtype, tolerance: float) 
     up = torch.full_like(gate, 1.7)
     out, x = torch.empty_like(gate), torch.empty(1, 1, dtype=dtype)
     width = 2 * gate.shape[1]
-    jit.gate(rows_of(1, width), none(dtype), raw(x), raw(torch.cat([gate, up], 1)), raw(out))
+    decoding.gate(rows_of(1, width), none(dtype), raw(x), raw(torch.cat([gate, up], 1)), raw(out))
     expected = F.silu(gate.double()) * up.double()
     torch.testing.assert_close(out.double(), expected, rtol=tolerance, atol=1e-30)
 

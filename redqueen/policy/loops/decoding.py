@@ -1,25 +1,18 @@
-"""The loops of a decoding step on a CPU, compiled by Numba: all that lies between the base's products.
+"""The loops of a decoding step on a CPU: all that lies between the base's products.
 
 With a few rows most of a step's time would go to a thousand small operations and to the adapters' thin products. Here a
-layer is four frozen products and four calls. Arrays hold fp32, or bf16 as their upper halves in uint16; sums are fp32.
-
-Numba's cache knows this file only: whatever is compiled has to stand here.
+layer is four frozen products and four calls.
 
 Shape suffixes: N rows, I inputs, O outputs, S slots, R rank, K = parts x rank, D head size, T tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, types
-from numba.extending import overload
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+from redqueen.policy.loops.floats import Array, compiled, exp2, inlined, inverse_rms, put, sigmoid, turn, unit, wide
 
 
 class Rows(NamedTuple):
@@ -45,81 +38,7 @@ class Factors(NamedTuple):
     rank: int
 
 
-# sums may be reordered, for vectors; but what is not a number has to stay so
-_FAST: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "arcp", "nsz"}}
-_INLINE: Any = {"forceinline": True}
-
-
-def _compiled(function: _Function) -> _Function:
-    try:
-        return cast(_Function, njit(cache=True, **_FAST)(function))
-    except RuntimeError:  # nowhere to write: compiled anew in each process
-        return cast(_Function, njit(**_FAST)(function))
-
-
-def _inlined(function: _Function) -> _Function:
-    # a function with code of its own rounds otherwise when it comes from the cache than when it was compiled just now
-    return cast(_Function, njit(**_INLINE, **_FAST)(function))
-
-
-def _wide(value: Any) -> Any:
-    """fp32 from a stored number."""
-    raise NotImplementedError
-
-
-def _put(array: Array, index: int, value: Any) -> None:
-    """Stores fp32, rounded to nearest even."""
-    raise NotImplementedError
-
-
-@overload(_wide, jit_options=_INLINE)
-def _wide_of(value: Any) -> Any:  # pyright: ignore[reportUnusedFunction]
-    if not isinstance(value, types.Integer):
-
-        def whole(value: Any) -> Any:
-            return value
-
-        return whole
-
-    def half(value: Any) -> Any:
-        return np.uint32(np.uint32(value) << np.uint32(16)).view(np.float32)
-
-    return half
-
-
-@overload(_put, jit_options=_INLINE)
-def _put_in(array: Any, index: Any, value: Any) -> Any:  # pyright: ignore[reportUnusedFunction]
-    if not isinstance(array.dtype, types.Integer):
-
-        def whole(array: Any, index: Any, value: Any) -> Any:
-            array[index] = value
-
-        return whole
-
-    def half(array: Any, index: Any, value: Any) -> Any:
-        bits = np.float32(value).view(np.uint32)
-        array[index] = np.uint16((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16))
-
-    return half
-
-
-@_inlined
-def _exp2(x: Any) -> Any:
-    """2^x for x <= 0, to fp32's precision (Taylor's series of degree 6 on [-1/2, 1/2]); smallest 2^-126."""
-    x = np.float32(-126) if x < np.float32(-126) else x
-    whole = np.floor(x + np.float32(0.5))
-    rest = x - whole
-    p = np.float32(1.5403530e-4)
-    p = p * rest + np.float32(1.3333558e-3)
-    p = p * rest + np.float32(9.6181291e-3)
-    p = p * rest + np.float32(5.5504109e-2)
-    p = p * rest + np.float32(2.4022651e-1)
-    p = p * rest + np.float32(6.9314718e-1)
-    p = p * rest + np.float32(1)
-    return p * np.int32((np.int32(whole) + np.int32(127)) << np.int32(23)).view(np.float32)
-
-
-@_inlined
+@inlined
 def _dots(x_NI: Array, a_KI: Array, y_NK: Array) -> None:
     """y = x A^T, four rows by two columns at a time."""
     rows, columns, zero = len(x_NI), len(a_KI), np.float32(0)
@@ -133,7 +52,7 @@ def _dots(x_NI: Array, a_KI: Array, y_NK: Array) -> None:
                 a, b = a_KI[k], a_KI[other]
                 p0, p1, p2, p3, q0, q1, q2, q3 = zero, zero, zero, zero, zero, zero, zero, zero
                 for i in range(a_KI.shape[1]):
-                    u, v = _wide(a[i]), _wide(b[i])
+                    u, v = wide(a[i]), wide(b[i])
                     p0 += x0[i] * u
                     p1 += x1[i] * u
                     p2 += x2[i] * u
@@ -150,12 +69,12 @@ def _dots(x_NI: Array, a_KI: Array, y_NK: Array) -> None:
             for k in range(columns):
                 a, p0 = a_KI[k], zero
                 for i in range(a_KI.shape[1]):
-                    p0 += x0[i] * _wide(a[i])
+                    p0 += x0[i] * wide(a[i])
                 y_NK[n, k] = p0
             n += 1
 
 
-@_inlined
+@inlined
 def _add(h_NK: Array, first: int, b_RO: Array, y_NO: Array, column: int) -> None:
     """Adds h B to y, `len(b_RO)` columns of h from `first` on to the columns of y from `column` on."""
     rows, rank, outputs = len(h_NK), len(b_RO), b_RO.shape[1]
@@ -170,39 +89,39 @@ def _add(h_NK: Array, first: int, b_RO: Array, y_NO: Array, column: int) -> None
             if pair:
                 q0, q1, q2, q3 = g[first + r], g[first + r + 1], g[first + r + 2], g[first + r + 3]
                 for o in range(outputs):
-                    u0, u1, u2, u3 = _wide(b0[o]), _wide(b1[o]), _wide(b2[o]), _wide(b3[o])
+                    u0, u1, u2, u3 = wide(b0[o]), wide(b1[o]), wide(b2[o]), wide(b3[o])
                     y[o] += p0 * u0 + p1 * u1 + p2 * u2 + p3 * u3
                     z[o] += q0 * u0 + q1 * u1 + q2 * u2 + q3 * u3
             else:
                 for o in range(outputs):
-                    y[o] += p0 * _wide(b0[o]) + p1 * _wide(b1[o]) + p2 * _wide(b2[o]) + p3 * _wide(b3[o])
+                    y[o] += p0 * wide(b0[o]) + p1 * wide(b1[o]) + p2 * wide(b2[o]) + p3 * wide(b3[o])
         for r in range(even, rank):
             b0, p0, q0 = b_RO[r], h[first + r], g[first + r]
             for o in range(outputs):
-                y[o] += p0 * _wide(b0[o])
+                y[o] += p0 * wide(b0[o])
             if pair:
                 for o in range(outputs):
-                    z[o] += q0 * _wide(b0[o])
+                    z[o] += q0 * wide(b0[o])
 
 
-@_inlined
+@inlined
 def _adapted(rows: Rows, task: int, factors: Factors, x_NI: Array, y_NO: Array) -> None:
     """rows.outputs = y + s (x A) B for the rows of one task, in the task's order."""
     slot, start, end = rows.tasks[task]
     count, outputs = end - start, y_NO.shape[1]
     for n in range(count):
-        y, wide = y_NO[rows.order[start + n]], rows.outputs[n]
+        y, out = y_NO[rows.order[start + n]], rows.outputs[n]
         for o in range(outputs):
-            wide[o] = _wide(y[o])
+            out[o] = wide(y[o])
     parts = len(factors.columns)
     if parts == 0:
         return
     inputs = x_NI.shape[1]
     wide_NI = rows.inputs[: count * inputs].reshape(count, inputs)
     for n in range(count):
-        x, wide = x_NI[rows.order[start + n]], wide_NI[n]
+        x, out = x_NI[rows.order[start + n]], wide_NI[n]
         for i in range(inputs):
-            wide[i] = _wide(x[i])
+            out[i] = wide(x[i])
     _dots(wide_NI, factors.a[slot], rows.inner[:count])
     slots, rank, at = len(factors.a), factors.rank, 0
     for j in range(parts):
@@ -213,18 +132,7 @@ def _adapted(rows: Rows, task: int, factors: Factors, x_NI: Array, y_NO: Array) 
         at += slots * size
 
 
-@_inlined
-def _unit(x: Array, weight: Array, eps: float, out: Array) -> None:
-    """Writes w * x / rms(x) to `out`."""
-    total = np.float32(0)
-    for i in range(len(x)):
-        total += _wide(x[i]) * _wide(x[i])
-    scale = np.float32(1) / np.sqrt(total / np.float32(len(x)) + np.float32(eps))
-    for i in range(len(x)):
-        _put(out, i, _wide(x[i]) * scale * _wide(weight[i]))
-
-
-@_compiled
+@compiled
 def close(
     rows: Rows, factors: Factors, x_NI: Array, y_NO: Array, stream_NO: Array, norm: Array, eps: float, out_NO: Array
 ) -> None:
@@ -234,13 +142,13 @@ def close(
         _, start, end = rows.tasks[task]
         for n in range(end - start):
             row = rows.order[start + n]
-            stream, wide = stream_NO[row], rows.outputs[n]
+            stream, more = stream_NO[row], rows.outputs[n]
             for o in range(len(stream)):
-                _put(stream, o, _wide(stream[o]) + wide[o])
-            _unit(stream, norm, eps, out_NO[row])
+                put(stream, o, wide(stream[o]) + more[o])
+            unit(stream, inverse_rms(stream, eps), norm, out_NO[row])
 
 
-@_compiled
+@compiled
 def gate(rows: Rows, factors: Factors, x_NI: Array, y_NO: Array, out_NF: Array) -> None:
     """out = silu(gate) * up of y = (gate, up) and its adapters."""
     half = out_NF.shape[1]
@@ -250,10 +158,7 @@ def gate(rows: Rows, factors: Factors, x_NI: Array, y_NO: Array, out_NF: Array) 
         for n in range(end - start):
             out, a, b = out_NF[rows.order[start + n]], rows.outputs[n][:half], rows.outputs[n][half:]
             for f in range(half):
-                x = a[f]
-                e = _exp2(np.float32(-1.44269504) * abs(x))
-                top = e if x < np.float32(0) else np.float32(1)
-                _put(out, f, x * b[f] * top / (np.float32(1) + e))
+                put(out, f, a[f] * b[f] * sigmoid(a[f]))
 
 
 class Heads(NamedTuple):
@@ -268,19 +173,7 @@ class Heads(NamedTuple):
     eps: float
 
 
-@_inlined
-def _rotate(head: Array, cos: Array, sin: Array, norm: Array, eps: float) -> None:
-    """Norm, if there is one, and rotary embedding of one head [D] in place."""
-    half = len(cos)
-    if len(norm):
-        _unit(head, norm, eps, head)
-    for d in range(half):
-        x, y = head[d], head[half + d]
-        head[d] = x * cos[d] - y * sin[d]
-        head[half + d] = y * cos[d] + x * sin[d]
-
-
-@_inlined
+@inlined
 def _softmax(scores_GT: Array, tokens: Any) -> None:
     """In place, of the first `tokens` scores, which are in powers of two."""
     for g in range(len(scores_GT)):
@@ -289,14 +182,14 @@ def _softmax(scores_GT: Array, tokens: Any) -> None:
         for t in range(tokens):
             top = max(top, scores[t])
         for t in range(tokens):
-            mass = _exp2(scores[t] - top)
+            mass = exp2(scores[t] - top)
             scores[t] = mass
             total += mass
         for t in range(tokens):
             scores[t] /= total
 
 
-@_compiled
+@compiled
 def attend(
     rows: Rows,
     factors: Factors,
@@ -325,13 +218,16 @@ def attend(
             both = heads.heads + heads.kv_heads
             wide_HD = rows.outputs[n][: (both + heads.kv_heads) * size].reshape(both + heads.kv_heads, size)
             for h in range(both):
-                _rotate(wide_HD[h], cos, sin, heads.norm_q if h < heads.heads else heads.norm_k, heads.eps)
+                norm = heads.norm_q if h < heads.heads else heads.norm_k
+                if len(norm):
+                    unit(wide_HD[h], inverse_rms(wide_HD[h], heads.eps), norm, wide_HD[h])
+                turn(wide_HD[h], cos, sin)
             for h in range(heads.kv_heads):
                 keys, values = keys_NHTD[row, h], values_NHTD[row, h]
                 key, value, q_GD = keys[at], values[at], wide_HD[h * group : (h + 1) * group]
                 for d in range(size):
-                    _put(key, d, wide_HD[heads.heads + h, d])
-                    _put(value, d, wide_HD[both + h, d])
+                    put(key, d, wide_HD[heads.heads + h, d])
+                    put(value, d, wide_HD[both + h, d])
                 for g in range(group):
                     for d in range(size):
                         q_GD[g, d] *= scale
@@ -341,4 +237,4 @@ def attend(
                 _add(scores_GT, 0, values[: at + 1], mixed_GD, 0)
                 for g in range(group):
                     for d in range(size):
-                        _put(out, (h * group + g) * size + d, mixed_GD[g, d])
+                        put(out, (h * group + g) * size + d, mixed_GD[g, d])

@@ -1,0 +1,156 @@
+"""What the compiled loops have in common: stored numbers, and how functions are compiled.
+
+Arrays hold fp32, or bf16 as their upper halves in uint16; sums are fp32.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import torch
+from numba import njit, types
+from numba.extending import overload
+from numpy.typing import NDArray
+from torch import Tensor
+
+Array = NDArray[Any]
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+# sums may be reordered, for vectors; but what is not a number has to stay so
+_FAST: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+_INLINE: Any = {"forceinline": True}
+# Numba's cache looks at the file of the function that it compiled; all of ours stand on this one too
+_STAMP = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]
+
+
+def loops_suit(tensor: Tensor) -> bool:
+    """Whether the compiled loops can compute with `tensor`."""
+    return tensor.device.type == "cpu" and tensor.dtype in (torch.bfloat16, torch.float32)
+
+
+def raw(tensor: Tensor) -> Array:
+    """The same memory as an array; bf16, which NumPy has not, as its bits."""
+    return (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
+
+
+def compiled(function: _Function) -> _Function:
+    """A function that is compiled once on a machine; it may use this module's functions and its own module's."""
+    function.__qualname__ += f"-{_STAMP}"
+    try:
+        return cast(_Function, njit(cache=True, **_FAST)(function))
+    except RuntimeError:  # nowhere to write: compiled anew in each process
+        return cast(_Function, njit(**_FAST)(function))
+
+
+def inlined(function: _Function) -> _Function:
+    """A part of compiled functions: one with code of its own rounds otherwise when it comes from the cache than when it
+    was compiled just now.
+    """
+    return cast(_Function, njit(**_INLINE, **_FAST)(function))
+
+
+def wide(value: Any) -> Any:
+    """fp32 from a stored number."""
+    raise NotImplementedError
+
+
+def put(array: Array, index: int, value: Any) -> None:
+    """Stores fp32, rounded to nearest even."""
+    raise NotImplementedError
+
+
+@overload(wide, jit_options=_INLINE)
+def _wide_of(value: Any) -> Any:  # pyright: ignore[reportUnusedFunction]
+    if not isinstance(value, types.Integer):
+
+        def whole(value: Any) -> Any:
+            return value
+
+        return whole
+
+    def half(value: Any) -> Any:
+        return np.uint32(np.uint32(value) << np.uint32(16)).view(np.float32)
+
+    return half
+
+
+@overload(put, jit_options=_INLINE)
+def _put_in(array: Any, index: Any, value: Any) -> Any:  # pyright: ignore[reportUnusedFunction]
+    if not isinstance(array.dtype, types.Integer):
+
+        def whole(array: Any, index: Any, value: Any) -> Any:
+            array[index] = value
+
+        return whole
+
+    def half(array: Any, index: Any, value: Any) -> Any:
+        bits = np.float32(value).view(np.uint32)
+        array[index] = np.uint16((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16))
+
+    return half
+
+
+@inlined
+def exp2(x: Any) -> Any:
+    """2^x for x <= 0, to fp32's precision (Taylor's series of degree 6 on [-1/2, 1/2]); smallest 2^-126."""
+    x = np.float32(-126) if x < np.float32(-126) else x
+    whole = np.floor(x + np.float32(0.5))
+    rest = x - whole
+    p = np.float32(1.5403530e-4)
+    p = p * rest + np.float32(1.3333558e-3)
+    p = p * rest + np.float32(9.6181291e-3)
+    p = p * rest + np.float32(5.5504109e-2)
+    p = p * rest + np.float32(2.4022651e-1)
+    p = p * rest + np.float32(6.9314718e-1)
+    p = p * rest + np.float32(1)
+    return p * np.int32((np.int32(whole) + np.int32(127)) << np.int32(23)).view(np.float32)
+
+
+@inlined
+def ordered(value: Any) -> Any:
+    """An int32 that sorts as fp32 does: loops over integers' maxima become vectors, those over floats' do not."""
+    bits = np.float32(wide(value)).view(np.int32)
+    return bits ^ ((bits >> np.int32(31)) & np.int32(0x7FFFFFFF))
+
+
+@inlined
+def unordered(key: Any) -> Any:
+    """The fp32 of which `ordered` made this."""
+    return np.int32(key ^ ((key >> np.int32(31)) & np.int32(0x7FFFFFFF))).view(np.float32)
+
+
+@inlined
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x))."""
+    e = exp2(np.float32(-1.44269504) * abs(x))
+    return (e if x < np.float32(0) else np.float32(1)) / (np.float32(1) + e)
+
+
+@inlined
+def inverse_rms(x: Array, eps: float) -> Any:
+    """1 / rms(x)."""
+    total = np.float32(0)
+    for i in range(len(x)):
+        total += wide(x[i]) * wide(x[i])
+    return np.float32(1) / np.sqrt(total / np.float32(len(x)) + np.float32(eps))
+
+
+@inlined
+def unit(x: Array, scale: Any, weight: Array, out: Array) -> None:
+    """out = weight * x * scale."""
+    for i in range(len(x)):
+        put(out, i, wide(x[i]) * scale * wide(weight[i]))
+
+
+@inlined
+def turn(x: Array, cos: Array, sin: Array) -> None:
+    """Rotary embedding of one head [D] by cos and sin [D/2], in fp32 and in place."""
+    half = len(cos)
+    for d in range(half):
+        u, v = x[d], x[half + d]
+        x[d] = u * cos[d] - v * sin[d]
+        x[half + d] = v * cos[d] + u * sin[d]

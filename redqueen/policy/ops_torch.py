@@ -1,0 +1,95 @@
+"""The decoder's small operations, each with a backward pass that touches memory as little as it can.
+
+They compute what transformers' Llama, Mistral, Qwen2 and Qwen3 modules compute: norms in fp32, products in the base's
+dtype. Shape suffixes: N rows, H features, D head size, F intermediate size.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def rms_norm(x_NH: Tensor, weight_H: Tensor, eps: float) -> Tensor:
+    """w * x / rms(x) over the last axis (Zhang and Sennrich 2019); the weight takes no gradient."""
+    return _RMSNorm.apply(x_NH, weight_H, eps) if torch.is_grad_enabled() else _normed(x_NH, weight_H, eps)[0]
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary position embedding (Su et al. 2021) of x [N, heads, D] by cos and sin [N, 1, D], in Llama's halves:
+    (x1, x2) becomes (x1 cos - x2 sin, x2 cos + x1 sin).
+    """
+    return _Rotate.apply(x, cos, sin) if torch.is_grad_enabled() else _rotated(x, cos, sin)
+
+
+def swiglu(both_N2F: Tensor) -> Tensor:
+    """silu(gate) * up for gate and up side by side in [N, 2F] (Shazeer 2020)."""
+    return _SwiGLU.apply(both_N2F) if torch.is_grad_enabled() else _gated(both_N2F)
+
+
+def _gated(both_N2F: Tensor) -> Tensor:
+    gate_NF, up_NF = both_N2F.chunk(2, -1)
+    return F.silu(gate_NF).mul_(up_NF)
+
+
+def _normed(x_NH: Tensor, weight_H: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    wide_NH = x_NH.to(torch.float32, copy=True)
+    scale_N1 = wide_NH.square().mean(-1, keepdim=True).add_(eps).rsqrt_()
+    return wide_NH.mul_(scale_N1).to(x_NH.dtype).mul_(weight_H), scale_N1
+
+
+class _RMSNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x_NH: Tensor, weight_H: Tensor, eps: float) -> Tensor:
+        y_NH, scale_N1 = _normed(x_NH, weight_H, eps)
+        ctx.save_for_backward(x_NH, weight_H, scale_N1)
+        return y_NH
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        x_NH, weight_H, scale_N1 = ctx.saved_tensors
+        g_NH = (grads[0] * weight_H).float()
+        unit_NH = x_NH * scale_N1
+        g_NH -= unit_NH * (g_NH * unit_NH).mean(-1, keepdim=True)
+        return g_NH.mul_(scale_N1).to(x_NH.dtype), None, None
+
+
+class _Rotate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        ctx.save_for_backward(cos, sin)
+        return _rotated(x, cos, sin)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        cos, sin = ctx.saved_tensors
+        return _rotated(grads[0], cos, -sin), None, None
+
+
+def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    half = x.shape[-1] // 2
+    turned = x * cos
+    turned[..., :half].addcmul_(x[..., half:], sin[..., :half], value=-1)
+    turned[..., half:].addcmul_(x[..., :half], sin[..., half:])
+    return turned
+
+
+class _SwiGLU(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, both_N2F: Tensor) -> Tensor:
+        ctx.save_for_backward(both_N2F)
+        return _gated(both_N2F)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (both_N2F,) = ctx.saved_tensors
+        gate_NF, up_NF = both_N2F.chunk(2, -1)
+        dy_NF = grads[0]
+        made_N2F = torch.empty_like(both_N2F)
+        d_gate_NF, d_up_NF = made_N2F.chunk(2, -1)
+        torch.mul(F.silu(gate_NF), dy_NF, out=d_up_NF)
+        d_gate_NF.copy_(torch.ops.aten.silu_backward(dy_NF * up_NF, gate_NF))
+        return (made_N2F,)
