@@ -51,7 +51,7 @@ def scatter(x_KMGCD: Array, row_MC: Array, out_NHD: Array, add: bool) -> None:
 
 @compiled
 def softmax(shared_XP: Array, own_XC: Array, scale: float) -> None:
-    """In place: the weights of scale x scores, together over the prompt and a sequence's places up to row's own."""
+    """In place: the weights of scale x scores, together over the prompt and a sequence's places up to the row's own."""
     factor, prompt, places = np.float32(1.44269504 * scale), shared_XP.shape[1], own_XC.shape[1]
     masses = np.empty(prompt + places, np.float32)
     for x in range(len(own_XC)):
