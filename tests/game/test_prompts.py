@@ -338,7 +338,8 @@ PIECES = st.sampled_from(
 def test_no_arrangement_of_tags_and_fences_breaks_the_chat_reader(text: str, kind: Kind) -> None:
     chat = ChatPrompts(GameConfig())
     answer = chat.read_attempt(kind, text)
-    assert answer is None or (answer in text.rpartition("<answer>")[2] and "```" not in answer)
+    # a fence that names a language opens another block and closes none, so it may stand inside
+    assert answer is None or (answer in text.rpartition("<answer>")[2] and "```" not in answer.splitlines())
     draft = chat.read_proposal(kind, text, START if kind == "code_f" else None)
     if isinstance(draft, Draft):
         assert len(set(draft.inputs)) == len(draft.inputs) >= (4 if kind == "code_f" else 1)
