@@ -98,7 +98,7 @@ class ChatPrompts:
 def _answer_blocks(text: str) -> list[tuple[str, str]] | None:
     """Names and bodies of the fenced blocks after the last <answer>; the closing tag was the stop string.
 
-    Line by line, in linear time; a block that is never closed is none.
+    Line by line, in linear time; a block that is not closed before the next one opens is none.
     """
     _, tag, answer = text.rpartition("<answer>")
     if not tag:
@@ -108,11 +108,11 @@ def _answer_blocks(text: str) -> list[tuple[str, str]] | None:
     body: list[str] | None = None
     for line in answer.partition("</answer>")[0].splitlines():
         mark = line.strip()
-        if body is None and mark.startswith(_FENCE):
-            name, body = mark.removeprefix(_FENCE).strip(), []
-        elif body is not None and mark == _FENCE:
+        if body is not None and mark == _FENCE:
             blocks.append((name, "\n".join(body)))
             body = None
+        elif mark.startswith(_FENCE):
+            name, body = mark.removeprefix(_FENCE).strip(), []
         elif body is not None:
             body.append(line)
     return blocks
