@@ -91,7 +91,7 @@ class Decoder:
         if torch.is_grad_enabled():
             x_NH.requires_grad_()  # without any input that takes one, no layer would be asked for a gradient
         ops = ops_of(x_NH, self.angles(position_N), self.eps)
-        unit_NH = ops.norm(x_NH, self.layers[0].norm_in)
+        x_NH, unit_NH = ops.norm(x_NH, None, self.layers[0].norm_in)
         for index in range(len(self.layers)):
             if checkpointing:
                 x_NH, unit_NH = checkpoint(self._block_of, index, x_NH, ops, attention, rows, use_reentrant=False)
@@ -112,7 +112,8 @@ class Decoder:
         self, index: int, x_NH: Tensor, ops: Ops, attention: Attention, rows: Rows | None
     ) -> tuple[Tensor, Tensor]:
         """The same of the residual stream alone: all that a checkpoint should keep."""
-        return self._block(index, x_NH, ops.norm(x_NH, self.layers[index].norm_in), ops, attention, rows)
+        x_NH, unit_NH = ops.norm(x_NH, None, self.layers[index].norm_in)
+        return self._block(index, x_NH, unit_NH, ops, attention, rows)
 
     def _block(
         self, index: int, x_NH: Tensor, unit_NH: Tensor, ops: Ops, attention: Attention, rows: Rows | None
@@ -121,9 +122,9 @@ class Decoder:
         layer = self.layers[index]
         qkv_NHD = layer.qkv(unit_NH, rows).unflatten(1, (-1, self.head_size))
         mixed = attention(index, *ops.heads(qkv_NHD, self.kv_heads, layer.norm_q, layer.norm_k))
-        x_NH, unit_NH = ops.add_norm(x_NH, layer.o(mixed.flatten(1), rows), layer.norm_mlp)
+        x_NH, unit_NH = ops.norm(x_NH, layer.o(mixed.flatten(1), rows), layer.norm_mlp)
         gated_NF = ops.swiglu(layer.gate_up(unit_NH, rows))
-        return ops.add_norm(x_NH, layer.down(gated_NF, rows), self.norm_after(index))
+        return ops.norm(x_NH, layer.down(gated_NF, rows), self.norm_after(index))
 
 
 Keep = Callable[[Tensor], Tensor]

@@ -27,12 +27,11 @@ class Angles:
 class Ops(Protocol):
     """Differentiable in whatever is not a weight."""
 
-    def norm(self, x_NH: Tensor, weight_H: Tensor) -> Tensor:
-        """w * x / rms(x) (Zhang and Sennrich 2019)."""
-        ...
+    def norm(self, x_NH: Tensor, y_NH: Tensor | None, weight_H: Tensor) -> tuple[Tensor, Tensor]:
+        """The residual stream s = x + y, or x where nothing is added, and w * s / rms(s) (Zhang and Sennrich 2019).
 
-    def add_norm(self, x_NH: Tensor, y_NH: Tensor, weight_H: Tensor) -> tuple[Tensor, Tensor]:
-        """x + y, and its norm."""
+        Go on with this stream, not with `x`: its gradient and the norm's are then added before they are rounded.
+        """
         ...
 
     def heads(
@@ -59,11 +58,8 @@ class LoopOps:
     def __init__(self, angles: Angles, eps: float) -> None:
         self.angles, self.eps, self.none = angles, eps, torch.empty(0)
 
-    def norm(self, x_NH: Tensor, weight_H: Tensor) -> Tensor:
-        return ops_loops.Norm.apply(x_NH, weight_H, self.eps)
-
-    def add_norm(self, x_NH: Tensor, y_NH: Tensor, weight_H: Tensor) -> tuple[Tensor, Tensor]:
-        return ops_loops.AddNorm.apply(x_NH, y_NH, weight_H, self.eps)
+    def norm(self, x_NH: Tensor, y_NH: Tensor | None, weight_H: Tensor) -> tuple[Tensor, Tensor]:
+        return ops_loops.Norm.apply(x_NH, y_NH, weight_H, self.eps)
 
     def heads(
         self, qkv_NHD: Tensor, kv_heads: int, norm_q: Tensor | None, norm_k: Tensor | None
@@ -81,19 +77,16 @@ class TorchOps:
         self.cos, self.sin = (half.repeat(1, 2).to(dtype)[:, None] for half in (angles.cos, angles.sin))
         self.eps = eps
 
-    def norm(self, x_NH: Tensor, weight_H: Tensor) -> Tensor:
-        return ops_torch.rms_norm(x_NH, weight_H, self.eps)
-
-    def add_norm(self, x_NH: Tensor, y_NH: Tensor, weight_H: Tensor) -> tuple[Tensor, Tensor]:
-        sum_NH = x_NH + y_NH
-        return sum_NH, self.norm(sum_NH, weight_H)
+    def norm(self, x_NH: Tensor, y_NH: Tensor | None, weight_H: Tensor) -> tuple[Tensor, Tensor]:
+        stream_NH = x_NH if y_NH is None else x_NH + y_NH
+        return stream_NH, ops_torch.rms_norm(stream_NH, weight_H, self.eps)
 
     def heads(
         self, qkv_NHD: Tensor, kv_heads: int, norm_q: Tensor | None, norm_k: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = qkv_NHD.split([qkv_NHD.shape[1] - 2 * kv_heads, kv_heads, kv_heads], 1)
-        q = q if norm_q is None else self.norm(q, norm_q)
-        k = k if norm_k is None else self.norm(k, norm_k)
+        q = q if norm_q is None else ops_torch.rms_norm(q, norm_q, self.eps)
+        k = k if norm_k is None else ops_torch.rms_norm(k, norm_k, self.eps)
         return ops_torch.rotate(q, self.cos, self.sin), ops_torch.rotate(k, self.cos, self.sin), v
 
     def swiglu(self, both_N2F: Tensor) -> Tensor:

@@ -16,46 +16,23 @@ from redqueen.policy.loops.floats import Array, raw
 
 
 class Norm(torch.autograd.Function):
-    """w * x / rms(x)."""
+    """The stream s = x + y, or x without y, and w * s / rms(s)."""
 
     @staticmethod
-    def forward(ctx: Any, x_NH: Tensor, weight_H: Tensor, eps: float) -> Tensor:
+    def forward(ctx: Any, x_NH: Tensor, y_NH: Tensor | None, weight_H: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+        stream_NH, more_NH = (x_NH, x_NH[:0]) if y_NH is None else (torch.empty_like(x_NH), y_NH)
         out_NH = torch.empty_like(x_NH)
-        training.norm(raw(x_NH), raw(x_NH[:0]), raw(weight_H), eps, raw(x_NH), raw(out_NH))
-        ctx.save_for_backward(x_NH, weight_H)
-        ctx.eps = eps
-        return out_NH
+        training.norm(raw(x_NH), raw(more_NH), raw(weight_H), eps, raw(stream_NH), raw(out_NH))
+        ctx.save_for_backward(stream_NH, weight_H)
+        ctx.eps, ctx.alone = eps, y_NH is None
+        return stream_NH, out_NH
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        x_NH, weight_H = ctx.saved_tensors
-        return _norm_backward(grads[0], x_NH, weight_H, ctx.eps, x_NH[:0]), None, None
-
-
-class AddNorm(torch.autograd.Function):
-    """x + y and its norm."""
-
-    @staticmethod
-    def forward(ctx: Any, x_NH: Tensor, y_NH: Tensor, weight_H: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-        sum_NH, out_NH = torch.empty_like(x_NH), torch.empty_like(x_NH)
-        training.norm(raw(x_NH), raw(y_NH), raw(weight_H), eps, raw(sum_NH), raw(out_NH))
-        ctx.save_for_backward(sum_NH, weight_H)
-        ctx.eps = eps
-        return sum_NH, out_NH
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        sum_NH, weight_H = ctx.saved_tensors
-        past_NH, dy_NH = grads
-        dx_NH = _norm_backward(dy_NH, sum_NH, weight_H, ctx.eps, past_NH)
-        return dx_NH, dx_NH, None, None
-
-
-def _norm_backward(dy_NH: Tensor, x_NH: Tensor, weight_H: Tensor, eps: float, past_NH: Tensor) -> Tensor:
-    dx_NH = torch.empty_like(x_NH)
-    dy_NH, past_NH = dy_NH.contiguous(), past_NH.contiguous()
-    training.norm_backward(raw(dy_NH), raw(x_NH), raw(weight_H), eps, raw(past_NH), raw(dx_NH))
-    return dx_NH
+        (stream_NH, weight_H), (past_NH, dy_NH) = ctx.saved_tensors, (grad.contiguous() for grad in grads)
+        dx_NH = torch.empty_like(stream_NH)
+        training.norm_backward(raw(dy_NH), raw(stream_NH), raw(weight_H), ctx.eps, raw(past_NH), raw(dx_NH))
+        return dx_NH, None if ctx.alone else dx_NH, None, None
 
 
 class Heads(torch.autograd.Function):

@@ -144,7 +144,7 @@ class Compiled:
         angles = decoder.angles(at_R)
         cos, sin = raw(angles.cos), raw(angles.sin)
         x = F.embedding(token_R, decoder.embed_VH)
-        unit = ops_of(x, angles, eps).norm(x, decoder.layers[0].norm_in)
+        _, unit = ops_of(x, angles, eps).norm(x, None, decoder.layers[0].norm_in)
         mixed = x.new_empty(len(x), decoder.heads * decoder.head_size)
         gated = x.new_empty(len(x), decoder.layers[0].down.weight.shape[1])
         at, stream, to_unit, to_mixed, to_gated = raw(at_R), raw(x), raw(unit), raw(mixed), raw(gated)

@@ -120,10 +120,10 @@ def test_any_budget_gives_the_total_gradient_of_one_pass(
         assert many[slot].entropy == pytest.approx(one[slot].entropy, rel=1e-4)
 
 
-def test_checkpointing_changes_the_last_bits_at_most(bases: Callable[[str], Base]) -> None:
+def test_checkpointing_changes_no_bit(bases: Callable[[str], Base]) -> None:
     base = bases("qwen2")
     bank, items = bank_of(base), samples()
-    close(*(joint(base, bank, items, how=Pass(1.0, c))[0] for c in (False, True)), 2e-6)
+    assert torch.equal(*(joint(base, bank, items, how=Pass(1.0, c))[0] for c in (False, True)))
 
 
 def test_a_members_gradient_does_not_depend_on_who_else_is_in_the_batch(bases: Callable[[str], Base]) -> None:

@@ -47,17 +47,12 @@ def _slope(dy: Array, x: Array, weight: Array, eps: float) -> tuple[float, float
 
 @compiled
 def norm_backward(dy_NH: Array, x_NH: Array, weight_H: Array, eps: float, past_NH: Array, dx_NH: Array) -> None:
-    """dx = the gradient of `norm`, and `past`, one that reaches x on another way; no rows: there is none."""
+    """dx = the gradient of `norm`, from `dy` of its result and `past` of its sum."""
     for n in range(len(x_NH)):
-        dy, x, dx = dy_NH[n], x_NH[n], dx_NH[n]
+        dy, x, past, dx = dy_NH[n], x_NH[n], past_NH[n], dx_NH[n]
         scale, share = _slope(dy, x, weight_H, eps)
-        if len(past_NH):
-            past = past_NH[n]
-            for i in range(len(x)):
-                put(dx, i, wide(past[i]) + scale * (wide(dy[i]) * wide(weight_H[i]) - share * wide(x[i])))
-        else:
-            for i in range(len(x)):
-                put(dx, i, scale * (wide(dy[i]) * wide(weight_H[i]) - share * wide(x[i])))
+        for i in range(len(x)):
+            put(dx, i, wide(past[i]) + scale * (wide(dy[i]) * wide(weight_H[i]) - share * wide(x[i])))
 
 
 @compiled
