@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from redqueen.policy.loops.floats import Array, compiled, exp2, ordered, put, unordered, wide
+from redqueen.policy.loops.floats import Array, compiled, highest, ordered, powers, put, unordered, wide
 
 
 @compiled
@@ -53,26 +53,16 @@ def scatter(x_KMGCD: Array, row_MC: Array, out_NHD: Array, add: bool) -> None:
 def softmax(shared_XP: Array, own_XC: Array, scale: float) -> None:
     """In place: the weights of scale x scores, together over the prompt and a sequence's places up to the row's own."""
     factor, prompt, places = np.float32(1.44269504 * scale), shared_XP.shape[1], own_XC.shape[1]
-    masses = np.empty(prompt + places, np.float32)
+    of_prompt, of_own = np.empty(prompt, np.float32), np.empty(places, np.float32)
     for x in range(len(own_XC)):
         shared, own, seen = shared_XP[x], own_XC[x], x % places + 1
-        key = ordered(own[0])
-        for t in range(prompt):
-            key = max(key, ordered(shared[t]))
-        for t in range(seen):
-            key = max(key, ordered(own[t]))
-        top, total = unordered(key), np.float32(0)
-        for t in range(prompt):
-            masses[t] = exp2(factor * (wide(shared[t]) - top))
-            total += masses[t]
-        for t in range(seen):
-            masses[prompt + t] = exp2(factor * (wide(own[t]) - top))
-            total += masses[prompt + t]
+        top = unordered(highest(highest(ordered(own[0]), shared, prompt), own, seen))
+        total = powers(shared, prompt, factor, top, of_prompt) + powers(own, seen, factor, top, of_own)
         share = np.float32(1) / total
         for t in range(prompt):
-            put(shared, t, share * masses[t])
+            put(shared, t, share * of_prompt[t])
         for t in range(seen):
-            put(own, t, share * masses[prompt + t])
+            put(own, t, share * of_own[t])
         for t in range(seen, places):
             own[t] = 0
 

@@ -12,7 +12,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from redqueen.policy.loops.floats import Array, compiled, exp2, inlined, inverse_rms, put, sigmoid, turn, unit, wide
+from redqueen.policy.loops.floats import (
+    Array,
+    compiled,
+    gated,
+    highest,
+    inlined,
+    inverse_rms,
+    ordered,
+    powers,
+    put,
+    turn,
+    unit,
+    unordered,
+    wide,
+)
 
 
 class Rows(NamedTuple):
@@ -156,9 +170,8 @@ def gate(rows: Rows, factors: Factors, x_NI: Array, y_NO: Array, out_NF: Array) 
         _adapted(rows, task, factors, x_NI, y_NO)
         _, start, end = rows.tasks[task]
         for n in range(end - start):
-            out, a, b = out_NF[rows.order[start + n]], rows.outputs[n][:half], rows.outputs[n][half:]
-            for f in range(half):
-                put(out, f, a[f] * b[f] * sigmoid(a[f]))
+            both = rows.outputs[n]
+            gated(both[:half], both[half:], out_NF[rows.order[start + n]])
 
 
 class Heads(NamedTuple):
@@ -174,19 +187,14 @@ class Heads(NamedTuple):
 
 
 @inlined
-def _softmax(scores_GT: Array, tokens: Any) -> None:
-    """In place, of the first `tokens` scores, which are in powers of two."""
+def _softmax(scores_GT: Array, tokens: Any, masses_T: Array) -> None:
+    """In place, of the first `tokens` scores, which are in powers of two; `masses` is memory for them."""
     for g in range(len(scores_GT)):
-        scores, total = scores_GT[g], np.float32(0)
-        top = scores[0]
+        scores = scores_GT[g]
+        top = unordered(highest(ordered(scores[0]), scores, tokens))
+        share = np.float32(1) / powers(scores, tokens, np.float32(1), top, masses_T)
         for t in range(tokens):
-            top = max(top, scores[t])
-        for t in range(tokens):
-            mass = exp2(scores[t] - top)
-            scores[t] = mass
-            total += mass
-        for t in range(tokens):
-            scores[t] /= total
+            scores[t] = share * masses_T[t]
 
 
 @compiled
@@ -207,7 +215,7 @@ def attend(
     size = keys_NHTD.shape[3]
     group = heads.heads // heads.kv_heads
     scale = np.float32(1.44269504 / np.sqrt(size))
-    scores_GT = np.empty((group, keys_NHTD.shape[2]), np.float32)
+    scores_GT, masses_T = np.empty((group, keys_NHTD.shape[2]), np.float32), np.empty(keys_NHTD.shape[2], np.float32)
     mixed_GD = np.empty((group, size), np.float32)
     for task in range(len(rows.tasks)):
         _adapted(rows, task, factors, x_NI, y_NO)
@@ -233,7 +241,7 @@ def attend(
                         q_GD[g, d] *= scale
                         mixed_GD[g, d] = np.float32(0)
                 _dots(q_GD, keys[: at + 1], scores_GT)
-                _softmax(scores_GT, at + 1)
+                _softmax(scores_GT, at + 1, masses_T)
                 _add(scores_GT, 0, values[: at + 1], mixed_GD, 0)
                 for g in range(group):
                     for d in range(size):

@@ -124,10 +124,37 @@ def unordered(key: Any) -> Any:
 
 
 @inlined
+def highest(key: Any, x: Array, count: Any) -> Any:
+    """The largest of `key` and the first `count` of x, as `ordered`."""
+    for i in range(count):
+        key = max(key, ordered(x[i]))
+    return key
+
+
+@inlined
+def powers(x: Array, count: Any, factor: Any, top: Any, out: Array) -> Any:
+    """out = 2^(factor (x - top)) of the first `count`; their sum. Not in place, which would not become vectors."""
+    total = np.float32(0)
+    for i in range(count):
+        mass = exp2(factor * (wide(x[i]) - top))
+        out[i] = mass
+        total += mass
+    return total
+
+
+@inlined
 def sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x))."""
     e = exp2(np.float32(-1.44269504) * abs(x))
     return (e if x < np.float32(0) else np.float32(1)) / (np.float32(1) + e)
+
+
+@inlined
+def gated(gate: Array, up: Array, out: Array) -> None:
+    """out = silu(gate) * up."""
+    for i in range(len(out)):
+        x = wide(gate[i])
+        put(out, i, x * sigmoid(x) * wide(up[i]))
 
 
 @inlined

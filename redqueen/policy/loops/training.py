@@ -12,6 +12,8 @@ from redqueen.policy.loops.floats import (
     Array,
     compiled,
     exp2,
+    gated,
+    highest,
     inlined,
     inverse_rms,
     ordered,
@@ -98,10 +100,7 @@ def swiglu(both_N2F: Array, out_NF: Array) -> None:
     """out = silu(gate) * up of both = (gate, up)."""
     half = out_NF.shape[1]
     for n in range(len(out_NF)):
-        gate, up, out = both_N2F[n, :half], both_N2F[n, half:], out_NF[n]
-        for f in range(half):
-            x = wide(gate[f])
-            put(out, f, x * sigmoid(x) * wide(up[f]))
+        gated(both_N2F[n, :half], both_N2F[n, half:], out_NF[n])
 
 
 @compiled
@@ -126,10 +125,7 @@ def masses(logits_CV: Array, target_C: Array, bits: float, logp_C: Array, entrop
     """
     for c in range(len(logits_CV)):
         row, factor = logits_CV[c], np.float32(bits)
-        key = ordered(row[0])
-        for v in range(len(row)):
-            key = max(key, ordered(row[v]))
-        top = unordered(key)
+        top = unordered(highest(ordered(row[0]), row, len(row)))
         chosen = factor * (wide(row[target_C[c]]) - top)
         total, weighted = np.float32(0), np.float32(0)
         for v in range(len(row)):
