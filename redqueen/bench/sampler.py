@@ -37,6 +37,8 @@ NOTES = (
     "ratio: tokens per CPU-second, prompts included, against transformers' generate.",
     "decoding alone: tokens per CPU-second after the first token of each row.",
 )
+# no release of it can be installed beside this project, so there was nothing to try a contender with
+VLLM = "not measured: vLLM asks for another torch than this project (docs/BENCHMARKS.md)"
 # samples so many tokens for each row
 Way = Callable[[int], Taken]
 
@@ -55,6 +57,7 @@ def run_bench_sampler(
     """Measures and prints; returns the exit code."""
     settings = {**asdict(setting), "members": members, **asdict(lengths), "rounds": rounds}
     report = Report("sampler", settings)
+    report.miss("vLLM", VLLM)
     say("loading")
     field = Field(setting, members, lengths, report)
     for count in rows:
