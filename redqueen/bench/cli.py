@@ -157,7 +157,7 @@ def logprobs(
 @app.command()
 def memory(
     as_json: AsJson = False,
-    rounds: Rounds = 3,
+    rounds: Rounds = 5,
     tokens: Annotated[int, typer.Option(min=64, help="Tokens of a training step.")] = 2048,
     members: Members = 8,
     model: Model = EMBEDDED,

@@ -7,6 +7,7 @@ Each peak is compared with what `redqueen.policy.memory` estimates for it.
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from statistics import median
 
@@ -73,7 +74,9 @@ def estimate(setting: Setting, members: int, rows: int, width: int) -> int:
 
 
 def step_peak(setting: Setting, members: int, rows: int, width: int) -> tuple[int, int]:
-    """Largest resident bytes in a training step, and the number of weights of one adapter."""
+    """Largest resident bytes in a training step, and the number of weights of one adapter. For a process of its own."""
+    # transformers' loading threads leave another heap each time
+    os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"
     ours = arena.build(setting, members)
     vocabulary = int(ours.base.model.config.vocab_size)
     samples = workload.samples(
