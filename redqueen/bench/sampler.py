@@ -37,8 +37,8 @@ NOTES = (
     "ratio: tokens per CPU-second, prompts included, against transformers' generate.",
     "decoding alone: tokens per CPU-second after the first token of each row.",
 )
-# no release of it can be installed beside this project, so there was nothing to try a contender with
-VLLM = "not measured: vLLM asks for another torch than this project (docs/BENCHMARKS.md)"
+# it cannot be installed beside this project, so there was nothing to try a contender with
+VLLM = "not measured: 0.33 asks for exactly torch 2.14 (docs/BENCHMARKS.md)"
 # samples so many tokens for each row
 Way = Callable[[int], Taken]
 
