@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from redqueen.policy.loops.floats import Array, compiled, highest, ordered, powers, put, unordered, wide
+from redqueen.policy.loops.floats import Array, compiled, highest, powers, put, wide
 
 
 @compiled
@@ -56,7 +56,7 @@ def softmax(shared_XP: Array, own_XC: Array, scale: float) -> None:
     of_prompt, of_own = np.empty(prompt, np.float32), np.empty(places, np.float32)
     for x in range(len(own_XC)):
         shared, own, seen = shared_XP[x], own_XC[x], x % places + 1
-        top = unordered(highest(highest(ordered(own[0]), shared, prompt), own, seen))
+        top = highest(highest(own[0], shared, prompt), own, seen)
         total = powers(shared, prompt, factor, top, of_prompt) + powers(own, seen, factor, top, of_own)
         share = np.float32(1) / total
         for t in range(prompt):

@@ -19,12 +19,10 @@ from redqueen.policy.loops.floats import (
     highest,
     inlined,
     inverse_rms,
-    ordered,
     powers,
     put,
     turn,
     unit,
-    unordered,
     wide,
 )
 
@@ -191,7 +189,7 @@ def _softmax(scores_GT: Array, tokens: Any, masses_T: Array) -> None:
     """In place, of the first `tokens` scores, which are in powers of two; `masses` is memory for them."""
     for g in range(len(scores_GT)):
         scores = scores_GT[g]
-        top = unordered(highest(ordered(scores[0]), scores, tokens))
+        top = highest(scores[0], scores, tokens)
         share = np.float32(1) / powers(scores, tokens, np.float32(1), top, masses_T)
         for t in range(tokens):
             scores[t] = share * masses_T[t]

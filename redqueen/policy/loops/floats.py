@@ -124,11 +124,12 @@ def unordered(key: Any) -> Any:
 
 
 @inlined
-def highest(key: Any, x: Array, count: Any) -> Any:
-    """The largest of `key` and the first `count` of x, as `ordered`."""
+def highest(first: Any, x: Array, count: Any) -> Any:
+    """The largest, in fp32, of `first` and the first `count` of x."""
+    key = ordered(first)
     for i in range(count):
         key = max(key, ordered(x[i]))
-    return key
+    return unordered(key)
 
 
 @inlined

@@ -16,12 +16,10 @@ from redqueen.policy.loops.floats import (
     highest,
     inlined,
     inverse_rms,
-    ordered,
     put,
     sigmoid,
     turn,
     unit,
-    unordered,
     wide,
 )
 
@@ -125,7 +123,7 @@ def masses(logits_CV: Array, target_C: Array, bits: float, logp_C: Array, entrop
     """
     for c in range(len(logits_CV)):
         row, factor = logits_CV[c], np.float32(bits)
-        top = unordered(highest(ordered(row[0]), row, len(row)))
+        top = highest(row[0], row, len(row))
         chosen = factor * (wide(row[target_C[c]]) - top)
         total, weighted = np.float32(0), np.float32(0)
         for v in range(len(row)):
