@@ -2,11 +2,19 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from redqueen.adapters.factors import Factors
-from redqueen.adapters.operators.lowrank import components, fits_fp32, rebuilt, update, weighted_sum
+from redqueen.adapters.operators.lowrank import (
+    EPSILON,
+    FP32_GROWTH,
+    components,
+    fits_fp32,
+    rebuilt,
+    update,
+    weighted_sum,
+)
 
 
 def spread(rows: int, rank: int, exponent: float, seed: int) -> torch.Tensor:
@@ -38,7 +46,7 @@ def test_components_are_those_of_the_dense_update_within_fp32s_rounding(n_in, n_
     found = components(own.gram_a, own.gram_b, own.probe)
     dense = f.a.double() @ f.b.double()
     size = float(f.a.norm() * f.b.norm())
-    tolerance = 4 * rank * torch.finfo(torch.float32).eps * size
+    tolerance = 4 * rank * EPSILON * size
     u, vt = f.a.double() @ found.p, found.q @ f.b.double()
     assert found.s.shape[0] <= min(n_in, rank, n_out)
     assert float((u * found.s @ vt - dense).norm()) <= tolerance
@@ -52,6 +60,7 @@ def test_components_are_those_of_the_dense_update_within_fp32s_rounding(n_in, n_
 
 
 @settings(max_examples=60, deadline=None)
+@example(n_in=126, n_out=125, rank=128, a=1.0, b=3.5, seed=1)  # many components just below the rounding error
 @given(
     n_in=st.integers(1, 150),
     n_out=st.integers(1, 150),
@@ -65,7 +74,8 @@ def test_rebuilding_changes_nothing_whichever_way_an_update_is_split(n_in, n_out
     own = update([f])
     child = rebuilt(own, components(own.gram_a, own.gram_b, own.probe), f.a)
     dense, got = f.a.double() @ f.b.double(), child.a.double() @ child.b.double()
-    assert float((got - dense).norm()) <= 4e-5 * float(f.a.norm() * f.b.norm())
+    dropped, rounded = 4 * rank * EPSILON, 2 * FP32_GROWTH * EPSILON
+    assert float((got - dense).norm()) <= (dropped + rounded) * float(f.a.norm() * f.b.norm())
 
 
 def test_a_split_that_cancels_is_as_good_as_a_qr_in_fp32():
