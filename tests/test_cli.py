@@ -85,8 +85,8 @@ def test_dry_run_says_on_standard_error_what_memory_a_run_needs(tmp_path: Path) 
     assert json.loads(done.stdout)["model"]["workers"] == 2
     assert [line.split()[:2] for line in done.stderr.splitlines() if line.startswith(" members")] == [
         ["members:", "weights"],
-        ["members:", "gradients"],
         ["members:", "AdamW"],
+        ["members:", "gradients"],
     ]
     assert done.stderr.strip().splitlines()[-1].split()[:2] == ["in", "all"]
     missing = redqueen("train", "--dry-run", "--model", str(tmp_path / "nothing"), cwd=tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -13,7 +14,7 @@ from redqueen import streams
 from redqueen.adapters.decoding import Padded
 from redqueen.adapters.factors import Adapter, Factors
 from redqueen.adapters.kernels import Grouped, Loop, group_rows, neighbours
-from redqueen.adapters.linear import Part, Rows, Site, Stacked, Take
+from redqueen.adapters.linear import Rows, Site, Stacked, Take, Views
 from redqueen.errors import UserError
 
 
@@ -37,13 +38,20 @@ class _Place:
         return vector[self.a].view(-1, fan_in)[self.a_rows].T, vector[self.b].view(rank, -1)[:, self.b_columns]
 
 
+@dataclass(frozen=True, slots=True)
+class Gradients:
+    """Of all members, in fp32: `flat` [slots, P], which lies as the bank's masters do, and its views by site."""
+
+    flat: Tensor
+    sites: Mapping[str, Views]
+
+
 class AdapterBank:
     """Slots for members' factors at a base's sites.
 
-    A member is one row of `masters` [slots, P]: fp32, all its factors in a fixed order; `gradients` is alike. Members
-    may have any rank up to the bank's: spare components are zero, and stay zero, for their gradients are.
-    `take` makes the tensors (default: zeros on the base's device), always in the same order; `take_gradients` those of
-    the gradients, where they are not shared with others that share the members.
+    A member is one row of `masters` [slots, P]: fp32, all its factors in a fixed order. Members may have any rank up to
+    the bank's: spare components are zero, and stay zero, for their gradients are.
+    `take` makes the tensors (default: zeros on the base's device), always in the same order.
     A slot's `version` grows whenever other weights are written into it and is never reused.
     """
 
@@ -56,7 +64,6 @@ class AdapterBank:
         targets: Sequence[str],
         master: torch.dtype = torch.float32,
         take: Take | None = None,
-        take_gradients: Take | None = None,
     ) -> None:
         self.rank, self.alpha, self.targets = rank, alpha, tuple(targets)
         self.slots: dict[str, int] = {}
@@ -73,30 +80,16 @@ class AdapterBank:
         device = kept[0][0].weight.device
         take = take or (lambda shape, dtype: torch.zeros(shape, dtype=dtype, device=device))
         self.masters = take((slots, total), master)
-        self.gradients = (take_gradients or take)((slots, total), master)
         self.places: dict[str, _Place] = {}
         self.stacked: dict[str, Stacked] = {}
-        at = 0
+        start = 0
         for site, parts in kept:
-            at = self._stack(site, parts, at, take)
-
-    def _stack(self, site: Site, parts: tuple[Part, ...], at: int, take: Take) -> int:
-        """Lays out one site's factors from `at` on; returns where they end."""
-        slots, rank = len(self.masters), self.rank
-        fan_in = site.weight.shape[1]
-        widths = [part.end - part.start for part in parts]
-        middle = at + fan_in * len(parts) * rank
-        end = middle + rank * sum(widths)
-        spans = tuple(slice(sum(widths[:j]), sum(widths[: j + 1])) for j in range(len(parts)))
-        for j, part in enumerate(parts):
-            own = slice(j * rank, (j + 1) * rank)
-            self.places[part.name] = _Place(slice(at, middle), slice(middle, end), (fan_in, rank), own, spans[j])
-        masters, gradients = (
-            (flat[:, at:middle].view(slots, -1, fan_in), flat[:, middle:end].view(slots, rank, -1))
-            for flat in (self.masters, self.gradients)
-        )
-        self.stacked[site.name] = Stacked(site, parts, masters, gradients, take)
-        return end
+            stacked = self.stacked[site.name] = Stacked(site, parts, self.masters, rank, start, take)
+            a, b, first = slice(start, stacked.middle), slice(stacked.middle, stacked.end), 0
+            for block, part, width in zip(stacked.blocks, parts, stacked.widths, strict=True):
+                columns = slice(first, first := first + width)
+                self.places[part.name] = _Place(a, b, (stacked.fan_in, rank), block.inner, columns)
+            start = stacked.end
 
     def add(self, member: str, adapter: Adapter) -> int:
         """Gives `member` a free slot with `adapter`'s weights; returns the slot. Raises AdapterError."""
@@ -151,18 +144,36 @@ class AdapterBank:
             for stacked in self.stacked.values():
                 stacked.refresh(slots, scale_S[:, None, None])
 
-    def rows(self, slots: Sequence[int], lengths: Sequence[int] | None = None) -> Rows:
-        """For a batch whose item i, of `lengths[i]` rows, belongs to `slots[i]`; sorted by slot, for training."""
+    def gradients(self, take: Take | None = None) -> Gradients:
+        """Zeros, made by `take` (default: on the masters' device)."""
+        shape = tuple(self.masters.shape)
+        if take:
+            flat = take(shape, self.masters.dtype)
+        elif self.masters.device.type == "cpu":
+            # NumPy's zeros take memory only where they are written to
+            flat = torch.from_numpy(np.zeros(self.masters.nbytes, np.uint8)).view(self.masters.dtype).view(shape)
+        else:
+            flat = torch.zeros_like(self.masters)
+        return Gradients(flat, {name: stacked.views(flat) for name, stacked in self.stacked.items()})
+
+    def rows(
+        self, slots: Sequence[int], lengths: Sequence[int] | None = None, gradients: Gradients | None = None
+    ) -> Rows:
+        """For a batch whose item i, of `lengths[i]` rows, belongs to `slots[i]`; sorted by slot.
+
+        A backward pass adds to `gradients`; without them the rows are for a forward pass only.
+        """
         groups = group_rows(slots, lengths)
         device = self.masters.device
         able = device.type == "cuda" and hasattr(F, "grouped_mm")
         grouped = able and all(stacked.aligned for stacked in self.stacked.values())
         kernel = Grouped(groups, device) if grouped else Loop(groups)
-        return Rows(self.stacked, self.scales, kernel, groups[-1][2] if groups else 0)
+        count = groups[-1][2] if groups else 0
+        return Rows(self.stacked, self.scales, kernel, count, gradients.sites if gradients else {})
 
     def decoding(self, slots: Sequence[int]) -> Rows:
         """For a batch of one row a sequence, of which row i belongs to `slots[i]`, in any order; forward only."""
-        return Rows(self.stacked, self.scales, Padded(slots, self.masters.device), len(slots))
+        return Rows(self.stacked, self.scales, Padded(slots, self.masters.device), len(slots), {})
 
     def shapes(self) -> Mapping[str, tuple[int, int]]:
         """(in, out) of each adapted layer."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from redqueen.adapters.kernels import neighbours
-from redqueen.adapters.linear import Stacked
+from redqueen.adapters.linear import Stacked, Views
 
 
 class Padded:
@@ -45,6 +45,13 @@ class Padded:
         return inner
 
     def backward(
-        self, factors: Stacked, x_NI: Tensor, inner_NK: Tensor, dy_NO: Tensor, dx_NI: Tensor, scales: Sequence[float]
+        self,
+        factors: Stacked,
+        grads: Views,
+        x_NI: Tensor,
+        inner_NK: Tensor,
+        dy_NO: Tensor,
+        dx_NI: Tensor,
+        scales: Sequence[float],
     ) -> None:
         raise NotImplementedError("decoding has no backward pass")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from redqueen.adapters.linear import Stacked
+from redqueen.adapters.linear import Stacked, Views
 
 # (slot, first row, end row)
 Group = tuple[int, int, int]
@@ -96,18 +96,25 @@ class Loop:
         return inner_NK
 
     def backward(
-        self, factors: Stacked, x_NI: Tensor, inner_NK: Tensor, dy_NO: Tensor, dx_NI: Tensor, scales: Sequence[float]
+        self,
+        factors: Stacked,
+        grads: Views,
+        x_NI: Tensor,
+        inner_NK: Tensor,
+        dy_NO: Tensor,
+        dx_NI: Tensor,
+        scales: Sequence[float],
     ) -> None:
         for run in self.runs:
             inner, dy = run.of(inner_NK), run.of(dy_NO)
             d_inner = torch.empty_like(inner)
-            for block in factors.blocks:
+            for block, grads_b in zip(factors.blocks, grads.b, strict=True):
                 dy_part = dy[..., block.out]
                 d_inner[..., block.inner] = run.product(dy_part, run.members(block.copy).mT)
-                db = run.product(inner[..., block.inner].mT, dy_part).view(-1, *block.grad.shape[1:])
-                for grad, own, scale in zip(block.grad[run.slots], db, scales[run.slots], strict=True):
+                db = run.product(inner[..., block.inner].mT, dy_part).view(-1, *grads_b.shape[1:])
+                for grad, own, scale in zip(grads_b[run.slots], db, scales[run.slots], strict=True):
                     grad.add_(own, alpha=scale)
-            run.members(factors.a_grad).add_(run.product(d_inner.mT, run.of(x_NI)))
+            run.members(grads.a).add_(run.product(d_inner.mT, run.of(x_NI)))
             run.add_product(run.of(dx_NI), d_inner, run.members(factors.a_copy))
 
 
@@ -129,17 +136,24 @@ class Grouped:
         return inner_NK
 
     def backward(
-        self, factors: Stacked, x_NI: Tensor, inner_NK: Tensor, dy_NO: Tensor, dx_NI: Tensor, scales: Sequence[float]
+        self,
+        factors: Stacked,
+        grads: Views,
+        x_NI: Tensor,
+        inner_NK: Tensor,
+        dy_NO: Tensor,
+        dx_NI: Tensor,
+        scales: Sequence[float],
     ) -> None:
         dy_NO = dy_NO.contiguous()  # the product refuses expanded gradients
         d_inner_NK = torch.empty_like(inner_NK)
-        for block in factors.blocks:
+        for block, grads_b in zip(factors.blocks, grads.b, strict=True):
             dy = dy_NO[:, block.out]
             d_inner_NK[:, block.inner] = F.grouped_mm(dy, block.copy[self.index].mT, offs=self.ends)
             db = F.grouped_mm(inner_NK[:, block.inner].T, dy, offs=self.ends)
             for i, slot in enumerate(self.slots):
-                block.grad[slot].add_(db[i], alpha=scales[slot])
+                grads_b[slot].add_(db[i], alpha=scales[slot])
         da = F.grouped_mm(d_inner_NK.T, x_NI, offs=self.ends)
         for i, slot in enumerate(self.slots):
-            factors.a_grad[slot].add_(da[i])
+            grads.a[slot].add_(da[i])
         dx_NI += F.grouped_mm(d_inner_NK, factors.a_copy[self.index], offs=self.ends)

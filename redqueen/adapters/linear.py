@@ -8,9 +8,9 @@ Shape suffixes: N rows, I inputs, O outputs, S slots, K = parts x rank.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -47,7 +47,8 @@ class Site:
     def __call__(self, x_NI: Tensor, rows: Rows | None = None) -> Tensor:
         """[N, O]; without `rows`, or where no member has factors here, the base alone.
 
-        Raises ValueError if N is not what `rows` was made for: the rest would run without adapters.
+        Raises ValueError if N is not what `rows` was made for (the rest would run without adapters), or if gradients
+        are on and `rows` has no place for them.
         """
         factors = rows.factors.get(self.name) if rows else None
         if rows is not None and len(x_NI) != rows.count:
@@ -55,6 +56,8 @@ class Site:
         if torch.is_grad_enabled():
             if rows is None or factors is None:
                 return F.linear(x_NI, self.weight, self.bias)
+            if self.name not in rows.gradients:
+                raise ValueError(f"{self.name}: gradients are on, and there is no place for the members'")
             return LowRankLinear.apply(x_NI, self, factors, rows)
         y_NO = self.frozen(x_NI)
         if rows is not None and factors is not None:
@@ -70,49 +73,64 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """All members' B of one layer [S, R, o]: masters, gradients, and s·B in the base's dtype; and which columns of x A
-    and of y are its own.
+    """All members' B of one layer [S, R, o]: masters, and s·B in the base's dtype; which columns of x A and of y are
+    its own.
     """
 
     inner: slice
     out: slice
     b: Tensor
-    grad: Tensor
     copy: Tensor
+
+
+class Views(NamedTuple):
+    """One site's share of tensors [S, P]: A's [S, K, I], and of each part's B [S, R, o]."""
+
+    a: Tensor
+    b: tuple[Tensor, ...]
 
 
 class Stacked:
     """All members' factors at one site.
 
-    A lies transposed, [S, K, I]: `a` the masters in fp32, `a_grad` their gradients, `a_copy` A in the base's dtype. The
-    masters of B and their gradients are [S, R, sum of the parts' outputs], of which `blocks` are views; `b_copy` is
-    s·B in the base's dtype, one part [S, R, o] after the other. `aligned`: rows and parts begin at multiples of 16
-    bytes.
+    A lies transposed, [S, K, I]: `a` the masters in fp32, `a_copy` A in the base's dtype. `blocks` have the masters of
+    B; `b_copy` is s·B in the base's dtype, one part [S, R, o] after the other. `aligned`: rows and parts begin at
+    multiples of 16 bytes.
     """
 
     def __init__(
-        self,
-        site: Site,
-        parts: Sequence[Part],
-        masters: tuple[Tensor, Tensor],
-        grads: tuple[Tensor, Tensor],
-        take: Take,
+        self, site: Site, parts: Sequence[Part], masters_SP: Tensor, rank: int, start: int, take: Take
     ) -> None:
-        (self.a, b_SRO), (self.a_grad, b_grad) = masters, grads
-        slots, self.rank = b_SRO.shape[:2]
+        """`start`: where in the P of `masters_SP` the site's factors begin."""
+        slots, self.rank, self.start = len(masters_SP), rank, start
+        self.fan_in, self.widths = site.weight.shape[1], [part.end - part.start for part in parts]
+        self.a, b_parts = self.views(masters_SP)
         self.a_copy = take(tuple(self.a.shape), site.weight.dtype)
         sizes = (self.rank, *site.weight.shape, *(n for part in parts for n in (part.start, part.end)))
         self.aligned = all(size * self.a_copy.element_size() % 16 == 0 for size in sizes)
         # a part's members lie together: a batched product would copy a part of something larger
-        self.b_copy = take((slots * self.rank * b_SRO.shape[2],), site.weight.dtype)
+        self.b_copy = take((slots * self.rank * sum(self.widths),), site.weight.dtype)
+        copies = self.b_copy.split([slots * self.rank * width for width in self.widths])
         self.blocks: list[Block] = []
-        start = 0
-        for j, part in enumerate(parts):
+        for j, (part, b, copy) in enumerate(zip(parts, b_parts, copies, strict=True)):
             inner, out = slice(j * self.rank, (j + 1) * self.rank), slice(part.start, part.end)
-            span = slice(start, start := start + part.end - part.start)
-            copy = self.b_copy[span.start * slots * self.rank : span.stop * slots * self.rank]
-            shape = (slots, self.rank, part.end - part.start)
-            self.blocks.append(Block(inner, out, b_SRO[..., span], b_grad[..., span], copy.view(shape)))
+            self.blocks.append(Block(inner, out, b, copy.view(b.shape)))
+
+    def views(self, flat_SP: Tensor) -> Views:
+        """What of the masters, or of tensors that lie alike, belongs to this site."""
+        slots = len(flat_SP)
+        a, b = flat_SP[:, self.start : self.end].split((self.middle - self.start, self.end - self.middle), dim=1)
+        return Views(a.view(slots, -1, self.fan_in), b.view(slots, self.rank, -1).split(self.widths, dim=2))
+
+    @property
+    def middle(self) -> int:
+        """Where in P the factors A end, and B begin."""
+        return self.start + len(self.widths) * self.rank * self.fan_in
+
+    @property
+    def end(self) -> int:
+        """Where in P the site's factors end."""
+        return self.middle + self.rank * sum(self.widths)
 
     @property
     def width(self) -> int:
@@ -134,26 +152,34 @@ class Kernel(Protocol):
         ...
 
     def backward(
-        self, factors: Stacked, x_NI: Tensor, inner_NK: Tensor, dy_NO: Tensor, dx_NI: Tensor, scales: Sequence[float]
+        self,
+        factors: Stacked,
+        grads: Views,
+        x_NI: Tensor,
+        inner_NK: Tensor,
+        dy_NO: Tensor,
+        dx_NI: Tensor,
+        scales: Sequence[float],
     ) -> None:
-        """Adds to the members' gradients, and to `dx_NI` in place; `scales` are s by slot."""
+        """Adds to the members' gradients `grads`, and to `dx_NI`, in place; `scales` are s by slot."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Whose rows a batch holds: the bank's factors by site, its scales by slot, the kernel that knows the rows, and how
-    many they are.
+    """Whose rows a batch holds: the bank's factors by site, its scales by slot, the kernel that knows the rows, how
+    many they are, and by site the gradients that a backward pass adds to (empty: forward only).
     """
 
-    factors: dict[str, Stacked]
+    factors: Mapping[str, Stacked]
     scales: Sequence[float]
     kernel: Kernel
     count: int
+    gradients: Mapping[str, Views]
 
 
 class LowRankLinear(torch.autograd.Function):
-    """A site's forward and backward pass. The gradients of A and B are added to the bank's own buffers.
+    """A site's forward and backward pass. The gradients of A and B are added to the rows' own buffers.
 
     Autograd would make and add a gradient of the whole bank at every site of every micro-batch.
     """
@@ -167,9 +193,10 @@ class LowRankLinear(torch.autograd.Function):
         return y_NO
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (dy_NO,) = grads
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
+        (dy_NO,) = outer
         x_NI, inner_NK = ctx.saved_tensors
         dx_NI = dy_NO @ ctx.site.weight
-        ctx.rows.kernel.backward(ctx.factors, x_NI, inner_NK, dy_NO, dx_NI, ctx.rows.scales)
+        grads = ctx.rows.gradients[ctx.site.name]
+        ctx.rows.kernel.backward(ctx.factors, grads, x_NI, inner_NK, dy_NO, dx_NI, ctx.rows.scales)
         return dx_NI, None, None, None

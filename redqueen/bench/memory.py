@@ -1,6 +1,6 @@
 """`redqueen bench memory`: peak resident memory of a training step with many members and with one.
 
-Each is measured in a fresh process, in its second step (moments and gradients exist), over the same number of tokens.
+Each is measured in a fresh process, in its second step (moments exist), over the same number of tokens.
 The difference is compared with what the further adapters need in any case: fp32 weights, gradients and two moments.
 Each peak is compared with what `redqueen.policy.memory` estimates for it.
 """
@@ -16,7 +16,7 @@ from redqueen.bench.arena import Setting
 from redqueen.bench.report import Report, finish, named, say
 from redqueen.bench.timing import in_fresh_process, peak
 from redqueen.config import Config, LearningConfig, SamplingConfig
-from redqueen.policy.memory import held_items, holes, total, training_items
+from redqueen.policy.memory import gradients_item, held_items, holes, total, training_items
 from redqueen.policy.shape import Lengths, shape_of
 
 COLUMNS = (
@@ -70,7 +70,8 @@ def estimate(setting: Setting, members: int, rows: int, width: int) -> int:
     )
     shape = shape_of(config.model, download=True)
     training = training_items(config, shape, Lengths(width - 1, width - 1))
-    return total([*held_items(config, shape, members), *training, holes(training)])
+    held, gradients = held_items(config, shape, members), gradients_item(config, shape, members)
+    return total([*held, gradients, *training, holes(training)])
 
 
 def step_peak(setting: Setting, members: int, rows: int, width: int) -> tuple[int, int]:

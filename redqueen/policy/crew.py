@@ -51,9 +51,9 @@ class Crew:
         context = multiprocessing.get_context("spawn")
         decoder, tokenizer = freeze(base.decoder, base.block), base.tokenizer.backend_tokenizer.to_str()
         for _ in range(workers):
-            own = Block(bank.gradients.numel() * bank.gradients.element_size())
+            own = Block(bank.masters.nbytes)
             self.blocks.append(own)
-            self.gradients.append(own.take(tuple(bank.gradients.shape), bank.gradients.dtype))
+            self.gradients.append(own.take(tuple(bank.masters.shape), bank.masters.dtype))
             setup = Setup(
                 Place(base.block.path, base.block.size),
                 decoder,
@@ -102,9 +102,9 @@ class Crew:
         self._collect(busy, lambda _worker, row: keep(row))
 
     def learn(
-        self, packs: Sequence[Pack], budget: int, how: Pass, progress: Callable[[int], None]
+        self, packs: Sequence[Pack], budget: int, total_SP: Tensor, how: Pass, progress: Callable[[int], None]
     ) -> list[dict[int, Tally]]:
-        """Adds the packs' gradients to the bank's, and says what their tokens said, by slot.
+        """Adds the packs' gradients to `total_SP`, and says what their tokens said, by slot.
 
         `progress` is called with the tokens of each micro-batch of at most `budget` as it is done.
         """
@@ -121,7 +121,7 @@ class Crew:
 
         self._collect(self._send(jobs), take)
         for worker in sorted(made):  # in a fixed order, for sums depend on it in their last bits
-            self.bank.gradients[slots] += self.gradients[worker][slots]
+            total_SP[slots] += self.gradients[worker][slots]
         return [tallies for worker in sorted(made) for tallies in made[worker]]
 
     def _send(self, jobs: Sequence[object]) -> list[Any]:
@@ -178,14 +178,10 @@ def muster(base: Base, config: ModelConfig, slots: int) -> tuple[AdapterBank, Cr
         size += padded(math.prod(shape) * dtype.itemsize)
         return torch.empty(shape, dtype=dtype, device="meta")
 
-    AdapterBank(*shape, take=count, take_gradients=_zeros)
+    AdapterBank(*shape, take=count)
     block = Block(size)
-    bank = AdapterBank(*shape, take=block.take, take_gradients=_zeros)
+    bank = AdapterBank(*shape, take=block.take)
     return bank, Crew(base, bank, block, workers, config.threads or max(1, cores() // workers))
-
-
-def _zeros(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    return torch.zeros(shape, dtype=dtype)
 
 
 def deal(items: Sequence[T], costs: Sequence[float], hands: int) -> list[list[T]]:

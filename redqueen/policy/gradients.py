@@ -1,4 +1,4 @@
-"""The joint forward and backward pass: gradients of all members that played are added to the bank's buffers."""
+"""The joint forward and backward pass: it adds to the gradients of all members that played."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from redqueen.adapters.bank import AdapterBank, AdapterError
+from redqueen.adapters.bank import AdapterBank, AdapterError, Gradients
 from redqueen.policy.attention import Bundle, BundleAttention
 from redqueen.policy.decoder import Decoder
 from redqueen.policy.losses import TokenLogprobs
@@ -52,7 +52,9 @@ def rehearse(decoder: Decoder) -> None:
         logp_N.sum().backward()
 
 
-def accumulate(decoder: Decoder, bank: AdapterBank, packs: Sequence[Pack], how: Pass) -> dict[int, Tally]:
+def accumulate(
+    decoder: Decoder, bank: AdapterBank, gradients: Gradients, packs: Sequence[Pack], how: Pass
+) -> dict[int, Tally]:
     """Adds one micro-batch's gradients of -sum(weight x log-probability); what its tokens say, by slot.
 
     Raises AdapterError for a sample that is longer than the base's sliding window.
@@ -62,7 +64,7 @@ def accumulate(decoder: Decoder, bank: AdapterBank, packs: Sequence[Pack], how: 
     if decoder.window and longest > decoder.window:
         raise AdapterError(f"{longest} tokens are more than this base's sliding window of {decoder.window}")
     batch = assemble(packs, device)
-    rows = bank.rows([pack.slot for pack in packs], [pack.tokens for pack in packs])
+    rows = bank.rows([pack.slot for pack in packs], [pack.tokens for pack in packs], gradients)
     with torch.enable_grad():
         hidden_NH = decoder.hidden(
             batch.ids_N,

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from redqueen.adapters.bank import AdapterBank
+from redqueen.adapters.bank import AdapterBank, Gradients
 from redqueen.adapters.factors import Factors
-from redqueen.adapters.kernels import neighbours
 from redqueen.config import LearningConfig
 from redqueen.policy.base import Base
 from redqueen.policy.crew import Crew
@@ -58,8 +57,8 @@ class LocalLearner:
         ]
         tallies = {sample.member: Tally() for sample in samples}
         names = {self.bank.slots[member]: member for member in tallies}
-        for slots in neighbours(names):
-            self.bank.gradients[slots].zero_()
+        # gone after the update: sampling needs the memory for its cache
+        gradients = self.bank.gradients()
         packs = list(split(active, self.config.batch_tokens))
         done, total = 0, sum(pack.tokens for pack in packs)
 
@@ -69,26 +68,26 @@ class LocalLearner:
             if progress:
                 progress(done, total)
 
-        for made in self._accumulate(packs, report):
+        for made in self._accumulate(packs, gradients, report):
             for slot, tally in made.items():
                 tallies[names[slot]].add(tally)
-        updates = [self._step(member, tallies[member]) for member in sorted(tallies)]
+        updates = [self._step(m, tallies[m], gradients.flat[self.bank.slots[m]]) for m in sorted(tallies)]
         self.bank.refresh(*(update.member for update in updates if not update.skipped))
         return updates
 
-    def _accumulate(self, packs: Sequence[Pack], report: Callable[[int], None]) -> Iterable[dict[int, Tally]]:
-        """Adds all gradients to the bank's; what the tokens of each micro-batch say, by slot."""
+    def _accumulate(
+        self, packs: Sequence[Pack], gradients: Gradients, report: Callable[[int], None]
+    ) -> Iterable[dict[int, Tally]]:
+        """Adds to `gradients`; what the tokens of each micro-batch say, by slot."""
         budget = self.config.batch_tokens
         if self.crew:
-            yield from self.crew.learn(packs, budget, self.how, report)
+            yield from self.crew.learn(packs, budget, gradients.flat, self.how, report)
             return
         for batch in batched(packs, budget):
-            yield accumulate(self.base.decoder, self.bank, batch, self.how)
+            yield accumulate(self.base.decoder, self.bank, gradients, batch, self.how)
             report(sum(pack.tokens for pack in batch))
 
-    def _step(self, member: str, tally: Tally) -> MemberUpdate:
-        slot = self.bank.slots[member]
-        master, gradient = self.bank.masters[slot], self.bank.gradients[slot]
+    def _step(self, member: str, tally: Tally, gradient: Tensor) -> MemberUpdate:
         norm, skipped = 0.0, ""
         if not tally.tokens:
             skipped = "every advantage was zero"
@@ -105,7 +104,7 @@ class LocalLearner:
             member,
             loss=tally.loss,
             grad_norm=norm,
-            adapter_norm=float(master.norm()),
+            adapter_norm=float(self.bank.masters[self.bank.slots[member]].norm()),
             entropy=tally.entropy / count,
             logprob_gap=tally.gap / count,
             tokens=tally.tokens,

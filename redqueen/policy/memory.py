@@ -53,16 +53,21 @@ def items(config: Config, shape: Shape, lengths: Lengths, members: int) -> list[
     the cache is not. On a GPU training and sampling reuse the same blocks.
     """
     training, sampling = training_items(config, shape, lengths), _sampling(config, shape, lengths)
-    held = held_items(config, shape, members)
+    held, gradients = held_items(config, shape, members), gradients_item(config, shape, members)
     if device_of(config.model).type == "cuda":
-        return [*held, *max(training, sampling, key=total)]
-    return [*held, *training, *sampling, holes([*training, *sampling])]
+        return [*held, *max([gradients, *training], sampling, key=total)]
+    return [*held, gradients, *training, *sampling, holes([*training, *sampling])]
 
 
 def held_items(config: Config, shape: Shape, members: int) -> list[Item]:
     """What is there all the time: libraries, base, members."""
-    workers = workers_of(config.model)
-    return [*_base(config, shape, workers), *_members(config, shape, members, workers)]
+    return [*_base(config, shape, workers_of(config.model)), *_members(config, shape, members)]
+
+
+def gradients_item(config: Config, shape: Shape, members: int) -> Item:
+    """The members' gradients, which are there while a run trains; a worker keeps its own."""
+    workers, size = workers_of(config.model), 4 * members * shape.factors * config.model.rank
+    return Item("members: gradients", size, 1 if workers == 1 else workers + 1, _members_knob(members))
 
 
 def holes(passing: Sequence[Item]) -> Item:
@@ -89,15 +94,17 @@ def _base(config: Config, shape: Shape, workers: int) -> list[Item]:
     return found
 
 
-def _members(config: Config, shape: Shape, members: int, workers: int) -> list[Item]:
-    one = members * shape.factors * config.model.rank
+def _members(config: Config, shape: Shape, members: int) -> list[Item]:
+    one, knob = members * shape.factors * config.model.rank, _members_knob(members)
     size = dtype_of(config.model, device_of(config.model)).itemsize
-    knob = "model.rank" if members <= 16 else "the population"
     return [
         Item("members: weights in fp32 and copies", one * (4 + size), 1, knob),
-        Item("members: gradients", one * 4, 1 if workers == 1 else workers + 1, knob),
         Item("members: AdamW moments", one * 8, 1, knob),
     ]
+
+
+def _members_knob(members: int) -> str:
+    return "model.rank" if members <= 16 else "the population"
 
 
 def training_items(config: Config, shape: Shape, lengths: Lengths) -> list[Item]:

@@ -110,16 +110,15 @@ class _Worker:
     def __init__(self, setup: Setup) -> None:
         self.decoder = thaw(setup.decoder, setup.base.attach())
         self.tokenizer: Any = Tokenizer.from_str(setup.tokenizer)
-        members, gradients = setup.members.attach(), setup.gradients.attach()
         self.bank = AdapterBank(
             self.decoder.sites,
             setup.slots,
             setup.rank,
             setup.alpha,
             setup.targets,
-            take=members.take,
-            take_gradients=gradients.take,
+            take=setup.members.attach().take,
         )
+        self.gradients = self.bank.gradients(setup.gradients.attach().take)
         rehearse(self.decoder)
 
     def write(self, job: Write, pipe: connection.Connection) -> None:
@@ -127,9 +126,9 @@ class _Worker:
 
     def learn(self, job: Learn, pipe: connection.Connection) -> None:
         self.bank.scales[:] = job.scales
-        self.bank.gradients[list(job.slots)] = 0
+        self.gradients.flat[list(job.slots)] = 0
         for packs in job.batches:
-            tallies = accumulate(self.decoder, self.bank, packs, job.how)
+            tallies = accumulate(self.decoder, self.bank, self.gradients, packs, job.how)
             pipe.send(Tallied(tallies, sum(pack.tokens for pack in packs)))
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from redqueen.adapters.bank import AdapterBank
+from redqueen.adapters.bank import AdapterBank, Gradients
 from redqueen.adapters.kernels import Grouped, Loop, group_rows
 from redqueen.adapters.linear import Part, Rows, Site
 from tests.reference import noisy
@@ -43,8 +43,8 @@ def site_and_bank(
     return site, bank
 
 
-def rows_of(bank: AdapterBank, name: str, slots: Sequence[int]) -> Rows:
-    return Rows(bank.stacked, bank.scales, TRAINING[name][0](slots), len(slots))
+def rows_of(bank: AdapterBank, name: str, slots: Sequence[int], gradients: Gradients | None = None) -> Rows:
+    return Rows(bank.stacked, bank.scales, TRAINING[name][0](slots), len(slots), gradients.sites if gradients else {})
 
 
 def oracle(site: Site, bank: AdapterBank, x: Tensor, slots: Sequence[int], dy: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -40,10 +40,11 @@ def test_forward_and_backward_are_those_of_the_loop_over_rows(
     g = torch.Generator().manual_seed(seed)
     x = torch.randn(len(slots), sizes[0], generator=g).requires_grad_()
     dy = torch.randn(len(slots), sum(sizes[1]), generator=g)
-    y = site(x, rows_of(bank, name, slots))
+    gradients = bank.gradients()
+    y = site(x, rows_of(bank, name, slots, gradients))
     y.backward(dy)
     assert x.grad is not None
-    for got, expected in zip((y, x.grad, bank.gradients), oracle(site, bank, x, slots, dy), strict=True):
+    for got, expected in zip((y, x.grad, gradients.flat), oracle(site, bank, x, slots, dy), strict=True):
         close(got, expected)
 
 
@@ -75,7 +76,8 @@ def test_the_gradients_of_input_and_masters_are_derivatives(counts: tuple[int, .
     slots = runs(counts)
     site, bank = site_and_bank(ODD, dtype=torch.float64)
     x = torch.randn(len(slots), ODD[0], dtype=torch.float64, requires_grad=True)
-    rows = bank.rows(slots)
+    gradients = bank.gradients()
+    rows = bank.rows(slots, gradients=gradients)
     assert torch.autograd.gradcheck(lambda x: site(x, rows), (x,))
 
     def set_masters(masters: Tensor) -> None:
@@ -83,7 +85,7 @@ def test_the_gradients_of_input_and_masters_are_derivatives(counts: tuple[int, .
         for member in bank.slots:
             bank.refresh(member)
 
-    # the masters' gradients go to the bank's buffers: hand them to gradcheck as autograd would
+    # the masters' gradients go to buffers of their own: hand them to gradcheck as autograd would
     class Masters(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, masters: Tensor) -> Tensor:
@@ -94,10 +96,10 @@ def test_the_gradients_of_input_and_masters_are_derivatives(counts: tuple[int, .
         @staticmethod
         def backward(ctx: Any, *grads: Tensor) -> Tensor:
             set_masters(ctx.saved_tensors[0])
-            bank.gradients.zero_()
+            gradients.flat.zero_()
             with torch.enable_grad():
                 site(x.detach().requires_grad_(), rows).backward(grads[0])
-            return bank.gradients.clone()
+            return gradients.flat.clone()
 
     start = bank.masters.clone().requires_grad_()
     assert torch.autograd.gradcheck(Masters.apply, (start,))
@@ -107,12 +109,13 @@ def test_the_gradients_of_input_and_masters_are_derivatives(counts: tuple[int, .
 def test_two_backward_passes_add_up(name: str) -> None:
     sizes = TRAINING[name][1]
     site, bank = site_and_bank(sizes)
-    x, rows = torch.randn(3, sizes[0]).requires_grad_(), rows_of(bank, name, [1, 1, 2])
+    gradients = bank.gradients()
+    x, rows = torch.randn(3, sizes[0]).requires_grad_(), rows_of(bank, name, [1, 1, 2], gradients)
     # the sum's gradient is expanded from one number: no kernel may need it to lie in memory
     site(x, rows).sum().backward()
-    once = bank.gradients.clone()
+    once = gradients.flat.clone()
     site(x, rows).sum().backward()
-    torch.testing.assert_close(bank.gradients, 2 * once)
+    torch.testing.assert_close(gradients.flat, 2 * once)
 
 
 @pytest.mark.parametrize(
@@ -133,10 +136,10 @@ def test_factors_are_aligned_where_torchs_grouped_product_takes_them(
     x = torch.randn(3, sizes[0]).to(dtype).requires_grad_()
     assert bank.stacked["x"].aligned == aligned
     if aligned:
-        site(x, rows_of(bank, "grouped", [0, 1, 1])).sum().backward()
+        site(x, rows_of(bank, "grouped", [0, 1, 1], bank.gradients())).sum().backward()
     else:
         with pytest.raises(RuntimeError, match="16 bytes"):
-            site(x, rows_of(bank, "grouped", [0, 1, 1])).sum().backward()
+            site(x, rows_of(bank, "grouped", [0, 1, 1], bank.gradients())).sum().backward()
 
 
 PACKS = pytest.mark.skipif(not packs(CPU, torch.bfloat16), reason="this torch or processor packs no weights")

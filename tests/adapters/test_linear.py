@@ -27,9 +27,10 @@ from tests.adapters.sites import (
 def test_only_the_members_with_rows_get_a_gradient_and_only_from_their_own(name: str) -> None:
     sizes = TRAINING[name][1]
     site, bank = site_and_bank(sizes)
-    y = site(torch.randn(4, sizes[0]).requires_grad_(), rows_of(bank, name, [0, 1, 1, 3]))
+    gradients = bank.gradients()
+    y = site(torch.randn(4, sizes[0]).requires_grad_(), rows_of(bank, name, [0, 1, 1, 3], gradients))
     y[1:3].pow(2).sum().backward()
-    assert [bool(row.any()) for row in bank.gradients] == [False, True, False, False]
+    assert [bool(row.any()) for row in gradients.flat] == [False, True, False, False]
 
 
 def test_rows_see_their_own_member_only() -> None:
@@ -82,7 +83,7 @@ def test_neither_the_input_nor_the_bases_weights_are_written_to(name: str) -> No
     x = torch.randn(4, sizes[0]).requires_grad_()
     assert site.bias is not None
     before = [t.detach().clone() for t in (x, site.weight, site.bias, bank.masters)]
-    site(x, rows_of(bank, name, [0, 1, 2, 3])).sum().backward()
+    site(x, rows_of(bank, name, [0, 1, 2, 3], bank.gradients())).sum().backward()
     for old, now in zip(before, (x, site.weight, site.bias, bank.masters), strict=True):
         assert torch.equal(old, now)
 
@@ -93,12 +94,13 @@ def test_the_products_use_the_bases_dtype_and_masters_and_gradients_stay_fp32(na
     site, bank = site_and_bank(sizes, dtype=torch.bfloat16)
     x = torch.randn(4, 16).bfloat16().requires_grad_()
     dy = torch.randn(4, 48).bfloat16()
-    y = site(x, rows_of(bank, name, [1, 1, 1, 3]))
+    gradients = bank.gradients()
+    y = site(x, rows_of(bank, name, [1, 1, 1, 3], gradients))
     y.backward(dy)
     assert x.grad is not None
     assert y.dtype == x.grad.dtype == bank.stacked["x"].a_copy.dtype == torch.bfloat16
-    assert bank.masters.dtype == bank.gradients.dtype == torch.float32
-    for got, expected in zip((y, x.grad, bank.gradients), oracle(site, bank, x, [1, 1, 1, 3], dy), strict=True):
+    assert bank.masters.dtype == gradients.flat.dtype == torch.float32
+    for got, expected in zip((y, x.grad, gradients.flat), oracle(site, bank, x, [1, 1, 1, 3], dy), strict=True):
         close(got, expected, 0.02)
 
 
@@ -130,6 +132,13 @@ def test_groups_are_the_runs_of_equal_slots(slots: list[int], data: st.DataObjec
     lengths = data.draw(st.lists(st.integers(0, 3), min_size=len(slots), max_size=len(slots)))
     spread = [slot for slot, length in zip(slots, lengths, strict=True) for _ in range(length)]
     assert group_rows(slots, lengths) == group_rows(spread)
+
+
+@pytest.mark.parametrize("way", ["rows", "decoding"])
+def test_a_pass_with_gradients_on_and_no_place_for_the_members_is_refused(way: str) -> None:
+    site, bank = site_and_bank(EVEN)
+    with pytest.raises(ValueError, match="no place for the members'"):
+        site(torch.randn(2, EVEN[0]), getattr(bank, way)([0, 1]))
 
 
 # Rows beyond the routed ones would run without any adapter, and no error would say so.

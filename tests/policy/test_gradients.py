@@ -55,12 +55,12 @@ def joint(
     base: Base, bank: AdapterBank, items: Sequence[Weighted], budget: int = 4096, how: Pass = PLAIN
 ) -> tuple[Tensor, dict[int, Tally]]:
     """All members' gradients [slots, P], and the tallies by slot."""
-    bank.gradients.zero_()
+    gradients = bank.gradients()
     tallies: dict[int, Tally] = {}
     for packs in micro_batches(items, budget):
-        for slot, tally in accumulate(base.decoder, bank, packs, how).items():
+        for slot, tally in accumulate(base.decoder, bank, gradients, packs, how).items():
             tallies.setdefault(slot, Tally()).add(tally)
-    return bank.gradients.clone(), tallies
+    return gradients.flat, tallies
 
 
 def close(found: Tensor, expected: Tensor, tolerance: float = 1e-4) -> None:
@@ -168,6 +168,6 @@ def test_a_sample_beyond_the_sliding_window_is_refused(tiny_base: Base) -> None:
     bank = bank_of(tiny_base)
     item = Weighted(Sample("a", (1, 2, 3, 4), (5, 6, 7), (-1.0,) * 3, 1.0), 0, 1.0)
     packs = next(micro_batches([item], 64))
-    accumulate(replace(tiny_base.decoder, window=6), bank, packs, PLAIN)
+    accumulate(replace(tiny_base.decoder, window=6), bank, bank.gradients(), packs, PLAIN)
     with pytest.raises(AdapterError, match="sliding window of 5"):
-        accumulate(replace(tiny_base.decoder, window=5), bank, packs, PLAIN)
+        accumulate(replace(tiny_base.decoder, window=5), bank, bank.gradients(), packs, PLAIN)

@@ -46,7 +46,7 @@ def test_base_and_members_have_the_sizes_of_the_real_tensors(tmp_path: Path, fam
     )
     copies = sum(s.a_copy.numel() + sum(b.copy.numel() for b in s.blocks) for s in bank.stacked.values())
     assert found["members: weights in fp32 and copies"] == 4 * (bank.masters.numel() + copies)
-    assert found["members: gradients"] == 4 * bank.gradients.numel()
+    assert found["members: gradients"] == bank.gradients().flat.nbytes
     assert found["members: AdamW moments"] == 8 * bank.masters.numel()
 
 
@@ -68,7 +68,7 @@ def test_activations_are_what_the_forward_pass_saves(tmp_path: Path, family: str
             torch.zeros(tokens, dtype=torch.long),
             torch.arange(tokens),
             BundleAttention([Bundle(0, tokens)], torch.device("cpu")),
-            bank.rows([0], [tokens]),
+            bank.rows([0], [tokens], bank.gradients()),
         )
     weights = {t.untyped_storage().data_ptr() for t in [*base.model.parameters(), *base.model.buffers()]}
     made = sum(size for place, size in saved.items() if place not in weights)
