@@ -54,8 +54,7 @@ def update(terms: Sequence[Factors]) -> Update:
     one = terms[0] if len(terms) == 1 else None
     a = one.a.float() if one else torch.cat([f.a.float() for f in terms], dim=1)
     b = one.b.float() if one else torch.cat([f.b.float() for f in terms], dim=0)
-    probe = torch.arange(1, a.shape[0] + 1, dtype=torch.float32).sqrt() @ a
-    return Update(a, b, gram(a), gram(b.T), probe.double())
+    return Update(a, b, gram(a), gram(b.T), _probe(a))
 
 
 def gram(tall: Tensor) -> Tensor:
@@ -64,6 +63,15 @@ def gram(tall: Tensor) -> Tensor:
     for part in tall.split(GRAM_ROWS):
         wide = part.double()
         total += wide.T @ wide
+    return total
+
+
+def _probe(tall: Tensor) -> Tensor:
+    """Σ √i tall_i (i from 1), [r], in fp64 as `gram`: nearly parallel columns are taken apart with its help."""
+    root_N = torch.arange(1, len(tall) + 1, dtype=torch.float64).sqrt()
+    total = torch.zeros(tall.shape[1], dtype=torch.float64)
+    for root, part in zip(root_N.split(GRAM_ROWS), tall.split(GRAM_ROWS), strict=True):
+        total += root @ part.double()
     return total
 
 

@@ -28,10 +28,10 @@ def spread(rows: int, rank: int, exponent: float, seed: int) -> torch.Tensor:
 
 ranks = st.one_of(st.integers(1, 12), st.sampled_from([32, 64, 128]))
 conditions = st.floats(0, 9)
-sizes = st.integers(1, 150)
 
 
 @settings(max_examples=60, deadline=None)
+@example(n_in=55, n_out=4, rank=4, a=8.5625, b=0.0, seed=798)  # a sign that fp32 gets wrong
 @given(
     n_in=st.integers(1, 150),
     n_out=st.integers(1, 150),
@@ -56,7 +56,7 @@ def test_components_are_those_of_the_dense_update_within_fp32s_rounding(n_in, n_
     assert float((u.T @ u - one).norm()) < 1e-2
     assert float((vt @ vt.T - one).norm()) < 1e-2
     weights = torch.arange(1, n_in + 1, dtype=torch.float64).sqrt()
-    assert ((weights @ u) > -1e-4).all()
+    assert ((weights @ u) > -1e-6).all()
 
 
 @settings(max_examples=60, deadline=None)
