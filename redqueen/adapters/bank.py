@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -146,14 +145,7 @@ class AdapterBank:
 
     def gradients(self, take: Take | None = None) -> Gradients:
         """Zeros, made by `take` (default: on the masters' device)."""
-        shape = tuple(self.masters.shape)
-        if take:
-            flat = take(shape, self.masters.dtype)
-        elif self.masters.device.type == "cpu":
-            # NumPy's zeros take memory only where they are written to
-            flat = torch.from_numpy(np.zeros(self.masters.nbytes, np.uint8)).view(self.masters.dtype).view(shape)
-        else:
-            flat = torch.zeros_like(self.masters)
+        flat = take(tuple(self.masters.shape), self.masters.dtype) if take else torch.zeros_like(self.masters)
         return Gradients(flat, {name: stacked.views(flat) for name, stacked in self.stacked.items()})
 
     def rows(

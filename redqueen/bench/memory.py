@@ -1,6 +1,6 @@
 """`redqueen bench memory`: peak resident memory of a training step with many members and with one.
 
-Each is measured in a fresh process, in its second step (moments exist), over the same number of tokens.
+Each is measured in a fresh process, in its second step (moments and gradients exist), over the same number of tokens.
 The difference is compared with what the further adapters need in any case: fp32 weights, gradients and two moments.
 Each peak is compared with what `redqueen.policy.memory` estimates for it.
 """

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from redqueen.adapters.bank import AdapterBank, Gradients
 from redqueen.adapters.factors import Factors
+from redqueen.adapters.kernels import neighbours
 from redqueen.config import LearningConfig
 from redqueen.policy.base import Base
 from redqueen.policy.crew import Crew
@@ -30,6 +31,7 @@ class LocalLearner:
         self.base, self.bank, self.config, self.crew = base, bank, config, crew
         self.how = Pass(temperature, config.checkpointing)
         self.optimizers: dict[str, torch.optim.AdamW] = {}
+        self._kept: Gradients | None = None
         if not crew:
             rehearse(base.decoder)
 
@@ -57,8 +59,7 @@ class LocalLearner:
         ]
         tallies = {sample.member: Tally() for sample in samples}
         names = {self.bank.slots[member]: member for member in tallies}
-        # gone after the update: sampling needs the memory for its cache
-        gradients = self.bank.gradients()
+        gradients = self._gradients(names)
         packs = list(split(active, self.config.batch_tokens))
         done, total = 0, sum(pack.tokens for pack in packs)
 
@@ -74,6 +75,18 @@ class LocalLearner:
         updates = [self._step(m, tallies[m], gradients.flat[self.bank.slots[m]]) for m in sorted(tallies)]
         self.bank.refresh(*(update.member for update in updates if not update.skipped))
         return updates
+
+    def _gradients(self, slots: Iterable[int]) -> Gradients:
+        """Zero in these slots. On a GPU they are gone after the update, for sampling needs the memory for its cache; on
+        a CPU, where new pages would cost some percent of a small update, they stay.
+        """
+        if self._kept is None:
+            gradients = self.bank.gradients()
+            self._kept = gradients if gradients.flat.device.type == "cpu" else None
+            return gradients
+        for run in neighbours(slots):
+            self._kept.flat[run].zero_()
+        return self._kept
 
     def _accumulate(
         self, packs: Sequence[Pack], gradients: Gradients, report: Callable[[int], None]

@@ -65,7 +65,7 @@ def held_items(config: Config, shape: Shape, members: int) -> list[Item]:
 
 
 def gradients_item(config: Config, shape: Shape, members: int) -> Item:
-    """The members' gradients, which are there while a run trains; a worker keeps its own."""
+    """The members' gradients, on a GPU there while a run trains only; a worker keeps its own."""
     workers, size = workers_of(config.model), 4 * members * shape.factors * config.model.rank
     return Item("members: gradients", size, 1 if workers == 1 else workers + 1, _members_knob(members))
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 
 import pytest
 import torch
 
-from redqueen.adapters.bank import Gradients, fresh
+from redqueen.adapters.bank import fresh
 from redqueen.config import LearningConfig
 from redqueen.policy.base import fingerprint
 from redqueen.policy.decoder import FAMILIES
@@ -82,20 +81,6 @@ def test_the_gradient_is_that_of_the_plain_policy_gradient_loss(house: Build, fa
         (own,) = optimizer.state.values()
         found = own["exp_avg"] / (1 - h.learner.config.beta1)  # the first moment after one step
         torch.testing.assert_close(found, expected, atol=1e-4 * float(expected.abs().max()), rtol=0)
-
-
-def test_gradients_take_memory_during_an_update_only(house: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    h = house()
-    made, make = [], h.bank.gradients
-
-    def seen() -> Gradients:
-        gradients = make()
-        made.append(weakref.ref(gradients.flat))
-        return gradients
-
-    monkeypatch.setattr(h.bank, "gradients", seen)
-    assert not h.learner.update(samples("a"))[0].skipped
-    assert [gradient() for gradient in made] == [None]
 
 
 def test_the_step_is_adamws_on_the_clipped_gradient(house: Build) -> None:
