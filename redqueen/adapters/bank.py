@@ -13,7 +13,7 @@ from redqueen import streams
 from redqueen.adapters.decoding import Padded
 from redqueen.adapters.factors import Adapter, Factors
 from redqueen.adapters.kernels import Grouped, Loop, group_rows, neighbours
-from redqueen.adapters.linear import Rows, Site, Stacked, Take, Views
+from redqueen.adapters.linear import Rows, Site, Stacked, Take, TrainingKernel, Views
 from redqueen.errors import UserError
 
 
@@ -43,6 +43,11 @@ class Gradients:
 
     flat: Tensor
     sites: Mapping[str, Views]
+
+    def clear(self, slots: Iterable[int]) -> None:
+        """Zeros in these slots."""
+        for run in neighbours(slots):
+            self.flat[run].zero_()
 
 
 class AdapterBank:
@@ -159,7 +164,7 @@ class AdapterBank:
         device = self.masters.device
         able = device.type == "cuda" and hasattr(F, "grouped_mm")
         grouped = able and all(stacked.aligned for stacked in self.stacked.values())
-        kernel = Grouped(groups, device) if grouped else Loop(groups)
+        kernel: TrainingKernel = Grouped(groups, device) if grouped else Loop(groups)
         count = groups[-1][2] if groups else 0
         return Rows(self.stacked, self.scales, kernel, count, gradients.sites if gradients else {})
 

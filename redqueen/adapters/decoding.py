@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from redqueen.adapters.kernels import neighbours
-from redqueen.adapters.linear import Stacked, Views
+from redqueen.adapters.linear import Stacked
 
 
 class Padded:
@@ -43,15 +43,3 @@ class Padded:
             else:
                 y_NO[:, block.out] += torch.bmm(own, whole).flatten(0, 1)[self.place]
         return inner
-
-    def backward(
-        self,
-        factors: Stacked,
-        grads: Views,
-        x_NI: Tensor,
-        inner_NK: Tensor,
-        dy_NO: Tensor,
-        dx_NI: Tensor,
-        scales: Sequence[float],
-    ) -> None:
-        raise NotImplementedError("decoding has no backward pass")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from redqueen.adapters.linear import Stacked, Views
+from redqueen.adapters.linear import Learning, Stacked
 
 # (slot, first row, end row)
 Group = tuple[int, int, int]
@@ -95,16 +95,8 @@ class Loop:
                 run.add_product(y[..., block.out], inner[..., block.inner], run.members(block.copy))
         return inner_NK
 
-    def backward(
-        self,
-        factors: Stacked,
-        grads: Views,
-        x_NI: Tensor,
-        inner_NK: Tensor,
-        dy_NO: Tensor,
-        dx_NI: Tensor,
-        scales: Sequence[float],
-    ) -> None:
+    def backward(self, site: Learning, x_NI: Tensor, inner_NK: Tensor, dy_NO: Tensor, dx_NI: Tensor) -> None:
+        factors, grads, scales = site
         for run in self.runs:
             inner, dy = run.of(inner_NK), run.of(dy_NO)
             d_inner = torch.empty_like(inner)
@@ -135,16 +127,8 @@ class Grouped:
             y_NO[:, block.out] += F.grouped_mm(inner_NK[:, block.inner], block.copy[self.index], offs=self.ends)
         return inner_NK
 
-    def backward(
-        self,
-        factors: Stacked,
-        grads: Views,
-        x_NI: Tensor,
-        inner_NK: Tensor,
-        dy_NO: Tensor,
-        dx_NI: Tensor,
-        scales: Sequence[float],
-    ) -> None:
+    def backward(self, site: Learning, x_NI: Tensor, inner_NK: Tensor, dy_NO: Tensor, dx_NI: Tensor) -> None:
+        factors, grads, scales = site
         dy_NO = dy_NO.contiguous()  # the product refuses expanded gradients
         d_inner_NK = torch.empty_like(inner_NK)
         for block, grads_b in zip(factors.blocks, grads.b, strict=True):

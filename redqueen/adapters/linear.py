@@ -144,24 +144,27 @@ class Stacked:
             block.copy[slots].copy_(block.b[slots] * scale_S11)
 
 
+class Learning(NamedTuple):
+    """One site in a backward pass: its factors, the gradients to add to, and s by slot."""
+
+    factors: Stacked
+    gradients: Views
+    scales: Sequence[float]
+
+
 class Kernel(Protocol):
     """One way to compute the low-rank products of a batch."""
 
     def add(self, factors: Stacked, x_NI: Tensor, y_NO: Tensor) -> Tensor:
-        """Adds s (x A) B to `y_NO` in place; returns x A, which `backward` wants back."""
+        """Adds s (x A) B to `y_NO` in place; returns x A."""
         ...
 
-    def backward(
-        self,
-        factors: Stacked,
-        grads: Views,
-        x_NI: Tensor,
-        inner_NK: Tensor,
-        dy_NO: Tensor,
-        dx_NI: Tensor,
-        scales: Sequence[float],
-    ) -> None:
-        """Adds to the members' gradients `grads`, and to `dx_NI`, in place; `scales` are s by slot."""
+
+class TrainingKernel(Kernel, Protocol):
+    """One that has a backward pass too."""
+
+    def backward(self, site: Learning, x_NI: Tensor, inner_NK: Tensor, dy_NO: Tensor, dx_NI: Tensor) -> None:
+        """Adds to the members' gradients, and to `dx_NI`, in place; `inner_NK` is what `add` returned."""
         ...
 
 
@@ -197,6 +200,6 @@ class LowRankLinear(torch.autograd.Function):
         (dy_NO,) = outer
         x_NI, inner_NK = ctx.saved_tensors
         dx_NI = dy_NO @ ctx.site.weight
-        grads = ctx.rows.gradients[ctx.site.name]
-        ctx.rows.kernel.backward(ctx.factors, grads, x_NI, inner_NK, dy_NO, dx_NI, ctx.rows.scales)
+        site = Learning(ctx.factors, ctx.rows.gradients[ctx.site.name], ctx.rows.scales)
+        ctx.rows.kernel.backward(site, x_NI, inner_NK, dy_NO, dx_NI)
         return dx_NI, None, None, None

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from redqueen.adapters.bank import AdapterBank, Gradients
 from redqueen.adapters.factors import Factors
-from redqueen.adapters.kernels import neighbours
 from redqueen.config import LearningConfig
 from redqueen.policy.base import Base
 from redqueen.policy.crew import Crew
@@ -84,8 +83,7 @@ class LocalLearner:
             gradients = self.bank.gradients()
             self._kept = gradients if gradients.flat.device.type == "cpu" else None
             return gradients
-        for run in neighbours(slots):
-            self._kept.flat[run].zero_()
+        self._kept.clear(slots)
         return self._kept
 
     def _accumulate(

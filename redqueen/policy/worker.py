@@ -126,7 +126,7 @@ class _Worker:
 
     def learn(self, job: Learn, pipe: connection.Connection) -> None:
         self.bank.scales[:] = job.scales
-        self.gradients.flat[list(job.slots)] = 0
+        self.gradients.clear(job.slots)
         for packs in job.batches:
             tallies = accumulate(self.decoder, self.bank, self.gradients, packs, job.how)
             pipe.send(Tallied(tallies, sum(pack.tokens for pack in packs)))
