@@ -1,0 +1,109 @@
+"""The golden digest: SHA-256 sums of what a toy run leaves, the same on every x86-64 processor.
+
+`python -m tests.golden` plays the run and prints its sums. Products, exponentials and random normals round differently
+on different processors, so the run is played in a process of its own under `PINS`, in fp32, with torch's operations
+(not the compiled kernels) and on one thread. Whoever changes the rules of the game changes `tests/golden.json` on
+purpose, with `python -m tests.golden --write`, and says so in the commit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+SUMS = Path(__file__).with_name("golden.json")
+# Each variable takes one source of differences between processors away.
+PINS = {
+    "MKL_CBWR": "COMPATIBLE",  # matrix products
+    "ATEN_CPU_CAPABILITY": "default",  # torch's own vectorised loops
+    "ONEDNN_MAX_CPU_ISA": "SSE41",
+    "OMP_NUM_THREADS": "1",
+    "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-FMA,-FMA4,-AVX2",  # exp, log and pow, also those of Python's math
+}
+CHANGES: dict[str, object] = {
+    "run.steps": 3,
+    "run.checkpoint_every": 1,
+    "game.kinds": "code_o,code_i,code_f",
+    "game.proposals": 6,
+    "game.attempts": 3,
+    "sampling.proposal_tokens": 3,
+    "sampling.attempt_tokens": 2,
+    "population.teachers": 3,
+    "population.students": 3,
+    "league.evolution": True,
+    "league.every": 1,
+    "league.burn_in": 1,
+    "league.gamma": 0.4,
+    "league.min_distance": 0.01,
+    "league.student_fitness": "held_out",
+    "league.probe_tasks": 4,
+    "league.hall_of_fame": 2,
+    "league.hall_matches": 0.5,
+}
+
+
+def digest() -> dict[str, str]:
+    """The sums of a toy run that is played in a new process under `PINS`."""
+    root = Path(__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.golden"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=root,
+        env={**os.environ, **PINS, "PYTHONPATH": str(root)},
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def sum_of(rows: Iterable[object]) -> str:
+    """SHA-256 over the rows as JSON, one a line."""
+    text = "\n".join(json.dumps(row, sort_keys=True) for row in rows)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _play() -> dict[str, str]:
+    import sqlite3
+
+    import torch
+    from safetensors.torch import load_file
+
+    from redqueen.config import SandboxConfig
+    from redqueen.policy import losses, ops, scores, step
+    from redqueen.verifier import LocalVerifier
+    from tests import toy
+
+    torch.set_num_threads(1)
+    for module in (ops, step, scores, losses):
+        module.loops_suit = lambda _tensor: False
+    with tempfile.TemporaryDirectory() as scratch, LocalVerifier(SandboxConfig(workers=1)) as verifier:
+        run = toy.played(Path(scratch), verifier, **CHANGES)
+        lines = [{k: v for k, v in line.items() if k != "seconds"} for line in run.metrics()]
+        sums = {"metrics": sum_of(lines)}
+        connection = sqlite3.connect(run.archive)
+        for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall():
+            cursor = connection.execute(f"SELECT * FROM {table} ORDER BY rowid")
+            columns = [column[0] for column in cursor.description]
+            rows = [dict(zip(columns, row, strict=True)) for row in cursor]
+            sums[f"archive.{table}"] = sum_of({k: v for k, v in row.items() if k != "cpu_ms"} for row in rows)
+        connection.close()
+        adapters = hashlib.sha256()
+        for path in sorted(run.checkpoints.rglob("*.safetensors")):
+            for name, tensor in sorted(load_file(path).items()):
+                adapters.update(f"{path.relative_to(run.checkpoints)} {name}".encode())
+                adapters.update(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        return {**sums, "adapters": adapters.hexdigest()}
+
+
+if __name__ == "__main__":
+    if "--write" in sys.argv:
+        SUMS.write_text(json.dumps(digest(), indent=1) + "\n")
+    else:
+        print(json.dumps(_play()))
