@@ -26,7 +26,7 @@ bench: setup
 	  .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $$peer \
 	    || echo "bench: $$peer could not be installed and is left out" >&2; \
 	done
-	@for what in train sampler step workers logprobs memory; do .venv/bin/redqueen bench $$what || exit 1; echo; done
+	@for what in train sampler step workers logprobs memory; do .venv/bin/python -m benchmarks $$what || exit 1; echo; done
 
 lint: setup
 	@.venv/bin/ruff check .

@@ -10,8 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from redqueen import __version__
-from redqueen.bench.cli import app as bench
-from redqueen.commands.existing import describe, remaining
+from redqueen.commands.resume import describe, remaining
 from redqueen.config import ConfigError
 from redqueen.errors import UserError
 from redqueen.recipes import configure
@@ -24,7 +23,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.add_typer(bench, name="bench")
 
 Overrides = Annotated[
     list[str] | None,
@@ -140,7 +138,7 @@ def warmup(
     verifier accepted.
     """
     config = configure([*(args or []), *_unsafe(unsafe_no_isolation)], model=model)
-    from redqueen.commands.warmup import run_warmup
+    from redqueen.commands.warm_start import run_warmup
 
     used = [*(args or []), *([f"model.name={model}"] if model else [])]
     raise typer.Exit(run_warmup(out, config, used, steps, proposals, sequences, lr))
@@ -200,7 +198,7 @@ def retention(
     figure: Figure = None,
 ) -> None:
     """Make children with every operator and control, train them alike, and see when they reach their parent again."""
-    from redqueen.analysis.retention import Plan
+    from redqueen.analysis.retention.study import Plan
     from redqueen.commands.retention import run_retention
 
     plan = Plan(parents, seeds, updates, every, tasks, tries, practice)

@@ -8,25 +8,27 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from redqueen import metrics, streams
-from redqueen.adapters.bank import AdapterError, fresh, generator, perturb
+from redqueen import streams
 from redqueen.adapters.factors import Factors
-from redqueen.adapters.store import load_adapter, refit
+from redqueen.adapters.initialisation import fresh, generator, perturb
+from redqueen.adapters.peft_files import load_adapter, refit
 from redqueen.assets import warm_start
 from redqueen.config import Config
-from redqueen.evolve import crown, measure, rate, replace_weakest
+from redqueen.errors import AdapterError
+from redqueen.evals.held_out import SeedProbe, scores
+from redqueen.evolution import crown, measure, rate, replace_weakest
 from redqueen.game.rewards import advantages
 from redqueen.league import AnyRole, Match, Table, TrueSkill, invite, matchmake
-from redqueen.play import Play, seed_tasks, settle
-from redqueen.policy.base import Base
-from redqueen.policy.crew import muster
-from redqueen.policy.learner import LocalLearner
-from redqueen.policy.sampler import LocalSampler
-from redqueen.probe import SeedProbe, scores
+from redqueen.policy.learning.learner import LocalLearner
+from redqueen.policy.model.base import Base
+from redqueen.policy.sampling.sampler import LocalSampler
+from redqueen.policy.workers.pool import muster
+from redqueen.recording import metrics
 from redqueen.records import Attempted, Verifier
 from redqueen.runs import checkpoint
-from redqueen.runs.archive import Archive
+from redqueen.runs.archive.writer import Archive
 from redqueen.runs.directory import RunDirectory
+from redqueen.self_play import Play, seed_tasks, settle
 
 
 class Reporter(Protocol):

@@ -20,7 +20,7 @@ from hypothesis import settings
 
 from redqueen.config import ModelConfig, SandboxConfig
 from redqueen.game.seeds import AUTHOR, seeds
-from redqueen.policy.base import Base, load
+from redqueen.policy.model.base import Base, load
 from redqueen.records import KINDS, Kind, Proposal, Task, Verdict
 from redqueen.verifier import LocalVerifier
 from tests import tiny

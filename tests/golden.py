@@ -76,7 +76,10 @@ def _play() -> dict[str, str]:
     from safetensors.torch import load_file
 
     from redqueen.config import SandboxConfig
-    from redqueen.policy import losses, ops, scores, step
+    from redqueen.policy.kernels import attention_scores as scores
+    from redqueen.policy.kernels import ops
+    from redqueen.policy.learning import logprobs as losses
+    from redqueen.policy.sampling import decode_step as step
     from redqueen.verifier import LocalVerifier
     from tests import toy
 
@@ -88,7 +91,9 @@ def _play() -> dict[str, str]:
         lines = [{k: v for k, v in line.items() if k != "seconds"} for line in run.metrics()]
         sums = {"metrics": sum_of(lines)}
         connection = sqlite3.connect(run.archive)
-        for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall():
+        for (table,) in connection.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+        ).fetchall():
             cursor = connection.execute(f"SELECT * FROM {table} ORDER BY rowid")
             columns = [column[0] for column in cursor.description]
             rows = [dict(zip(columns, row, strict=True)) for row in cursor]

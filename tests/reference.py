@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from redqueen.adapters.bank import AdapterBank
 from redqueen.adapters.factors import Factors
-from redqueen.adapters.linear import Rows
-from redqueen.policy.attention import Bundle, BundleAttention
-from redqueen.policy.base import Base
-from redqueen.policy.decoder import Decoder, decoder_of
+from redqueen.policy.lora.adapter_bank import AdapterBank
+from redqueen.policy.lora.sites import Rows
+from redqueen.policy.model.attention import Bundle, BundleAttention
+from redqueen.policy.model.base import Base
+from redqueen.policy.model.decoder import Decoder, decoder_of
 from redqueen.records import Sample
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from redqueen.analysis.ancestry import student_epochs
+from redqueen.analysis.ancestry.study import student_epochs
 from redqueen.config import SandboxConfig
 from redqueen.runs import checkpoint
 from redqueen.verifier import LocalVerifier

@@ -15,11 +15,11 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
-from redqueen.adapters.bank import AdapterBank
-from redqueen.adapters.store import load_adapter
+from redqueen.adapters.peft_files import load_adapter
 from redqueen.assets import WARM
 from redqueen.config import ModelConfig
-from redqueen.policy.base import load, location
+from redqueen.policy.lora.adapter_bank import AdapterBank
+from redqueen.policy.model.base import load, location
 from tests.reference import member_logits, merged
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 from redqueen.config import Config, ConfigError, Crossover, Mutation
-from redqueen.evolve import OPERATORS, plan
+from redqueen.evolution import OPERATORS, plan
 from redqueen.league import Birth, Rating, Table, TrueSkill, matchmake
 from redqueen.recipes import configure
 

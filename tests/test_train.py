@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from redqueen.config import SandboxConfig
-from redqueen.policy.base import fingerprint
+from redqueen.policy.model.base import fingerprint
 from redqueen.runs import checkpoint
 from redqueen.runs.checkpoint import CheckpointError
 from redqueen.train import Trainer

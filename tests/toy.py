@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from redqueen.config import Config, GameConfig, LeagueConfig, LearningConfig, ModelConfig, RunConfig, SamplingConfig
-from redqueen.policy.base import fingerprint, load
+from redqueen.policy.model.base import fingerprint, load
 from redqueen.records import Draft, Kind, Prompt, Task
 from redqueen.runs.directory import RunDirectory
 from redqueen.train import Trainer

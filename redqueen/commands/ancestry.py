@@ -9,15 +9,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from redqueen.analysis.ancestry import SLOTS, Games, StudentEpoch, play, student_epochs, task_epochs
-from redqueen.analysis.ancestry_figure import draw
-from redqueen.analysis.loaded import load_step, opened
-from redqueen.analysis.progress import Finding, rates, students, teachers, unsolved
-from redqueen.commands.figures import check_figure, write_figure
+from redqueen.analysis.ancestry.figure import draw
+from redqueen.analysis.ancestry.study import SLOTS, Games, StudentEpoch, play, student_epochs, task_epochs
+from redqueen.analysis.ancestry.summary import Finding, rates, students, teachers, unsolved
+from redqueen.analysis.replay import load_step, opened
+from redqueen.commands.environment import quiet_libraries
+from redqueen.commands.figure_files import check_figure, write_figure
 from redqueen.commands.retention import range_of
-from redqueen.commands.surroundings import quiet_libraries
 from redqueen.config import Config
-from redqueen.display import TaskReporter, percent
+from redqueen.recording.terminal import TaskReporter, percent
 from redqueen.runs.directory import RunDirectory
 
 NOTES = """\

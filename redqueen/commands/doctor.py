@@ -14,11 +14,11 @@ import torch
 from rich.console import Console
 
 from redqueen import __version__
-from redqueen.commands.surroundings import LIBRARIES
+from redqueen.commands.environment import LIBRARIES
 from redqueen.config import ModelConfig
 from redqueen.machine import cores
-from redqueen.policy.base import device_of, dtype_of
-from redqueen.policy.embedded import PACKAGE, cache_root, cached, installed, verify
+from redqueen.policy.model.base import device_of, dtype_of
+from redqueen.policy.model.bundled import PACKAGE, cache_root, cached, installed, verify
 from redqueen.sandbox import PROCESS, probe
 
 _NEEDED_DISK_GB = 1.0

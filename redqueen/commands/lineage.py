@@ -10,8 +10,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.tree import Tree
 
-from redqueen.analysis.lineage import Life, lives
-from redqueen.display import number
+from redqueen.analysis.lineage.tree import Life, lives
+from redqueen.recording.terminal import number
 
 
 def run_lineage(run: Path, *, as_json: bool) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from redqueen.analysis.family_figure import draw
-from redqueen.analysis.lineage import last_step, lives
-from redqueen.commands.figures import check_figure, write_figure
+from redqueen.analysis.lineage.figure import draw
+from redqueen.analysis.lineage.tree import last_step, lives
+from redqueen.commands.figure_files import check_figure, write_figure
 from redqueen.runs.directory import RunError
 
 

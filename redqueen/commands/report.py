@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from redqueen.analysis.report import page
+from redqueen.analysis.report.page import page
 from redqueen.runs.directory import RunDirectory, RunError, write_text
 
 

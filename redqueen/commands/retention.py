@@ -10,14 +10,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from redqueen.analysis.interval import Interval
-from redqueen.analysis.loaded import load_step, opened
-from redqueen.analysis.recovery import Summary, summarise
-from redqueen.analysis.retention import Plan, Trial, retention, slots_needed
-from redqueen.analysis.retention_figure import draw
-from redqueen.commands.figures import check_figure, write_figure
-from redqueen.commands.surroundings import quiet_libraries
-from redqueen.display import TaskReporter
+from redqueen.analysis.replay import load_step, opened
+from redqueen.analysis.retention.figure import draw
+from redqueen.analysis.retention.study import Plan, Trial, retention, slots_needed
+from redqueen.analysis.retention.summary import Summary, summarise
+from redqueen.commands.environment import quiet_libraries
+from redqueen.commands.figure_files import check_figure, write_figure
+from redqueen.intervals import Interval
+from redqueen.recording.terminal import TaskReporter
 from redqueen.runs.directory import RunDirectory
 
 NOTES = """\

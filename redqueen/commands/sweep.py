@@ -19,18 +19,18 @@ from statistics import fmean
 from rich.console import Console
 from rich.table import Table
 
-from redqueen.analysis.interval import Interval
-from redqueen.analysis.loaded import load_step, opened
-from redqueen.analysis.sweep import Cell, Row, grid, rows
+from redqueen.analysis.replay import load_step, opened
+from redqueen.analysis.sweep.table import Cell, Row, grid, rows
+from redqueen.commands.environment import quiet_libraries
 from redqueen.commands.retention import range_of
-from redqueen.commands.surroundings import quiet_libraries
 from redqueen.config import Config
-from redqueen.display import clock
 from redqueen.errors import UserError
-from redqueen.play import seed_tasks
-from redqueen.probe import SeedProbe, scores
+from redqueen.evals.held_out import SeedProbe, scores
+from redqueen.intervals import Interval
 from redqueen.recipes import configure
+from redqueen.recording.terminal import clock
 from redqueen.runs.directory import RunDirectory, RunError, write_json
+from redqueen.self_play import seed_tasks
 
 NOTES = """\
 final: mean over the last quarter of the steps; mean: over all; [..]: 95 % intervals over seeds (Student's t).

@@ -8,12 +8,13 @@ from contextlib import closing
 from rich.console import Console
 from rich.table import Column, Table
 
-from redqueen.commands.surroundings import announce_conversion, environment, quiet_libraries
+from redqueen.commands.environment import announce_conversion, environment, quiet_libraries
 from redqueen.config import EMBEDDED, Config
-from redqueen.display import LineReporter, LiveReporter, clock, members_table
-from redqueen.policy.base import fingerprint, load
-from redqueen.policy.embedded import ModelError, cached
-from redqueen.policy.memory import check_fit, estimate, total
+from redqueen.errors import ModelError
+from redqueen.policy.memory.estimate import check_fit, estimate, total
+from redqueen.policy.model.base import fingerprint, load
+from redqueen.policy.model.bundled import cached
+from redqueen.recording.terminal import LineReporter, LiveReporter, clock, members_table
 from redqueen.runs import checkpoint
 from redqueen.runs.directory import RunDirectory, RunError
 from redqueen.train import Trainer, members

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import BinaryIO
 
-from redqueen.commands.lines import BadLineError, Entry, read_entry
+from redqueen.commands.verify_input import BadLineError, Entry, read_entry
 from redqueen.config import SandboxConfig
 from redqueen.errors import UserError
 from redqueen.records import Verdict

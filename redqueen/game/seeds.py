@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from importlib import resources
 
-from redqueen.game.programs import split_calls
+from redqueen.programs.normal_form import split_calls
 from redqueen.records import Draft
 
 FILES = ("numbers_lists.txt", "strings_dicts.txt")

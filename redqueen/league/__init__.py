@@ -1,14 +1,14 @@
 """Who plays whom, and who stays: ratings, matchmaking, selection. Pure rules, no torch and no numpy."""
 
 from redqueen.league.fitness import FITNESS, Fitness, Probe, game_learnability, lcb, named_fitness
-from redqueen.league.hall import Champion, champion, invite
+from redqueen.league.hall_of_fame import Champion, champion, invite
 from redqueen.league.matchmaking import Match, Weighting, matchmake
 from redqueen.league.parents import PARENTS
+from redqueen.league.population import AnyRole, Member, Table
 from redqueen.league.rating import Outcome, Rating, TrueSkill, match_score, outcome, task_score
 from redqueen.league.selection import Birth, plan_births, ranking
 from redqueen.league.standing import Standing
 from redqueen.league.survivors import SURVIVORS
-from redqueen.league.table import AnyRole, Member, Table
 
 __all__ = [
     "FITNESS",

@@ -19,11 +19,11 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from redqueen.adapters.factors import Factors
-from redqueen.adapters.store import load_adapter, save_adapter, write_tensors
+from redqueen.adapters.peft_files import load_adapter, save_adapter, write_tensors
 from redqueen.errors import UserError
-from redqueen.game.bank import Entry
-from redqueen.league.hall import Champion
-from redqueen.league.table import Member, Table
+from redqueen.game.task_bank import Entry
+from redqueen.league.hall_of_fame import Champion
+from redqueen.league.population import Member, Table
 from redqueen.runs.directory import saved_steps
 
 FORMAT = 1

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.analysis.loaded import Loaded, assemble
-from redqueen.game.bank import Entry
-from redqueen.policy.base import load
+from redqueen.analysis.replay import Loaded, assemble
+from redqueen.game.task_bank import Entry
+from redqueen.policy.model.base import load
 from redqueen.records import Pair, Task
 from redqueen.runs import checkpoint
 from redqueen.runs.directory import RunDirectory

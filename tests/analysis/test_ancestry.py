@@ -13,15 +13,15 @@ from typing import Any
 import matplotlib.image
 import pytest
 
-import redqueen.analysis.ancestry as experiment
-from redqueen.analysis.ancestry import Games, StudentEpoch, TaskEpoch, play, spread, student_epochs, task_epochs
-from redqueen.analysis.ancestry_figure import draw
+import redqueen.analysis.ancestry.study as experiment
+from redqueen.analysis.ancestry.figure import draw
+from redqueen.analysis.ancestry.study import Games, StudentEpoch, TaskEpoch, play, spread, student_epochs, task_epochs
+from redqueen.analysis.ancestry.summary import rates, students, teachers, unsolved
 from redqueen.analysis.drawing import write
-from redqueen.analysis.loaded import Loaded
-from redqueen.analysis.progress import rates, students, teachers, unsolved
+from redqueen.analysis.replay import Loaded
 from redqueen.commands.ancestry import available
 from redqueen.records import Pair, Task
-from redqueen.runs.archive import Archive
+from redqueen.runs.archive.writer import Archive
 from redqueen.runs.directory import RunDirectory, RunError
 from tests.analysis.conftest import STEPS
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from redqueen.analysis.divergence import mean_kl
-from redqueen.analysis.loaded import Loaded
+from redqueen.analysis.replay import Loaded
+from redqueen.analysis.retention.divergence import mean_kl
 from redqueen.records import Completion
 from tests.reference import merged, noisy
 

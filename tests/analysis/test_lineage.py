@@ -13,10 +13,10 @@ import matplotlib.image
 import pytest
 
 from redqueen.analysis.drawing import write
-from redqueen.analysis.family_figure import draw
-from redqueen.analysis.lineage import Life, ancestors, last_step, lives
+from redqueen.analysis.lineage.figure import draw
+from redqueen.analysis.lineage.tree import Life, ancestors, last_step, lives
 from redqueen.config import SandboxConfig
-from redqueen.runs.archive import Archive
+from redqueen.runs.archive.writer import Archive
 from redqueen.runs.directory import RunDirectory, RunError
 from redqueen.verifier import LocalVerifier
 from tests import toy

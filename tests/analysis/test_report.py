@@ -12,9 +12,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from redqueen.analysis.course_figure import draw
-from redqueen.analysis.lineage import lives
-from redqueen.analysis.report import page
+from redqueen.analysis.lineage.tree import lives
+from redqueen.analysis.report.curves import draw
+from redqueen.analysis.report.page import page
 from redqueen.config import SandboxConfig
 from redqueen.runs.directory import RunDirectory, RunError
 from redqueen.verifier import LocalVerifier

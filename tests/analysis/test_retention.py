@@ -13,16 +13,16 @@ from typing import Any
 import matplotlib.image
 import pytest
 
-import redqueen.analysis.retention as experiment
+import redqueen.analysis.retention.study as experiment
 from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS
 from redqueen.analysis.drawing import write
-from redqueen.analysis.loaded import Loaded, load_step, opened
-from redqueen.analysis.recovery import answer, summarise
-from redqueen.analysis.retention import Plan, Trial, operators_for, retention, slots_needed
-from redqueen.analysis.retention_figure import draw
+from redqueen.analysis.replay import Loaded, load_step, opened
+from redqueen.analysis.retention.figure import draw
+from redqueen.analysis.retention.study import Plan, Trial, operators_for, retention, slots_needed
+from redqueen.analysis.retention.summary import answer, summarise
 from redqueen.commands.retention import run_retention
 from redqueen.errors import UserError
-from redqueen.policy.base import fingerprint
+from redqueen.policy.model.base import fingerprint
 from redqueen.runs.checkpoint import Checkpoint, CheckpointError
 from redqueen.runs.directory import RunDirectory, RunError
 from tests import tiny

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from redqueen.analysis.sweep import Cell, grid, rows
+from redqueen.analysis.sweep.table import Cell, grid, rows
 from redqueen.commands.sweep import run_sweep
 from redqueen.config import ConfigError
 from redqueen.recipes import configure

@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from redqueen.config import Config
-from redqueen.game.programs import fingerprint
 from redqueen.game.seeds import parse_block, seeds
+from redqueen.programs.normal_form import fingerprint
 from redqueen.records import Kind, Task, Verdict
 from redqueen.sandbox import canonical, parse_literal
 from redqueen.verifier import LocalVerifier

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from redqueen.adapters.bank import AdapterBank
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
-from redqueen.policy.base import Base
-from redqueen.policy.learner import LocalLearner
-from redqueen.policy.sampler import LocalSampler
+from redqueen.policy.learning.learner import LocalLearner
+from redqueen.policy.lora.adapter_bank import AdapterBank
+from redqueen.policy.model.base import Base
+from redqueen.policy.sampling.sampler import LocalSampler
 from tests.reference import noisy
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from redqueen.adapters.bank import AdapterBank
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
-from redqueen.policy.base import load
-from redqueen.policy.learner import LocalLearner
-from redqueen.policy.sampler import LocalSampler
+from redqueen.policy.learning.learner import LocalLearner
+from redqueen.policy.lora.adapter_bank import AdapterBank
+from redqueen.policy.model.base import load
+from redqueen.policy.sampling.sampler import LocalSampler
 from redqueen.records import Prompt, Request, Sample
 from tests import tiny
 from tests.reference import noisy

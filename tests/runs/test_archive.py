@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.runs.archive import TABLES, Archive
+from redqueen.runs.archive.writer import TABLES, Archive
 
 
 def member(name: str, step: int, parents: list[str] | None = None) -> dict[str, object]:
@@ -147,7 +147,7 @@ def test_a_kill_in_the_middle_of_a_step_leaves_the_steps_before_it(tmp_path: Pat
     code = f"""
 import os, signal
 from pathlib import Path
-from redqueen.runs.archive import Archive
+from redqueen.runs.archive.writer import Archive
 def row(name, step):
     return {{"id": name, "step": step, "teacher": "T", "student": "S"}}
 def half():

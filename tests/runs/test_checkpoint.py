@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redqueen.adapters.factors import Factors
-from redqueen.game.bank import Entry
+from redqueen.game.task_bank import Entry
 from redqueen.league import Member, Rating, Table, champion
 from redqueen.records import Pair, Task
 from redqueen.runs import checkpoint

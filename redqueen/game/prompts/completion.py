@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from redqueen.config import GameConfig
-from redqueen.game.programs import split_calls
+from redqueen.programs.normal_form import split_calls
 from redqueen.records import Draft, Kind, Prompt, Task
 
 TITLES: dict[Kind, str] = {

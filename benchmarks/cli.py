@@ -1,0 +1,186 @@
+"""`python -m benchmarks WHAT`: one command for each measurement. Everything heavy is imported when it runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from redqueen.config import EMBEDDED
+
+app = typer.Typer(
+    help="Measure this machine, and peers beside us in the same run.", no_args_is_help=True, rich_markup_mode=None
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
+Rounds = Annotated[int, typer.Option(min=1, help="Rounds; all contenders take turns in each, and the median counts.")]
+
+
+@app.command()
+def sandbox(
+    as_json: AsJson = False,
+    rounds: Rounds = 7,
+    programs: Annotated[int, typer.Option(min=8, help="Programs in a round.")] = 100,
+    cpu_s: Annotated[float, typer.Option("--limit", min=0.01, help="CPU seconds that one program may take.")] = 1.0,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Programs run at once (default: one for each core).")] = None,
+    unsafe_no_isolation: Annotated[
+        bool, typer.Option(help="Run programs although this machine cannot isolate them.")
+    ] = False,
+) -> None:
+    """Programs a second, latency, and what programs that never end cost the others."""
+    from benchmarks.sandbox import run_bench_sandbox
+
+    raise typer.Exit(run_bench_sandbox(programs, rounds, jobs, cpu_s, as_json=as_json, unsafe=unsafe_no_isolation))
+
+
+Threads = Annotated[int, typer.Option(min=1, help="Threads of each contender.")]
+Members = Annotated[int, typer.Option(min=2, help="Members of the population.")]
+Completions = Annotated[int, typer.Option(min=2, help="Completions in a step.")]
+Attempts = Annotated[int, typer.Option(min=2, help="Completions of each prompt.")]
+PromptTokens = Annotated[int, typer.Option(min=4, help="Tokens of each prompt.")]
+NewTokens = Annotated[int, typer.Option(min=2, help="Tokens of each completion.")]
+Model = Annotated[str, typer.Option(help="Hugging Face id or local folder (bf16, rank 16).")]
+
+
+def _numbers(text: str, least: int) -> list[int]:
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < least:
+        raise typer.BadParameter(f"'{text}' is not a list like {least},{2 * least}: whole numbers from {least} on")
+    return numbers
+
+
+def _check_step(completions: int, attempts: int, members: int) -> None:
+    if completions % attempts or completions < 2 * members:
+        raise typer.BadParameter("--completions must be a multiple of --attempts, and at least two for each member")
+
+
+@app.command()
+def train(
+    as_json: AsJson = False,
+    rounds: Rounds = 5,
+    tokens: Annotated[str, typer.Option(help="Tokens of a joint update, with commas.")] = "2048,512",
+    members: Members = 8,
+    attempts: Annotated[int, typer.Option(min=2, help="Attempts at one prompt.")] = 8,
+    model: Model = EMBEDDED,
+    threads: Threads = 1,
+) -> None:
+    """A joint update of all members, against one PEFT adapter over the same tokens, and shared prompts."""
+    from benchmarks.system import Setting
+    from benchmarks.train import run_bench_train
+
+    sizes = _numbers(tokens, 2 * members)
+    raise typer.Exit(run_bench_train(Setting(model, threads), members, sizes, attempts, rounds, as_json=as_json))
+
+
+@app.command()
+def sampler(
+    as_json: AsJson = False,
+    rounds: Rounds = 3,
+    rows: Annotated[str, typer.Option(help="Rows decoded together, with commas.")] = "1,8,32,128",
+    members: Members = 8,
+    prompt: Annotated[int, typer.Option(min=4, help="Tokens of each row's prompt.")] = 52,
+    new: Annotated[int, typer.Option(min=2, help="Tokens that each row writes.")] = 64,
+    model: Model = EMBEDDED,
+    threads: Threads = 1,
+) -> None:
+    """Tokens per CPU-second, against transformers' generate, PEFT, populora and llama.cpp."""
+    from benchmarks.sampler import Lengths, run_bench_sampler
+    from benchmarks.system import Setting
+
+    counts, lengths = _numbers(rows, 1), Lengths(prompt, new)
+    raise typer.Exit(run_bench_sampler(Setting(model, threads), members, counts, lengths, rounds, as_json=as_json))
+
+
+@app.command()
+def step(
+    as_json: AsJson = False,
+    rounds: Rounds = 5,
+    completions: Completions = 32,
+    attempts: Attempts = 8,
+    members: Members = 8,
+    prompt: PromptTokens = 52,
+    new: NewTokens = 64,
+    model: Model = EMBEDDED,
+    threads: Threads = 1,
+) -> None:
+    """A whole step, sampling and training, against TRL's GRPOTrainer with one PEFT adapter."""
+    _check_step(completions, attempts, members)
+    from benchmarks.step import Work, run_bench_step
+    from benchmarks.system import Setting
+
+    work = Work(completions, attempts, prompt, new)
+    raise typer.Exit(run_bench_step(Setting(model, threads), members, work, rounds, as_json=as_json))
+
+
+@app.command()
+def workers(
+    as_json: AsJson = False,
+    rounds: Rounds = 3,
+    count: Annotated[int, typer.Option("--workers", min=2, help="Processes, against one.")] = 2,
+    completions: Completions = 64,
+    attempts: Attempts = 8,
+    rows: Annotated[int, typer.Option(min=1, help="Rows that each process decodes at once.")] = 32,
+    members: Members = 8,
+    prompt: PromptTokens = 52,
+    new: NewTokens = 64,
+    model: Model = EMBEDDED,
+    threads: Threads = 1,
+) -> None:
+    """Sampling and whole steps in several processes, against one: throughput by wall time."""
+    _check_step(completions, attempts, members)
+    from benchmarks.step import Work
+    from benchmarks.system import Setting
+    from benchmarks.workers import run_bench_workers
+
+    work = Work(completions, attempts, prompt, new)
+    raise typer.Exit(run_bench_workers(Setting(model, threads), members, count, rows, work, rounds, as_json=as_json))
+
+
+@app.command()
+def logprobs(
+    as_json: AsJson = False,
+    rounds: Rounds = 5,
+    rows: Annotated[int, typer.Option(min=1, help="Tokens whose log-probabilities are wanted.")] = 2048,
+    model: Model = EMBEDDED,
+    threads: Threads = 1,
+) -> None:
+    """Log-probabilities and their gradient, against the full table and torch's own fused loss."""
+    from benchmarks.logprobs import run_bench_logprobs
+    from benchmarks.system import Setting
+
+    raise typer.Exit(run_bench_logprobs(Setting(model, threads), rows, rounds, as_json=as_json))
+
+
+@app.command()
+def memory(
+    as_json: AsJson = False,
+    rounds: Rounds = 5,
+    tokens: Annotated[int, typer.Option(min=64, help="Tokens of a training step.")] = 2048,
+    members: Members = 8,
+    model: Model = EMBEDDED,
+    threads: Threads = 1,
+) -> None:
+    """Peak memory of a training step with many members and with one."""
+    if tokens < 4 * members:
+        raise typer.BadParameter("--tokens must be at least four for each member")
+    from benchmarks.memory import run_bench_memory
+    from benchmarks.system import Setting
+
+    raise typer.Exit(run_bench_memory(Setting(model, threads), members, tokens, rounds, as_json=as_json))
+
+
+@app.command()
+def operators(
+    as_json: AsJson = False,
+    rounds: Rounds = 5,
+    layers: Annotated[int, typer.Option(min=1, help="Layers of the 7B shape; 28 is the whole model.")] = 28,
+    rank: Annotated[int, typer.Option(min=1, help="Rank of the adapters.")] = 32,
+    threads: Threads = 2,
+) -> None:
+    """Seconds for a child, operator by operator, against populora's."""
+    from benchmarks.operators import run_bench_operators
+
+    raise typer.Exit(run_bench_operators(layers, rank, threads, rounds, as_json=as_json))

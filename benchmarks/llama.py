@@ -1,0 +1,179 @@
+"""llama.cpp as a peer of the sampler: the same base, without adapters, in bf16, many sequences in one batch.
+
+Shape suffixes: R rows, T prompt tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import gguf
+import torch
+from torch import Tensor
+
+from benchmarks.peers import Missing, optional
+from benchmarks.timing import BenchError
+from redqueen.policy.model.base import fingerprint
+from redqueen.policy.model.bundled import cache_root
+
+_LAYER = {
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+
+
+def converted(model: Any) -> Path:
+    """A GGUF file of `model` (transformers, Llama family) in bf16, in the model cache; written once for its weights.
+
+    Raises Missing for another family.
+    """
+    if model.config.model_type != "llama":
+        raise Missing(f"our conversion for llama.cpp knows the llama family only, not {model.config.model_type}")
+    path = cache_root() / f"bench-{fingerprint(model)[:16]}-bf16.gguf"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(".unfinished")
+        convert(model, unfinished)
+        unfinished.rename(path)
+    return path
+
+
+def convert(model: Any, path: Path) -> None:
+    """Writes weights and sizes, no tokenizer: the benchmark hands over token ids."""
+    config = model.config
+    writer = gguf.GGUFWriter(path, "llama")
+    heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(kv_heads)
+    writer.add_rope_freq_base(float(config.rope_parameters["rope_theta"]))
+    writer.add_rope_dimension_count(config.head_dim)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_file_type(gguf.LlamaFileType.MOSTLY_BF16)
+    writer.add_tokenizer_model("no_vocab")
+    for name, weight in model.state_dict().items():
+        if name == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        if name.endswith(("q_proj.weight", "k_proj.weight")):
+            weight = interleaved(weight, heads if "q_proj" in name else kv_heads)
+        _add(writer, _name(name), weight)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def interleaved(weight: Tensor, heads: int) -> Tensor:
+    """Rows in llama.cpp's order: it rotates neighbouring pairs, transformers the halves of a head (RoFormer, section
+    3.4.2, leaves the order open).
+    """
+    out, fan_in = weight.shape
+    return weight.view(heads, 2, out // heads // 2, fan_in).transpose(1, 2).reshape(out, fan_in)
+
+
+def _name(name: str) -> str:
+    whole = {
+        "model.embed_tokens.weight": "token_embd.weight",
+        "model.norm.weight": "output_norm.weight",
+        "lm_head.weight": "output.weight",
+    }
+    if name in whole:
+        return whole[name]
+    layer, _, part = name.removeprefix("model.layers.").partition(".")
+    return f"blk.{layer}.{_LAYER[part.removesuffix('.weight')]}.weight"
+
+
+def _add(writer: gguf.GGUFWriter, name: str, weight: Tensor) -> None:
+    if weight.ndim == 1:
+        writer.add_tensor(name, weight.float().numpy())
+    else:
+        data = weight.to(torch.bfloat16).contiguous().view(torch.uint8).numpy()
+        writer.add_tensor(name, data, raw_dtype=gguf.GGMLQuantizationType.BF16)
+
+
+class Llama:
+    """A llama.cpp context for batches of up to `rows` sequences of `length` tokens. Raises Missing."""
+
+    def __init__(self, model: Any, rows: int, length: int, threads: int) -> None:
+        self.library = library = optional("llama_cpp")
+        path = converted(model)
+        # its loader is talkative; kept, since the library holds only a pointer to it
+        self._silence = library.llama_log_callback(_say_nothing)
+        library.llama_log_set(self._silence, ctypes.c_void_p(0))
+        library.llama_backend_init()
+        self.model = library.llama_model_load_from_file(str(path).encode(), library.llama_model_default_params())
+        if not self.model:
+            raise BenchError(f"llama.cpp cannot load {path}: delete it and try again")
+        params = library.llama_context_default_params()
+        params.n_ctx = rows * (-(-length // 256) * 256)
+        params.n_batch = rows * length
+        params.n_seq_max = rows
+        params.n_threads = params.n_threads_batch = threads
+        self.context = library.llama_init_from_model(self.model, params)
+        if not self.context:
+            raise BenchError(f"llama.cpp has no room for {rows} sequences of {length} tokens: ask for fewer rows")
+        self.batch = library.llama_batch_init(rows * length, 0, 1)
+        self.vocabulary = int(model.config.vocab_size)
+
+    def generate(self, ids_RT: Tensor, new_tokens: int) -> list[list[int]]:
+        """Samples `new_tokens` tokens for each row at temperature 1, all rows together."""
+        self.library.llama_memory_clear(self.library.llama_get_memory(self.context), True)
+        rows, width = ids_RT.shape
+        logits_RV = self._decode(ids_RT.tolist(), 0)
+        drawn = [self._draw(logits_RV)]
+        for step in range(new_tokens - 1):
+            logits_RV = self._decode([[token] for token in drawn[-1]], width + step)
+            drawn.append(self._draw(logits_RV))
+        return [[tokens[row] for tokens in drawn] for row in range(rows)]
+
+    def logits(self, ids_RT: Tensor) -> Tensor:
+        """Next-token logits after each row, [R, V]."""
+        self.library.llama_memory_clear(self.library.llama_get_memory(self.context), True)
+        return self._decode(ids_RT.tolist(), 0).clone()
+
+    def _decode(self, tokens: list[list[int]], start: int) -> Tensor:
+        """Appends `tokens[row]` to each row from position `start` on; logits after the last one of each."""
+        batch, n = self.batch, 0
+        for row, ids in enumerate(tokens):
+            for i, token in enumerate(ids):
+                batch.token[n], batch.pos[n], batch.n_seq_id[n] = token, start + i, 1
+                batch.seq_id[n][0] = row
+                batch.logits[n] = i == len(ids) - 1
+                n += 1
+        batch.n_tokens = n
+        if self.library.llama_decode(self.context, batch):
+            raise BenchError("llama.cpp could not decode a batch: ask for fewer rows")
+        address = self.library.llama_get_logits(self.context)
+        count = len(tokens) * self.vocabulary
+        flat = torch.frombuffer(
+            (ctypes.c_float * count).from_address(ctypes.addressof(address.contents)), dtype=torch.float32
+        )
+        return flat.view(len(tokens), self.vocabulary)
+
+    def _draw(self, logits_RV: Tensor) -> list[int]:
+        """Inverse-CDF sampling of all rows at once: its own sampler goes row by row and is slower."""
+        cdf_RV = logits_RV.softmax(-1).cumsum_(-1)
+        uniform_R = torch.rand(len(logits_RV), 1) * cdf_RV[:, -1:]
+        return torch.searchsorted(cdf_RV, uniform_R, right=True).clamp_(max=self.vocabulary - 1)[:, 0].tolist()
+
+    def close(self) -> None:
+        self.library.llama_batch_free(self.batch)
+        self.library.llama_free(self.context)
+        self.library.llama_model_free(self.model)
+
+
+def _say_nothing(level: int, text: bytes, data: Any) -> None:
+    del level, text, data

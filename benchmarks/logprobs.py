@@ -1,0 +1,139 @@
+"""`python -m benchmarks logprobs`: log-probabilities of given tokens and their gradient, without a
+[rows, vocabulary] table.
+
+Time is taken in this process, in turns; memory in a fresh process for each contender: how far its resident memory rises
+above what it was with the inputs in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from benchmarks import system as arena
+from benchmarks.report import Report, against, finish, say, times
+from benchmarks.system import Setting
+from benchmarks.timing import BenchError, Contender, Stopwatch, Taken, in_fresh_process, peak, take_turns
+from redqueen.policy.learning.logprobs import TokenLogprobs
+
+COLUMNS = (
+    ("ratio", "ratio"),
+    ("how", ""),
+    ("cpu_ms", "forward+backward, CPU ms"),
+    ("wall_ms", "wall ms"),
+    ("peak_mb", "memory, MB"),
+    ("error", "worst error, nats"),
+)
+Way = Literal["ours", "full", "torch chunked", "torch reference"]
+NAMES: dict[Way, str] = {
+    "ours": "Red Queen, chunked",
+    "full": "log_softmax in fp32",
+    "torch chunked": "F.linear_cross_entropy, chunked",
+    "torch reference": "F.linear_cross_entropy, defaults",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Scored rows, hidden size and vocabulary."""
+
+    rows: int
+    hidden: int
+    vocabulary: int
+
+
+def run_bench_logprobs(setting: Setting, rows: int, rounds: int, *, as_json: bool) -> int:
+    """Measures and prints; returns the exit code."""
+    vocabulary, hidden = arena.quiet_base(setting).model.get_output_embeddings().weight.shape
+    shape = Shape(rows, hidden, vocabulary)
+    report = Report("logprobs", {**asdict(setting), **asdict(shape), "rounds": rounds})
+    case = f"{rows} rows x {vocabulary} tokens, hidden size {hidden}, forward and backward"
+    ways: list[Way] = list(NAMES)
+    if not hasattr(F, "linear_cross_entropy"):
+        ways = ways[:2]
+        report.miss("F.linear_cross_entropy", f"torch {torch.__version__} does not have it: it came with torch 2.13")
+    contenders: dict[Way, Contender] = {
+        way: Contender(NAMES[way], _turn(work(way, shape, setting.dtype))) for way in ways
+    }
+    take_turns(list(contenders.values()), rounds, say, case)
+    exact = work("full", shape, setting.dtype)()
+    for way, contender in contenders.items():
+        error = float((work(way, shape, setting.dtype)() - exact).abs().max())
+        row = {**times(case, contender, contenders["full"]), "error": round(error, 6)}
+        try:
+            row["peak_bytes"] = in_fresh_process(growth, way, shape, setting.dtype)
+            row["peak_mb"] = round(row["peak_bytes"] / 1e6, 1)
+        except BenchError as why:
+            report.miss(f"memory of {contender.name}", why)
+        report.results.append(row)
+    for way in ways[1:]:
+        seconds = against(contenders["ours"], contenders[way], lambda t: t.cpu_s)
+        report.ratio(f"CPU time of ours / {NAMES[way]}", seconds, "")
+    return finish(report, COLUMNS, as_json, ["1.00 is the full table in fp32, and errors are against it"])
+
+
+def work(way: Way, shape: Shape, dtype: str) -> Callable[[], Tensor]:
+    """A function that computes log-probabilities [N] and leaves the gradient of their weighted sum in its inputs."""
+    noise = torch.Generator().manual_seed(0)
+    kind: torch.dtype = getattr(torch, dtype)
+    hidden_NH = torch.randn(shape.rows, shape.hidden, generator=noise).to(kind).requires_grad_()
+    weight_VH = torch.randn(shape.vocabulary, shape.hidden, generator=noise).mul_(0.05).to(kind)
+    target_N = torch.randint(shape.vocabulary, (shape.rows,), generator=noise)
+    weight_N = torch.randn(shape.rows, generator=noise)
+    compute = _WAYS[way]
+
+    def once() -> Tensor:
+        hidden_NH.grad = None
+        logp_N = compute(hidden_NH, weight_VH, target_N)
+        (weight_N * logp_N).sum().backward()
+        return logp_N.detach()
+
+    return once
+
+
+def growth(way: Way, shape: Shape, dtype: str) -> int:
+    """Bytes by which resident memory rises, in a process that is fresh."""
+    once = work(way, shape, dtype)
+    work(way, Shape(2, shape.hidden, 8), dtype)()  # loads the kernels
+    before, most = peak(once)
+    return most - before
+
+
+def _turn(once: Callable[[], Tensor]) -> Callable[[], Taken]:
+    def turn() -> Taken:
+        with Stopwatch() as watch:
+            once()
+        return Taken(watch.cpu_s, watch.wall_s)
+
+    return turn
+
+
+def _ours(hidden_NH: Tensor, weight_VH: Tensor, target_N: Tensor) -> Tensor:
+    return TokenLogprobs.apply(hidden_NH, weight_VH, target_N, 1.0)[0]
+
+
+def _full(hidden_NH: Tensor, weight_VH: Tensor, target_N: Tensor) -> Tensor:
+    return (hidden_NH @ weight_VH.T).float().log_softmax(-1).gather(1, target_N[:, None])[:, 0]
+
+
+def _reference(hidden_NH: Tensor, weight_VH: Tensor, target_N: Tensor, options: Any = None) -> Tensor:
+    function: Any = F.linear_cross_entropy  # pyright: ignore[reportAttributeAccessIssue]
+    return -function(hidden_NH, weight_VH, target_N, reduction="none", options=options).float()
+
+
+def _chunked(hidden_NH: Tensor, weight_VH: Tensor, target_N: Tensor) -> Tensor:
+    options: Any = torch.nn.LinearCrossEntropyOptions()  # pyright: ignore[reportAttributeAccessIssue]
+    return _reference(hidden_NH, weight_VH, target_N, options)
+
+
+_WAYS: dict[Way, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "ours": _ours,
+    "full": _full,
+    "torch chunked": _chunked,
+    "torch reference": _reference,
+}

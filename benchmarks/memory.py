@@ -1,0 +1,89 @@
+"""`python -m benchmarks memory`: peak resident memory of a training step with many members and with one.
+
+Each is measured in a fresh process, in its second step (moments and gradients exist), over the same number of tokens.
+The difference is compared with what the further adapters need in any case: fp32 weights, gradients and two moments.
+Each peak is compared with what `redqueen.policy.memory.estimate` estimates for it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from statistics import median
+
+from benchmarks import system as arena
+from benchmarks import workload
+from benchmarks.report import Report, finish, named, say
+from benchmarks.system import Setting
+from benchmarks.timing import in_fresh_process, peak
+from redqueen.config import Config, LearningConfig, SamplingConfig
+from redqueen.policy.memory.estimate import gradients_item, held_items, holes, total, training_items
+from redqueen.policy.model.dimensions import Lengths, shape_of
+
+COLUMNS = (
+    ("ratio", "ratio"),
+    ("how", ""),
+    ("peak_mb", "peak, MB"),
+    ("estimate_mb", "estimate, MB"),
+    ("error", "estimate / peak - 1"),
+)
+FP32_TENSORS = 4  # weights, gradients, two moments
+
+
+def run_bench_memory(setting: Setting, members: int, tokens: int, rounds: int, *, as_json: bool) -> int:
+    """Measures and prints; returns the exit code."""
+    report = Report("memory", {**asdict(setting), "members": members, "tokens": tokens, "rounds": rounds})
+    rows = 2 * members
+    case = f"a training step over {rows * (tokens // rows)} tokens"
+    peaks: dict[int, list[int]] = {members: [], 1: []}
+    size = 0
+    for number in range(rounds):
+        say(f"{case}: round {number + 1} of {rounds}")
+        for count in peaks:
+            most, size = in_fresh_process(step_peak, setting, count, rows, tokens // rows)
+            peaks[count].append(most)
+    needs = {count: estimate(setting, count, rows, tokens // rows) for count in peaks}
+    one, need = median(peaks[1]), (members - 1) * size * 4 * FP32_TENSORS
+    report.results = [
+        {
+            "ratio": round(median(found) / one, 3),
+            "case": case,
+            "how": named(count),
+            "peak_mb": round(median(found) / 1e6, 1),
+            "estimate_mb": round(needs[count] / 1e6, 1),
+            "error": round(needs[count] / median(found) - 1, 3),
+            "peak_bytes_rounds": found,
+        }
+        for count, found in peaks.items()
+    ]
+    grown = median(peaks[members]) - one
+    what = f"({members} members - 1) / {members - 1} adapters with gradients and two moments in fp32"
+    report.ratio(f"{what} ({grown / 1e6:.0f} MB / {need / 1e6:.0f} MB)", grown / need, "<= 1.15")
+    return finish(report, COLUMNS, as_json)
+
+
+def estimate(setting: Setting, members: int, rows: int, width: int) -> int:
+    """Bytes that a training step over `rows` samples of `width` tokens is estimated to need; nothing is sampled."""
+    config = Config(
+        model=setting.config.model_copy(update={"workers": 1}),
+        learning=LearningConfig(batch_tokens=max(64, rows * width)),
+        sampling=SamplingConfig(proposal_tokens=1, attempt_tokens=1),
+    )
+    shape = shape_of(config.model, download=True)
+    training = training_items(config, shape, Lengths(width - 1, width - 1))
+    held, gradients = held_items(config, shape, members), gradients_item(config, shape, members)
+    return total([*held, gradients, *training, holes(training)])
+
+
+def step_peak(setting: Setting, members: int, rows: int, width: int) -> tuple[int, int]:
+    """Largest resident bytes in a training step, and the number of weights of one adapter. For a process of its own."""
+    # transformers' loading threads leave another heap each time
+    os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"
+    ours = arena.build(setting, members)
+    vocabulary = int(ours.base.model.config.vocab_size)
+    samples = workload.samples(
+        vocabulary, workload.owners(workload.equal(rows, members)), width + 1 - width // 2, width // 2
+    )
+    arena.update(ours, samples)
+    _, most = peak(lambda: arena.update(ours, samples))
+    return most, sum(setting.rank * (fan_in + fan_out) for fan_in, fan_out in ours.bank.shapes().values())

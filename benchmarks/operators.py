@@ -1,0 +1,200 @@
+"""`python -m benchmarks operators`: seconds for a child, each operator beside `populora`'s of the same purpose.
+
+Shapes are those of a 7B model (Qwen2.5-Coder-7B: hidden 3584, intermediate 18944, all seven modules of a layer).
+Both sides hold the same two parents in fp32, with the same threads. A child of ours is new tensors, and the parents
+are read; populora writes into a third individual that it holds already, for a mutation after copying the parent there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.peers import Missing, optional
+from benchmarks.report import Report, against, finish, say
+from benchmarks.timing import Contender, Stopwatch, Taken, take_turns
+from redqueen.adapters.factors import Adapter, Factors
+from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS, Operator
+
+HIDDEN, INTERMEDIATE, KEY_VALUE = 3584, 18944, 512
+SHAPES = {
+    "self_attn.q_proj": (HIDDEN, HIDDEN),
+    "self_attn.k_proj": (HIDDEN, KEY_VALUE),
+    "self_attn.v_proj": (HIDDEN, KEY_VALUE),
+    "self_attn.o_proj": (HIDDEN, HIDDEN),
+    "mlp.gate_proj": (HIDDEN, INTERMEDIATE),
+    "mlp.up_proj": (HIDDEN, INTERMEDIATE),
+    "mlp.down_proj": (INTERMEDIATE, HIDDEN),
+}
+B_STD = 0.02
+COLUMNS = (
+    ("ratio", "x as fast"),
+    ("operator", "operator"),
+    ("seconds", "seconds"),
+    ("cpu_seconds", "CPU s"),
+    ("peer", "of populora"),
+    ("peer_seconds", "seconds"),
+    ("peer_cpu_seconds", "CPU s"),
+    ("child", "its child"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """populora's operator of the same purpose. `same` is whether it computes the same kind of child; where it does not,
+    it mixes or masks A and B apart, which is less work and has cross terms where ours works on ΔW (docs/OPERATORS.md).
+    """
+
+    name: str
+    same: bool = True
+
+
+PEERS = {
+    "svd_spectral": Peer("svd_structured"),
+    "layer_gaussian": Peer("layer_selective_gaussian"),
+    "component_mask": Peer("component_masking"),
+    "full_gaussian": Peer("full_gaussian"),
+    "neftune": Peer("neftune_style"),
+    "dare": Peer("dare", same=False),
+    "slot_swap": Peer("layer_wise"),
+    "svd_subspace": Peer("svd_subspace"),
+    "extrapolate": Peer("extrapolative", same=False),
+    "copy_parent": Peer("clone"),
+    "linear_mean": Peer("average", same=False),
+}
+NOTES = (
+    "seconds: wall time of one child, median of the rounds; x as fast: populora's seconds over ours.",
+    "its child: 'same' means the same operation; 'A, B apart' is a namesake that never forms ΔW (docs/OPERATORS.md).",
+)
+
+
+def run_bench_operators(layers: int, rank: int, threads: int, rounds: int, *, as_json: bool) -> int:
+    """Measures and prints; returns the exit code."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        report = measure(layers, rank, threads, rounds)
+    finally:
+        torch.set_num_threads(before)
+    return finish(report, COLUMNS, as_json, NOTES)
+
+
+def measure(layers: int, rank: int, threads: int, rounds: int) -> Report:
+    """The report: a row for each operator; `ratio` is populora's seconds over ours, median over the rounds."""
+    parents = [parent(layers, rank, seed) for seed in (1, 2)]
+    count = sum(f.a.numel() + f.b.numel() for f in parents[0].values())
+    settings = {"layers": layers, "rank": rank, "parameters": count, "threads": threads, "rounds": rounds}
+    report = Report("operators", settings)
+    try:
+        theirs = Population(parents)
+    except Missing as why:
+        theirs = None
+        report.miss("populora", why)
+    for name, operator in (MUTATIONS | CROSSOVERS | CONTROLS).items():
+        two = name in CROSSOVERS or name == "linear_mean"
+        ours = Contender(name, _ours(operator, parents if two else parents[:1]))
+        peer = PEERS.get(name)
+        other = Contender(peer.name, theirs.turn(peer.name)) if theirs and peer else None
+        take_turns([ours, other] if other else [ours], rounds, say, name)
+        report.results.append(_row(ours, other, peer))
+        if other and peer:
+            report.ratio(f"{name} against {peer.name}", against(other, ours, _wall), "above 1" if peer.same else "")
+    return report
+
+
+def parent(layers: int, rank: int, seed: int) -> Adapter:
+    """An adapter of the 7B shape as after some training: A as PEFT draws it, B Gaussian."""
+    noise = torch.Generator().manual_seed(seed)
+    return {
+        f"model.layers.{layer}.{module}": Factors(
+            torch.empty(n_in, rank).uniform_(-(n_in**-0.5), n_in**-0.5, generator=noise),
+            B_STD * torch.randn(rank, n_out, generator=noise),
+        )
+        for layer in range(layers)
+        for module, (n_in, n_out) in SHAPES.items()
+    }
+
+
+class Population:
+    """populora's population: the two parents and room for a child. Raises Missing."""
+
+    def __init__(self, parents: list[Adapter]) -> None:
+        library = optional("populora")
+        rank = next(iter(parents[0].values())).a.shape[1]
+        self.population: Any = library.Population(_base(parents[0]), pop_size=3, low_rank=rank)
+        self.mutations = frozenset(library.MUTATION_REGISTRY)
+        down, up = self.population.weight_down, self.population.weight_up
+        with torch.no_grad():
+            for number, adapter in enumerate(parents):
+                for key, factors in zip(down, adapter.values(), strict=True):
+                    down[key][number].copy_(factors.a)
+                    up[key][number].copy_(factors.b.T)
+
+    def turn(self, name: str) -> Callable[[], Taken]:
+        """Makes the third individual from the first, or from the first two, the first being the fitter."""
+        child, fitness = torch.tensor([2]), torch.tensor([1.0, 0.0, 0.0])
+        alone, both = torch.tensor([[0]]), torch.tensor([[0, 1]])
+
+        def run() -> Taken:
+            with Stopwatch() as watch:
+                if name in self.mutations:
+                    self.population.crossover_("clone", alone, child)
+                    self.population.mutate_(name, individuals=child)
+                else:
+                    self.population.crossover_(name, alone if name == "clone" else both, child, fitnesses=fitness)
+            return Taken(watch.cpu_s, watch.wall_s)
+
+        return run
+
+
+def _base(adapter: Adapter) -> nn.Module:
+    """Linear layers of the adapter's shapes whose weights take no memory: only their shapes are used."""
+    layers = nn.ModuleList()
+    for factors in adapter.values():
+        linear = nn.Linear(1, 1, bias=False)
+        linear.in_features, linear.out_features = factors.a.shape[0], factors.b.shape[1]
+        empty: Tensor = torch.zeros(()).expand(linear.out_features, linear.in_features)
+        linear.weight = nn.Parameter(empty, requires_grad=False)
+        layers.append(linear)
+    return layers
+
+
+def _ours(operator: Operator, parents: list[Adapter]) -> Callable[[], Taken]:
+    generator = torch.Generator().manual_seed(0)
+
+    def run() -> Taken:
+        with Stopwatch() as watch:
+            child = operator(parents, generator)
+        del child
+        return Taken(watch.cpu_s, watch.wall_s)
+
+    return run
+
+
+def _wall(taken: Taken) -> float:
+    return taken.wall_s
+
+
+def _row(ours: Contender, other: Contender | None, peer: Peer | None) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "case": "a child of the 7B shape",
+        "ratio": round(against(other, ours, _wall), 3) if other else None,
+        "operator": ours.name,
+        **_seconds("", ours),
+    }
+    if other and peer:
+        row |= {"peer": peer.name, "child": "same" if peer.same else "A, B apart", **_seconds("peer_", other)}
+    return row
+
+
+def _seconds(prefix: str, contender: Contender) -> dict[str, Any]:
+    return {
+        f"{prefix}seconds": round(median(t.wall_s for t in contender.turns), 4),
+        f"{prefix}cpu_seconds": round(median(t.cpu_s for t in contender.turns), 4),
+        f"{prefix}seconds_rounds": [round(t.wall_s, 4) for t in contender.turns],
+    }

@@ -1,0 +1,138 @@
+"""The report of a measurement: one dictionary, printed as tables for people or as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.timing import Contender
+from redqueen.machine import cores
+
+LIBRARIES = ("torch", "transformers", "peft", "populora", "trl", "llama_cpp_python")
+WIDTH = 120  # of tables, also where there is no terminal
+_progress = Console(stderr=True, soft_wrap=True)
+
+
+@dataclass(slots=True)
+class Report:
+    """What one command found. `ratios` answer the issue's questions; `results` hold what they were made of."""
+
+    bench: str
+    settings: dict[str, Any]
+    ratios: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    results: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    missing: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    surroundings: dict[str, Any] = field(default_factory=lambda: surroundings())
+
+    def miss(self, peer: str, why: object) -> None:
+        self.missing.append({"peer": peer, "why": str(why)})
+
+    def ratio(self, what: str, value: float, target: str) -> None:
+        self.ratios.append({"what": what, "ratio": round(value, 3), "target": target})
+
+
+def surroundings() -> dict[str, Any]:
+    """Machine, date and versions: what a number needs beside it."""
+    return {
+        "date": time.strftime("%Y-%m-%d %H:%M", time.gmtime()) + " UTC",
+        "processor": _processor(),
+        "cores": cores(),
+        "load": round(os.getloadavg()[0], 2),
+        "python": platform.python_version(),
+        "libraries": {name: found for name in LIBRARIES if (found := _version(name))},
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
+def say(line: str) -> None:
+    """A line of progress, on standard error."""
+    _progress.print(line, highlight=False)
+
+
+def named(members: int) -> str:
+    """Our name in a table."""
+    return f"Red Queen, {members} member{'s' if members > 1 else ''}"
+
+
+def against(ours: Contender, other: Contender, of: Callable[[Any], float]) -> float:
+    """Median over the rounds of ours / other: a round's slowness falls on both."""
+    return median(of(a) / of(b) for a, b in zip(ours.turns, other.turns, strict=True))
+
+
+def times(case: str, contender: Contender, reference: Contender) -> dict[str, Any]:
+    """A row of a table of times; its ratio is CPU time over the reference's."""
+    turns = contender.turns
+    return {
+        "ratio": round(against(contender, reference, lambda t: t.cpu_s), 3),
+        "case": case,
+        "how": contender.name,
+        "cpu_ms": round(median(t.cpu_s for t in turns) * 1000, 1),
+        "wall_ms": round(median(t.wall_s for t in turns) * 1000, 1),
+        "tokens": turns[0].tokens,
+        "cpu_ms_rounds": [round(t.cpu_s * 1000, 1) for t in turns],
+        "wall_ms_rounds": [round(t.wall_s * 1000, 1) for t in turns],
+    }
+
+
+def finish(report: Report, columns: Sequence[tuple[str, str]], as_json: bool, notes: Sequence[str] = ()) -> int:
+    """Prints the report, the columns (key, heading) of each result; returns the exit code."""
+    if as_json:
+        print(json.dumps(asdict(report), indent=2))
+        return 0
+    console = Console(soft_wrap=True, highlight=False, markup=False)
+    console.width = max(console.width, WIDTH)
+    for case in dict.fromkeys(row["case"] for row in report.results):
+        table = Table(title=case, title_justify="left", box=None, pad_edge=False)
+        for _, heading in columns:
+            table.add_column(heading, no_wrap=True)
+        for row in report.results:
+            if row["case"] == case:
+                table.add_row(*(_cell(row.get(key)) for key, _ in columns))
+        console.print(table)
+        console.print()
+    for entry in report.ratios:
+        aim = f" (aim: {entry['target']})" if entry["target"] else ""
+        console.print(f"{entry['ratio']:.2f}  {entry['what']}{aim}")
+    for entry in report.missing:
+        console.print(f"{entry['peer']}: {entry['why']}")
+    for note in notes:
+        console.print(note)
+    where = report.surroundings
+    libraries = ", ".join(f"{name} {number}" for name, number in where["libraries"].items())
+    settings = ", ".join(f"{key} {value}" for key, value in report.settings.items())
+    console.print(f"{where['date']}; {where['processor']}, {where['cores']} cores, load {where['load']}; {settings}")
+    console.print(f"Python {where['python']}, {libraries}")
+    return 0
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"
+    return str(value)

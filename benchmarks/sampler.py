@@ -1,0 +1,184 @@
+"""`python -m benchmarks sampler`: tokens per CPU-second, beside other ways to generate on the same base.
+
+All rows have prompts of their own (nothing is shared), the same lengths, temperature 1 and no stop; the peers without
+adapters have less to do than we have. Our rows are unevenly shared among the members. Each turn is made twice, with one
+token for each row and with all: the first is the prompts' share, and the difference is decoding alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks import system as arena
+from benchmarks import workload
+from benchmarks.llama import Llama
+from benchmarks.peers import Missing, Peft, Populora, faster_attention, generate, plain
+from benchmarks.report import Report, against, finish, named, say
+from benchmarks.system import Setting
+from benchmarks.timing import Contender, Stopwatch, Taken, take_turns
+
+COLUMNS = (
+    ("ratio", "ratio"),
+    ("how", ""),
+    ("per_cpu_s", "tokens per CPU-s"),
+    ("decoding_per_cpu_s", "decoding alone"),
+    ("per_wall_s", "tokens per s"),
+    ("tokens", "tokens"),
+)
+TRANSFORMERS, LLAMA = "transformers generate, no adapter", "llama.cpp, no adapter"
+NOTES = (
+    "ratio: tokens per CPU-second, prompts included, against transformers' generate.",
+    "decoding alone: tokens per CPU-second after the first token of each row.",
+)
+# it cannot be installed beside this project, so there was nothing to try a contender with
+VLLM = "not measured: 0.33 asks for exactly torch 2.14 (docs/BENCHMARKS.md)"
+# samples so many tokens for each row
+Way = Callable[[int], Taken]
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Tokens of each row."""
+
+    prompt: int
+    new: int
+
+
+def run_bench_sampler(
+    setting: Setting, members: int, rows: Sequence[int], lengths: Lengths, rounds: int, *, as_json: bool
+) -> int:
+    """Measures and prints; returns the exit code."""
+    settings = {**asdict(setting), "members": members, **asdict(lengths), "rounds": rounds}
+    report = Report("sampler", settings)
+    report.miss("vLLM", VLLM)
+    say("loading")
+    field = Field(setting, members, lengths, report)
+    for count in rows:
+        case = f"{count} rows, {lengths.prompt} + {lengths.new} tokens"
+        with ExitStack() as stack:
+            contenders = field.contenders(count, stack)
+            take_turns(list(contenders.values()), rounds, say, case)
+        reference = contenders[TRANSFORMERS]
+        later = (lengths.new - 1) / lengths.new  # of all tokens, those that are no row's first
+        report.results += [_row(case, contender, reference, later) for contender in contenders.values()]
+        _ratios(report, case, contenders, members, target=count == 32)
+    return finish(report, COLUMNS, as_json, NOTES)
+
+
+class Field:
+    """Us and the peers, loaded once for all numbers of rows."""
+
+    def __init__(self, setting: Setting, members: int, lengths: Lengths, report: Report) -> None:
+        self.setting, self.members, self.lengths, self.report = setting, members, lengths, report
+        self.ours = arena.build(setting, members)
+        adapters = {workload.name(i): arena.adapter(self.ours.bank, i) for i in range(members)}
+        self.plain = plain(setting)
+        self.peft = Peft(setting, adapters)
+        self.populora: Populora | None = None
+        try:
+            self.populora = Populora(setting, adapters)
+        except Missing as why:
+            report.miss("populora", why)
+
+    def contenders(self, rows: int, stack: ExitStack) -> dict[str, Contender]:
+        """By name; what they allocate for this number of rows is freed with `stack`."""
+        texts = workload.prompts(self.ours.base, rows, self.lengths.prompt)
+        ids = torch.tensor([self.ours.base.tokenizer(text).input_ids for text in texts])
+        owners = workload.owners(workload.falling(rows, self.members))
+        attention = faster_attention(self.plain, ids, self.lengths.new)
+        for model in self._transformers():
+            model.set_attn_implementation(attention)
+        found: dict[str, Way] = {}
+        if len(set(owners)) > 1:
+            found[named(len(set(owners)))] = partial(self._ours, texts, owners)
+        found[named(1)] = partial(self._ours, texts, ["m0"] * rows)
+        found[TRANSFORMERS] = partial(generate, self.plain, ids)
+        found["PEFT, mixed batch"] = partial(generate, self.peft.model, ids, adapter_names=owners)
+        if self.populora is not None:
+            found["populora's hooks"] = self._population(self.populora, ids, owners)
+        self._llama(found, ids, stack)
+        return {name: Contender(name, partial(_twice, way, self.lengths.new)) for name, way in found.items()}
+
+    def _ours(self, texts: Sequence[str], owners: Sequence[str], new: int) -> Taken:
+        return arena.sample(self.ours, workload.requests(texts, owners, new))
+
+    def _transformers(self) -> list[Any]:
+        return [self.plain, self.peft.model, *([self.populora.model] if self.populora else [])]
+
+    def _population(self, population: Populora, ids: Tensor, owners: Sequence[str]) -> Way:
+        def way(new: int) -> Taken:
+            # its cache of the rows' factors: without it each step would gather them anew
+            with population.population.routing_cache(), population.rows(owners):
+                return generate(population.model, ids, new)
+
+        return way
+
+    def _llama(self, found: dict[str, Way], ids: Tensor, stack: ExitStack) -> None:
+        length = sum(asdict(self.lengths).values())
+        try:
+            llama = Llama(self.plain, len(ids), length, self.setting.threads)
+        except Missing as why:
+            if not any(entry["peer"] == "llama.cpp" for entry in self.report.missing):
+                self.report.miss("llama.cpp", why)
+            return
+        stack.callback(llama.close)
+
+        def way(new: int) -> Taken:
+            with Stopwatch() as watch:
+                tokens = llama.generate(ids, new)
+            return Taken(watch.cpu_s, watch.wall_s, sum(map(len, tokens)))
+
+        found[LLAMA] = way
+
+
+def _twice(way: Way, new: int) -> Taken:
+    first, whole = way(1), way(new)
+    return replace(whole, decoding_cpu_s=max(whole.cpu_s - first.cpu_s, 1e-9))
+
+
+def _rate(taken: Taken) -> float:
+    """Tokens per CPU-second."""
+    return taken.tokens / taken.cpu_s
+
+
+def _decoding(taken: Taken) -> float:
+    """The same of decoding alone, up to a factor that all contenders of a case share."""
+    return taken.tokens / taken.decoding_cpu_s
+
+
+def _row(case: str, contender: Contender, reference: Contender, later: float) -> dict[str, Any]:
+    rates = [_rate(turn) for turn in contender.turns]
+    return {
+        "ratio": round(against(contender, reference, _rate), 3),
+        "case": case,
+        "how": contender.name,
+        "per_cpu_s": round(median(rates), 1),
+        "decoding_per_cpu_s": round(median(later * _decoding(turn) for turn in contender.turns), 1),
+        "per_wall_s": round(median(turn.tokens / turn.wall_s for turn in contender.turns), 1),
+        "tokens": contender.turns[0].tokens,
+        "per_cpu_s_rounds": [round(rate, 1) for rate in rates],
+    }
+
+
+def _ratios(report: Report, case: str, contenders: dict[str, Contender], members: int, *, target: bool) -> None:
+    """The issue's three questions, of whole turns and of decoding alone, if as many members as asked for take part."""
+    many = contenders.get(named(members))
+    if many is None:
+        return
+    aims = ("<= 1.15", ">= 2.0", ">= 0.85") if target else ("", "", "")
+    for what, rate in (("prompts included", _rate), ("decoding alone", _decoding)):
+        report.ratio(
+            f"{case}, {what}: CPU time of {members} members / of 1", against(contenders[named(1)], many, rate), aims[0]
+        )
+        for peer, aim in ((TRANSFORMERS, aims[1]), (LLAMA, aims[2])):
+            if peer in contenders:
+                label = f"{case}, {what}: tokens per CPU-s of {members} members / {peer}"
+                report.ratio(label, against(many, contenders[peer], rate), aim)

@@ -1,0 +1,101 @@
+"""`python -m benchmarks step`: a whole step, sampling and training, against TRL's GRPOTrainer with one PEFT adapter.
+
+Both write the same number of completions of the same length to the same prompts, and train on all of them once. Each
+prompt has `attempts` completions; with more members than prompts a prompt's attempts are shared among its members, so
+that everybody plays. Rewards cost nothing on either side: no verifier takes part.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from functools import partial
+from statistics import median
+from typing import Any
+
+import torch
+
+from benchmarks import system as arena
+from benchmarks import workload
+from benchmarks.peers import Attention, Missing, faster_attention, plain, require
+from benchmarks.report import Report, against, finish, named, say, times
+from benchmarks.system import Arena, Setting
+from benchmarks.timing import Contender, Stopwatch, Taken, take_turns
+from benchmarks.trl import Trl
+from redqueen.records import Request, Sample
+
+COLUMNS = (
+    ("ratio", "ratio"),
+    ("how", ""),
+    ("cpu_ms", "step, CPU ms"),
+    ("sampling_cpu_ms", "of it sampling"),
+    ("wall_ms", "step, wall ms"),
+    ("tokens", "tokens written"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """`completions` of `new` tokens to prompts of `prompt` tokens, `attempts` to each."""
+
+    completions: int
+    attempts: int
+    prompt: int
+    new: int
+
+
+def run_bench_step(setting: Setting, members: int, work: Work, rounds: int, *, as_json: bool) -> int:
+    """Measures and prints; returns the exit code."""
+    report = Report("step", {**asdict(setting), "members": members, **asdict(work), "rounds": rounds})
+    say("loading")
+    ours = arena.build(setting, members)
+    texts = workload.prompts(ours.base, work.completions // work.attempts, work.prompt)
+    with ExitStack() as stack:
+        contenders = [
+            Contender(named(count), partial(take_step, ours, requests_of(texts, count, work))) for count in (members, 1)
+        ]
+        try:
+            require("trl")
+            best = _attention(setting, ours, texts, work)
+            peer = stack.enter_context(Trl(setting, texts, work.attempts, work.new, rounds + 1, best))
+            contenders.append(Contender(f"TRL GRPOTrainer, one PEFT adapter ({best})", peer.turn))
+        except Missing as why:
+            report.miss("trl", why)
+        case = f"{work.completions} x ({work.prompt} + {work.new}) tokens, {work.attempts} attempts per prompt"
+        take_turns(contenders, rounds, say, case)
+    report.results = [_row(case, contender, contenders[-1]) for contender in contenders]
+    if not report.missing:
+        value = against(contenders[0], contenders[-1], lambda t: t.cpu_s)
+        report.ratio(f"whole step, {members} members / TRL GRPO with one adapter", value, "<= 0.33")
+    return finish(report, COLUMNS, as_json)
+
+
+def _row(case: str, contender: Contender, reference: Contender) -> dict[str, Any]:
+    sampling = median(turn.sampling_cpu_s for turn in contender.turns) * 1000
+    # TRL does not let us look inside its step
+    return {**times(case, contender, reference), "sampling_cpu_ms": round(sampling, 1) or None}
+
+
+def _attention(setting: Setting, ours: Arena, texts: list[str], work: Work) -> Attention:
+    """What suits TRL best: most of its time goes into transformers' generate."""
+    ids = torch.tensor([ours.base.tokenizer(text).input_ids for text in texts])
+    return faster_attention(plain(setting), ids.repeat_interleave(work.attempts, 0), work.new)
+
+
+def requests_of(texts: list[str], members: int, work: Work) -> list[Request]:
+    """All attempts, the members taking turns over neighbouring ones of one prompt."""
+    attempted = [text for text in texts for _ in range(work.attempts)]
+    return workload.requests(attempted, workload.owners(workload.equal(work.completions, members)), work.new)
+
+
+def take_step(ours: Arena, requests: list[Request]) -> Taken:
+    """Samples and trains once."""
+    with Stopwatch() as watch:
+        with Stopwatch() as sampling:
+            completions = ours.sampler.sample(requests)
+        samples = [
+            Sample(request.member, c.prompt_ids, c.token_ids, c.logprobs, 1.0 - 2 * (i % 2))
+            for i, (request, c) in enumerate(zip(requests, completions, strict=True))
+        ]
+        arena.update(ours, samples)
+    return Taken(watch.cpu_s, watch.wall_s, sum(len(c.token_ids) for c in completions), sampling_cpu_s=sampling.cpu_s)

@@ -1,0 +1,119 @@
+"""Our side of all measurements: the base with its members, the sampler and the learner on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import transformers
+
+from benchmarks.timing import BenchError, Stopwatch, Taken
+from benchmarks.workload import name
+from redqueen.adapters.factors import Adapter, Factors
+from redqueen.adapters.initialisation import fresh, generator
+from redqueen.config import EMBEDDED, LearningConfig, ModelConfig, SamplingConfig
+from redqueen.policy.learning.learner import LocalLearner
+from redqueen.policy.lora.adapter_bank import AdapterBank
+from redqueen.policy.model.base import Base, load
+from redqueen.policy.sampling.sampler import LocalSampler
+from redqueen.policy.workers.pool import Crew, muster
+from redqueen.records import Request, Sample
+
+# as wide as the update of a member that has learnt for a while, and far from zero: nothing can be skipped
+B_STD = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is held fixed in a measurement; the defaults are the embedded model's and the issue's.
+
+    `workers` above 1: our side samples and trains in so many processes, of `threads` each.
+    """
+
+    model: str = EMBEDDED
+    threads: int = 1
+    rank: int = 16
+    dtype: Literal["bfloat16", "float32"] = "bfloat16"
+    workers: int = 1
+
+    @property
+    def config(self) -> ModelConfig:
+        return ModelConfig(
+            name=self.model,
+            dtype=self.dtype,
+            device="cpu",
+            workers=self.workers,
+            threads=self.threads,
+            rank=self.rank,
+            alpha=self.rank,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """Our side: one base, its bank of members ("m0", "m1", ...), the sampler and the learner on it, and with several
+    workers the crew, which must be closed.
+    """
+
+    base: Base
+    bank: AdapterBank
+    sampler: LocalSampler
+    learner: LocalLearner
+    crew: Crew | None
+
+
+def build(setting: Setting, members: int, *, batch_tokens: int = 4096, batch_rows: int = 1024) -> Arena:
+    """The one place that puts base, bank, sampler and learner together."""
+    base = quiet_base(setting)
+    bank, crew = muster(base, setting.config, members)
+    sampler = LocalSampler(base, bank, SamplingConfig(temperature=1.0, batch_rows=batch_rows), crew)
+    learner = LocalLearner(base, bank, LearningConfig(batch_tokens=batch_tokens), 1.0, crew)
+    for number in range(members):
+        bank.add(name(number), adapter(bank, number))
+        learner.reset(name(number))
+    return Arena(base, bank, sampler, learner, crew)
+
+
+def quiet_base(setting: Setting) -> Base:
+    """The setting's base with no end token: every row is as long as was asked, for us and for the peers."""
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    base = load(setting.config)
+    base.model.generation_config.eos_token_id = None
+    base.tokenizer.eos_token = None
+    return base
+
+
+def adapter(bank: AdapterBank, number: int) -> Adapter:
+    """Member `number`'s weights: A as a new adapter's, B Gaussian."""
+    noise = generator("bench", number)
+    return {
+        site: Factors(f.a, B_STD * torch.randn(f.b.shape, generator=noise))
+        for site, f in fresh(bank.shapes(), bank.rank, noise).items()
+    }
+
+
+def sample(arena: Arena, requests: Sequence[Request]) -> Taken:
+    """Samples all requests; `tokens` are those written."""
+    with Stopwatch() as watch:
+        completions = arena.sampler.sample(requests)
+    return Taken(watch.cpu_s, watch.wall_s, sum(len(c.token_ids) for c in completions))
+
+
+def update(arena: Arena, samples: Sequence[Sample]) -> Taken:
+    """One joint update. The optimizer's part is what follows the last micro-batch."""
+    passes = Stopwatch()
+
+    def progress(done: int, total: int) -> None:
+        if done == total:
+            passes.stop()
+
+    with Stopwatch() as watch:
+        passes.start()
+        updates = arena.learner.update(samples, progress)
+    if skipped := [f"{u.member}: {u.skipped}" for u in updates if u.skipped]:
+        raise BenchError(f"members were not trained ({'; '.join(skipped)}): this would measure nothing")
+    tokens = sum(len(s.prompt_ids) + len(s.token_ids) - 1 for s in samples)
+    return Taken(watch.cpu_s, watch.wall_s, tokens, watch.cpu_s - passes.cpu_s)

@@ -1,0 +1,222 @@
+"""`python -m benchmarks train`: one joint update of all members, against one PEFT adapter over the same
+tokens and against
+other ways to train several adapters.
+
+Every contender computes the same loss with the same chunked log-probabilities (`workload.loss`), so that only adapters
+and backbone differ. A step is forward, backward and optimizer (AdamW, fused); the optimizer's part is also reported
+apart. Our masters and moments are fp32, the peers' are bf16, which is cheaper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from functools import partial
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks import system as arena
+from benchmarks import workload
+from benchmarks.peers import ATTENTIONS, Attention, Missing, Peft, Populora, plain
+from benchmarks.report import Report, against, finish, say, times
+from benchmarks.system import Setting
+from benchmarks.timing import Contender, Stopwatch, Taken, take_turns
+from benchmarks.workload import Batch
+from redqueen.records import Sample
+
+COLUMNS = (
+    ("ratio", "ratio"),
+    ("how", ""),
+    ("cpu_ms", "step, CPU ms"),
+    ("optimizer_cpu_ms", "of it optimizer"),
+    ("wall_ms", "step, wall ms"),
+)
+ATTEMPT = (128, 32)  # tokens of a prompt that is shared, and of each attempt
+OURS, ONE = "Red Queen", "PEFT, one adapter"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Rows of `width` tokens, half of them scored, shared among the members."""
+
+    name: str
+    width: int
+    shares: list[int]
+    target: str
+
+    def samples(self, vocabulary: int) -> list[Sample]:
+        half = self.width // 2
+        return workload.samples(vocabulary, workload.owners(self.shares), self.width + 1 - half, half)
+
+
+def cases(tokens: Sequence[int], members: int) -> list[Case]:
+    """Equal groups of each size in `tokens`, of two rows or (below 1024 tokens) one; unequal ones of the largest."""
+    aims = {2048: "<= 1.03", 512: "<= 1.05"}
+    made: list[Case] = []
+    for count in tokens:
+        rows = members * (2 if count >= 1024 else 1)
+        made.append(
+            Case(f"{count} tokens, equal groups", count // rows, workload.equal(rows, members), aims.get(count, ""))
+        )
+    largest, rows = max(tokens), 2 * members
+    shares = workload.half_for_one(rows, members)
+    made.append(Case(f"{largest} tokens, one member has half", largest // rows, shares, "<= 1.08"))
+    return made
+
+
+def run_bench_train(
+    setting: Setting, members: int, tokens: Sequence[int], attempts: int, rounds: int, *, as_json: bool
+) -> int:
+    """Measures and prints; returns the exit code."""
+    report = Report("train", {**asdict(setting), "members": members, "rounds": rounds})
+    say("loading")
+    field = Field(setting, members, report)
+    for case in cases(tokens, members):
+        samples = case.samples(field.vocabulary)
+        contenders = field.contenders(samples)
+        take_turns(contenders, rounds, say, case.name)
+        singles = [contender for contender in contenders if contender.name.startswith(ONE)]
+        reference = min(singles, key=lambda single: median(turn.cpu_s for turn in single.turns))
+        report.results += [_row(case.name, contender, reference) for contender in contenders]
+        ours, what = contenders[0], f"{case.name}: {members} members jointly / {ONE}"
+        report.ratio(f"{what}, whole step", against(ours, reference, lambda t: t.cpu_s), case.target)
+        report.ratio(f"{what}, forward and backward", against(ours, reference, _passes), case.target)
+    _attempts(field, members, attempts, rounds, report)
+    return finish(report, COLUMNS, as_json)
+
+
+class Field:
+    """Us and the peers, loaded once for all cases."""
+
+    def __init__(self, setting: Setting, members: int, report: Report) -> None:
+        self.ours = arena.build(setting, members)
+        self.vocabulary = int(self.ours.base.model.config.vocab_size)
+        adapters = {workload.name(i): arena.adapter(self.ours.bank, i) for i in range(members)}
+        self.bare = plain(setting)
+        self.one = Peft(setting, {"m0": adapters["m0"]})
+        self.many = Peft(setting, adapters)
+        self.populora: Populora | None = None
+        try:
+            self.populora = Populora(setting, adapters)
+        except Missing as why:
+            report.miss("populora", why)
+
+    def contenders(self, samples: Sequence[Sample]) -> list[Contender]:
+        """Ours first, then each way of the peers, all over the same tokens."""
+        batch = workload.batch(samples)
+        head_VH = self.many.head_VH
+        best = self._faster_attention(batch)
+        self.bare.set_attn_implementation(best)
+        self.many.attention(best)
+
+        def bare() -> None:
+            workload.loss(self._bare_backbone, head_VH, batch).backward()
+
+        def mixed() -> None:
+            workload.loss(partial(self.many.mixed, batch.members), head_VH, batch).backward()
+
+        found = [
+            Contender(f"{OURS}, jointly", lambda: arena.update(self.ours, samples)),
+            *(Contender(f"{ONE} ({kind})", self._single(batch, kind)) for kind in ATTENTIONS),
+            Contender(f"no adapter ({best})", lambda: _step(bare, None)),
+            Contender(f"PEFT, set_adapter in turn ({best})", self._in_turn(batch)),
+            Contender(f"PEFT, mixed batch ({best})", lambda: _step(mixed, self.many.optimizer)),
+        ]
+        if self.populora is not None:
+            self.populora.model.set_attn_implementation(best)
+            found.append(Contender(f"populora, jointly ({best})", self._population(self.populora, batch)))
+        return found
+
+    def _faster_attention(self, batch: Batch) -> Attention:
+        """What suits the peers best at this size, by two turns each."""
+        turns = {kind: self._single(batch, kind) for kind in ATTENTIONS}
+        for turn in turns.values():
+            turn()
+        return min(ATTENTIONS, key=lambda kind: min(turns[kind]().cpu_s for _ in range(2)))
+
+    def _single(self, batch: Batch, kind: Attention) -> Callable[[], Taken]:
+        def passes() -> None:
+            workload.loss(self.one.backbone, self.one.head_VH, batch).backward()
+
+        def turn() -> Taken:
+            self.one.attention(kind)
+            return _step(passes, self.one.optimizer)
+
+        return turn
+
+    def _bare_backbone(self, input_ids: Tensor, use_cache: bool) -> Any:
+        # without a leaf that takes a gradient there would be no backward pass
+        leaf = self.bare.get_input_embeddings()(input_ids).requires_grad_()
+        return self.bare.base_model(inputs_embeds=leaf, use_cache=use_cache)
+
+    def _in_turn(self, batch: Batch) -> Callable[[], Taken]:
+        parts = {member: batch.part(member) for member in dict.fromkeys(batch.members)}
+
+        def passes() -> None:
+            for member, part in parts.items():
+                self.many.model.set_adapter(member)
+                workload.loss(self.many.backbone, self.many.head_VH, part).backward()
+
+        def turn() -> Taken:
+            taken = _step(passes, self.many.optimizer)
+            self.many.trainable()
+            return taken
+
+        return turn
+
+    def _population(self, population: Populora, batch: Batch) -> Callable[[], Taken]:
+        counts = {batch.members.count(member) for member in batch.members}
+
+        def route() -> AbstractContextManager[Any]:
+            return population.everyone() if len(counts) == 1 else population.rows(batch.members)
+
+        def passes() -> None:
+            with route():
+                workload.loss(population.backbone, population.head_VH, batch).backward()
+
+        return lambda: _step(passes, population.optimizer)
+
+
+def _step(passes: Callable[[], None], optimizer: torch.optim.Optimizer | None) -> Taken:
+    with Stopwatch() as watch:
+        split = Stopwatch()
+        split.start()
+        passes()
+        split.stop()
+        if optimizer is not None:
+            optimizer.step()
+            optimizer.zero_grad()
+    return Taken(watch.cpu_s, watch.wall_s, optimizer_cpu_s=watch.cpu_s - split.cpu_s)
+
+
+def _passes(taken: Taken) -> float:
+    """CPU seconds of forward and backward."""
+    return taken.cpu_s - taken.optimizer_cpu_s
+
+
+def _attempts(field: Field, members: int, attempts: int, rounds: int, report: Report) -> None:
+    """Groups of attempts at one prompt, against as many attempts at prompts of their own."""
+
+    def group(*, shared: bool) -> list[Sample]:
+        owners = [workload.name(number) for number in range(members)]
+        prompt, completion = ATTEMPT
+        return workload.samples(field.vocabulary, owners, prompt, completion, attempts=attempts, shared=shared)
+
+    case = f"{attempts} attempts per prompt, {ATTEMPT[0]} + {ATTEMPT[1]} tokens, {members} prompts"
+    turns = {kind: group(shared=kind == "shared") for kind in ("shared", "unshared")}
+    shared, unshared = (
+        Contender(f"{OURS}, {kind} prompt", partial(arena.update, field.ours, samples))
+        for kind, samples in turns.items()
+    )
+    take_turns([shared, unshared], rounds, say, case)
+    report.results += [_row(case, contender, unshared) for contender in (shared, unshared)]
+    report.ratio(f"{case}: shared / unshared", against(shared, unshared, lambda t: t.cpu_s), "<= 0.45")
+
+
+def _row(case: str, contender: Contender, reference: Contender) -> dict[str, Any]:
+    optimizer = median(turn.optimizer_cpu_s for turn in contender.turns) * 1000
+    return {**times(case, contender, reference), "optimizer_cpu_ms": round(optimizer, 1)}

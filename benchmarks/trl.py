@@ -1,0 +1,154 @@
+"""TRL's GRPOTrainer as a peer of the whole step: one PEFT adapter, in a process of its own that waits between steps.
+
+Set to what is fastest for it: adapter and base in bf16 without autocasting, no checkpointing of activations, no KL
+term, one update for each generated batch, and a reward that costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import tempfile
+import warnings
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from transformers import TrainerCallback
+
+from benchmarks.peers import Attention, require
+from benchmarks.system import B_STD, Setting
+from benchmarks.timing import BenchError, Stopwatch, Taken, quiet_child
+from redqueen.adapters.initialisation import generator
+from redqueen.config import LearningConfig
+from redqueen.policy.model.base import load
+
+
+class Trl:
+    """A trainer that makes one step for each `turn`, at most `steps`. Raises Missing if TRL is not installed."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        texts: Sequence[str],
+        attempts: int,
+        new_tokens: int,
+        steps: int,
+        attention: Attention,
+    ) -> None:
+        for module in ("trl", "datasets"):
+            require(module)
+        context = multiprocessing.get_context("spawn")
+        self._ours, theirs = context.Pipe()
+        work = (theirs, setting, list(texts), attempts, new_tokens, steps, attention)
+        self._process = context.Process(target=serve, args=work, daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def turn(self) -> Taken:
+        try:
+            self._ours.send("step")
+            return self._ours.recv()
+        except (EOFError, BrokenPipeError) as error:
+            raise BenchError("TRL's process ended before its last step: what it said is above") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._ours.close()
+        self._process.join(timeout=20)  # after its last step it ends by itself, and otherwise since nobody asks for one
+        if self._process.is_alive():
+            self._process.terminate()
+            self._process.join()
+
+
+def serve(
+    orders: Connection,
+    setting: Setting,
+    texts: list[str],
+    attempts: int,
+    new_tokens: int,
+    steps: int,
+    attention: Attention,
+) -> None:
+    """Runs in the process: a step for each message, answered with what it took."""
+    os.environ["TQDM_DISABLE"] = "1"
+    warnings.simplefilter("ignore", FutureWarning)  # TRL sets options by names that transformers has renamed
+    torch.set_num_threads(setting.threads)
+    quiet_child(setting.threads)
+    trl: Any = importlib.import_module("trl")
+    datasets: Any = importlib.import_module("datasets")
+    datasets.disable_progress_bars()
+    base = load(setting.config)
+    base.model.set_attn_implementation(attention)
+    waiter = _Waiter(orders)
+    with tempfile.TemporaryDirectory() as folder:
+        trainer: Any = trl.GRPOTrainer(
+            model=peft_model(base.model, setting),
+            reward_funcs=waiter.reward,
+            args=_config(trl, folder, len(texts) * attempts, attempts, new_tokens, steps),
+            train_dataset=datasets.Dataset.from_dict({"prompt": texts}),
+            processing_class=base.tokenizer,
+            callbacks=[waiter],
+        )
+        trainer.train()
+
+
+def peft_model(model: Any, setting: Setting) -> Any:
+    """`model` with one adapter in the base's dtype, its B as far from zero as ours."""
+    peft: Any = importlib.import_module("peft")
+    targets = list(setting.config.targets)
+    config = peft.LoraConfig(r=setting.rank, lora_alpha=setting.rank, target_modules=targets, task_type="CAUSAL_LM")
+    wrapped = peft.get_peft_model(model, config, autocast_adapter_dtype=False)
+    noise = generator("bench", "trl")
+    for name, weight in wrapped.named_parameters():
+        if "lora_B" in name:
+            weight.data.copy_(B_STD * torch.randn(weight.shape, generator=noise))
+    return wrapped
+
+
+def _config(trl: Any, folder: str, completions: int, attempts: int, new_tokens: int, steps: int) -> Any:
+    return trl.GRPOConfig(
+        output_dir=folder,
+        per_device_train_batch_size=completions,
+        num_generations=attempts,
+        max_completion_length=new_tokens,
+        generation_kwargs={"min_new_tokens": new_tokens},
+        max_steps=steps,
+        learning_rate=LearningConfig().lr,
+        temperature=1.0,
+        top_k=0,
+        beta=0.0,
+        gradient_checkpointing=False,
+        bf16=False,
+        use_cpu=True,
+        logging_strategy="no",
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+    )
+
+
+class _Waiter(TrainerCallback):
+    """Holds the trainer before each step until it is told to go on, and times the step."""
+
+    def __init__(self, orders: Connection) -> None:
+        self.orders, self.watch, self.tokens = orders, Stopwatch(), 0
+
+    def reward(self, completion_ids: list[list[int]], **_: Any) -> list[float]:
+        """Every second completion is right: no group is without an advantage."""
+        self.tokens = sum(map(len, completion_ids))
+        return [float(i % 2) for i in range(len(completion_ids))]
+
+    def on_step_begin(self, *_: Any, **__: Any) -> None:
+        self.orders.recv()
+        self.watch.start()
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        self.watch.stop()
+        self.orders.send(Taken(self.watch.cpu_s, self.watch.wall_s, self.tokens))

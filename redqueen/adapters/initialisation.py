@@ -1,0 +1,34 @@
+"""New adapters, and noise that is the same on every device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from redqueen import streams
+from redqueen.adapters.factors import Adapter, Factors
+
+
+def generator(*purpose: str | int) -> torch.Generator:
+    """A CPU generator for this purpose (see `redqueen.streams`), so that noise is the same on every device."""
+    return torch.Generator().manual_seed(streams.key(*purpose) % 2**63)
+
+
+def fresh(shapes: Mapping[str, tuple[int, int]], rank: int, generator: torch.Generator) -> dict[str, Factors]:
+    """A new adapter: A as PEFT draws it (Kaiming-uniform with a = sqrt 5), B zero, so ΔW = 0."""
+    adapter: dict[str, Factors] = {}
+    for name, (fan_in, fan_out) in shapes.items():
+        a = (torch.rand(fan_in, rank, generator=generator) * 2 - 1) / fan_in**0.5
+        adapter[name] = Factors(a, torch.zeros(rank, fan_out))
+    return adapter
+
+
+def perturb(adapter: Adapter, share: float, generator: torch.Generator) -> dict[str, Factors]:
+    """`adapter` plus Gaussian noise of `share` times each tensor's own standard deviation."""
+
+    def noisy(t: Tensor) -> Tensor:
+        return t + share * t.std(correction=0) * torch.randn(t.shape, generator=generator)
+
+    return {name: Factors(noisy(f.a), noisy(f.b)) for name, f in adapter.items()}

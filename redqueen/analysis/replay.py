@@ -1,0 +1,100 @@
+"""A run's base with room for members, to play and to train outside the run: what the experiments work with."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+from redqueen.adapters.factors import Adapter
+from redqueen.config import Config
+from redqueen.evolution import fitness_for
+from redqueen.league import ranking
+from redqueen.policy.learning.learner import LocalLearner
+from redqueen.policy.lora.adapter_bank import AdapterBank
+from redqueen.policy.memory.estimate import check_fit
+from redqueen.policy.model.base import Base, fingerprint, load
+from redqueen.policy.sampling.sampler import LocalSampler
+from redqueen.policy.workers.pool import Crew, muster
+from redqueen.records import Attempted, Task, Verifier
+from redqueen.runs import checkpoint
+from redqueen.runs.directory import RunDirectory, RunError
+from redqueen.self_play import Play
+from redqueen.verifier import LocalVerifier
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The parts of a trainer that an experiment needs, as the run's own configuration makes them."""
+
+    config: Config
+    base: Base
+    bank: AdapterBank
+    learner: LocalLearner
+    play: Play
+    crew: Crew | None
+
+    def seat(self, name: str, adapter: Adapter) -> None:
+        """Takes `adapter` in as member `name`, with a fresh optimizer."""
+        self.bank.add(name, adapter)
+        self.learner.reset(name)
+
+    def dismiss(self, names: Sequence[str]) -> None:
+        """Frees the places of these members."""
+        for name in names:
+            self.bank.retire(name)
+            self.learner.forget(name)
+
+    def close(self) -> None:
+        """Ends the worker processes, if there are any."""
+        if self.crew:
+            self.crew.close()
+
+    def attempt(self, posed: Sequence[tuple[str, Task]], attempts: int) -> list[Attempted]:
+        """Judged attempts of each member at its task; at tasks of one id all draw the same random numbers."""
+        return self.play.attempt(posed, attempts, lambda done, total: None)
+
+
+def assemble(config: Config, base: Base, verifier: Verifier, slots: int) -> Loaded:
+    """A `Loaded` with room for `slots` members and a bank without tasks; `close` it."""
+    bank, crew = muster(base, config.model, slots)
+    learner = LocalLearner(base, bank, config.learning, config.sampling.temperature, crew)
+    sampler = LocalSampler(base, bank, config.sampling, crew)
+    return Loaded(config, base, bank, learner, Play(config, sampler, verifier), crew)
+
+
+def ranked_students(saved: checkpoint.Checkpoint, config: Config) -> list[str]:
+    """The students that lived at a checkpoint, fittest first, by the fitness that the run itself ranks by."""
+    role = "both" if config.population.single_agent else "student"
+    standings = [m.standing() for m in saved.table.members.values() if m.role == role]
+    return [s.member for s in ranking(standings, fitness_for(role, config.league))]
+
+
+@contextmanager
+def opened(config: Config, saved: checkpoint.Checkpoint, slots: int) -> Generator[Loaded]:
+    """Loads the base that `saved` was made on, with room for `slots` members and the task bank as it was then.
+
+    Raises ModelError if that does not fit or cannot be loaded, CheckpointError if the base has other weights.
+    """
+    check_fit(config, slots)
+    base = load(config.model)
+    if fingerprint(base.model) != saved.fingerprint:
+        raise checkpoint.CheckpointError(
+            f"the checkpoint at step {saved.step} was made on other weights ({saved.base}) than {config.model.name} has"
+        )
+    with (
+        LocalVerifier(config.sandbox, config.game.min_inputs) as verifier,
+        closing(assemble(config, base, verifier, slots)) as made,
+    ):
+        made.play.bank.restore(saved.bank)
+        yield made
+
+
+def load_step(directory: RunDirectory, step: int | None) -> checkpoint.Checkpoint:
+    """The checkpoint made after `step` steps, by default the newest. Raises RunError or CheckpointError."""
+    saved = directory.saved()
+    if not saved:
+        raise RunError(f"{directory.path} has no checkpoint: nothing was trained here")
+    if step is not None and step not in saved:
+        raise RunError(f"{directory.path} has no checkpoint at step {step}: choose one of {', '.join(map(str, saved))}")
+    return checkpoint.load(directory.checkpoints, saved[-1] if step is None else step)

@@ -1,0 +1,101 @@
+"""A run on one page of HTML, which needs no other file: its course, who is alive, and the family tree."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from redqueen.analysis.drawing import svg
+from redqueen.analysis.lineage import figure as family_figure
+from redqueen.analysis.lineage.tree import Life, lives
+from redqueen.analysis.report import curves as course_figure
+from redqueen.config import Config
+from redqueen.recording.terminal import number
+from redqueen.runs.directory import RunDirectory, RunError
+
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 1150px; margin: 2em auto; padding: 0 1em; }
+h1 { font-size: 1.5em; } h2 { font-size: 1.15em; margin-top: 2em; } img { width: 100%; }
+table { border-collapse: collapse; } td, th { padding: .15em 1.2em .15em 0; text-align: left; white-space: nowrap; }
+th { border-bottom: 1px solid #bbb; font-weight: 600; } .dead { color: #888; } code { background: #f3f3f3; }
+"""
+_COURSE = (
+    "A proposal is valid if the sandbox could run it and it gave the same result again; it is new if its program was "
+    "not in the task bank. Only contested tasks, solved sometimes but not always, pay both sides. A teacher is paid -1 "
+    "for an invalid task, 0 for one that nobody solves, 1 - solve rate otherwise."
+)
+_FAMILY = (
+    "A line is a life, its colour the operator that made the member, the number at its end its last fitness. Arcs come "
+    "from the parents, the fitter one's is solid."
+)
+_CAUTION = (
+    "Ratings and fitness are relative to the opponents of the day: if both sides improve alike, they stand still. "
+    "Whether students improved against what they met before, and whether tasks became harder, is what "
+    "<code>redqueen ancestry RUN</code> measures."
+)
+
+
+def page(directory: RunDirectory) -> str:
+    """The page. Raises RunError for a run that has played no step."""
+    config, lines, found = directory.config(), directory.metrics(), lives(directory.path)
+    if not lines:
+        raise RunError(f"{directory.path} has played no step yet: nothing to report")
+    title = escape(directory.path.resolve().name)
+    steps = int(lines[-1]["step"]) + 1
+    return "\n".join(
+        [
+            f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>',
+            f"<h1>{title}</h1>{_summary(config, steps, lines)}",
+            f"<h2>Course</h2>{_image(course_figure.draw(lines), 'rates and rewards by step')}<p>{_COURSE}</p>",
+            f"<h2>Family tree</h2>{_image(family_figure.draw(found, steps), 'family tree')}<p>{_FAMILY}</p>",
+            f"<h2>Members</h2>{_members(found)}<p>{_CAUTION}</p>",
+            "</html>\n",
+        ]
+    )
+
+
+def _summary(config: Config, steps: int, lines: Sequence[Mapping[str, Any]]) -> str:
+    population = config.population
+    seconds = sum(line.get("seconds", {}).get("total", 0.0) for line in lines)
+    sides = f"{population.teachers} teachers and {population.students} students"
+    return (
+        f"<p>Recipe <code>{escape(config.recipe)}</code> on {escape(config.model.name)}, {sides}, "
+        f"seed {config.run.seed}: {steps} of {config.run.steps} steps, {seconds / 60:.1f} minutes.</p>"
+    )
+
+
+def _members(found: Sequence[Life]) -> str:
+    """Everyone who ever lived, the living first, the fittest of them on top."""
+    ranked = sorted(found, key=lambda life: (life.role != "teacher", life.died is not None, -_fitness(life)))
+    head = "".join(
+        f"<th>{name}</th>" for name in ("member", "role", "made by", "parents", "born", "end", "games", "fitness")
+    )
+    return f"<table><tr>{head}</tr>{''.join(map(_row, ranked))}</table>"
+
+
+def _row(life: Life) -> str:
+    cells = (
+        life.name,
+        life.role,
+        life.operator if life.parents else "-",
+        " + ".join(life.parents) or "-",
+        f"step {life.born + 1}" if life.parents else "start",
+        "lives" if life.died is None else f"replaced after step {life.died + 1}",
+        str(life.games),
+        number(life.last),
+    )
+    kind = "" if life.died is None else ' class="dead"'
+    return f"<tr{kind}>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
+
+
+def _fitness(life: Life) -> float:
+    return float("-inf") if life.last is None else life.last
+
+
+def _image(figure: Figure, words: str) -> str:
+    data = base64.b64encode(svg(figure)).decode()
+    return f'<img alt="{words}" src="data:image/svg+xml;base64,{data}">'

@@ -1,0 +1,60 @@
+"""The retention experiment as a figure: how each operator's children come back to their parent's level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean, stdev
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from redqueen.analysis.retention.study import COPY, MEAN, Plan, Trial
+
+_COLUMNS = 4
+_OWN, _COPY, _MEAN = "#0072B2", "#333333", "#D55E00"
+
+
+def draw(trials: Sequence[Trial], plan: Plan) -> Figure:
+    """A panel for each operator: reward minus the parent's over the updates, each child and their mean.
+
+    The mean of `copy_parent` and of `linear_mean` is in every panel: what an operator has to beat.
+    """
+    names = list(dict.fromkeys(trial.operator for trial in trials))
+    means = {name: _mean([t for t in trials if t.operator == name]) for name in names}
+    lines = -(-len(names) // _COLUMNS)
+    figure = Figure(figsize=(12, 0.9 + 2.5 * lines), layout="constrained")
+    panels = list(figure.subplots(lines, _COLUMNS, sharex=True, sharey=True, squeeze=False).flat)
+    for axes, name in zip(panels, names, strict=False):
+        _panel(axes, [t for t in trials if t.operator == name], plan)
+        for control, hue in ((COPY, _COPY), (MEAN, _MEAN)):
+            if control in means and control != name:
+                axes.plot(plan.measured, means[control], color=hue, lw=1.2, ls="--", label=control)
+        axes.plot(plan.measured, means[name], color=_OWN, lw=2, label="mean")
+        axes.set_title(f"{name}  (KL {fmean(t.kl for t in trials if t.operator == name):.3g})", fontsize=10)
+    for axes in panels[len(names) :]:
+        axes.set_visible(False)
+    figure.supxlabel("updates after birth", fontsize=10)
+    figure.supylabel("reward - parent's reward, same tasks", fontsize=10)
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=5, fontsize=9, frameon=False)
+    return figure
+
+
+def _panel(axes: Axes, own: Sequence[Trial], plan: Plan) -> None:
+    axes.axhline(0, color="#999999", lw=0.8)
+    for i, trial in enumerate(own):
+        values = [reward - trial.level for reward in trial.rewards]
+        axes.plot(plan.measured, values, color=_OWN, lw=0.7, alpha=0.4, label="one child" if i == 0 else "_")
+    if len(own) > 1:
+        middle = _mean(own)
+        spread = [stdev(t.rewards[i] - t.level for t in own) for i in range(len(middle))]
+        low = [m - s for m, s in zip(middle, spread, strict=True)]
+        high = [m + s for m, s in zip(middle, spread, strict=True)]
+        axes.fill_between(plan.measured, low, high, color=_OWN, alpha=0.12, lw=0, label="± 1 standard deviation")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.spines[["right", "top"]].set_visible(False)
+
+
+def _mean(own: Sequence[Trial]) -> list[float]:
+    return [fmean(t.rewards[i] - t.level for t in own) for i in range(len(own[0].rewards))]

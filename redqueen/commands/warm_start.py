@@ -1,0 +1,70 @@
+"""`redqueen warmup`: fits and writes the adapter that members start from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from redqueen.adapters.peft_files import WEIGHTS, save_adapter
+from redqueen.commands.environment import announce_conversion, quiet_libraries
+from redqueen.config import Config
+from redqueen.errors import UserError
+from redqueen.policy.memory.estimate import check_fit
+from redqueen.policy.model.base import load
+from redqueen.recording.terminal import TaskReporter
+from redqueen.runs.directory import occupied
+from redqueen.verifier import LocalVerifier
+from redqueen.warm_start import Warmup
+
+
+def run_warmup(
+    out: Path, config: Config, args: Sequence[str], steps: str, proposals: str, sequences: int, lr: float
+) -> int:
+    """Returns the exit code; `args` made the config and go into the record.
+
+    Raises UserError if `out` is taken or a number is impossible.
+    """
+    console = Console()
+    if occupied(out):
+        raise UserError(f"{out} is not empty: choose another folder")
+    fits, tries = _counts("--steps", steps), _counts("--proposals", proposals)
+    if len(tries) < len(fits) - 1 or sequences < 1 or lr <= 0:
+        raise UserError("--proposals needs a number between each two rounds; --sequences and --lr must be positive")
+    quiet_libraries()
+    announce_conversion(config.model, console)
+    check_fit(config, 1)
+    console.print(f"loading {config.model.name} ...")
+    base = load(config.model)
+    history: list[dict[str, int]] = []
+    with (
+        LocalVerifier(config.sandbox, config.game.min_inputs) as verifier,
+        TaskReporter(console) as report,
+        closing(Warmup(base, verifier, config, lr, report)) as warm,
+    ):
+        for round_, count in enumerate(fits):
+            if round_:
+                history.append(warm.explore(round_ - 1, tries[round_ - 1]))
+            warm.fit(round_, count, sequences)
+        save_adapter(out, warm.adapter(), alpha=config.model.alpha, base=base.name, dtype=torch.bfloat16)
+    digest = hashlib.sha256((out / WEIGHTS).read_bytes()).hexdigest()
+    command = (
+        f"redqueen warmup OUT --steps {steps} --proposals {proposals} --sequences {sequences} --lr {lr} "
+        f"{' '.join(args)}"
+    ).rstrip()
+    note = {"command": command, "base": base.name, "sha256": {WEIGHTS: digest}, "proposals": history}
+    (out / "warmup.json").write_text(json.dumps(note, indent=2) + "\n")
+    console.print(f"wrote {out}; start members from it with population.init={out}")
+    return 0
+
+
+def _counts(option: str, text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not all(part.isdigit() and int(part) > 0 for part in parts):
+        raise UserError(f"{option} takes positive whole numbers with commas, not '{text}'")
+    return [int(part) for part in parts]

@@ -1,0 +1,246 @@
+"""The loops of a decoding step on a CPU: all that lies between the base's products.
+
+With a few rows most of a step's time would go to a thousand small operations and to the adapters' thin products. Here a
+layer is four frozen products and four calls.
+
+Shape suffixes: N rows, I inputs, O outputs, S slots, R rank, K = parts x rank, D head size, T tokens.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from redqueen.policy.kernels.cpu.floats import (
+    Array,
+    compiled,
+    gated,
+    highest,
+    inlined,
+    inverse_rms,
+    powers,
+    put,
+    turn,
+    unit,
+    wide,
+)
+
+
+class Rows(NamedTuple):
+    """Whose rows a batch holds: `order` [N] are the rows sorted by member, `tasks` [n, 3] runs of them (slot, first,
+    end). The others are fp32 memory for a task's rows: inputs flat, x A [.., K], outputs [.., O].
+    """
+
+    order: Array
+    tasks: Array
+    inputs: Array
+    inner: Array
+    outputs: Array
+
+
+class Factors(NamedTuple):
+    """The members' factors at one site: A [S, K, I]; s·B, one part [S, R, o] after the other; and for each part its
+    first and end column of y [parts, 2]. No parts: no factors here.
+    """
+
+    a: Array
+    b: Array
+    columns: Array
+    rank: int
+
+
+@inlined
+def _dots(x_NI: Array, a_KI: Array, y_NK: Array) -> None:
+    """y = x A^T, four rows by two columns at a time."""
+    rows, columns, zero = len(x_NI), len(a_KI), np.float32(0)
+    n = 0
+    while n < rows:
+        if rows - n > 2:
+            last = min(n + 3, rows - 1)
+            x0, x1, x2, x3 = x_NI[n], x_NI[n + 1], x_NI[n + 2], x_NI[last]
+            for k in range(0, columns, 2):
+                other = min(k + 1, columns - 1)
+                a, b = a_KI[k], a_KI[other]
+                p0, p1, p2, p3, q0, q1, q2, q3 = zero, zero, zero, zero, zero, zero, zero, zero
+                for i in range(a_KI.shape[1]):
+                    u, v = wide(a[i]), wide(b[i])
+                    p0 += x0[i] * u
+                    p1 += x1[i] * u
+                    p2 += x2[i] * u
+                    p3 += x3[i] * u
+                    q0 += x0[i] * v
+                    q1 += x1[i] * v
+                    q2 += x2[i] * v
+                    q3 += x3[i] * v
+                y_NK[n, k], y_NK[n + 1, k], y_NK[n + 2, k], y_NK[last, k] = p0, p1, p2, p3
+                y_NK[n, other], y_NK[n + 1, other], y_NK[n + 2, other], y_NK[last, other] = q0, q1, q2, q3
+            n += 4
+        else:
+            x0 = x_NI[n]
+            for k in range(columns):
+                a, p0 = a_KI[k], zero
+                for i in range(a_KI.shape[1]):
+                    p0 += x0[i] * wide(a[i])
+                y_NK[n, k] = p0
+            n += 1
+
+
+@inlined
+def _add(h_NK: Array, first: int, b_RO: Array, y_NO: Array, column: int) -> None:
+    """Adds h B to y, `len(b_RO)` columns of h from `first` on to the columns of y from `column` on."""
+    rows, rank, outputs = len(h_NK), len(b_RO), b_RO.shape[1]
+    even = rank - rank % 4
+    for n in range(0, rows, 2):
+        h, g = h_NK[n], h_NK[min(n + 1, rows - 1)]
+        y, z = y_NO[n][column : column + outputs], y_NO[min(n + 1, rows - 1)][column : column + outputs]
+        pair = n + 1 < rows
+        for r in range(0, even, 4):
+            b0, b1, b2, b3 = b_RO[r], b_RO[r + 1], b_RO[r + 2], b_RO[r + 3]
+            p0, p1, p2, p3 = h[first + r], h[first + r + 1], h[first + r + 2], h[first + r + 3]
+            if pair:
+                q0, q1, q2, q3 = g[first + r], g[first + r + 1], g[first + r + 2], g[first + r + 3]
+                for o in range(outputs):
+                    u0, u1, u2, u3 = wide(b0[o]), wide(b1[o]), wide(b2[o]), wide(b3[o])
+                    y[o] += p0 * u0 + p1 * u1 + p2 * u2 + p3 * u3
+                    z[o] += q0 * u0 + q1 * u1 + q2 * u2 + q3 * u3
+            else:
+                for o in range(outputs):
+                    y[o] += p0 * wide(b0[o]) + p1 * wide(b1[o]) + p2 * wide(b2[o]) + p3 * wide(b3[o])
+        for r in range(even, rank):
+            b0, p0, q0 = b_RO[r], h[first + r], g[first + r]
+            for o in range(outputs):
+                y[o] += p0 * wide(b0[o])
+            if pair:
+                for o in range(outputs):
+                    z[o] += q0 * wide(b0[o])
+
+
+@inlined
+def _adapted(rows: Rows, task: int, factors: Factors, x_NI: Array, y_NO: Array) -> None:
+    """rows.outputs = y + s (x A) B for the rows of one task, in the task's order."""
+    slot, start, end = rows.tasks[task]
+    count, outputs = end - start, y_NO.shape[1]
+    for n in range(count):
+        y, out = y_NO[rows.order[start + n]], rows.outputs[n]
+        for o in range(outputs):
+            out[o] = wide(y[o])
+    parts = len(factors.columns)
+    if parts == 0:
+        return
+    inputs = x_NI.shape[1]
+    wide_NI = rows.inputs[: count * inputs].reshape(count, inputs)
+    for n in range(count):
+        x, out = x_NI[rows.order[start + n]], wide_NI[n]
+        for i in range(inputs):
+            out[i] = wide(x[i])
+    _dots(wide_NI, factors.a[slot], rows.inner[:count])
+    slots, rank, at = len(factors.a), factors.rank, 0
+    for j in range(parts):
+        first, last = factors.columns[j]
+        size = rank * (last - first)
+        b_RO = factors.b[at + slot * size : at + (slot + 1) * size].reshape(rank, last - first)
+        _add(rows.inner[:count], j * rank, b_RO, rows.outputs[:count], first)
+        at += slots * size
+
+
+@compiled
+def close(
+    rows: Rows, factors: Factors, x_NI: Array, y_NO: Array, stream_NO: Array, norm: Array, eps: float, out_NO: Array
+) -> None:
+    """Adds y and its adapters to the residual stream; `out` is the stream after the norm that follows."""
+    for task in range(len(rows.tasks)):
+        _adapted(rows, task, factors, x_NI, y_NO)
+        _, start, end = rows.tasks[task]
+        for n in range(end - start):
+            row = rows.order[start + n]
+            stream, more = stream_NO[row], rows.outputs[n]
+            for o in range(len(stream)):
+                put(stream, o, wide(stream[o]) + more[o])
+            unit(stream, inverse_rms(stream, eps), norm, out_NO[row])
+
+
+@compiled
+def gate(rows: Rows, factors: Factors, x_NI: Array, y_NO: Array, out_NF: Array) -> None:
+    """out = silu(gate) * up of y = (gate, up) and its adapters."""
+    half = out_NF.shape[1]
+    for task in range(len(rows.tasks)):
+        _adapted(rows, task, factors, x_NI, y_NO)
+        _, start, end = rows.tasks[task]
+        for n in range(end - start):
+            both = rows.outputs[n]
+            gated(both[:half], both[half:], out_NF[rows.order[start + n]])
+
+
+class Heads(NamedTuple):
+    """A layer's attention: rotary cos and sin [N, D/2]; the weights of q's and k's norms, empty where it has none."""
+
+    heads: int
+    kv_heads: int
+    cos: Array
+    sin: Array
+    norm_q: Array
+    norm_k: Array
+    eps: float
+
+
+@inlined
+def _softmax(scores_GT: Array, tokens: Any, masses_T: Array) -> None:
+    """In place, of the first `tokens` scores, which are in powers of two; `masses` is memory for them."""
+    for g in range(len(scores_GT)):
+        scores = scores_GT[g]
+        top = highest(scores[0], scores, tokens)
+        share = np.float32(1) / powers(scores, tokens, np.float32(1), top, masses_T)
+        for t in range(tokens):
+            scores[t] = share * masses_T[t]
+
+
+@compiled
+def attend(
+    rows: Rows,
+    factors: Factors,
+    x_NI: Array,
+    y_NO: Array,
+    heads: Heads,
+    keys_NHTD: Array,
+    values_NHTD: Array,
+    at_N: Array,
+    out_NO: Array,
+) -> None:
+    """Attention of row n's token at place `at_N[n]` to those before it, from y = (q, k, v) and its adapters; its key
+    and value are written to the cache.
+    """
+    size = keys_NHTD.shape[3]
+    group = heads.heads // heads.kv_heads
+    scale = np.float32(1.44269504 / np.sqrt(size))
+    scores_GT, masses_T = np.empty((group, keys_NHTD.shape[2]), np.float32), np.empty(keys_NHTD.shape[2], np.float32)
+    mixed_GD = np.empty((group, size), np.float32)
+    for task in range(len(rows.tasks)):
+        _adapted(rows, task, factors, x_NI, y_NO)
+        _, start, end = rows.tasks[task]
+        for n in range(end - start):
+            row = rows.order[start + n]
+            at, cos, sin, out = at_N[row], heads.cos[row], heads.sin[row], out_NO[row]
+            both = heads.heads + heads.kv_heads
+            wide_HD = rows.outputs[n][: (both + heads.kv_heads) * size].reshape(both + heads.kv_heads, size)
+            for h in range(both):
+                norm = heads.norm_q if h < heads.heads else heads.norm_k
+                if len(norm):
+                    unit(wide_HD[h], inverse_rms(wide_HD[h], heads.eps), norm, wide_HD[h])
+                turn(wide_HD[h], cos, sin)
+            for h in range(heads.kv_heads):
+                keys, values = keys_NHTD[row, h], values_NHTD[row, h]
+                key, value, q_GD = keys[at], values[at], wide_HD[h * group : (h + 1) * group]
+                for d in range(size):
+                    put(key, d, wide_HD[heads.heads + h, d])
+                    put(value, d, wide_HD[both + h, d])
+                for g in range(group):
+                    for d in range(size):
+                        q_GD[g, d] *= scale
+                        mixed_GD[g, d] = np.float32(0)
+                _dots(q_GD, keys[: at + 1], scores_GT)
+                _softmax(scores_GT, at + 1, masses_T)
+                _add(scores_GT, 0, values[: at + 1], mixed_GD, 0)
+                for g in range(group):
+                    for d in range(size):
+                        put(out, (h * group + g) * size + d, mixed_GD[g, d])

@@ -1,0 +1,137 @@
+"""The loops of a forward and backward pass over many rows: norms, rotary embeddings, SwiGLU, log-probabilities.
+
+Each reads and writes its rows once. Shape suffixes: N rows, H hidden size, F intermediate size, D head size, C rows of
+a chunk, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from redqueen.policy.kernels.cpu.floats import (
+    Array,
+    compiled,
+    exp2,
+    gated,
+    highest,
+    inlined,
+    inverse_rms,
+    put,
+    sigmoid,
+    turn,
+    unit,
+    wide,
+)
+
+
+@compiled
+def norm(x_NH: Array, y_NH: Array, weight_H: Array, eps: float, sum_NH: Array, out_NH: Array) -> None:
+    """sum = x + y, out = w * sum / rms(sum). No rows of y: there is none, and sum has to be x."""
+    for n in range(len(x_NH)):
+        total = sum_NH[n]
+        if len(y_NH):
+            x, y = x_NH[n], y_NH[n]
+            for i in range(len(x)):
+                put(total, i, wide(x[i]) + wide(y[i]))
+        unit(total, inverse_rms(total, eps), weight_H, out_NH[n])
+
+
+@inlined
+def _slope(dy: Array, x: Array, weight: Array, eps: float) -> tuple[float, float]:
+    """1 / rms(x), and the share of x in the gradient of x."""
+    scale, along = inverse_rms(x, eps), np.float32(0)
+    for i in range(len(x)):
+        along += wide(dy[i]) * wide(weight[i]) * wide(x[i])
+    return scale, along * scale * scale / np.float32(len(x))
+
+
+@compiled
+def norm_backward(dy_NH: Array, x_NH: Array, weight_H: Array, eps: float, past_NH: Array, dx_NH: Array) -> None:
+    """dx = the gradient of `norm`, from `dy` of its result and `past` of its sum."""
+    for n in range(len(x_NH)):
+        dy, x, past, dx = dy_NH[n], x_NH[n], past_NH[n], dx_NH[n]
+        scale, share = _slope(dy, x, weight_H, eps)
+        for i in range(len(x)):
+            put(dx, i, wide(past[i]) + scale * (wide(dy[i]) * wide(weight_H[i]) - share * wide(x[i])))
+
+
+@compiled
+def heads(x_NHD: Array, norm_D: Array, eps: float, cos: Array, sin: Array, out_NHD: Array) -> None:
+    """Norm, if there is one, and rotary embedding of each head."""
+    head = np.empty(x_NHD.shape[2], np.float32)
+    for n in range(len(x_NHD)):
+        for h in range(x_NHD.shape[1]):
+            x, out = x_NHD[n, h], out_NHD[n, h]
+            if len(norm_D):
+                unit(x, inverse_rms(x, eps), norm_D, head)
+            else:
+                for d in range(len(x)):
+                    head[d] = wide(x[d])
+            turn(head, cos[n], sin[n])
+            for d in range(len(x)):
+                put(out, d, head[d])
+
+
+@compiled
+def heads_backward(
+    dy_NHD: Array, x_NHD: Array, norm_D: Array, eps: float, cos: Array, sin: Array, dx_NHD: Array
+) -> None:
+    """dx = the gradient of `heads`."""
+    head, back = np.empty(x_NHD.shape[2], np.float32), -sin
+    for n in range(len(x_NHD)):
+        for h in range(x_NHD.shape[1]):
+            dy, x, dx = dy_NHD[n, h], x_NHD[n, h], dx_NHD[n, h]
+            for d in range(len(x)):
+                head[d] = wide(dy[d])
+            turn(head, cos[n], back[n])
+            if len(norm_D):
+                scale, share = _slope(head, x, norm_D, eps)
+                for d in range(len(x)):
+                    put(dx, d, scale * (head[d] * wide(norm_D[d]) - share * wide(x[d])))
+            else:
+                for d in range(len(x)):
+                    put(dx, d, head[d])
+
+
+@compiled
+def swiglu(both_N2F: Array, out_NF: Array) -> None:
+    """out = silu(gate) * up of both = (gate, up)."""
+    half = out_NF.shape[1]
+    for n in range(len(out_NF)):
+        gated(both_N2F[n, :half], both_N2F[n, half:], out_NF[n])
+
+
+@compiled
+def swiglu_backward(dy_NF: Array, both_N2F: Array, d_both_N2F: Array) -> None:
+    """The gradient of `swiglu`."""
+    half = dy_NF.shape[1]
+    for n in range(len(dy_NF)):
+        dy, gate, up = dy_NF[n], both_N2F[n, :half], both_N2F[n, half:]
+        d_gate, d_up = d_both_N2F[n, :half], d_both_N2F[n, half:]
+        for f in range(half):
+            x, slope = wide(gate[f]), wide(dy[f])
+            part = sigmoid(x)
+            put(d_up, f, slope * x * part)
+            put(d_gate, f, slope * wide(up[f]) * part * (np.float32(1) + x * (np.float32(1) - part)))
+
+
+@compiled
+def masses(logits_CV: Array, target_C: Array, bits: float, logp_C: Array, entropy_C: Array, total_C: Array) -> None:
+    """log p(target) and the entropy of each row, in powers of two, where 2^(bits x logit) is a token's share.
+
+    Leaves these shares, over the largest, in `logits`, and their sum in `total`.
+    """
+    for c in range(len(logits_CV)):
+        row, factor = logits_CV[c], np.float32(bits)
+        top = highest(row[0], row, len(row))
+        chosen = factor * (wide(row[target_C[c]]) - top)
+        total, weighted = np.float32(0), np.float32(0)
+        for v in range(len(row)):
+            x = factor * (wide(row[v]) - top)
+            mass = exp2(x)
+            total += mass
+            weighted += x * mass
+            put(row, v, mass)
+        total_C[c] = total
+        whole = np.log2(total)
+        logp_C[c], entropy_C[c] = chosen - whole, whole - weighted / total

@@ -1,0 +1,113 @@
+"""The shared, frozen base: loading it, its tokenizer and its fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+import torch
+from torch import nn
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from redqueen.config import EMBEDDED, ModelConfig
+from redqueen.errors import ModelError
+from redqueen.machine import cores
+from redqueen.policy.model.bundled import obtain
+from redqueen.policy.model.decoder import Decoder, decoder_of
+from redqueen.policy.shared_memory import Block, padded
+
+# what a worker process may need: its libraries, its packed weights, its cache and activations
+_WORKER_BYTES = 3 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A loaded base, its weights in `block` where several processes share them.
+
+    `model` is a transformers causal LM in eval mode whose parameters take no gradient. `decoder` computes the same over
+    the same weights, with members' adapters, and is what samples and trains.
+    """
+
+    name: str
+    model: Any
+    tokenizer: Any
+    device: torch.device
+    decoder: Decoder
+    block: Block | None = None
+
+    @property
+    def end_ids(self) -> frozenset[int]:
+        """Tokens that end a completion."""
+        ids: set[int] = set()
+        for source in (self.model.generation_config.eos_token_id, self.tokenizer.eos_token_id):
+            ids |= {source} if isinstance(source, int) else set(source or ())
+        return frozenset(ids)
+
+
+def device_of(config: ModelConfig) -> torch.device:
+    """Raises ModelError if CUDA is asked for and absent."""
+    if config.device == "cuda" and not torch.cuda.is_available():
+        raise ModelError("model.device=cuda, but torch sees no CUDA device: use model.device=cpu")
+    cuda = config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available())
+    return torch.device("cuda" if cuda else "cpu")
+
+
+def dtype_of(config: ModelConfig, device: torch.device) -> torch.dtype:
+    """bf16 where it is multiplied natively: CUDA, and CPUs with AVX512-BF16 or AMX; elsewhere fp32."""
+    if config.dtype != "auto":
+        return getattr(torch, config.dtype)
+    cpu = torch.cpu.get_capabilities()
+    native = device.type == "cuda" or any(cpu.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
+    return torch.bfloat16 if native else torch.float32
+
+
+def load(config: ModelConfig) -> Base:
+    """Loads the base that `config.name` means. Raises ModelError in one line."""
+    device = device_of(config)
+    if device.type == "cpu":
+        torch.set_num_threads(config.threads or cores())
+    where = location(config.name)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(where)
+        model = AutoModelForCausalLM.from_pretrained(
+            where,
+            dtype=dtype_of(config, device),
+        )
+    except (OSError, ValueError) as error:
+        raise ModelError(f"cannot load '{config.name}': {str(error).splitlines()[0]}") from error
+    module: Any = model.requires_grad_(False)
+    module = module.to(device).eval()
+    if workers_of(config) == 1:
+        return Base(config.name, module, tokenizer, device, decoder_of(module))
+    block = Block(sum(padded(p.numel() * p.element_size()) for p in module.parameters()))
+    return Base(config.name, module, tokenizer, device, decoder_of(module, block.keep, pack=False), block)
+
+
+def workers_of(config: ModelConfig) -> int:
+    """How many processes sample and train; 1: this one.
+
+    Raises ModelError if several are asked for where they cannot share memory.
+    """
+    able = hasattr(os, "memfd_create") and device_of(config).type == "cpu"
+    if config.workers > 1 and not able:
+        raise ModelError("model.workers above 1 needs Linux and model.device=cpu: use model.workers=1")
+    if config.workers or not able:
+        return config.workers or 1
+    return max(1, min(cores(), psutil.virtual_memory().total // _WORKER_BYTES))
+
+
+def location(name: str) -> str:
+    """Where `from_pretrained` finds the model called `name`."""
+    return str(obtain()) if name == EMBEDDED else name
+
+
+def fingerprint(model: nn.Module) -> str:
+    """SHA-256 over the base's parameters, to prove that a run never touched them."""
+    digest = hashlib.sha256()
+    for name, parameter in sorted(model.named_parameters()):
+        digest.update(name.encode())
+        digest.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

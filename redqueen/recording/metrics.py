@@ -1,0 +1,266 @@
+"""What a step is summed up as: one line of metrics.jsonl and the archive's rows, from the same records."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from redqueen.config import LeagueConfig
+from redqueen.evolution import Game, Replacement, fitness_of
+from redqueen.league import Champion, Member, Rating, Table
+from redqueen.records import Attempted, Kind, MemberUpdate, Proposed, Task
+from redqueen.self_play import Played
+
+Rows = dict[str, list[dict[str, object]]]
+Line = dict[str, Any]
+
+
+def summarise(played: Played, updates: Sequence[MemberUpdate], kinds: Sequence[Kind]) -> Line:
+    """The step's numbers. Rates and means are null where there was nothing to average.
+
+    valid_rate: valid / all proposals. solve_rate: correct / judged attempts. contested: tasks with 0 < rho < 1.
+    Faults of the machine are in `statuses` and `dropped` and in nothing else.
+    """
+    proposed, attempted = played.proposed, played.attempted
+    judged = [p for p in proposed if p.verdict.status != "infra_error"]
+    tries = [a for a in attempted if a.verdict.status != "infra_error"]
+    rho = [(p.rollout.kind, played.rho[p.id]) for p in proposed if p.id in played.rho]
+    return {
+        "step": played.step,
+        "valid_rate": _mean(p.task is not None for p in judged),
+        "valid_rate_by_kind": {k: _mean(p.task is not None for p in judged if p.rollout.kind == k) for k in kinds},
+        "novel_rate": _mean(p.id in played.novel for p in judged if p.task is not None),
+        "solve_rate": _mean(a.verdict.status == "correct" for a in tries),
+        "solve_rate_by_kind": {
+            k: _mean(a.verdict.status == "correct" for a in tries if a.rollout.kind == k) for k in kinds
+        },
+        "tasks_by_kind": {k: sum(kind == k for kind, _ in rho) for k in kinds},
+        "contested_by_kind": {k: sum(kind == k and 0 < rate < 1 for kind, rate in rho) for k in kinds},
+        "teacher_reward": _mean(played.teacher_rewards.values()),
+        "student_reward": _mean(played.student_rewards.values()),
+        "statuses": {
+            "proposals": dict(sorted(Counter(p.verdict.status for p in proposed).items())),
+            "attempts": dict(sorted(Counter(a.verdict.status for a in attempted).items())),
+        },
+        "dropped": len(proposed) + len(attempted) - len(played.teacher_rewards) - len(played.student_rewards),
+        "tokens_sampled": sum(len(x.rollout.completion.token_ids) for x in (*proposed, *attempted)),
+        **_learning(updates),
+    }
+
+
+def _learning(updates: Sequence[MemberUpdate]) -> Line:
+    tokens = sum(u.tokens for u in updates)
+
+    def per_token(values: Sequence[float]) -> float | None:
+        weighted = sum(v * u.tokens for v, u in zip(values, updates, strict=True))
+        return _finite(weighted / tokens) if tokens else None
+
+    return {
+        "tokens_trained": tokens,
+        "entropy": per_token([u.entropy for u in updates]),
+        "logprob_gap": per_token([u.logprob_gap for u in updates]),
+        "loss": {u.member: _finite(u.loss) for u in updates},
+        "grad_norm": {u.member: _finite(u.grad_norm) for u in updates},
+        "adapter_norm": {u.member: u.adapter_norm for u in updates},
+        "skipped": {u.member: u.skipped for u in updates if u.skipped},
+    }
+
+
+def league_summary(table: Table, games: Sequence[Game], births: Sequence[Replacement], league: LeagueConfig) -> Line:
+    """Ratings after the step, its games, who was replaced, and the hall of fame."""
+    return {
+        "members": {
+            m.name: {
+                "role": m.role,
+                "mu": m.rating.mu,
+                "sigma": m.rating.sigma,
+                "fitness": fitness_of(m, league),
+                "record": [m.wins, m.draws, m.losses],
+                "born": m.born,
+                "parents": list(m.parents),
+            }
+            for m in table.members.values()
+        },
+        "matches": [
+            {"teacher": g.match.teacher, "student": g.match.student, "score": g.score, "outcome": g.outcome}
+            for g in games
+        ],
+        "replacements": [
+            {
+                "victim": b.victim,
+                "child": b.child,
+                "parents": list(b.parents),
+                "operator": b.operator,
+                **({} if b.distance is None else {"distance": b.distance, "tries": b.tries}),
+            }
+            for b in births
+        ],
+        "hall": list(table.hall),
+    }
+
+
+def standing_rows(table: Table, step: int, league: LeagueConfig) -> list[dict[str, object]]:
+    """Where every living member stands, for the archive. Call it after the games and before the births."""
+    return [
+        {
+            "step": step,
+            "member": m.name,
+            "mu": m.rating.mu,
+            "sigma": m.rating.sigma,
+            "games": m.games,
+            "fitness": fitness_of(m, league),
+        }
+        for m in table.members.values()
+    ]
+
+
+def probe_rows(step: int, attempted: Sequence[Attempted]) -> list[dict[str, object]]:
+    """The attempts behind the held-out scores, for the archive."""
+    return [
+        {
+            "step": step,
+            "member": a.rollout.member,
+            "task": a.task.id,
+            "text": a.rollout.completion.text,
+            "tokens": len(a.rollout.completion.token_ids),
+            "status": a.verdict.status,
+            "output": a.verdict.output,
+            "detail": a.verdict.detail,
+        }
+        for a in attempted
+    ]
+
+
+def champion_row(champion: Champion) -> dict[str, object]:
+    """A champion's entry into the hall of fame, for the archive."""
+    return {
+        "name": champion.name,
+        "member": champion.member,
+        "role": champion.role,
+        "step": champion.step,
+        "mu": champion.rating.mu,
+        "sigma": champion.rating.sigma,
+        "fitness": champion.fitness,
+    }
+
+
+def rows(
+    played: Played,
+    games: Sequence[Game],
+    ratings: Mapping[str, Rating],
+    births: Sequence[Replacement],
+) -> Rows:
+    """The archive's rows for a step. `ratings` are those after the games and before the births."""
+    step = played.step
+    return {
+        "matches": [_match_row(step, game, ratings) for game in games],
+        "proposals": [_proposal_row(step, p, played.teacher_rewards.get(p.id)) for p in played.proposed],
+        "tasks": [
+            _task_row(step, p.task, played.rho.get(p.id), p.id in played.novel) for p in played.proposed if p.task
+        ],
+        "attempts": [
+            _attempt_row(step, a, played.student_rewards.get((a.task.id, a.number))) for a in played.attempted
+        ],
+        "replacements": [
+            {
+                "step": step,
+                "victim": b.victim,
+                "child": b.child,
+                "parents": list(b.parents),
+                "operator": b.operator,
+                "victim_fitness": b.victim_fitness,
+                "parent_fitness": list(b.parent_fitness),
+                "distance": b.distance,
+                "tries": b.tries,
+            }
+            for b in births
+        ],
+    }
+
+
+def member_row(member: Member) -> dict[str, object]:
+    """A member's birth, for the archive."""
+    return {
+        "name": member.name,
+        "role": member.role,
+        "step": member.born,
+        "parents": list(member.parents),
+        "operator": member.operator,
+    }
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no NaN; what was skipped, and why, is in `skipped`."""
+    return value if math.isfinite(value) else None
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    numbers = list(values)
+    return fmean(numbers) if numbers else None
+
+
+def _match_row(step: int, game: Game, ratings: Mapping[str, Rating]) -> dict[str, object]:
+    teacher, student = ratings[game.match.teacher], ratings[game.match.student]
+    return {
+        "id": game.id,
+        "step": step,
+        "teacher": game.match.teacher,
+        "student": game.match.student,
+        "score": game.score,
+        "outcome": game.outcome,
+        "teacher_mu": teacher.mu,
+        "teacher_sigma": teacher.sigma,
+        "student_mu": student.mu,
+        "student_sigma": student.sigma,
+    }
+
+
+def _proposal_row(step: int, p: Proposed, reward: float | None) -> dict[str, object]:
+    return {
+        "id": p.id,
+        "step": step,
+        "match": p.match,
+        "teacher": p.rollout.member,
+        "kind": p.rollout.kind,
+        "prompt": p.prompt,
+        "text": p.rollout.completion.text,
+        "tokens": len(p.rollout.completion.token_ids),
+        "status": p.verdict.status,
+        "output": p.verdict.output,
+        "detail": p.verdict.detail,
+        "cpu_ms": p.verdict.cpu_ms,
+        "reward": reward,
+    }
+
+
+def _task_row(step: int, task: Task, rho: float | None, novel: bool) -> dict[str, object]:
+    return {
+        "id": task.id,
+        "step": step,
+        "kind": task.kind,
+        "author": task.author,
+        "program": task.program,
+        "pairs": [[pair.input, pair.output] for pair in task.pairs],
+        "message": task.message,
+        "rho": rho,
+        "novel": novel,
+    }
+
+
+def _attempt_row(step: int, a: Attempted, reward: float | None) -> dict[str, object]:
+    return {
+        "task": a.task.id,
+        "number": a.number,
+        "step": step,
+        "student": a.rollout.member,
+        "text": a.rollout.completion.text,
+        "tokens": len(a.rollout.completion.token_ids),
+        "status": a.verdict.status,
+        "output": a.verdict.output,
+        "detail": a.verdict.detail,
+        "cpu_ms": a.verdict.cpu_ms,
+        "reward": reward,
+    }

@@ -1,0 +1,142 @@
+"""The warm start: a short supervised fit of one adapter on verified tasks, so that members begin by playing.
+
+Round 0 learns from the seed programs. Each further round lets the adapter propose, keeps what the verifier accepts
+(its outputs are the truth, so no answer has to be trusted), and continues on seeds and own tasks together.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+from redqueen import streams
+from redqueen.adapters.factors import Factors
+from redqueen.adapters.initialisation import fresh, generator
+from redqueen.config import Config
+from redqueen.game.prompts import Prompts, prompts
+from redqueen.policy.learning.learner import LocalLearner
+from redqueen.policy.model.base import Base
+from redqueen.policy.sampling.sampler import LocalSampler, encode
+from redqueen.policy.workers.pool import muster
+from redqueen.programs.normal_form import fingerprint
+from redqueen.records import KINDS, Completion, Draft, Kind, Prompt, Proposal, Request, Sample, Task, Verifier
+from redqueen.self_play import seed_tasks
+
+MEMBER = "warm"
+Report = Callable[[str, int, int], None]
+
+
+def as_kind(task: Task, kind: Kind, rng: random.Random, most: int = 8) -> Task:
+    """A task of `kind` from one with several pairs: one of them, or up to `most` in a new order."""
+    count = 1 if kind != "code_f" else min(len(task.pairs), most)
+    return replace(task, kind=kind, id=f"{task.id}-{kind}", pairs=tuple(rng.sample(task.pairs, count)))
+
+
+class Warmup:
+    """Fits the member "warm". `config` gives model, prompts and game; the learning rate is its own."""
+
+    def __init__(self, base: Base, verifier: Verifier, config: Config, lr: float, report: Report) -> None:
+        self.base, self.verifier, self.config, self.lr, self.report = base, verifier, config, lr, report
+        model = config.model
+        self.bank, self.crew = muster(base, model, 1)
+        self.format: Prompts = prompts(model.prompts, config.game)
+        self.bank.add(MEMBER, fresh(self.bank.shapes(), model.rank, generator(config.run.seed, "fresh")))
+        # every sequence counts the same: answers are a few tokens, proposals dozens
+        learning = config.learning.model_copy(update={"loss": "sequence_mean", "lr": lr})
+        self.learner = LocalLearner(base, self.bank, learning, temperature=1.0, crew=self.crew)
+        self.sampler = LocalSampler(base, self.bank, config.sampling, self.crew)
+        self.learner.reset(MEMBER)
+        self.tasks = seed_tasks(verifier)
+        self.own: dict[Kind, list[Task]] = {kind: [] for kind in KINDS}
+
+    def fit(self, round_: int, steps: int, sequences: int) -> None:
+        """`steps` optimizer steps of `sequences` each; the learning rate rises for a tenth, then falls to a tenth."""
+        for step in range(steps):
+            share = step / steps
+            rate = self.lr * min((step + 1) / max(1, steps // 10), 1 - 0.9 * share)
+            for group in self.learner.optimizers[MEMBER].param_groups:
+                group["lr"] = rate
+            rng = streams.python(self.config.run.seed, "warmup", round_, step)
+            update = self.learner.update([self._sequence(rng) for _ in range(sequences)])[0]
+            self.report(f"round {round_}: loss {update.loss:.3f}", step + 1, steps)
+
+    def explore(self, round_: int, count: int) -> dict[str, int]:
+        """Samples `count` proposals of each kind and keeps the valid ones; counts of every status."""
+        statuses: dict[str, int] = {}
+        seen = {kind: {_name(task) for task in [*self.tasks, *self.own[kind]]} for kind in KINDS}
+        for k, kind in enumerate(KINDS):
+            proposals, unread = self._propose(kind, count, round_)
+            statuses["unread"] = statuses.get("unread", 0) + unread
+            for verdict, task in self.verifier.validate(proposals):
+                statuses[verdict.status] = statuses.get(verdict.status, 0) + 1
+                # a kind's new programs only; code_f describes programs that are there already
+                if task is not None and (kind == "code_f" or _name(task) not in seen[kind]):
+                    seen[kind].add(_name(task))
+                    self.own[kind].append(task)
+            self.report(f"round {round_}: proposals {statuses}", k + 1, len(KINDS))
+        return statuses
+
+    def adapter(self) -> dict[str, Factors]:
+        return self.bank.read(MEMBER)
+
+    def close(self) -> None:
+        """Ends the worker processes, if there are any."""
+        if self.crew:
+            self.crew.close()
+
+    def _propose(self, kind: Kind, count: int, round_: int) -> tuple[list[Proposal], int]:
+        asked: list[tuple[Prompt, Task | None]] = []
+        for i in range(count):
+            rng = streams.python(self.config.run.seed, "explore", round_, kind, i)
+            start = self._program(rng) if kind == "code_f" else None
+            asked.append((self.format.propose(kind, self._references(kind, rng), start), start))
+        limit = self.config.sampling.proposal_tokens
+        requests = [
+            Request(MEMBER, prompt, limit, (self.config.run.seed, "explore", round_, kind, i, "sample"))
+            for i, (prompt, _) in enumerate(asked)
+        ]
+        done = itertools.count(1)
+
+        def report(_index: int, _completion: Completion) -> None:
+            self.report(f"round {round_}: sampling {kind}", next(done), count)
+
+        completions = self.sampler.sample(requests, report)
+        read = [
+            self.format.read_proposal(kind, c.text, start) for c, (_, start) in zip(completions, asked, strict=True)
+        ]
+        drafts = [draft for draft in read if isinstance(draft, Draft)]
+        proposals = [Proposal(f"{round_}-{kind}-{i}", kind, MEMBER, round_, d) for i, d in enumerate(drafts)]
+        return proposals, len(read) - len(drafts)
+
+    def _program(self, rng: random.Random) -> Task:
+        return rng.choice(self.tasks + self.own["code_o"] + self.own["code_i"])
+
+    def _references(self, kind: Kind, rng: random.Random) -> list[Task]:
+        return [as_kind(task, kind, rng) for task in rng.sample(self.tasks, self.config.game.references)]
+
+    def _task(self, kind: Kind, rng: random.Random) -> Task:
+        """A seed task, or, half of the time, one of its own."""
+        if self.own[kind] and rng.random() < 0.5:
+            task = rng.choice(self.own[kind])
+            return as_kind(task, kind, rng) if kind == "code_f" else task
+        return as_kind(rng.choice(self.tasks), kind, rng)
+
+    def _sequence(self, rng: random.Random) -> Sample:
+        """A worked proposal (a quarter) or a worked answer, with advantage 1."""
+        kind = rng.choice(KINDS)
+        task = self._task(kind, rng)
+        if rng.random() < 0.25:
+            start = task if kind == "code_f" else None
+            prompt = self.format.propose(kind, self._references(kind, rng), start)
+            whole = self.format.write_proposal(task)
+        else:
+            prompt, whole = self.format.attempt(task, ()), self.format.write_attempt(task)
+        target = whole.removeprefix(prompt.prefix) + prompt.stop[0]
+        tokens = tuple(self.base.tokenizer(target, add_special_tokens=False).input_ids)
+        return Sample(MEMBER, encode(self.base.tokenizer, prompt), tokens, (0.0,) * len(tokens), 1.0)
+
+
+def _name(task: Task) -> str:
+    return fingerprint(task.program)

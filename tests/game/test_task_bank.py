@@ -1,0 +1,101 @@
+"""The task bank: bounded, without doubles, and the same after a resume."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redqueen.game.task_bank import TaskBank
+from redqueen.records import KINDS, Kind, Pair, Task
+
+
+def task(number: int, kind: Kind = "code_o", name: str = "") -> Task:
+    return Task(
+        name or f"t{number}", kind, "T0", 0, f"def f(x):\n    return x + {number}", (Pair("1", str(number + 1)),)
+    )
+
+
+def test_the_same_program_in_another_spelling_is_refused_and_changes_nothing() -> None:
+    bank = TaskBank(10)
+    assert bank.add(task(1), 0.5)
+    other = replace(task(1, name="other"), program="def f( x ):\n  # one more\n  return x+1")
+    assert not bank.add(other, 0.9)
+    assert [(entry.task.id, entry.rho) for entry in bank.entries()] == [("t1", 0.5)]
+
+
+def test_each_kind_has_its_own_shelf() -> None:
+    bank = TaskBank(1)
+    assert all(bank.add(task(1, kind), None) for kind in KINDS)
+    assert len(bank) == 3
+    assert [t.kind for kind in KINDS for t in bank.references(kind, 5, random.Random(0))] == list(KINDS)
+
+
+def test_the_oldest_of_the_kind_goes_first_and_other_kinds_stay() -> None:
+    bank = TaskBank(3)
+    bank.add(task(0, "code_i"), None)
+    for number in range(5):
+        assert bank.add(task(number), None)
+    assert [e.task.id for e in bank.entries() if e.task.kind == "code_o"] == ["t2", "t3", "t4"]
+    assert [e.task.id for e in bank.entries() if e.task.kind == "code_i"] == ["t0"]
+
+
+def test_a_program_that_went_may_come_back() -> None:
+    bank = TaskBank(1)
+    assert bank.add(task(1), None)
+    assert bank.add(task(2), None)
+    assert bank.add(task(1), None)
+
+
+def test_references_are_different_tasks_of_the_kind() -> None:
+    bank = TaskBank(50)
+    for number in range(20):
+        bank.add(task(number, KINDS[number % 2]), None)
+    drawn = bank.references("code_o", 6, random.Random(0))
+    assert len({t.id for t in drawn}) == 6
+    assert {t.kind for t in drawn} == {"code_o"}
+    assert len(bank.references("code_o", 99, random.Random(0))) == 10
+    assert bank.references("code_f", 3, random.Random(0)) == []
+    assert bank.references("code_o", 0, random.Random(0)) == []
+
+
+def test_every_task_is_drawn_sooner_or_later() -> None:
+    bank = TaskBank(50)
+    for number in range(6):
+        bank.add(task(number, KINDS[number % 2]), None)
+    rng = random.Random(1)
+    assert {bank.program(rng).id for _ in range(200)} == {f"t{number}" for number in range(6)}
+    assert {t.id for _ in range(200) for t in bank.references("code_o", 1, rng)} == {"t0", "t2", "t4"}
+
+
+def test_an_empty_bank_has_no_program_to_start_from() -> None:
+    with pytest.raises(IndexError):
+        TaskBank(4).program(random.Random(0))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.sampled_from(KINDS), st.none() | st.floats(0, 1)), max_size=40),
+    st.integers(1, 8),
+)
+def test_restoring_the_entries_gives_the_same_bank_and_the_same_draws(
+    added: list[tuple[int, Kind, float | None]], capacity: int
+) -> None:
+    bank = TaskBank(capacity)
+    for number, kind, rho in added:
+        bank.add(task(number, kind), rho)
+    other = TaskBank(capacity)
+    other.add(task(99), None)
+    other.restore(bank.entries())
+    assert other.entries() == bank.entries()
+    assert len(other) == len(bank) <= capacity * len(KINDS)
+    if added:
+        one, two = random.Random(5), random.Random(5)
+        assert [bank.program(one) for _ in range(9)] == [other.program(two) for _ in range(9)]
+        for kind in KINDS:
+            assert bank.references(kind, 3, one) == other.references(kind, 3, two)
+    # and the next task pushes out the same one
+    assert bank.add(task(50), None) == other.add(task(50), None)
+    assert other.entries() == bank.entries()

@@ -1,0 +1,174 @@
+"""The joint pass against the plain way: transformers' model in float64, each sample a sequence of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from redqueen.config import ModelConfig
+from redqueen.errors import AdapterError
+from redqueen.policy.learning.gradients import Pass, Tally, accumulate
+from redqueen.policy.learning.packing import Weighted, micro_batches
+from redqueen.policy.lora.adapter_bank import AdapterBank
+from redqueen.policy.model.base import Base
+from redqueen.policy.model.decoder import FAMILIES
+from redqueen.records import Sample
+from tests.reference import doubled, gradient, merged, noisy
+
+MEMBERS = "abc"
+PLAIN = Pass(temperature=1.0, checkpointing=False)
+
+
+def bank_of(
+    base: Base, targets: tuple[str, ...] = ModelConfig().targets, master: torch.dtype = torch.float32
+) -> AdapterBank:
+    bank = AdapterBank(base.decoder.sites, 3, 4, 8.0, targets, master=master)
+    for i, name in enumerate(MEMBERS):
+        bank.add(name, noisy(bank, i, rank=2 if name == "c" else 4))
+    return bank
+
+
+def samples(seed: int = 0) -> list[Weighted]:
+    """Groups of several attempts at one prompt, uneven lengths, single tokens, a prompt that two members share."""
+    g = torch.Generator().manual_seed(seed)
+
+    def ids(n: int) -> tuple[int, ...]:
+        return tuple(torch.randint(1, 250, (n,), generator=g).tolist())
+
+    prompts = [ids(6), ids(3), ids(1)]
+    plan = [("a", 0, (4, 1, 7, 3)), ("b", 0, (5,)), ("b", 1, (1, 1)), ("c", 2, (2, 6)), ("c", 1, (3,)), ("a", 1, (2,))]
+    made: list[Weighted] = []
+    for member, prompt, lengths in plan:
+        for length in lengths:
+            weight = float(torch.randn((), generator=g))
+            sample = Sample(member, prompts[prompt], ids(length), (-2.0,) * length, 1.0)
+            made.append(Weighted(sample, MEMBERS.index(member), weight))
+    return made
+
+
+def joint(
+    base: Base, bank: AdapterBank, items: Sequence[Weighted], budget: int = 4096, how: Pass = PLAIN
+) -> tuple[Tensor, dict[int, Tally]]:
+    """All members' gradients [slots, P], and the tallies by slot."""
+    gradients = bank.gradients()
+    tallies: dict[int, Tally] = {}
+    for packs in micro_batches(items, budget):
+        for slot, tally in accumulate(base.decoder, bank, gradients, packs, how).items():
+            tallies.setdefault(slot, Tally()).add(tally)
+    return gradients.flat, tallies
+
+
+def close(found: Tensor, expected: Tensor, tolerance: float = 1e-4) -> None:
+    """By norm, as clipping and Adam see it, and at the worst number."""
+    assert (found.double() - expected.double()).norm() <= tolerance * expected.double().norm()
+    torch.testing.assert_close(found.double(), expected.double(), atol=tolerance * float(expected.abs().max()), rtol=0)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_loss_and_gradients_are_those_of_the_plain_way(
+    bases: Callable[[str], Base], family: str, temperature: float
+) -> None:
+    base = bases(family)
+    bank, items = bank_of(base), samples()
+    found, tallies = joint(base, bank, items, how=Pass(temperature, False))
+    for slot, member in enumerate(MEMBERS):
+        own = [(i.sample, i.weight) for i in items if i.slot == slot]
+        loss, expected = gradient(base, bank, member, own, temperature)
+        close(found[slot], expected)
+        assert tallies[slot].loss == pytest.approx(loss, rel=1e-4, abs=1e-4)
+        assert tallies[slot].tokens == sum(len(sample.token_ids) for sample, _ in own)
+
+
+def test_in_float64_nothing_but_the_norms_precision_is_left(bases: Callable[[str], Base]) -> None:
+    base = doubled(bases("qwen3"))
+    bank, items = bank_of(base, master=torch.float64), samples()
+    found, _ = joint(base, bank, items)
+    _, expected = gradient(base, bank, "a", [(i.sample, i.weight) for i in items if i.slot == 0])
+    close(found[0], expected, 1e-6)
+
+
+@pytest.mark.parametrize("targets", [("q_proj", "v_proj"), ("down_proj",), ("k_proj", "up_proj")])
+def test_layers_left_out_of_the_targets_do_not_change_the_others(
+    bases: Callable[[str], Base], targets: tuple[str, ...]
+) -> None:
+    base = bases("llama")
+    bank, items = bank_of(base, targets), samples()
+    found, _ = joint(base, bank, items)
+    _, expected = gradient(base, bank, "b", [(i.sample, i.weight) for i in items if i.slot == 1])
+    close(found[1], expected)
+
+
+@settings(max_examples=25)
+@given(budget=st.integers(1, 64), checkpointing=st.booleans(), seed=st.integers(0, 9))
+def test_any_budget_gives_the_total_gradient_of_one_pass(
+    bases: Callable[[str], Base], budget: int, checkpointing: bool, seed: int
+) -> None:
+    base = bases("llama")
+    bank, items = bank_of(base), samples(seed)
+    whole, one = joint(base, bank, items)
+    split, many = joint(base, bank, items, budget, Pass(1.0, checkpointing))
+    for slot in range(3):
+        close(split[slot], whole[slot], 1e-5)
+        assert many[slot].tokens == one[slot].tokens
+        assert many[slot].loss == pytest.approx(one[slot].loss, rel=1e-4, abs=1e-5)
+        assert many[slot].entropy == pytest.approx(one[slot].entropy, rel=1e-4)
+
+
+def test_checkpointing_changes_no_bit(bases: Callable[[str], Base]) -> None:
+    base = bases("qwen2")
+    bank, items = bank_of(base), samples()
+    assert torch.equal(*(joint(base, bank, items, how=Pass(1.0, c))[0] for c in (False, True)))
+
+
+def test_a_members_gradient_does_not_depend_on_who_else_is_in_the_batch(bases: Callable[[str], Base]) -> None:
+    base = bases("mistral")
+    bank, items = bank_of(base), samples()
+    together, _ = joint(base, bank, items)
+    for slot in range(3):
+        alone, _ = joint(base, bank, [i for i in items if i.slot == slot])
+        close(alone[slot], together[slot], 1e-5)
+        assert not alone[[s for s in range(3) if s != slot]].any()
+
+
+def test_spare_components_of_a_lower_rank_get_no_gradient_at_all(bases: Callable[[str], Base]) -> None:
+    base = bases("llama")
+    bank, items = bank_of(base), samples()
+    found, _ = joint(base, bank, items)
+    for place in bank.places.values():
+        a, b = place.views(found[2])
+        assert a[:, :2].any()
+        assert b[:2].any()
+        assert not a[:, 2:].any()
+        assert not b[2:].any()
+
+
+def test_entropy_and_gap_are_those_of_the_merged_model(bases: Callable[[str], Base]) -> None:
+    base = bases("llama")
+    bank, items = bank_of(base), [i for i in samples() if i.slot == 0]
+    _, tallies = joint(base, bank, items, how=Pass(0.7, False))
+    model, entropy, gap = merged(base, bank, "a"), 0.0, 0.0
+    for i in items:
+        ids = i.sample.prompt_ids + i.sample.token_ids
+        with torch.no_grad():
+            logp = (model(torch.tensor([ids])).logits[0, len(i.sample.prompt_ids) - 1 : -1] / 0.7).log_softmax(-1)
+        entropy -= float((logp.exp() * logp).sum())
+        chosen = logp.gather(1, torch.tensor(i.sample.token_ids)[:, None])[:, 0]
+        gap += float((chosen - torch.tensor(i.sample.logprobs)).abs().sum())
+    assert tallies[0].entropy == pytest.approx(entropy, rel=1e-4)
+    assert tallies[0].gap == pytest.approx(gap, rel=1e-4)
+
+
+def test_a_sample_beyond_the_sliding_window_is_refused(tiny_base: Base) -> None:
+    bank = bank_of(tiny_base)
+    item = Weighted(Sample("a", (1, 2, 3, 4), (5, 6, 7), (-1.0,) * 3, 1.0), 0, 1.0)
+    packs = next(micro_batches([item], 64))
+    accumulate(replace(tiny_base.decoder, window=6), bank, bank.gradients(), packs, PLAIN)
+    with pytest.raises(AdapterError, match="sliding window of 5"):
+        accumulate(replace(tiny_base.decoder, window=5), bank, bank.gradients(), packs, PLAIN)

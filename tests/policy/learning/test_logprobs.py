@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+
+from redqueen.policy.learning import logprobs as losses
+from redqueen.policy.learning.logprobs import TokenLogprobs, token_weights
+from redqueen.records import Sample
+
+
+# float64 has torch's operations, the others compiled loops
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-6), (torch.float32, 1e-5), (torch.bfloat16, 0.03)])
+def test_log_probabilities_and_gradient_equal_plain_log_softmax(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, tolerance: float
+) -> None:
+    monkeypatch.setattr(losses, "CHUNK", 3)
+    torch.manual_seed(0)
+    hidden, weight = torch.randn(8, 5).to(dtype), torch.randn(11, 5).to(dtype)
+    target, upstream = torch.randint(11, (8,)), torch.randn(8)
+    ours, plain = hidden.clone().requires_grad_(), hidden.clone().requires_grad_()
+
+    logp, entropy = TokenLogprobs.apply(ours, weight, target, 0.7)
+    (logp * upstream).sum().backward()
+    table = (plain.double() @ weight.double().T / 0.7).log_softmax(-1)
+    expected = table.gather(1, target[:, None])[:, 0]
+    (expected * upstream).sum().backward()
+
+    close = partial(torch.testing.assert_close, atol=tolerance, rtol=tolerance)
+    assert logp.dtype == torch.float32
+    close(logp.double(), expected)
+    close(ours.grad, plain.grad)
+    close(entropy.double(), -(table.exp() * table).sum(-1).detach())
+
+
+def test_a_target_outside_the_vocabulary_is_refused() -> None:
+    with pytest.raises(IndexError):
+        TokenLogprobs.apply(torch.randn(1, 5), torch.randn(11, 5), torch.tensor([11]), 1.0)
+
+
+def _sample(member: str, tokens: int) -> Sample:
+    return Sample(member, (1,), (2,) * tokens, (0.0,) * tokens, 1.0)
+
+
+def test_token_mean_weighs_every_token_of_a_member_alike() -> None:
+    weights = token_weights([_sample("a", 3), _sample("a", 1), _sample("b", 2)], "token_mean")
+    assert weights == [1 / 4, 1 / 4, 1 / 2]
+
+
+def test_sequence_mean_weighs_every_sequence_of_a_member_alike() -> None:
+    weights = token_weights([_sample("a", 3), _sample("a", 1), _sample("b", 2)], "sequence_mean")
+    assert weights == [1 / 6, 1 / 2, 1 / 2]

@@ -1,0 +1,96 @@
+"""Micro-batches: every sample once, prompts once where the budget allows, and rows that predict the right tokens."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redqueen.policy.learning.packing import Pack, Weighted, assemble, micro_batches
+from redqueen.records import Sample
+
+PROMPTS = ((7,), (1, 2, 3), (1, 2, 3, 4, 5, 6), (9, 9))
+
+
+def item(number: int, slot: int, prompt: int, tokens: int) -> Weighted:
+    """Numbered tokens, so that each can be told from all others."""
+    ids = tuple(100 * (number + 1) + i for i in range(tokens))
+    return Weighted(Sample("m", PROMPTS[prompt], ids, tuple(float(-i) for i in ids), 1.0), slot, number + 0.5)
+
+
+ITEMS = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, len(PROMPTS) - 1), st.integers(1, 9)), min_size=1, max_size=12
+).map(lambda rows: [item(i, *row) for i, row in enumerate(rows)])
+
+
+@given(ITEMS, st.integers(1, 60))
+def test_every_sample_is_in_one_micro_batch_that_is_sorted_and_within_the_budget(
+    items: list[Weighted], budget: int
+) -> None:
+    batches = list(micro_batches(items, budget))
+    assert Counter(i.weight for packs in batches for pack in packs for i in pack.items) == Counter(
+        i.weight for i in items
+    )
+    for packs in batches:
+        assert all(one.slot <= other.slot for one, other in pairwise(packs))
+        alone = len(packs) == 1 and len(packs[0].items) == 1
+        assert alone or sum(pack.tokens for pack in packs) <= budget
+        for pack in packs:
+            assert {(i.slot, i.sample.prompt_ids) for i in pack.items} == {(pack.slot, pack.prompt_ids)}
+            assert pack.tokens == len(pack.prompt_ids) + sum(len(i.sample.token_ids) - 1 for i in pack.items)
+
+
+@given(ITEMS)
+def test_with_room_enough_each_prompt_is_computed_once_for_each_member(items: list[Weighted]) -> None:
+    ((*packs,),) = micro_batches(items, 10_000)
+    assert sorted((pack.slot, pack.prompt_ids) for pack in packs) == sorted(
+        {(i.slot, i.sample.prompt_ids) for i in items}
+    )
+    rows = sum(pack.tokens for pack in packs)
+    plain = sum(len(i.sample.prompt_ids) + len(i.sample.token_ids) - 1 for i in items)
+    repeated = Counter((i.slot, i.sample.prompt_ids) for i in items)
+    assert plain - rows == sum((count - 1) * len(prompt) for (_, prompt), count in repeated.items())
+
+
+@given(ITEMS, st.integers(1, 60))
+def test_each_row_predicts_the_next_token_of_its_own_sample(items: list[Weighted], budget: int) -> None:
+    for packs in micro_batches(items, budget):
+        batch = assemble(packs, torch.device("cpu"))
+        # a bundle's rows are a prompt and tails; walk back from each scored row to the text before its target
+        owners = [i for pack in packs for i in pack.items]
+        at = 0
+        for pack, bundle in zip(packs, batch.bundles, strict=True):
+            assert (bundle.prompt, bundle.tails) == (len(pack.prompt_ids), pack.tails)
+            tail_start = bundle.start + bundle.prompt
+            for own in pack.items:
+                ids = own.sample.token_ids
+                for j, token in enumerate(ids):
+                    row = bundle.start + bundle.prompt - 1 if j == 0 else tail_start + j - 1
+                    assert batch.source_S[at] == row
+                    assert batch.target_S[at] == token
+                    assert batch.ids_N[row] == (pack.prompt_ids[-1] if j == 0 else ids[j - 1])
+                    assert batch.position_N[row] == len(pack.prompt_ids) + j - 1
+                    assert batch.weight_S[at] == own.weight
+                    assert batch.logprob_S[at] == own.sample.logprobs[j]
+                    at += 1
+                tail_start += len(ids) - 1
+            assert tuple(batch.ids_N[bundle.start : bundle.start + bundle.prompt].tolist()) == pack.prompt_ids
+            assert batch.position_N[bundle.start : bundle.start + bundle.prompt].tolist() == list(range(bundle.prompt))
+            assert tail_start == bundle.end
+        assert at == len(batch.target_S) == sum(len(i.sample.token_ids) for i in owners)
+        assert batch.bundles[-1].end == len(batch.ids_N) == sum(pack.tokens for pack in packs)
+
+
+def test_a_completion_of_one_token_has_no_row() -> None:
+    pack = Pack(0, PROMPTS[1], (item(0, 0, 1, 1), item(1, 0, 1, 1)))
+    assert (pack.tails, pack.tokens) == ((0, 0), 3)
+    batch = assemble([pack], torch.device("cpu"))
+    assert batch.source_S.tolist() == [2, 2]
+    assert batch.target_S.tolist() == [100, 200]
+
+
+def test_nothing_makes_no_micro_batch() -> None:
+    assert list(micro_batches([], 100)) == []

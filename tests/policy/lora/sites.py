@@ -1,0 +1,80 @@
+"""One site of three layers with members of several ranks, and the obvious loop over its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional as F
+
+from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
+from redqueen.policy.lora.sites import Part, Rows, Site
+from redqueen.policy.lora.training_products import Grouped, Loop, group_rows
+from tests.reference import noisy
+
+SLOTS, ALPHA = 4, 5.1
+CPU = torch.device("cpu")
+# widths that share no factor and are no multiple of anything; torch's grouped product wants strides of 16 bytes
+ODD, EVEN = (7, (5, 3, 2), 3), (16, (8, 12, 16), 4)
+# q and v have factors, k is left out of the targets
+NAMES, TARGETS = ("x.q_proj", "x.k_proj", "x.v_proj"), ("q_proj", "v_proj")
+
+TRAINING = {
+    "loop": (lambda slots: Loop(group_rows(slots)), ODD),
+    "grouped": (lambda slots: Grouped(group_rows(slots), CPU), EVEN),
+}
+
+
+def site_and_bank(
+    sizes: tuple[int, tuple[int, ...], int], seed: int = 0, bias: bool = True, dtype: torch.dtype = torch.float32
+) -> tuple[Site, AdapterBank]:
+    """One site of three parts and a bank with a member "0", "1", ... in each slot, the last one of half the rank."""
+    fan_in, widths, rank = sizes
+    g = torch.Generator().manual_seed(seed)
+    parts = tuple(Part(name, sum(widths[:j]), sum(widths[: j + 1])) for j, name in enumerate(NAMES))
+    weight = torch.randn(sum(widths), fan_in, generator=g).to(dtype) / fan_in**0.5
+    site = Site("x", weight, torch.randn(sum(widths), generator=g).to(dtype) if bias else None, parts)
+    master = torch.float64 if dtype == torch.float64 else torch.float32
+    bank = AdapterBank([site], SLOTS, rank, ALPHA, TARGETS, master=master)
+    for slot in range(SLOTS):
+        bank.add(str(slot), noisy(bank, 10 * seed + slot, rank if slot < SLOTS - 1 else max(1, rank // 2), b=0.7))
+    return site, bank
+
+
+def rows_of(bank: AdapterBank, name: str, slots: Sequence[int], gradients: Gradients | None = None) -> Rows:
+    return Rows(bank.stacked, bank.scales, TRAINING[name][0](slots), len(slots), gradients.sites if gradients else {})
+
+
+def oracle(site: Site, bank: AdapterBank, x: Tensor, slots: Sequence[int], dy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """y, the gradient of x and that of all masters [slots, P], row by row in float64 by autograd."""
+    masters = bank.masters.detach().clone().double().requires_grad_()
+    x = x.detach().double().requires_grad_()
+    bias = None if site.bias is None else site.bias.double()
+    made = []
+    for row, slot in zip(x, slots, strict=True):
+        y = F.linear(row, site.weight.double(), bias)
+        for part in site.parts:
+            if part.name in bank.places:
+                a, b = bank.places[part.name].views(masters[slot])
+                y = y + F.pad(bank.scales[slot] * (row @ a) @ b, (part.start, len(site.weight) - part.end))
+        made.append(y)
+    y = torch.stack(made)
+    y.backward(dy.double())
+    assert x.grad is not None
+    assert masters.grad is not None
+    return y.detach(), x.grad, masters.grad
+
+
+def close(got: Tensor, expected: Tensor, tolerance: float = 1e-5) -> None:
+    """Equal to `tolerance` of the largest number."""
+    assert (got.double() - expected).abs().max() <= tolerance * max(1.0, expected.abs().max().item())
+
+
+def runs(counts: Sequence[int], order: Sequence[int] = range(SLOTS)) -> list[int]:
+    return [slot for slot, count in zip(order, counts, strict=True) for _ in range(count)]
+
+
+COUNTS = st.lists(st.integers(0, 5), min_size=SLOTS, max_size=SLOTS).filter(any)
+SLOT_RUNS = st.tuples(COUNTS, st.permutations(range(SLOTS))).map(lambda drawn: runs(*drawn))

@@ -1,0 +1,156 @@
+"""A site: the base plus each row's own member, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn import functional as F
+
+from redqueen.policy.lora.sites import Site
+from redqueen.policy.lora.training_products import group_rows
+from tests.policy.lora.sites import (
+    EVEN,
+    ODD,
+    SLOT_RUNS,
+    TARGETS,
+    TRAINING,
+    close,
+    oracle,
+    rows_of,
+    site_and_bank,
+)
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_only_the_members_with_rows_get_a_gradient_and_only_from_their_own(name: str) -> None:
+    sizes = TRAINING[name][1]
+    site, bank = site_and_bank(sizes)
+    gradients = bank.gradients()
+    y = site(torch.randn(4, sizes[0]).requires_grad_(), rows_of(bank, name, [0, 1, 1, 3], gradients))
+    y[1:3].pow(2).sum().backward()
+    assert [bool(row.any()) for row in gradients.flat] == [False, True, False, False]
+
+
+def test_rows_see_their_own_member_only() -> None:
+    site, bank = site_and_bank(ODD)
+    x, slots = torch.randn(5, ODD[0]), [0, 0, 1, 3, 3]
+    with torch.no_grad():
+        before = [site(x, rows) for rows in (bank.rows(slots), bank.decoding(slots))]
+        bank.masters[1] += 1
+        bank.refresh("1")
+        after = [site(x, rows) for rows in (bank.rows(slots), bank.decoding(slots))]
+    for old, new in zip(before, after, strict=True):
+        assert (old != new).any(1).tolist() == [False, False, True, False, False]
+
+
+def test_a_part_left_out_of_the_targets_is_the_base_to_the_bit() -> None:
+    site, bank = site_and_bank(EVEN)
+    x, slots, left_out = torch.randn(4, EVEN[0]), [0, 1, 1, 3], slice(site.parts[1].start, site.parts[1].end)
+    plain = site(x, None)
+    for rows in (bank.rows(slots), rows_of(bank, "grouped", slots), bank.decoding(slots)):
+        with torch.no_grad():
+            y = site(x, rows)
+        assert torch.equal(y[:, left_out], plain[:, left_out])
+        assert (y != plain).any(0).sum() == len(site.weight) - (left_out.stop - left_out.start)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_without_rows_or_factors_a_site_is_its_base(bias: bool) -> None:
+    site, bank = site_and_bank(ODD, bias=bias)
+    x = torch.randn(3, ODD[0])
+    expected = F.linear(x, site.weight, site.bias)
+    assert torch.equal(site(x, None), expected)
+    assert torch.equal(Site("elsewhere", site.weight, site.bias, site.parts)(x, bank.rows([0, 0, 1])), expected)
+
+
+def test_an_untrained_member_is_the_base_to_the_bit() -> None:
+    site, bank = site_and_bank(EVEN)
+    for name in TARGETS:
+        bank.places[f"x.{name}"].views(bank.masters[2])[1].zero_()
+    bank.refresh("2")
+    x = torch.randn(4, EVEN[0])
+    with torch.no_grad():
+        for rows in (bank.rows([2] * 4), rows_of(bank, "grouped", [2] * 4), bank.decoding([2] * 4)):
+            assert torch.equal(site(x, rows), site(x, None))
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_neither_the_input_nor_the_bases_weights_are_written_to(name: str) -> None:
+    sizes = TRAINING[name][1]
+    site, bank = site_and_bank(sizes)
+    x = torch.randn(4, sizes[0]).requires_grad_()
+    assert site.bias is not None
+    before = [t.detach().clone() for t in (x, site.weight, site.bias, bank.masters)]
+    site(x, rows_of(bank, name, [0, 1, 2, 3], bank.gradients())).sum().backward()
+    for old, now in zip(before, (x, site.weight, site.bias, bank.masters), strict=True):
+        assert torch.equal(old, now)
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_the_products_use_the_bases_dtype_and_masters_and_gradients_stay_fp32(name: str) -> None:
+    sizes = (16, (8, 16, 24), 8)
+    site, bank = site_and_bank(sizes, dtype=torch.bfloat16)
+    x = torch.randn(4, 16).bfloat16().requires_grad_()
+    dy = torch.randn(4, 48).bfloat16()
+    gradients = bank.gradients()
+    y = site(x, rows_of(bank, name, [1, 1, 1, 3], gradients))
+    y.backward(dy)
+    assert x.grad is not None
+    assert y.dtype == x.grad.dtype == bank.stacked["x"].a_copy.dtype == torch.bfloat16
+    assert bank.masters.dtype == gradients.flat.dtype == torch.float32
+    for got, expected in zip((y, x.grad, gradients.flat), oracle(site, bank, x, [1, 1, 1, 3], dy), strict=True):
+        close(got, expected, 0.02)
+
+
+def test_a_change_of_the_masters_is_seen_after_a_refresh_of_that_member_only() -> None:
+    site, bank = site_and_bank(ODD)
+    x, rows = torch.randn(2, ODD[0]), bank.rows([0, 1])
+    with torch.no_grad():
+        before = site(x, rows)
+        bank.masters.zero_()
+        assert torch.equal(site(x, rows), before)
+        bank.refresh("1")
+        now = site(x, rows)
+    assert torch.equal(now[0], before[0])
+    torch.testing.assert_close(now[1], site(x, None)[1])
+
+
+@pytest.mark.parametrize("slots", [[0, 1, 0], [2, 2, 1, 2], [0, 1, 2, 0, 0]])
+def test_rows_of_one_member_that_are_no_neighbours_are_refused(slots: list[int]) -> None:
+    with pytest.raises(ValueError, match="sort the batch by slot"):
+        group_rows(slots)
+
+
+@given(SLOT_RUNS, st.data())
+def test_groups_are_the_runs_of_equal_slots(slots: list[int], data: st.DataObject) -> None:
+    groups = group_rows(slots)
+    assert [slot for slot, start, end in groups for _ in range(start, end)] == slots
+    assert all(start < end for _, start, end in groups)
+    assert len({slot for slot, _, _ in groups}) == len(groups)
+    lengths = data.draw(st.lists(st.integers(0, 3), min_size=len(slots), max_size=len(slots)))
+    spread = [slot for slot, length in zip(slots, lengths, strict=True) for _ in range(length)]
+    assert group_rows(slots, lengths) == group_rows(spread)
+
+
+@pytest.mark.parametrize("way", ["rows", "decoding"])
+def test_a_pass_with_gradients_on_and_no_place_for_the_members_is_refused(way: str) -> None:
+    site, bank = site_and_bank(EVEN)
+    with pytest.raises(ValueError, match="no place for the members'"):
+        site(torch.randn(2, EVEN[0]), getattr(bank, way)([0, 1]))
+
+
+# Rows beyond the routed ones would run without any adapter, and no error would say so.
+@pytest.mark.parametrize("rows", [1, 3, 5])
+@pytest.mark.parametrize("name", ["loop", "grouped", "padded", "scattered"])
+def test_a_batch_of_another_size_than_was_announced_is_refused(name: str, rows: int) -> None:
+    site, bank = site_and_bank(EVEN)
+    made = {
+        "loop": lambda: bank.rows([0, 1]),
+        "grouped": lambda: rows_of(bank, "grouped", [0, 1]),
+        "padded": lambda: bank.decoding([0, 1]),
+        "scattered": lambda: bank.decoding([3, 0]),
+    }[name]()
+    with torch.no_grad(), pytest.raises(ValueError, match=f"{rows} rows, whose members are known for 2"):
+        site(torch.randn(rows, EVEN[0]), made)

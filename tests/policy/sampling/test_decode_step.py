@@ -1,0 +1,228 @@
+"""Compiled steps against those of torch's operations, and against the exact numbers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from redqueen.config import ModelConfig
+from redqueen.policy.kernels import ops
+from redqueen.policy.kernels.cpu import decoding
+from redqueen.policy.kernels.cpu.floats import raw
+from redqueen.policy.lora.adapter_bank import AdapterBank
+from redqueen.policy.model.attention import Bundle
+from redqueen.policy.model.base import Base
+from redqueen.policy.model.decoder import FAMILIES, Decoder, decoder_of
+from redqueen.policy.sampling.decode_step import Compiled, Composed, stepper
+from redqueen.policy.sampling.kv_cache import Cache, Fill, Prefill
+from tests.policy.model.test_decoder import model
+from tests.reference import logits, noisy
+
+TARGETS = ModelConfig().targets
+PROMPTS = [(5, 6, 7, 8), (9, 8), (3,), (30, 31, 32, 33, 34, 35)]
+
+
+@pytest.fixture(autouse=True)
+def torchs_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does the forward pass of composed steps use compiled loops: that would be an oracle of the same making."""
+    monkeypatch.setattr(ops, "loops_suit", lambda _: False)
+
+
+def bank_of(decoder: Decoder, rank: int = 4, targets: Sequence[str] = TARGETS) -> AdapterBank:
+    """Five slots with members of several ranks."""
+    bank = AdapterBank(decoder.sites, 5, rank, 8.0, targets)
+    for slot in range(5):
+        bank.add(str(slot), noisy(bank, slot, rank=max(1, rank - slot)))
+    return bank
+
+
+def stepped(
+    kind: Callable[..., Any], decoder: Decoder, bank: AdapterBank, slots: Sequence[int], tokens: int = 3
+) -> Tensor:
+    """The hidden states of some tokens after the prompts, [tokens, R, H]; row r is of `slots[r]`."""
+    texts = [PROMPTS[r % len(PROMPTS)] for r in range(len(slots))]
+    cache, fills = Cache(decoder, len(slots)), list[Fill]()
+    for r, text in enumerate(texts):
+        fills.append(Fill(Bundle(fills[-1].bundle.end if fills else 0, len(text)), [r]))
+    with torch.inference_mode():
+        ids = torch.tensor([t for text in texts for t in text])
+        decoder.hidden(ids, torch.cat([torch.arange(len(t)) for t in texts]), Prefill(cache, fills))
+        one = kind(decoder, bank, cache)
+        one.members(slots)
+        longest = max(map(len, PROMPTS))
+        return torch.stack([one(torch.arange(len(slots)) * 7 % 100 + t, longest + t).clone() for t in range(tokens)])
+
+
+# one row, a member with more rows than one task takes, rows in no order, members that are absent
+SLOTS = [[3], [0] * 21, [4, 0, 2, 0, 4, 4, 2], [1, 1, 3, 3, 1], list(range(5)) * 3]
+
+
+@pytest.mark.parametrize("slots", SLOTS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_compiled_steps_are_those_of_torchs_operations(
+    bases: Callable[[str], Base], family: str, slots: list[int]
+) -> None:
+    decoder = bases(family).decoder
+    bank = bank_of(decoder)
+    torch.testing.assert_close(
+        stepped(Compiled, decoder, bank, slots), stepped(Composed, decoder, bank, slots), atol=2e-5, rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("rank", [1, 3, 16])
+@pytest.mark.parametrize("targets", [("q_proj",), ("k_proj", "v_proj", "down_proj"), ("up_proj",), TARGETS])
+def test_any_rank_and_any_layers(bases: Callable[[str], Base], rank: int, targets: tuple[str, ...]) -> None:
+    decoder = bases("llama").decoder
+    bank = bank_of(decoder, rank, targets)
+    both = [stepped(kind, decoder, bank, [1, 0, 3, 1]) for kind in (Compiled, Composed)]
+    torch.testing.assert_close(*both, atol=2e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_in_bf16_compiled_steps_are_no_further_from_the_exact_numbers_than_torchs_operations(family: str) -> None:
+    exact, own = decoder_of(model(family).double()), decoder_of(model(family).bfloat16())
+    # enough tokens that chance evens out
+    slots, tokens = [4, 0, 2, 0, 1, 3, 3] * 3, 20
+    truth = stepped(Composed, exact, bank_of(exact), slots, tokens)
+    ours, theirs = (stepped(kind, own, bank_of(own), slots, tokens).double() - truth for kind in (Compiled, Composed))
+    assert 0 < ours.norm() < 1.1 * theirs.norm() < 0.1 * truth.norm()
+
+
+def test_options_of_a_family_are_computed_too() -> None:
+    # heads of another size than hidden / heads, biases on all layers, one kv head, scaled rotary embeddings
+    rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512, "rope_theta": 1e4}
+    options = {"attention_bias": True, "mlp_bias": True, "num_key_value_heads": 1, "head_dim": 10}
+    decoder = decoder_of(model("llama", rope_parameters=rope, **options))
+    both = [stepped(kind, decoder, bank_of(decoder), [2, 1, 2]) for kind in (Compiled, Composed)]
+    torch.testing.assert_close(*both, atol=1e-4, rtol=1e-5)
+
+
+def test_a_long_text_needs_no_other_result(bases: Callable[[str], Base]) -> None:
+    decoder = bases("llama").decoder
+    bank = AdapterBank(decoder.sites, 1, 1, 1.0, TARGETS)  # zeros: the base
+    cache, text = Cache(decoder, 1), [int(t) for t in np.random.default_rng(0).integers(0, 100, 300)]
+    one = Compiled(decoder, bank, cache)
+    one.members([0])
+    with torch.inference_mode():
+        for length, token in enumerate(text):
+            hidden = one(torch.tensor([token]), length)
+        torch.testing.assert_close(decoder.head(hidden)[0], logits(decoder, [text])[0][-1], atol=2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [Compiled, Composed])
+@pytest.mark.parametrize("name", ["q_proj", "v_proj", "gate_proj", "down_proj"])
+def test_what_is_not_a_number_shows_in_its_members_rows_only(
+    bases: Callable[[str], Base], name: str, kind: Callable[..., Any]
+) -> None:
+    decoder = bases("llama").decoder
+    bank = bank_of(decoder)
+    bank.places[f"model.layers.0.{'mlp' if name[0] in 'gd' else 'self_attn'}.{name}"].views(bank.masters[2])[0].fill_(
+        float("nan")
+    )
+    bank.refresh("2")
+    broken = stepped(kind, decoder, bank, [0, 2, 1, 2, 0]).isnan()
+    assert broken[:, [1, 3]].all()
+    assert not broken[:, [0, 2, 4]].any()
+
+
+def test_the_device_and_the_dtype_choose(bases: Callable[[str], Base]) -> None:
+    decoder = bases("llama").decoder
+    assert isinstance(stepper(decoder, bank_of(decoder), Cache(decoder, 1)), Compiled)
+    exact = decoder_of(model("llama").double())
+    assert isinstance(stepper(exact, bank_of(exact), Cache(exact, 1)), Composed)
+
+
+@pytest.mark.parametrize("kind", [Compiled, Composed])
+def test_rows_beyond_those_announced_are_refused(bases: Callable[[str], Base], kind: Callable[..., Any]) -> None:
+    decoder = bases("llama").decoder
+    cache = Cache(decoder, 4)
+    one = kind(decoder, bank_of(decoder), cache)
+    one.members([0, 1, 0])
+    with torch.inference_mode():
+        for rows in (2, 4):
+            with pytest.raises(ValueError, match=f"{rows} rows"):
+                one(torch.zeros(rows, dtype=torch.long), 0)
+        one(torch.zeros(3, dtype=torch.long), 0)
+
+
+def test_no_row_is_longer_than_was_said(bases: Callable[[str], Base]) -> None:
+    decoder = bases("llama").decoder
+    cache = Cache(decoder, 2)
+    cache.length_R[1] = 5
+    one = Compiled(decoder, bank_of(decoder), cache)
+    one.members([0, 1])
+    with torch.inference_mode(), pytest.raises(ValueError, match="5 tokens: known are 2 of at most 4"):
+        one(torch.zeros(2, dtype=torch.long), 4)
+
+
+def rows_of(count: int, width: int) -> decoding.Rows:
+    tasks = np.array([(0, first, min(first + 8, count)) for first in range(0, count, 8)])
+    wide = np.empty((8, width), np.float32)
+    return decoding.Rows(
+        np.arange(count)[::-1].copy(), tasks, np.empty(8 * width, np.float32), wide[:, :1].copy(), wide
+    )
+
+
+def none(dtype: torch.dtype) -> decoding.Factors:
+    empty = torch.empty(0, dtype=dtype)
+    return decoding.Factors(raw(empty.view(0, 0, 0)), raw(empty), np.empty((0, 2), np.int64), 0)
+
+
+# every bf16 there is, as the sum of itself and a small part of it: halves must go to the even neighbour
+def test_bf16_is_rounded_as_torch_rounds_it() -> None:
+    every = torch.arange(2**16, dtype=torch.int32).to(torch.uint16).view(torch.bfloat16)
+    every = every[every.isfinite() & (every.abs() < 1e30) & (every.abs() > 1e-30)].view(-1, 2)
+    for share in (0.0, 2**-8, -(2**-9), 0.3):
+        stream, y = every.clone(), (every.float() * share).bfloat16()
+        expected = stream + y
+        out, x = torch.empty_like(stream), torch.empty(len(every), 1).bfloat16()
+        norm = torch.ones(2).bfloat16()
+        rows = rows_of(len(every), 2)
+        decoding.close(rows, none(torch.bfloat16), raw(x), raw(y), raw(stream), raw(norm), 1e-5, raw(out))
+        assert torch.equal(stream.view(torch.int16), expected.view(torch.int16))
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 5e-6), (torch.bfloat16, 2**-8)])
+def test_the_gate_is_silu_from_end_to_end(dtype: torch.dtype, tolerance: float) -> None:
+    gate = torch.cat([torch.linspace(-80, 80, 10_000), torch.tensor([0.0, -0.0, 1e-30, -1e4, 1e4])]).to(dtype)[None]
+    up = torch.full_like(gate, 1.7)
+    out, x = torch.empty_like(gate), torch.empty(1, 1, dtype=dtype)
+    width = 2 * gate.shape[1]
+    decoding.gate(rows_of(1, width), none(dtype), raw(x), raw(torch.cat([gate, up], 1)), raw(out))
+    expected = F.silu(gate.double()) * up.double()
+    torch.testing.assert_close(out.double(), expected, rtol=tolerance, atol=1e-30)
+
+
+HASH = """
+import hashlib, torch
+from redqueen.policy.sampling.decode_step import Compiled
+from redqueen.policy.model.decoder import decoder_of
+from tests.policy.model.test_decoder import model
+from tests.policy.sampling.test_decode_step import bank_of, stepped
+sizes = {"hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9, "num_key_value_heads": 3}
+decoder = decoder_of(model("llama", **sizes, head_dim=64).bfloat16())
+made = stepped(Compiled, decoder, bank_of(decoder, 16), [3, 0, 2, 0, 1, 3, 3, 3, 3], 30)
+print(hashlib.sha256(made.view(torch.uint8).numpy().tobytes()).hexdigest())
+"""
+
+
+# helpers that are not inlined have two bodies, and which one is called depends on where the code came from
+@pytest.mark.slow
+def test_code_from_the_cache_rounds_as_code_just_compiled(tmp_path: Path) -> None:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", HASH]
+    found = [
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout for _ in range(2)
+    ]
+    assert any(tmp_path.rglob("*.nbc"))
+    assert found[0] == found[1]

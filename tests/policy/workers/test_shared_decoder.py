@@ -1,0 +1,45 @@
+"""A decoder as it goes to another process: the same numbers from the same memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from redqueen.config import ModelConfig
+from redqueen.policy.kernels.onednn import packed
+from redqueen.policy.model.base import load
+from redqueen.policy.model.decoder import FAMILIES
+from redqueen.policy.shared_memory import Block
+from redqueen.policy.workers.shared_decoder import freeze, thaw
+from tests.reference import logits
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_thawed_decoder_computes_the_same_from_the_same_memory(
+    tiny_folder: Callable[[str], Path], family: str, dtype: str
+) -> None:
+    config = ModelConfig.model_validate(
+        {"name": str(tiny_folder(family)), "dtype": dtype, "device": "cpu", "threads": 1, "workers": 2}
+    )
+    base = load(config)
+    assert base.block is not None
+    before = base.model(torch.tensor([[5, 6, 7]])).logits[0]
+    (ours,) = logits(base.decoder, [[5, 6, 7]])
+    torch.testing.assert_close(ours, before, atol=1e-4 if dtype == "float32" else 0.5, rtol=0)
+    written = freeze(base.decoder, base.block)
+    weights = sum(p.numel() * p.element_size() for p in base.model.parameters())
+    assert len(written) < weights / 4, "places are written, not weights"
+    other = thaw(written, Block(base.block.size, base.block.path))
+    torch.testing.assert_close(logits(other, [[5, 6, 7]])[0], ours, atol=1e-6 if dtype == "float32" else 0.1, rtol=0)
+    for mine, theirs in zip(base.decoder.sites, other.sites, strict=True):
+        assert (mine.name, mine.parts) == (theirs.name, theirs.parts)
+        assert mine.packed is None, "who shares the base leaves the sampling to others"
+        assert (theirs.packed is None) == (packed(theirs.weight) is None)
+    # the model's own layers lie there too: what is written through one is read through the others
+    name = base.decoder.layers[0].down.parts[0].name
+    base.model.get_submodule(name).weight[0, 0] = 77.0
+    assert other.layers[0].down.weight[0, 0] == base.decoder.layers[0].down.weight[0, 0] == 77

@@ -1,0 +1,275 @@
+"""The end of a step: what a game leaves with its players, champions, probes and children that are too alike."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from redqueen.adapters.initialisation import generator
+from redqueen.config import Config, SandboxConfig
+from redqueen.evolution import OPERATORS, TRIES, crown, due, fitness_of, measure, plan, rate
+from redqueen.league import Match, Rating, Table, TrueSkill, champion
+from redqueen.records import Attempted, Completion, Pair, Proposed, Rollout, Task, Verdict
+from redqueen.self_play import Played
+from redqueen.verifier import LocalVerifier
+from tests import toy
+
+NOTHING = Completion((), (), (), (), "", True)
+
+
+def table(teachers: int = 1, students: int = 1) -> Table:
+    made = Table()
+    for _ in range(teachers):
+        made.enrol("teacher", -1)
+    for _ in range(students):
+        made.enrol("student", -1)
+    return made
+
+
+def game(match: Match, rho: list[float | None], attempts: int = 4) -> Played:
+    """Match "0.0" with a proposal for each rho: a solve rate, or None for an invalid one."""
+    proposed: list[Proposed] = []
+    attempted: list[Attempted] = []
+    teachers: dict[str, float] = {}
+    students: dict[tuple[str, int], float] = {}
+    for i, rate_ in enumerate(rho):
+        name = f"0.0.code_o.{i}"
+        task = (
+            None if rate_ is None else Task(name, "code_o", match.teacher, 0, "def f(x): return x", (Pair("1", "1"),))
+        )
+        verdict = Verdict("malformed" if task is None else "valid")
+        rollout = Rollout(match.teacher, "teacher", "code_o", "g", NOTHING)
+        proposed.append(Proposed(name, "0.0", match.student, "", rollout, verdict, task))
+        teachers[name] = -1.0 if rate_ is None else 1.0 - rate_ if rate_ else 0.0
+        for n in range(attempts if task is not None else 0):
+            right = n < round((rate_ or 0.0) * attempts)
+            own = Rollout(match.student, "student", "code_o", name, NOTHING)
+            assert task is not None
+            attempted.append(Attempted(task, n, own, Verdict("correct" if right else "wrong")))
+            students[name, n] = 1.0 if right else -0.5
+    rates = {p.id: r for p, r in zip(proposed, rho, strict=True) if r is not None}
+    return Played(0, proposed, attempted, rates, teachers, students, frozenset())
+
+
+def test_a_game_leaves_its_rewards_and_its_learnability_with_both() -> None:
+    league, match = table(), Match("T0", "S0")
+    (played,) = rate(league, [match], game(match, [0.5, 1.0, None]), TrueSkill())
+    assert played.outcome == "student"
+    teacher, student = league.members["T0"], league.members["S0"]
+    assert teacher.rewards == (pytest.approx((0.5 + 0.0 - 1.0) / 3),)
+    # the invalid proposal is the teacher's doing: for the student it was no task
+    assert teacher.contested == (pytest.approx(1 / 3),)
+    assert student.rewards == (pytest.approx((2 * 1.0 - 2 * 0.5 + 4 * 1.0) / 8),)
+    assert student.contested == (pytest.approx(1 / 2),)
+    assert teacher.games == student.games == 1
+
+
+def test_without_a_valid_task_the_student_has_nothing_to_remember() -> None:
+    league, match = table(), Match("T0", "S0")
+    rate(league, [match], game(match, [None, None]), TrueSkill())
+    assert league.members["T0"].contested == (0.0,)
+    assert (league.members["S0"].rewards, league.members["S0"].contested) == ((), ())
+    assert league.members["S0"].wins == 1
+
+
+def test_what_the_machine_spoilt_is_no_game_and_no_memory() -> None:
+    league, match = table(), Match("T0", "S0")
+    spoilt = replace(game(match, [0.5]), rho={}, teacher_rewards={}, student_rewards={})
+    before = dict(league.members)
+    assert rate(league, [match], spoilt, TrueSkill())[0].outcome is None
+    assert league.members == before
+
+
+def test_a_game_against_the_past_moves_the_living_only() -> None:
+    league = table()
+    old = champion("S0", "student", 3, Rating(35, 1), 32.0)
+    league.induct(old, 1)
+    match = Match("T0", old.name)
+    rate(league, [match], game(match, [0.25]), TrueSkill())
+    assert league.hall == {old.name: old}
+    assert league.members["T0"].wins == 1
+    assert league.members["T0"].rewards == (0.75,)
+    assert league.members["S0"] == table().members["S0"]
+
+
+def settled(config: Config, games: int = 9) -> Table:
+    """T0 and S0 are the fittest by rating, and everybody has played."""
+    made = table(config.population.teachers, config.population.students)
+    for i, member in enumerate(made.members.values()):
+        made.members[member.name] = replace(member, rating=Rating(40 - i, 1), wins=games)
+    return made
+
+
+def configured(*overrides: str) -> Config:
+    return Config().override(["population.teachers=4", "population.students=4", *overrides])
+
+
+def test_births_probes_and_champions_come_every_kth_step() -> None:
+    league = configured("league.every=3").league
+    assert [step for step in range(10) if due(step, league)] == [2, 5, 8]
+
+
+def test_the_fittest_of_each_role_enter_the_hall_and_the_oldest_between_leave() -> None:
+    config = configured("league.every=2", "league.hall_of_fame=2")
+    league = settled(config)
+    seen = [crown(league, step, config.league) for step in range(8)]
+    assert [[c.name for c in entered] for entered, _ in seen] == [
+        [], ["T0@1", "S0@1"], [], ["T0@3", "S0@3"], [], ["T0@5", "S0@5"], [], ["T0@7", "S0@7"],
+    ]  # fmt: skip
+    assert [[c.name for c in left] for _, left in seen][5::2] == [["T0@3", "S0@3"], ["T0@5", "S0@5"]]
+    assert list(league.hall) == ["T0@1", "S0@1", "T0@7", "S0@7"]
+    assert league.hall["T0@1"].rating == league.members["T0"].rating
+    assert league.hall["T0@1"].fitness == 37.0
+
+
+def test_nobody_unproven_becomes_a_champion() -> None:
+    config = configured("league.every=1", "league.hall_of_fame=2", "league.burn_in=5")
+    league = settled(config, games=4)
+    assert crown(league, 0, config.league) == ([], [])
+    league.members["T3"] = replace(league.members["T3"], wins=5)
+    assert [c.name for c in crown(league, 0, config.league)[0]] == ["T3@0"]
+    newborn = configured("league.every=1", "league.hall_of_fame=2", "league.burn_in=0")
+    assert crown(table(2, 2), 0, newborn.league) == ([], []), "a member without a game is nobody's champion"
+
+
+def test_the_probe_is_asked_about_the_students_when_a_ranking_by_it_is_due() -> None:
+    asked: list[list[str]] = []
+
+    def probe(members: list[str]) -> dict[str, float]:
+        asked.append(list(members))
+        return {name: i / 10 for i, name in enumerate(members)}
+
+    by_rating, held_out = configured("league.every=2"), configured("league.every=2", "league.student_fitness=held_out")
+    league = settled(held_out)
+    for step in range(4):
+        measure(league, probe, step, by_rating.league)  # type: ignore[arg-type]
+        measure(league, probe, step, held_out.league)  # type: ignore[arg-type]
+    assert asked == [["S0", "S1", "S2", "S3"]] * 2
+    assert fitness_of(league.members["S3"], held_out.league) == 0.3
+    assert [b.victim for b in plan(league, "student", 1, held_out)] == ["S0"], "though it is rated best"
+    assert [b.victim for b in plan(league, "teacher", 1, held_out)] == ["T3"]
+
+
+@pytest.fixture(scope="module")
+def verifier() -> Iterator[LocalVerifier]:
+    with LocalVerifier(SandboxConfig(workers=1)) as made:
+        yield made
+
+
+EVOLVING = {
+    "run.steps": 2,
+    "league.evolution": True,
+    "league.every": 1,
+    "league.burn_in": 1,
+    "population.teachers": 3,
+    "population.students": 3,
+}
+
+
+def run(folder: Path, verifier: LocalVerifier, **changes: object) -> tuple[list[dict], sqlite3.Connection]:
+    directory = toy.played(folder, verifier, **(EVOLVING | changes))
+    return directory.metrics(), sqlite3.connect(directory.path / "run.sqlite")
+
+
+def test_a_child_too_like_the_living_is_drawn_again_a_bounded_number_of_times_and_kept(
+    tmp_path: Path, verifier: LocalVerifier
+) -> None:
+    changes = {"league.mutations": "copy_parent", "league.crossover": 0, "league.min_distance": 0.01}
+    lines, db = run(tmp_path, verifier, **changes)
+    births = [b for line in lines for b in line["replacements"]]
+    assert len(births) >= 2
+    assert all(b["tries"] == TRIES and b["distance"] < 1e-6 for b in births)
+    rows = db.execute("SELECT tries, distance FROM replacements ORDER BY rowid").fetchall()
+    assert rows == [(b["tries"], b["distance"]) for b in births]
+    db.close()
+
+
+def test_each_try_is_a_new_draw_and_the_last_is_kept(tmp_path: Path, verifier: LocalVerifier) -> None:
+    changes = {"league.mutations": "full_gaussian", "league.crossover": 0, "league.min_distance": 1.99}
+    trainer = toy.trainer(toy.config(tmp_path, **(EVOLVING | changes)), tmp_path / "run", verifier)
+    births = trainer.step(0)["replacements"]
+    assert births
+    for birth in births:
+        assert birth["tries"] == TRIES
+        parent = trainer.bank.read(birth["parents"][0])
+        stream = (trainer.config.run.seed, 0, "operator", birth["victim"])
+        child, first, last = (
+            trainer.bank.read(birth["child"]),
+            OPERATORS["full_gaussian"]([parent], generator(*stream)),
+            OPERATORS["full_gaussian"]([parent], generator(*stream, TRIES - 1)),
+        )
+        assert all(torch.equal(child[site].a, last[site].a) for site in child)
+        assert not all(torch.equal(child[site].a, first[site].a) for site in child)
+    trainer.close()
+
+
+def test_a_draw_that_is_far_enough_ends_the_search(tmp_path: Path, verifier: LocalVerifier) -> None:
+    # a fresh adapter's update is zero, hence exactly 1 away from anything that has learnt
+    changes = {"league.mutations": "fresh", "league.crossover": 0, "league.min_distance": 0.9, "league.every": 2}
+    lines, db = run(tmp_path, verifier, **changes)
+    births = [b for b in lines[1]["replacements"] if b["victim"][0] == "T"]
+    assert births
+    assert [(b["tries"], b["distance"]) for b in births] == [(1, pytest.approx(1.0))] * len(births)
+    db.close()
+
+
+def test_without_a_least_distance_nothing_is_measured(tmp_path: Path, verifier: LocalVerifier) -> None:
+    lines, db = run(tmp_path, verifier)
+    births = [b for line in lines for b in line["replacements"]]
+    assert births
+    assert all("distance" not in b for b in births)
+    assert set(db.execute("SELECT distance, tries FROM replacements")) == {(None, 1)}
+    db.close()
+
+
+def test_the_archive_holds_every_standing_before_the_births(tmp_path: Path, verifier: LocalVerifier) -> None:
+    lines, db = run(tmp_path, verifier)
+    living = {f"{letter}{i}" for letter in "TS" for i in range(3)}
+    for line in lines:
+        rows = dict(db.execute("SELECT member, fitness FROM standings WHERE step = ?", (line["step"],)))
+        assert set(rows) == living
+        for birth in line["replacements"]:
+            (lost, before) = db.execute(
+                "SELECT victim_fitness, parent_fitness FROM replacements WHERE child = ?", (birth["child"],)
+            ).fetchone()
+            assert lost == rows[birth["victim"]]
+            assert json.loads(before) == [rows[parent] for parent in birth["parents"]]
+        living = set(line["members"])
+    db.close()
+
+
+def test_a_newborns_first_update_is_its_first(tmp_path: Path, verifier: LocalVerifier) -> None:
+    changes = {**EVOLVING, "league.burn_in": 2}
+    trainer = toy.trainer(toy.config(tmp_path, **changes), tmp_path / "run", verifier)
+    lines = [trainer.step(step) for step in range(3)]
+    children = {b["child"] for b in lines[1]["replacements"]}
+    assert children <= set(trainer.table.members), "they are in their burn-in"
+    assert children
+    for name in trainer.table.members:
+        counts = {float(v) for key, v in trainer.learner.state(name).items() if key.endswith(".step")}
+        assert counts <= ({1.0} if name in children else {1.0, 2.0, 3.0}), name
+    assert any(trainer.learner.state(name) for name in children)
+    trainer.close()
+
+
+def test_students_are_selected_by_held_out_tasks(tmp_path: Path, verifier: LocalVerifier) -> None:
+    changes = {"league.student_fitness": "held_out", "league.probe_tasks": 6, "sampling.attempt_tokens": 2}
+    lines, db = run(tmp_path, verifier, **changes)
+    rows = db.execute("SELECT member, fitness FROM standings").fetchall()
+    scores = {fitness for member, fitness in rows if member[0] == "S"}
+    assert all(score is not None and 0 <= score <= 1 and round(score * 6, 9) % 1 == 0 for score in scores)
+    assert any(line["replacements"] for line in lines)
+    for step, name, fitness in db.execute("SELECT step, member, fitness FROM standings WHERE member LIKE 'S%'"):
+        (mean,) = db.execute(
+            "SELECT avg(status = 'correct') FROM probes WHERE step = ? AND member = ?", (step, name)
+        ).fetchone()
+        assert fitness == pytest.approx(mean), "every score can be traced to its attempts"
+    newest = {b["child"] for b in lines[-1]["replacements"] if b["child"][0] == "S"}
+    assert all(lines[-1]["members"][name]["fitness"] is None for name in newest), "a newborn's is not known yet"
+    db.close()
