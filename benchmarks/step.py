@@ -94,7 +94,13 @@ def take_step(ours: Arena, requests: list[Request]) -> Taken:
         with Stopwatch() as sampling:
             completions = ours.sampler.sample(requests)
         samples = [
-            Sample(request.member, c.prompt_ids, c.token_ids, c.logprobs, 1.0 - 2 * (i % 2))
+            Sample(
+                member=request.member,
+                prompt_ids=c.prompt_ids,
+                token_ids=c.token_ids,
+                logprobs=c.logprobs,
+                advantage=1.0 - 2 * (i % 2),
+            )
             for i, (request, c) in enumerate(zip(requests, completions, strict=True))
         ]
         arena.update(ours, samples)

@@ -73,7 +73,15 @@ def samples(
         common = tokens(prompt)
         for attempt in range(attempts):
             start = common if shared else tokens(prompt)
-            made.append(Sample(member, start, tokens(completion), (-10.0,) * completion, 1.0 - 2 * (attempt % 2)))
+            made.append(
+                Sample(
+                    member=member,
+                    prompt_ids=start,
+                    token_ids=tokens(completion),
+                    logprobs=(-10.0,) * completion,
+                    advantage=1.0 - 2 * (attempt % 2),
+                )
+            )
     return made
 
 
@@ -98,7 +106,7 @@ def prompts(base: Base, count: int, length: int) -> list[str]:
 def requests(texts: Sequence[str], members: Sequence[str], new_tokens: int) -> list[Request]:
     """One request for each text; nothing stops a row early."""
     return [
-        Request(member, Prompt(text, stop=()), new_tokens, ("bench", number))
+        Request(member=member, prompt=Prompt(text, stop=()), max_tokens=new_tokens, seed=("bench", number))
         for number, (text, member) in enumerate(zip(texts, members, strict=True))
     ]
 

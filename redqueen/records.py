@@ -57,7 +57,7 @@ class Draft:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
     """A draft with its author: what a teacher wrote, before it is known to be a valid task."""
 
@@ -76,7 +76,7 @@ class Pair:
     output: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """A verified program with its inputs and outputs. code_o and code_i have one pair."""
 
@@ -112,7 +112,7 @@ class Prompt:
     chat: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One completion to sample from `member`. Requests that are equal but for `seed` share their prompt's prefill.
 
@@ -125,7 +125,7 @@ class Request:
     seed: tuple[str | int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
     """What a member wrote. `text` starts with the prompt's prefix and ends before the stop string.
 
@@ -142,7 +142,7 @@ class Completion:
     finished: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
     """A completion with its place in the game. `group` is what its reward is centred with."""
 
@@ -153,7 +153,7 @@ class Rollout:
     completion: Completion
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GradedRollout:
     """A rollout with its reward; a machine's fault never becomes one."""
 
@@ -161,7 +161,7 @@ class GradedRollout:
     reward: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
     """What the learner trains on: the completion's tokens, each weighted by the advantage."""
 
@@ -172,7 +172,7 @@ class Sample:
     advantage: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemberUpdate:
     """What one optimizer step did to one member. Norms are L2; `entropy` is nats per trained token.
 
@@ -190,7 +190,7 @@ class MemberUpdate:
     skipped: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Proposed:
     """One proposal of a step, judged. `task` is None unless the verdict is `valid`."""
 
@@ -203,7 +203,7 @@ class Proposed:
     task: Task | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attempted:
     """One attempt of a step, judged; `number` counts the attempts at one task."""
 

@@ -73,7 +73,10 @@ class Play:
             for j in range(self.config.game.proposals)
         ]
         limit = self.config.sampling.proposal_tokens
-        requests = [Request(ask.match.teacher, ask.prompt, limit, (self.seed, "proposal", ask.id)) for ask in asks]
+        requests = [
+            Request(member=ask.match.teacher, prompt=ask.prompt, max_tokens=limit, seed=(self.seed, "proposal", ask.id))
+            for ask in asks
+        ]
         verdicts: dict[int, Future[tuple[Verdict, Task | None]]] = {}
 
         def judge(index: int, completion: Completion) -> None:
@@ -81,17 +84,28 @@ class Play:
             progress(len(verdicts), len(asks))
 
         completions = self.sampler.sample(requests, judge)
-        return [
-            Proposed(
-                ask.id,
-                ask.match_id,
-                ask.match.student,
-                ask.prompt.text,
-                Rollout(ask.match.teacher, "teacher", ask.kind, f"{step}.{ask.match.teacher}.{ask.kind}", completion),
-                *verdicts[index].result(),
+        judged: list[Proposed] = []
+        for index, (ask, completion) in enumerate(zip(asks, completions, strict=True)):
+            verdict, task = verdicts[index].result()
+            rollout = Rollout(
+                member=ask.match.teacher,
+                role="teacher",
+                kind=ask.kind,
+                group=f"{step}.{ask.match.teacher}.{ask.kind}",
+                completion=completion,
             )
-            for index, (ask, completion) in enumerate(zip(asks, completions, strict=True))
-        ]
+            judged.append(
+                Proposed(
+                    id=ask.id,
+                    match=ask.match_id,
+                    student=ask.match.student,
+                    prompt=ask.prompt.text,
+                    rollout=rollout,
+                    verdict=verdict,
+                    task=task,
+                )
+            )
+        return judged
 
     def solve(self, proposed: Sequence[Proposed], progress: Progress) -> list[Attempted]:
         """`game.attempts` attempts of the matched student at each valid task, judged as they are written."""
@@ -103,7 +117,8 @@ class Play:
         places = [(student, task, self._pose(task), n) for student, task in posed for n in range(attempts)]
         limit = self.config.sampling.attempt_tokens
         requests = [
-            Request(student, prompt, limit, (self.seed, "attempt", task.id, n)) for student, task, prompt, n in places
+            Request(member=student, prompt=prompt, max_tokens=limit, seed=(self.seed, "attempt", task.id, n))
+            for student, task, prompt, n in places
         ]
         verdicts: dict[int, Future[Verdict]] = {}
 
@@ -115,7 +130,12 @@ class Play:
 
         completions = self.sampler.sample(requests, judge)
         return [
-            Attempted(task, n, Rollout(student, "student", task.kind, task.id, completion), verdicts[index].result())
+            Attempted(
+                task=task,
+                number=n,
+                rollout=Rollout(member=student, role="student", kind=task.kind, group=task.id, completion=completion),
+                verdict=verdicts[index].result(),
+            )
             for index, ((student, task, _, n), completion) in enumerate(zip(places, completions, strict=True))
         ]
 
@@ -137,7 +157,9 @@ class Play:
         """Handed to the verifier while others are still being written; what cannot be read runs nowhere."""
         draft = self.format.read_proposal(ask.kind, completion.text, ask.start)
         if isinstance(draft, Draft):
-            return self.verifier.submit_proposal(Proposal(ask.id, ask.kind, ask.match.teacher, step, draft))
+            return self.verifier.submit_proposal(
+                Proposal(id=ask.id, kind=ask.kind, author=ask.match.teacher, step=step, draft=draft)
+            )
         unread: Future[tuple[Verdict, Task | None]] = Future()
         unread.set_result((Verdict("malformed", detail=draft), None))
         return unread
@@ -145,12 +167,22 @@ class Play:
     def _as_kind(self, task: Task, kind: Kind) -> Task:
         rng = streams.python(self.seed, "plant", task.id, kind)
         pairs: tuple[Pair, ...] = task.pairs if kind == "code_f" else (rng.choice(task.pairs),)
-        return Task(f"{task.id}-{kind}", kind, task.author, task.step, task.program, pairs, task.message)
+        return Task(
+            id=f"{task.id}-{kind}",
+            kind=kind,
+            author=task.author,
+            step=task.step,
+            program=task.program,
+            pairs=pairs,
+            message=task.message,
+        )
 
 
 def seed_tasks(verifier: Verifier) -> list[Task]:
     """The seed programs as code_f tasks with all their inputs; the verifier computes the outputs."""
-    proposals = [Proposal(f"seed-{i}", "code_f", AUTHOR, -1, draft) for i, draft in enumerate(seeds())]
+    proposals = [
+        Proposal(id=f"seed-{i}", kind="code_f", author=AUTHOR, step=-1, draft=draft) for i, draft in enumerate(seeds())
+    ]
     return [task for _, task in verifier.validate(proposals) if task is not None]
 
 
@@ -177,9 +209,11 @@ class Played:
     def graded(self) -> list[GradedRollout]:
         """All rollouts that are paid, teachers' first."""
         return [
-            GradedRollout(p.rollout, self.teacher_rewards[p.id]) for p in self.proposed if p.id in self.teacher_rewards
+            GradedRollout(rollout=p.rollout, reward=self.teacher_rewards[p.id])
+            for p in self.proposed
+            if p.id in self.teacher_rewards
         ] + [
-            GradedRollout(a.rollout, self.student_rewards[a.task.id, a.number])
+            GradedRollout(rollout=a.rollout, reward=self.student_rewards[a.task.id, a.number])
             for a in self.attempted
             if (a.task.id, a.number) in self.student_rewards
         ]

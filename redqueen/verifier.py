@@ -124,7 +124,15 @@ def settle(proposal: Proposal, outcome: Outcome, min_inputs: int = 2) -> tuple[V
         if len(pairs) < min_inputs:
             detail = f"{len(pairs)} different inputs, {min_inputs} are needed"
             return replace(verdict, status="malformed", detail=detail), None
-    task = Task(proposal.id, proposal.kind, proposal.author, proposal.step, draft.program, pairs, draft.message)
+    task = Task(
+        id=proposal.id,
+        kind=proposal.kind,
+        author=proposal.author,
+        step=proposal.step,
+        program=draft.program,
+        pairs=pairs,
+        message=draft.message,
+    )
     return verdict, task
 
 

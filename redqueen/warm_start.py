@@ -94,7 +94,12 @@ class Warmup:
             asked.append((self.format.propose(kind, self._references(kind, rng), start), start))
         limit = self.config.sampling.proposal_tokens
         requests = [
-            Request(MEMBER, prompt, limit, (self.config.run.seed, "explore", round_, kind, i, "sample"))
+            Request(
+                member=MEMBER,
+                prompt=prompt,
+                max_tokens=limit,
+                seed=(self.config.run.seed, "explore", round_, kind, i, "sample"),
+            )
             for i, (prompt, _) in enumerate(asked)
         ]
         done = itertools.count(1)
@@ -107,7 +112,10 @@ class Warmup:
             self.format.read_proposal(kind, c.text, start) for c, (_, start) in zip(completions, asked, strict=True)
         ]
         drafts = [draft for draft in read if isinstance(draft, Draft)]
-        proposals = [Proposal(f"{round_}-{kind}-{i}", kind, MEMBER, round_, d) for i, d in enumerate(drafts)]
+        proposals = [
+            Proposal(id=f"{round_}-{kind}-{i}", kind=kind, author=MEMBER, step=round_, draft=d)
+            for i, d in enumerate(drafts)
+        ]
         return proposals, len(read) - len(drafts)
 
     def _program(self, rng: random.Random) -> Task:
@@ -135,7 +143,13 @@ class Warmup:
             prompt, whole = self.format.attempt(task, ()), self.format.write_attempt(task)
         target = whole.removeprefix(prompt.prefix) + prompt.stop[0]
         tokens = tuple(self.base.tokenizer(target, add_special_tokens=False).input_ids)
-        return Sample(MEMBER, encode(self.base.tokenizer, prompt), tokens, (0.0,) * len(tokens), 1.0)
+        return Sample(
+            member=MEMBER,
+            prompt_ids=encode(self.base.tokenizer, prompt),
+            token_ids=tokens,
+            logprobs=(0.0,) * len(tokens),
+            advantage=1.0,
+        )
 
 
 def _name(task: Task) -> str:

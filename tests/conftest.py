@@ -69,7 +69,12 @@ def verifier() -> Iterator[LocalVerifier]:
 @pytest.fixture(scope="session")
 def seed_verdicts(verifier: LocalVerifier) -> list[tuple[Verdict, Task | None]]:
     """What the verifier says about each seed program, in file order."""
-    return verifier.validate([Proposal(f"seed-{i}", "code_f", AUTHOR, -1, draft) for i, draft in enumerate(seeds())])
+    return verifier.validate(
+        [
+            Proposal(id=f"seed-{i}", kind="code_f", author=AUTHOR, step=-1, draft=draft)
+            for i, draft in enumerate(seeds())
+        ]
+    )
 
 
 @pytest.fixture(scope="session")
@@ -79,13 +84,13 @@ def seed_tasks(seed_verdicts: list[tuple[Verdict, Task | None]]) -> dict[Kind, l
     return {
         kind: [
             Task(
-                f"{t.id}-{kind}",
-                kind,
-                t.author,
-                t.step,
-                t.program,
-                t.pairs if kind == "code_f" else t.pairs[:1],
-                t.message,
+                id=f"{t.id}-{kind}",
+                kind=kind,
+                author=t.author,
+                step=t.step,
+                program=t.program,
+                pairs=t.pairs if kind == "code_f" else t.pairs[:1],
+                message=t.message,
             )
             for t in whole
         ]

@@ -20,7 +20,7 @@ from redqueen.self_play import Played
 from redqueen.verifier import LocalVerifier
 from tests import toy
 
-NOTHING = Completion((), (), (), (), "", True)
+NOTHING = Completion(prompt_ids=(), token_ids=(), logprobs=(), policy_logprobs=(), text="", finished=True)
 
 
 def table(teachers: int = 1, students: int = 1) -> Table:
@@ -41,17 +41,32 @@ def game(match: Match, rho: list[float | None], attempts: int = 4) -> Played:
     for i, rate_ in enumerate(rho):
         name = f"0.0.code_o.{i}"
         task = (
-            None if rate_ is None else Task(name, "code_o", match.teacher, 0, "def f(x): return x", (Pair("1", "1"),))
+            None
+            if rate_ is None
+            else Task(
+                id=name,
+                kind="code_o",
+                author=match.teacher,
+                step=0,
+                program="def f(x): return x",
+                pairs=(Pair("1", "1"),),
+            )
         )
         verdict = Verdict("malformed" if task is None else "valid")
-        rollout = Rollout(match.teacher, "teacher", "code_o", "g", NOTHING)
-        proposed.append(Proposed(name, "0.0", match.student, "", rollout, verdict, task))
+        rollout = Rollout(member=match.teacher, role="teacher", kind="code_o", group="g", completion=NOTHING)
+        proposed.append(
+            Proposed(
+                id=name, match="0.0", student=match.student, prompt="", rollout=rollout, verdict=verdict, task=task
+            )
+        )
         teachers[name] = -1.0 if rate_ is None else 1.0 - rate_ if rate_ else 0.0
         for n in range(attempts if task is not None else 0):
             right = n < round((rate_ or 0.0) * attempts)
-            own = Rollout(match.student, "student", "code_o", name, NOTHING)
+            own = Rollout(member=match.student, role="student", kind="code_o", group=name, completion=NOTHING)
             assert task is not None
-            attempted.append(Attempted(task, n, own, Verdict("correct" if right else "wrong")))
+            attempted.append(
+                Attempted(task=task, number=n, rollout=own, verdict=Verdict("correct" if right else "wrong"))
+            )
             students[name, n] = 1.0 if right else -0.5
     rates = {p.id: r for p, r in zip(proposed, rho, strict=True) if r is not None}
     return Played(0, proposed, attempted, rates, teachers, students, frozenset())

@@ -33,11 +33,21 @@ INVALID: list[tuple[str, str, Status]] = [
 
 
 def proposal(kind: Kind, program: str, *inputs: str) -> Proposal:
-    return Proposal("p1", kind, "T3", 7, Draft(program, inputs, "a message" if kind == "code_f" else ""))
+    return Proposal(
+        id="p1", kind=kind, author="T3", step=7, draft=Draft(program, inputs, "a message" if kind == "code_f" else "")
+    )
 
 
 def task(kind: Kind, program: str, *pairs: tuple[str, str]) -> Task:
-    return Task("t1", kind, "T0", 0, program, tuple(Pair(*pair) for pair in pairs), "a message")
+    return Task(
+        id="t1",
+        kind=kind,
+        author="T0",
+        step=0,
+        program=program,
+        pairs=tuple(Pair(*pair) for pair in pairs),
+        message="a message",
+    )
 
 
 ABS_O = task("code_o", "def f(x):\n    return abs(x)", ("-2", "2"))
@@ -63,7 +73,13 @@ def test_a_valid_proposal_becomes_a_task_with_its_computed_output(verifier: Loca
     assert (verdict.status, verdict.output) == ("valid", "{2: [1, 2]}")
     assert verdict.cpu_ms > 0
     assert made == Task(
-        "p1", kind, "T3", 7, "def f(xs, n=2):\n    return {n: xs}", (Pair("[1, 2]", "{2: [1, 2]}"),), ""
+        id="p1",
+        kind=kind,
+        author="T3",
+        step=7,
+        program="def f(xs, n=2):\n    return {n: xs}",
+        pairs=(Pair("[1, 2]", "{2: [1, 2]}"),),
+        message="",
     )
 
 

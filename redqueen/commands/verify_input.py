@@ -60,7 +60,7 @@ def _proposal(name: str | int, kind: Kind, fields: dict[str, Any]) -> Entry:
             raise BadLineError(name, f'"{field}" without "answer": neither a proposal nor an attempt')
     draft = Draft(_text(fields, "program"), (_text(fields, "input"),))
     # One input is enough here also for code_f: whether the program is valid is asked, not whether it makes a good game.
-    proposal = Proposal(str(name), "code_o" if kind == "code_f" else kind, "", 0, draft)
+    proposal = Proposal(id=str(name), kind="code_o" if kind == "code_f" else kind, author="", step=0, draft=draft)
     return Entry(name, Job(draft.program, draft.inputs, validate=True), lambda outcome: settle(proposal, outcome)[0])
 
 

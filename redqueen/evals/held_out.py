@@ -39,7 +39,12 @@ class SeedProbe:
         places = [(member, task) for member in members for task in self.tasks]
         completions = self.sampler.sample(
             [
-                Request(member, self.format.attempt(task, self.shots[task.kind]), limit, (seed, "probe", task.id))
+                Request(
+                    member=member,
+                    prompt=self.format.attempt(task, self.shots[task.kind]),
+                    max_tokens=limit,
+                    seed=(seed, "probe", task.id),
+                )
                 for member, task in places
             ]
         )
@@ -48,7 +53,12 @@ class SeedProbe:
             for (_, task), completion in zip(places, completions, strict=True)
         ]
         return [
-            Attempted(task, 0, Rollout(member, "student", task.kind, task.id, completion), verdict)
+            Attempted(
+                task=task,
+                number=0,
+                rollout=Rollout(member=member, role="student", kind=task.kind, group=task.id, completion=completion),
+                verdict=verdict,
+            )
             for (member, task), completion, verdict in zip(
                 places, completions, self.verifier.grade(answers), strict=True
             )
@@ -57,7 +67,15 @@ class SeedProbe:
     def _as_kind(self, task: Task, kind: Kind) -> Task:
         rng = streams.python(self.config.run.seed, "probe", task.id, kind)
         pairs = task.pairs if kind == "code_f" else (rng.choice(task.pairs),)
-        return Task(f"probe-{task.id}-{kind}", kind, task.author, task.step, task.program, pairs, task.message)
+        return Task(
+            id=f"probe-{task.id}-{kind}",
+            kind=kind,
+            author=task.author,
+            step=task.step,
+            program=task.program,
+            pairs=pairs,
+            message=task.message,
+        )
 
 
 def scores(attempted: Sequence[Attempted]) -> dict[str, float]:

@@ -63,11 +63,11 @@ def advantages(graded: Sequence[GradedRollout]) -> list[Sample]:
     scale = {role: _deviation(values) for role, values in by_role.items()}
     return [
         Sample(
-            item.rollout.member,
-            item.rollout.completion.prompt_ids,
-            item.rollout.completion.token_ids,
-            item.rollout.completion.logprobs,
-            value / scale[item.rollout.role] if scale[item.rollout.role] else 0.0,
+            member=item.rollout.member,
+            prompt_ids=item.rollout.completion.prompt_ids,
+            token_ids=item.rollout.completion.token_ids,
+            logprobs=item.rollout.completion.logprobs,
+            advantage=value / scale[item.rollout.role] if scale[item.rollout.role] else 0.0,
         )
         for item, value in zip(graded, centred, strict=True)
     ]

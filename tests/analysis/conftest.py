@@ -45,7 +45,17 @@ def load_toy(played: Path, verifier: LocalVerifier) -> Iterator[Callable[..., Lo
         made.play.format = toy.ToyPrompts()
         made.play.bank.restore(
             [
-                Entry(Task(f"t{i}", "code_o", "T0", 0, f"def f(x):\n    return 1 + 0 * {i}", (Pair(str(i), "1"),)), 0.5)
+                Entry(
+                    Task(
+                        id=f"t{i}",
+                        kind="code_o",
+                        author="T0",
+                        step=0,
+                        program=f"def f(x):\n    return 1 + 0 * {i}",
+                        pairs=(Pair(str(i), "1"),),
+                    ),
+                    0.5,
+                )
                 for i in range(40)
             ]
         )

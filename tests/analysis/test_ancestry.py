@@ -27,7 +27,9 @@ from tests.analysis.conftest import STEPS
 
 
 def task(step: int, i: int, kind: str = "code_o") -> Task:
-    return Task(f"{step}.{i}", kind, "T0", step, "def f(x):\n    return 1", (Pair("1", "1"),))  # type: ignore[arg-type]
+    return Task(
+        id=f"{step}.{i}", kind=kind, author="T0", step=step, program="def f(x):\n    return 1", pairs=(Pair("1", "1"),)
+    )  # type: ignore[arg-type]
 
 
 def games(odds: Callable[[int, int], float], epochs: int = 5, tasks: int = 40, seed: int = 0) -> Games:

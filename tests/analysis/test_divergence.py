@@ -14,7 +14,14 @@ from tests.reference import merged, noisy
 
 
 def completion(prompt: tuple[int, ...], tokens: tuple[int, ...]) -> Completion:
-    return Completion(prompt, tokens, (0.0,) * len(tokens), (0.0,) * len(tokens), "", True)
+    return Completion(
+        prompt_ids=prompt,
+        token_ids=tokens,
+        logprobs=(0.0,) * len(tokens),
+        policy_logprobs=(0.0,) * len(tokens),
+        text="",
+        finished=True,
+    )
 
 
 WRITTEN = [

@@ -132,7 +132,10 @@ def test_an_update_says_what_its_parts_took(work: Any) -> None:
 
 def test_an_update_that_moves_nobody_is_no_measurement(work: Any) -> None:
     ours, _, samples = work
-    idle = [Sample(s.member, s.prompt_ids, s.token_ids, s.logprobs, 0.0) for s in samples]
+    idle = [
+        Sample(member=s.member, prompt_ids=s.prompt_ids, token_ids=s.token_ids, logprobs=s.logprobs, advantage=0.0)
+        for s in samples
+    ]
     with pytest.raises(BenchError, match="measure nothing"):
         arena.update(ours, idle)
 

@@ -25,7 +25,10 @@ class Book:
     def sample(self, requests, finished=None) -> list[Completion]:
         self.asked = list(requests)
         texts = [self.answers[r.prompt.text] if r.member in self.good else "no idea" for r in requests]
-        return [Completion((), (), (), (), text, True) for text in texts]
+        return [
+            Completion(prompt_ids=(), token_ids=(), logprobs=(), policy_logprobs=(), text=text, finished=True)
+            for text in texts
+        ]
 
 
 def probe(book: Book, seeds: list[Task], verifier: LocalVerifier, **changes: object) -> SeedProbe:

@@ -16,7 +16,13 @@ from redqueen.sandbox import LiteralError, parse_arguments, parse_literal
 
 FORMATS = ("completion", "chat")
 START = Task(
-    "s", "code_f", "T0", 0, "def f(x):\n    return x + 1", tuple(Pair(str(i), str(i + 1)) for i in range(6)), "add one"
+    id="s",
+    kind="code_f",
+    author="T0",
+    step=0,
+    program="def f(x):\n    return x + 1",
+    pairs=tuple(Pair(str(i), str(i + 1)) for i in range(6)),
+    message="add one",
 )
 
 

@@ -20,8 +20,17 @@ INVALID = [status for status in STATUSES if status not in ("valid", "infra_error
 
 def graded(reward: float, group: str, role: Role = "student", member: str = "S0", tokens: int = 1) -> GradedRollout:
     ids = tuple(range(tokens))
-    completion = Completion((7, 8), ids, (-0.5,) * tokens, (-0.5,) * tokens, "text", True)
-    return GradedRollout(Rollout(member, role, "code_o", group, completion), reward)
+    completion = Completion(
+        prompt_ids=(7, 8),
+        token_ids=ids,
+        logprobs=(-0.5,) * tokens,
+        policy_logprobs=(-0.5,) * tokens,
+        text="text",
+        finished=True,
+    )
+    return GradedRollout(
+        rollout=Rollout(member=member, role=role, kind="code_o", group=group, completion=completion), reward=reward
+    )
 
 
 @pytest.mark.parametrize(("rho", "reward"), [(0.0, 0.0), (0.25, 0.75), (1 / 6, 5 / 6), (1.0, 0.0)])

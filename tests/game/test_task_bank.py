@@ -15,7 +15,12 @@ from redqueen.records import KINDS, Kind, Pair, Task
 
 def task(number: int, kind: Kind = "code_o", name: str = "") -> Task:
     return Task(
-        name or f"t{number}", kind, "T0", 0, f"def f(x):\n    return x + {number}", (Pair("1", str(number + 1)),)
+        id=name or f"t{number}",
+        kind=kind,
+        author="T0",
+        step=0,
+        program=f"def f(x):\n    return x + {number}",
+        pairs=(Pair("1", str(number + 1)),),
     )
 
 

@@ -10,7 +10,7 @@ from redqueen.records import Completion, Prompt, Request
 
 
 def request(member: str, text: str, seed: int, tokens: int = 12, stop: tuple[str, ...] = ()) -> Request:
-    return Request(member, Prompt(text, stop), tokens, (seed,))
+    return Request(member=member, prompt=Prompt(text, stop), max_tokens=tokens, seed=(seed,))
 
 
 def crowd(count: int, seed: int = 0) -> list[Request]:

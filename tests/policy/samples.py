@@ -19,7 +19,13 @@ def samples(member: str, count: int = 4, advantage: float = 1.0) -> list[Sample]
 
     prompts = [ids(3 + i) for i in range((count + 1) // 2)]
     return [
-        Sample(member, prompts[i // 2], ids(1 + i % 3), (-1.0,) * (1 + i % 3), advantage * (1 if i % 2 else -0.5))
+        Sample(
+            member=member,
+            prompt_ids=prompts[i // 2],
+            token_ids=ids(1 + i % 3),
+            logprobs=(-1.0,) * (1 + i % 3),
+            advantage=advantage * (1 if i % 2 else -0.5),
+        )
         for i in range(count)
     ]
 

@@ -32,10 +32,17 @@ def test_sampling_and_learning_on_a_gpu_agree_with_the_cpu(tmp_path: Path) -> No
         for i, name in enumerate("ab"):
             bank.add(name, noisy(bank, i))
             learner.reset(name)
-        requests = [Request(m, Prompt("x" * (3 + i), ()), 8, (i,)) for i, m in enumerate("abba")]
+        requests = [
+            Request(member=m, prompt=Prompt("x" * (3 + i), ()), max_tokens=8, seed=(i,)) for i, m in enumerate("abba")
+        ]
         rows = LocalSampler(base, bank, SamplingConfig()).sample(requests)
         updates = learner.update(
-            [Sample(q.member, r.prompt_ids, r.token_ids, r.logprobs, 1.0) for q, r in zip(requests, rows, strict=True)]
+            [
+                Sample(
+                    member=q.member, prompt_ids=r.prompt_ids, token_ids=r.token_ids, logprobs=r.logprobs, advantage=1.0
+                )
+                for q, r in zip(requests, rows, strict=True)
+            ]
         )
         learner.load_state("a", learner.state("a"))
         found[device] = ([r.token_ids for r in rows], [u.grad_norm for u in updates])

@@ -134,7 +134,7 @@ def test_what_does_not_parse_raises_as_documented() -> None:
 )
 def test_what_the_sandbox_accepts_has_a_place_in_the_bank(body: str, verifier: LocalVerifier) -> None:
     draft = Draft(f"def f(x):\n    return {body}", ("1",))
-    ((verdict, task),) = verifier.validate([Proposal("p", "code_o", "T0", 0, draft)])
+    ((verdict, task),) = verifier.validate([Proposal(id="p", kind="code_o", author="T0", step=0, draft=draft)])
     assert verdict.status == "valid"
     assert task is not None
     bank = TaskBank(4)

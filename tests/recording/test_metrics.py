@@ -19,12 +19,24 @@ def test_a_step_without_proposals_has_nulls_and_no_division_by_zero() -> None:
 
 def test_a_skipped_member_leaves_plain_json() -> None:
     nan = float("nan")
-    update = MemberUpdate("T0", nan, nan, 1.0, nan, nan, 7, skipped="non-finite gradient")
+    update = MemberUpdate(
+        member="T0",
+        loss=nan,
+        grad_norm=nan,
+        adapter_norm=1.0,
+        entropy=nan,
+        logprob_gap=nan,
+        tokens=7,
+        skipped="non-finite gradient",
+    )
     line = summarise(NOTHING, (update,), KINDS)
     assert json.loads(json.dumps(line, allow_nan=False))["grad_norm"] == {"T0": None}
     assert line["skipped"] == {"T0": "non-finite gradient"}
 
 
 def test_entropy_is_weighted_by_tokens() -> None:
-    updates = [MemberUpdate(m, 0.0, 1.0, 1.0, e, 0.0, n) for m, e, n in (("T0", 1.0, 30), ("S0", 2.0, 10))]
+    updates = [
+        MemberUpdate(member=m, loss=0.0, grad_norm=1.0, adapter_norm=1.0, entropy=e, logprob_gap=0.0, tokens=n)
+        for m, e, n in (("T0", 1.0, 30), ("S0", 2.0, 10))
+    ]
     assert summarise(NOTHING, updates, KINDS)["entropy"] == 1.25

@@ -43,7 +43,15 @@ def make(step: int = 4, seed: int = 0) -> Checkpoint:
         for name in table.members
     }
     optimizers[child.name] = {}  # born this step: no moments yet
-    task = Task("0.0.code_f.1", "code_f", "T0", 0, "def f(x):\n    return 'é\U0001f451'", (Pair("1", "2"),) * 2, "m\n")
+    task = Task(
+        id="0.0.code_f.1",
+        kind="code_f",
+        author="T0",
+        step=0,
+        program="def f(x):\n    return 'é\U0001f451'",
+        pairs=(Pair("1", "2"),) * 2,
+        message="m\n",
+    )
     bank = [Entry(task, 0.1 + 0.2), Entry(replace(task, id="seed", kind="code_o", program="def f(x): return x"), None)]
     return Checkpoint(step, "some/base", "abc123", 16.5, table, bank, adapters, optimizers)
 
@@ -98,7 +106,7 @@ def test_the_table_goes_on_numbering_after_a_load(folder: Path) -> None:
     st.text(st.characters(exclude_categories=("Cs",))),
 )
 def test_any_rating_and_any_text_survive(mu: float, sigma: float, games: int, text: str) -> None:
-    task = Task(text, "code_i", "T0", 0, text, (Pair(text, text),), text)
+    task = Task(id=text, kind="code_i", author="T0", step=0, program=text, pairs=(Pair(text, text),), message=text)
     table = Table([Member("T0", "teacher", -1, (text,), text, Rating(mu, sigma), games, 0, 1)], {"teacher": 1})
     saved = replace(make(), table=table, bank=[Entry(task, None)])
     state = json.loads(json.dumps(checkpoint._state(saved)))

@@ -153,7 +153,9 @@ def _archived(directory: RunDirectory) -> dict[int, list[Task]]:
         rows = db.execute("SELECT id, kind, author, step, program, pairs, message FROM tasks ORDER BY step, rowid")
         for name, kind, author, step, program, pairs, message in rows:
             shown = tuple(Pair(given, made) for given, made in json.loads(pairs))
-            found.setdefault(step, []).append(Task(name, kind, author, step, program, shown, message))
+            found.setdefault(step, []).append(
+                Task(id=name, kind=kind, author=author, step=step, program=program, pairs=shown, message=message)
+            )
     return found
 
 

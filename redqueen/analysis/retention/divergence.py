@@ -40,7 +40,14 @@ def mean_kl(loaded: Loaded, parent: str, children: Sequence[str], written: Seque
 def _batches(loaded: Loaded, member: str, written: Sequence[Completion]) -> Iterator[list[Pack]]:
     """The same micro-batches for every member, but for the slot."""
     slot = loaded.bank.slots[member]
-    items = [Weighted(Sample(member, c.prompt_ids, c.token_ids, c.logprobs, 1.0), slot, 1.0) for c in written]
+    items = [
+        Weighted(
+            Sample(member=member, prompt_ids=c.prompt_ids, token_ids=c.token_ids, logprobs=c.logprobs, advantage=1.0),
+            slot,
+            1.0,
+        )
+        for c in written
+    ]
     return micro_batches(items, loaded.config.learning.batch_tokens)
 
 

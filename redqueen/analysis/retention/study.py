@@ -207,7 +207,7 @@ def _graded(loaded: Loaded, attempted: Sequence[Attempted]) -> list[GradedRollou
     paid: list[tuple[Rollout, float | None]] = [
         (a.rollout, student_reward(a.verdict, loaded.config.game)) for a in attempted
     ]
-    return [GradedRollout(rollout, reward) for rollout, reward in paid if reward is not None]
+    return [GradedRollout(rollout=rollout, reward=reward) for rollout, reward in paid if reward is not None]
 
 
 def _measure(

@@ -112,7 +112,7 @@ class LocalLearner:
                 self._move(member, gradient)
         count = max(tally.tokens, 1)
         return MemberUpdate(
-            member,
+            member=member,
             loss=tally.loss,
             grad_norm=norm,
             adapter_norm=float(self.bank.masters[self.bank.slots[member]].norm()),

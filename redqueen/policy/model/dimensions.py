@@ -121,5 +121,15 @@ def _tasks(kind: Kind) -> list[Task]:
     for number, draft in enumerate(seeds()):
         pairs = tuple(Pair(text, text) for text in draft.inputs)
         own = pairs if kind == "code_f" else pairs[:1]
-        tasks.append(Task(f"seed-{number}", kind, AUTHOR, -1, draft.program, own, draft.message))
+        tasks.append(
+            Task(
+                id=f"seed-{number}",
+                kind=kind,
+                author=AUTHOR,
+                step=-1,
+                program=draft.program,
+                pairs=own,
+                message=draft.message,
+            )
+        )
     return tasks

@@ -61,7 +61,14 @@ class LocalSampler:
         text = self.base.tokenizer.backend_tokenizer.decode(row.tokens, skip_special_tokens=True)
         cut = min((at for s in prompt.stop if (at := text.find(s)) >= 0), default=len(text))
         tokens, sampled, policy = tuple(row.tokens), tuple(row.sampled), tuple(row.policy)
-        return Completion(prompt_ids, tokens, sampled, policy, prompt.prefix + text[:cut], row.finished)
+        return Completion(
+            prompt_ids=prompt_ids,
+            token_ids=tokens,
+            logprobs=sampled,
+            policy_logprobs=policy,
+            text=prompt.prefix + text[:cut],
+            finished=row.finished,
+        )
 
 
 def encode(tokenizer: Any, prompt: Prompt) -> tuple[int, ...]:

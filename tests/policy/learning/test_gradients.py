@@ -47,7 +47,13 @@ def samples(seed: int = 0) -> list[Weighted]:
     for member, prompt, lengths in plan:
         for length in lengths:
             weight = float(torch.randn((), generator=g))
-            sample = Sample(member, prompts[prompt], ids(length), (-2.0,) * length, 1.0)
+            sample = Sample(
+                member=member,
+                prompt_ids=prompts[prompt],
+                token_ids=ids(length),
+                logprobs=(-2.0,) * length,
+                advantage=1.0,
+            )
             made.append(Weighted(sample, MEMBERS.index(member), weight))
     return made
 
@@ -167,7 +173,9 @@ def test_entropy_and_gap_are_those_of_the_merged_model(bases: Callable[[str], Ba
 
 def test_a_sample_beyond_the_sliding_window_is_refused(tiny_base: Base) -> None:
     bank = bank_of(tiny_base)
-    item = Weighted(Sample("a", (1, 2, 3, 4), (5, 6, 7), (-1.0,) * 3, 1.0), 0, 1.0)
+    item = Weighted(
+        Sample(member="a", prompt_ids=(1, 2, 3, 4), token_ids=(5, 6, 7), logprobs=(-1.0,) * 3, advantage=1.0), 0, 1.0
+    )
     packs = next(micro_batches([item], 64))
     accumulate(replace(tiny_base.decoder, window=6), bank, bank.gradients(), packs, PLAIN)
     with pytest.raises(AdapterError, match="sliding window of 5"):

@@ -110,7 +110,10 @@ def test_zero_advantages_count_in_the_normalisation_but_move_nothing(house: Buil
     assert h.learner.state("a") == {}
     half, full = house(), house()
     rows = samples("a", 4)
-    idle = [Sample("a", s.prompt_ids, s.token_ids, s.logprobs, 0.0) for s in rows]
+    idle = [
+        Sample(member="a", prompt_ids=s.prompt_ids, token_ids=s.token_ids, logprobs=s.logprobs, advantage=0.0)
+        for s in rows
+    ]
     ratio = half.learner.update(rows + idle)[0].loss / full.learner.update(rows)[0].loss
     assert ratio == pytest.approx(0.5, rel=1e-4)
 
@@ -120,7 +123,10 @@ def test_a_non_finite_member_is_skipped_and_the_others_go_on(house: Build, bad: 
     h, alone = twins(house)
     h.learner.update(samples("a"))
     before_a, state = weights(h, "a"), h.learner.state("a")
-    rows = [Sample("a", s.prompt_ids, s.token_ids, s.logprobs, bad) for s in samples("a")]
+    rows = [
+        Sample(member="a", prompt_ids=s.prompt_ids, token_ids=s.token_ids, logprobs=s.logprobs, advantage=bad)
+        for s in samples("a")
+    ]
     a, b = h.learner.update(rows + samples("b"))
     assert a.skipped == "non-finite gradient"
     assert b.skipped == ""
@@ -186,12 +192,22 @@ def test_a_rewarded_text_becomes_likelier_and_a_punished_one_less_likely(house: 
         """-loss at equal weights: the mean log-probability of these texts, without a step."""
         still = house(learning=LearningConfig(lr=0.0))
         still.bank.write("a", h.bank.read("a"))
-        plain = [Sample("a", s.prompt_ids, s.token_ids, s.logprobs, 1.0) for s in rows]
+        plain = [
+            Sample(member="a", prompt_ids=s.prompt_ids, token_ids=s.token_ids, logprobs=s.logprobs, advantage=1.0)
+            for s in rows
+        ]
         return -still.learner.update(plain)[0].loss
 
     rows = samples("a", 4)
     for advantage in (1.0, -1.0):
         h = house(learning=LearningConfig(lr=1e-3))
         before = score(h, rows)
-        h.learner.update([Sample("a", s.prompt_ids, s.token_ids, s.logprobs, advantage) for s in rows])
+        h.learner.update(
+            [
+                Sample(
+                    member="a", prompt_ids=s.prompt_ids, token_ids=s.token_ids, logprobs=s.logprobs, advantage=advantage
+                )
+                for s in rows
+            ]
+        )
         assert (score(h, rows) - before) * advantage > 0.01

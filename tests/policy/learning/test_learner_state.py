@@ -112,7 +112,18 @@ def test_a_replaced_members_moments_do_not_outlive_it(house: Build) -> None:
         h.bank.add("d", noisy(h.bank, 7))
         h.learner.reset("d")
         assert h.learner.state("d") == {}
-        h.learner.update([Sample("d", s.prompt_ids, s.token_ids, s.logprobs, s.advantage) for s in samples("b")])
+        h.learner.update(
+            [
+                Sample(
+                    member="d",
+                    prompt_ids=s.prompt_ids,
+                    token_ids=s.token_ids,
+                    logprobs=s.logprobs,
+                    advantage=s.advantage,
+                )
+                for s in samples("b")
+            ]
+        )
     assert torch.equal(weights(used, "d"), weights(new, "d"))
 
 

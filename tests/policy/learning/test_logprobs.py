@@ -40,7 +40,7 @@ def test_a_target_outside_the_vocabulary_is_refused() -> None:
 
 
 def _sample(member: str, tokens: int) -> Sample:
-    return Sample(member, (1,), (2,) * tokens, (0.0,) * tokens, 1.0)
+    return Sample(member=member, prompt_ids=(1,), token_ids=(2,) * tokens, logprobs=(0.0,) * tokens, advantage=1.0)
 
 
 def test_token_mean_weighs_every_token_of_a_member_alike() -> None:

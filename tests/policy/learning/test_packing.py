@@ -18,7 +18,13 @@ PROMPTS = ((7,), (1, 2, 3), (1, 2, 3, 4, 5, 6), (9, 9))
 def item(number: int, slot: int, prompt: int, tokens: int) -> Weighted:
     """Numbered tokens, so that each can be told from all others."""
     ids = tuple(100 * (number + 1) + i for i in range(tokens))
-    return Weighted(Sample("m", PROMPTS[prompt], ids, tuple(float(-i) for i in ids), 1.0), slot, number + 0.5)
+    return Weighted(
+        Sample(
+            member="m", prompt_ids=PROMPTS[prompt], token_ids=ids, logprobs=tuple(float(-i) for i in ids), advantage=1.0
+        ),
+        slot,
+        number + 0.5,
+    )
 
 
 ITEMS = st.lists(

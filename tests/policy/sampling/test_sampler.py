@@ -79,7 +79,10 @@ def test_sampler_and_learner_agree_on_log_probabilities(house: Build, temperatur
     requests = [request(m, "y" * (2 + 7 * i), i) for i, m in enumerate("abcab")]
     rows = h.sampler.sample(requests)
     updates = h.learner.update(
-        [Sample(q.member, r.prompt_ids, r.token_ids, r.logprobs, 1.0) for q, r in zip(requests, rows, strict=True)]
+        [
+            Sample(member=q.member, prompt_ids=r.prompt_ids, token_ids=r.token_ids, logprobs=r.logprobs, advantage=1.0)
+            for q, r in zip(requests, rows, strict=True)
+        ]
     )
     assert 0 < max(u.logprob_gap for u in updates) < 1e-4
 
@@ -91,7 +94,7 @@ def test_in_bf16_sampler_and_learner_differ_by_rounding_only(tiny_folder: Callab
     requests = [request("abc"[i % 3], "y" * (2 + i), i, 20) for i in range(12)]
     updates = h.learner.update(
         [
-            Sample(q.member, r.prompt_ids, r.token_ids, r.logprobs, 1.0)
+            Sample(member=q.member, prompt_ids=r.prompt_ids, token_ids=r.token_ids, logprobs=r.logprobs, advantage=1.0)
             for q, r in zip(requests, h.sampler.sample(requests), strict=True)
         ]
     )
@@ -156,8 +159,8 @@ def test_a_stop_string_of_many_bytes_is_seen(house: Build) -> None:
 
 def test_the_prefix_is_part_of_the_prompt_and_of_the_text(house: Build) -> None:
     h = house()
-    with_prefix = h.sampler.sample([Request("a", Prompt("ab", (), "cd"), 6, (3,))])[0]
-    plain = h.sampler.sample([Request("a", Prompt("abcd", ()), 6, (3,))])[0]
+    with_prefix = h.sampler.sample([Request(member="a", prompt=Prompt("ab", (), "cd"), max_tokens=6, seed=(3,))])[0]
+    plain = h.sampler.sample([Request(member="a", prompt=Prompt("abcd", ()), max_tokens=6, seed=(3,))])[0]
     assert with_prefix.token_ids == plain.token_ids
     assert with_prefix.text == "cd" + plain.text
 

@@ -94,7 +94,13 @@ def samples(base: Base, bank: AdapterBank) -> list[Sample]:
     requests = crowd(24, 2)
     rows = LocalSampler(base, bank, SAMPLING).sample(requests)
     return [
-        Sample(q.member, r.prompt_ids, r.token_ids, r.logprobs, 1.0 if i % 3 else -0.5)
+        Sample(
+            member=q.member,
+            prompt_ids=r.prompt_ids,
+            token_ids=r.token_ids,
+            logprobs=r.logprobs,
+            advantage=1.0 if i % 3 else -0.5,
+        )
         for i, (q, r) in enumerate(zip(requests, rows, strict=True))
     ]
 
