@@ -1,24 +1,37 @@
 # `make train` and `make test` do all the set-up themselves.
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3 || echo python3)
 RUN ?= runs/quickstart
+# how many processes run the tests: auto is one a core, from 2 to 8
+PROCESSES ?= auto
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: help train test bench lint format setup clean
+# worksteal: each process starts with a row of neighbouring tests, which share their fixtures, and helps others at the end
+PYTEST = .venv/bin/python -m pytest --numprocesses $(PROCESSES) --dist worksteal
+
+.PHONY: help train check test test-all bench lint format setup clean
 
 help:
-	@echo "make train   train 2 teachers and 2 students on the embedded model, into $(RUN)"
-	@echo "make test    run the tests"
-	@echo "make bench   measure this machine beside its peers (docs/BENCHMARKS.md): well over an hour"
-	@echo "make lint    ruff (lint, format) and strict types"
-	@echo "make format  let ruff rewrite the code"
-	@echo "make setup   only build .venv"
-	@echo "make clean   remove .venv and caches (runs stay)"
+	@echo "make train     train 2 teachers and 2 students on the embedded model, into $(RUN)"
+	@echo "make check     the quick tests: under a minute"
+	@echo "make test      the tests that a change should pass: a few minutes"
+	@echo "make test-all  all tests: long properties, real runs, the benchmarks at tiny size"
+	@echo "make bench     measure this machine beside its peers (docs/BENCHMARKS.md): well over an hour"
+	@echo "make lint      ruff (lint, format) and strict types"
+	@echo "make format    let ruff rewrite the code"
+	@echo "make setup     only build .venv"
+	@echo "make clean     remove .venv and caches (runs stay)"
 
 train: setup
 	@.venv/bin/redqueen train quickstart --run $(RUN)
 
+check: setup
+	@$(PYTEST) -m "not slow and not integration" --hypothesis-profile check
+
 test: setup
-	@.venv/bin/python -m pytest
+	@$(PYTEST) -m "not slow"
+
+test-all: setup
+	@$(PYTEST) --hypothesis-profile thorough
 
 # a peer that cannot be installed or built here is a line in the report
 bench: setup

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-# before anything imports torch: more threads only make tiny tensors slower
-os.environ["OMP_NUM_THREADS"] = "1"
+# Set before anything imports torch. More threads only make tiny tensors slower, so an OMP_NUM_THREADS of the
+# environment is not used: CI's run with two threads asks for them by a name of its own.
+os.environ["OMP_NUM_THREADS"] = os.environ.get("REDQUEEN_TEST_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # `from tests import tiny`, whichever way pytest was started
@@ -20,15 +21,28 @@ from hypothesis import settings
 
 from redqueen.config import ModelConfig, SandboxConfig
 from redqueen.game.seeds import AUTHOR, seeds
+from redqueen.machine import cores
 from redqueen.policy.model.base import Base, load
 from redqueen.records import KINDS, Kind, Proposal, Task, Verdict
 from redqueen.verifier import LocalVerifier
 from tests import tiny
 
-torch.set_num_threads(1)
-# a busy machine must not fail a property by its clock, nor a gate a commit by a draw that has nothing to do with it
-settings.register_profile("redqueen", deadline=None, derandomize="CI" in os.environ)
-settings.load_profile("redqueen")
+THREADS = int(os.environ["OMP_NUM_THREADS"])
+torch.set_num_threads(THREADS)
+# Profiles differ in the number of examples (`--hypothesis-profile`; the Makefile chooses). No property has a deadline,
+# because a busy machine would miss it. CI draws the same examples each time, so that a commit cannot fail by a draw
+# that has nothing to do with it.
+for name, examples in {"check": 15, "default": 50, "thorough": 300}.items():
+    settings.register_profile(name, max_examples=examples, deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("default")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Returns the number of processes for `--numprocesses auto`: the usable cores, at least 2 and at most 8.
+
+    Each process loads torch and transformers (0.6 GB), and more than 8 do not end sooner.
+    """
+    return min(max(cores(), 2), 8)
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +63,9 @@ def new_base(tiny_folder: Callable[[str], Path]) -> Callable[..., Base]:
     """`new_base("qwen2")`: a freshly loaded fp32 base, to be changed at will."""
 
     def make(family: str = "llama") -> Base:
-        return load(ModelConfig(name=str(tiny_folder(family)), dtype="float32", device="cpu", threads=1, workers=1))
+        return load(
+            ModelConfig(name=str(tiny_folder(family)), dtype="float32", device="cpu", threads=THREADS, workers=1)
+        )
 
     return make
 
