@@ -18,7 +18,8 @@ from benchmarks.system import Setting
 from benchmarks.timing import in_fresh_process, peak
 from redqueen.config import Config, LearningConfig, SamplingConfig
 from redqueen.policy.memory.estimate import gradients_item, held_items, holes, total, training_items
-from redqueen.policy.model.dimensions import Lengths, shape_of
+from redqueen.policy.model.dimensions import shape_of
+from redqueen.records import PromptLengths
 
 COLUMNS = (
     ("ratio", "ratio"),
@@ -70,7 +71,7 @@ def estimate(setting: Setting, members: int, rows: int, width: int) -> int:
         sampling=SamplingConfig(proposal_tokens=1, attempt_tokens=1),
     )
     shape = shape_of(config.model, download=True)
-    training = training_items(config, shape, Lengths(width - 1, width - 1))
+    training = training_items(config, shape, PromptLengths(proposal=width - 1, attempt=width - 1))
     held, gradients = held_items(config, shape, members), gradients_item(config, shape, members)
     return total([*held, gradients, *training, holes(training)])
 

@@ -113,6 +113,16 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PromptLengths:
+    """The longest prompts of a batch in tokens, e.g. `PromptLengths(proposal=400, attempt=96)`."""
+
+    proposal: int
+    """A teacher's prompt."""
+    attempt: int
+    """A student's prompt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One completion to sample from `member`. Requests that are equal but for `seed` share their prompt's prefill.
 

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from redqueen.adapters.factors import Adapter
 from redqueen.config import Config
 from redqueen.evolution import fitness_for
+from redqueen.game.prompt_lengths import prompt_lengths
 from redqueen.league import ranking
 from redqueen.policy.learning.learner import LocalLearner
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.memory.estimate import check_fit
 from redqueen.policy.model.base import Base, fingerprint, load
+from redqueen.policy.model.dimensions import token_counter
 from redqueen.policy.sampling.sampler import LocalSampler
 from redqueen.policy.workers.pool import Crew, muster
 from redqueen.records import Attempted, Task, Verifier
@@ -76,7 +78,7 @@ def opened(config: Config, saved: checkpoint.Checkpoint, slots: int) -> Generato
 
     Raises ModelError if that does not fit or cannot be loaded, CheckpointError if the base has other weights.
     """
-    check_fit(config, slots)
+    check_fit(config, prompt_lengths(config, token_counter(config.model, download=True)), slots)
     base = load(config.model)
     if fingerprint(base.model) != saved.fingerprint:
         raise checkpoint.CheckpointError(

@@ -11,9 +11,11 @@ from rich.table import Column, Table
 from redqueen.commands.environment import announce_conversion, environment, quiet_libraries
 from redqueen.config import EMBEDDED, Config
 from redqueen.errors import ModelError
+from redqueen.game.prompt_lengths import prompt_lengths
 from redqueen.policy.memory.estimate import check_fit, estimate, total
 from redqueen.policy.model.base import fingerprint, load
 from redqueen.policy.model.bundled import cached
+from redqueen.policy.model.dimensions import token_counter
 from redqueen.recording.terminal import LineReporter, LiveReporter, clock, members_table
 from redqueen.runs import checkpoint
 from redqueen.runs.directory import RunDirectory, RunError
@@ -30,7 +32,8 @@ def print_memory(config: Config) -> None:
     if config.model.name == EMBEDDED and cached() is None:
         return out.print("memory: not estimated, the embedded model is not converted yet: the first run does that")
     try:
-        found = estimate(config, members(config), download=False)
+        lengths = prompt_lengths(config, token_counter(config.model, download=False))
+        found = estimate(config, lengths, members(config), download=False)
     except ModelError as error:
         return out.print(f"memory: not estimated, {error}", markup=False)
     table = Table("memory, an estimate", Column("processes", justify="right"), Column("MB", justify="right"), box=None)
@@ -44,7 +47,8 @@ def start(config: Config, directory: RunDirectory) -> int:
     """A new run; returns the exit code. Raises UserError."""
     quiet_libraries()
     announce_conversion(config.model, console)
-    check_fit(config, members(config))
+    lengths = prompt_lengths(config, token_counter(config.model, download=True))
+    check_fit(config, lengths, members(config))
     return _train(config, directory, resuming=False)
 
 

@@ -16,8 +16,9 @@ from redqueen.config import Config
 from redqueen.errors import ModelError
 from redqueen.policy.learning.logprobs import CHUNK
 from redqueen.policy.model.base import device_of, dtype_of, workers_of
-from redqueen.policy.model.dimensions import Lengths, Shape, first_lengths, shape_of
+from redqueen.policy.model.dimensions import Shape, shape_of
 from redqueen.policy.sampling.kv_cache import GROWTH
+from redqueen.records import PromptLengths
 
 _MB = 10**6
 # resident after the imports, with transformers and without it (torch 2.13, Linux)
@@ -43,12 +44,15 @@ class Item:
         return self.size * self.processes
 
 
-def estimate(config: Config, members: int, *, download: bool) -> list[Item]:
-    """The items of a run with `members` adapters. Raises ModelError if the base is not to be had."""
-    return items(config, shape_of(config.model, download=download), first_lengths(config, download=download), members)
+def estimate(config: Config, lengths: PromptLengths, members: int, *, download: bool) -> list[Item]:
+    """The items of a run with `members` adapters and prompts of these lengths.
+
+    Raises ModelError if the base cannot be found.
+    """
+    return items(config, shape_of(config.model, download=download), lengths, members)
 
 
-def items(config: Config, shape: Shape, lengths: Lengths, members: int) -> list[Item]:
+def items(config: Config, shape: Shape, lengths: PromptLengths, members: int) -> list[Item]:
     """The items at the peak. On a CPU all are there at once: what training frees stays in the process's heap, where
     the cache is not. On a GPU training and sampling reuse the same blocks.
     """
@@ -107,7 +111,7 @@ def _members_knob(members: int) -> str:
     return "model.rank" if members <= 16 else "the population"
 
 
-def training_items(config: Config, shape: Shape, lengths: Lengths) -> list[Item]:
+def training_items(config: Config, shape: Shape, lengths: PromptLengths) -> list[Item]:
     """What a micro-batch saves for its backward pass, and the logits of one chunk."""
     device, workers = device_of(config.model), workers_of(config.model)
     size, sampling = dtype_of(config.model, device).itemsize, config.sampling
@@ -134,7 +138,7 @@ def training_items(config: Config, shape: Shape, lengths: Lengths) -> list[Item]
     ]
 
 
-def _sampling(config: Config, shape: Shape, lengths: Lengths) -> list[Item]:
+def _sampling(config: Config, shape: Shape, lengths: PromptLengths) -> list[Item]:
     """The larger of the two phases: cache while it grows, the logits of a step, the prompts of a fill."""
     population, game, sampling, workers = config.population, config.game, config.sampling, workers_of(config.model)
     matches = game.matches or max(population.teachers, population.students)
@@ -167,11 +171,11 @@ def _cut(config: Config) -> int:
     return 4 + 8 + 3 + 4 * 4 if config.sampling.top_k or config.sampling.top_p < 1 else 0
 
 
-def check_fit(config: Config, members: int) -> None:
+def check_fit(config: Config, lengths: PromptLengths, members: int) -> None:
     """Raises ModelError if a run needs more than the device has free; it names the largest part that a setting
     shrinks.
     """
-    found = estimate(config, members, download=True)
+    found = estimate(config, lengths, members, download=True)
     device = device_of(config.model)
     free = torch.cuda.mem_get_info()[0] if device.type == "cuda" else psutil.virtual_memory().available
     need = total(found)

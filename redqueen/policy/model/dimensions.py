@@ -1,8 +1,8 @@
-"""The sizes that memory depends on: of the base, without its weights, and of the texts that a run begins with."""
+"""The sizes that memory depends on: the base's, without its weights, and its tokenizer's count of a text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,16 +10,12 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from redqueen import streams
-from redqueen.config import Config, ModelConfig
+from redqueen.config import ModelConfig
 from redqueen.errors import ModelError
-from redqueen.game.prompts import prompts
-from redqueen.game.seeds import AUTHOR, seeds
 from redqueen.policy.model.base import location
 from redqueen.policy.sampling.sampler import encode
-from redqueen.records import Kind, Pair, Prompt, Task
+from redqueen.records import Prompt
 
-_DRAWN, _LONG = 100, 0.95
 _STACKED = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
 
 
@@ -78,58 +74,13 @@ def shape_of(config: ModelConfig, *, download: bool) -> Shape:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Lengths:
-    """The longest prompts of a batch, in tokens: a teacher's and a student's."""
+def token_counter(config: ModelConfig, *, download: bool) -> Callable[[Prompt], int]:
+    """Counts a prompt's tokens as the base's tokenizer makes them. Without `download` only this machine is looked at.
 
-    proposal: int
-    attempt: int
-
-
-def first_lengths(config: Config, *, download: bool) -> Lengths:
-    """What the seed programs make: of each kind `_DRAWN` prompts as the first step draws them, of which 5 in 100 are
-    longer than these.
-
-    Outputs, which only the sandbox knows, are taken to be as long as inputs, and a task that a teacher wrote to be as
-    long as the teacher's limit. Programs that grow in a run make longer prompts. Raises ModelError.
+    Raises ModelError in one line.
     """
     try:
-        where = location(config.model.name)
-        tokenizer = AutoTokenizer.from_pretrained(where, local_files_only=not download)
+        tokenizer = AutoTokenizer.from_pretrained(location(config.name), local_files_only=not download)
     except (OSError, ValueError) as error:
-        raise ModelError(f"cannot load '{config.model.name}': {str(error).splitlines()[0]}") from error
-    form, game = prompts(config.model.prompts, config.game), config.game
-    proposals: list[int] = []
-    attempts: list[int] = []
-
-    def long(asked: Sequence[Prompt]) -> int:
-        return sorted(len(encode(tokenizer, prompt)) for prompt in asked)[int(_LONG * len(asked))]
-
-    for kind in game.kinds:
-        rng, tasks = streams.python(config.run.seed, "lengths", kind), _tasks(kind)
-        starts = [t for t in tasks if not game.start_lines or len(t.program.splitlines()) <= game.start_lines]
-        drawn = [rng.sample(tasks, min(game.references, len(tasks))) for _ in range(_DRAWN)]
-        proposals.append(
-            long([form.propose(kind, own, rng.choice(starts) if kind == "code_f" else None) for own in drawn])
-        )
-        attempts.append(long([form.attempt(task, rng.sample(tasks, min(game.shots, len(tasks)))) for task in tasks]))
-    return Lengths(max(proposals), max(*attempts, config.sampling.proposal_tokens))
-
-
-def _tasks(kind: Kind) -> list[Task]:
-    tasks: list[Task] = []
-    for number, draft in enumerate(seeds()):
-        pairs = tuple(Pair(text, text) for text in draft.inputs)
-        own = pairs if kind == "code_f" else pairs[:1]
-        tasks.append(
-            Task(
-                id=f"seed-{number}",
-                kind=kind,
-                author=AUTHOR,
-                step=-1,
-                program=draft.program,
-                pairs=own,
-                message=draft.message,
-            )
-        )
-    return tasks
+        raise ModelError(f"cannot load '{config.name}': {str(error).splitlines()[0]}") from error
+    return lambda prompt: len(encode(tokenizer, prompt))

@@ -13,16 +13,18 @@ from hypothesis import strategies as st
 
 from redqueen.config import Config, LearningConfig, ModelConfig, SamplingConfig
 from redqueen.errors import ModelError
+from redqueen.game.prompt_lengths import prompt_lengths
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.memory.estimate import advice, check_fit, estimate, items, total
 from redqueen.policy.model.attention import Bundle, BundleAttention
 from redqueen.policy.model.base import load
-from redqueen.policy.model.dimensions import Lengths, Shape, first_lengths, shape_of
+from redqueen.policy.model.dimensions import Shape, shape_of, token_counter
 from redqueen.policy.sampling.kv_cache import Cache
 from redqueen.recipes import configure
+from redqueen.records import PromptLengths
 from tests import tiny
 
-LENGTHS = Lengths(100, 60)
+LENGTHS = PromptLengths(proposal=100, attempt=60)
 
 
 def config_of(folder: Path, **learning: object) -> Config:
@@ -118,18 +120,6 @@ def test_the_knob_that_is_named_shrinks_the_need(tmp_path: Path) -> None:
     assert {item.knob for item in after} >= {"learning.batch_tokens", "sampling.batch_rows", "model.rank"}
 
 
-def test_prompts_are_longer_with_more_references(tmp_path: Path) -> None:
-    config = config_of(tiny.make(tmp_path))
-    few, many = (
-        first_lengths(
-            config.model_copy(update={"game": config.game.model_copy(update={"references": n})}), download=False
-        )
-        for n in (1, 4)
-    )
-    assert many.proposal > few.proposal
-    assert many.attempt == few.attempt
-
-
 def test_a_run_that_does_not_fit_is_refused_before_it_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,13 +130,15 @@ def test_a_run_that_does_not_fit_is_refused_before_it_is_loaded(
 
     monkeypatch.setattr("redqueen.policy.memory.estimate.psutil.virtual_memory", lambda: Little)
     with pytest.raises(ModelError, match=r"needs about .* GiB, cpu has 0.0 GiB free: (set|lower) \w+\.\w+") as error:
-        check_fit(config, 4)
+        check_fit(config, LENGTHS, 4)
     assert "\n" not in str(error.value)
 
 
 def test_a_model_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="nothing"):
-        estimate(config_of(tmp_path / "nothing"), 2, download=False)
+        estimate(config_of(tmp_path / "nothing"), LENGTHS, 2, download=False)
+    with pytest.raises(ModelError, match="nothing"):
+        token_counter(ModelConfig(name=str(tmp_path / "nothing")), download=False)
 
 
 def resident(pids: list[int]) -> int:
@@ -166,7 +158,9 @@ def resident(pids: list[int]) -> int:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_estimate_of_a_real_run_is_within_15_per_cent(tmp_path: Path, workers: int) -> None:
     args = [f"model.workers={workers}", "model.threads=1", "run.steps=3"]
-    need = total(estimate(configure(args), 4, download=False))
+    config = configure(args)
+    lengths = prompt_lengths(config, token_counter(config.model, download=False))
+    need = total(estimate(config, lengths, 4, download=False))
     command = [sys.executable, "-m", "redqueen", "train", *args, "--run", str(tmp_path / "run")]
     with (tmp_path / "log").open("w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "OMP_NUM_THREADS": "1"})
