@@ -5,9 +5,10 @@ Completion -> Rollout -> Proposed | Attempted -> GradedRollout -> Sample        
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 Kind = Literal["code_o", "code_i", "code_f"]
@@ -97,6 +98,16 @@ class Task:
     def hidden(self) -> tuple[Pair, ...]:
         """The pairs that a code_f student's function is judged on."""
         return self.pairs[(len(self.pairs) + 1) // 2 :]
+
+    def as_kind(self, kind: Kind, rng: random.Random | None = None) -> Task:
+        """A task of `kind` from this one, which has several pairs: `seed-0` becomes `seed-0-code_o`.
+
+        code_f keeps all pairs. The other kinds keep one: `rng` draws it, without `rng` it is the first.
+        """
+        pairs = self.pairs
+        if kind != "code_f":
+            pairs = (rng.choice(pairs) if rng else pairs[0],)
+        return replace(self, id=f"{self.id}-{kind}", kind=kind, pairs=pairs)
 
 
 @dataclass(frozen=True, slots=True)

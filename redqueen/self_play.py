@@ -20,7 +20,6 @@ from redqueen.records import (
     Draft,
     GradedRollout,
     Kind,
-    Pair,
     Prompt,
     Proposal,
     Proposed,
@@ -61,7 +60,8 @@ class Play:
         tasks = seed_tasks(self.verifier)
         for task in tasks:
             for kind in self.config.game.kinds:
-                self.bank.add(self._as_kind(task, kind), None)
+                rng = streams.python(self.seed, "plant", task.id, kind)
+                self.bank.add(task.as_kind(kind, rng), None)
         return len(tasks)
 
     def propose(self, step: int, matches: Sequence[Match], progress: Progress) -> list[Proposed]:
@@ -163,19 +163,6 @@ class Play:
         unread: Future[tuple[Verdict, Task | None]] = Future()
         unread.set_result((Verdict("malformed", detail=draft), None))
         return unread
-
-    def _as_kind(self, task: Task, kind: Kind) -> Task:
-        rng = streams.python(self.seed, "plant", task.id, kind)
-        pairs: tuple[Pair, ...] = task.pairs if kind == "code_f" else (rng.choice(task.pairs),)
-        return Task(
-            id=f"{task.id}-{kind}",
-            kind=kind,
-            author=task.author,
-            step=task.step,
-            program=task.program,
-            pairs=pairs,
-            message=task.message,
-        )
 
 
 def seed_tasks(verifier: Verifier) -> list[Task]:

@@ -28,10 +28,11 @@ MEMBER = "warm"
 Report = Callable[[str, int, int], None]
 
 
-def as_kind(task: Task, kind: Kind, rng: random.Random, most: int = 8) -> Task:
-    """A task of `kind` from one with several pairs: one of them, or up to `most` in a new order."""
-    count = 1 if kind != "code_f" else min(len(task.pairs), most)
-    return replace(task, kind=kind, id=f"{task.id}-{kind}", pairs=tuple(rng.sample(task.pairs, count)))
+def varied(task: Task, kind: Kind, rng: random.Random) -> Task:
+    """A task of `kind` from one with several pairs: code_f keeps up to 8 in a new order, the other kinds one."""
+    if kind == "code_f":
+        task = replace(task, pairs=tuple(rng.sample(task.pairs, min(len(task.pairs), 8))))
+    return task.as_kind(kind, rng)
 
 
 class Warmup:
@@ -122,14 +123,14 @@ class Warmup:
         return rng.choice(self.tasks + self.own["code_o"] + self.own["code_i"])
 
     def _references(self, kind: Kind, rng: random.Random) -> list[Task]:
-        return [as_kind(task, kind, rng) for task in rng.sample(self.tasks, self.config.game.references)]
+        return [varied(task, kind, rng) for task in rng.sample(self.tasks, self.config.game.references)]
 
     def _task(self, kind: Kind, rng: random.Random) -> Task:
         """A seed task, or, half of the time, one of its own."""
         if self.own[kind] and rng.random() < 0.5:
             task = rng.choice(self.own[kind])
-            return as_kind(task, kind, rng) if kind == "code_f" else task
-        return as_kind(rng.choice(self.tasks), kind, rng)
+            return varied(task, kind, rng) if kind == "code_f" else task
+        return varied(rng.choice(self.tasks), kind, rng)
 
     def _sequence(self, rng: random.Random) -> Sample:
         """A worked proposal (a quarter) or a worked answer, with advantage 1."""

@@ -97,18 +97,4 @@ def seed_verdicts(verifier: LocalVerifier) -> list[tuple[Verdict, Task | None]]:
 def seed_tasks(seed_verdicts: list[tuple[Verdict, Task | None]]) -> dict[Kind, list[Task]]:
     """The valid seeds as tasks of each kind; code_o and code_i have the first pair."""
     whole = [task for _, task in seed_verdicts if task is not None]
-    return {
-        kind: [
-            Task(
-                id=f"{t.id}-{kind}",
-                kind=kind,
-                author=t.author,
-                step=t.step,
-                program=t.program,
-                pairs=t.pairs if kind == "code_f" else t.pairs[:1],
-                message=t.message,
-            )
-            for t in whole
-        ]
-        for kind in KINDS
-    }
+    return {kind: [task.as_kind(kind) for task in whole] for kind in KINDS}

@@ -7,6 +7,7 @@ benchmark: the same programs are in the bank, where teachers see them as referen
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from redqueen import streams
 from redqueen.config import Config, ConfigError
@@ -65,17 +66,8 @@ class SeedProbe:
         ]
 
     def _as_kind(self, task: Task, kind: Kind) -> Task:
-        rng = streams.python(self.config.run.seed, "probe", task.id, kind)
-        pairs = task.pairs if kind == "code_f" else (rng.choice(task.pairs),)
-        return Task(
-            id=f"probe-{task.id}-{kind}",
-            kind=kind,
-            author=task.author,
-            step=task.step,
-            program=task.program,
-            pairs=pairs,
-            message=task.message,
-        )
+        probe = replace(task, id=f"probe-{task.id}")
+        return probe.as_kind(kind, streams.python(self.config.run.seed, "probe", task.id, kind))
 
 
 def scores(attempted: Sequence[Attempted]) -> dict[str, float]:

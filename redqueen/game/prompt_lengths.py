@@ -62,17 +62,14 @@ def _seed_tasks(kind: Kind) -> list[Task]:
     tasks: list[Task] = []
     for number, draft in enumerate(seeds()):
         pairs = tuple(Pair(text, text) for text in draft.inputs)
-        if kind != "code_f":
-            pairs = pairs[:1]
-        tasks.append(
-            Task(
-                id=f"seed-{number}",
-                kind=kind,
-                author=AUTHOR,
-                step=-1,
-                program=draft.program,
-                pairs=pairs,
-                message=draft.message,
-            )
+        task = Task(
+            id=f"seed-{number}",
+            kind="code_f",
+            author=AUTHOR,
+            step=-1,
+            program=draft.program,
+            pairs=pairs,
+            message=draft.message,
         )
+        tasks.append(task.as_kind(kind))
     return tasks
