@@ -56,9 +56,19 @@ def device_of(config: ModelConfig) -> torch.device:
 
 
 def dtype_of(config: ModelConfig, device: torch.device) -> torch.dtype:
-    """bf16 where it is multiplied natively: CUDA, and CPUs with AVX512-BF16 or AMX; elsewhere fp32."""
+    """Returns the dtype of the base's weights.
+
+    "auto" is bf16 where it is multiplied natively (CUDA, and CPUs with AVX512-BF16 or AMX), elsewhere fp32. The
+    environment variable REDQUEEN_DTYPE overrides "auto", so that a machine with native bf16 can test what others run.
+    Raises ModelError if the variable holds anything else.
+    """
     if config.dtype != "auto":
         return getattr(torch, config.dtype)
+    override = os.environ.get("REDQUEEN_DTYPE", "")
+    if override in ("bfloat16", "float32"):
+        return getattr(torch, override)
+    if override:
+        raise ModelError(f"REDQUEEN_DTYPE={override}: set it to bfloat16 or float32, or leave it unset")
     cpu = torch.cpu.get_capabilities()
     native = device.type == "cuda" or any(cpu.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
     return torch.bfloat16 if native else torch.float32

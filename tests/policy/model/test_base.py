@@ -9,7 +9,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from redqueen.config import ModelConfig
 from redqueen.errors import AdapterError, ModelError
 from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.model.base import fingerprint, load
+from redqueen.policy.model.base import dtype_of, fingerprint, load
 from tests import tiny
 
 
@@ -56,3 +56,14 @@ def test_the_fingerprint_sees_one_changed_weight_but_not_the_adapters(tmp_path: 
 def test_the_end_tokens_are_known(tmp_path: Path) -> None:
     base = load(ModelConfig(name=str(tiny.make(tmp_path)), dtype="float32", threads=1, workers=1))
     assert base.end_ids == {base.tokenizer.eos_token_id}
+
+
+def test_the_environment_may_choose_what_auto_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = torch.device("cpu")
+    for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
+        monkeypatch.setenv("REDQUEEN_DTYPE", name)
+        assert dtype_of(ModelConfig(), cpu) == dtype
+        assert dtype_of(ModelConfig(dtype="float32"), cpu) == torch.float32, "a config that says more has its way"
+    monkeypatch.setenv("REDQUEEN_DTYPE", "float16")
+    with pytest.raises(ModelError, match="REDQUEEN_DTYPE=float16: set it to bfloat16 or float32"):
+        dtype_of(ModelConfig(), cpu)
