@@ -1,0 +1,222 @@
+"""Prints the style figures of the source code and exits with 1 where one is beyond its limit (`make style`).
+
+The limits keep the code loose enough to read: one statement says one thing, files and functions stay short, and traps
+have a comment. Figures are taken from the syntax tree and the tokens, so the formatting of a line changes none of them.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import statistics
+import sys
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("redqueen", "benchmarks")
+
+MAX_NAMES_ASSIGNED = 2
+MAX_NESTED_PER_1000_LINES = 1.6
+MIN_COMMENT_PERCENT = 3.0
+MAX_FILE_LINES = 350
+MAX_FUNCTION_LINES = 70
+
+Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """One source file."""
+
+    name: str
+    """The dotted name that an import uses."""
+    path: Path
+    """Relative to the repository."""
+    text: str
+    tree: ast.Module
+
+    @property
+    def lines(self) -> int:
+        return len(self.text.splitlines())
+
+
+def modules(root: Path = ROOT) -> list[Module]:
+    """Returns every Python file of `PACKAGES` in `root`."""
+    result: list[Module] = []
+    for package in PACKAGES:
+        for file in sorted((root / package).rglob("*.py")):
+            path = file.relative_to(root)
+            parts = path.with_suffix("").parts
+            name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+            text = file.read_text(encoding="utf-8")
+            result.append(Module(name=name, path=path, text=text, tree=ast.parse(text)))
+    return result
+
+
+def packed_assignments(module: Module) -> Iterator[str]:
+    """Yields each assignment of a written-out tuple to more than two targets, as in `a, b, c = 1, 2, 3`."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple | ast.List):
+            for target in node.targets:
+                if isinstance(target, ast.Tuple | ast.List) and len(target.elts) > MAX_NAMES_ASSIGNED:
+                    yield f"{module.path}:{node.lineno}"
+
+
+def nested_comprehensions(module: Module) -> Iterator[str]:
+    """Yields each comprehension that stands within another one or has more than one `for`."""
+    for outer in ast.walk(module.tree):
+        if isinstance(outer, Comprehension):
+            inner = any(isinstance(node, Comprehension) for node in ast.walk(outer) if node is not outer)
+            if inner or len(outer.generators) > 1:
+                yield f"{module.path}:{outer.lineno}"
+
+
+def comment_lines(module: Module) -> int:
+    """Returns how many lines hold nothing but a comment."""
+    tokens = tokenize.generate_tokens(io.StringIO(module.text).readline)
+    return sum(token.type == tokenize.COMMENT and token.line.lstrip().startswith("#") for token in tokens)
+
+
+def function_lengths(module: Module) -> Iterator[tuple[int, str]]:
+    """Yields each function's lines, from `def` to its end, and where it stands."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, Function):
+            assert node.end_lineno is not None
+            yield node.end_lineno - node.lineno + 1, f"{module.path}:{node.lineno} {node.name}"
+
+
+def imports(module: Module, names: set[str]) -> set[str]:
+    """Returns the modules among `names` that `module` imports, wherever in the file."""
+    found: set[str] = set()
+    for node in ast.walk(module.tree):
+        targets: list[str] = []
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            targets = [f"{node.module}.{alias.name}" for alias in node.names]
+        for target in targets:
+            # `from a.b import c` means the module a.b.c if there is one, else a.b
+            while target and target not in names:
+                target = target.rpartition(".")[0]
+            if target and target != module.name:
+                found.add(target)
+    return found
+
+
+def import_cycle(graph: dict[str, set[str]]) -> list[str]:
+    """Returns the modules of one import cycle in their order, or nothing if there is none."""
+    finished: set[str] = set()
+
+    def visit(name: str, path: list[str]) -> list[str]:
+        if name in path:
+            return [*path[path.index(name) :], name]
+        if name not in finished:
+            for target in sorted(graph[name]):
+                cycle = visit(target, [*path, name])
+                if cycle:
+                    return cycle
+            finished.add(name)
+        return []
+
+    for name in graph:
+        cycle = visit(name, [])
+        if cycle:
+            return cycle
+    return []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One line of the report."""
+
+    name: str
+    value: str
+    limit: str
+    good: bool
+    places: tuple[str, ...] = ()
+    """Where the limit is passed, shown if `good` is false."""
+
+
+def figures(sources: list[Module]) -> list[Figure]:
+    """Returns all figures of `sources`."""
+    lines = sum(module.lines for module in sources)
+    packed = [place for module in sources for place in packed_assignments(module)]
+    nested = [place for module in sources for place in nested_comprehensions(module)]
+    nested_rate = 1000 * len(nested) / lines
+    comments = 100 * sum(comment_lines(module) for module in sources) / lines
+    long_files = [f"{module.path} {module.lines}" for module in sources if module.lines > MAX_FILE_LINES]
+    functions = [item for module in sources for item in function_lengths(module)]
+    long_functions = [f"{place} {length}" for length, place in functions if length > MAX_FUNCTION_LINES]
+    names = {module.name for module in sources}
+    cycle = import_cycle({module.name: imports(module, names) for module in sources})
+    longest_file = max(module.lines for module in sources)
+    longest_function = max(length for length, _ in functions)
+    return [
+        Figure(name="lines", value=f"{lines} in {len(sources)} files", limit="", good=True),
+        Figure(
+            name=f"assignments of more than {MAX_NAMES_ASSIGNED} names",
+            value=str(len(packed)),
+            limit="0",
+            good=not packed,
+            places=tuple(packed),
+        ),
+        Figure(
+            name="nested comprehensions per 1,000 lines",
+            value=f"{nested_rate:.2f} ({len(nested)})",
+            limit=f"< {MAX_NESTED_PER_1000_LINES}",
+            good=nested_rate < MAX_NESTED_PER_1000_LINES,
+            places=tuple(nested),
+        ),
+        Figure(
+            name="comment lines",
+            value=f"{comments:.2f} %",
+            limit=f">= {MIN_COMMENT_PERCENT} %",
+            good=comments >= MIN_COMMENT_PERCENT,
+        ),
+        Figure(
+            name=f"files above {MAX_FILE_LINES} lines",
+            value=f"{len(long_files)} (longest {longest_file})",
+            limit="0",
+            good=not long_files,
+            places=tuple(long_files),
+        ),
+        Figure(
+            name=f"functions above {MAX_FUNCTION_LINES} lines",
+            value=f"{len(long_functions)} (longest {longest_function})",
+            limit="0",
+            good=not long_functions,
+            places=tuple(long_functions),
+        ),
+        Figure(
+            name="median function",
+            value=f"{statistics.median(length for length, _ in functions):.0f} lines",
+            limit="",
+            good=True,
+        ),
+        Figure(
+            name="import cycles",
+            value=" -> ".join(cycle) or "0",
+            limit="0",
+            good=not cycle,
+        ),
+    ]
+
+
+def main() -> int:
+    """Prints the report. Returns the exit code."""
+    report = figures(modules())
+    for figure in report:
+        mark = "" if figure.good else "  <- beyond the limit"
+        print(f"{figure.name:<40} {figure.value:<26} {figure.limit:<8}{mark}".rstrip())
+        if not figure.good:
+            for place in figure.places:
+                print(f"    {place}")
+    return 0 if all(figure.good for figure in report) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
