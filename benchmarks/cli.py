@@ -39,7 +39,7 @@ Completions = Annotated[int, typer.Option(min=2, help="Completions in a step.")]
 Attempts = Annotated[int, typer.Option(min=2, help="Completions of each prompt.")]
 PromptTokens = Annotated[int, typer.Option(min=4, help="Tokens of each prompt.")]
 NewTokens = Annotated[int, typer.Option(min=2, help="Tokens of each completion.")]
-Model = Annotated[str, typer.Option(help="Hugging Face id or local folder (bf16, rank 16).")]
+Model = Annotated[str, typer.Option(help="Hugging Face id or local folder (adapters of rank 16).")]
 
 
 def _numbers(text: str, least: int) -> list[int]:
@@ -68,11 +68,13 @@ def train(
     threads: Threads = 1,
 ) -> None:
     """A joint update of all members, against one PEFT adapter over the same tokens, and shared prompts."""
-    from benchmarks.system import Setting
+    from benchmarks.system import BenchmarkConfig
     from benchmarks.train import run_bench_train
 
     sizes = _numbers(tokens, 2 * members)
-    raise typer.Exit(run_bench_train(Setting(model, threads), members, sizes, attempts, rounds, as_json=as_json))
+    raise typer.Exit(
+        run_bench_train(BenchmarkConfig(model, threads), members, sizes, attempts, rounds, as_json=as_json)
+    )
 
 
 @app.command()
@@ -88,10 +90,12 @@ def sampler(
 ) -> None:
     """Tokens per CPU-second, against transformers' generate, PEFT, populora and llama.cpp."""
     from benchmarks.sampler import Lengths, run_bench_sampler
-    from benchmarks.system import Setting
+    from benchmarks.system import BenchmarkConfig
 
     counts, lengths = _numbers(rows, 1), Lengths(prompt, new)
-    raise typer.Exit(run_bench_sampler(Setting(model, threads), members, counts, lengths, rounds, as_json=as_json))
+    raise typer.Exit(
+        run_bench_sampler(BenchmarkConfig(model, threads), members, counts, lengths, rounds, as_json=as_json)
+    )
 
 
 @app.command()
@@ -109,10 +113,10 @@ def step(
     """A whole step, sampling and training, against TRL's GRPOTrainer with one PEFT adapter."""
     _check_step(completions, attempts, members)
     from benchmarks.step import Work, run_bench_step
-    from benchmarks.system import Setting
+    from benchmarks.system import BenchmarkConfig
 
     work = Work(completions, attempts, prompt, new)
-    raise typer.Exit(run_bench_step(Setting(model, threads), members, work, rounds, as_json=as_json))
+    raise typer.Exit(run_bench_step(BenchmarkConfig(model, threads), members, work, rounds, as_json=as_json))
 
 
 @app.command()
@@ -132,11 +136,13 @@ def workers(
     """Sampling and whole steps in several processes, against one: throughput by wall time."""
     _check_step(completions, attempts, members)
     from benchmarks.step import Work
-    from benchmarks.system import Setting
+    from benchmarks.system import BenchmarkConfig
     from benchmarks.workers import run_bench_workers
 
     work = Work(completions, attempts, prompt, new)
-    raise typer.Exit(run_bench_workers(Setting(model, threads), members, count, rows, work, rounds, as_json=as_json))
+    raise typer.Exit(
+        run_bench_workers(BenchmarkConfig(model, threads), members, count, rows, work, rounds, as_json=as_json)
+    )
 
 
 @app.command()
@@ -149,9 +155,9 @@ def logprobs(
 ) -> None:
     """Log-probabilities and their gradient, against the full table and torch's own fused loss."""
     from benchmarks.logprobs import run_bench_logprobs
-    from benchmarks.system import Setting
+    from benchmarks.system import BenchmarkConfig
 
-    raise typer.Exit(run_bench_logprobs(Setting(model, threads), rows, rounds, as_json=as_json))
+    raise typer.Exit(run_bench_logprobs(BenchmarkConfig(model, threads), rows, rounds, as_json=as_json))
 
 
 @app.command()
@@ -167,9 +173,9 @@ def memory(
     if tokens < 4 * members:
         raise typer.BadParameter("--tokens must be at least four for each member")
     from benchmarks.memory import run_bench_memory
-    from benchmarks.system import Setting
+    from benchmarks.system import BenchmarkConfig
 
-    raise typer.Exit(run_bench_memory(Setting(model, threads), members, tokens, rounds, as_json=as_json))
+    raise typer.Exit(run_bench_memory(BenchmarkConfig(model, threads), members, tokens, rounds, as_json=as_json))
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""llama.cpp as a peer of the sampler: the same base, without adapters, in bf16, many sequences in one batch.
+"""llama.cpp as a peer of the sampler: the same base, in the same dtype, without adapters, many sequences in one batch.
 
 Shape suffixes: R rows, T prompt tokens, V vocabulary.
 """
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.peers import Missing, optional
-from benchmarks.timing import BenchError
+from benchmarks.timing import BenchmarkError
 from redqueen.policy.model.base import fingerprint
 from redqueen.policy.model.bundled import cache_root
 
@@ -29,16 +29,18 @@ _LAYER = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
+_DTYPES = {torch.bfloat16: "bf16", torch.float32: "fp32"}
+_FILE_TYPES = {torch.bfloat16: gguf.LlamaFileType.MOSTLY_BF16, torch.float32: gguf.LlamaFileType.ALL_F32}
 
 
 def converted(model: Any) -> Path:
-    """A GGUF file of `model` (transformers, Llama family) in bf16, in the model cache; written once for its weights.
+    """Returns a GGUF file of `model` (transformers, Llama family) in its dtype; written once, into the model cache.
 
     Raises Missing for another family.
     """
     if model.config.model_type != "llama":
         raise Missing(f"our conversion for llama.cpp knows the llama family only, not {model.config.model_type}")
-    path = cache_root() / f"bench-{fingerprint(model)[:16]}-bf16.gguf"
+    path = cache_root() / f"bench-{fingerprint(model)[:16]}-{_DTYPES[model.dtype]}.gguf"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(".unfinished")
@@ -62,7 +64,7 @@ def convert(model: Any, path: Path) -> None:
     writer.add_rope_dimension_count(config.head_dim)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_vocab_size(config.vocab_size)
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_BF16)
+    writer.add_file_type(_FILE_TYPES[model.dtype])
     writer.add_tokenizer_model("no_vocab")
     for name, weight in model.state_dict().items():
         if name == "lm_head.weight" and config.tie_word_embeddings:
@@ -97,7 +99,8 @@ def _name(name: str) -> str:
 
 
 def _add(writer: gguf.GGUFWriter, name: str, weight: Tensor) -> None:
-    if weight.ndim == 1:
+    # norms are fp32 in every GGUF file
+    if weight.ndim == 1 or weight.dtype == torch.float32:
         writer.add_tensor(name, weight.float().numpy())
     else:
         data = weight.to(torch.bfloat16).contiguous().view(torch.uint8).numpy()
@@ -116,7 +119,7 @@ class Llama:
         library.llama_backend_init()
         self.model = library.llama_model_load_from_file(str(path).encode(), library.llama_model_default_params())
         if not self.model:
-            raise BenchError(f"llama.cpp cannot load {path}: delete it and try again")
+            raise BenchmarkError(f"llama.cpp cannot load {path}: delete it and try again")
         params = library.llama_context_default_params()
         params.n_ctx = rows * (-(-length // 256) * 256)
         params.n_batch = rows * length
@@ -124,7 +127,7 @@ class Llama:
         params.n_threads = params.n_threads_batch = threads
         self.context = library.llama_init_from_model(self.model, params)
         if not self.context:
-            raise BenchError(f"llama.cpp has no room for {rows} sequences of {length} tokens: ask for fewer rows")
+            raise BenchmarkError(f"llama.cpp has no room for {rows} sequences of {length} tokens: ask for fewer rows")
         self.batch = library.llama_batch_init(rows * length, 0, 1)
         self.vocabulary = int(model.config.vocab_size)
 
@@ -155,7 +158,7 @@ class Llama:
                 n += 1
         batch.n_tokens = n
         if self.library.llama_decode(self.context, batch):
-            raise BenchError("llama.cpp could not decode a batch: ask for fewer rows")
+            raise BenchmarkError("llama.cpp could not decode a batch: ask for fewer rows")
         address = self.library.llama_get_logits(self.context)
         count = len(tokens) * self.vocabulary
         flat = torch.frombuffer(

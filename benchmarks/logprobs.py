@@ -1,8 +1,8 @@
 """`python -m benchmarks logprobs`: log-probabilities of given tokens and their gradient, without a
 [rows, vocabulary] table.
 
-Time is taken in this process, in turns; memory in a fresh process for each contender: how far its resident memory rises
-above what it was with the inputs in place.
+Times are taken in this process, where the contenders take turns. Memory is measured in a fresh process for each
+contender: how far its resident memory rises above what it was with the inputs in place.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks import system as arena
-from benchmarks.report import Report, against, finish, say, times
-from benchmarks.system import Setting
-from benchmarks.timing import BenchError, Contender, Stopwatch, Taken, in_fresh_process, peak, take_turns
+from benchmarks import system
+from benchmarks.report import Report, against, finish, log, times
+from benchmarks.system import BenchmarkConfig
+from benchmarks.timing import BenchmarkError, Contender, Stopwatch, Timing, in_fresh_process, peak, take_turns
 from redqueen.policy.learning.logprobs import TokenLogprobs
 
 COLUMNS = (
@@ -47,29 +47,31 @@ class Shape:
     vocabulary: int
 
 
-def run_bench_logprobs(setting: Setting, rows: int, rounds: int, *, as_json: bool) -> int:
+def run_bench_logprobs(config: BenchmarkConfig, rows: int, rounds: int, *, as_json: bool) -> int:
     """Measures and prints; returns the exit code."""
-    vocabulary, hidden = arena.quiet_base(setting).model.get_output_embeddings().weight.shape
+    vocabulary, hidden = system.quiet_base(config).model.get_output_embeddings().weight.shape
     shape = Shape(rows, hidden, vocabulary)
-    report = Report("logprobs", {**asdict(setting), **asdict(shape), "rounds": rounds})
+    report = Report("logprobs", {**asdict(config), **asdict(shape), "rounds": rounds})
     case = f"{rows} rows x {vocabulary} tokens, hidden size {hidden}, forward and backward"
     ways: list[Way] = list(NAMES)
     if not hasattr(F, "linear_cross_entropy"):
         ways = ways[:2]
-        report.miss("F.linear_cross_entropy", f"torch {torch.__version__} does not have it: it came with torch 2.13")
+        report.unavailable(
+            "F.linear_cross_entropy", f"torch {torch.__version__} does not have it: it came with torch 2.13"
+        )
     contenders: dict[Way, Contender] = {
-        way: Contender(NAMES[way], _turn(work(way, shape, setting.dtype))) for way in ways
+        way: Contender(NAMES[way], _turn(work(way, shape, config.dtype))) for way in ways
     }
-    take_turns(list(contenders.values()), rounds, say, case)
-    exact = work("full", shape, setting.dtype)()
+    take_turns(list(contenders.values()), rounds, log, case)
+    exact = work("full", shape, config.dtype)()
     for way, contender in contenders.items():
-        error = float((work(way, shape, setting.dtype)() - exact).abs().max())
+        error = float((work(way, shape, config.dtype)() - exact).abs().max())
         row = {**times(case, contender, contenders["full"]), "error": round(error, 6)}
         try:
-            row["peak_bytes"] = in_fresh_process(growth, way, shape, setting.dtype)
+            row["peak_bytes"] = in_fresh_process(growth, way, shape, config.dtype)
             row["peak_mb"] = round(row["peak_bytes"] / 1e6, 1)
-        except BenchError as why:
-            report.miss(f"memory of {contender.name}", why)
+        except BenchmarkError as why:
+            report.unavailable(f"memory of {contender.name}", why)
         report.results.append(row)
     for way in ways[1:]:
         seconds = against(contenders["ours"], contenders[way], lambda t: t.cpu_s)
@@ -104,11 +106,11 @@ def growth(way: Way, shape: Shape, dtype: str) -> int:
     return most - before
 
 
-def _turn(once: Callable[[], Tensor]) -> Callable[[], Taken]:
-    def turn() -> Taken:
+def _turn(once: Callable[[], Tensor]) -> Callable[[], Timing]:
+    def turn() -> Timing:
         with Stopwatch() as watch:
             once()
-        return Taken(watch.cpu_s, watch.wall_s)
+        return Timing(watch.cpu_s, watch.wall_s)
 
     return turn
 

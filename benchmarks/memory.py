@@ -11,10 +11,9 @@ import os
 from dataclasses import asdict
 from statistics import median
 
-from benchmarks import system as arena
-from benchmarks import workload
-from benchmarks.report import Report, finish, named, say
-from benchmarks.system import Setting
+from benchmarks import system, workload
+from benchmarks.report import Report, finish, log, named
+from benchmarks.system import BenchmarkConfig
 from benchmarks.timing import in_fresh_process, peak
 from redqueen.config import Config, LearningConfig, SamplingConfig
 from redqueen.policy.memory.estimate import gradients_item, held_items, holes, total, training_items
@@ -31,19 +30,19 @@ COLUMNS = (
 FP32_TENSORS = 4  # weights, gradients, two moments
 
 
-def run_bench_memory(setting: Setting, members: int, tokens: int, rounds: int, *, as_json: bool) -> int:
+def run_bench_memory(config: BenchmarkConfig, members: int, tokens: int, rounds: int, *, as_json: bool) -> int:
     """Measures and prints; returns the exit code."""
-    report = Report("memory", {**asdict(setting), "members": members, "tokens": tokens, "rounds": rounds})
+    report = Report("memory", {**asdict(config), "members": members, "tokens": tokens, "rounds": rounds})
     rows = 2 * members
     case = f"a training step over {rows * (tokens // rows)} tokens"
     peaks: dict[int, list[int]] = {members: [], 1: []}
     size = 0
     for number in range(rounds):
-        say(f"{case}: round {number + 1} of {rounds}")
+        log(f"{case}: round {number + 1} of {rounds}")
         for count in peaks:
-            most, size = in_fresh_process(step_peak, setting, count, rows, tokens // rows)
+            most, size = in_fresh_process(step_peak, config, count, rows, tokens // rows)
             peaks[count].append(most)
-    needs = {count: estimate(setting, count, rows, tokens // rows) for count in peaks}
+    needs = {count: estimate(config, count, rows, tokens // rows) for count in peaks}
     one, need = median(peaks[1]), (members - 1) * size * 4 * FP32_TENSORS
     report.results = [
         {
@@ -63,28 +62,28 @@ def run_bench_memory(setting: Setting, members: int, tokens: int, rounds: int, *
     return finish(report, COLUMNS, as_json)
 
 
-def estimate(setting: Setting, members: int, rows: int, width: int) -> int:
+def estimate(config: BenchmarkConfig, members: int, rows: int, width: int) -> int:
     """Bytes that a training step over `rows` samples of `width` tokens is estimated to need; nothing is sampled."""
-    config = Config(
-        model=setting.config.model_copy(update={"workers": 1}),
+    run_config = Config(
+        model=config.model_config.model_copy(update={"workers": 1}),
         learning=LearningConfig(batch_tokens=max(64, rows * width)),
         sampling=SamplingConfig(proposal_tokens=1, attempt_tokens=1),
     )
-    shape = shape_of(config.model, download=True)
-    training = training_items(config, shape, PromptLengths(proposal=width - 1, attempt=width - 1))
-    held, gradients = held_items(config, shape, members), gradients_item(config, shape, members)
+    shape = shape_of(run_config.model, download=True)
+    training = training_items(run_config, shape, PromptLengths(proposal=width - 1, attempt=width - 1))
+    held, gradients = held_items(run_config, shape, members), gradients_item(run_config, shape, members)
     return total([*held, gradients, *training, holes(training)])
 
 
-def step_peak(setting: Setting, members: int, rows: int, width: int) -> tuple[int, int]:
+def step_peak(config: BenchmarkConfig, members: int, rows: int, width: int) -> tuple[int, int]:
     """Largest resident bytes in a training step, and the number of weights of one adapter. For a process of its own."""
     # transformers' loading threads leave another heap each time
     os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"
-    ours = arena.build(setting, members)
+    ours = system.build(config, members)
     vocabulary = int(ours.base.model.config.vocab_size)
     samples = workload.samples(
         vocabulary, workload.owners(workload.equal(rows, members)), width + 1 - width // 2, width // 2
     )
-    arena.update(ours, samples)
-    _, most = peak(lambda: arena.update(ours, samples))
-    return most, sum(setting.rank * (fan_in + fan_out) for fan_in, fan_out in ours.bank.shapes().values())
+    system.update(ours, samples)
+    _, most = peak(lambda: system.update(ours, samples))
+    return most, sum(config.rank * (fan_in + fan_out) for fan_in, fan_out in ours.bank.shapes().values())

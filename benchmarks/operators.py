@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.peers import Missing, optional
-from benchmarks.report import Report, against, finish, say
-from benchmarks.timing import Contender, Stopwatch, Taken, take_turns
+from benchmarks.report import Report, against, finish, log
+from benchmarks.timing import Contender, Stopwatch, Timing, take_turns
 from redqueen.adapters.factors import Adapter, Factors
 from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS, Operator
 
@@ -94,13 +94,13 @@ def measure(layers: int, rank: int, threads: int, rounds: int) -> Report:
         theirs = Population(parents)
     except Missing as why:
         theirs = None
-        report.miss("populora", why)
+        report.unavailable("populora", why)
     for name, operator in (MUTATIONS | CROSSOVERS | CONTROLS).items():
         two = name in CROSSOVERS or name == "linear_mean"
         ours = Contender(name, _ours(operator, parents if two else parents[:1]))
         peer = PEERS.get(name)
         other = Contender(peer.name, theirs.turn(peer.name)) if theirs and peer else None
-        take_turns([ours, other] if other else [ours], rounds, say, name)
+        take_turns([ours, other] if other else [ours], rounds, log, name)
         report.results.append(_row(ours, other, peer))
         if other and peer:
             report.ratio(f"{name} against {peer.name}", against(other, ours, _wall), "above 1" if peer.same else "")
@@ -135,19 +135,19 @@ class Population:
                     down[key][number].copy_(factors.a)
                     up[key][number].copy_(factors.b.T)
 
-    def turn(self, name: str) -> Callable[[], Taken]:
+    def turn(self, name: str) -> Callable[[], Timing]:
         """Makes the third individual from the first, or from the first two, the first being the fitter."""
         child, fitness = torch.tensor([2]), torch.tensor([1.0, 0.0, 0.0])
         alone, both = torch.tensor([[0]]), torch.tensor([[0, 1]])
 
-        def run() -> Taken:
+        def run() -> Timing:
             with Stopwatch() as watch:
                 if name in self.mutations:
                     self.population.crossover_("clone", alone, child)
                     self.population.mutate_(name, individuals=child)
                 else:
                     self.population.crossover_(name, alone if name == "clone" else both, child, fitnesses=fitness)
-            return Taken(watch.cpu_s, watch.wall_s)
+            return Timing(watch.cpu_s, watch.wall_s)
 
         return run
 
@@ -164,20 +164,20 @@ def _base(adapter: Adapter) -> nn.Module:
     return layers
 
 
-def _ours(operator: Operator, parents: list[Adapter]) -> Callable[[], Taken]:
+def _ours(operator: Operator, parents: list[Adapter]) -> Callable[[], Timing]:
     generator = torch.Generator().manual_seed(0)
 
-    def run() -> Taken:
+    def run() -> Timing:
         with Stopwatch() as watch:
             child = operator(parents, generator)
         del child
-        return Taken(watch.cpu_s, watch.wall_s)
+        return Timing(watch.cpu_s, watch.wall_s)
 
     return run
 
 
-def _wall(taken: Taken) -> float:
-    return taken.wall_s
+def _wall(timing: Timing) -> float:
+    return timing.wall_s
 
 
 def _row(ours: Contender, other: Contender | None, peer: Peer | None) -> dict[str, Any]:

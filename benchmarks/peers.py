@@ -12,8 +12,8 @@ import torch
 from peft import LoraConfig, get_peft_model
 from torch import Tensor
 
-from benchmarks.system import Setting, quiet_base
-from benchmarks.timing import Stopwatch, Taken
+from benchmarks.system import BenchmarkConfig, quiet_base
+from benchmarks.timing import Stopwatch, Timing
 from redqueen.adapters.factors import Adapter
 from redqueen.config import LearningConfig
 
@@ -37,14 +37,14 @@ def optional(module: str) -> Any:
     return importlib.import_module(module)
 
 
-def plain(setting: Setting, attention: Attention = "sdpa") -> Any:
+def plain(config: BenchmarkConfig, attention: Attention = "sdpa") -> Any:
     """The base alone, as transformers loads it."""
-    model = quiet_base(setting).model
+    model = quiet_base(config).model
     model.set_attn_implementation(attention)
     return model
 
 
-def generate(model: Any, ids_RT: Tensor, new_tokens: int, **extra: Any) -> Taken:
+def generate(model: Any, ids_RT: Tensor, new_tokens: int, **extra: Any) -> Timing:
     """transformers' `generate`: exactly `new_tokens` for each row, sampled at temperature 1."""
     with Stopwatch() as watch, torch.no_grad():
         out = model.generate(
@@ -58,7 +58,7 @@ def generate(model: Any, ids_RT: Tensor, new_tokens: int, **extra: Any) -> Taken
             max_new_tokens=new_tokens,
             **extra,
         )
-    return Taken(watch.cpu_s, watch.wall_s, (out.shape[1] - ids_RT.shape[1]) * out.shape[0])
+    return Timing(watch.cpu_s, watch.wall_s, (out.shape[1] - ids_RT.shape[1]) * out.shape[0])
 
 
 def faster_attention(model: Any, ids_RT: Tensor, new_tokens: int) -> Attention:
@@ -72,15 +72,15 @@ def faster_attention(model: Any, ids_RT: Tensor, new_tokens: int) -> Attention:
 
 
 class Peft:
-    """A base with one PEFT adapter for each of `adapters`, in the base's dtype (PEFT's fastest setting: by default it
+    """A base with one PEFT adapter for each of `adapters`, in the base's dtype (PEFT's fastest config: by default it
     would keep adapters in fp32 and convert activations back and forth).
     """
 
-    def __init__(self, setting: Setting, adapters: Mapping[str, Adapter]) -> None:
-        config = LoraConfig(
-            r=setting.rank,
-            lora_alpha=setting.rank,
-            target_modules=list(setting.config.targets),
+    def __init__(self, config: BenchmarkConfig, adapters: Mapping[str, Adapter]) -> None:
+        lora_config = LoraConfig(
+            r=config.rank,
+            lora_alpha=config.rank,
+            target_modules=list(config.model_config.targets),
             lora_dropout=0.0,
             bias="none",
             task_type="CAUSAL_LM",
@@ -88,9 +88,9 @@ class Peft:
         names = list(adapters)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # PEFT reads a name that transformers has renamed
-            self.model: Any = get_peft_model(plain(setting), config, names[0], autocast_adapter_dtype=False)
+            self.model: Any = get_peft_model(plain(config), lora_config, names[0], autocast_adapter_dtype=False)
             for name in names[1:]:
-                self.model.add_adapter(name, config, autocast_adapter_dtype=False)
+                self.model.add_adapter(name, lora_config, autocast_adapter_dtype=False)
         inner = self.model.get_base_model()
         self.backbone, self.head_VH = inner.base_model, inner.get_output_embeddings().weight
         self.weights: list[torch.nn.Parameter] = []
@@ -125,17 +125,17 @@ class Peft:
 class Populora:
     """A base under populora's forward hooks, one individual for each of `adapters`. Raises Missing."""
 
-    def __init__(self, setting: Setting, adapters: Mapping[str, Adapter]) -> None:
+    def __init__(self, config: BenchmarkConfig, adapters: Mapping[str, Adapter]) -> None:
         library = optional("populora")
-        self.model = plain(setting)
+        self.model = plain(config)
         self.backbone, self.head_VH = self.model.base_model, self.model.get_output_embeddings().weight
         self.population: Any = library.Population(
             self.model,
             pop_size=len(adapters),
-            low_rank=setting.rank,
+            low_rank=config.rank,
             lora_targets=list(next(iter(adapters.values()))),
             requires_grad=True,
-            dtype=getattr(torch, setting.dtype),
+            dtype=getattr(torch, config.dtype),
         )
         self.index = {name: i for i, name in enumerate(adapters)}
         down, up = self.population.weight_down, self.population.weight_up

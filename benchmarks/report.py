@@ -35,7 +35,7 @@ class Report:
     missing: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     surroundings: dict[str, Any] = field(default_factory=lambda: surroundings())
 
-    def miss(self, peer: str, why: object) -> None:
+    def unavailable(self, peer: str, why: object) -> None:
         self.missing.append({"peer": peer, "why": str(why)})
 
     def ratio(self, what: str, value: float, target: str) -> None:
@@ -69,7 +69,7 @@ def _version(name: str) -> str:
         return ""
 
 
-def say(line: str) -> None:
+def log(line: str) -> None:
     """A line of progress, on standard error."""
     _progress.print(line, highlight=False)
 

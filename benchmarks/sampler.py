@@ -17,13 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks import system as arena
-from benchmarks import workload
+from benchmarks import system, workload
 from benchmarks.llama import Llama
 from benchmarks.peers import Missing, Peft, Populora, faster_attention, generate, plain
-from benchmarks.report import Report, against, finish, named, say
-from benchmarks.system import Setting
-from benchmarks.timing import Contender, Stopwatch, Taken, take_turns
+from benchmarks.report import Report, against, finish, log, named
+from benchmarks.system import BenchmarkConfig
+from benchmarks.timing import Contender, Stopwatch, Timing, take_turns
 
 COLUMNS = (
     ("ratio", "ratio"),
@@ -41,7 +40,7 @@ NOTES = (
 # it cannot be installed beside this project, so there was nothing to try a contender with
 VLLM = "not measured: 0.33 asks for exactly torch 2.14 (docs/BENCHMARKS.md)"
 # samples so many tokens for each row
-Way = Callable[[int], Taken]
+Way = Callable[[int], Timing]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +52,19 @@ class Lengths:
 
 
 def run_bench_sampler(
-    setting: Setting, members: int, rows: Sequence[int], lengths: Lengths, rounds: int, *, as_json: bool
+    config: BenchmarkConfig, members: int, rows: Sequence[int], lengths: Lengths, rounds: int, *, as_json: bool
 ) -> int:
     """Measures and prints; returns the exit code."""
-    settings = {**asdict(setting), "members": members, **asdict(lengths), "rounds": rounds}
+    settings = {**asdict(config), "members": members, **asdict(lengths), "rounds": rounds}
     report = Report("sampler", settings)
-    report.miss("vLLM", VLLM)
-    say("loading")
-    field = Field(setting, members, lengths, report)
+    report.unavailable("vLLM", VLLM)
+    log("loading")
+    models = Contenders(config, members, lengths, report)
     for count in rows:
         case = f"{count} rows, {lengths.prompt} + {lengths.new} tokens"
         with ExitStack() as stack:
-            contenders = field.contenders(count, stack)
-            take_turns(list(contenders.values()), rounds, say, case)
+            contenders = models.contenders(count, stack)
+            take_turns(list(contenders.values()), rounds, log, case)
         reference = contenders[TRANSFORMERS]
         later = (lengths.new - 1) / lengths.new  # of all tokens, those that are no row's first
         report.results += [_row(case, contender, reference, later) for contender in contenders.values()]
@@ -73,20 +72,20 @@ def run_bench_sampler(
     return finish(report, COLUMNS, as_json, NOTES)
 
 
-class Field:
+class Contenders:
     """Us and the peers, loaded once for all numbers of rows."""
 
-    def __init__(self, setting: Setting, members: int, lengths: Lengths, report: Report) -> None:
-        self.setting, self.members, self.lengths, self.report = setting, members, lengths, report
-        self.ours = arena.build(setting, members)
-        adapters = {workload.name(i): arena.adapter(self.ours.bank, i) for i in range(members)}
-        self.plain = plain(setting)
-        self.peft = Peft(setting, adapters)
+    def __init__(self, config: BenchmarkConfig, members: int, lengths: Lengths, report: Report) -> None:
+        self.config, self.members, self.lengths, self.report = config, members, lengths, report
+        self.ours = system.build(config, members)
+        adapters = {workload.name(i): system.adapter(self.ours.bank, i) for i in range(members)}
+        self.plain = plain(config)
+        self.peft = Peft(config, adapters)
         self.populora: Populora | None = None
         try:
-            self.populora = Populora(setting, adapters)
+            self.populora = Populora(config, adapters)
         except Missing as why:
-            report.miss("populora", why)
+            report.unavailable("populora", why)
 
     def contenders(self, rows: int, stack: ExitStack) -> dict[str, Contender]:
         """By name; what they allocate for this number of rows is freed with `stack`."""
@@ -107,14 +106,14 @@ class Field:
         self._llama(found, ids, stack)
         return {name: Contender(name, partial(_twice, way, self.lengths.new)) for name, way in found.items()}
 
-    def _ours(self, texts: Sequence[str], owners: Sequence[str], new: int) -> Taken:
-        return arena.sample(self.ours, workload.requests(texts, owners, new))
+    def _ours(self, texts: Sequence[str], owners: Sequence[str], new: int) -> Timing:
+        return system.sample(self.ours, workload.requests(texts, owners, new))
 
     def _transformers(self) -> list[Any]:
         return [self.plain, self.peft.model, *([self.populora.model] if self.populora else [])]
 
     def _population(self, population: Populora, ids: Tensor, owners: Sequence[str]) -> Way:
-        def way(new: int) -> Taken:
+        def way(new: int) -> Timing:
             # its cache of the rows' factors: without it each step would gather them anew
             with population.population.routing_cache(), population.rows(owners):
                 return generate(population.model, ids, new)
@@ -124,34 +123,34 @@ class Field:
     def _llama(self, found: dict[str, Way], ids: Tensor, stack: ExitStack) -> None:
         length = sum(asdict(self.lengths).values())
         try:
-            llama = Llama(self.plain, len(ids), length, self.setting.threads)
+            llama = Llama(self.plain, len(ids), length, self.config.threads)
         except Missing as why:
             if not any(entry["peer"] == "llama.cpp" for entry in self.report.missing):
-                self.report.miss("llama.cpp", why)
+                self.report.unavailable("llama.cpp", why)
             return
         stack.callback(llama.close)
 
-        def way(new: int) -> Taken:
+        def way(new: int) -> Timing:
             with Stopwatch() as watch:
                 tokens = llama.generate(ids, new)
-            return Taken(watch.cpu_s, watch.wall_s, sum(map(len, tokens)))
+            return Timing(watch.cpu_s, watch.wall_s, sum(map(len, tokens)))
 
         found[LLAMA] = way
 
 
-def _twice(way: Way, new: int) -> Taken:
+def _twice(way: Way, new: int) -> Timing:
     first, whole = way(1), way(new)
     return replace(whole, decoding_cpu_s=max(whole.cpu_s - first.cpu_s, 1e-9))
 
 
-def _rate(taken: Taken) -> float:
+def _rate(timing: Timing) -> float:
     """Tokens per CPU-second."""
-    return taken.tokens / taken.cpu_s
+    return timing.tokens / timing.cpu_s
 
 
-def _decoding(taken: Taken) -> float:
+def _decoding(timing: Timing) -> float:
     """The same of decoding alone, up to a factor that all contenders of a case share."""
-    return taken.tokens / taken.decoding_cpu_s
+    return timing.tokens / timing.decoding_cpu_s
 
 
 def _row(case: str, contender: Contender, reference: Contender, later: float) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def _forever(items: Sequence[Draft]) -> Any:
 
 
 def _gold(sandbox: Sandbox, drafts: Sequence[Draft]) -> dict[str, tuple[bytes, ...]]:
-    """Canonical outputs by program, to grade against; a program that never ends is expected to say nothing right."""
+    """Canonical outputs by program, to grade against; a program that never ends is expected to print nothing right."""
     outcomes = sandbox.run([Job(draft.program, draft.inputs) for draft in drafts])
     return {
         draft.program: tuple(canonical(parse_literal(text)) for text in outcome.outputs) or (b"",) * len(draft.inputs)

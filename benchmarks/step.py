@@ -15,12 +15,11 @@ from typing import Any
 
 import torch
 
-from benchmarks import system as arena
-from benchmarks import workload
+from benchmarks import system, workload
 from benchmarks.peers import Attention, Missing, faster_attention, plain, require
-from benchmarks.report import Report, against, finish, named, say, times
-from benchmarks.system import Arena, Setting
-from benchmarks.timing import Contender, Stopwatch, Taken, take_turns
+from benchmarks.report import Report, against, finish, log, named, times
+from benchmarks.system import BenchmarkConfig, SystemUnderTest
+from benchmarks.timing import Contender, Stopwatch, Timing, take_turns
 from benchmarks.trl import Trl
 from redqueen.records import Request, Sample
 
@@ -44,11 +43,11 @@ class Work:
     new: int
 
 
-def run_bench_step(setting: Setting, members: int, work: Work, rounds: int, *, as_json: bool) -> int:
+def run_bench_step(config: BenchmarkConfig, members: int, work: Work, rounds: int, *, as_json: bool) -> int:
     """Measures and prints; returns the exit code."""
-    report = Report("step", {**asdict(setting), "members": members, **asdict(work), "rounds": rounds})
-    say("loading")
-    ours = arena.build(setting, members)
+    report = Report("step", {**asdict(config), "members": members, **asdict(work), "rounds": rounds})
+    log("loading")
+    ours = system.build(config, members)
     texts = workload.prompts(ours.base, work.completions // work.attempts, work.prompt)
     with ExitStack() as stack:
         contenders = [
@@ -56,13 +55,13 @@ def run_bench_step(setting: Setting, members: int, work: Work, rounds: int, *, a
         ]
         try:
             require("trl")
-            best = _attention(setting, ours, texts, work)
-            peer = stack.enter_context(Trl(setting, texts, work.attempts, work.new, rounds + 1, best))
+            best = _attention(config, ours, texts, work)
+            peer = stack.enter_context(Trl(config, texts, work.attempts, work.new, rounds + 1, best))
             contenders.append(Contender(f"TRL GRPOTrainer, one PEFT adapter ({best})", peer.turn))
         except Missing as why:
-            report.miss("trl", why)
+            report.unavailable("trl", why)
         case = f"{work.completions} x ({work.prompt} + {work.new}) tokens, {work.attempts} attempts per prompt"
-        take_turns(contenders, rounds, say, case)
+        take_turns(contenders, rounds, log, case)
     report.results = [_row(case, contender, contenders[-1]) for contender in contenders]
     if not report.missing:
         value = against(contenders[0], contenders[-1], lambda t: t.cpu_s)
@@ -76,10 +75,10 @@ def _row(case: str, contender: Contender, reference: Contender) -> dict[str, Any
     return {**times(case, contender, reference), "sampling_cpu_ms": round(sampling, 1) or None}
 
 
-def _attention(setting: Setting, ours: Arena, texts: list[str], work: Work) -> Attention:
+def _attention(config: BenchmarkConfig, ours: SystemUnderTest, texts: list[str], work: Work) -> Attention:
     """What suits TRL best: most of its time goes into transformers' generate."""
     ids = torch.tensor([ours.base.tokenizer(text).input_ids for text in texts])
-    return faster_attention(plain(setting), ids.repeat_interleave(work.attempts, 0), work.new)
+    return faster_attention(plain(config), ids.repeat_interleave(work.attempts, 0), work.new)
 
 
 def requests_of(texts: list[str], members: int, work: Work) -> list[Request]:
@@ -88,7 +87,7 @@ def requests_of(texts: list[str], members: int, work: Work) -> list[Request]:
     return workload.requests(attempted, workload.owners(workload.equal(work.completions, members)), work.new)
 
 
-def take_step(ours: Arena, requests: list[Request]) -> Taken:
+def take_step(ours: SystemUnderTest, requests: list[Request]) -> Timing:
     """Samples and trains once."""
     with Stopwatch() as watch:
         with Stopwatch() as sampling:
@@ -103,5 +102,5 @@ def take_step(ours: Arena, requests: list[Request]) -> Taken:
             )
             for i, (request, c) in enumerate(zip(requests, completions, strict=True))
         ]
-        arena.update(ours, samples)
-    return Taken(watch.cpu_s, watch.wall_s, sum(len(c.token_ids) for c in completions), sampling_cpu_s=sampling.cpu_s)
+        system.update(ours, samples)
+    return Timing(watch.cpu_s, watch.wall_s, sum(len(c.token_ids) for c in completions), sampling_cpu_s=sampling.cpu_s)

@@ -3,43 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
 import transformers
 
-from benchmarks.timing import BenchError, Stopwatch, Taken
+from benchmarks.timing import BenchmarkError, Stopwatch, Timing
 from benchmarks.workload import name
 from redqueen.adapters.factors import Adapter, Factors
 from redqueen.adapters.initialisation import fresh, generator
 from redqueen.config import EMBEDDED, LearningConfig, ModelConfig, SamplingConfig
 from redqueen.policy.learning.learner import LocalLearner
 from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.model.base import Base, load
+from redqueen.policy.model.base import Base, dtype_of, load
 from redqueen.policy.sampling.sampler import LocalSampler
 from redqueen.policy.workers.pool import Crew, muster
 from redqueen.records import Request, Sample
 
+Dtype = Literal["bfloat16", "float32"]
 # as wide as the update of a member that has learnt for a while, and far from zero: nothing can be skipped
 B_STD = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """What is held fixed in a measurement; the defaults are the embedded model's and the issue's.
-
-    `workers` above 1: our side samples and trains in so many processes, of `threads` each.
-    """
+class BenchmarkConfig:
+    """What is fixed in a measurement."""
 
     model: str = EMBEDDED
+    """Hugging Face id or local folder of the base."""
     threads: int = 1
+    """Threads of each process."""
     rank: int = 16
-    dtype: Literal["bfloat16", "float32"] = "bfloat16"
+    """Rank of every adapter; `alpha` is the same, so that updates are not scaled."""
+    dtype: Dtype = field(default_factory=lambda: native_dtype())
+    """Dtype of the base, for our side and for the peers: by default the one that a run would have on this machine."""
     workers: int = 1
+    """Processes in which our side samples and trains."""
 
     @property
-    def config(self) -> ModelConfig:
+    def model_config(self) -> ModelConfig:
         return ModelConfig(
             name=self.model,
             dtype=self.dtype,
@@ -51,8 +54,14 @@ class Setting:
         )
 
 
+def native_dtype() -> Dtype:
+    """Returns the dtype in which a run on this machine's CPU would take the base."""
+    dtype = dtype_of(ModelConfig(), torch.device("cpu"))
+    return "bfloat16" if dtype == torch.bfloat16 else "float32"
+
+
 @dataclass(frozen=True, slots=True)
-class Arena:
+class SystemUnderTest:
     """Our side: one base, its bank of members ("m0", "m1", ...), the sampler and the learner on it, and with several
     workers the crew, which must be closed.
     """
@@ -64,23 +73,25 @@ class Arena:
     crew: Crew | None
 
 
-def build(setting: Setting, members: int, *, batch_tokens: int = 4096, batch_rows: int = 1024) -> Arena:
+def build(
+    config: BenchmarkConfig, members: int, *, batch_tokens: int = 4096, batch_rows: int = 1024
+) -> SystemUnderTest:
     """The one place that puts base, bank, sampler and learner together."""
-    base = quiet_base(setting)
-    bank, crew = muster(base, setting.config, members)
+    base = quiet_base(config)
+    bank, crew = muster(base, config.model_config, members)
     sampler = LocalSampler(base, bank, SamplingConfig(temperature=1.0, batch_rows=batch_rows), crew)
     learner = LocalLearner(base, bank, LearningConfig(batch_tokens=batch_tokens), 1.0, crew)
     for number in range(members):
         bank.add(name(number), adapter(bank, number))
         learner.reset(name(number))
-    return Arena(base, bank, sampler, learner, crew)
+    return SystemUnderTest(base, bank, sampler, learner, crew)
 
 
-def quiet_base(setting: Setting) -> Base:
-    """The setting's base with no end token: every row is as long as was asked, for us and for the peers."""
+def quiet_base(config: BenchmarkConfig) -> Base:
+    """The config's base with no end token: every row is as long as was asked, for us and for the peers."""
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    base = load(setting.config)
+    base = load(config.model_config)
     base.model.generation_config.eos_token_id = None
     base.tokenizer.eos_token = None
     return base
@@ -95,14 +106,14 @@ def adapter(bank: AdapterBank, number: int) -> Adapter:
     }
 
 
-def sample(arena: Arena, requests: Sequence[Request]) -> Taken:
+def sample(ours: SystemUnderTest, requests: Sequence[Request]) -> Timing:
     """Samples all requests; `tokens` are those written."""
     with Stopwatch() as watch:
-        completions = arena.sampler.sample(requests)
-    return Taken(watch.cpu_s, watch.wall_s, sum(len(c.token_ids) for c in completions))
+        completions = ours.sampler.sample(requests)
+    return Timing(watch.cpu_s, watch.wall_s, sum(len(c.token_ids) for c in completions))
 
 
-def update(arena: Arena, samples: Sequence[Sample]) -> Taken:
+def update(ours: SystemUnderTest, samples: Sequence[Sample]) -> Timing:
     """One joint update. The optimizer's part is what follows the last micro-batch."""
     passes = Stopwatch()
 
@@ -112,8 +123,8 @@ def update(arena: Arena, samples: Sequence[Sample]) -> Taken:
 
     with Stopwatch() as watch:
         passes.start()
-        updates = arena.learner.update(samples, progress)
+        updates = ours.learner.update(samples, progress)
     if skipped := [f"{u.member}: {u.skipped}" for u in updates if u.skipped]:
-        raise BenchError(f"members were not trained ({'; '.join(skipped)}): this would measure nothing")
+        raise BenchmarkError(f"members were not trained ({'; '.join(skipped)}): this would measure nothing")
     tokens = sum(len(s.prompt_ids) + len(s.token_ids) - 1 for s in samples)
-    return Taken(watch.cpu_s, watch.wall_s, tokens, watch.cpu_s - passes.cpu_s)
+    return Timing(watch.cpu_s, watch.wall_s, tokens, watch.cpu_s - passes.cpu_s)

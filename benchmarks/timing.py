@@ -18,12 +18,12 @@ import torch
 from redqueen.errors import UserError
 
 
-class BenchError(UserError):
+class BenchmarkError(UserError):
     """A measurement that cannot be made here; the message is one line and says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class Timing:
     """What one turn took: CPU seconds of all threads, wall seconds, tokens handled, and of the CPU seconds those of the
     optimizer, of sampling, and of decoding after the prompts' first tokens.
     """
@@ -41,8 +41,8 @@ class Contender:
     """One way to do the case's work. `turn` does it once and says what it took."""
 
     name: str
-    turn: Callable[[], Taken]
-    turns: list[Taken] = field(default_factory=list[Taken])
+    turn: Callable[[], Timing]
+    turns: list[Timing] = field(default_factory=list[Timing])
 
 
 class Stopwatch:
@@ -71,14 +71,14 @@ class Stopwatch:
         self.stop()
 
 
-def take_turns(contenders: Sequence[Contender], rounds: int, say: Callable[[str], None], case: str) -> None:
+def take_turns(contenders: Sequence[Contender], rounds: int, log: Callable[[str], None], case: str) -> None:
     """One uncounted turn of each, then `rounds` rounds; the round's first contender changes, so that none always
     follows the same one.
     """
     for contender in contenders:
         contender.turn()
     for number in range(rounds):
-        say(f"{case}: round {number + 1} of {rounds}")
+        log(f"{case}: round {number + 1} of {rounds}")
         shift = number % len(contenders)
         for contender in [*contenders[shift:], *contenders[:shift]]:
             contender.turns.append(contender.turn())
@@ -102,7 +102,7 @@ def quiet_child(threads: int) -> None:
 def peak(work: Callable[[], Any]) -> tuple[int, int]:
     """Resident bytes of this process just before `work()`, and at most while it ran.
 
-    Raises BenchError where the system does not let a process reset its high-water mark (it needs Linux's /proc).
+    Raises BenchmarkError where the system does not let a process reset its high-water mark (it needs Linux's /proc).
     """
     gc.collect()
     try:
@@ -112,7 +112,7 @@ def peak(work: Callable[[], Any]) -> tuple[int, int]:
         work()
         return before, _status("VmHWM")
     except OSError as error:
-        raise BenchError("peak memory is read from Linux's /proc, which this system does not offer") from error
+        raise BenchmarkError("peak memory is read from Linux's /proc, which this system does not offer") from error
 
 
 def _status(name: str) -> int:

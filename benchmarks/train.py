@@ -4,7 +4,7 @@ other ways to train several adapters.
 
 Every contender computes the same loss with the same chunked log-probabilities (`workload.loss`), so that only adapters
 and backbone differ. A step is forward, backward and optimizer (AdamW, fused); the optimizer's part is also reported
-apart. Our masters and moments are fp32, the peers' are bf16, which is cheaper.
+apart. Our master weights and moments are fp32; the peers' are in the base's dtype, which is cheaper where that is bf16.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks import system as arena
-from benchmarks import workload
+from benchmarks import system, workload
 from benchmarks.peers import ATTENTIONS, Attention, Missing, Peft, Populora, plain
-from benchmarks.report import Report, against, finish, say, times
-from benchmarks.system import Setting
-from benchmarks.timing import Contender, Stopwatch, Taken, take_turns
+from benchmarks.report import Report, against, finish, log, times
+from benchmarks.system import BenchmarkConfig
+from benchmarks.timing import Contender, Stopwatch, Timing, take_turns
 from benchmarks.workload import Batch
 from redqueen.records import Sample
 
@@ -69,41 +68,41 @@ def cases(tokens: Sequence[int], members: int) -> list[Case]:
 
 
 def run_bench_train(
-    setting: Setting, members: int, tokens: Sequence[int], attempts: int, rounds: int, *, as_json: bool
+    config: BenchmarkConfig, members: int, tokens: Sequence[int], attempts: int, rounds: int, *, as_json: bool
 ) -> int:
     """Measures and prints; returns the exit code."""
-    report = Report("train", {**asdict(setting), "members": members, "rounds": rounds})
-    say("loading")
-    field = Field(setting, members, report)
+    report = Report("train", {**asdict(config), "members": members, "rounds": rounds})
+    log("loading")
+    models = Contenders(config, members, report)
     for case in cases(tokens, members):
-        samples = case.samples(field.vocabulary)
-        contenders = field.contenders(samples)
-        take_turns(contenders, rounds, say, case.name)
+        samples = case.samples(models.vocabulary)
+        contenders = models.contenders(samples)
+        take_turns(contenders, rounds, log, case.name)
         singles = [contender for contender in contenders if contender.name.startswith(ONE)]
         reference = min(singles, key=lambda single: median(turn.cpu_s for turn in single.turns))
         report.results += [_row(case.name, contender, reference) for contender in contenders]
         ours, what = contenders[0], f"{case.name}: {members} members jointly / {ONE}"
         report.ratio(f"{what}, whole step", against(ours, reference, lambda t: t.cpu_s), case.target)
         report.ratio(f"{what}, forward and backward", against(ours, reference, _passes), case.target)
-    _attempts(field, members, attempts, rounds, report)
+    _attempts(models, members, attempts, rounds, report)
     return finish(report, COLUMNS, as_json)
 
 
-class Field:
+class Contenders:
     """Us and the peers, loaded once for all cases."""
 
-    def __init__(self, setting: Setting, members: int, report: Report) -> None:
-        self.ours = arena.build(setting, members)
+    def __init__(self, config: BenchmarkConfig, members: int, report: Report) -> None:
+        self.ours = system.build(config, members)
         self.vocabulary = int(self.ours.base.model.config.vocab_size)
-        adapters = {workload.name(i): arena.adapter(self.ours.bank, i) for i in range(members)}
-        self.bare = plain(setting)
-        self.one = Peft(setting, {"m0": adapters["m0"]})
-        self.many = Peft(setting, adapters)
+        adapters = {workload.name(i): system.adapter(self.ours.bank, i) for i in range(members)}
+        self.bare = plain(config)
+        self.one = Peft(config, {"m0": adapters["m0"]})
+        self.many = Peft(config, adapters)
         self.populora: Populora | None = None
         try:
-            self.populora = Populora(setting, adapters)
+            self.populora = Populora(config, adapters)
         except Missing as why:
-            report.miss("populora", why)
+            report.unavailable("populora", why)
 
     def contenders(self, samples: Sequence[Sample]) -> list[Contender]:
         """Ours first, then each way of the peers, all over the same tokens."""
@@ -120,7 +119,7 @@ class Field:
             workload.loss(partial(self.many.mixed, batch.members), head_VH, batch).backward()
 
         found = [
-            Contender(f"{OURS}, jointly", lambda: arena.update(self.ours, samples)),
+            Contender(f"{OURS}, jointly", lambda: system.update(self.ours, samples)),
             *(Contender(f"{ONE} ({kind})", self._single(batch, kind)) for kind in ATTENTIONS),
             Contender(f"no adapter ({best})", lambda: _step(bare, None)),
             Contender(f"PEFT, set_adapter in turn ({best})", self._in_turn(batch)),
@@ -138,11 +137,11 @@ class Field:
             turn()
         return min(ATTENTIONS, key=lambda kind: min(turns[kind]().cpu_s for _ in range(2)))
 
-    def _single(self, batch: Batch, kind: Attention) -> Callable[[], Taken]:
+    def _single(self, batch: Batch, kind: Attention) -> Callable[[], Timing]:
         def passes() -> None:
             workload.loss(self.one.backbone, self.one.head_VH, batch).backward()
 
-        def turn() -> Taken:
+        def turn() -> Timing:
             self.one.attention(kind)
             return _step(passes, self.one.optimizer)
 
@@ -153,7 +152,7 @@ class Field:
         leaf = self.bare.get_input_embeddings()(input_ids).requires_grad_()
         return self.bare.base_model(inputs_embeds=leaf, use_cache=use_cache)
 
-    def _in_turn(self, batch: Batch) -> Callable[[], Taken]:
+    def _in_turn(self, batch: Batch) -> Callable[[], Timing]:
         parts = {member: batch.part(member) for member in dict.fromkeys(batch.members)}
 
         def passes() -> None:
@@ -161,14 +160,14 @@ class Field:
                 self.many.model.set_adapter(member)
                 workload.loss(self.many.backbone, self.many.head_VH, part).backward()
 
-        def turn() -> Taken:
-            taken = _step(passes, self.many.optimizer)
+        def turn() -> Timing:
+            timing = _step(passes, self.many.optimizer)
             self.many.trainable()
-            return taken
+            return timing
 
         return turn
 
-    def _population(self, population: Populora, batch: Batch) -> Callable[[], Taken]:
+    def _population(self, population: Populora, batch: Batch) -> Callable[[], Timing]:
         counts = {batch.members.count(member) for member in batch.members}
 
         def route() -> AbstractContextManager[Any]:
@@ -181,7 +180,7 @@ class Field:
         return lambda: _step(passes, population.optimizer)
 
 
-def _step(passes: Callable[[], None], optimizer: torch.optim.Optimizer | None) -> Taken:
+def _step(passes: Callable[[], None], optimizer: torch.optim.Optimizer | None) -> Timing:
     with Stopwatch() as watch:
         split = Stopwatch()
         split.start()
@@ -190,29 +189,29 @@ def _step(passes: Callable[[], None], optimizer: torch.optim.Optimizer | None) -
         if optimizer is not None:
             optimizer.step()
             optimizer.zero_grad()
-    return Taken(watch.cpu_s, watch.wall_s, optimizer_cpu_s=watch.cpu_s - split.cpu_s)
+    return Timing(watch.cpu_s, watch.wall_s, optimizer_cpu_s=watch.cpu_s - split.cpu_s)
 
 
-def _passes(taken: Taken) -> float:
+def _passes(timing: Timing) -> float:
     """CPU seconds of forward and backward."""
-    return taken.cpu_s - taken.optimizer_cpu_s
+    return timing.cpu_s - timing.optimizer_cpu_s
 
 
-def _attempts(field: Field, members: int, attempts: int, rounds: int, report: Report) -> None:
+def _attempts(models: Contenders, members: int, attempts: int, rounds: int, report: Report) -> None:
     """Groups of attempts at one prompt, against as many attempts at prompts of their own."""
 
     def group(*, shared: bool) -> list[Sample]:
         owners = [workload.name(number) for number in range(members)]
         prompt, completion = ATTEMPT
-        return workload.samples(field.vocabulary, owners, prompt, completion, attempts=attempts, shared=shared)
+        return workload.samples(models.vocabulary, owners, prompt, completion, attempts=attempts, shared=shared)
 
     case = f"{attempts} attempts per prompt, {ATTEMPT[0]} + {ATTEMPT[1]} tokens, {members} prompts"
     turns = {kind: group(shared=kind == "shared") for kind in ("shared", "unshared")}
     shared, unshared = (
-        Contender(f"{OURS}, {kind} prompt", partial(arena.update, field.ours, samples))
+        Contender(f"{OURS}, {kind} prompt", partial(system.update, models.ours, samples))
         for kind, samples in turns.items()
     )
-    take_turns([shared, unshared], rounds, say, case)
+    take_turns([shared, unshared], rounds, log, case)
     report.results += [_row(case, contender, unshared) for contender in (shared, unshared)]
     report.ratio(f"{case}: shared / unshared", against(shared, unshared, lambda t: t.cpu_s), "<= 0.45")
 

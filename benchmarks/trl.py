@@ -1,7 +1,7 @@
 """TRL's GRPOTrainer as a peer of the whole step: one PEFT adapter, in a process of its own that waits between steps.
 
-Set to what is fastest for it: adapter and base in bf16 without autocasting, no checkpointing of activations, no KL
-term, one update for each generated batch, and a reward that costs nothing.
+Its settings are the fastest: the adapter in the base's dtype without autocasting, no checkpointing of activations, no
+KL term, one update for each generated batch, and a reward that costs nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import torch
 from transformers import TrainerCallback
 
 from benchmarks.peers import Attention, require
-from benchmarks.system import B_STD, Setting
-from benchmarks.timing import BenchError, Stopwatch, Taken, quiet_child
+from benchmarks.system import B_STD, BenchmarkConfig
+from benchmarks.timing import BenchmarkError, Stopwatch, Timing, quiet_child
 from redqueen.adapters.initialisation import generator
 from redqueen.config import LearningConfig
 from redqueen.policy.model.base import load
@@ -32,7 +32,7 @@ class Trl:
 
     def __init__(
         self,
-        setting: Setting,
+        config: BenchmarkConfig,
         texts: Sequence[str],
         attempts: int,
         new_tokens: int,
@@ -43,17 +43,17 @@ class Trl:
             require(module)
         context = multiprocessing.get_context("spawn")
         self._ours, theirs = context.Pipe()
-        work = (theirs, setting, list(texts), attempts, new_tokens, steps, attention)
+        work = (theirs, config, list(texts), attempts, new_tokens, steps, attention)
         self._process = context.Process(target=serve, args=work, daemon=True)
         self._process.start()
         theirs.close()
 
-    def turn(self) -> Taken:
+    def turn(self) -> Timing:
         try:
             self._ours.send("step")
             return self._ours.recv()
         except (EOFError, BrokenPipeError) as error:
-            raise BenchError("TRL's process ended before its last step: what it said is above") from error
+            raise BenchmarkError("TRL's process ended before its last step: what it said is above") from error
 
     def __enter__(self) -> Self:
         return self
@@ -68,7 +68,7 @@ class Trl:
 
 def serve(
     orders: Connection,
-    setting: Setting,
+    config: BenchmarkConfig,
     texts: list[str],
     attempts: int,
     new_tokens: int,
@@ -78,17 +78,17 @@ def serve(
     """Runs in the process: a step for each message, answered with what it took."""
     os.environ["TQDM_DISABLE"] = "1"
     warnings.simplefilter("ignore", FutureWarning)  # TRL sets options by names that transformers has renamed
-    torch.set_num_threads(setting.threads)
-    quiet_child(setting.threads)
+    torch.set_num_threads(config.threads)
+    quiet_child(config.threads)
     trl: Any = importlib.import_module("trl")
     datasets: Any = importlib.import_module("datasets")
     datasets.disable_progress_bars()
-    base = load(setting.config)
+    base = load(config.model_config)
     base.model.set_attn_implementation(attention)
     waiter = _Waiter(orders)
     with tempfile.TemporaryDirectory() as folder:
         trainer: Any = trl.GRPOTrainer(
-            model=peft_model(base.model, setting),
+            model=peft_model(base.model, config),
             reward_funcs=waiter.reward,
             args=_config(trl, folder, len(texts) * attempts, attempts, new_tokens, steps),
             train_dataset=datasets.Dataset.from_dict({"prompt": texts}),
@@ -98,12 +98,12 @@ def serve(
         trainer.train()
 
 
-def peft_model(model: Any, setting: Setting) -> Any:
+def peft_model(model: Any, config: BenchmarkConfig) -> Any:
     """`model` with one adapter in the base's dtype, its B as far from zero as ours."""
     peft: Any = importlib.import_module("peft")
-    targets = list(setting.config.targets)
-    config = peft.LoraConfig(r=setting.rank, lora_alpha=setting.rank, target_modules=targets, task_type="CAUSAL_LM")
-    wrapped = peft.get_peft_model(model, config, autocast_adapter_dtype=False)
+    targets = list(config.model_config.targets)
+    lora_config = peft.LoraConfig(r=config.rank, lora_alpha=config.rank, target_modules=targets, task_type="CAUSAL_LM")
+    wrapped = peft.get_peft_model(model, lora_config, autocast_adapter_dtype=False)
     noise = generator("bench", "trl")
     for name, weight in wrapped.named_parameters():
         if "lora_B" in name:
@@ -151,4 +151,4 @@ class _Waiter(TrainerCallback):
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
         self.watch.stop()
-        self.orders.send(Taken(self.watch.cpu_s, self.watch.wall_s, self.tokens))
+        self.orders.send(Timing(self.watch.cpu_s, self.watch.wall_s, self.tokens))

@@ -13,12 +13,11 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from benchmarks import system as arena
-from benchmarks import workload
-from benchmarks.report import Report, against, finish, say
+from benchmarks import system, workload
+from benchmarks.report import Report, against, finish, log
 from benchmarks.step import Work, requests_of, take_step
-from benchmarks.system import Arena, Setting
-from benchmarks.timing import Contender, Taken, take_turns
+from benchmarks.system import BenchmarkConfig, SystemUnderTest
+from benchmarks.timing import Contender, Timing, take_turns
 from redqueen.records import Request
 
 COLUMNS = (
@@ -32,38 +31,38 @@ NOTES = ("ratio: tokens per second of wall time over one worker's; tokens: those
 
 
 def run_bench_workers(
-    setting: Setting, members: int, workers: int, rows: int, work: Work, rounds: int, *, as_json: bool
+    config: BenchmarkConfig, members: int, workers: int, rows: int, work: Work, rounds: int, *, as_json: bool
 ) -> int:
     """Measures and prints; returns the exit code."""
     sizes = {"members": members, "workers": workers, "rows": rows, **asdict(work), "rounds": rounds}
-    report = Report("workers", {**asdict(setting), **sizes})
-    say("loading")
+    report = Report("workers", {**asdict(config), **sizes})
+    log("loading")
     with ExitStack() as stack:
-        arenas: dict[int, Arena] = {}
+        systems: dict[int, SystemUnderTest] = {}
         for count in (workers, 1):
-            arenas[count] = arena.build(replace(setting, workers=count), members, batch_tokens=1024, batch_rows=rows)
-            crew = arenas[count].crew
+            systems[count] = system.build(replace(config, workers=count), members, batch_tokens=1024, batch_rows=rows)
+            crew = systems[count].crew
             if crew:
                 stack.callback(crew.close)
-        texts = workload.prompts(arenas[1].base, work.completions // work.attempts, work.prompt)
+        texts = workload.prompts(systems[1].base, work.completions // work.attempts, work.prompt)
         requests = requests_of(texts, members, work)
         shape = f"{work.completions} x ({work.prompt} + {work.new}) tokens, {work.attempts} attempts per prompt"
-        for what, turn, aim in (("sampling", arena.sample, ">= 1.8"), ("whole step", take_step, ">= 1.6")):
-            _measure(report, f"{what}, {shape}", turn, arenas, requests, rounds, aim if workers == 2 else "")
+        for what, turn, aim in (("sampling", system.sample, ">= 1.8"), ("whole step", take_step, ">= 1.6")):
+            _measure(report, f"{what}, {shape}", turn, systems, requests, rounds, aim if workers == 2 else "")
     return finish(report, COLUMNS, as_json, NOTES)
 
 
 def _measure(
     report: Report,
     case: str,
-    turn: Callable[[Arena, list[Request]], Taken],
-    arenas: dict[int, Arena],
+    turn: Callable[[SystemUnderTest, list[Request]], Timing],
+    systems: dict[int, SystemUnderTest],
     requests: list[Request],
     rounds: int,
     aim: str,
 ) -> None:
-    contenders = [Contender(_named(count), partial(turn, ours, requests)) for count, ours in arenas.items()]
-    take_turns(contenders, rounds, say, case)
+    contenders = [Contender(_named(count), partial(turn, ours, requests)) for count, ours in systems.items()]
+    take_turns(contenders, rounds, log, case)
     many, one = contenders
     report.results += [_row(case, contender, one) for contender in contenders]
     report.ratio(f"{case}: throughput of {many.name} / of {one.name}", against(many, one, _rate), aim)
@@ -73,9 +72,9 @@ def _named(workers: int) -> str:
     return f"{workers} workers" if workers > 1 else "1 worker"
 
 
-def _rate(taken: Taken) -> float:
+def _rate(timing: Timing) -> float:
     """Tokens written per second of wall time."""
-    return taken.tokens / taken.wall_s
+    return timing.tokens / timing.wall_s
 
 
 def _row(case: str, contender: Contender, one: Contender) -> dict[str, Any]:

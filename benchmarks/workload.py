@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.timing import BenchError
+from benchmarks.timing import BenchmarkError
 from redqueen import streams
 from redqueen.adapters.initialisation import generator
 from redqueen.game.seeds import seeds
@@ -98,7 +98,7 @@ def prompts(base: Base, count: int, length: int) -> list[str]:
             found[piece] = None
         if len(found) == count:
             return list(found)
-    raise BenchError(
+    raise BenchmarkError(
         f"the seed programs hold only {len(found)} texts of {length} tokens: ask for fewer or shorter rows"
     )
 

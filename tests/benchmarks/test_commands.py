@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from benchmarks import logprobs, report
 from benchmarks.cli import app
-from benchmarks.timing import BenchError
+from benchmarks.timing import BenchmarkError
 
 TINY = {
     "train": ["--tokens", "32", "--members", "2", "--attempts", "2"],
@@ -166,7 +166,7 @@ def test_logprobs_agree_and_their_memory_is_seen(run: Any) -> None:
 
 def test_times_are_reported_where_memory_cannot_be(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> int:
-        raise BenchError("no /proc here")
+        raise BenchmarkError("no /proc here")
 
     monkeypatch.setattr(logprobs, "in_fresh_process", refuse)
     found = whole(run("logprobs", "--json"))
@@ -202,7 +202,7 @@ def test_the_table_says_the_ratio_first(capsys: pytest.CaptureFixture[str]) -> N
     found = report.Report("train", {"threads": 1})
     found.results = [{"ratio": 1.5, "case": "one", "how": "us"}, {"ratio": None, "case": "two", "how": "them"}]
     found.ratio("us / them", 1.5, "<= 2")
-    found.miss("trl", "not installed: pip install redqueen[bench]")
+    found.unavailable("trl", "not installed: pip install redqueen[bench]")
     report.finish(found, [("ratio", "ratio"), ("how", "")], as_json=False)
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines[:3] == ["one", "ratio", "1.50   us"]

@@ -10,12 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import system as arena
-from benchmarks import workload
+from benchmarks import system, workload
 from benchmarks.llama import Llama
 from benchmarks.peers import Missing, Peft, Populora, plain
-from benchmarks.system import Setting
-from benchmarks.timing import BenchError
+from benchmarks.system import BenchmarkConfig
+from benchmarks.timing import BenchmarkError
 from redqueen.policy.model.base import Base
 from redqueen.records import Sample
 
@@ -48,7 +47,7 @@ def test_prompts_are_different_and_exactly_as_long_as_asked(tiny_base: Base) -> 
     texts = workload.prompts(tiny_base, 40, 52)
     assert len(set(texts)) == 40
     assert {len(tiny_base.tokenizer(text).input_ids) for text in texts} == {52}
-    with pytest.raises(BenchError, match="ask for fewer"):
+    with pytest.raises(BenchmarkError, match="ask for fewer"):
         workload.prompts(tiny_base, 10**6, 52)
 
 
@@ -63,22 +62,22 @@ def test_a_group_shares_its_prompt_only_where_it_should(shared: bool) -> None:
 
 
 @pytest.fixture(scope="module")
-def setting(tiny_folder: Any) -> Setting:
-    return Setting(str(tiny_folder("llama")), rank=4, dtype="float32")
+def config(tiny_folder: Any) -> BenchmarkConfig:
+    return BenchmarkConfig(str(tiny_folder("llama")), rank=4, dtype="float32")
 
 
 @pytest.fixture(scope="module")
-def work(setting: Setting) -> tuple[arena.Arena, dict[str, Any], list[Sample]]:
-    ours = arena.build(setting, MEMBERS)
-    adapters = {workload.name(i): arena.adapter(ours.bank, i) for i in range(MEMBERS)}
+def work(config: BenchmarkConfig) -> tuple[system.SystemUnderTest, dict[str, Any], list[Sample]]:
+    ours = system.build(config, MEMBERS)
+    adapters = {workload.name(i): system.adapter(ours.bank, i) for i in range(MEMBERS)}
     return ours, adapters, workload.samples(200, workload.owners([2, 1, 1]), 9, 6)
 
 
-def test_all_contenders_compute_the_same_loss(setting: Setting, work: Any) -> None:
+def test_all_contenders_compute_the_same_loss(config: BenchmarkConfig, work: Any) -> None:
     ours, adapters, samples = work
     batch = workload.batch(samples)
     expected = sum(update.loss for update in ours.learner.update(samples))
-    peft = Peft(setting, adapters)
+    peft = Peft(config, adapters)
     mixed = workload.loss(lambda **inputs: peft.mixed(batch.members, **inputs), peft.head_VH, batch)
     assert mixed.item() == pytest.approx(expected, rel=1e-4)
     mixed.backward()
@@ -93,15 +92,15 @@ def test_all_contenders_compute_the_same_loss(setting: Setting, work: Any) -> No
     assert alone == pytest.approx(expected, rel=1e-4)
     for one, other in zip(together, peft.weights, strict=True):
         torch.testing.assert_close(one, other.grad, rtol=1e-3, atol=1e-6)
-    without = workload.loss(plain(setting).base_model, peft.head_VH, batch)
+    without = workload.loss(plain(config).base_model, peft.head_VH, batch)
     assert without.item() != pytest.approx(expected, rel=1e-4)
 
 
-def test_populora_computes_the_same_loss(setting: Setting, work: Any) -> None:
+def test_populora_computes_the_same_loss(config: BenchmarkConfig, work: Any) -> None:
     pytest.importorskip("populora")
     _, adapters, samples = work
     # the learner of the other test may have moved its members: both sides start from `adapters` here
-    peft, populora = Peft(setting, adapters), Populora(setting, adapters)
+    peft, populora = Peft(config, adapters), Populora(config, adapters)
     batch = workload.batch(samples)
     expected = workload.loss(lambda **inputs: peft.mixed(batch.members, **inputs), peft.head_VH, batch)
     with populora.rows(batch.members):
@@ -125,9 +124,9 @@ def test_nothing_ends_a_row_early(work: Any) -> None:
 
 def test_an_update_says_what_its_parts_took(work: Any) -> None:
     ours, _, samples = work
-    taken = arena.update(ours, samples)
-    assert taken.tokens == 4 * 14
-    assert 0 < taken.optimizer_cpu_s < taken.cpu_s
+    timing = system.update(ours, samples)
+    assert timing.tokens == 4 * 14
+    assert 0 < timing.optimizer_cpu_s < timing.cpu_s
 
 
 def test_an_update_that_moves_nobody_is_no_measurement(work: Any) -> None:
@@ -136,14 +135,16 @@ def test_an_update_that_moves_nobody_is_no_measurement(work: Any) -> None:
         Sample(member=s.member, prompt_ids=s.prompt_ids, token_ids=s.token_ids, logprobs=s.logprobs, advantage=0.0)
         for s in samples
     ]
-    with pytest.raises(BenchError, match="measure nothing"):
-        arena.update(ours, idle)
+    with pytest.raises(BenchmarkError, match="measure nothing"):
+        system.update(ours, idle)
 
 
-def test_llama_cpp_computes_the_same_logits(setting: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_llama_cpp_computes_the_same_logits(
+    config: BenchmarkConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("llama_cpp")
     monkeypatch.setenv("REDQUEEN_CACHE", str(tmp_path))
-    model = plain(Setting(setting.model, dtype="bfloat16"))
+    model = plain(BenchmarkConfig(config.model, dtype="bfloat16"))
     ids = torch.randint(200, (3, 20), generator=torch.Generator().manual_seed(0))
     following = torch.tensor([[7], [8], [9]])
     with torch.no_grad():
@@ -163,6 +164,6 @@ def test_llama_cpp_computes_the_same_logits(setting: Setting, tmp_path: Path, mo
 
 def test_another_family_is_no_match_for_llama_cpp(tiny_folder: Any) -> None:
     pytest.importorskip("llama_cpp")
-    model = plain(Setting(str(tiny_folder("qwen2"))))
+    model = plain(BenchmarkConfig(str(tiny_folder("qwen2"))))
     with pytest.raises(Missing, match="llama family only, not qwen2"):
         Llama(model, 1, 20, 1)

@@ -7,16 +7,16 @@ import time
 
 import pytest
 
-from benchmarks.timing import Contender, Stopwatch, Taken, in_fresh_process, peak, take_turns
+from benchmarks.timing import Contender, Stopwatch, Timing, in_fresh_process, peak, take_turns
 
 
 def test_contenders_take_turns_after_one_that_does_not_count() -> None:
     seen: list[str] = []
 
     def contender(name: str) -> Contender:
-        def turn() -> Taken:
+        def turn() -> Timing:
             seen.append(name)
-            return Taken(float(len(seen)), 0.0)
+            return Timing(float(len(seen)), 0.0)
 
         return Contender(name, turn)
 
