@@ -24,7 +24,7 @@ from redqueen.config import SandboxConfig
 from redqueen.game.seeds import seeds
 from redqueen.machine import cores
 from redqueen.records import Draft
-from redqueen.sandbox import Job, Limits, Sandbox, canonical, parse_literal
+from redqueen.sandbox import GAME, Job, Limits, Sandbox, canonical, parse_literal
 
 _SPIN = Draft("def f(x):\n    while True:\n        pass", ("1",))
 _LATE_PROGRAMS, _LATE_EVERY = 64, 8
@@ -63,7 +63,7 @@ def run_bench_sandbox(
     workers = config.workers or cores()
     limits = Limits(cpu_s=config.cpu_s, wall_s=config.wall_s, memory_mb=config.memory_mb)
     console = Console(stderr=True)
-    with Sandbox(limits, workers, allow_unsafe=unsafe) as sandbox:
+    with Sandbox(GAME.with_limits(limits), workers, allow_unsafe=unsafe) as sandbox:
         drafts = [draft for draft, _ in zip(_forever(seeds()), range(programs * rounds), strict=False)]
         gold = _gold(sandbox, [*seeds(), _SPIN])
         with peers.new_pool(workers) as pool, ThreadPoolExecutor(workers) as threads:

@@ -11,6 +11,7 @@ from typing import TypeVar
 from redqueen.config import SandboxConfig
 from redqueen.records import Kind, Pair, Proposal, Status, Task, Verdict
 from redqueen.sandbox import (
+    GAME,
     MAX_TEXT_BYTES,
     Job,
     Limits,
@@ -37,7 +38,9 @@ class LocalVerifier:
             output_bytes=config.value_bytes,
             input_bytes=config.value_bytes,
         )
-        self.sandbox = Sandbox(limits, config.workers or None, allow_unsafe=config.unsafe_no_isolation)
+        self.sandbox = Sandbox(
+            GAME.with_limits(limits), config.workers or None, allow_unsafe=config.unsafe_no_isolation
+        )
 
     def __enter__(self) -> LocalVerifier:
         return self

@@ -34,7 +34,8 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("redqueen",),
 )
 # The child side of the sandbox runs as a script, where its siblings are top-level modules.
-CHILD = {path.stem for path in (ROOT / "sandbox").glob("*.py")} - {"__init__"}
+CHILD_FOLDER = ROOT / "sandbox" / "child"
+CHILD = {path.stem for path in CHILD_FOLDER.glob("*.py")} - {"__init__"}
 
 
 def name_of(path: Path) -> str:
@@ -48,7 +49,7 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8"), str(path)) for name, 
 
 def imported(name: str, tree: ast.AST) -> Iterator[str]:
     """Modules of this package that `tree` imports at any depth."""
-    child = name.startswith("redqueen.sandbox.")
+    child = name.startswith("redqueen.sandbox.child.")
     for node in ast.walk(tree):
         targets: list[str] = []
         if isinstance(node, ast.Import):
@@ -59,7 +60,7 @@ def imported(name: str, tree: ast.AST) -> Iterator[str]:
             targets = [f"{module}.{alias.name}" for alias in node.names]
         for target in targets:
             if child and target.partition(".")[0] in CHILD:
-                target = f"redqueen.sandbox.{target}"
+                target = f"redqueen.sandbox.child.{target}"
             while target.partition(".")[0] == "redqueen":
                 if target in FILES:
                     yield target
@@ -95,8 +96,8 @@ if TYPE_CHECKING:
         "redqueen.game.task_bank",
         "redqueen.runs.archive.writer",
     }
-    assert set(imported("redqueen.sandbox.zygote", ast.parse("from values import decode"))) == {
-        "redqueen.sandbox.values"
+    assert set(imported("redqueen.sandbox.child.zygote", ast.parse("from values import decode"))) == {
+        "redqueen.sandbox.child.values"
     }
     assert len(EDGES) > 100
 
@@ -169,7 +170,7 @@ def test_the_rules_load_no_tensor_library(part: str) -> None:
     names = [name for name in FILES if name == f"redqueen.{part}" or name.startswith(f"redqueen.{part}.")]
     assert names
     # appended, so that the child side finds its siblings and nothing is shadowed
-    path = f"sys.path.append({str(ROOT / 'sandbox')!r})"
+    path = f"sys.path.append({str(CHILD_FOLDER)!r})"
     loaded = loaded_after("\n".join([path, *(f"import {name}" for name in names)]))
     assert set(names) <= loaded
     assert loaded.isdisjoint({"torch", "transformers", "peft", "safetensors"})
@@ -178,7 +179,7 @@ def test_the_rules_load_no_tensor_library(part: str) -> None:
 def test_the_sandboxed_child_is_standard_library_only() -> None:
     code = f"""
 before = set(sys.modules)
-sys.path.insert(0, {str(ROOT / "sandbox")!r})
+sys.path.insert(0, {str(CHILD_FOLDER)!r})
 import zygote
 print(*(n.partition(".")[0] for n in set(sys.modules) - before))
 """

@@ -1,23 +1,20 @@
 """The jail: untrusted programs in, statuses and literal values out."""
 
-from redqueen.sandbox.codec import (
-    MAX_TEXT_BYTES,
+from redqueen.sandbox.child.values import (
     CodecError,
     LiteralError,
     OversizeError,
     UnsupportedError,
     canonical,
-    decode,
-    encode,
-    parse_arguments,
-    parse_literal,
-    to_literal,
 )
 from redqueen.sandbox.job import MAX_INPUTS, Job, Limits, Outcome, Status
+from redqueen.sandbox.literals import MAX_TEXT_BYTES, parse_arguments, parse_literal, to_literal
 from redqueen.sandbox.pool import Sandbox
 from redqueen.sandbox.probes import PROCESS, IsolationError, Probe, probe
+from redqueen.sandbox.profile import GAME, Profile
 
 __all__ = [
+    "GAME",
     "MAX_INPUTS",
     "MAX_TEXT_BYTES",
     "PROCESS",
@@ -29,12 +26,11 @@ __all__ = [
     "Outcome",
     "OversizeError",
     "Probe",
+    "Profile",
     "Sandbox",
     "Status",
     "UnsupportedError",
     "canonical",
-    "decode",
-    "encode",
     "parse_arguments",
     "parse_literal",
     "probe",

@@ -1,8 +1,8 @@
-"""What goes into the sandbox and what comes out: limits, jobs, outcomes."""
+"""What goes into the sandbox and what comes out: limits, jobs and outcomes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 Status = Literal[
@@ -23,24 +23,25 @@ MAX_PROGRAM_BYTES = 65_536
 MAX_INPUTS = 256
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one job may use, all its inputs together; the byte counts are of literal text, for each value.
-
-    `memory_mb` is on top of the bare interpreter's address space. The wall clock only catches what the CPU limit
-    cannot: a machine that stands still.
-    """
+    """What one job may use, all its inputs together."""
 
     cpu_s: float = 1.0
+    """CPU seconds of one child."""
     wall_s: float = 4.0
+    """Seconds of one child. It only catches what the CPU limit cannot: a machine that stands still."""
     memory_mb: int = 256
+    """MiB on top of the bare interpreter's address space."""
     output_bytes: int = 16_384
+    """Bytes of literal text of one output."""
     input_bytes: int = 16_384
+    """Bytes of literal text of one input."""
 
     def __post_init__(self) -> None:
-        for name in ("cpu_s", "wall_s", "memory_mb", "output_bytes", "input_bytes"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"Limits.{name} must be positive")
+        for field in fields(self):
+            if not getattr(self, field.name) > 0:
+                raise ValueError(f"Limits.{field.name} must be positive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +53,11 @@ class Job:
     """
 
     program: str
-    """Source text whose top level defines a callable `f`."""
+    """Source text whose top level defines the entry function of the sandbox's profile (`f`)."""
     inputs: tuple[str, ...]
     """Each a literal argument list, e.g. `"[1, 2], 'a'"`; `""` means no arguments."""
     validate: bool = False
-    """Check determinism: interpreter A once, interpreter B twice in one child, at half the CPU limit."""
+    """Whether determinism is checked: interpreter A runs it once, at half the CPU limit, and B twice in one child."""
     expected: tuple[bytes, ...] | None = None
     """Canonical bytes, one for each input; the first miss decides and ends the child. Never sent to the child."""
 
@@ -67,14 +68,14 @@ class Job:
             raise ValueError(f"{len(self.expected)} expected values for {len(self.inputs)} inputs")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What became of a job. Only `infra_error` is the machine's fault; it must never become a reward."""
 
     status: Status
-    outputs: tuple[str, ...]
+    outputs: tuple[str, ...] = ()
     """Literal text of the values, as far as the program got; `parse_literal` reads them back."""
-    detail: str
+    detail: str = ""
     """One line for people, e.g. `ZeroDivisionError at line 2`; empty when there is nothing to say."""
-    cpu_ms: float
+    cpu_ms: float = 0.0
     """CPU time of the reference (A) child, its start-up included; 0 when none was started."""

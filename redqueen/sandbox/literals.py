@@ -12,8 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from redqueen.sandbox.tokens import number, short, string, tokens
-from redqueen.sandbox.values import (
+from redqueen.sandbox.child.values import (
     MAX_DEPTH,
     MAX_INT_BITS,
     MAX_INT_DIGITS,
@@ -22,6 +21,7 @@ from redqueen.sandbox.values import (
     UnsupportedError,
     canonical,
 )
+from redqueen.sandbox.tokens import number, short, string, tokens
 
 MAX_TEXT_BYTES = 16_384
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any
 
 from redqueen.errors import UserError
 from redqueen.sandbox.job import Job, Limits
 from redqueen.sandbox.literals import parse_literal
+from redqueen.sandbox.profile import GAME
 from redqueen.sandbox.worker import Worker
 
 FULL, NO_LANDLOCK, PROCESS = "full", "no-landlock", "process"
@@ -63,7 +63,7 @@ def probe() -> tuple[str, list[Probe]]:
 
 @functools.cache
 def _probe_once() -> tuple[str, tuple[Probe, ...]]:
-    worker = Worker(Limits(cpu_s=0.2, memory_mb=64))
+    worker = Worker(GAME.with_limits(Limits(cpu_s=0.2, memory_mb=64)))
     try:
         probes = [_attempt(worker, name, code) for name, code in _ATTEMPTS.items()]
         clocks = _attempt(worker, "clocks", "time.time()")
@@ -73,18 +73,18 @@ def _probe_once() -> tuple[str, tuple[Probe, ...]]:
         probes.append(_differs(worker, "addresses", "id(object())"))
         if "A" not in worker.zygotes:
             return PROCESS, (Probe("start", False, probes[-1].detail),)
-        walls: dict[str, Any] = worker.zygotes["A"].walls
+        isolation = worker.zygotes["A"].isolation
     finally:
         worker.close()
     probes += [
-        Probe("seccomp", bool(walls["seccomp"]), "" if walls["seccomp"] else "the filter does not load"),
-        Probe("landlock", not walls["landlock"], str(walls["landlock"]), required=False),
-        Probe("own user", bool(walls["unprivileged"]), "", required=False),
-        Probe("clocks", clocks.ok, clocks.detail if clocks.ok else str(walls["clocks"]), required=False),
+        Probe("seccomp", bool(isolation["seccomp"]), "" if isolation["seccomp"] else "the filter does not load"),
+        Probe("landlock", not isolation["landlock"], str(isolation["landlock"]), required=False),
+        Probe("own user", bool(isolation["unprivileged"]), "", required=False),
+        Probe("clocks", clocks.ok, clocks.detail if clocks.ok else str(isolation["clocks"]), required=False),
     ]
     if not all(found.ok for found in probes if found.required):
         return PROCESS, tuple(probes)
-    return (NO_LANDLOCK if walls["landlock"] else FULL), tuple(probes)
+    return (NO_LANDLOCK if isolation["landlock"] else FULL), tuple(probes)
 
 
 def _attempt(worker: Worker, name: str, code: str) -> Probe:

@@ -1,4 +1,4 @@
-"""The parent's end of a zygote: starting it, sending it jobs, receiving how each child ended."""
+"""The parent's end of a zygote: starts it, sends it jobs, and receives what each child wrote and how it ended."""
 
 from __future__ import annotations
 
@@ -15,19 +15,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from redqueen.sandbox.values import decode
+from redqueen.sandbox import child
+from redqueen.sandbox.child.protocol import CHUNK, HEADER, NO_FORK, PART, REPLY, SIZE
+from redqueen.sandbox.child.values import decode
+from redqueen.sandbox.profile import Profile
 
-RAN, WALL, FLOOD, NO_FORK, STOPPED, PART = range(6)
-"""How a child was stopped, or that it runs on (`PART`); the zygote speaks of the same six."""
+_SCRIPT = Path(child.__file__).with_name("zygote.py")
 
-_HEADER = struct.Struct("!III")
-_STOP = _HEADER.pack(0, 0, 0)
-_REPLY = struct.Struct("!BiQI")
-_FRAME = struct.Struct("!I")
+# `-I` would be shorter than `-s -S -P`, but it ignores PYTHONHASHSEED. The zygote wipes its environment as soon as it
+# runs.
+_OPTIONS = ("-s", "-S", "-P", "-B", "-X", "utf8", "-W", "ignore")
+
+_STOP = HEADER.pack(0, 0, 0)
 _START_S = 60.0
-_MOST_AT_ONCE = 1 << 16
 _GRACE_S = 10.0
-_FIRST_UID = 1_900_000_000  # above what systems hand out; each zygote gets a uid of its own
+_MOST_AT_ONCE = 1 << 16
+
+_FIRST_UID = 1_900_000_000
+"""Above the uids that systems hand out; each zygote of a root process gets one of its own."""
 _uids = itertools.count()
 
 
@@ -35,61 +40,56 @@ class ZygoteError(Exception):
     """The zygote ended, hung or answered nonsense: the machine's fault, not the program's."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """How one child ended."""
 
     stop: int
+    """One of the stop codes of `protocol.py`."""
     signal: int
+    """The signal that ended the child, or 0."""
     code: int
+    """The child's exit code, or -1."""
     cpu_ms: float
     wall_ms: float
-    """The deadline it ran under, not the time it took."""
+    """The wall-clock limit it ran under, not the time it took."""
 
 
 class Zygote:
-    """A warm interpreter in another process, and the socket to it."""
+    """A warm interpreter in another process, and the socket to it. Raises ZygoteError if it does not start."""
 
-    def __init__(self, hash_seed: int) -> None:
-        ours, theirs = socket.socketpair()
-        self.socket = ours
+    def __init__(self, profile: Profile, hash_seed: int) -> None:
+        self.socket, theirs = socket.socketpair()
         self._received = bytearray()
         self._patience_s = 0.0
         uid = _FIRST_UID + (os.getpid() * 64 + next(_uids)) % 100_000_000
-        script = str(Path(__file__).with_name("zygote.py"))
-        # -I would be shorter than -s -S -P, but it ignores PYTHONHASHSEED; the zygote wipes the environment as soon
-        # as it runs.
-        options = ["-s", "-S", "-P", "-B", "-X", "utf8", "-W", "ignore"]
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, *options, script, str(uid), str(os.getpid())],
+                [sys.executable, *_OPTIONS, str(_SCRIPT), str(uid), str(os.getpid())],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                # LD_BIND_NOW: or each child would look up again the C functions that only children call
+                # LD_BIND_NOW: otherwise each child looks up again the C functions that only children call.
                 env={"PYTHONHASHSEED": str(hash_seed), "LD_BIND_NOW": "1"},
                 cwd="/",
                 start_new_session=True,
             )
         try:
-            self._wait_at_most(_START_S)
-            size = _FRAME.unpack(self._receive(_FRAME.size))[0]
-            self.walls: dict[str, Any] = decode(self._receive(size))
-            if "failed" in self.walls:
-                raise ZygoteError(f"it did not start: {self.walls['failed']}")
+            self.isolation = self._introduce(profile)
         except BaseException:
             self.close()
             raise
 
     def ask(self, request: bytes, wall_s: float, cap: int, hear: Callable[[bytes, bool], bool]) -> Reply:
-        """Fork a child for `request` and wait for its end; raises `ZygoteError`.
+        """Forks a child for `request` and waits for its end. Raises ZygoteError if the zygote fails.
 
-        `hear` gets the child's bytes as they come, at most `cap` and a little, and whether it has ended. When it
-        returns True the child is ended at once.
+        `hear` gets the child's bytes as they come, at most `cap` and a little more, and whether the child has ended.
+        When it returns True the child is ended at once.
         """
         try:
             self._wait_at_most(wall_s + _GRACE_S)
-            self.socket.sendall(_HEADER.pack(len(request), max(1, int(wall_s * 1000)), cap) + request)
+            wall_ms = max(1, int(wall_s * 1000))
+            self.socket.sendall(HEADER.pack(len(request), wall_ms, cap) + request)
             while True:
                 stop, status, microseconds, data = self._answer(cap)
                 if stop == NO_FORK:
@@ -103,26 +103,46 @@ class Zygote:
             raise ZygoteError("no answer in time") from None
         except OSError as error:
             raise ZygoteError(f"talking to the zygote: {error}") from error
-        ended_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-        code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -1
-        return Reply(stop, ended_by, code, microseconds / 1000, wall_s * 1000)
+        return Reply(
+            stop=stop,
+            signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
+            code=os.WEXITSTATUS(status) if os.WIFEXITED(status) else -1,
+            cpu_ms=microseconds / 1000,
+            wall_ms=wall_s * 1000,
+        )
 
     def close(self) -> None:
-        """End the zygote and whatever it left running."""
+        """Ends the zygote and every process that it started."""
         self.socket.close()
-        with contextlib.suppress(ProcessLookupError):  # it may have ended already
+        # It may have ended already.
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
+    def _introduce(self, profile: Profile) -> dict[str, Any]:
+        """Sends the profile. Returns what the zygote says about the isolation that it achieved."""
+        rules = profile.encoded()
+        self._wait_at_most(_START_S)
+        try:
+            self.socket.sendall(SIZE.pack(len(rules)) + rules)
+            size = SIZE.unpack(self._receive(SIZE.size))[0]
+            isolation: dict[str, Any] = decode(self._receive(size))
+        except ConnectionError:
+            # It ended with the profile unread, which makes the socket report a reset and not its end.
+            raise ZygoteError("the zygote ended") from None
+        if "failed" in isolation:
+            raise ZygoteError(f"it did not start: {isolation['failed']}")
+        return isolation
+
     def _answer(self, cap: int) -> tuple[int, int, int, bytes]:
-        """One message: how the child was stopped, wait status, CPU microseconds, its bytes."""
-        stop, status, microseconds, size = _REPLY.unpack(self._receive(_REPLY.size))
-        if size > cap + (1 << 16):
+        """One message: how the child was stopped, its wait status, CPU microseconds, its bytes."""
+        stop, status, microseconds, size = REPLY.unpack(self._receive(REPLY.size))
+        if size > cap + CHUNK:
             raise ZygoteError("an answer above the cap")
         return stop, status, microseconds, self._receive(size)
 
     def _receive(self, size: int) -> bytes:
-        """Exactly `size` bytes; what came with them waits for the next call."""
+        """Exactly `size` bytes; what came with them is kept for the next call."""
         while len(self._received) < size:
             chunk = self.socket.recv(_MOST_AT_ONCE)
             if not chunk:
@@ -133,7 +153,7 @@ class Zygote:
         return data
 
     def _wait_at_most(self, seconds: float) -> None:
-        """For each send and receive, by the kernel's own clock: `settimeout` would make two system calls of each."""
+        """Limits each send and receive by the kernel's own clock: `settimeout` would make two system calls of each."""
         if seconds != self._patience_s:
             self._patience_s = seconds
             timeout = struct.pack("@ll", int(seconds), int(seconds % 1 * 1e6))

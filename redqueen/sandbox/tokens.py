@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from redqueen.sandbox.values import MAX_INT_BITS, MAX_INT_DIGITS, LiteralError, OversizeError
+from redqueen.sandbox.child.values import MAX_INT_BITS, MAX_INT_DIGITS, LiteralError, OversizeError
 
 _DIGITS = r"[0-9](?:_?[0-9])*"
 _POINT = rf"(?:{_DIGITS}\.(?:{_DIGITS})?|\.{_DIGITS})"

@@ -8,28 +8,24 @@ program's doing and counts as an error.
 from __future__ import annotations
 
 import signal
-import struct
 from dataclasses import dataclass
 from typing import Any, cast
 
+from redqueen.sandbox.child.protocol import END, FLOOD, FRAME, FROM_CHILD, LOCKED, MOST_END_BYTES, VALUE, WALL
+from redqueen.sandbox.child.values import CodecError, decode
 from redqueen.sandbox.job import Status
-from redqueen.sandbox.process import FLOOD, WALL, Reply, ZygoteError
-from redqueen.sandbox.values import CodecError, decode
-
-_FRAME = struct.Struct("!cI")
-_LOCKED, _VALUE, _END = b"L", b"V", b"E"
-_MOST_END_BYTES = 4_096
-_FROM_CHILD = ("ok", "malformed", "forbidden", "error", "memory", "oversize", "unsupported")
-"""The only statuses that a child may claim; the others are the parent's to give."""
+from redqueen.sandbox.process import Reply, ZygoteError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One child's story: status, one line, and the encoded values (not yet decoded) in the order they were computed."""
+    """What one child did."""
 
     status: Status
     detail: str
+    """One line for people."""
     values: list[bytes]
+    """Encoded values, not yet decoded, in the order in which they were computed."""
     cpu_ms: float
 
 
@@ -48,7 +44,7 @@ class Transcript:
     @property
     def cap(self) -> int:
         """The most bytes that an honest child can write."""
-        return 1 + self._most_values * (_FRAME.size + self._value_bytes) + _FRAME.size + _MOST_END_BYTES
+        return 1 + self._most_values * (FRAME.size + self._value_bytes) + FRAME.size + MOST_END_BYTES
 
     @property
     def whole(self) -> bool:
@@ -65,17 +61,17 @@ class Transcript:
         data = self._rest + data
         at = 0
         if not self.locked and data:
-            self.locked = data.startswith(_LOCKED)
+            self.locked = data.startswith(LOCKED)
             at = 1
             if not self.locked:
                 self.fault = "not locked in"
-        while not self.fault and at + _FRAME.size <= len(data):
-            kind, size = _FRAME.unpack_from(data, at)
+        while not self.fault and at + FRAME.size <= len(data):
+            kind, size = FRAME.unpack_from(data, at)
             self.fault = self._objection(kind, size)
-            end = at + _FRAME.size + size
+            end = at + FRAME.size + size
             if self.fault or end > len(data):
                 break
-            self._take(kind, data[at + _FRAME.size : end])
+            self._take(kind, data[at + FRAME.size : end])
             at = end
         self._rest = data[at:]
 
@@ -92,16 +88,16 @@ class Transcript:
     def _objection(self, kind: bytes, size: int) -> str:
         if self._end is not None:
             return "bytes after the end"
-        if kind == _VALUE:
+        if kind == VALUE:
             if len(self.values) == self._most_values:
                 return "more values than inputs"
             return "a value above the limit" if size > self._value_bytes else ""
-        if kind == _END:
-            return "an end above the limit" if size > _MOST_END_BYTES else ""
+        if kind == END:
+            return "an end above the limit" if size > MOST_END_BYTES else ""
         return "not a frame"
 
     def _take(self, kind: bytes, data: bytes) -> None:
-        if kind == _VALUE:
+        if kind == VALUE:
             self.values.append(data)
             return
         try:
@@ -115,7 +111,7 @@ def _read_end(data: bytes) -> tuple[Status, str]:
     if type(record) is not tuple or len(cast("tuple[Any, ...]", record)) != 2:
         raise CodecError("not a result")
     status, detail = cast("tuple[Any, Any]", record)
-    if type(status) is not str or status not in _FROM_CHILD or type(detail) is not str:
+    if type(status) is not str or status not in FROM_CHILD or type(detail) is not str:
         raise CodecError("not a status that a child may claim")
     return status, "".join(letter if letter.isprintable() else "?" for letter in detail[:200])
 
@@ -123,13 +119,13 @@ def _read_end(data: bytes) -> tuple[Status, str]:
 def judge_reply(reply: Reply, said: Transcript, cpu_s: float, walled: bool) -> Run:
     """What a child's end means: one whole transcript, end of file and exit code 0, or nothing of it counts.
 
-    Behind the seccomp wall (`walled`) a program can neither wait nor send a signal. So a missed wall clock
-    with little CPU used, or a SIGKILL out of nowhere, was the machine (starved, out of memory):
-    `ZygoteError`.
+    Behind the seccomp filter (`walled`) a program can neither wait nor send a signal. So if it meets the wall clock
+    with little CPU used, or is killed by an unexpected SIGKILL, the machine did that (starved, out of memory): raises
+    ZygoteError.
     """
 
     def failed(status: Status, detail: str) -> Run:
-        return Run(status, detail, [], reply.cpu_ms)
+        return Run(status=status, detail=detail, values=[], cpu_ms=reply.cpu_ms)
 
     if reply.signal == signal.SIGKILL and reply.cpu_ms >= cpu_s * 900:
         return failed("timeout", f"more than {cpu_s:g} s of CPU")
@@ -151,7 +147,7 @@ def judge_reply(reply: Reply, said: Transcript, cpu_s: float, walled: bool) -> R
         status, detail = said.result()
     except CodecError as error:
         return failed("error", f"not one well-formed result: {error}")
-    return Run(status, detail, said.values, reply.cpu_ms)
+    return Run(status=status, detail=detail, values=said.values, cpu_ms=reply.cpu_ms)
 
 
 def _signal_name(number: int) -> str:

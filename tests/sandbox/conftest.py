@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.sandbox import Job, Limits, Outcome, Sandbox
+from redqueen.sandbox import GAME, Job, Limits, Outcome, Sandbox
 
 Run = Callable[..., Outcome]
 CANARY = "still here"
@@ -25,7 +25,7 @@ AFTER = Job("import math\ndef f(x):\n    return math.sqrt(x), len('abc')", ("4",
 
 @pytest.fixture(scope="session")
 def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(Limits(cpu_s=0.3, memory_mb=64), workers=1) as shared:
+    with Sandbox(GAME.with_limits(Limits(cpu_s=0.3, memory_mb=64)), workers=1) as shared:
         yield shared
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from redqueen.sandbox.values import encode
+from redqueen.sandbox.child.values import encode
 
 REACH = """
 import functools

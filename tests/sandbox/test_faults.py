@@ -8,6 +8,7 @@ import pytest
 
 from redqueen.game.seeds import seeds
 from redqueen.sandbox import (
+    GAME,
     Job,
     Limits,
     LiteralError,
@@ -95,7 +96,7 @@ def test_harmless_programs_are_accepted(run: Run, program: str) -> None:
 def test_one_slow_program_does_not_block_the_rest() -> None:
     slow = Job("def f():\n    while True:\n        pass", ("",))
     quick = Job("def f():\n    return 1", ("",))
-    with Sandbox(Limits(cpu_s=1.0), workers=2) as two:
+    with Sandbox(GAME.with_limits(Limits(cpu_s=1.0)), workers=2) as two:
         waiting = two.submit(slow)
         assert [outcome.status for outcome in two.run([quick] * 20)] == ["ok"] * 20
         assert not waiting.done()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from redqueen.sandbox import Job, Limits, Outcome, Sandbox, canonical, parse_literal
+from redqueen.sandbox import GAME, Job, Limits, Outcome, Sandbox, canonical, parse_literal
 
 Run = Callable[..., Outcome]
 
@@ -137,7 +137,7 @@ def test_validation_allows_half_the_cpu_of_grading(run: Run) -> None:
 
 
 def test_a_slow_program_does_not_block_another_worker() -> None:
-    with Sandbox(Limits(cpu_s=1.5), workers=2) as two:
+    with Sandbox(GAME.with_limits(Limits(cpu_s=0.7, wall_s=60.0)), workers=2) as two:
         slow = two.submit(Job("def f():\n    while True:\n        pass", ("",)))
         assert two.submit(Job("def f():\n    return 1", ("",))).result(timeout=10).status == "ok"
         assert not slow.done()

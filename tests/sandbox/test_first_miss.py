@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from redqueen.sandbox import Job, Limits, Outcome, Sandbox, canonical
+from redqueen.sandbox import GAME, Job, Limits, Outcome, Sandbox, canonical
 from tests.sandbox.reach import reach
 
 Run = Callable[..., Outcome]
@@ -106,7 +106,7 @@ def test_a_validation_runs_on_all_inputs(run: Run) -> None:
 def test_an_order_to_stop_that_comes_too_late_disturbs_nobody() -> None:
     """Programs that miss and end just when the zygote looks: the order and the end cross on the wire."""
     program = "def f(x):\n    for _ in range(x):\n        pass\n    return 0"
-    with Sandbox(Limits(cpu_s=0.5), workers=1) as sandbox:
+    with Sandbox(GAME.with_limits(Limits(cpu_s=0.5)), workers=1) as sandbox:
         jobs = [
             job
             for number in range(0, 300_000, 2_000)

@@ -13,7 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from redqueen.sandbox import CodecError, Job, Sandbox, canonical, parse_arguments, parse_literal
-from redqueen.sandbox.process import FLOOD, RAN, WALL, Reply, ZygoteError
+from redqueen.sandbox.child.protocol import FLOOD, RAN, WALL
+from redqueen.sandbox.process import Reply, ZygoteError
 from redqueen.sandbox.transcript import Transcript, judge_reply
 from redqueen.sandbox.worker import Reading
 from tests.sandbox.reach import end, frame, value
@@ -91,6 +92,7 @@ _numbers = st.integers(0, 40)
 _frames = st.sampled_from([b"L", value(1), value([]), end(), end("error")])
 _soup = st.lists(_frames | st.binary(max_size=9)).map(b"".join)
 _stops = st.sampled_from([RAN, WALL, FLOOD])
+RETURNED = Reply(stop=RAN, signal=0, code=0, cpu_ms=1.0, wall_ms=4000.0)
 
 
 @settings(max_examples=300)
@@ -98,10 +100,11 @@ _stops = st.sampled_from([RAN, WALL, FLOOD])
 def test_whatever_a_child_leaves_is_a_status_or_the_machines_fault(
     stop: int, killed_by: int, code: int, cpu_ms: float, data: bytes, cuts: list[int]
 ) -> None:
+    reply = Reply(stop=stop, signal=killed_by, code=code, cpu_ms=cpu_ms, wall_ms=4000.0)
     for soup in (data, b"L" + data, b"L" + frame(b"V", data) + end(), b"L" + frame(b"E", data)):
         for walled in (True, False):
             with suppress(ZygoteError):
-                judge_reply(Reply(stop, killed_by, code, cpu_ms, 4000.0), heard(soup, cuts), 1.0, walled)
+                judge_reply(reply, heard(soup, cuts), 1.0, walled)
         Reading((b"",), 100).see(heard(soup, cuts).values)
 
 
@@ -111,7 +114,7 @@ def test_how_the_bytes_arrive_does_not_matter(data: bytes, cuts: list[int], valu
     whole, pieces = heard(b"L" + data, [], values), heard(b"L" + data, cuts, values)
     assert whole.values == pieces.values
     assert (whole.fault, whole.silent) == (pieces.fault, pieces.silent)
-    stories = [judge_reply(Reply(RAN, 0, 0, 1.0, 4000.0), said, 1.0, walled=True) for said in (whole, pieces)]
+    stories = [judge_reply(RETURNED, said, 1.0, walled=True) for said in (whole, pieces)]
     assert stories[0] == stories[1]
 
 
@@ -120,7 +123,7 @@ def test_how_the_bytes_arrive_does_not_matter(data: bytes, cuts: list[int], valu
 def test_an_end_of_any_values_is_a_status(status: Any, detail: Any, returned: Any) -> None:
     with suppress(CodecError):
         said = heard(b"L" + value(returned) + end(status, detail), [])
-        assert judge_reply(Reply(RAN, 0, 0, 1.0, 4000.0), said, 1.0, walled=True).status in ("ok", "error")
+        assert judge_reply(RETURNED, said, 1.0, walled=True).status in ("ok", "error")
 
 
 @settings(max_examples=120)

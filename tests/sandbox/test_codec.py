@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redqueen.sandbox.codec import (
+from redqueen.sandbox.child.values import (
     CodecError,
     LiteralError,
     OversizeError,
@@ -20,10 +20,8 @@ from redqueen.sandbox.codec import (
     canonical,
     decode,
     encode,
-    parse_arguments,
-    parse_literal,
-    to_literal,
 )
+from redqueen.sandbox.literals import parse_arguments, parse_literal, to_literal
 
 _scalars = (
     st.none()

@@ -1,7 +1,7 @@
-"""The child's work: check one untrusted program, run it on its inputs, describe what happened.
+"""The child's work: it checks one untrusted program, runs it on its inputs and describes what happened.
 
-Runs inside the jail after every door is closed, so nothing here is a wall. The checks by name only give an
-honest status early (`forbidden` with the name instead of a puzzling NameError later).
+This runs after the child has given up its rights, so nothing here is a wall. The checks by name only give an honest
+status early: `forbidden` with the name, instead of a puzzling NameError later. Child-side, standard library only.
 """
 
 from __future__ import annotations
@@ -10,37 +10,45 @@ import ast
 import builtins
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from opcode import opmap
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 from values import CodecError, OversizeError, UnsupportedError, decode, encode
 
 FILENAME = "<program>"
 IMPORT_NAME = opmap["IMPORT_NAME"]
 
-_MODULES = (
-    "math itertools functools collections re string heapq bisect operator statistics fractions decimal "
-    "copy typing dataclasses enum textwrap json abc cmath numbers __future__"
-)
-ALLOWED_MODULES = frozenset(_MODULES.split())
-"""Pure and deterministic; `collections.abc` and other loaded submodules come with their parent."""
-
-FORBIDDEN_NAMES = frozenset(("open", "eval", "exec", "compile", "input", "__import__", "globals", "breakpoint"))
-"""Builtins that reach outside or make code; taken away at run time too."""
-
 
 class ForbiddenError(ImportError):
     """The program asked for a module or a builtin that is not on the list."""
 
 
+class Rules(NamedTuple):
+    """What programs may do, made once from the zygote's profile: making it in a child would touch a hundred pages."""
+
+    entry: str
+    modules: frozenset[str]
+    withheld: frozenset[str]
+    builtins: dict[str, Any]
+    """What a program sees as its builtins. Each child has a copy of its own by the fork."""
+    stdin: io.StringIO
+
+    @classmethod
+    def of(cls, entry: str, modules: Iterable[str], withheld: Iterable[str], stdin: str) -> Rules:
+        """The rules behind a profile's fields."""
+        importable = frozenset(modules)
+        hidden = frozenset(withheld)
+        return cls(entry, importable, hidden, program_builtins(importable, hidden), io.StringIO(stdin))
+
+
 def run(
-    program: str, inputs: list[bytes], passes: int, value_limit: int, tell: Callable[[bytes], object]
+    rules: Rules, program: str, inputs: list[bytes], passes: int, value_limit: int, tell: Callable[[bytes], object]
 ) -> tuple[str, str]:
     """Calls the program on its inputs and tells each encoded value at once; returns status and detail."""
     try:
-        function = load(program)
+        function = load(rules, program)
     except ForbiddenError as error:
         return "forbidden", str(error)
     except MalformedError as error:
@@ -60,15 +68,15 @@ def run(
 
 
 class MalformedError(Exception):
-    """The text is no program, or has no function `f`."""
+    """The text is no program, or does not define the entry function."""
 
 
-def load(program: str) -> Any:
-    """Compile and execute a program's top level; returns its `f`."""
+def load(rules: Rules, program: str) -> Any:
+    """Compiles a program and executes its top level. Returns its entry function."""
     try:
         code = builtins.compile(program, FILENAME, "exec", dont_inherit=True)
-        if suspicious(code):
-            check(ast.parse(program, FILENAME))
+        if suspicious(code, rules.withheld):
+            check(ast.parse(program, FILENAME), rules)
     except ForbiddenError:
         raise
     except SyntaxError as error:
@@ -77,32 +85,32 @@ def load(program: str) -> Any:
     except (ValueError, MemoryError, RecursionError) as error:
         raise MalformedError(f"{type(error).__name__} while compiling") from None
     sys.stdout = sys.stderr = SINK
-    sys.stdin = NOTHING
-    names: dict[str, Any] = {"__name__": "program", "__builtins__": VISIBLE}
+    sys.stdin = rules.stdin
+    names: dict[str, Any] = {"__name__": "program", "__builtins__": rules.builtins}
     builtins.exec(code, names)
-    function = names.get("f")
+    function = names.get(rules.entry)
     if not callable(function):
-        raise MalformedError("no top-level function f")
+        raise MalformedError(f"no top-level function {rules.entry}")
     return function
 
 
-def suspicious(code: CodeType) -> bool:
+def suspicious(code: CodeType, withheld: frozenset[str]) -> bool:
     """Whether `check` has to look: most programs import nothing, and a syntax tree costs more than running them."""
-    if IMPORT_NAME in code.co_code[::2] or not FORBIDDEN_NAMES.isdisjoint(code.co_names):
+    if IMPORT_NAME in code.co_code[::2] or not withheld.isdisjoint(code.co_names):
         return True
-    return any(suspicious(inner) for inner in code.co_consts if type(inner) is CodeType)
+    return any(suspicious(inner, withheld) for inner in code.co_consts if type(inner) is CodeType)
 
 
-def check(tree: ast.Module) -> None:
-    """Refuse imports off the list, and forbidden builtins that the program does not define itself."""
+def check(tree: ast.Module, rules: Rules) -> None:
+    """Refuses imports off the list, and withheld builtins that the program does not define itself."""
     bound: set[str] = set()
     used: list[ast.Name] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                refuse_module(alias.name, 0)
+                refuse_module(alias.name, 0, rules.modules)
         elif isinstance(node, ast.ImportFrom):
-            refuse_module(node.module or ".", node.level)
+            refuse_module(node.module or ".", node.level, rules.modules)
         if isinstance(node, ast.Name):
             if isinstance(node.ctx, ast.Load):
                 used.append(node)
@@ -112,25 +120,27 @@ def check(tree: ast.Module) -> None:
             bound.add(node.arg)
         elif isinstance(node, ast.alias):
             bound.add((node.asname or node.name).partition(".")[0])
-        elif isinstance(name := getattr(node, "name", None), str):  # functions, classes, handlers, patterns
+        # Functions, classes, exception handlers and patterns.
+        elif isinstance(name := getattr(node, "name", None), str):
             bound.add(name)
     for name in used:
-        if name.id in FORBIDDEN_NAMES and name.id not in bound:
+        if name.id in rules.withheld and name.id not in bound:
             raise ForbiddenError(f"{name.id} at line {name.lineno}")
 
 
-def refuse_module(name: str, level: int) -> None:
-    if level or name.partition(".")[0] not in ALLOWED_MODULES:
+def refuse_module(name: str, level: int, allowed: frozenset[str]) -> None:
+    """Raises ForbiddenError unless `name` or its top package is allowed; a relative import never is."""
+    if level or name.partition(".")[0] not in allowed:
         raise ForbiddenError(f"import of {'.' * level}{name}")
 
 
-def program_builtins() -> dict[str, Any]:
-    """The builtins that a program sees: without the forbidden ones, and with a guarded `__import__`."""
-    visible = {name: value for name, value in vars(builtins).items() if name not in FORBIDDEN_NAMES}
+def program_builtins(modules: frozenset[str], withheld: frozenset[str]) -> dict[str, Any]:
+    """The builtins that a program sees: without the withheld ones, and with a guarded `__import__`."""
+    visible = {name: value for name, value in vars(builtins).items() if name not in withheld}
     original = builtins.__import__
 
     def guarded_import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
-        refuse_module(name, level)
+        refuse_module(name, level, modules)
         if name not in sys.modules:
             raise ForbiddenError(f"import of {name}")
         return original(name, globals, locals, fromlist, level)
@@ -140,7 +150,7 @@ def program_builtins() -> dict[str, Any]:
 
 
 class Sink(io.TextIOBase):
-    """Where `print` goes: nowhere, in constant space, without ever failing."""
+    """Standard output of a program: it drops all text, needs constant space and never fails."""
 
     def write(self, text: str, /) -> int:
         return len(text)
@@ -149,10 +159,7 @@ class Sink(io.TextIOBase):
         return True
 
 
-# Made once: each child has a copy of its own by the fork, and making them would touch a hundred pages there.
-VISIBLE = program_builtins()
 SINK = Sink()
-NOTHING = io.StringIO()
 
 
 def describe(error: BaseException) -> tuple[str, str]:

@@ -16,10 +16,10 @@ ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65_534
 SCRIPT = """
 import json, os, sys
-from redqueen.sandbox import Job, Limits, Sandbox
+from redqueen.sandbox import GAME, Job, Limits, Sandbox
 from tests.sandbox.reach import reach
 programs = sys.argv[1:]
-with Sandbox(Limits(cpu_s=0.3, memory_mb=64), workers=1) as sandbox:
+with Sandbox(GAME.with_limits(Limits(cpu_s=0.3, memory_mb=64)), workers=1) as sandbox:
     outcomes = sandbox.run([Job(program if "def f" in program else reach(program), ("",)) for program in programs])
     checked = sandbox.run([Job("def f():\\n    return 1", ("",), validate=True)])[0].status
     print(json.dumps([os.getuid(), sandbox.tier, checked, [outcome.status for outcome in outcomes]]))

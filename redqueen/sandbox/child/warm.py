@@ -1,13 +1,13 @@
-"""A child's work, done in the zygote before it forks: caches that are filled there cost no child a page.
+"""A child's work, done in the zygote before it forks, so that caches are filled there and cost no child a page.
 
 Child-side, standard library only.
 """
 
 from __future__ import annotations
 
-from program import run
+from program import Rules, run
+from protocol import FRAME, VALUE
 from values import decode, encode
-from wire import VALUE, pack_frame
 
 _SAMPLE = """
 class Box:
@@ -15,7 +15,7 @@ class Box:
         self.x = x
 def helper(box, n=2):
     return [i * n for i in range(box.x) if i % 2]
-def f(x, *rest):
+def ENTRY(x, *rest):
     total, seen = 0, {}
     for i, letter in enumerate(str(x)):
         total += i
@@ -29,13 +29,19 @@ def f(x, *rest):
 """
 
 
-def warm_up() -> None:
-    """Load, call, encode and frame a sample program until the interpreter has specialised all of it."""
-    work = encode((_SAMPLE, [encode((value,)) for value in (1, "a", [1, -2], (2.5, None), {"k": True})]))
+def warm_up(rules: Rules) -> None:
+    """Loads, calls, encodes and frames a sample program until the interpreter has specialised all of it."""
+    program = _SAMPLE.replace("ENTRY", rules.entry)
+    inputs = [encode((value,)) for value in (1, "a", [1, -2], (2.5, None), {"k": True})]
+    request = encode((program, inputs))
     status = detail = ""
     for _ in range(20):
-        text, inputs = decode(work)
-        status, detail = run(text, inputs, 2, 1 << 16, lambda data: pack_frame(VALUE, len(data)) + data)
+        text, arguments = decode(request)
+        status, detail = run(rules, text, arguments, 2, 1 << 16, _frame)
         encode((status, detail))
     if status != "ok":
         raise RuntimeError(f"the sample program: {status} {detail}")
+
+
+def _frame(data: bytes) -> bytes:
+    return FRAME.pack(VALUE, len(data)) + data

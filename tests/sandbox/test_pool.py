@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.sandbox import Job, Limits, Sandbox, pool
+from redqueen.sandbox import GAME, Job, Limits, Sandbox, pool
 
 ONE = Job("def f():\n    return 1", ("",))
 SPIN = Job("def f():\n    while True:\n        pass", ("",))
@@ -31,7 +31,7 @@ def descriptors() -> int:
 
 @linux
 def test_many_jobs_leak_neither_memory_nor_descriptors_nor_zombies() -> None:
-    with Sandbox(Limits(cpu_s=0.2), workers=1) as sandbox:
+    with Sandbox(GAME.with_limits(Limits(cpu_s=0.2)), workers=1) as sandbox:
         jobs = [ONE, CRASH, FLOOD, Job(ONE.program, ("",), validate=True)]
         sandbox.run(jobs * 25)
         zygotes = [zygote.process.pid for zygote in sandbox._workers[0].zygotes.values()]
@@ -47,7 +47,7 @@ def test_many_jobs_leak_neither_memory_nor_descriptors_nor_zombies() -> None:
 
 
 def test_programs_that_take_the_full_limit_do_not_block_the_others() -> None:
-    with Sandbox(Limits(cpu_s=0.5), workers=2) as sandbox:
+    with Sandbox(GAME.with_limits(Limits(cpu_s=0.5)), workers=2) as sandbox:
         slow = threading.Thread(target=lambda: [sandbox.run([SPIN]) for _ in range(3)])  # one at a time, all the time
         slow.start()
         started, done = time.monotonic(), 0
@@ -59,7 +59,7 @@ def test_programs_that_take_the_full_limit_do_not_block_the_others() -> None:
 
 def test_handing_in_waits_when_too_many_jobs_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "MAX_WAITING", 3)
-    with Sandbox(Limits(cpu_s=0.3), workers=1) as sandbox:
+    with Sandbox(GAME.with_limits(Limits(cpu_s=0.3)), workers=1) as sandbox:
         futures = [sandbox.submit(SPIN), sandbox.submit(ONE), sandbox.submit(ONE)]
         fourth = sandbox.submit(ONE)  # has to wait for the first
         assert futures[0].done()
@@ -72,8 +72,8 @@ def test_handing_in_waits_when_too_many_jobs_wait(monkeypatch: pytest.MonkeyPatc
 
 SCRIPT = """
 import sys, time
-from redqueen.sandbox import Job, Limits, Sandbox
-with Sandbox(Limits(cpu_s=0.5), workers=2) as sandbox:
+from redqueen.sandbox import GAME, Job, Limits, Sandbox
+with Sandbox(GAME.with_limits(Limits(cpu_s=0.5)), workers=2) as sandbox:
     spin = Job("def f():\\n    while True:\\n        pass", ("",))
     futures = [sandbox.submit(spin) for _ in range(500)]
     while len(sandbox._workers) < 2 or not all(worker.zygotes for worker in sandbox._workers):

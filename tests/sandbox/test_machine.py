@@ -17,21 +17,25 @@ from typing import Any
 import pytest
 
 from redqueen.sandbox import (
+    GAME,
     IsolationError,
     Job,
     Limits,
     Outcome,
     Probe,
+    Profile,
     Sandbox,
+    child,
     pool,
     probe,
     probes,
     process,
 )
-from redqueen.sandbox.process import FLOOD, RAN, WALL, Reply, Zygote, ZygoteError
+from redqueen.sandbox.child.protocol import FLOOD, RAN, WALL
+from redqueen.sandbox.child.values import encode
+from redqueen.sandbox.process import Reply, Zygote, ZygoteError
 from redqueen.sandbox.transcript import Run as Story
 from redqueen.sandbox.transcript import Transcript, judge_reply
-from redqueen.sandbox.values import encode
 from redqueen.sandbox.worker import Worker
 from tests.sandbox.reach import end, value
 
@@ -57,9 +61,9 @@ def test_each_missing_wall_is_named_and_lowers_the_tier(
         pytest.skip("this machine is not the best case to take walls from")
     start = Zygote.__init__
 
-    def weaker(self: Zygote, hash_seed: int) -> None:
-        start(self, hash_seed)
-        self.walls |= {"seccomp": {"seccomp": False}, "landlock": {"landlock": "absent"}}.get(broken, {})
+    def weaker(self: Zygote, profile: Profile, hash_seed: int) -> None:
+        start(self, profile, hash_seed)
+        self.isolation |= {"seccomp": {"seccomp": False}, "landlock": {"landlock": "absent"}}.get(broken, {})
 
     monkeypatch.setattr(Zygote, "__init__", weaker)
     found, items = probes._probe_once.__wrapped__()
@@ -91,7 +95,7 @@ def test_a_zygote_that_died_between_jobs_is_replaced() -> None:
 
 def test_a_zygote_that_dies_twice_over_one_job_is_the_machines_fault() -> None:
     killed: set[int] = set()
-    with Sandbox(Limits(cpu_s=5.0, wall_s=10.0), workers=1) as sandbox:
+    with Sandbox(GAME.with_limits(Limits(cpu_s=5.0, wall_s=10.0)), workers=1) as sandbox:
         future = sandbox.submit(SPIN)
         while not future.done():
             time.sleep(0.02)
@@ -108,7 +112,7 @@ def test_a_zygote_that_dies_twice_over_one_job_is_the_machines_fault() -> None:
 
 def test_a_zygote_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_GRACE_S", 0.1)
-    worker = Worker(Limits(wall_s=0.2))
+    worker = Worker(GAME.with_limits(Limits(wall_s=0.2)))
     try:
         assert worker.run(ONE).status == "ok"
         os.kill(worker.zygotes["A"].process.pid, signal.SIGSTOP)
@@ -119,7 +123,7 @@ def test_a_zygote_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_an_interpreter_that_does_not_start_is_the_machines_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    worker = Worker(Limits())
+    worker = Worker(GAME.with_limits(Limits()))
     outcome = worker.run(ONE)
     assert (outcome.status, outcome.detail) == ("infra_error", "the zygote ended")
 
@@ -129,7 +133,7 @@ def _judge(
 ) -> Story:
     said = Transcript(1, 100)
     said.feed(data)
-    return judge_reply(Reply(stop, killed_by, code, cpu_ms, 4000.0), said, 1.0, walled)
+    return judge_reply(Reply(stop=stop, signal=killed_by, code=code, cpu_ms=cpu_ms, wall_ms=4000.0), said, 1.0, walled)
 
 
 @pytest.mark.parametrize(
@@ -230,8 +234,8 @@ def test_close_leaves_neither_processes_nor_descriptors() -> None:
 def test_everything_dies_with_the_parent() -> None:
     script = (
         "import os, time\n"
-        "from redqueen.sandbox import Job, Limits, Sandbox\n"
-        "sandbox = Sandbox(Limits(cpu_s=30.0, wall_s=30.0), workers=1)\n"
+        "from redqueen.sandbox import GAME, Job, Limits, Sandbox\n"
+        "sandbox = Sandbox(GAME.with_limits(Limits(cpu_s=30.0, wall_s=30.0)), workers=1)\n"
         "sandbox.submit(Job('def f():\\n    while True:\\n        pass', ('',)))\n"
         "while not (sandbox._workers and sandbox._workers[0].zygotes):\n    time.sleep(0.01)\n"
         "time.sleep(0.2)\n"
@@ -279,7 +283,7 @@ def test_leaving_in_an_error_drops_the_jobs_that_wait() -> None:
 
     futures: list[Future[Outcome]] = []
     with pytest.raises(KeyError):
-        leave(Sandbox(Limits(cpu_s=0.3), workers=1))
+        leave(Sandbox(GAME.with_limits(Limits(cpu_s=0.3)), workers=1))
     assert sum(future.cancelled() for future in futures) >= 48
 
 
@@ -327,7 +331,7 @@ def _verdict(code: bytes, arch: int, number: int, *arguments: int) -> int:
 
 @pytest.fixture
 def filters(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
-    monkeypatch.syspath_prepend(str(Path(process.__file__).parent))
+    monkeypatch.syspath_prepend(str(Path(child.__file__).parent))
     seccomp = importlib.import_module("seccomp")  # the child's modules are found in their own folder only
 
     return {machine: seccomp.filter_program(machine, 3) for machine in ARCH}

@@ -1,0 +1,47 @@
+"""What parent, zygote and child say to each other: every struct, stop code and letter, once for both sides.
+
+Standard library only, and data only: both sides import this file.
+
+The parent and the zygote talk over a socket. After the start the parent sends `SIZE` and a profile, and the zygote
+answers with `SIZE` and what it achieved. Then, for each job, the parent sends `HEADER` and a request. The zygote
+answers with any number of `REPLY` heads, each with some of the child's bytes; the last one says how the child was
+stopped. A request is `LIMITS` and the encoded program and inputs.
+
+A child writes to the zygote: `LOCKED`, then one `FRAME` for each value, then one for the end.
+"""
+
+from __future__ import annotations
+
+import struct
+
+SIZE = struct.Struct("!I")
+"""Bytes that follow, in the two messages of the start."""
+
+HEADER = struct.Struct("!III")
+"""Bytes of the request (0: stop the child), wall-clock milliseconds, most bytes of the answer."""
+
+REPLY = struct.Struct("!BiQI")
+"""How the child was stopped, its wait status, CPU microseconds, bytes of the answer that follow."""
+
+LIMITS = struct.Struct("!QQII")
+"""CPU microseconds, bytes of memory, passes over the inputs, most bytes of an encoded value."""
+
+FRAME = struct.Struct("!cI")
+"""What it is (`VALUE` or `END`) and the bytes that follow."""
+
+RAN, WALL, FLOOD, NO_FORK, STOPPED, PART = range(6)
+"""How a child was stopped: it ended, met the wall clock, wrote too much, never started, was told to stop; or it
+still runs (`PART`)."""
+
+LOCKED = b"L"
+"""The first byte of an answer: the child has given up every right and is about to start the program."""
+
+VALUE = b"V"
+END = b"E"
+MOST_END_BYTES = 4_096
+
+FROM_CHILD = ("ok", "malformed", "forbidden", "error", "memory", "oversize", "unsupported")
+"""The only statuses that a child may claim; the others are the parent's to give."""
+
+CHUNK = 1 << 16
+"""Most bytes that the zygote passes on at once."""
