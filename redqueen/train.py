@@ -23,6 +23,7 @@ from redqueen.policy.learning.learner import LocalLearner
 from redqueen.policy.model.base import Base
 from redqueen.policy.sampling.sampler import LocalSampler
 from redqueen.policy.workers.pool import muster
+from redqueen.recording import archive as rows
 from redqueen.recording import metrics
 from redqueen.records import Attempted, Verifier
 from redqueen.runs import checkpoint
@@ -93,7 +94,7 @@ class Trainer:
             ratings = self.table.ratings()
             self.probed = []
             measure(self.table, self.probe, step, config.league)
-            standings = metrics.standing_rows(self.table, step, config.league)
+            standings = rows.standing_rows(self.table, step, config.league)
             entered, left = crown(self.table, step, config.league)
             for champion in left:
                 self.bank.retire(champion.name)
@@ -108,13 +109,13 @@ class Trainer:
             "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
         }
         self.archive.write(
-            {
-                **metrics.rows(played, games, ratings, births),
-                "members": [metrics.member_row(self.table.members[b.child]) for b in births],
-                "standings": standings,
-                "champions": [metrics.champion_row(c) for c in entered],
-                "probes": metrics.probe_rows(step, self.probed),
-            }
+            [
+                *rows.step_rows(played, games, ratings, births),
+                *[rows.member_row(self.table.members[birth.child]) for birth in births],
+                *standings,
+                *[rows.champion_row(champion) for champion in entered],
+                *[rows.probe_row(step, attempt) for attempt in self.probed],
+            ]
         )
         self.directory.append_metrics(line)
         return line
@@ -157,7 +158,7 @@ class Trainer:
             noise = generator(self.config.run.seed, "perturb", member.name)
             self.bank.add(member.name, perturb(start, population.perturbation, noise))
             self.learner.reset(member.name)
-        self.archive.write({"members": [metrics.member_row(m) for m in self.table.members.values()]})
+        self.archive.write([rows.member_row(member) for member in self.table.members.values()])
         self.save()
 
     def restore(self, saved: checkpoint.Checkpoint) -> None:

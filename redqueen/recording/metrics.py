@@ -1,20 +1,19 @@
-"""What a step is summed up as: one line of metrics.jsonl and the archive's rows, from the same records."""
+"""What a step is summed up as: one line of metrics.jsonl."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
 from redqueen.config import LeagueConfig
 from redqueen.evolution import Game, Replacement, fitness_of
-from redqueen.league import Champion, Member, Rating, Table
-from redqueen.records import Attempted, Kind, MemberUpdate, Proposed, Task
+from redqueen.league import Table
+from redqueen.records import Kind, MemberUpdate
 from redqueen.self_play import Played
 
-Rows = dict[str, list[dict[str, object]]]
 Line = dict[str, Any]
 
 
@@ -102,96 +101,6 @@ def league_summary(table: Table, games: Sequence[Game], births: Sequence[Replace
     }
 
 
-def standing_rows(table: Table, step: int, league: LeagueConfig) -> list[dict[str, object]]:
-    """Where every living member stands, for the archive. Call it after the games and before the births."""
-    return [
-        {
-            "step": step,
-            "member": m.name,
-            "mu": m.rating.mu,
-            "sigma": m.rating.sigma,
-            "games": m.games,
-            "fitness": fitness_of(m, league),
-        }
-        for m in table.members.values()
-    ]
-
-
-def probe_rows(step: int, attempted: Sequence[Attempted]) -> list[dict[str, object]]:
-    """The attempts behind the held-out scores, for the archive."""
-    return [
-        {
-            "step": step,
-            "member": a.rollout.member,
-            "task": a.task.id,
-            "text": a.rollout.completion.text,
-            "tokens": len(a.rollout.completion.token_ids),
-            "status": a.verdict.status,
-            "output": a.verdict.output,
-            "detail": a.verdict.detail,
-        }
-        for a in attempted
-    ]
-
-
-def champion_row(champion: Champion) -> dict[str, object]:
-    """A champion's entry into the hall of fame, for the archive."""
-    return {
-        "name": champion.name,
-        "member": champion.member,
-        "role": champion.role,
-        "step": champion.step,
-        "mu": champion.rating.mu,
-        "sigma": champion.rating.sigma,
-        "fitness": champion.fitness,
-    }
-
-
-def rows(
-    played: Played,
-    games: Sequence[Game],
-    ratings: Mapping[str, Rating],
-    births: Sequence[Replacement],
-) -> Rows:
-    """The archive's rows for a step. `ratings` are those after the games and before the births."""
-    step = played.step
-    return {
-        "matches": [_match_row(step, game, ratings) for game in games],
-        "proposals": [_proposal_row(step, p, played.teacher_rewards.get(p.id)) for p in played.proposed],
-        "tasks": [
-            _task_row(step, p.task, played.rho.get(p.id), p.id in played.novel) for p in played.proposed if p.task
-        ],
-        "attempts": [
-            _attempt_row(step, a, played.student_rewards.get((a.task.id, a.number))) for a in played.attempted
-        ],
-        "replacements": [
-            {
-                "step": step,
-                "victim": b.victim,
-                "child": b.child,
-                "parents": list(b.parents),
-                "operator": b.operator,
-                "victim_fitness": b.victim_fitness,
-                "parent_fitness": list(b.parent_fitness),
-                "distance": b.distance,
-                "tries": b.tries,
-            }
-            for b in births
-        ],
-    }
-
-
-def member_row(member: Member) -> dict[str, object]:
-    """A member's birth, for the archive."""
-    return {
-        "name": member.name,
-        "role": member.role,
-        "step": member.born,
-        "parents": list(member.parents),
-        "operator": member.operator,
-    }
-
-
 def _finite(value: float) -> float | None:
     """JSON has no NaN; what was skipped, and why, is in `skipped`."""
     return value if math.isfinite(value) else None
@@ -200,67 +109,3 @@ def _finite(value: float) -> float | None:
 def _mean(values: Iterable[float]) -> float | None:
     numbers = list(values)
     return fmean(numbers) if numbers else None
-
-
-def _match_row(step: int, game: Game, ratings: Mapping[str, Rating]) -> dict[str, object]:
-    teacher, student = ratings[game.match.teacher], ratings[game.match.student]
-    return {
-        "id": game.id,
-        "step": step,
-        "teacher": game.match.teacher,
-        "student": game.match.student,
-        "score": game.score,
-        "outcome": game.outcome,
-        "teacher_mu": teacher.mu,
-        "teacher_sigma": teacher.sigma,
-        "student_mu": student.mu,
-        "student_sigma": student.sigma,
-    }
-
-
-def _proposal_row(step: int, p: Proposed, reward: float | None) -> dict[str, object]:
-    return {
-        "id": p.id,
-        "step": step,
-        "match": p.match,
-        "teacher": p.rollout.member,
-        "kind": p.rollout.kind,
-        "prompt": p.prompt,
-        "text": p.rollout.completion.text,
-        "tokens": len(p.rollout.completion.token_ids),
-        "status": p.verdict.status,
-        "output": p.verdict.output,
-        "detail": p.verdict.detail,
-        "cpu_ms": p.verdict.cpu_ms,
-        "reward": reward,
-    }
-
-
-def _task_row(step: int, task: Task, rho: float | None, novel: bool) -> dict[str, object]:
-    return {
-        "id": task.id,
-        "step": step,
-        "kind": task.kind,
-        "author": task.author,
-        "program": task.program,
-        "pairs": [[pair.input, pair.output] for pair in task.pairs],
-        "message": task.message,
-        "rho": rho,
-        "novel": novel,
-    }
-
-
-def _attempt_row(step: int, a: Attempted, reward: float | None) -> dict[str, object]:
-    return {
-        "task": a.task.id,
-        "number": a.number,
-        "step": step,
-        "student": a.rollout.member,
-        "text": a.rollout.completion.text,
-        "tokens": len(a.rollout.completion.token_ids),
-        "status": a.verdict.status,
-        "output": a.verdict.output,
-        "detail": a.verdict.detail,
-        "cpu_ms": a.verdict.cpu_ms,
-        "reward": reward,
-    }

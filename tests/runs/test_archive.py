@@ -1,4 +1,4 @@
-"""The archive: a step is there as a whole or not at all."""
+"""The archive: a step is there as a whole or not at all, and what is read is what was written."""
 
 from __future__ import annotations
 
@@ -8,33 +8,91 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from redqueen.runs.archive.writer import TABLES, Archive
+from redqueen.records import Pair, Task
+from redqueen.runs.archive.reader import ArchiveReader
+from redqueen.runs.archive.rows import (
+    AttemptRow,
+    ChampionRow,
+    MatchRow,
+    MemberRow,
+    ProbeRow,
+    ProposalRow,
+    ReplacementRow,
+    Row,
+    StandingRow,
+    TaskRow,
+)
+from redqueen.runs.archive.schema import TABLES, columns
+from redqueen.runs.archive.writer import Archive
+from redqueen.runs.directory import RunError
 
 
-def member(name: str, step: int, parents: list[str] | None = None) -> dict[str, object]:
-    return {"name": name, "role": "student", "step": step, "parents": parents or [], "operator": "init"}
+def member(name: str, step: int, parents: tuple[str, ...] = ()) -> MemberRow:
+    return MemberRow(name=name, role="student", step=step, parents=parents, operator="init")
 
 
-def match(name: str, step: int) -> dict[str, object]:
-    return {"id": name, "step": step, "teacher": "T0", "student": "S0", "score": 0.5, "outcome": "draw"}
+def match(name: str, step: int) -> MatchRow:
+    return MatchRow(
+        id=name, step=step, teacher="T0", student="S0", score=0.5, outcome="draw",
+        teacher_mu=25.0, teacher_sigma=8.0, student_mu=24.0, student_sigma=7.0,
+    )  # fmt: skip
 
 
-def attempt(task: str, number: int, step: int, text: str = "2") -> dict[str, object]:
-    return {
-        "task": task, "number": number, "step": step, "student": "S0", "text": text, "tokens": 3,
-        "status": "correct", "output": "", "detail": "", "cpu_ms": 0.5, "reward": 1.0,
-    }  # fmt: skip
+def proposal(name: str, step: int) -> ProposalRow:
+    return ProposalRow(
+        id=name, step=step, match=name, teacher="T0", kind="code_o", prompt="", text="", tokens=1,
+        status="valid", output="", detail="", cpu_ms=0.0, reward=1.0,
+    )  # fmt: skip
 
 
-def replacement(child: str, step: int) -> dict[str, object]:
-    return {
-        "step": step, "victim": "S0", "child": child, "parents": ["S1"], "operator": "dare",
-        "victim_fitness": 0.1, "parent_fitness": [2.5],
-    }  # fmt: skip
+def task(name: str, step: int) -> TaskRow:
+    return TaskRow(
+        id=name, step=step, kind="code_f", author="T0", program="", pairs=(("1", "2"), ("'é'", "3")),
+        message="", rho=0.5, novel=True,
+    )  # fmt: skip
+
+
+def attempt(name: str, number: int, step: int, text: str = "2") -> AttemptRow:
+    return AttemptRow(
+        task=name, number=number, step=step, student="S0", text=text, tokens=3,
+        status="correct", output="", detail="", cpu_ms=0.5, reward=1.0,
+    )  # fmt: skip
+
+
+def replacement(child: str, step: int) -> ReplacementRow:
+    return ReplacementRow(
+        step=step, victim="S0", child=child, parents=("S1",), operator="dare",
+        victim_fitness=0.1, parent_fitness=(2.5, None), distance=None, tries=1,
+    )  # fmt: skip
+
+
+def standing(step: int) -> StandingRow:
+    return StandingRow(step=step, member="S0", mu=25.0, sigma=8.0, games=1, fitness=None)
+
+
+def champion(step: int) -> ChampionRow:
+    return ChampionRow(
+        name=f"S0@{step}", member="S0", role="student", step=step, mu=1.0, sigma=1.0, fitness=None
+    )  # fmt: skip
+
+
+def probe(step: int) -> ProbeRow:
+    return ProbeRow(
+        step=step, member="S0", task="probe", text="1", tokens=1, status="correct", output="", detail=""
+    )  # fmt: skip
+
+
+def everything(step: int) -> list[Row]:
+    name = f"{step}"
+    return [
+        member(f"S{step}", step), match(name, step), proposal(name, step), task(name, step), attempt(name, 0, step),
+        replacement(name, step), standing(step), champion(step), probe(step),
+    ]  # fmt: skip
 
 
 @pytest.fixture
@@ -43,78 +101,123 @@ def archive(tmp_path: Path) -> Iterator[Archive]:
         yield opened
 
 
+NAMES = [table.name for table in TABLES]
+
+
 def count(archive: Archive) -> dict[str, int]:
-    return {t: archive.connection.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in TABLES}
+    return {name: archive.connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in NAMES}
 
 
 def test_a_new_archive_has_every_table_and_nothing_in_them(archive: Archive) -> None:
-    assert count(archive) == dict.fromkeys(TABLES, 0)
+    assert count(archive) == dict.fromkeys(NAMES, 0)
 
 
 def test_what_is_written_can_be_read_by_anybody_with_sqlite(archive: Archive, tmp_path: Path) -> None:
     text = "def f(x):\n    return 'é\0\U0001f451'"
-    archive.write({"members": [member("S1", -1, ["S0", "S7"])], "attempts": [attempt("0.0.code_o.1", 3, 0, text)]})
+    archive.write([member("S1", -1, ("S0", "S7")), attempt("0.0.code_o.1", 3, 0, text)])
     with sqlite3.connect(f"file:{tmp_path / 'run.sqlite'}?mode=ro", uri=True) as reader:
         assert json.loads(reader.execute("SELECT parents FROM members").fetchone()[0]) == ["S0", "S7"]
         assert reader.execute("SELECT text, number, reward FROM attempts").fetchall() == [(text, 3, 1.0)]
 
 
-def test_missing_pay_is_null(archive: Archive) -> None:
-    archive.write(
-        {"attempts": [{**attempt("t", 0, 0), "reward": None}], "matches": [{**match("0.0", 0), "score": None}]}
+def test_the_reader_returns_what_was_written_by_step(archive: Archive, tmp_path: Path) -> None:
+    for step in (1, 0):
+        archive.write(everything(step))
+    with ArchiveReader(tmp_path / "run.sqlite") as reader:
+        assert reader.members() == [member("S0", 0), member("S1", 1)]
+        assert reader.matches() == [match("0", 0), match("1", 1)]
+        assert reader.proposals(1) == [proposal("1", 1)]
+        assert reader.tasks(0) == [task("0", 0)]
+        assert reader.attempts() == [attempt("0", 0, 0), attempt("1", 0, 1)]
+        assert reader.replacements() == [replacement("0", 0), replacement("1", 1)]
+        assert reader.standings() == [standing(0), standing(1)]
+        assert reader.champions() == [champion(0), champion(1)]
+        assert reader.probes(1) == [probe(1)]
+        assert reader.attempts(7) == []
+
+
+def test_a_task_row_is_the_task_that_was_played() -> None:
+    pairs = (Pair("1", "2"), Pair("'é'", "3"))
+    assert task("0.0", 3).task() == Task(
+        id="0.0", kind="code_f", author="T0", step=3, program="", pairs=pairs, message=""
     )
+
+
+def test_the_reader_cannot_write(archive: Archive, tmp_path: Path) -> None:
+    archive.write([match("0.0", 0)])
+    with (
+        ArchiveReader(tmp_path / "run.sqlite") as reader,
+        pytest.raises(sqlite3.OperationalError, match="readonly"),
+    ):
+        reader.connection.execute("DELETE FROM matches")
+
+
+def test_an_archive_of_another_layout_is_refused_in_one_line(archive: Archive, tmp_path: Path) -> None:
+    archive.connection.execute("ALTER TABLE replacements DROP COLUMN tries")
+    for opened in (Archive, ArchiveReader):
+        with pytest.raises(RunError, match=r"another version of Red Queen .*'replacements'.* start a new run") as error:
+            opened(tmp_path / "run.sqlite")
+        assert "\n" not in str(error.value)
+
+
+def test_no_archive_and_no_database_are_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"has no archive \(run.sqlite\): nothing was trained here"):
+        ArchiveReader(tmp_path / "run.sqlite")
+    (tmp_path / "run.sqlite").write_text("this is no database, however long it may be" * 99)
+    with pytest.raises(RunError, match=r"cannot read .*run.sqlite: file is not a database"):
+        ArchiveReader(tmp_path / "run.sqlite")
+
+
+def test_types_say_what_may_be_null(archive: Archive) -> None:
+    nullable = {
+        (table.name, column.name) for table in TABLES for column in columns(table.row) if column.nullable
+    }  # fmt: skip
+    found = set()
+    for name in NAMES:
+        for _, column, _, required, _, _ in archive.connection.execute(f"PRAGMA table_info({name})"):
+            if not required:
+                found.add((name, column))
+    assert found == nullable
+    assert ("attempts", "reward") in nullable
+    assert ("attempts", "text") not in nullable
+
+
+def test_missing_pay_is_null(archive: Archive) -> None:
+    archive.write([replace(attempt("t", 0, 0), reward=None), replace(match("0.0", 0), score=None)])
     assert archive.connection.execute("SELECT reward FROM attempts").fetchone() == (None,)
-    assert archive.connection.execute("SELECT score, teacher_mu FROM matches").fetchone() == (None, None)
+    assert archive.connection.execute("SELECT score, teacher_mu FROM matches").fetchone() == (None, 25.0)
 
 
 @pytest.mark.parametrize(
     "rows",
     [
-        {"matches": [match("0.1", 0), match("0.0", 0)]},
-        {"matches": [match("0.1", 0)], "attempts": [attempt("t", 0, 0), attempt("t", 0, 0)]},
-        {"matches": [match("0.1", 0)], "replacements": [{"step": 0, "child": "S9"}]},
-        {"members": [member("S5", 0)], "matches": [{**match("0.1", 0), "no_such_column": 1}]},
+        [match("0.1", 0), match("0.0", 0)],
+        [match("0.1", 0), attempt("t", 0, 0), attempt("t", 0, 0)],
+        [match("0.1", 0), replace(replacement("S9", 0), operator=None)],  # type: ignore[arg-type]
+        [member("S5", 0), replace(match("0.1", 0), step=["no number"])],  # type: ignore[arg-type]
     ],
-    ids=["known id", "doubled key", "missing columns", "unknown column"],
+    ids=["known id", "doubled key", "missing value", "value of another type"],
 )
-def test_a_step_that_cannot_be_written_whole_leaves_nothing(archive: Archive, rows: dict) -> None:
-    archive.write({"matches": [match("0.0", 0)]})
+def test_a_step_that_cannot_be_written_whole_leaves_nothing(archive: Archive, rows: list[Row]) -> None:
+    archive.write([match("0.0", 0)])
     before = count(archive)
     with pytest.raises(sqlite3.Error):
         archive.write(rows)
     assert count(archive) == before
-    archive.write({"matches": [match("0.1", 0)]})
+    archive.write([match("0.1", 0)])
 
 
 def test_rewinding_drops_a_step_and_all_later_ones_in_every_table(archive: Archive) -> None:
     for step in range(-1, 4):
-        name = f"{step}"
-        proposal = {
-            "id": name, "step": step, "match": name, "teacher": "T0", "kind": "code_o", "prompt": "", "text": "",
-            "tokens": 1, "status": "valid", "output": "", "detail": "", "cpu_ms": 0, "reward": 1,
-        }  # fmt: skip
-        task = {
-            "id": name, "step": step, "kind": "code_o", "author": "T0", "program": "", "pairs": [["1", "2"]],
-            "message": "", "rho": 0.5, "novel": True,
-        }  # fmt: skip
-        archive.write({
-            "members": [member(f"S{step}", step)], "matches": [match(name, step)], "proposals": [proposal],
-            "tasks": [task], "attempts": [attempt(name, 0, step)], "replacements": [replacement(name, step)],
-            "standings": [{"step": step, "member": "S0", "mu": 25, "sigma": 8, "games": 1, "fitness": None}],
-            "champions": [{"name": f"S0@{step}", "member": "S0", "role": "student", "step": step, "mu": 1, "sigma": 1}],
-            "probes": [{
-                "step": step, "member": "S0", "task": "probe", "text": "1", "tokens": 1, "status": "correct",
-                "output": "", "detail": "",
-            }],
-        })  # fmt: skip
+        archive.write(everything(step))
     archive.rewind(2)
-    for table in TABLES:
-        steps = [row[0] for row in archive.connection.execute(f"SELECT step FROM {table} ORDER BY step")]
-        assert steps == [-1, 0, 1], table
+    for name in NAMES:
+        steps = [row[0] for row in archive.connection.execute(f"SELECT step FROM {name} ORDER BY step")]
+        assert steps == [-1, 0, 1], name
 
 
 def test_a_rewound_step_can_be_written_again(archive: Archive) -> None:
-    rows = {"members": [member("S4", 1)], "matches": [match("1.0", 1)], "replacements": [replacement("S4", 1)]}
+    rows = [member("S4", 1), match("1.0", 1), replacement("S4", 1)]
     archive.write(rows)
     archive.rewind(1)
     archive.write(rows)
@@ -122,23 +225,23 @@ def test_a_rewound_step_can_be_written_again(archive: Archive) -> None:
 
 
 def test_the_first_population_survives_a_rewind_to_the_start(archive: Archive) -> None:
-    archive.write({"members": [member("S0", -1)], "matches": [match("0.0", 0)]})
+    archive.write([member("S0", -1), match("0.0", 0)])
     archive.rewind(0)
-    assert count(archive) == {**dict.fromkeys(TABLES, 0), "members": 1}
+    assert count(archive) == {**dict.fromkeys(NAMES, 0), "members": 1}
 
 
 def test_opening_again_keeps_everything(tmp_path: Path) -> None:
     with Archive(tmp_path / "a") as first:
-        first.write({"matches": [match("0.0", 0)]})
+        first.write([match("0.0", 0)])
     with Archive(tmp_path / "a") as again:
         assert count(again)["matches"] == 1
 
 
 def test_someone_may_read_while_the_run_writes(archive: Archive, tmp_path: Path) -> None:
-    archive.write({"matches": [match("0.0", 0)]})
+    archive.write([match("0.0", 0)])
     reader = sqlite3.connect(f"file:{tmp_path / 'run.sqlite'}?mode=ro", uri=True)
     rows = reader.execute("SELECT id FROM matches")
-    archive.write({"matches": [match("0.1", 0)]})
+    archive.write([match("0.1", 0)])
     assert rows.fetchall() == [("0.0",)]
     reader.close()
 
@@ -147,16 +250,18 @@ def test_a_kill_in_the_middle_of_a_step_leaves_the_steps_before_it(tmp_path: Pat
     code = f"""
 import os, signal
 from pathlib import Path
+from redqueen.runs.archive.rows import MatchRow
 from redqueen.runs.archive.writer import Archive
 def row(name, step):
-    return {{"id": name, "step": step, "teacher": "T", "student": "S"}}
+    ratings = dict(teacher_mu=1.0, teacher_sigma=1.0, student_mu=1.0, student_sigma=1.0)
+    return MatchRow(id=name, step=step, teacher="T", student="S", score=None, outcome=None, **ratings)
 def half():
     for n in range(3000):
         yield row(f"1.{{n}}", 1)
     os.kill(os.getpid(), signal.SIGKILL)
 archive = Archive(Path({str(tmp_path / "a")!r}))
-archive.write({{"matches": [row("0.0", 0)]}})
-archive.write({{"matches": half()}})
+archive.write([row("0.0", 0)])
+archive.write(half())
 """
     assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
     with Archive(tmp_path / "a") as after:

@@ -7,10 +7,7 @@ their tasks from the archive.
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -19,8 +16,9 @@ from redqueen.adapters.factors import Adapter
 from redqueen.analysis.replay import Loaded, ranked_students
 from redqueen.config import Config
 from redqueen.game.rewards import solve_rate
-from redqueen.records import Pair, Task, Verdict
+from redqueen.records import Task, Verdict
 from redqueen.runs import checkpoint
+from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory, RunError
 
 SLOTS = 16
@@ -89,8 +87,6 @@ def task_epochs(directory: RunDirectory, config: Config, epochs: int, tasks: int
 
     A window without tasks is left out. Raises RunError if no task was ever valid.
     """
-    if not directory.archive.exists():
-        raise RunError(f"{directory.path} has no archive (run.sqlite): nothing was trained here")
     by_step = _archived(directory)
     if not by_step:
         raise RunError(f"{directory.path} has no valid task in its archive: nothing to play")
@@ -148,15 +144,11 @@ def spread(steps: Sequence[int], most: int) -> list[int]:
 
 def _archived(directory: RunDirectory) -> dict[int, list[Task]]:
     """Every valid task, by step."""
-    found: dict[int, list[Task]] = {}
-    with closing(sqlite3.connect(f"file:{directory.archive}?mode=ro", uri=True)) as db:
-        rows = db.execute("SELECT id, kind, author, step, program, pairs, message FROM tasks ORDER BY step, rowid")
-        for name, kind, author, step, program, pairs, message in rows:
-            shown = tuple(Pair(given, made) for given, made in json.loads(pairs))
-            found.setdefault(step, []).append(
-                Task(id=name, kind=kind, author=author, step=step, program=program, pairs=shown, message=message)
-            )
-    return found
+    by_step: dict[int, list[Task]] = {}
+    with ArchiveReader(directory.archive) as archive:
+        for row in archive.tasks():
+            by_step.setdefault(row.step, []).append(row.task())
+    return by_step
 
 
 def _draw(tasks: Sequence[Task], count: int, config: Config, first: int) -> tuple[Task, ...]:

@@ -1,19 +1,17 @@
 """Who descends from whom: every member's life, read from a run's archive.
 
-Steps are counted from 0, as in the archive; -1 is the start. Runs from before standings were recorded are read too:
-their fitness is then mu - k sigma after each match, which is what they were selected by.
+Steps are counted from 0, as in the archive; -1 is the start.
 """
 
 from __future__ import annotations
 
-import json
-import sqlite3
-from collections.abc import Iterable, Mapping
-from contextlib import closing
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from redqueen.runs.directory import RunDirectory, RunError
+from redqueen.runs.archive.reader import ArchiveReader
+from redqueen.runs.archive.rows import MemberRow, ReplacementRow, StandingRow
+from redqueen.runs.directory import RunDirectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,26 +48,18 @@ class Life:
     tries: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Standing:
-    step: int
-    games: int
-    fitness: float | None
-
-
 def lives(run: Path) -> list[Life]:
     """Everyone who ever lived in `run`, in order of birth. Raises RunError if there is no run or it left no archive."""
     directory = RunDirectory(run)
-    k = directory.config().league.lcb
-    if not directory.archive.exists():
-        raise RunError(f"{run} has no archive (run.sqlite): nothing was trained here")
-    with closing(sqlite3.connect(f"file:{directory.archive}?mode=ro", uri=True)) as db:
-        db.row_factory = sqlite3.Row
-        members = db.execute("SELECT name, role, step, parents, operator FROM members ORDER BY step, rowid").fetchall()
-        births = {row["child"]: dict(row) for row in db.execute("SELECT * FROM replacements")}
-        standings = _standings(db, k)
-    deaths = {row["victim"]: int(row["step"]) for row in births.values()}
-    return [_life(row, births.get(row["name"], {}), deaths, standings.get(row["name"], [])) for row in members]
+    directory.config()
+    with ArchiveReader(directory.archive) as archive:
+        members = archive.members()
+        births = {row.child: row for row in archive.replacements()}
+        standings: dict[str, list[StandingRow]] = {}
+        for row in archive.standings():
+            standings.setdefault(row.member, []).append(row)
+    deaths = {row.victim: row.step for row in births.values()}
+    return [_life(row, births.get(row.name), deaths.get(row.name), standings.get(row.name, [])) for row in members]
 
 
 def last_step(run: Path) -> int:
@@ -90,43 +80,23 @@ def ancestors(found: Iterable[Life], name: str) -> list[Life]:
     return list(family.values())
 
 
-def _life(row: sqlite3.Row, birth: Mapping[str, object], deaths: Mapping[str, int], standings: list[_Standing]) -> Life:
+def _life(member: MemberRow, birth: ReplacementRow | None, died: int | None, standings: list[StandingRow]) -> Life:
     # a probe may come later than the first game
     rated = [s for s in standings if s.games and s.fitness is not None]
     return Life(
-        name=row["name"],
-        role=row["role"],
-        born=row["step"],
-        died=deaths.get(row["name"]),
-        operator=row["operator"],
-        parents=tuple(json.loads(row["parents"])),
-        victim=str(birth.get("victim", "")),
-        parent_fitness=tuple(json.loads(str(birth.get("parent_fitness", "[]")))),
-        victim_fitness=_number(birth.get("victim_fitness")),
+        name=member.name,
+        role=member.role,
+        born=member.step,
+        died=died,
+        operator=member.operator,
+        parents=member.parents,
+        victim=birth.victim if birth else "",
+        parent_fitness=birth.parent_fitness if birth else (),
+        victim_fitness=birth.victim_fitness if birth else None,
         first=rated[0].fitness if rated else None,
         first_rated=rated[0].step if rated else None,
         last=rated[-1].fitness if rated else None,
         games=standings[-1].games if standings else 0,
-        distance=_number(birth.get("distance")),
-        tries=None if birth.get("distance") is None else int(str(birth["tries"])),
+        distance=birth.distance if birth else None,
+        tries=birth.tries if birth and birth.distance is not None else None,
     )
-
-
-def _number(value: object) -> float | None:
-    return None if value is None else float(str(value))
-
-
-def _standings(db: sqlite3.Connection, k: float) -> dict[str, list[_Standing]]:
-    found: dict[str, list[_Standing]] = {}
-    if db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'standings'").fetchone():
-        for row in db.execute("SELECT step, member, games, fitness FROM standings ORDER BY step"):
-            found.setdefault(row["member"], []).append(_Standing(row["step"], row["games"], row["fitness"]))
-    early = min((s.step for own in found.values() for s in own), default=None)
-    before: dict[str, list[_Standing]] = {}
-    for row in db.execute("SELECT * FROM matches WHERE outcome IS NOT NULL ORDER BY step, rowid"):
-        if early is not None and row["step"] >= early:
-            break
-        for role in ("teacher", "student"):
-            own = before.setdefault(row[role], [])
-            own.append(_Standing(row["step"], len(own) + 1, row[f"{role}_mu"] - k * row[f"{role}_sigma"]))
-    return {name: before.get(name, []) + found.get(name, []) for name in before.keys() | found.keys()}

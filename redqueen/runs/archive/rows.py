@@ -1,0 +1,163 @@
+"""The rows of the archive: one class for each table, whose fields are the table's columns.
+
+Nothing else names a column: the SQL is derived from these classes in `redqueen.runs.archive.schema`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from redqueen.records import Kind, Pair, Role, Status, Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberRow:
+    """A member's birth. `step` is -1 for the first population."""
+
+    name: str
+    role: str
+    step: int
+    parents: tuple[str, ...]
+    operator: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchRow:
+    """A match with its game. Ratings are those after the step's games and before its births.
+
+    `score` and `outcome` are None where a fault of the machine left nothing to judge.
+    """
+
+    id: str
+    step: int
+    teacher: str
+    student: str
+    score: float | None
+    outcome: str | None
+    teacher_mu: float
+    teacher_sigma: float
+    student_mu: float
+    student_sigma: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposalRow:
+    """What a teacher wrote, and what it was judged to be. `reward` is None after a fault of the machine."""
+
+    id: str
+    step: int
+    match: str
+    teacher: str
+    kind: Kind
+    prompt: str
+    text: str
+    tokens: int
+    status: Status
+    output: str
+    detail: str
+    cpu_ms: float
+    reward: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRow:
+    """A valid task; its id is its proposal's. `rho` is the solve rate, `novel` says if the task bank lacked it."""
+
+    id: str
+    step: int
+    kind: Kind
+    author: str
+    program: str
+    pairs: tuple[tuple[str, str], ...]
+    message: str
+    rho: float | None
+    novel: bool
+
+    def task(self) -> Task:
+        """The task as it was played."""
+        return Task(
+            id=self.id,
+            kind=self.kind,
+            author=self.author,
+            step=self.step,
+            program=self.program,
+            pairs=tuple(Pair(given, output) for given, output in self.pairs),
+            message=self.message,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRow:
+    """What a student wrote for a task; `number` counts the attempts at one task."""
+
+    task: str
+    number: int
+    step: int
+    student: str
+    text: str
+    tokens: int
+    status: Status
+    output: str
+    detail: str
+    cpu_ms: float
+    reward: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplacementRow:
+    """A birth: who was replaced by whose child. A fitness is None where it was not known yet.
+
+    `distance` is from the nearest living member of the role, None where the run did not ask for it.
+    """
+
+    step: int
+    victim: str
+    child: str
+    parents: tuple[str, ...]
+    operator: str
+    victim_fitness: float | None
+    parent_fitness: tuple[float | None, ...]
+    distance: float | None
+    tries: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingRow:
+    """Where a member stood after a step's games and before its births."""
+
+    step: int
+    member: str
+    mu: float
+    sigma: float
+    games: int
+    fitness: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChampionRow:
+    """A champion's entry into the hall of fame."""
+
+    name: str
+    member: str
+    role: Role
+    step: int
+    mu: float
+    sigma: float
+    fitness: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeRow:
+    """One attempt at a held-out task; the mean over a member's rows of a step is its held-out score."""
+
+    step: int
+    member: str
+    task: str
+    text: str
+    tokens: int
+    status: Status
+    output: str
+    detail: str
+
+
+Row = MemberRow | MatchRow | ProposalRow | TaskRow | AttemptRow | ReplacementRow | StandingRow | ChampionRow | ProbeRow

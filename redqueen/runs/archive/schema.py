@@ -1,0 +1,161 @@
+"""The archive's tables, and the SQL that creates, fills and reads them: derived from the classes of its rows.
+
+`str` is stored as TEXT, `int` and `bool` as INTEGER, `float` as REAL, and a tuple as a JSON list in TEXT. A column is
+NOT NULL unless its type admits None.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cache
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from redqueen.runs.archive.rows import (
+    AttemptRow,
+    ChampionRow,
+    MatchRow,
+    MemberRow,
+    ProbeRow,
+    ProposalRow,
+    ReplacementRow,
+    Row,
+    StandingRow,
+    TaskRow,
+)
+from redqueen.runs.directory import RunError
+
+R = TypeVar("R", bound=Row)
+_SQL_TYPES = {str: "TEXT", int: "INTEGER", bool: "INTEGER", float: "REAL", tuple: "TEXT"}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table: its name, the class of its rows, and the columns of its primary key."""
+
+    name: str
+    row: type[Row]
+    key: tuple[str, ...]
+    references: Mapping[str, str] = field(default_factory=dict[str, str])
+    """For readers of the file: which column holds the key of which table."""
+    index: str = ""
+    """A column that is searched often."""
+
+
+TABLES = (
+    Table("members", MemberRow, key=("name",)),
+    Table("matches", MatchRow, key=("id",)),
+    Table("proposals", ProposalRow, key=("id",), references={"match": "matches (id)"}, index="step"),
+    Table("tasks", TaskRow, key=("id",), references={"id": "proposals (id)"}),
+    Table("attempts", AttemptRow, key=("task", "number"), references={"task": "tasks (id)"}, index="step"),
+    Table("replacements", ReplacementRow, key=("child",)),
+    Table("standings", StandingRow, key=("step", "member")),
+    Table("champions", ChampionRow, key=("name",)),
+    Table("probes", ProbeRow, key=("step", "member", "task")),
+)
+_NAMES: dict[type[Row], str] = {table.row: table.name for table in TABLES}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column, as its field's annotation says. `type` is str, int, bool, float or tuple."""
+
+    name: str
+    type: type
+    nullable: bool
+
+
+@cache
+def columns(row: type[Row]) -> tuple[Column, ...]:
+    """The columns of a table, in the order of the fields."""
+    hints = get_type_hints(row)
+    return tuple(_column(part.name, hints[part.name]) for part in fields(row))
+
+
+def _column(name: str, annotation: Any) -> Column:
+    options = list(get_args(annotation)) if get_origin(annotation) is UnionType else [annotation]
+    nullable = NoneType in options
+    (value,) = [option for option in options if option is not NoneType]
+    origin = get_origin(value)
+    if origin is Literal:
+        return Column(name, str, nullable)
+    return Column(name, origin or value, nullable)
+
+
+def create_statements() -> list[str]:
+    """The statements that make a new archive. They change nothing where the tables are there."""
+    statements: list[str] = []
+    for table in TABLES:
+        parts = [_definition(column, table) for column in columns(table.row)]
+        parts.append(f"PRIMARY KEY ({', '.join(table.key)})")
+        statements.append(f"CREATE TABLE IF NOT EXISTS {table.name} ({', '.join(parts)})")
+        if table.index:
+            statements.append(
+                f"CREATE INDEX IF NOT EXISTS {table.name}_by_{table.index} ON {table.name} ({table.index})"
+            )
+    return statements
+
+
+def _definition(column: Column, table: Table) -> str:
+    words = [column.name, _SQL_TYPES[column.type]]
+    if not column.nullable:
+        words.append("NOT NULL")
+    if column.name in table.references:
+        words.append(f"REFERENCES {table.references[column.name]}")
+    return " ".join(words)
+
+
+@cache
+def insert_statement(row: type[Row]) -> str:
+    """`INSERT INTO members (name, ...) VALUES (?, ...)`; `values_of` gives the values."""
+    names = [column.name for column in columns(row)]
+    marks = ", ".join("?" for _ in names)
+    return f"INSERT INTO {_NAMES[row]} ({', '.join(names)}) VALUES ({marks})"
+
+
+@cache
+def select_statement(row: type[Row]) -> str:
+    """`SELECT name, ... FROM members`, in the order that `row_of` takes."""
+    names = ", ".join(column.name for column in columns(row))
+    return f"SELECT {names} FROM {_NAMES[row]}"
+
+
+def values_of(row: Row) -> list[object]:
+    """A row's values as SQLite stores them."""
+    values: list[object] = []
+    for column in columns(type(row)):
+        value = getattr(row, column.name)
+        values.append(json.dumps(value) if column.type is tuple else value)
+    return values
+
+
+def row_of(row: type[R], values: Sequence[Any]) -> R:
+    """The row that was stored as `values`."""
+    by_name: dict[str, Any] = {}
+    for column, value in zip(columns(row), values, strict=True):
+        if column.type is tuple:
+            by_name[column.name] = _tuples(json.loads(value))
+        elif column.type is bool:
+            by_name[column.name] = bool(value)
+        else:
+            by_name[column.name] = value
+    return row(**by_name)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+
+
+def check_layout(connection: sqlite3.Connection, path: Path) -> None:
+    """Raises RunError if the archive's tables are not exactly these: another version of Red Queen wrote it."""
+    for table in TABLES:
+        there = {info[1] for info in connection.execute(f"PRAGMA table_info({table.name})")}
+        if there != {column.name for column in columns(table.row)}:
+            raise RunError(
+                f"{path} was written by another version of Red Queen (its table '{table.name}' differs): "
+                "use that version, or start a new run"
+            )
