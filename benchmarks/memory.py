@@ -86,4 +86,4 @@ def step_peak(config: BenchmarkConfig, members: int, rows: int, width: int) -> t
     )
     system.update(ours, samples)
     _, most = peak(lambda: system.update(ours, samples))
-    return most, sum(config.rank * (fan_in + fan_out) for fan_in, fan_out in ours.bank.shapes().values())
+    return most, sum(config.rank * (fan_in + fan_out) for fan_in, fan_out in ours.shapes().values())

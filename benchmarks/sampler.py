@@ -78,7 +78,7 @@ class Contenders:
     def __init__(self, config: BenchmarkConfig, members: int, lengths: Lengths, report: Report) -> None:
         self.config, self.members, self.lengths, self.report = config, members, lengths, report
         self.ours = system.build(config, members)
-        adapters = {workload.name(i): system.adapter(self.ours.bank, i) for i in range(members)}
+        adapters = {workload.name(i): system.adapter(self.ours, i) for i in range(members)}
         self.plain = plain(config)
         self.peft = Peft(config, adapters)
         self.populora: Populora | None = None

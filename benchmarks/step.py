@@ -18,9 +18,10 @@ import torch
 from benchmarks import system, workload
 from benchmarks.peers import Attention, Missing, faster_attention, plain, require
 from benchmarks.report import Report, against, finish, log, named, times
-from benchmarks.system import BenchmarkConfig, SystemUnderTest
+from benchmarks.system import BenchmarkConfig
 from benchmarks.timing import Contender, Stopwatch, Timing, take_turns
 from benchmarks.trl import Trl
+from redqueen.policy.policy import Policy
 from redqueen.records import Request, Sample
 
 COLUMNS = (
@@ -75,7 +76,7 @@ def _row(case: str, contender: Contender, reference: Contender) -> dict[str, Any
     return {**times(case, contender, reference), "sampling_cpu_ms": round(sampling, 1) or None}
 
 
-def _attention(config: BenchmarkConfig, ours: SystemUnderTest, texts: list[str], work: Work) -> Attention:
+def _attention(config: BenchmarkConfig, ours: Policy, texts: list[str], work: Work) -> Attention:
     """What suits TRL best: most of its time goes into transformers' generate."""
     ids = torch.tensor([ours.base.tokenizer(text).input_ids for text in texts])
     return faster_attention(plain(config), ids.repeat_interleave(work.attempts, 0), work.new)
@@ -87,11 +88,11 @@ def requests_of(texts: list[str], members: int, work: Work) -> list[Request]:
     return workload.requests(attempted, workload.owners(workload.equal(work.completions, members)), work.new)
 
 
-def take_step(ours: SystemUnderTest, requests: list[Request]) -> Timing:
+def take_step(ours: Policy, requests: list[Request]) -> Timing:
     """Samples and trains once."""
     with Stopwatch() as watch:
         with Stopwatch() as sampling:
-            completions = ours.sampler.sample(requests)
+            completions = ours.sample(requests)
         samples = [
             Sample(
                 member=request.member,

@@ -14,11 +14,8 @@ from benchmarks.workload import name
 from redqueen.adapters.factors import Adapter, Factors
 from redqueen.adapters.initialisation import fresh, generator
 from redqueen.config import EMBEDDED, LearningConfig, ModelConfig, SamplingConfig
-from redqueen.policy.learning.learner import LocalLearner
-from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import Base, dtype_of, load
-from redqueen.policy.sampling.sampler import LocalSampler
-from redqueen.policy.workers.pool import Crew, muster
+from redqueen.policy.policy import Policy, open_policy
 from redqueen.records import Request, Sample
 
 Dtype = Literal["bfloat16", "float32"]
@@ -60,31 +57,14 @@ def native_dtype() -> Dtype:
     return "bfloat16" if dtype == torch.bfloat16 else "float32"
 
 
-@dataclass(frozen=True, slots=True)
-class SystemUnderTest:
-    """Our side: one base, its bank of members ("m0", "m1", ...), the sampler and the learner on it, and with several
-    workers the crew, which must be closed.
-    """
-
-    base: Base
-    bank: AdapterBank
-    sampler: LocalSampler
-    learner: LocalLearner
-    crew: Crew | None
-
-
-def build(
-    config: BenchmarkConfig, members: int, *, batch_tokens: int = 4096, batch_rows: int = 1024
-) -> SystemUnderTest:
-    """The one place that puts base, bank, sampler and learner together."""
-    base = quiet_base(config)
-    bank, crew = muster(base, config.model_config, members)
-    sampler = LocalSampler(base, bank, SamplingConfig(temperature=1.0, batch_rows=batch_rows), crew)
-    learner = LocalLearner(base, bank, LearningConfig(batch_tokens=batch_tokens), 1.0, crew)
+def build(config: BenchmarkConfig, members: int, *, batch_tokens: int = 4096, batch_rows: int = 1024) -> Policy:
+    """Returns our side: a policy with the members "m0", "m1", ...; it must be closed."""
+    sampling = SamplingConfig(temperature=1.0, batch_rows=batch_rows)
+    learning = LearningConfig(batch_tokens=batch_tokens)
+    policy = open_policy(quiet_base(config), config.model_config, members, sampling, learning)
     for number in range(members):
-        bank.add(name(number), adapter(bank, number))
-        learner.reset(name(number))
-    return SystemUnderTest(base, bank, sampler, learner, crew)
+        policy.join(name(number), adapter(policy, number))
+    return policy
 
 
 def quiet_base(config: BenchmarkConfig) -> Base:
@@ -97,23 +77,23 @@ def quiet_base(config: BenchmarkConfig) -> Base:
     return base
 
 
-def adapter(bank: AdapterBank, number: int) -> Adapter:
+def adapter(policy: Policy, number: int) -> Adapter:
     """Member `number`'s weights: A as a new adapter's, B Gaussian."""
     noise = generator("bench", number)
     return {
         site: Factors(f.a, B_STD * torch.randn(f.b.shape, generator=noise))
-        for site, f in fresh(bank.shapes(), bank.rank, noise).items()
+        for site, f in fresh(policy.shapes(), policy.adapters.rank, noise).items()
     }
 
 
-def sample(ours: SystemUnderTest, requests: Sequence[Request]) -> Timing:
+def sample(ours: Policy, requests: Sequence[Request]) -> Timing:
     """Samples all requests; `tokens` are those written."""
     with Stopwatch() as watch:
-        completions = ours.sampler.sample(requests)
+        completions = ours.sample(requests)
     return Timing(watch.cpu_s, watch.wall_s, sum(len(c.token_ids) for c in completions))
 
 
-def update(ours: SystemUnderTest, samples: Sequence[Sample]) -> Timing:
+def update(ours: Policy, samples: Sequence[Sample]) -> Timing:
     """One joint update. The optimizer's part is what follows the last micro-batch."""
     passes = Stopwatch()
 
@@ -123,7 +103,7 @@ def update(ours: SystemUnderTest, samples: Sequence[Sample]) -> Timing:
 
     with Stopwatch() as watch:
         passes.start()
-        updates = ours.learner.update(samples, progress)
+        updates = ours.update(samples, progress)
     if skipped := [f"{u.member}: {u.skipped}" for u in updates if u.skipped]:
         raise BenchmarkError(f"members were not trained ({'; '.join(skipped)}): this would measure nothing")
     tokens = sum(len(s.prompt_ids) + len(s.token_ids) - 1 for s in samples)

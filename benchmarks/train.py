@@ -94,7 +94,7 @@ class Contenders:
     def __init__(self, config: BenchmarkConfig, members: int, report: Report) -> None:
         self.ours = system.build(config, members)
         self.vocabulary = int(self.ours.base.model.config.vocab_size)
-        adapters = {workload.name(i): system.adapter(self.ours.bank, i) for i in range(members)}
+        adapters = {workload.name(i): system.adapter(self.ours, i) for i in range(members)}
         self.bare = plain(config)
         self.one = Peft(config, {"m0": adapters["m0"]})
         self.many = Peft(config, adapters)

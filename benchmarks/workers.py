@@ -16,8 +16,9 @@ from typing import Any
 from benchmarks import system, workload
 from benchmarks.report import Report, against, finish, log
 from benchmarks.step import Work, requests_of, take_step
-from benchmarks.system import BenchmarkConfig, SystemUnderTest
+from benchmarks.system import BenchmarkConfig
 from benchmarks.timing import Contender, Timing, take_turns
+from redqueen.policy.policy import Policy
 from redqueen.records import Request
 
 COLUMNS = (
@@ -38,12 +39,10 @@ def run_bench_workers(
     report = Report("workers", {**asdict(config), **sizes})
     log("loading")
     with ExitStack() as stack:
-        systems: dict[int, SystemUnderTest] = {}
+        systems: dict[int, Policy] = {}
         for count in (workers, 1):
             systems[count] = system.build(replace(config, workers=count), members, batch_tokens=1024, batch_rows=rows)
-            crew = systems[count].crew
-            if crew:
-                stack.callback(crew.close)
+            stack.enter_context(systems[count])
         texts = workload.prompts(systems[1].base, work.completions // work.attempts, work.prompt)
         requests = requests_of(texts, members, work)
         shape = f"{work.completions} x ({work.prompt} + {work.new}) tokens, {work.attempts} attempts per prompt"
@@ -55,8 +54,8 @@ def run_bench_workers(
 def _measure(
     report: Report,
     case: str,
-    turn: Callable[[SystemUnderTest, list[Request]], Timing],
-    systems: dict[int, SystemUnderTest],
+    turn: Callable[[Policy, list[Request]], Timing],
+    systems: dict[int, Policy],
     requests: list[Request],
     rounds: int,
     aim: str,

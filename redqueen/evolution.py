@@ -32,8 +32,7 @@ from redqueen.league import (
     ranking,
     task_score,
 )
-from redqueen.policy.learning.learner import LocalLearner
-from redqueen.policy.lora.adapter_bank import AdapterBank
+from redqueen.policy.policy import Policy
 from redqueen.records import ROLES, Proposed, Role
 from redqueen.self_play import Played, match_id
 
@@ -163,47 +162,39 @@ def plan(table: Table, role: Role, step: int, config: Config) -> list[Birth]:
     )
 
 
-def replace_weakest(
-    table: Table, bank: AdapterBank, learner: LocalLearner, step: int, config: Config
-) -> list[Replacement]:
+def replace_weakest(table: Table, policy: Policy, step: int, config: Config) -> list[Replacement]:
     """Plays out the births that are due after `step`."""
-    return [
-        _bear(birth, table, bank, learner, step, config) for role in ROLES for birth in plan(table, role, step, config)
-    ]
+    return [_bear(birth, table, policy, step, config) for role in ROLES for birth in plan(table, role, step, config)]
 
 
-def _bear(
-    birth: Birth, table: Table, bank: AdapterBank, learner: LocalLearner, step: int, config: Config
-) -> Replacement:
+def _bear(birth: Birth, table: Table, policy: Policy, step: int, config: Config) -> Replacement:
     """Makes the child and puts it in the victim's slot: fresh rating, fresh optimizer, new name and version."""
     victim = table.members[birth.victim]
     assert victim.role != "both", "the single agent is never replaced"
-    child, distance, tries = _conceive(birth, table, bank, step, config)
+    child, distance, tries = _conceive(birth, table, policy, step, config)
     fitness = tuple(fitness_of(table.members[name], config.league) for name in birth.parents)
     table.remove(victim.name)
-    bank.retire(victim.name)
-    learner.forget(victim.name)
+    policy.leave(victim.name)
     member = table.enrol(victim.role, step, birth.parents, birth.operator)
-    bank.add(member.name, child)
-    learner.reset(member.name)
+    policy.join(member.name, child)
     lost = fitness_of(victim, config.league)
     return Replacement(victim.name, member.name, birth.parents, birth.operator, lost, fitness, distance, tries)
 
 
 def _conceive(
-    birth: Birth, table: Table, bank: AdapterBank, step: int, config: Config
+    birth: Birth, table: Table, policy: Policy, step: int, config: Config
 ) -> tuple[Adapter, float | None, int]:
     """The child's weights, its distance from the nearest that lives on, and how often it was drawn.
 
     With `league.min_distance` a child closer than that is drawn again, `TRIES` times in all; the last one is kept.
     """
-    parents = [bank.read(name) for name in birth.parents]
+    parents = [policy.adapter(name) for name in birth.parents]
     operator, seed, least = OPERATORS[birth.operator], config.run.seed, config.league.min_distance
     child = operator(parents, generator(seed, step, "operator", birth.victim))
     if not least:
         return child, None, 1
     role = table.members[birth.victim].role
-    others = [bank.read(m.name) for m in table.members.values() if m.role == role and m.name != birth.victim]
+    others = [policy.adapter(m.name) for m in table.members.values() if m.role == role and m.name != birth.victim]
     nearest = min(relative_distance(child, other) for other in others)
     tries = 1
     while nearest < least and tries < TRIES:

@@ -238,19 +238,9 @@ class Sampler(Protocol):
     """Draws completions from members; the embedded one runs in process, others may be served elsewhere."""
 
     def sample(
-        self, requests: Sequence[Request], finished: Callable[[int, Completion], None] | None = None
+        self, requests: Sequence[Request], on_completion: Callable[[int, Completion], None] | None = None
     ) -> list[Completion]:
-        """Completions in the order of `requests`; `finished(index, completion)` is called as each is done."""
-        ...
-
-
-class Learner(Protocol):
-    """Moves members: one optimizer step for each member that has samples, none for the others."""
-
-    def update(
-        self, samples: Sequence[Sample], progress: Callable[[int, int], None] | None = None
-    ) -> list[MemberUpdate]:
-        """One joint update; samples with advantage 0 count in the normalisation and cost nothing."""
+        """Completions in the order of `requests`; `on_completion(index, completion)` is called as each is done."""
         ...
 
 

@@ -19,10 +19,8 @@ from redqueen.evals.held_out import SeedProbe, scores
 from redqueen.evolution import crown, measure, rate, replace_weakest
 from redqueen.game.rewards import advantages
 from redqueen.league import AnyRole, Match, Table, TrueSkill, invite, matchmake
-from redqueen.policy.learning.learner import LocalLearner
 from redqueen.policy.model.base import Base
-from redqueen.policy.sampling.sampler import LocalSampler
-from redqueen.policy.workers.pool import muster
+from redqueen.policy.policy import open_policy
 from redqueen.recording import archive as rows
 from redqueen.recording import metrics
 from redqueen.records import Attempted, Verifier
@@ -61,9 +59,8 @@ class Trainer:
         reporter: Reporter,
     ) -> None:
         self.config, self.base, self.directory, self.reporter = config, base, directory, reporter
-        self.bank, self.crew = muster(base, config.model, members(config))
-        self.learner = LocalLearner(base, self.bank, config.learning, config.sampling.temperature, self.crew)
-        self.play = Play(config, LocalSampler(base, self.bank, config.sampling, self.crew), verifier)
+        self.policy = open_policy(base, config.model, members(config), config.sampling, config.learning)
+        self.play = Play(config, self.policy, verifier)
         self.seed_probe: SeedProbe | None = None
         self.probed: list[Attempted] = []
         self.table = Table()
@@ -88,7 +85,7 @@ class Trainer:
         with self._phase(step, "learn"):
             # champions are met, not trained
             living = [g for g in played.graded() if g.rollout.member in self.table.members]
-            updates = self.learner.update(advantages(living), report)
+            updates = self.policy.update(advantages(living), report)
         with self._phase(step, "evolve"):
             games = rate(self.table, matches, played, self.trueskill)
             ratings = self.table.ratings()
@@ -97,10 +94,10 @@ class Trainer:
             standings = rows.standing_rows(self.table, step, config.league)
             entered, left = crown(self.table, step, config.league)
             for champion in left:
-                self.bank.retire(champion.name)
+                self.policy.leave(champion.name)
             for champion in entered:
-                self.bank.add(champion.name, self.bank.read(champion.member))
-            births = replace_weakest(self.table, self.bank, self.learner, step, config)
+                self.policy.join(champion.name, self.policy.adapter(champion.member), trained=False)
+            births = replace_weakest(self.table, self.policy, step, config)
 
         line: metrics.Line = {
             **metrics.summarise(played, updates, config.game.kinds),
@@ -156,8 +153,7 @@ class Trainer:
         for role in roles:
             member = self.table.enrol(role, -1)
             noise = generator(self.config.run.seed, "perturb", member.name)
-            self.bank.add(member.name, perturb(start, population.perturbation, noise))
-            self.learner.reset(member.name)
+            self.policy.join(member.name, perturb(start, population.perturbation, noise))
         self.archive.write([rows.member_row(member) for member in self.table.members.values()])
         self.save()
 
@@ -170,16 +166,16 @@ class Trainer:
         self.table, self.next_step = saved.table, saved.step
         self.play.bank.restore(saved.bank)
         for name in self.table.members:
-            self.bank.add(name, saved.adapters[name])
-            self.learner.load_state(name, saved.optimizers[name])
+            self.policy.join(name, saved.adapters[name], state=saved.optimizers[name], version=saved.versions[name])
         for name in self.table.hall:
-            self.bank.add(name, saved.adapters[name])
+            self.policy.join(name, saved.adapters[name], trained=False, version=saved.versions[name])
         self.archive.rewind(saved.step)
         self.directory.rewind_metrics(saved.step)
 
     def save(self) -> Path:
         """A checkpoint of everything up to `next_step`."""
         config = self.config
+        names = (*self.table.members, *self.table.hall)
         return checkpoint.save(
             self.directory.checkpoints,
             checkpoint.Checkpoint(
@@ -189,8 +185,9 @@ class Trainer:
                 config.model.alpha,
                 self.table,
                 self.play.bank.entries(),
-                {name: self.bank.read(name) for name in (*self.table.members, *self.table.hall)},
-                {name: self.learner.state(name) for name in self.table.members},
+                {name: self.policy.adapter(name) for name in names},
+                {name: self.policy.state(name) for name in self.table.members},
+                {name: self.policy.version(name) for name in names},
             ),
             keep_last=config.run.keep_last,
             keep_every=config.run.keep_every,
@@ -208,8 +205,7 @@ class Trainer:
 
     def close(self) -> None:
         self.archive.close()
-        if self.crew:
-            self.crew.close()
+        self.policy.close()
 
     def _start(self) -> dict[str, Factors]:
         """The adapter that all members start near."""
@@ -217,9 +213,9 @@ class Trainer:
         noise = generator(self.config.run.seed, "fresh")
         folder = warm_start(model) if init == "auto" else None if init == "fresh" else Path(init)
         if folder is None:
-            return fresh(self.bank.shapes(), model.rank, noise)
+            return fresh(self.policy.shapes(), model.rank, noise)
         adapter, alpha = load_adapter(folder)
-        if adapter.keys() != self.bank.places.keys():
+        if adapter.keys() != self.policy.shapes().keys():
             raise AdapterError(f"{folder} was made for another base or other model.targets")
         rank = next(iter(adapter.values())).a.shape[1]
         return refit(adapter, alpha / rank, model.rank, model.alpha / model.rank, noise)

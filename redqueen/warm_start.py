@@ -16,10 +16,9 @@ from redqueen.adapters.factors import Factors
 from redqueen.adapters.initialisation import fresh, generator
 from redqueen.config import Config
 from redqueen.game.prompts import Prompts, prompts
-from redqueen.policy.learning.learner import LocalLearner
 from redqueen.policy.model.base import Base
-from redqueen.policy.sampling.sampler import LocalSampler, encode
-from redqueen.policy.workers.pool import muster
+from redqueen.policy.policy import open_policy
+from redqueen.policy.sampling.sampler import encode
 from redqueen.programs.normal_form import fingerprint
 from redqueen.records import KINDS, Completion, Draft, Kind, Prompt, Proposal, Request, Sample, Task, Verifier
 from redqueen.self_play import seed_tasks
@@ -41,14 +40,12 @@ class Warmup:
     def __init__(self, base: Base, verifier: Verifier, config: Config, lr: float, report: Report) -> None:
         self.base, self.verifier, self.config, self.lr, self.report = base, verifier, config, lr, report
         model = config.model
-        self.bank, self.crew = muster(base, model, 1)
-        self.format: Prompts = prompts(model.prompts, config.game)
-        self.bank.add(MEMBER, fresh(self.bank.shapes(), model.rank, generator(config.run.seed, "fresh")))
         # every sequence counts the same: answers are a few tokens, proposals dozens
         learning = config.learning.model_copy(update={"loss": "sequence_mean", "lr": lr})
-        self.learner = LocalLearner(base, self.bank, learning, temperature=1.0, crew=self.crew)
-        self.sampler = LocalSampler(base, self.bank, config.sampling, self.crew)
-        self.learner.reset(MEMBER)
+        # Supervised targets were not sampled at any temperature, so the fit is of the distribution at 1.
+        self.policy = open_policy(base, model, 1, config.sampling, learning, temperature=1.0)
+        self.policy.join(MEMBER, fresh(self.policy.shapes(), model.rank, generator(config.run.seed, "fresh")))
+        self.format: Prompts = prompts(model.prompts, config.game)
         self.tasks = seed_tasks(verifier)
         self.own: dict[Kind, list[Task]] = {kind: [] for kind in KINDS}
 
@@ -57,10 +54,8 @@ class Warmup:
         for step in range(steps):
             share = step / steps
             rate = self.lr * min((step + 1) / max(1, steps // 10), 1 - 0.9 * share)
-            for group in self.learner.optimizers[MEMBER].param_groups:
-                group["lr"] = rate
             rng = streams.python(self.config.run.seed, "warmup", round_, step)
-            update = self.learner.update([self._sequence(rng) for _ in range(sequences)])[0]
+            update = self.policy.update([self._sequence(rng) for _ in range(sequences)], lr=rate)[0]
             self.report(f"round {round_}: loss {update.loss:.3f}", step + 1, steps)
 
     def explore(self, round_: int, count: int) -> dict[str, int]:
@@ -80,12 +75,11 @@ class Warmup:
         return statuses
 
     def adapter(self) -> dict[str, Factors]:
-        return self.bank.read(MEMBER)
+        return self.policy.adapter(MEMBER)
 
     def close(self) -> None:
         """Ends the worker processes, if there are any."""
-        if self.crew:
-            self.crew.close()
+        self.policy.close()
 
     def _propose(self, kind: Kind, count: int, round_: int) -> tuple[list[Proposal], int]:
         asked: list[tuple[Prompt, Task | None]] = []
@@ -108,7 +102,7 @@ class Warmup:
         def report(_index: int, _completion: Completion) -> None:
             self.report(f"round {round_}: sampling {kind}", next(done), count)
 
-        completions = self.sampler.sample(requests, report)
+        completions = self.policy.sample(requests, report)
         read = [
             self.format.read_proposal(kind, c.text, start) for c, (_, start) in zip(completions, asked, strict=True)
         ]

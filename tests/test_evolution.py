@@ -212,10 +212,10 @@ def test_each_try_is_a_new_draw_and_the_last_is_kept(tmp_path: Path, verifier: L
     assert births
     for birth in births:
         assert birth["tries"] == TRIES
-        parent = trainer.bank.read(birth["parents"][0])
+        parent = trainer.policy.adapter(birth["parents"][0])
         stream = (trainer.config.run.seed, 0, "operator", birth["victim"])
         child, first, last = (
-            trainer.bank.read(birth["child"]),
+            trainer.policy.adapter(birth["child"]),
             OPERATORS["full_gaussian"]([parent], generator(*stream)),
             OPERATORS["full_gaussian"]([parent], generator(*stream, TRIES - 1)),
         )
@@ -267,9 +267,9 @@ def test_a_newborns_first_update_is_its_first(tmp_path: Path, verifier: LocalVer
     assert children <= set(trainer.table.members), "they are in their burn-in"
     assert children
     for name in trainer.table.members:
-        counts = {float(v) for key, v in trainer.learner.state(name).items() if key.endswith(".step")}
+        counts = {float(v) for key, v in trainer.policy.state(name).items() if key.endswith(".step")}
         assert counts <= ({1.0} if name in children else {1.0, 2.0, 3.0}), name
-    assert any(trainer.learner.state(name) for name in children)
+    assert any(trainer.policy.state(name) for name in children)
     trainer.close()
 
 

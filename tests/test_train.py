@@ -16,6 +16,7 @@ from redqueen.runs.checkpoint import CheckpointError
 from redqueen.train import Trainer
 from redqueen.verifier import LocalVerifier
 from tests import toy
+from tests.reference import same
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +51,10 @@ def test_the_loop_learns(tmp_path: Path, verifier: LocalVerifier) -> None:
 
 def test_with_learning_rate_zero_it_does_not_learn(tmp_path: Path, verifier: LocalVerifier) -> None:
     trainer = toy.trainer(toy.config(tmp_path, **{"run.steps": 8, "learning.lr": 0}), tmp_path / "run", verifier)
-    bank = trainer.bank
-    before = {m: bank.masters[bank.slots[m]].clone() for m in trainer.table.members}
+    before = {name: trainer.policy.adapter(name) for name in trainer.table.members}
     play(trainer)
-    for member, weights in before.items():
-        assert torch.equal(weights, bank.masters[bank.slots[member]])
+    for member, adapter in before.items():
+        assert same(adapter, trainer.policy.adapter(member))
 
 
 def test_the_base_is_untouched_by_a_run_with_evolution(tmp_path: Path, verifier: LocalVerifier) -> None:
@@ -121,7 +121,6 @@ def _dump(path: Path) -> dict[str, list]:
 def test_a_child_starts_with_a_fresh_rating_optimizer_name_and_version(tmp_path: Path, verifier: LocalVerifier) -> None:
     changes = {"run.steps": 1, "league.evolution": True, "league.every": 1, "league.burn_in": 1, "league.gamma": 0.5}
     trainer = toy.trainer(toy.config(tmp_path, **changes), tmp_path / "run", verifier)
-    versions = list(trainer.bank.versions)
     (line,) = play(trainer)
     births = line["replacements"]
     assert {b["victim"][0] for b in births} == {"T", "S"}
@@ -129,11 +128,10 @@ def test_a_child_starts_with_a_fresh_rating_optimizer_name_and_version(tmp_path:
         child = trainer.table.members[birth["child"]]
         assert child.games == 0
         assert child.rating.mu == 25.0
-        assert trainer.learner.state(child.name) == {}
-        slot = trainer.bank.slots[child.name]
-        assert trainer.bank.versions[slot] > versions[slot]
-        assert birth["victim"] not in trainer.bank.slots
-        assert birth["victim"] not in trainer.learner.optimizers
+        assert trainer.policy.state(child.name) == {}
+        assert trainer.policy.version(child.name) == 1
+        assert birth["victim"] not in trainer.policy.members
+        assert birth["victim"] not in trainer.policy.learner.optimizers
 
 
 def test_a_checkpoint_of_another_base_is_refused_by_name(tmp_path: Path, verifier: LocalVerifier) -> None:
@@ -175,7 +173,7 @@ def test_the_single_agent_plays_both_roles_and_is_neither_rated_nor_replaced(
     assert trainer.table.members["A0"].rating.mu == 25.0
     assert all([m["teacher"], m["student"]] == ["A0", "A0"] for line in lines for m in line["matches"])
     assert all(len(line["matches"]) == 2 for line in lines)
-    assert trainer.learner.state("A0"), "it learns from what it did in both roles"
+    assert trainer.policy.state("A0"), "it learns from what it did in both roles"
 
 
 def test_metrics_can_be_traced_to_the_archive(tmp_path: Path, verifier: LocalVerifier) -> None:

@@ -6,18 +6,14 @@ from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-from redqueen.adapters.factors import Adapter
 from redqueen.config import Config
 from redqueen.evolution import fitness_for
 from redqueen.game.prompt_lengths import prompt_lengths
 from redqueen.league import ranking
-from redqueen.policy.learning.learner import LocalLearner
-from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.memory.estimate import check_fit
 from redqueen.policy.model.base import Base, fingerprint, load
 from redqueen.policy.model.dimensions import token_counter
-from redqueen.policy.sampling.sampler import LocalSampler
-from redqueen.policy.workers.pool import Crew, muster
+from redqueen.policy.policy import Policy, open_policy
 from redqueen.records import Attempted, Task, Verifier
 from redqueen.runs import checkpoint
 from redqueen.runs.directory import RunDirectory, RunError
@@ -30,27 +26,12 @@ class Loaded:
     """The parts of a trainer that an experiment needs, as the run's own configuration makes them."""
 
     config: Config
-    base: Base
-    bank: AdapterBank
-    learner: LocalLearner
+    policy: Policy
     play: Play
-    crew: Crew | None
-
-    def seat(self, name: str, adapter: Adapter) -> None:
-        """Takes `adapter` in as member `name`, with a fresh optimizer."""
-        self.bank.add(name, adapter)
-        self.learner.reset(name)
-
-    def dismiss(self, names: Sequence[str]) -> None:
-        """Frees the places of these members."""
-        for name in names:
-            self.bank.retire(name)
-            self.learner.forget(name)
 
     def close(self) -> None:
         """Ends the worker processes, if there are any."""
-        if self.crew:
-            self.crew.close()
+        self.policy.close()
 
     def attempt(self, posed: Sequence[tuple[str, Task]], attempts: int) -> list[Attempted]:
         """Judged attempts of each member at its task; at tasks of one id all draw the same random numbers."""
@@ -59,10 +40,8 @@ class Loaded:
 
 def assemble(config: Config, base: Base, verifier: Verifier, slots: int) -> Loaded:
     """A `Loaded` with room for `slots` members and a bank without tasks; `close` it."""
-    bank, crew = muster(base, config.model, slots)
-    learner = LocalLearner(base, bank, config.learning, config.sampling.temperature, crew)
-    sampler = LocalSampler(base, bank, config.sampling, crew)
-    return Loaded(config, base, bank, learner, Play(config, sampler, verifier), crew)
+    policy = open_policy(base, config.model, slots, config.sampling, config.learning)
+    return Loaded(config, policy, Play(config, policy, verifier))
 
 
 def ranked_students(saved: checkpoint.Checkpoint, config: Config) -> list[str]:

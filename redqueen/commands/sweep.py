@@ -172,7 +172,7 @@ def _probe(job: Job, tasks: int, talk: Console) -> float:
     names = [m.name for m in saved.table.members.values() if m.role != "teacher"]
     with opened(config, saved, len(names)) as loaded:
         for name in names:
-            loaded.seat(name, saved.adapters[name])
+            loaded.policy.join(name, saved.adapters[name])
         play = loaded.play
         fixed = SeedProbe(config, seed_tasks(play.verifier), play.format, play.sampler, play.verifier)
         found = scores(fixed.attempt(names))

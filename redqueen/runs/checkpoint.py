@@ -26,7 +26,7 @@ from redqueen.league.hall_of_fame import Champion
 from redqueen.league.population import Member, Table
 from redqueen.runs.directory import saved_steps
 
-FORMAT = 1
+FORMAT = 2
 _MANIFEST = "manifest.json"
 _MEMBERS = TypeAdapter(list[Member])
 _ENTRIES = TypeAdapter(list[Entry])
@@ -49,6 +49,7 @@ class Checkpoint:
     bank: list[Entry]
     adapters: Mapping[str, Mapping[str, Factors]]
     optimizers: Mapping[str, Mapping[str, Tensor]]
+    versions: Mapping[str, int]
 
 
 def save(folder: Path, checkpoint: Checkpoint, *, keep_last: int, keep_every: int) -> Path:
@@ -90,7 +91,7 @@ def load(folder: Path, step: int) -> Checkpoint:
     if state.get("format") != FORMAT:
         raise CheckpointError(f"{path} has checkpoint format {state.get('format')}, this version reads {FORMAT}")
     members = _MEMBERS.validate_python(state["members"])
-    hall = _HALL.validate_python(state.get("hall", []))  # runs from before the hall of fame have none
+    hall = _HALL.validate_python(state["hall"])
     adapters = {m.name: load_adapter(path / "members" / m.name)[0] for m in (*members, *hall)}
     optimizers = {m.name: load_file(path / "members" / m.name / "optimizer.safetensors") for m in members}
     return Checkpoint(
@@ -102,6 +103,7 @@ def load(folder: Path, step: int) -> Checkpoint:
         _ENTRIES.validate_python(state["bank"]),
         adapters,
         optimizers,
+        state["versions"],
     )
 
 
@@ -115,6 +117,7 @@ def _state(checkpoint: Checkpoint) -> dict[str, object]:
         "born": checkpoint.table.born,
         "members": [asdict(member) for member in checkpoint.table.members.values()],
         "hall": [asdict(champion) for champion in checkpoint.table.hall.values()],
+        "versions": dict(checkpoint.versions),
         "bank": [asdict(entry) for entry in checkpoint.bank],
     }
 

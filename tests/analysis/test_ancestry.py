@@ -157,7 +157,7 @@ def test_everyone_plays_everyone_and_learning_is_seen(
     loaded = load_toy(experiment.SLOTS)
     found = play(loaded, past, made, 8, lambda what, done, total: said.append((done, total)))
     assert said[-1] == (15 * len(made), 15 * len(made))
-    assert loaded.bank.slots == {}
+    assert loaded.policy.members == ()
     matrix = rates(found)
     assert len(matrix) == 5
     first, last = (sum(v for v in matrix[i] if v is not None) / len(made) for i in (0, -1))

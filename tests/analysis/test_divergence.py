@@ -36,11 +36,11 @@ WRITTEN = [
 def test_it_is_the_sum_over_the_vocabulary(load_toy: Callable[..., Loaded], batch_tokens: int) -> None:
     loaded = load_toy(4, **{"learning.batch_tokens": batch_tokens})
     for i, name in enumerate(("x", "p", "y")):
-        loaded.seat(name, noisy(loaded.bank, seed=i))
-    loaded.seat("same", loaded.bank.read("p"))
+        loaded.policy.join(name, noisy(loaded.policy.adapters, seed=i))
+    loaded.policy.join("same", loaded.policy.adapter("p"))
     many = WRITTEN * 12  # several micro-batches of 64 tokens
     found = mean_kl(loaded, "p", ["x", "y", "same"], many)
-    models = {name: merged(loaded.base, loaded.bank, name) for name in ("p", "x", "y")}
+    models = {name: merged(loaded.policy.base, loaded.policy.adapters, name) for name in ("p", "x", "y")}
     for child in ("x", "y"):
         total = 0.0
         for c in WRITTEN:
@@ -57,6 +57,6 @@ def test_it_is_the_sum_over_the_vocabulary(load_toy: Callable[..., Loaded], batc
 
 def test_nothing_written_is_no_divergence(load_toy: Callable[..., Loaded]) -> None:
     loaded = load_toy(1)
-    loaded.seat("p", noisy(loaded.bank))
+    loaded.policy.join("p", noisy(loaded.policy.adapters))
     with pytest.raises(ValueError, match="no token"):
         mean_kl(loaded, "p", ["p"], [completion((1,), ())])

@@ -45,11 +45,11 @@ def by_name(trials: list[Trial], seed: int = 0) -> dict[str, Trial]:
 
 def test_controls_and_curves(load_toy: Callable[..., Loaded], saved: Checkpoint) -> None:
     loaded = load_toy(slots_needed(saved))
-    before = fingerprint(loaded.base.model)
+    before = fingerprint(loaded.policy.base.model)
     trials = run(loaded, saved)
-    assert fingerprint(loaded.base.model) == before
-    assert loaded.bank.slots == {}
-    assert loaded.learner.optimizers == {}
+    assert fingerprint(loaded.policy.base.model) == before
+    assert loaded.policy.members == ()
+    assert loaded.policy.learner.optimizers == {}
     assert len(trials) == 2 * len(EVERYONE)
     for seed in (0, 1):
         found = by_name(trials, seed)

@@ -16,6 +16,7 @@ from benchmarks.peers import Missing, Peft, Populora, plain
 from benchmarks.system import BenchmarkConfig
 from benchmarks.timing import BenchmarkError
 from redqueen.policy.model.base import Base
+from redqueen.policy.policy import Policy
 from redqueen.records import Sample
 
 MEMBERS = 3
@@ -67,16 +68,16 @@ def config(tiny_folder: Any) -> BenchmarkConfig:
 
 
 @pytest.fixture(scope="module")
-def work(config: BenchmarkConfig) -> tuple[system.SystemUnderTest, dict[str, Any], list[Sample]]:
+def work(config: BenchmarkConfig) -> tuple[Policy, dict[str, Any], list[Sample]]:
     ours = system.build(config, MEMBERS)
-    adapters = {workload.name(i): system.adapter(ours.bank, i) for i in range(MEMBERS)}
+    adapters = {workload.name(i): system.adapter(ours, i) for i in range(MEMBERS)}
     return ours, adapters, workload.samples(200, workload.owners([2, 1, 1]), 9, 6)
 
 
 def test_all_contenders_compute_the_same_loss(config: BenchmarkConfig, work: Any) -> None:
     ours, adapters, samples = work
     batch = workload.batch(samples)
-    expected = sum(update.loss for update in ours.learner.update(samples))
+    expected = sum(update.loss for update in ours.update(samples))
     peft = Peft(config, adapters)
     mixed = workload.loss(lambda **inputs: peft.mixed(batch.members, **inputs), peft.head_VH, batch)
     assert mixed.item() == pytest.approx(expected, rel=1e-4)
@@ -118,7 +119,7 @@ def test_populora_computes_the_same_loss(config: BenchmarkConfig, work: Any) -> 
 def test_nothing_ends_a_row_early(work: Any) -> None:
     ours, _, _ = work
     texts = workload.prompts(ours.base, 6, 20)
-    done = ours.sampler.sample(workload.requests(texts, workload.owners([3, 2, 1]), 30))
+    done = ours.sample(workload.requests(texts, workload.owners([3, 2, 1]), 30))
     assert {(len(c.prompt_ids), len(c.token_ids)) for c in done} == {(20, 30)}
 
 

@@ -1,31 +1,30 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
-from redqueen.policy.learning.learner import LocalLearner
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import Base
-from redqueen.policy.sampling.sampler import LocalSampler
+from redqueen.policy.policy import Policy
+from redqueen.policy.workers.inline import InlineExecutor
 from tests.reference import noisy
 
 
-class House:
+class TinyPolicy(Policy):
     """A tiny base with members "a", "b", "c", each with an update of its own; the last has half of the bank's rank."""
 
-    def __init__(self, base: Base, learning: LearningConfig, sampling: SamplingConfig, members: str = "abc") -> None:
-        self.base = base
-        self.bank = AdapterBank(base.decoder.sites, len(members), 4, 8.0, ModelConfig().targets)
-        self.learner = LocalLearner(base, self.bank, learning, sampling.temperature)
-        self.sampler = LocalSampler(base, self.bank, sampling)
+    def __init__(
+        self, base: Base, learning: LearningConfig, sampling: SamplingConfig, members: Sequence[str] = "abc"
+    ) -> None:
+        bank = AdapterBank(base.decoder.sites, len(members), 4, 8.0, ModelConfig().targets)
+        super().__init__(base, bank, InlineExecutor(base, bank), sampling, learning, sampling.temperature)
         for i, name in enumerate(members):
-            self.bank.add(name, noisy(self.bank, i, rank=2 if name == members[-1] else 4))
-            self.learner.reset(name)
+            self.join(name, noisy(bank, i, rank=2 if name == members[-1] else 4))
 
 
-Build = Callable[..., House]
+Build = Callable[..., TinyPolicy]
 
 
 @pytest.fixture(scope="session")
@@ -42,13 +41,13 @@ def bases(new_base: Callable[..., Base]) -> Callable[[str], Base]:
 
 
 @pytest.fixture
-def house(bases: Callable[[str], Base]) -> Build:
+def tiny_policy(bases: Callable[[str], Base]) -> Build:
     def build(
         family: str = "llama",
         learning: LearningConfig | None = None,
         sampling: SamplingConfig | None = None,
-        members: str = "abc",
-    ) -> House:
-        return House(bases(family), learning or LearningConfig(), sampling or SamplingConfig(), members)
+        members: Sequence[str] = "abc",
+    ) -> TinyPolicy:
+        return TinyPolicy(bases(family), learning or LearningConfig(), sampling or SamplingConfig(), members)
 
     return build

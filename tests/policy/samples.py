@@ -7,7 +7,7 @@ from torch import Tensor
 
 from redqueen.config import LearningConfig
 from redqueen.records import Sample
-from tests.policy.conftest import Build, House
+from tests.policy.conftest import Build, TinyPolicy
 
 
 def samples(member: str, count: int = 4, advantage: float = 1.0) -> list[Sample]:
@@ -30,20 +30,20 @@ def samples(member: str, count: int = 4, advantage: float = 1.0) -> list[Sample]
     ]
 
 
-def weights(house: House, member: str) -> Tensor:
-    return house.bank.masters[house.bank.slots[member]].clone()
+def weights(tiny_policy: TinyPolicy, member: str) -> Tensor:
+    return tiny_policy.adapters.masters[tiny_policy.adapters.slots[member]].clone()
 
 
-def twins(house: Build, **options: object) -> tuple[House, House]:
+def twins(tiny_policy: Build, **options: object) -> tuple[TinyPolicy, TinyPolicy]:
     config = LearningConfig(lr=1e-2).model_copy(update=options)
-    return house(learning=config), house(learning=config)
+    return tiny_policy(learning=config), tiny_policy(learning=config)
 
 
-def steps_taken(house: House, member: str, steps: int) -> list[Tensor]:
+def steps_taken(tiny_policy: TinyPolicy, member: str, steps: int) -> list[Tensor]:
     """How far the member's weights moved in each of so many updates."""
     moved: list[Tensor] = []
     for _ in range(steps):
-        before = weights(house, member)
-        house.learner.update(samples(member))
-        moved.append(weights(house, member) - before)
+        before = weights(tiny_policy, member)
+        tiny_policy.update(samples(member))
+        moved.append(weights(tiny_policy, member) - before)
     return moved

@@ -8,10 +8,8 @@ import pytest
 import torch
 
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
-from redqueen.policy.learning.learner import LocalLearner
-from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import load
-from redqueen.policy.sampling.sampler import LocalSampler
+from redqueen.policy.policy import open_policy
 from redqueen.records import Prompt, Request, Sample
 from tests import tiny
 from tests.reference import noisy
@@ -26,17 +24,15 @@ def test_sampling_and_learning_on_a_gpu_agree_with_the_cpu(tmp_path: Path) -> No
     folder = str(tiny.make(tmp_path))
     found = {}
     for device in ("cpu", "cuda"):
-        base = load(ModelConfig(name=folder, dtype="float32", device=device, threads=1))
-        bank = AdapterBank(base.decoder.sites, 2, 4, 8.0, ModelConfig().targets)
-        learner = LocalLearner(base, bank, LearningConfig(), 1.0)
+        model = ModelConfig(name=folder, dtype="float32", device=device, threads=1, workers=1, rank=4, alpha=8.0)
+        policy = open_policy(load(model), model, 2, SamplingConfig(), LearningConfig())
         for i, name in enumerate("ab"):
-            bank.add(name, noisy(bank, i))
-            learner.reset(name)
+            policy.join(name, noisy(policy.adapters, i))
         requests = [
             Request(member=m, prompt=Prompt("x" * (3 + i), ()), max_tokens=8, seed=(i,)) for i, m in enumerate("abba")
         ]
-        rows = LocalSampler(base, bank, SamplingConfig()).sample(requests)
-        updates = learner.update(
+        rows = policy.sample(requests)
+        updates = policy.update(
             [
                 Sample(
                     member=q.member, prompt_ids=r.prompt_ids, token_ids=r.token_ids, logprobs=r.logprobs, advantage=1.0
@@ -44,7 +40,7 @@ def test_sampling_and_learning_on_a_gpu_agree_with_the_cpu(tmp_path: Path) -> No
                 for q, r in zip(requests, rows, strict=True)
             ]
         )
-        learner.load_state("a", learner.state("a"))
+        policy.learner.load_state("a", policy.state("a"))
         found[device] = ([r.token_ids for r in rows], [u.grad_norm for u in updates])
     assert found["cpu"][0] == found["cuda"][0]
     assert found["cpu"][1] == pytest.approx(found["cuda"][1], rel=1e-3)

@@ -115,13 +115,14 @@ def play(
         chunk = members[start : start + SLOTS]
         epoch_of = {name: i for i, name, _ in chunk}
         for _, name, adapter in chunk:
-            loaded.seat(name, adapter)
+            loaded.policy.join(name, adapter)
         # the prompts of one epoch's tasks at a time, so that progress is seen
         for e, epoch in enumerate(tasks):
             report("playing", start * len(tasks) + e * len(chunk), len(members) * len(tasks))
             for a in loaded.attempt([(name, task) for name in epoch_of for task in epoch.tasks], attempts):
                 verdicts.setdefault((epoch_of[a.rollout.member], a.task.id), []).append(a.verdict)
-        loaded.dismiss(list(epoch_of))
+        for name in epoch_of:
+            loaded.policy.leave(name)
     report("playing", len(members) * len(tasks), len(members) * len(tasks))
     assert len(flat) == len({task.id for task in flat}), "ids in the archive are unique"
     return Games(

@@ -39,7 +39,7 @@ def mean_kl(loaded: Loaded, parent: str, children: Sequence[str], written: Seque
 
 def _batches(loaded: Loaded, member: str, written: Sequence[Completion]) -> Iterator[list[Pack]]:
     """The same micro-batches for every member, but for the slot."""
-    slot = loaded.bank.slots[member]
+    slot = loaded.policy.adapters.slots[member]
     items = [
         Weighted(
             Sample(member=member, prompt_ids=c.prompt_ids, token_ids=c.token_ids, logprobs=c.logprobs, advantage=1.0),
@@ -53,16 +53,16 @@ def _batches(loaded: Loaded, member: str, written: Sequence[Completion]) -> Iter
 
 def _hidden(loaded: Loaded, packs: Sequence[Pack]) -> Tensor:
     """The states [S, H] that predict the scored tokens."""
-    device = loaded.base.device
+    device = loaded.policy.base.device
     batch = assemble(packs, device)
-    rows = loaded.bank.rows([pack.slot for pack in packs], [pack.tokens for pack in packs])
+    rows = loaded.policy.adapters.rows([pack.slot for pack in packs], [pack.tokens for pack in packs])
     attention = BundleAttention(batch.bundles, device)
-    return loaded.base.decoder.hidden(batch.ids_N, batch.position_N, attention, rows)[batch.source_S]
+    return loaded.policy.base.decoder.hidden(batch.ids_N, batch.position_N, attention, rows)[batch.source_S]
 
 
 def _divergence(loaded: Loaded, p_SH: Tensor, q_SH: Tensor) -> float:
     """The sum over all rows."""
-    total, head = 0.0, loaded.base.decoder.head
+    total, head = 0.0, loaded.policy.base.decoder.head
     for start in range(0, len(p_SH), CHUNK):
         chunk = slice(start, start + CHUNK)
         log_p_CV = head(p_SH[chunk]).float().log_softmax(-1)

@@ -138,9 +138,9 @@ def _trial(
     fixed, pool = _tasks(loaded, plan, purpose)
     children = _children(loaded, [saved.adapters[name] for name in family], purpose)
     parent = saved.adapters[family[0]]
-    loaded.seat(PARENT, parent)
+    loaded.policy.join(PARENT, parent)
     for name, child in children.items():
-        loaded.seat(name, child)
+        loaded.policy.join(name, child)
     base = loaded.attempt([(PARENT, task) for task in fixed], plan.tries)
     level, level_solved = _scores(loaded, base)[PARENT]
     # one text for each task: the children of a group of texts share its prompt, and differ little in divergence
@@ -148,11 +148,12 @@ def _trial(
     measured = [_measure(loaded, children, fixed, plan.tries)]
     for update in range(plan.updates):
         report(update)
-        loaded.learner.update(_practice(loaded, children, pool, plan, purpose, update))
+        loaded.policy.update(_practice(loaded, children, pool, plan, purpose, update))
         if update + 1 in plan.measured:
             measured.append(_measure(loaded, children, fixed, plan.tries))
     report(plan.updates)
-    loaded.dismiss([PARENT, *children])
+    for name in (PARENT, *children):
+        loaded.policy.leave(name)
     made: list[Trial] = []
     for name, child in children.items():
         rewards, solved = zip(*(scores[name] for scores in measured), strict=True)

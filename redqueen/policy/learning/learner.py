@@ -9,12 +9,11 @@ from torch import Tensor
 
 from redqueen.adapters.factors import Factors
 from redqueen.config import LearningConfig
-from redqueen.policy.learning.gradients import Pass, Tally, accumulate, rehearse
+from redqueen.policy.executor import Executor
+from redqueen.policy.learning.gradients import Pass, Tally
 from redqueen.policy.learning.logprobs import token_weights
-from redqueen.policy.learning.packing import Pack, Weighted, batched, split
+from redqueen.policy.learning.packing import Weighted, split
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
-from redqueen.policy.model.base import Base
-from redqueen.policy.workers.pool import Crew
 from redqueen.records import MemberUpdate, Sample
 
 Progress = Callable[[int, int], None]
@@ -24,15 +23,13 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 class LocalLearner:
     """Policy gradient on the members of `bank`. Each member has its own AdamW; those without samples do not move."""
 
-    def __init__(
-        self, base: Base, bank: AdapterBank, config: LearningConfig, temperature: float, crew: Crew | None = None
-    ) -> None:
-        self.base, self.bank, self.config, self.crew = base, bank, config, crew
+    def __init__(self, bank: AdapterBank, config: LearningConfig, temperature: float, executor: Executor) -> None:
+        self.bank = bank
+        self.config = config
+        self.executor = executor
         self.how = Pass(temperature, config.checkpointing)
         self.optimizers: dict[str, torch.optim.AdamW] = {}
         self._kept: Gradients | None = None
-        if not crew:
-            rehearse(base.decoder)
 
     def reset(self, member: str) -> None:
         """A fresh optimizer for `member`'s current weights; no moment or step count survives."""
@@ -45,11 +42,16 @@ class LocalLearner:
         )
 
     def forget(self, member: str) -> None:
-        """Drops the optimizer of a member that has been replaced."""
-        del self.optimizers[member]
+        """Drops the optimizer of a member that has been replaced, if it has one."""
+        self.optimizers.pop(member, None)
 
-    def update(self, samples: Sequence[Sample], progress: Progress | None = None) -> list[MemberUpdate]:
-        """One optimizer step of every member that has samples. Raises KeyError for an unknown member."""
+    def update(
+        self, samples: Sequence[Sample], progress: Progress | None = None, *, lr: float | None = None
+    ) -> list[MemberUpdate]:
+        """One optimizer step of every member that has samples, at `lr` if that is given, else at the configured rate.
+
+        Raises KeyError for a member that is unknown or has no optimizer.
+        """
         weights = token_weights(samples, self.config.loss)
         active = [
             Weighted(sample, self.bank.slots[sample.member], weight * sample.advantage)
@@ -68,10 +70,10 @@ class LocalLearner:
             if progress:
                 progress(done, total)
 
-        for made in self._accumulate(packs, gradients, report):
-            for slot, tally in made.items():
+        for by_slot in self.executor.accumulate(packs, self.config.batch_tokens, gradients, self.how, report):
+            for slot, tally in by_slot.items():
                 tallies[names[slot]].add(tally)
-        updates = [self._step(m, tallies[m], gradients.flat[self.bank.slots[m]]) for m in sorted(tallies)]
+        updates = [self._step(m, tallies[m], gradients.flat[self.bank.slots[m]], lr) for m in sorted(tallies)]
         self.bank.refresh(*(update.member for update in updates if not update.skipped))
         return updates
 
@@ -86,19 +88,7 @@ class LocalLearner:
         self._kept.clear(slots)
         return self._kept
 
-    def _accumulate(
-        self, packs: Sequence[Pack], gradients: Gradients, report: Callable[[int], None]
-    ) -> Iterable[dict[int, Tally]]:
-        """Adds to `gradients`; what the tokens of each micro-batch say, by slot."""
-        budget = self.config.batch_tokens
-        if self.crew:
-            yield from self.crew.learn(packs, budget, gradients.flat, self.how, report)
-            return
-        for batch in batched(packs, budget):
-            yield accumulate(self.base.decoder, self.bank, gradients, batch, self.how)
-            report(sum(pack.tokens for pack in batch))
-
-    def _step(self, member: str, tally: Tally, gradient: Tensor) -> MemberUpdate:
+    def _step(self, member: str, tally: Tally, gradient: Tensor, lr: float | None) -> MemberUpdate:
         norm, skipped = 0.0, ""
         if not tally.tokens:
             skipped = "every advantage was zero"
@@ -109,7 +99,7 @@ class LocalLearner:
             else:
                 if norm > self.config.clip:
                     gradient.mul_(self.config.clip / norm)
-                self._move(member, gradient)
+                self._move(member, gradient, lr)
         count = max(tally.tokens, 1)
         return MemberUpdate(
             member=member,
@@ -122,14 +112,17 @@ class LocalLearner:
             skipped=skipped,
         )
 
-    def _move(self, member: str, gradient: Tensor) -> None:
+    def _move(self, member: str, gradient: Tensor, lr: float | None) -> None:
         optimizer = self.optimizers[member]
         group = optimizer.param_groups[0]
         # the optimizer's own parameter is the member's row of the masters
         (parameter,) = group["params"]
-        if self.config.warmup:
-            taken = float(optimizer.state[parameter].get("step", 0))
-            group["lr"] = self.config.lr * min(1.0, (taken + 1) / self.config.warmup)
+        if lr is None:
+            lr = self.config.lr
+            if self.config.warmup:
+                taken = float(optimizer.state[parameter].get("step", 0))
+                lr *= min(1.0, (taken + 1) / self.config.warmup)
+        group["lr"] = lr
         parameter.grad = gradient
         optimizer.step()
         parameter.grad = None

@@ -51,7 +51,6 @@ class AdapterBank:
     A member is one row of `masters` [slots, P]: fp32, all its factors in a fixed order. Members may have any rank up to
     the bank's: spare components are zero, and stay zero, for their gradients are.
     `take` makes the tensors (default: zeros on the base's device), always in the same order.
-    A slot's `version` grows whenever other weights are written into it and is never reused.
     """
 
     def __init__(
@@ -67,7 +66,6 @@ class AdapterBank:
         self.rank, self.alpha, self.targets = rank, alpha, tuple(targets)
         self.slots: dict[str, int] = {}
         self.free = list(range(slots))
-        self.versions = [0] * slots
         self.ranks = [rank] * slots
         self.scales = [alpha / rank] * slots
         kept = [(site, tuple(p for p in site.parts if p.name.rpartition(".")[2] in self.targets)) for site in sites]
@@ -106,13 +104,12 @@ class AdapterBank:
         self.free.insert(0, self.slots.pop(member))
 
     def write(self, member: str, adapter: Adapter) -> None:
-        """Overwrites `member`'s weights and bumps its slot's version. Raises AdapterError on another shape."""
+        """Overwrites `member`'s weights. Raises AdapterError on another shape."""
         rank = self._check(adapter)
         slot = self.slots[member]
         self.ranks[slot], self.scales[slot] = rank, self.alpha / rank
         self.masters[slot].copy_(self.pack(adapter))
         self.refresh(member)
-        self.versions[slot] += 1
 
     def read(self, member: str) -> dict[str, Factors]:
         """A copy of `member`'s fp32 factors, on CPU."""

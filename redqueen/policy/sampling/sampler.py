@@ -7,23 +7,26 @@ from typing import Any
 
 from redqueen.config import SamplingConfig
 from redqueen.errors import AdapterError
+from redqueen.policy.executor import Executor
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import Base
-from redqueen.policy.sampling.continuous_batch import Batch, Group, Row, Writer
-from redqueen.policy.workers.pool import Crew
+from redqueen.policy.sampling.continuous_batch import Group, Row
 from redqueen.records import Completion, Prompt, Request
 
-Finished = Callable[[int, Completion], None]
+OnCompletion = Callable[[int, Completion], None]
 
 
 class LocalSampler:
-    """Samples from the members of `bank` with the weights that the learner moves, in process or in a crew's."""
+    """Samples from the members of `bank` with the weights that the learner updates, wherever `executor` computes."""
 
-    def __init__(self, base: Base, bank: AdapterBank, config: SamplingConfig, crew: Crew | None = None) -> None:
-        self.base, self.bank, self.config, self.crew = base, bank, config, crew
+    def __init__(self, base: Base, bank: AdapterBank, config: SamplingConfig, executor: Executor) -> None:
+        self.base = base
+        self.bank = bank
+        self.config = config
+        self.executor = executor
 
-    def sample(self, requests: Sequence[Request], finished: Finished | None = None) -> list[Completion]:
-        """Completions in the order of `requests`; `finished(index, completion)` is called as each is done.
+    def sample(self, requests: Sequence[Request], on_completion: OnCompletion | None = None) -> list[Completion]:
+        """Completions in the order of `requests`; `on_completion(index, completion)` is called as each is done.
 
         Raises KeyError for a member that the bank does not hold, AdapterError for a text that the base cannot hold.
         """
@@ -34,14 +37,10 @@ class LocalSampler:
         def keep(row: Row) -> None:
             completion = self._completion(requests[row.index].prompt, prompt_ids[row.index], row)
             results[row.index] = completion
-            if finished:
-                finished(row.index, completion)
+            if on_completion:
+                on_completion(row.index, completion)
 
-        if self.crew:
-            self.crew.write(groups, self.config, self.base.end_ids, keep)
-        else:
-            writer = Writer(self.base.decoder, self.base.tokenizer.backend_tokenizer, self.base.end_ids)
-            Batch(writer, self.bank, self.config, groups, keep).run()
+        self.executor.sample(groups, self.config, keep)
         return [results[i] for i in range(len(requests))]
 
     def _groups(self, requests: Sequence[Request]) -> list[Group]:

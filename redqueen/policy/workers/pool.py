@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import multiprocessing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from multiprocessing import connection
 from types import TracebackType
 from typing import Any, TypeVar
@@ -16,13 +16,13 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from redqueen.config import ModelConfig, SamplingConfig
+from redqueen.config import SamplingConfig
 from redqueen.errors import WorkerError
-from redqueen.machine import cores
 from redqueen.policy.learning.gradients import Pass, Tally
 from redqueen.policy.learning.packing import Pack, batched
-from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.model.base import Base, workers_of
+from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
+from redqueen.policy.lora.sites import Site
+from redqueen.policy.model.base import Base
 from redqueen.policy.sampling.continuous_batch import Group, Row
 from redqueen.policy.shared_memory import Block, padded
 from redqueen.policy.workers.shared_decoder import freeze
@@ -31,13 +31,14 @@ from redqueen.policy.workers.worker import Done, Learn, Place, Setup, Tallied, W
 T = TypeVar("T")
 
 
-class Crew:
+class WorkerPool:
     """`workers` processes over one bank of members. Use it as a context manager, or call `close`."""
 
     def __init__(self, base: Base, bank: AdapterBank, members: Block, workers: int, threads: int) -> None:
         """`bank` lies in `members`. Raises WorkerError if a worker does not start."""
         if base.block is None:
             raise ValueError("the base is not in shared memory: load it with model.workers above 1")
+        self.base = base
         self.bank = bank
         self.pipes: list[Any] = []
         self.processes: list[Any] = []
@@ -70,7 +71,7 @@ class Crew:
             self.processes.append(process)
         self._collect(self.pipes, lambda _worker, _message: None)
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> WorkerPool:
         return self
 
     def __exit__(
@@ -87,23 +88,19 @@ class Crew:
             process.join()
         self.pipes, self.processes = [], []
 
-    def write(
-        self, groups: Sequence[Group], config: SamplingConfig, end_ids: frozenset[int], keep: Callable[[Row], None]
-    ) -> None:
-        """Samples the groups; `keep` is called with each finished row, as they come."""
+    def sample(self, groups: Sequence[Group], config: SamplingConfig, on_row: Callable[[Row], None]) -> None:
+        """Samples the groups, a part of them in each worker."""
         # a prompt's token costs about a quarter of a sampled one (measured)
         costs = [len(g.rows) * g.rows[0].max_tokens + len(g.prompt_ids) / 4 for g in groups]
         shares = deal(groups, costs, len(self.pipes))
+        end_ids = self.base.end_ids
         busy = self._send([Write(share, config, end_ids) if share else None for share in shares])
-        self._collect(busy, lambda _worker, row: keep(row))
+        self._collect(busy, lambda _worker, row: on_row(row))
 
-    def learn(
-        self, packs: Sequence[Pack], budget: int, total_SP: Tensor, how: Pass, progress: Callable[[int], None]
+    def accumulate(
+        self, packs: Sequence[Pack], budget: int, gradients: Gradients, how: Pass, on_batch: Callable[[int], None]
     ) -> list[dict[int, Tally]]:
-        """Adds the packs' gradients to `total_SP`, and says what their tokens said, by slot.
-
-        `progress` is called with the tokens of each micro-batch of at most `budget` as it is done.
-        """
+        """Computes a part of the packs in each worker and adds the workers' gradients up."""
         slots = sorted({pack.slot for pack in packs})
         # packs, not micro-batches: the finer the parts, the more evenly they are dealt
         shares = deal(packs, [pack.tokens for pack in packs], len(self.pipes))
@@ -113,11 +110,11 @@ class Crew:
 
         def take(worker: int, done: Tallied) -> None:
             made.setdefault(worker, []).append(done.tallies)
-            progress(done.tokens)
+            on_batch(done.tokens)
 
         self._collect(self._send(jobs), take)
         for worker in sorted(made):  # in a fixed order, for sums depend on it in their last bits
-            total_SP[slots] += self.gradients[worker][slots]
+            gradients.flat[slots] += self.gradients[worker][slots]
         return [tallies for worker in sorted(made) for tallies in made[worker]]
 
     def _send(self, jobs: Sequence[object]) -> list[Any]:
@@ -161,12 +158,11 @@ class Crew:
         )
 
 
-def muster(base: Base, config: ModelConfig, slots: int) -> tuple[AdapterBank, Crew | None]:
-    """A bank for `slots` members and, where the base was loaded for several processes, the crew that shares it."""
-    shape = (base.decoder.sites, slots, config.rank, config.alpha, config.targets)
-    workers = workers_of(config)
-    if base.block is None or workers == 1:
-        return AdapterBank(*shape), None
+def shared_bank(
+    sites: Iterable[Site], slots: int, rank: int, alpha: float, targets: Sequence[str]
+) -> tuple[AdapterBank, Block]:
+    """An adapter bank (see there) in shared memory, and the block that it lies in."""
+    sites = tuple(sites)
     size = 0
 
     def count(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
@@ -174,10 +170,10 @@ def muster(base: Base, config: ModelConfig, slots: int) -> tuple[AdapterBank, Cr
         size += padded(math.prod(shape) * dtype.itemsize)
         return torch.empty(shape, dtype=dtype, device="meta")
 
-    AdapterBank(*shape, take=count)
+    # A bank without memory asks for the same tensors, so it tells how large the block must be.
+    AdapterBank(sites, slots, rank, alpha, targets, take=count)
     block = Block(size)
-    bank = AdapterBank(*shape, take=block.take)
-    return bank, Crew(base, bank, block, workers, config.threads or max(1, cores() // workers))
+    return AdapterBank(sites, slots, rank, alpha, targets, take=block.take), block
 
 
 def deal(items: Sequence[T], costs: Sequence[float], hands: int) -> list[list[T]]:

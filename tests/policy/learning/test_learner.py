@@ -13,51 +13,51 @@ from redqueen.policy.learning.logprobs import token_weights
 from redqueen.policy.model.base import fingerprint
 from redqueen.policy.model.decoder import FAMILIES
 from redqueen.records import Sample
-from tests.policy.conftest import Build, House
+from tests.policy.conftest import Build, TinyPolicy
 from tests.policy.samples import samples, twins, weights
 from tests.reference import gradient
 
 
-def test_one_members_update_leaves_every_other_member_bit_identical(house: Build) -> None:
-    h = house(learning=LearningConfig(lr=1e-2, weight_decay=0.1))
-    h.learner.update(samples("b"))  # b has moments before, which must not move either
-    before = {m: (weights(h, m), h.learner.state(m)) for m in "abc"}
-    update = h.learner.update(samples("a"))
+def test_one_members_update_leaves_every_other_member_bit_identical(tiny_policy: Build) -> None:
+    h = tiny_policy(learning=LearningConfig(lr=1e-2, weight_decay=0.1))
+    h.update(samples("b"))  # b has moments before, which must not move either
+    before = {m: (weights(h, m), h.state(m)) for m in "abc"}
+    update = h.update(samples("a"))
     assert [u.member for u in update] == ["a"]
     assert not torch.equal(before["a"][0], weights(h, "a"))
     for other in "bc":
         assert torch.equal(before[other][0], weights(h, other))
-        state = h.learner.state(other)
+        state = h.state(other)
         assert state.keys() == before[other][1].keys()
         assert all(torch.equal(state[k], before[other][1][k]) for k in state)
 
 
 @pytest.mark.parametrize("loss", ["token_mean", "sequence_mean"])
-def test_a_members_update_is_the_same_alone_and_in_company(house: Build, loss: str) -> None:
-    alone, company = twins(house, loss=loss)
+def test_a_members_update_is_the_same_alone_and_in_company(tiny_policy: Build, loss: str) -> None:
+    alone, company = twins(tiny_policy, loss=loss)
     for _ in range(3):
-        (one,) = alone.learner.update(samples("b"))
-        other = company.learner.update(samples("a", 5) + samples("b") + samples("c", 2))[1]
+        (one,) = alone.update(samples("b"))
+        other = company.update(samples("a", 5) + samples("b") + samples("c", 2))[1]
         assert (one.loss, one.grad_norm, one.entropy) == pytest.approx(
             (other.loss, other.grad_norm, other.entropy), rel=1e-4
         )
         torch.testing.assert_close(weights(alone, "b"), weights(company, "b"), rtol=1e-4, atol=1e-5)
 
 
-def test_samples_in_any_order_give_the_same_update(house: Build) -> None:
-    sorted_, mixed = twins(house)
+def test_samples_in_any_order_give_the_same_update(tiny_policy: Build) -> None:
+    sorted_, mixed = twins(tiny_policy)
     rows = samples("a", 5) + samples("b") + samples("c", 2)
-    one, other = sorted_.learner.update(rows), mixed.learner.update(rows[::-1])
+    one, other = sorted_.update(rows), mixed.update(rows[::-1])
     assert [u.member for u in one] == [u.member for u in other] == ["a", "b", "c"]
     for a, b in zip(one, other, strict=True):
         assert (a.loss, a.grad_norm) == pytest.approx((b.loss, b.grad_norm), rel=1e-4)
 
 
-def test_any_split_into_micro_batches_gives_the_same_gradient(house: Build) -> None:
-    whole, split = (house(learning=LearningConfig(batch_tokens=n)) for n in (4096, 64))
+def test_any_split_into_micro_batches_gives_the_same_gradient(tiny_policy: Build) -> None:
+    whole, split = (tiny_policy(learning=LearningConfig(batch_tokens=n)) for n in (4096, 64))
     rows = samples("a", 30) + samples("b", 19)
     seen: list[tuple[int, int]] = []
-    one, other = whole.learner.update(rows), split.learner.update(rows, lambda *p: seen.append(p))
+    one, other = whole.update(rows), split.update(rows, lambda *p: seen.append(p))
     assert len(seen) > 2, "the budget splits these samples"
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
     assert seen[-1][0] == seen[-1][1] > 64
@@ -67,13 +67,15 @@ def test_any_split_into_micro_batches_gives_the_same_gradient(house: Build) -> N
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_the_gradient_is_that_of_the_plain_policy_gradient_loss(house: Build, family: str, checkpointing: bool) -> None:
-    h = house(family, learning=LearningConfig(lr=0.0, clip=1e9, checkpointing=checkpointing))
+def test_the_gradient_is_that_of_the_plain_policy_gradient_loss(
+    tiny_policy: Build, family: str, checkpointing: bool
+) -> None:
+    h = tiny_policy(family, learning=LearningConfig(lr=0.0, clip=1e9, checkpointing=checkpointing))
     rows = samples("a", 5) + samples("c", 4)
-    for member, update in zip("ac", h.learner.update(rows), strict=True):
+    for member, update in zip("ac", h.update(rows), strict=True):
         own = [s for s in rows if s.member == member]
         loss, expected = gradient(
-            h.base, h.bank, member, [(s, s.advantage / sum(len(s.token_ids) for s in own)) for s in own]
+            h.base, h.adapters, member, [(s, s.advantage / sum(len(s.token_ids) for s in own)) for s in own]
         )
         assert update.loss == pytest.approx(loss, rel=1e-4)
         assert update.grad_norm == pytest.approx(float(expected.norm()), rel=1e-4)
@@ -83,9 +85,9 @@ def test_the_gradient_is_that_of_the_plain_policy_gradient_loss(house: Build, fa
         torch.testing.assert_close(found, expected, atol=1e-4 * float(expected.abs().max()), rtol=0)
 
 
-def test_the_step_is_adamws_on_the_clipped_gradient(house: Build) -> None:
+def test_the_step_is_adamws_on_the_clipped_gradient(tiny_policy: Build) -> None:
     config = LearningConfig(lr=1e-2, clip=0.05, weight_decay=0.1, beta1=0.8, beta2=0.9)
-    h = house(learning=config)
+    h = tiny_policy(learning=config)
     plain = weights(h, "a").requires_grad_()
     optimizer = torch.optim.AdamW(
         [plain], lr=config.lr, betas=(config.beta1, config.beta2), weight_decay=config.weight_decay
@@ -94,115 +96,115 @@ def test_the_step_is_adamws_on_the_clipped_gradient(house: Build) -> None:
         rows = samples("a", count)
         per_token = token_weights(rows, config.loss)
         own = [(s, w * s.advantage) for s, w in zip(rows, per_token, strict=True)]
-        plain.grad = gradient(h.base, h.bank, "a", own)[1]
+        plain.grad = gradient(h.base, h.adapters, "a", own)[1]
         assert float(torch.nn.utils.clip_grad_norm_([plain], config.clip)) > config.clip
         optimizer.step()
-        h.learner.update(rows)
+        h.update(rows)
         torch.testing.assert_close(weights(h, "a"), plain.detach(), rtol=0, atol=2e-4)
 
 
-def test_zero_advantages_count_in_the_normalisation_but_move_nothing(house: Build) -> None:
-    h = house()
+def test_zero_advantages_count_in_the_normalisation_but_move_nothing(tiny_policy: Build) -> None:
+    h = tiny_policy()
     before = weights(h, "a")
-    update = h.learner.update(samples("a", advantage=0.0))[0]
+    update = h.update(samples("a", advantage=0.0))[0]
     assert update.skipped == "every advantage was zero"
     assert torch.equal(before, weights(h, "a"))
-    assert h.learner.state("a") == {}
-    half, full = house(), house()
+    assert h.state("a") == {}
+    half, full = tiny_policy(), tiny_policy()
     rows = samples("a", 4)
     idle = [
         Sample(member="a", prompt_ids=s.prompt_ids, token_ids=s.token_ids, logprobs=s.logprobs, advantage=0.0)
         for s in rows
     ]
-    ratio = half.learner.update(rows + idle)[0].loss / full.learner.update(rows)[0].loss
+    ratio = half.update(rows + idle)[0].loss / full.update(rows)[0].loss
     assert ratio == pytest.approx(0.5, rel=1e-4)
 
 
 @pytest.mark.parametrize("bad", [float("inf"), float("nan"), 1e38])
-def test_a_non_finite_member_is_skipped_and_the_others_go_on(house: Build, bad: float) -> None:
-    h, alone = twins(house)
-    h.learner.update(samples("a"))
-    before_a, state = weights(h, "a"), h.learner.state("a")
+def test_a_non_finite_member_is_skipped_and_the_others_go_on(tiny_policy: Build, bad: float) -> None:
+    h, alone = twins(tiny_policy)
+    h.update(samples("a"))
+    before_a, state = weights(h, "a"), h.state("a")
     rows = [
         Sample(member="a", prompt_ids=s.prompt_ids, token_ids=s.token_ids, logprobs=s.logprobs, advantage=bad)
         for s in samples("a")
     ]
-    a, b = h.learner.update(rows + samples("b"))
+    a, b = h.update(rows + samples("b"))
     assert a.skipped == "non-finite gradient"
     assert b.skipped == ""
     assert torch.equal(before_a, weights(h, "a"))
-    assert all(torch.equal(state[k], v) for k, v in h.learner.state("a").items())
+    assert all(torch.equal(state[k], v) for k, v in h.state("a").items())
     # a's numbers reach nobody else's, and its next update is as if nothing had been
-    alone.learner.update(samples("a"))
-    alone.learner.update(samples("b"))
+    alone.update(samples("a"))
+    alone.update(samples("b"))
     torch.testing.assert_close(weights(h, "b"), weights(alone, "b"), rtol=1e-4, atol=1e-5)
-    assert h.learner.update(samples("a", 3))[0].skipped == ""
-    alone.learner.update(samples("a", 3))
+    assert h.update(samples("a", 3))[0].skipped == ""
+    alone.update(samples("a", 3))
     torch.testing.assert_close(weights(h, "a"), weights(alone, "a"), rtol=1e-4, atol=1e-5)
 
 
-def test_no_samples_are_no_update(house: Build) -> None:
-    assert house().learner.update([]) == []
+def test_no_samples_are_no_update(tiny_policy: Build) -> None:
+    assert tiny_policy().update([]) == []
 
 
-def test_an_unknown_member_is_an_error(house: Build) -> None:
+def test_an_unknown_member_is_an_error(tiny_policy: Build) -> None:
     with pytest.raises(KeyError):
-        house().learner.update(samples("nobody"))
+        tiny_policy().update(samples("nobody"))
 
 
-def test_learning_rate_zero_moves_nothing(house: Build) -> None:
-    h = house(learning=LearningConfig(lr=0.0))
+def test_learning_rate_zero_moves_nothing(tiny_policy: Build) -> None:
+    h = tiny_policy(learning=LearningConfig(lr=0.0))
     before = weights(h, "a")
-    h.learner.update(samples("a"))
+    h.update(samples("a"))
     assert torch.equal(before, weights(h, "a"))
 
 
-def test_lora_b_leaves_zero_after_one_step_from_a_fresh_start(house: Build) -> None:
-    h = house(learning=LearningConfig(lr=1e-2))
-    h.bank.write("a", fresh(h.bank.shapes(), 4, torch.Generator().manual_seed(0)))
-    h.learner.update(samples("a"))
-    moved = [name for name, f in h.bank.read("a").items() if f.b.abs().max() > 0]
-    assert moved == list(h.bank.places)
+def test_lora_b_leaves_zero_after_one_step_from_a_fresh_start(tiny_policy: Build) -> None:
+    h = tiny_policy(learning=LearningConfig(lr=1e-2))
+    h.adapters.write("a", fresh(h.shapes(), 4, torch.Generator().manual_seed(0)))
+    h.update(samples("a"))
+    moved = [name for name, f in h.adapter("a").items() if f.b.abs().max() > 0]
+    assert moved == list(h.adapters.places)
 
 
-def test_clipping_bounds_the_step_of_each_member_on_its_own(house: Build) -> None:
-    tight, loose = (house(learning=LearningConfig(lr=1e-2, clip=c)) for c in (1e-9, 1e9))
+def test_clipping_bounds_the_step_of_each_member_on_its_own(tiny_policy: Build) -> None:
+    tight, loose = (tiny_policy(learning=LearningConfig(lr=1e-2, clip=c)) for c in (1e-9, 1e9))
     # Adam is invariant to scale up to its epsilon: a gradient clipped to 1e-9 falls below it
     t0, l0 = weights(tight, "a"), weights(loose, "a")
-    tight.learner.update(samples("a"))
-    loose.learner.update(samples("a"))
+    tight.update(samples("a"))
+    loose.update(samples("a"))
     assert (weights(tight, "a") - t0).abs().max() < 0.2 * (weights(loose, "a") - l0).abs().max()
     # and one member's large gradient clips nobody else's
-    h, alone = (house(learning=LearningConfig(lr=1e-2, clip=1e-9)) for _ in range(2))
-    h.learner.update(samples("a") + samples("b", advantage=100.0))
-    alone.learner.update(samples("a"))
+    h, alone = (tiny_policy(learning=LearningConfig(lr=1e-2, clip=1e-9)) for _ in range(2))
+    h.update(samples("a") + samples("b", advantage=100.0))
+    alone.update(samples("a"))
     torch.testing.assert_close(weights(h, "a"), weights(alone, "a"), rtol=0, atol=1e-6)
 
 
-def test_the_base_keeps_its_fingerprint(house: Build) -> None:
-    h = house(learning=LearningConfig(lr=1e-1))
+def test_the_base_keeps_its_fingerprint(tiny_policy: Build) -> None:
+    h = tiny_policy(learning=LearningConfig(lr=1e-1))
     before = fingerprint(h.base.model)
     for _ in range(3):
-        h.learner.update(samples("a") + samples("c"))
+        h.update(samples("a") + samples("c"))
     assert fingerprint(h.base.model) == before
 
 
-def test_a_rewarded_text_becomes_likelier_and_a_punished_one_less_likely(house: Build) -> None:
-    def score(h: House, rows: Sequence[Sample]) -> float:
+def test_a_rewarded_text_becomes_likelier_and_a_punished_one_less_likely(tiny_policy: Build) -> None:
+    def score(h: TinyPolicy, rows: Sequence[Sample]) -> float:
         """-loss at equal weights: the mean log-probability of these texts, without a step."""
-        still = house(learning=LearningConfig(lr=0.0))
-        still.bank.write("a", h.bank.read("a"))
+        still = tiny_policy(learning=LearningConfig(lr=0.0))
+        still.adapters.write("a", h.adapter("a"))
         plain = [
             Sample(member="a", prompt_ids=s.prompt_ids, token_ids=s.token_ids, logprobs=s.logprobs, advantage=1.0)
             for s in rows
         ]
-        return -still.learner.update(plain)[0].loss
+        return -still.update(plain)[0].loss
 
     rows = samples("a", 4)
     for advantage in (1.0, -1.0):
-        h = house(learning=LearningConfig(lr=1e-3))
+        h = tiny_policy(learning=LearningConfig(lr=1e-3))
         before = score(h, rows)
-        h.learner.update(
+        h.update(
             [
                 Sample(
                     member="a", prompt_ids=s.prompt_ids, token_ids=s.token_ids, logprobs=s.logprobs, advantage=advantage

@@ -13,30 +13,30 @@ import torch
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
 from redqueen.errors import AdapterError
 from redqueen.policy.model.base import load
-from redqueen.policy.sampling.sampler import LocalSampler, encode
+from redqueen.policy.sampling.sampler import encode
 from redqueen.records import Prompt, Request, Sample
-from tests.policy.conftest import Build, House
+from tests.policy.conftest import Build, TinyPolicy
 from tests.policy.requests import crowd, request, same
 from tests.reference import merged
 from tests.tiny import FAMILIES
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_same_request_gives_the_same_text_whatever_else_is_in_the_batch(house: Build, family: str) -> None:
-    h = house(family)
+def test_the_same_request_gives_the_same_text_whatever_else_is_in_the_batch(tiny_policy: Build, family: str) -> None:
+    h = tiny_policy(family)
     mixed = [request(m, "x" * (3 + 5 * i), i) for i, m in enumerate("cabacb")]
-    together = h.sampler.sample(mixed)
+    together = h.sample(mixed)
     for one, both in zip(mixed, together, strict=True):
-        assert same(h.sampler.sample([one])[0], both)
+        assert same(h.sample([one])[0], both)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_nearly_zero_temperature_is_transformers_greedy_decoding(house: Build, family: str) -> None:
-    h = house(family, sampling=SamplingConfig(temperature=1e-5))
-    rows = h.sampler.sample([request(m, "hello there", 0, 20) for m in "bac"])
+def test_nearly_zero_temperature_is_transformers_greedy_decoding(tiny_policy: Build, family: str) -> None:
+    h = tiny_policy(family, sampling=SamplingConfig(temperature=1e-5))
+    rows = h.sample([request(m, "hello there", 0, 20) for m in "bac"])
     for member, ours in zip("bac", rows, strict=True):
         ids = torch.tensor([ours.prompt_ids])
-        theirs = merged(h.base, h.bank, member).generate(
+        theirs = merged(h.base, h.adapters, member).generate(
             ids, attention_mask=torch.ones_like(ids), max_new_tokens=20, do_sample=False
         )[0, ids.shape[1] :]
         assert list(ours.token_ids) == theirs.tolist()[: len(ours.token_ids)]
@@ -49,14 +49,16 @@ def test_nearly_zero_temperature_is_transformers_greedy_decoding(house: Build, f
     [{}, {"temperature": 0.7}, {"temperature": 1.3, "top_k": 9}, {"top_p": 0.6}],
     ids=lambda c: " ".join(c) or "policy",
 )
-def test_log_probabilities_are_those_of_the_merged_model(house: Build, family: str, config: dict[str, float]) -> None:
+def test_log_probabilities_are_those_of_the_merged_model(
+    tiny_policy: Build, family: str, config: dict[str, float]
+) -> None:
     sampling = SamplingConfig.model_validate({"batch_rows": 3, **config})
-    h = house(family, sampling=sampling)
+    h = tiny_policy(family, sampling=sampling)
     requests = [request(m, "y" * (2 + 3 * i), i) for i, m in enumerate("abcabc")]
-    for asked, row in zip(requests, h.sampler.sample(requests), strict=True):
+    for asked, row in zip(requests, h.sample(requests), strict=True):
         ids = torch.tensor([row.prompt_ids + row.token_ids])
         with torch.no_grad():
-            logits = merged(h.base, h.bank, asked.member)(ids).logits[0, len(row.prompt_ids) - 1 : -1]
+            logits = merged(h.base, h.adapters, asked.member)(ids).logits[0, len(row.prompt_ids) - 1 : -1]
         chosen = torch.tensor(row.token_ids)[:, None]
         policy = logits.log_softmax(-1).gather(1, chosen)[:, 0]
         assert row.policy_logprobs == pytest.approx(policy.tolist(), abs=1e-4)
@@ -74,11 +76,11 @@ def test_log_probabilities_are_those_of_the_merged_model(house: Build, family: s
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_sampler_and_learner_agree_on_log_probabilities(house: Build, temperature: float) -> None:
-    h = house(sampling=SamplingConfig(temperature=temperature, batch_rows=2))
+def test_sampler_and_learner_agree_on_log_probabilities(tiny_policy: Build, temperature: float) -> None:
+    h = tiny_policy(sampling=SamplingConfig(temperature=temperature, batch_rows=2))
     requests = [request(m, "y" * (2 + 7 * i), i) for i, m in enumerate("abcab")]
-    rows = h.sampler.sample(requests)
-    updates = h.learner.update(
+    rows = h.sample(requests)
+    updates = h.update(
         [
             Sample(member=q.member, prompt_ids=r.prompt_ids, token_ids=r.token_ids, logprobs=r.logprobs, advantage=1.0)
             for q, r in zip(requests, rows, strict=True)
@@ -90,84 +92,84 @@ def test_sampler_and_learner_agree_on_log_probabilities(house: Build, temperatur
 # in bf16 the two passes round differently: a few hundredths of a nat on average where an entropy is four
 def test_in_bf16_sampler_and_learner_differ_by_rounding_only(tiny_folder: Callable[[str], Path]) -> None:
     base = load(ModelConfig(name=str(tiny_folder("llama")), dtype="bfloat16", device="cpu", threads=1))
-    h = House(base, LearningConfig(), SamplingConfig(batch_rows=5))
+    h = TinyPolicy(base, LearningConfig(), SamplingConfig(batch_rows=5))
     requests = [request("abc"[i % 3], "y" * (2 + i), i, 20) for i in range(12)]
-    updates = h.learner.update(
+    updates = h.update(
         [
             Sample(member=q.member, prompt_ids=r.prompt_ids, token_ids=r.token_ids, logprobs=r.logprobs, advantage=1.0)
-            for q, r in zip(requests, h.sampler.sample(requests), strict=True)
+            for q, r in zip(requests, h.sample(requests), strict=True)
         ]
     )
     assert 0 < max(u.logprob_gap for u in updates) < 0.05
     assert min(u.entropy for u in updates) > 1
 
 
-def test_members_with_different_weights_write_different_texts(house: Build) -> None:
-    texts = {c.text for c in house().sampler.sample([request(m, "hello", 0) for m in "abc"])}
+def test_members_with_different_weights_write_different_texts(tiny_policy: Build) -> None:
+    texts = {c.text for c in tiny_policy().sample([request(m, "hello", 0) for m in "abc"])}
     assert len(texts) == 3
 
 
-def test_a_change_of_a_member_is_seen_by_the_next_batch(house: Build) -> None:
-    h = house()
-    before = h.sampler.sample([request("a", "hello", 0), request("b", "hello", 0)])
-    h.bank.write("a", h.bank.read("b"))
-    after = h.sampler.sample([request("a", "hello", 0), request("b", "hello", 0)])
+def test_a_change_of_a_member_is_seen_by_the_next_batch(tiny_policy: Build) -> None:
+    h = tiny_policy()
+    before = h.sample([request("a", "hello", 0), request("b", "hello", 0)])
+    h.adapters.write("a", h.adapter("b"))
+    after = h.sample([request("a", "hello", 0), request("b", "hello", 0)])
     assert after[1] == before[1]
     assert after[0].token_ids == before[1].token_ids != before[0].token_ids
 
 
-def test_a_seed_decides_and_another_seed_decides_otherwise(house: Build) -> None:
-    h = house()
-    first, again, other = h.sampler.sample([request("a", "hello", s) for s in (1, 1, 2)])
+def test_a_seed_decides_and_another_seed_decides_otherwise(tiny_policy: Build) -> None:
+    h = tiny_policy()
+    first, again, other = h.sample([request("a", "hello", s) for s in (1, 1, 2)])
     assert first == again
     assert first.token_ids != other.token_ids
 
 
-def test_text_ends_before_the_stop_string_and_the_tokens_after_it(house: Build) -> None:
-    h = house()
-    free = h.sampler.sample([request("a", "hello", 5, tokens=30)])[0]
+def test_text_ends_before_the_stop_string_and_the_tokens_after_it(tiny_policy: Build) -> None:
+    h = tiny_policy()
+    free = h.sample([request("a", "hello", 5, tokens=30)])[0]
     stop = next(c for c in free.text if c.isascii() and free.text.count(c) >= 1 and c != "�")
-    cut = h.sampler.sample([request("a", "hello", 5, tokens=30, stop=(stop,))])[0]
+    cut = h.sample([request("a", "hello", 5, tokens=30, stop=(stop,))])[0]
     assert stop not in cut.text
     assert free.text.startswith(cut.text + stop)
     assert cut.finished
     assert h.base.tokenizer.decode(cut.token_ids) == cut.text + stop
 
 
-def test_of_several_stop_strings_the_first_that_is_written_ends_the_text(house: Build) -> None:
-    h = house()
-    free = h.sampler.sample([request("a", "hello", 5, tokens=30)])[0]
+def test_of_several_stop_strings_the_first_that_is_written_ends_the_text(tiny_policy: Build) -> None:
+    h = tiny_policy()
+    free = h.sample([request("a", "hello", 5, tokens=30)])[0]
     one, two = free.text[6:8], free.text[3:6]
     for stop in ((one, two), (two, one), (one, two, "never written")):
-        cut = h.sampler.sample([request("a", "hello", 5, tokens=30, stop=stop)])[0]
+        cut = h.sample([request("a", "hello", 5, tokens=30, stop=stop)])[0]
         assert cut.text == free.text[: min(free.text.index(one), free.text.index(two))]
         assert cut.finished
 
 
 # each token of these models is a byte, so that a character may be several tokens
-def test_a_stop_string_of_many_bytes_is_seen(house: Build) -> None:
-    h = house(sampling=SamplingConfig(batch_rows=400))
-    rows = h.sampler.sample([request("a", "hello", s, tokens=30) for s in range(400)])
+def test_a_stop_string_of_many_bytes_is_seen(tiny_policy: Build) -> None:
+    h = tiny_policy(sampling=SamplingConfig(batch_rows=400))
+    rows = h.sample([request("a", "hello", s, tokens=30) for s in range(400)])
     found = [(s, c) for s, row in enumerate(rows) for c in row.text if len(c.encode()) == 3 and c != "�"]
     assert found, "some of 400 random texts hold such a character"
     for seed, stop in found[:3]:
-        cut = h.sampler.sample([request("a", "hello", seed, tokens=30, stop=(stop,))])[0]
+        cut = h.sample([request("a", "hello", seed, tokens=30, stop=(stop,))])[0]
         assert cut.finished
         assert rows[seed].text.startswith(cut.text + stop)
         assert h.base.tokenizer.decode(cut.token_ids) == cut.text + stop
 
 
-def test_the_prefix_is_part_of_the_prompt_and_of_the_text(house: Build) -> None:
-    h = house()
-    with_prefix = h.sampler.sample([Request(member="a", prompt=Prompt("ab", (), "cd"), max_tokens=6, seed=(3,))])[0]
-    plain = h.sampler.sample([Request(member="a", prompt=Prompt("abcd", ()), max_tokens=6, seed=(3,))])[0]
+def test_the_prefix_is_part_of_the_prompt_and_of_the_text(tiny_policy: Build) -> None:
+    h = tiny_policy()
+    with_prefix = h.sample([Request(member="a", prompt=Prompt("ab", (), "cd"), max_tokens=6, seed=(3,))])[0]
+    plain = h.sample([Request(member="a", prompt=Prompt("abcd", ()), max_tokens=6, seed=(3,))])[0]
     assert with_prefix.token_ids == plain.token_ids
     assert with_prefix.text == "cd" + plain.text
 
 
-def test_the_end_token_finishes_a_row_and_is_not_text(house: Build) -> None:
-    h = house(sampling=SamplingConfig(batch_rows=300))
-    rows = h.sampler.sample([request("a", "hello", s, tokens=60) for s in range(60)])
+def test_the_end_token_finishes_a_row_and_is_not_text(tiny_policy: Build) -> None:
+    h = tiny_policy(sampling=SamplingConfig(batch_rows=300))
+    rows = h.sample([request("a", "hello", s, tokens=60) for s in range(60)])
     ended = [r for r in rows if r.token_ids[-1] in h.base.end_ids]
     assert ended, "a random model ends some of 60 rows within 60 tokens"
     assert all(r.finished and "<end>" not in r.text for r in ended)
@@ -175,61 +177,60 @@ def test_the_end_token_finishes_a_row_and_is_not_text(house: Build) -> None:
     assert not any(r.finished for r in rows if r not in ended)
 
 
-def test_an_unknown_member_is_an_error(house: Build) -> None:
+def test_an_unknown_member_is_an_error(tiny_policy: Build) -> None:
     with pytest.raises(KeyError):
-        house().sampler.sample([request("nobody", "x", 0)])
+        tiny_policy().sample([request("nobody", "x", 0)])
 
 
-def windowed(house: Build, window: int) -> House:
-    h = house("mistral")
+def windowed(tiny_policy: Build, window: int) -> TinyPolicy:
+    h = tiny_policy("mistral")
     base = replace(h.base, decoder=replace(h.base.decoder, window=window))
-    h.sampler = LocalSampler(base, h.bank, h.sampler.config)
-    return h
+    return TinyPolicy(base, LearningConfig(), SamplingConfig())
 
 
-def test_texts_longer_than_the_sliding_window_are_refused_before_any_is_written(house: Build) -> None:
+def test_texts_longer_than_the_sliding_window_are_refused_before_any_is_written(tiny_policy: Build) -> None:
     seen: list[int] = []
-    h = windowed(house, 20)
-    assert len(h.sampler.sample([request("a", "x" * 8, 0, 11)])) == 1
+    h = windowed(tiny_policy, 20)
+    assert len(h.sample([request("a", "x" * 8, 0, 11)])) == 1
     with pytest.raises(AdapterError, match="more than this base's sliding window of 20"):
-        h.sampler.sample([request("a", "x", 0, 2), request("a", "x" * 9, 0, 12)], lambda i, _: seen.append(i))
+        h.sample([request("a", "x", 0, 2), request("a", "x" * 9, 0, 12)], lambda i, _: seen.append(i))
     assert seen == []
 
 
-def test_sampling_leaves_gradients_on_and_no_change_behind(house: Build) -> None:
-    h = house()
-    before = h.bank.masters.clone()
-    rows = h.sampler.sample(crowd(6))
+def test_sampling_leaves_gradients_on_and_no_change_behind(tiny_policy: Build) -> None:
+    h = tiny_policy()
+    before = h.adapters.masters.clone()
+    rows = h.sample(crowd(6))
     assert torch.is_grad_enabled()
-    assert torch.equal(h.bank.masters, before)
+    assert torch.equal(h.adapters.masters, before)
     assert all(isinstance(value, float) for value in chain.from_iterable(r.logprobs for r in rows))
 
 
-def test_chat_prompts_go_through_the_template_and_raw_ones_do_not(house: Build) -> None:
-    base = house().base
+def test_chat_prompts_go_through_the_template_and_raw_ones_do_not(tiny_policy: Build) -> None:
+    base = tiny_policy().base
     raw = base.tokenizer.decode(encode(base.tokenizer, Prompt("ab", (), "cd")))
     chat = base.tokenizer.decode(encode(base.tokenizer, Prompt("ab", (), "cd", chat=True)))
     assert raw == "abcd"
     assert chat == "<user>ab<assistant>cd"
 
 
-def test_an_empty_prompt_is_refused_in_words(house: Build) -> None:
+def test_an_empty_prompt_is_refused_in_words(tiny_policy: Build) -> None:
     with pytest.raises(AdapterError, match="empty prompt"):
-        house().sampler.sample([request("a", "", 0)])
+        tiny_policy().sample([request("a", "", 0)])
 
 
-def test_a_member_that_is_not_a_number_is_named(house: Build) -> None:
-    h = house()
-    h.bank.masters[h.bank.slots["b"]] = float("nan")
-    h.bank.refresh("b")
-    with pytest.raises(AdapterError, match=f"slot {h.bank.slots['b']}: not a number"):
-        h.sampler.sample([request("b", "hello", 0)])
+def test_a_member_that_is_not_a_number_is_named(tiny_policy: Build) -> None:
+    h = tiny_policy()
+    h.adapters.masters[h.adapters.slots["b"]] = float("nan")
+    h.adapters.refresh("b")
+    with pytest.raises(AdapterError, match=f"slot {h.adapters.slots['b']}: not a number"):
+        h.sample([request("b", "hello", 0)])
 
 
 def test_a_broken_member_is_named_also_where_all_members_factors_meet(tiny_folder: Callable[[str], Path]) -> None:
     config = ModelConfig(name=str(tiny_folder("llama")), dtype="bfloat16", device="cpu", threads=1, workers=1)
-    h = House(load(config), LearningConfig(), SamplingConfig())
-    h.bank.masters[h.bank.slots["b"]] = float("nan")
-    h.bank.refresh("b")
-    with pytest.raises(AdapterError, match=f"slot {h.bank.slots['b']}: not a number"):
-        h.sampler.sample([request("a", "hello", 0), request("b", "hello", 1)])
+    h = TinyPolicy(load(config), LearningConfig(), SamplingConfig())
+    h.adapters.masters[h.adapters.slots["b"]] = float("nan")
+    h.adapters.refresh("b")
+    with pytest.raises(AdapterError, match=f"slot {h.adapters.slots['b']}: not a number"):
+        h.sample([request("a", "hello", 0), request("b", "hello", 1)])

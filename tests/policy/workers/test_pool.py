@@ -16,25 +16,24 @@ from hypothesis import strategies as st
 
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
 from redqueen.errors import WorkerError
-from redqueen.policy.learning.learner import LocalLearner
-from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.model.base import Base, fingerprint, load
-from redqueen.policy.sampling.sampler import LocalSampler
-from redqueen.policy.workers.pool import Crew, deal, muster
+from redqueen.policy.model.base import fingerprint, load
+from redqueen.policy.policy import Policy, open_policy
+from redqueen.policy.workers.inline import InlineExecutor
+from redqueen.policy.workers.pool import WorkerPool, deal
 from redqueen.records import Completion, Sample
 from tests.policy.requests import crowd, request, same
 from tests.reference import noisy
 
-Team = tuple[Base, AdapterBank, Crew]
 SAMPLING, LEARNING = SamplingConfig(batch_rows=4), LearningConfig(lr=1e-2, batch_tokens=64)
 
 
-def fill(bank: AdapterBank) -> None:
+def fill(policy: Policy) -> None:
+    """The members "a", "b", "c" as they are at the start of every test, with fresh optimizers."""
+    # the last slot is given back first, so that every member gets the slot it had
+    for name in sorted(policy.members, key=lambda name: policy.adapters.slots[name], reverse=True):
+        policy.leave(name)
     for i, name in enumerate("abc"):
-        if name in bank.slots:
-            bank.write(name, noisy(bank, i, rank=2 if name == "c" else 4))
-        else:
-            bank.add(name, noisy(bank, i, rank=2 if name == "c" else 4))
+        policy.join(name, noisy(policy.adapters, i, rank=2 if name == "c" else 4))
 
 
 @pytest.fixture(scope="module")
@@ -45,54 +44,41 @@ def config(tiny_folder: Callable[[str], Path]) -> ModelConfig:
 
 
 @pytest.fixture(scope="module")
-def shared(config: ModelConfig) -> Iterator[Team]:
-    base = load(config)
-    bank, crew = muster(base, config, 3)
-    assert crew is not None
-    with crew:
-        yield base, bank, crew
+def two_workers(config: ModelConfig) -> Iterator[Policy]:
+    with open_policy(load(config), config, 3, SAMPLING, LEARNING) as policy:
+        assert isinstance(policy.executor, WorkerPool)
+        yield policy
 
 
 @pytest.fixture
-def team(shared: Team) -> Team:
+def pooled(two_workers: Policy) -> Policy:
     """Two workers; each test begins with the members as they were."""
-    fill(shared[1])
-    return shared
+    fill(two_workers)
+    return two_workers
 
 
 @pytest.fixture
-def alone(config: ModelConfig) -> tuple[Base, AdapterBank]:
+def inline(config: ModelConfig) -> Policy:
     """The same base and members in this process."""
     one = config.model_copy(update={"workers": 1})
-    base = load(one)
-    bank, crew = muster(base, one, 3)
-    assert crew is None
-    fill(bank)
-    return base, bank
+    policy = open_policy(load(one), one, 3, SAMPLING, LEARNING)
+    assert isinstance(policy.executor, InlineExecutor)
+    fill(policy)
+    return policy
 
 
-def learner(base: Base, bank: AdapterBank, crew: Crew | None) -> LocalLearner:
-    made = LocalLearner(base, bank, LEARNING, 1.0, crew)
-    for name in "abc":
-        made.reset(name)
-    return made
-
-
-def test_texts_are_those_of_one_process_and_each_is_handed_over_once(
-    team: Team, alone: tuple[Base, AdapterBank]
-) -> None:
-    base, bank, crew = team
-    requests, seen = crowd(30), list[tuple[int, Completion]]()
-    together = LocalSampler(base, bank, SAMPLING, crew).sample(requests, lambda i, row: seen.append((i, row)))
-    expected = LocalSampler(*alone, SAMPLING).sample(requests)
+def test_texts_are_those_of_one_process_and_each_is_handed_over_once(pooled: Policy, inline: Policy) -> None:
+    requests = crowd(30)
+    seen: list[tuple[int, Completion]] = []
+    together = pooled.sample(requests, lambda i, row: seen.append((i, row)))
+    expected = inline.sample(requests)
     assert all(same(one, other) for one, other in zip(together, expected, strict=True))
     assert sorted(i for i, _ in seen) == list(range(30))
     assert all(together[i] is row for i, row in seen)
 
 
-def samples(base: Base, bank: AdapterBank) -> list[Sample]:
+def samples(policy: Policy) -> list[Sample]:
     requests = crowd(24, 2)
-    rows = LocalSampler(base, bank, SAMPLING).sample(requests)
     return [
         Sample(
             member=q.member,
@@ -101,84 +87,76 @@ def samples(base: Base, bank: AdapterBank) -> list[Sample]:
             logprobs=r.logprobs,
             advantage=1.0 if i % 3 else -0.5,
         )
-        for i, (q, r) in enumerate(zip(requests, rows, strict=True))
+        for i, (q, r) in enumerate(zip(requests, policy.sample(requests), strict=True))
     ]
 
 
-def test_updates_are_those_of_one_process_and_repeat_to_the_bit(team: Team, alone: tuple[Base, AdapterBank]) -> None:
-    base, bank, crew = team
-    rows, seen = samples(*alone), list[tuple[int, int]]()
-    before = fingerprint(base.model)
-    first = learner(base, bank, crew).update(rows, lambda *p: seen.append(p))
-    weights = bank.masters.clone()
-    fill(bank)
-    assert learner(base, bank, crew).update(rows) == first
-    assert torch.equal(bank.masters, weights)
-    for one, other in zip(first, learner(*alone, None).update(rows), strict=True):
+def test_updates_are_those_of_one_process_and_repeat_to_the_bit(pooled: Policy, inline: Policy) -> None:
+    rows = samples(inline)
+    seen: list[tuple[int, int]] = []
+    before = fingerprint(pooled.base.model)
+    first = pooled.update(rows, lambda *p: seen.append(p))
+    weights = pooled.adapters.masters.clone()
+    fill(pooled)
+    assert pooled.update(rows) == first
+    assert torch.equal(pooled.adapters.masters, weights)
+    for one, other in zip(first, inline.update(rows), strict=True):
         assert (one.loss, one.grad_norm, one.entropy) == pytest.approx(
             (other.loss, other.grad_norm, other.entropy), rel=1e-4
         )
         assert one.tokens == other.tokens
         assert 0 < one.logprob_gap < 1e-4
-    torch.testing.assert_close(bank.masters, alone[1].masters, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(pooled.adapters.masters, inline.adapters.masters, atol=1e-4, rtol=1e-4)
     assert len(seen) > 2
     assert seen[-1][0] == seen[-1][1]
-    assert fingerprint(base.model) == before
+    assert fingerprint(pooled.base.model) == before
 
 
-def test_workers_see_what_is_written_to_a_member_and_what_it_learned(
-    team: Team, alone: tuple[Base, AdapterBank]
-) -> None:
-    base, bank, crew = team
-    sampler, asked = LocalSampler(base, bank, SAMPLING, crew), [request(m, "hello", 0) for m in "abc"]
-    before = sampler.sample(asked)
-    bank.retire("b")
-    bank.add("d", noisy(bank, 9, rank=3))
-    learner_ = LocalLearner(base, bank, LEARNING, 1.0, crew)
-    learner_.reset("a")
-    learner_.update([s for s in samples(*alone) if s.member == "a"])
-    after = sampler.sample([request(m, "hello", 0) for m in "adc"])
-    expected = LocalSampler(base, bank, SAMPLING).sample([request(m, "hello", 0) for m in "adc"])
-    bank.retire("d")
-    assert all(same(one, other) for one, other in zip(after, expected, strict=True))
+def test_workers_see_what_is_written_to_a_member_and_what_it_learned(pooled: Policy, inline: Policy) -> None:
+    before = pooled.sample([request(m, "hello", 0) for m in "abc"])
+    rows = [s for s in samples(inline) if s.member == "a"]
+    for policy in (pooled, inline):
+        policy.leave("b")
+        policy.join("d", noisy(policy.adapters, 9, rank=3))
+    pooled.update(rows)
+    requests = [request(m, "hello", 0) for m in "adc"]
+    after = pooled.sample(requests)
+    # the weights of this process, not an update of its own: two updates may differ in their last bits
+    inline.adapters.masters.copy_(pooled.adapters.masters)
+    inline.adapters.refresh(*inline.members)
+    assert all(same(one, other) for one, other in zip(after, inline.sample(requests), strict=True))
     assert after[2] == before[2]
     assert after[0].token_ids != before[0].token_ids
 
 
-def test_an_error_of_a_worker_is_the_callers_and_the_crew_goes_on(team: Team) -> None:
-    base, bank, crew = team
-    sampler = LocalSampler(base, bank, SAMPLING, crew)
-    expected = sampler.sample(crowd(4))
+def test_an_error_of_a_worker_is_the_callers_and_the_pool_goes_on(pooled: Policy) -> None:
+    expected = pooled.sample(crowd(4))
     bad = [replace(r, seed=(b"no seed",)) for r in crowd(4)]  # type: ignore[arg-type]
     with pytest.raises(RuntimeError, match="not JSON serializable"):
-        sampler.sample(bad)
-    assert sampler.sample(crowd(4)) == expected
+        pooled.sample(bad)
+    assert pooled.sample(crowd(4)) == expected
 
 
-def test_an_error_of_the_callback_leaves_nothing_behind_for_the_next_batch(team: Team) -> None:
-    base, bank, crew = team
-    sampler = LocalSampler(base, bank, SAMPLING, crew)
-    expected = sampler.sample(crowd(20, 5))
+def test_an_error_of_the_callback_leaves_nothing_behind_for_the_next_batch(pooled: Policy) -> None:
+    expected = pooled.sample(crowd(20, 5))
 
     def fail(index: int, row: Completion) -> None:
         raise OSError(f"no room for {index}")
 
     with pytest.raises(OSError, match="no room"):
-        sampler.sample(crowd(20, 4), fail)
-    assert sampler.sample(crowd(20, 5)) == expected
+        pooled.sample(crowd(20, 4), fail)
+    assert pooled.sample(crowd(20, 5)) == expected
 
 
 def test_an_ended_worker_is_an_error_that_says_what_to_do(config: ModelConfig) -> None:
-    base = load(config)
-    bank, crew = muster(base, config, 3)
-    assert crew is not None
-    fill(bank)
-    with crew:
-        os.kill(crew.processes[1].pid, signal.SIGKILL)
+    with open_policy(load(config), config, 3, SAMPLING, LEARNING) as policy:
+        assert isinstance(policy.executor, WorkerPool)
+        fill(policy)
+        os.kill(policy.executor.processes[1].pid, signal.SIGKILL)
         with pytest.raises(WorkerError, match=r"exit code -9\); if memory ran out, lower"):
-            LocalSampler(base, bank, SAMPLING, crew).sample(crowd(20))
-    crew.close()
-    assert crew.processes == []
+            policy.sample(crowd(20))
+    policy.close()
+    assert policy.executor.processes == []
 
 
 @given(st.lists(st.floats(0, 100), max_size=20), st.integers(1, 5))

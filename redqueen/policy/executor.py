@@ -1,0 +1,37 @@
+"""The seam between what is computed and where: one process, several worker processes, or other machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from redqueen.config import SamplingConfig
+from redqueen.policy.learning.gradients import Pass, Tally
+from redqueen.policy.learning.packing import Pack
+from redqueen.policy.lora.adapter_bank import Gradients
+from redqueen.policy.sampling.continuous_batch import Group, Row
+
+
+class Executor(Protocol):
+    """Samples rows and computes gradients with the weights that the members of one adapter bank have now.
+
+    Implementations: `redqueen.policy.workers.inline.InlineExecutor` and `redqueen.policy.workers.pool.WorkerPool`.
+    """
+
+    def sample(self, groups: Sequence[Group], config: SamplingConfig, on_row: Callable[[Row], None]) -> None:
+        """Samples every row of `groups`. `on_row` is called with each row when it is complete, in any order."""
+        ...
+
+    def accumulate(
+        self, packs: Sequence[Pack], budget: int, gradients: Gradients, how: Pass, on_batch: Callable[[int], None]
+    ) -> list[dict[int, Tally]]:
+        """Adds the gradients of all packs to `gradients`, in micro-batches of at most `budget` tokens.
+
+        Returns the token statistics of each micro-batch, by slot. `on_batch` is called with the number of tokens of
+        each micro-batch when it is done.
+        """
+        ...
+
+    def close(self) -> None:
+        """Releases what the executor holds. It may be called twice."""
+        ...

@@ -1,0 +1,163 @@
+"""The policy: one frozen base, the members' adapters on it, and everything that samples from them or trains them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from torch import Tensor
+
+from redqueen.adapters.factors import Adapter, Factors
+from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
+from redqueen.machine import cores
+from redqueen.policy.executor import Executor
+from redqueen.policy.learning.learner import LocalLearner, Progress
+from redqueen.policy.lora.adapter_bank import AdapterBank
+from redqueen.policy.model.base import Base, workers_of
+from redqueen.policy.sampling.sampler import LocalSampler
+from redqueen.policy.workers.inline import InlineExecutor
+from redqueen.policy.workers.pool import WorkerPool, shared_bank
+from redqueen.records import Completion, MemberUpdate, Request, Sample
+
+# The step count and the moments of a member's optimizer, by name; empty before its first update.
+OptimizerState = Mapping[str, Tensor]
+
+
+class Policy:
+    """Owns a base, its adapter bank, the executor, the sampler, the learner and the version of each member.
+
+    A member is known by its name from `join` to `leave`. It is a `redqueen.records.Sampler`. Use it as a context
+    manager, or call `close`.
+    """
+
+    def __init__(
+        self,
+        base: Base,
+        adapters: AdapterBank,
+        executor: Executor,
+        sampling: SamplingConfig,
+        learning: LearningConfig,
+        temperature: float,
+    ) -> None:
+        self.base = base
+        self.adapters = adapters
+        self.executor = executor
+        self.sampler = LocalSampler(base, adapters, sampling, executor)
+        self.learner = LocalLearner(adapters, learning, temperature, executor)
+        # Kept after a member has left: if the name joins again, its version still rises.
+        self._versions: dict[str, int] = {}
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The names of the present members, trained or not, in the order in which they joined."""
+        return tuple(self.adapters.slots)
+
+    def shapes(self) -> Mapping[str, tuple[int, int]]:
+        """(inputs, outputs) of each layer that an adapter changes, by the layer's name."""
+        return self.adapters.shapes()
+
+    def join(
+        self,
+        name: str,
+        adapter: Adapter,
+        *,
+        trained: bool = True,
+        state: OptimizerState | None = None,
+        version: int | None = None,
+    ) -> None:
+        """Adds a member with these weights. A member that is not `trained` has no optimizer: it can only sample.
+
+        `state` is a saved optimizer state (default: a fresh optimizer); `version` is a saved version (default: one
+        more than the last member of that name had, or 1).
+        Raises AdapterError if the name is taken, if no slot is free or if the adapter does not fit the base.
+        """
+        self.adapters.add(name, adapter)
+        if trained:
+            self.learner.load_state(name, state or {})
+        self._versions[name] = self._versions.get(name, 0) + 1 if version is None else version
+
+    def leave(self, name: str) -> None:
+        """Removes a member and its optimizer. Raises KeyError for an unknown member."""
+        self.adapters.retire(name)
+        self.learner.forget(name)
+
+    def adapter(self, name: str) -> dict[str, Factors]:
+        """A copy of a member's fp32 factors, on the CPU. Raises KeyError for an unknown member."""
+        return self.adapters.read(name)
+
+    def state(self, name: str) -> dict[str, Tensor]:
+        """A copy of the optimizer state of a trained member, on the CPU. Raises KeyError for any other."""
+        return self.learner.state(name)
+
+    def version(self, name: str) -> int:
+        """The version of a member's weights: 1 when the name first joins, one more after each update and each join.
+
+        Whoever caches what these weights computed (a prefix cache, a remote copy) compares versions to notice that it
+        is stale. Raises KeyError for a name that never joined.
+        """
+        return self._versions[name]
+
+    def sample(
+        self, requests: Sequence[Request], on_completion: Callable[[int, Completion], None] | None = None
+    ) -> list[Completion]:
+        """Completions in the order of `requests`; `on_completion(index, completion)` is called as each is done.
+
+        Raises KeyError for an unknown member, AdapterError for a text that is too long for the base.
+        """
+        return self.sampler.sample(requests, on_completion)
+
+    def update(
+        self, samples: Sequence[Sample], progress: Progress | None = None, *, lr: float | None = None
+    ) -> list[MemberUpdate]:
+        """One optimizer step of every member that has samples; the version of each that moved rises.
+
+        `lr` replaces the configured learning rate for this update. Samples with advantage 0 count in the loss's
+        normalisation and cost nothing. Raises KeyError for a member that is unknown or not trained.
+        """
+        updates = self.learner.update(samples, progress, lr=lr)
+        for update in updates:
+            if not update.skipped:
+                self._versions[update.member] += 1
+        return updates
+
+    def close(self) -> None:
+        """Ends the worker processes, if there are any. It may be called twice."""
+        self.executor.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_policy(
+    base: Base,
+    model: ModelConfig,
+    capacity: int,
+    sampling: SamplingConfig,
+    learning: LearningConfig,
+    *,
+    temperature: float | None = None,
+) -> Policy:
+    """A policy without members that has room for `capacity` of them, in worker processes if the base is shared.
+
+    The learner trains the distribution at `temperature` (default: the one that `sampling` names).
+    Raises WorkerError if a worker process does not start.
+    """
+    shape = (base.decoder.sites, capacity, model.rank, model.alpha, model.targets)
+    workers = workers_of(model)
+    executor: Executor
+    if base.block is None or workers == 1:
+        adapters = AdapterBank(*shape)
+        executor = InlineExecutor(base, adapters)
+    else:
+        adapters, block = shared_bank(*shape)
+        threads = model.threads or max(1, cores() // workers)
+        executor = WorkerPool(base, adapters, block, workers, threads)
+    if temperature is None:
+        temperature = sampling.temperature
+    return Policy(base, adapters, executor, sampling, learning, temperature)

@@ -1,0 +1,40 @@
+"""The executor of a single process: everything is computed where it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from redqueen.config import SamplingConfig
+from redqueen.policy.learning.gradients import Pass, Tally, accumulate, rehearse
+from redqueen.policy.learning.packing import Pack, batched
+from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
+from redqueen.policy.model.base import Base
+from redqueen.policy.sampling.continuous_batch import Batch, Group, Row, Writer
+
+
+class InlineExecutor:
+    """Samples and computes gradients in this process, on the base's device."""
+
+    def __init__(self, base: Base, bank: AdapterBank) -> None:
+        self._base = base
+        self._bank = bank
+        rehearse(base.decoder)
+
+    def sample(self, groups: Sequence[Group], config: SamplingConfig, on_row: Callable[[Row], None]) -> None:
+        """Samples the groups as one continuous batch."""
+        base = self._base
+        writer = Writer(base.decoder, base.tokenizer.backend_tokenizer, base.end_ids)
+        Batch(writer, self._bank, config, groups, on_row).run()
+
+    def accumulate(
+        self, packs: Sequence[Pack], budget: int, gradients: Gradients, how: Pass, on_batch: Callable[[int], None]
+    ) -> list[dict[int, Tally]]:
+        """Computes one micro-batch after the other."""
+        tallies: list[dict[int, Tally]] = []
+        for batch in batched(packs, budget):
+            tallies.append(accumulate(self._base.decoder, self._bank, gradients, batch, how))
+            on_batch(sum(pack.tokens for pack in batch))
+        return tallies
+
+    def close(self) -> None:
+        """Does nothing: there is no process to end."""
