@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
-from types import TracebackType
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from redqueen.config import SandboxConfig
@@ -26,11 +26,41 @@ from redqueen.sandbox import (
 )
 
 
-class LocalVerifier:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A student's answer and what it is judged on. `answer_to` makes it."""
+
+    kind: Kind
+    program: str
+    """The task's program. Only code_i runs it."""
+    inputs: tuple[str, ...]
+    """Literal argument lists. Only code_f, where the answer is a program, is called with them."""
+    expected: tuple[bytes, ...]
+    """Canonical bytes of the right outputs, one for each input."""
+    text: str | None
+    """The answer as `Prompts.read_attempt` returns it; None if the text had no answer."""
+
+
+def answer_to(kind: Kind, program: str, pairs: Sequence[Pair], text: str | None) -> Answer:
+    """An answer that is judged on `pairs`: the one pair of code_o and code_i, the hidden pairs of code_f.
+
+    Raises CodecError if an output of the pairs is no literal.
+    """
+    return Answer(
+        kind=kind,
+        program=program,
+        inputs=tuple(pair.input for pair in pairs),
+        expected=tuple(canonical(parse_literal(pair.output)) for pair in pairs),
+        text=text,
+    )
+
+
+class LocalVerifier(AbstractContextManager["LocalVerifier", None]):
     """Verifies with a pool of jailed workers on this machine. Use it as a context manager, or call `close`."""
 
     def __init__(self, config: SandboxConfig, min_inputs: int = 2) -> None:
-        self.min_inputs = min_inputs  # different values that a code_f proposal needs
+        self.min_inputs = min_inputs
+        """How many different inputs a code_f proposal needs."""
         limits = Limits(
             cpu_s=config.cpu_s,
             wall_s=config.wall_s,
@@ -38,45 +68,47 @@ class LocalVerifier:
             output_bytes=config.value_bytes,
             input_bytes=config.value_bytes,
         )
-        self.sandbox = Sandbox(
+        self._sandbox = Sandbox(
             GAME.with_limits(limits), config.workers or None, allow_unsafe=config.unsafe_no_isolation
         )
 
-    def __enter__(self) -> LocalVerifier:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.sandbox.__exit__(kind, error, trace)  # in an error it drops what waits
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # In an error the sandbox drops the jobs that wait.
+        self._sandbox.__exit__(kind)
 
     def close(self) -> None:
-        self.sandbox.close()
+        """Finishes the jobs already submitted, then ends every process."""
+        self._sandbox.close()
 
     @property
     def tier(self) -> str:
         """How well the sandbox isolates; goes into every run's record."""
-        return self.sandbox.tier
+        return self._sandbox.tier
+
+    def submit(self, question: Proposal | Answer) -> Future[Verdict]:
+        """Judges a proposal or an answer while the caller goes on.
+
+        The future is done already where no child process is needed. Waits only while as many jobs as the sandbox holds
+        (`MAX_WAITING`) are before it.
+        """
+        if isinstance(question, Proposal):
+            return _then(self.submit_proposal(question), lambda judged: judged[0])
+        job = grading_job(question)
+        if isinstance(job, Job):
+            return _then(self._sandbox.submit(job), attempt_verdict)
+        done: Future[Verdict] = Future()
+        done.set_result(job)
+        return done
 
     def submit_proposal(self, proposal: Proposal) -> Future[tuple[Verdict, Task | None]]:
-        """Runs the program on its inputs, three times in two interpreters, while the caller goes on.
-
-        Waits only while as many jobs as the sandbox holds (`MAX_WAITING`) are before it.
-        """
+        """Runs the program on its inputs, three times in two interpreters, while the caller goes on."""
         job = Job(proposal.draft.program, proposal.draft.inputs, validate=True)
-        return _then(self.sandbox.submit(job), lambda outcome: settle(proposal, outcome, self.min_inputs))
+        return _then(self._sandbox.submit(job), lambda outcome: task_or_reject(proposal, outcome, self.min_inputs))
 
     def submit_attempt(self, task: Task, answer: str | None) -> Future[Verdict]:
-        """Judges an answer as `Prompts.read_attempt` returns it (None: no answer was found) while the caller goes on.
-
-        The future is done already where no child process is needed.
-        """
-        judged = judge(task.kind, task.program, task.hidden if task.kind == "code_f" else task.pairs, answer)
-        if isinstance(judged, Job):
-            return _then(self.sandbox.submit(judged), attempt_verdict)
-        done: Future[Verdict] = Future()
-        done.set_result(judged)
-        return done
+        """Judges what `Prompts.read_attempt` returned (None: no answer was found) while the caller goes on."""
+        pairs = task.hidden if task.kind == "code_f" else task.pairs
+        return self.submit(answer_to(task.kind, task.program, pairs, answer))
 
     def validate(self, proposals: Sequence[Proposal]) -> list[tuple[Verdict, Task | None]]:
         """What `submit_proposal` says of each; in order."""
@@ -87,41 +119,46 @@ class LocalVerifier:
         return [future.result() for future in [self.submit_attempt(task, answer) for task, answer in attempts]]
 
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
-def _then(outcome: Future[Outcome], judged: Callable[[Outcome], T]) -> Future[T]:
-    """The future of what `judged` makes of an outcome, in the thread that had it. It cannot be cancelled.
+def _then(before: Future[S], function: Callable[[S], T]) -> Future[T]:
+    """The future of `function` of a result, called in the thread that had the result. It cannot be cancelled.
 
-    It ends in `CancelledError` if the sandbox drops the job (`Sandbox.__exit__` in an error).
+    It ends in `CancelledError` if the sandbox drops the job, which it does when it is left in an error.
     """
-    verdict: Future[T] = Future()
-    verdict.set_running_or_notify_cancel()
+    after: Future[T] = Future()
+    after.set_running_or_notify_cancel()
 
-    def finish(outcome: Future[Outcome]) -> None:
+    def finish(before: Future[S]) -> None:
         try:
-            verdict.set_result(judged(outcome.result()))
-        except Exception as error:  # noqa: BLE001 - whoever waits for the verdict gets it
-            verdict.set_exception(error)
+            after.set_result(function(before.result()))
+        except Exception as error:  # noqa: BLE001 - the caller that waits for the result gets it
+            after.set_exception(error)
 
-    outcome.add_done_callback(finish)
-    return verdict
+    before.add_done_callback(finish)
+    return after
 
 
-def settle(proposal: Proposal, outcome: Outcome, min_inputs: int = 2) -> tuple[Verdict, Task | None]:
+def task_or_reject(proposal: Proposal, outcome: Outcome, min_inputs: int = 2) -> tuple[Verdict, Task | None]:
     """What the validation of a proposal's program on its inputs says, and the task that it makes."""
-    status = "valid" if outcome.status == "ok" else outcome.status
-    verdict = Verdict(status, "; ".join(outcome.outputs), outcome.detail, outcome.cpu_ms)
-    if status != "valid":
+    verdict = Verdict(
+        status="valid" if outcome.status == "ok" else outcome.status,
+        output="; ".join(outcome.outputs),
+        detail=outcome.detail,
+        cpu_ms=outcome.cpu_ms,
+    )
+    if verdict.status != "valid":
         return verdict, None
-    draft = proposal.draft
-    # inputs are respelled, so that every later reader sees one spelling of a value
-    inputs = [_respell(given) for given in draft.inputs]
+    # Inputs are written again, so that every later reader sees one spelling of a value. A spelling may be longer than
+    # the text that was proposed, and too long to be read again.
+    inputs = [_respell(text) for text in proposal.draft.inputs]
     for index, text in enumerate(inputs):
-        if len(text.encode("utf-8", "surrogatepass")) > MAX_TEXT_BYTES:  # nobody could hand it in again
+        if len(text.encode("utf-8", "surrogatepass")) > MAX_TEXT_BYTES:
             detail = f"input {index} is more than {MAX_TEXT_BYTES} bytes when it is written out"
             return replace(verdict, status="oversize", detail=detail), None
-    pairs = tuple(Pair(given, output) for given, output in zip(inputs, outcome.outputs, strict=True))
+    pairs = tuple(Pair(text, output) for text, output in zip(inputs, outcome.outputs, strict=True))
     if proposal.kind == "code_f":
         pairs = _distinct(pairs)
         if len(pairs) < min_inputs:
@@ -132,35 +169,30 @@ def settle(proposal: Proposal, outcome: Outcome, min_inputs: int = 2) -> tuple[V
         kind=proposal.kind,
         author=proposal.author,
         step=proposal.step,
-        program=draft.program,
+        program=proposal.draft.program,
         pairs=pairs,
-        message=draft.message,
+        message=proposal.draft.message,
     )
     return verdict, task
 
 
-def judge(kind: Kind, program: str, pairs: Sequence[Pair], answer: str | None) -> Verdict | Job:
-    """A verdict where none needs a child process, else the job that decides.
-
-    `pairs` are what the answer is judged on: the one pair of code_o and code_i, the hidden ones of code_f.
-    Raises CodecError if the pairs themselves are no literals.
-    """
-    expected = tuple(canonical(parse_literal(pair.output)) for pair in pairs)
-    if answer is None:
-        return Verdict("malformed", detail="no answer in the text")
-    if kind == "code_f":
-        return Job(answer, tuple(pair.input for pair in pairs), expected=expected)
+def grading_job(answer: Answer) -> Verdict | Job:
+    """The job that decides about an answer, or the verdict where no program has to run."""
+    if answer.text is None:
+        return Verdict(status="malformed", detail="no answer in the text")
+    if answer.kind == "code_f":
+        return Job(answer.text, answer.inputs, expected=answer.expected)
     try:
-        if kind == "code_i":
-            parse_arguments(answer)
-            return Job(program, (answer,), expected=expected)
-        given = parse_literal(answer)
-        same = canonical(given) == expected[0]
+        if answer.kind == "code_i":
+            parse_arguments(answer.text)
+            return Job(answer.program, (answer.text,), expected=answer.expected)
+        value = parse_literal(answer.text)
+        correct = canonical(value) == answer.expected[0]
     except LiteralError as error:
-        return Verdict("malformed", detail=str(error))
+        return Verdict(status="malformed", detail=str(error))
     except OversizeError as error:
-        return Verdict("oversize", detail=str(error))
-    return Verdict("correct" if same else "wrong", output=to_literal(given))
+        return Verdict(status="oversize", detail=str(error))
+    return Verdict(status="correct" if correct else "wrong", output=to_literal(value))
 
 
 # A student's program that imports what it may not, or returns what no literal can say, has failed like one that raised.
@@ -169,10 +201,12 @@ _AS_ERROR: tuple[Status, ...] = ("forbidden", "unsupported")
 
 def attempt_verdict(outcome: Outcome) -> Verdict:
     """What running an answer says about an attempt."""
-    status, detail = ("correct" if outcome.status == "ok" else outcome.status), outcome.detail
+    status = "correct" if outcome.status == "ok" else outcome.status
+    detail = outcome.detail
     if status in _AS_ERROR:
-        status, detail = "error", f"{status}: {detail}"
-    return Verdict(status, "; ".join(outcome.outputs), detail, outcome.cpu_ms)
+        detail = f"{status}: {detail}"
+        status = "error"
+    return Verdict(status=status, output="; ".join(outcome.outputs), detail=detail, cpu_ms=outcome.cpu_ms)
 
 
 def _respell(arguments: str) -> str:
@@ -180,5 +214,5 @@ def _respell(arguments: str) -> str:
 
 
 def _distinct(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
-    """One pair per input value: a hidden pair must not also be shown."""
+    """One pair per input value, the last one: a hidden pair must not also be shown."""
     return tuple({canonical(parse_arguments(pair.input)): pair for pair in pairs}.values())

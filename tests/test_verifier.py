@@ -164,7 +164,7 @@ def test_a_fault_in_judging_reaches_whoever_waits(verifier: LocalVerifier, monke
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("redqueen.verifier.settle", broken)
+    monkeypatch.setattr("redqueen.verifier.task_or_reject", broken)
     with pytest.raises(ZeroDivisionError):
         verifier.submit_proposal(proposal("code_o", "def f(x):\n    return x", "1")).result(timeout=30)
 
@@ -220,7 +220,7 @@ def test_code_o_is_judged_by_the_exact_value_of_the_literal(
 
 def test_a_code_o_verdict_shows_what_the_student_said_respelled(verifier: LocalVerifier) -> None:
     (verdict,) = verifier.grade([(ABS_O, "[1,2 ,{3}]")])
-    assert verdict == Verdict("wrong", "[1, 2, {3}]")
+    assert verdict == Verdict(status="wrong", output="[1, 2, {3}]")
 
 
 @pytest.mark.parametrize(

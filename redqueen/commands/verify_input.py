@@ -1,15 +1,14 @@
-"""One line of `redqueen verify`'s input: what it asks, or why it is a bad line. Nothing runs here."""
+"""Reads one line of `redqueen verify`'s input: what it asks, or why it is a bad line. No program runs here."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
 from redqueen.records import KINDS, Draft, Kind, Pair, Proposal, Verdict
-from redqueen.sandbox import MAX_INPUTS, CodecError, Job, Outcome, OversizeError
-from redqueen.verifier import attempt_verdict, judge, settle
+from redqueen.sandbox import MAX_INPUTS, CodecError, OversizeError
+from redqueen.verifier import Answer, answer_to
 
 _ONLY_ATTEMPTS = ("output", "hidden", "examples")
 
@@ -22,13 +21,13 @@ class BadLineError(ValueError):
         self.id = id
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What a good line asks: `todo` is the job to run, or the verdict where none is needed."""
+    """A good line."""
 
     id: str | int
-    todo: Job | Verdict
-    settle: Callable[[Outcome], Verdict]
+    question: Proposal | Answer | Verdict
+    """What the verifier is asked; or the verdict where the line itself decides it."""
 
 
 def read_entry(raw: bytes) -> Entry:
@@ -45,26 +44,27 @@ def read_entry(raw: bytes) -> Entry:
         kind = fields.get("kind")
         if kind not in KINDS:
             raise BadLineError(name, f'"kind" must be one of {", ".join(KINDS)}')
-        return _attempt(name, kind, fields) if "answer" in fields else _proposal(name, kind, fields)
+        question = _attempt(name, kind, fields) if "answer" in fields else _proposal(name, kind, fields)
     except OversizeError as error:
-        return Entry(name, Verdict("oversize", detail=str(error)), attempt_verdict)
+        question = Verdict(status="oversize", detail=str(error))
     except CodecError as error:
         raise BadLineError(name, f"the expected output: {error}") from None
     except BadLineError as error:
         raise BadLineError(name, str(error)) from None
+    return Entry(id=name, question=question)
 
 
-def _proposal(name: str | int, kind: Kind, fields: dict[str, Any]) -> Entry:
+def _proposal(name: str | int, kind: Kind, fields: dict[str, Any]) -> Proposal:
     for field in _ONLY_ATTEMPTS:
         if field in fields:
             raise BadLineError(name, f'"{field}" without "answer": neither a proposal nor an attempt')
     draft = Draft(_text(fields, "program"), (_text(fields, "input"),))
-    # One input is enough here also for code_f: whether the program is valid is asked, not whether it makes a good game.
-    proposal = Proposal(id=str(name), kind="code_o" if kind == "code_f" else kind, author="", step=0, draft=draft)
-    return Entry(name, Job(draft.program, draft.inputs, validate=True), lambda outcome: settle(proposal, outcome)[0])
+    # The line asks whether the program is valid, not whether it makes a good game: one input is enough, which is what
+    # a code_o proposal needs.
+    return Proposal(id=str(name), kind="code_o" if kind == "code_f" else kind, author="", step=0, draft=draft)
 
 
-def _attempt(name: str | int, kind: Kind, fields: dict[str, Any]) -> Entry:
+def _attempt(name: str | int, kind: Kind, fields: dict[str, Any]) -> Answer:
     answer = _text(fields, "answer")
     if kind == "code_f":
         pairs = tuple(_pairs(fields, "hidden"))
@@ -73,7 +73,7 @@ def _attempt(name: str | int, kind: Kind, fields: dict[str, Any]) -> Entry:
     else:
         pairs = (Pair("", _text(fields, "output")),)
     program = _text(fields, "program") if kind == "code_i" else ""
-    return Entry(name, judge(kind, program, pairs, answer), attempt_verdict)
+    return answer_to(kind, program, pairs, answer)
 
 
 def _fields(raw: bytes) -> dict[str, Any]:
@@ -81,7 +81,8 @@ def _fields(raw: bytes) -> dict[str, Any]:
         raise BadLineError(None, "an empty line")
     try:
         fields = json.loads(raw.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:  # also bytes that are no UTF-8, and numbers without end
+    except (ValueError, RecursionError) as error:
+        # ValueError is also raised for bytes that are no UTF-8 and for numbers with too many digits.
         raise BadLineError(None, f"not JSON: {str(error)[:200]}") from None
     if not isinstance(fields, dict):
         raise BadLineError(None, "not a JSON object")
@@ -96,8 +97,9 @@ def _text(fields: dict[str, Any], field: str) -> str:
 
 
 def _pairs(fields: dict[str, Any], field: str) -> list[Pair]:
+    items = fields.get(field)
     pairs: list[Pair] = []
-    for item in cast("list[Any]", found) if isinstance(found := fields.get(field), list) else []:
+    for item in cast("list[Any]", items) if isinstance(items, list) else []:
         texts = cast("list[Any]", item) if isinstance(item, list) else []
         if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
             raise BadLineError(None, f'"{field}" must be a list of [input, output] texts')
