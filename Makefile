@@ -3,6 +3,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 RUN ?= runs/quickstart
 # how many processes run the tests: auto is one a core, from 2 to 8
 PROCESSES ?= auto
+# which tests: folders, files or names
+TESTS ?= tests
 export OMP_WAIT_POLICY ?= PASSIVE
 
 # worksteal: each process starts with a row of neighbouring tests, which share their fixtures, and helps others at the end
@@ -25,13 +27,13 @@ train: setup
 	@.venv/bin/redqueen train quickstart --run $(RUN)
 
 check: setup
-	@$(PYTEST) -m "not slow and not integration" --hypothesis-profile check
+	@$(PYTEST) -m "not slow and not integration" --hypothesis-profile check $(TESTS)
 
 test: setup
-	@$(PYTEST) -m "not slow"
+	@$(PYTEST) -m "not slow" $(TESTS)
 
 test-all: setup
-	@$(PYTEST) --hypothesis-profile thorough
+	@$(PYTEST) --hypothesis-profile thorough $(TESTS)
 
 # a peer that cannot be installed or built here is a line in the report
 bench: setup
