@@ -13,8 +13,8 @@ from torch.func import functional_call
 
 from redqueen.adapters.factors import Factors
 from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.lora.sites import Rows
-from redqueen.policy.model.attention import Bundle, BundleAttention
+from redqueen.policy.lora.stacked_factors import RowAdapters
+from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.decoder import Decoder, decoder_of
 from redqueen.records import Sample
@@ -57,16 +57,16 @@ def merged(base: Base, bank: AdapterBank, member: str, dtype: torch.dtype = torc
     return model
 
 
-def logits(decoder: Decoder, sequences: Sequence[Sequence[int]], rows: Rows | None = None) -> list[Tensor]:
+def logits(decoder: Decoder, sequences: Sequence[Sequence[int]], rows: RowAdapters | None = None) -> list[Tensor]:
     """[tokens, vocabulary] of each sequence, all of them in one flat batch of the decoder."""
-    bundles: list[Bundle] = []
+    prefixes: list[SharedPrefix] = []
     for sequence in sequences:
-        bundles.append(Bundle(bundles[-1].end if bundles else 0, len(sequence)))
+        prefixes.append(SharedPrefix(prefixes[-1].end if prefixes else 0, len(sequence)))
     device = decoder.embed_VH.device
     ids = torch.tensor([token for sequence in sequences for token in sequence], device=device)
     position = torch.cat([torch.arange(len(sequence), device=device) for sequence in sequences])
     with torch.no_grad():
-        hidden = decoder.hidden(ids, position, BundleAttention(bundles, device), rows)
+        hidden = decoder.hidden(ids, position, SharedPrefixAttention(prefixes, device), rows)
         return list(decoder.head(hidden).split([len(sequence) for sequence in sequences]))
 
 

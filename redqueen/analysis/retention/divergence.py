@@ -14,7 +14,7 @@ from torch import Tensor
 from redqueen.analysis.replay import Loaded
 from redqueen.policy.learning.logprobs import CHUNK
 from redqueen.policy.learning.packing import Pack, Weighted, assemble, micro_batches
-from redqueen.policy.model.attention import BundleAttention
+from redqueen.policy.model.attention import SharedPrefixAttention
 from redqueen.records import Completion, Sample
 
 
@@ -56,7 +56,7 @@ def _hidden(loaded: Loaded, packs: Sequence[Pack]) -> Tensor:
     device = loaded.policy.base.device
     batch = assemble(packs, device)
     rows = loaded.policy.adapters.rows([pack.slot for pack in packs], [pack.tokens for pack in packs])
-    attention = BundleAttention(batch.bundles, device)
+    attention = SharedPrefixAttention(batch.prefixes, device)
     return loaded.policy.base.decoder.hidden(batch.ids_N, batch.position_N, attention, rows)[batch.source_S]
 
 

@@ -11,7 +11,7 @@ from redqueen.errors import AdapterError
 from redqueen.policy.learning.logprobs import TokenLogprobs
 from redqueen.policy.learning.packing import Pack, assemble
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
-from redqueen.policy.model.attention import Bundle, BundleAttention
+from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.policy.model.decoder import Decoder
 
 
@@ -46,7 +46,7 @@ def rehearse(decoder: Decoder) -> None:
     """
     device = decoder.embed_VH.device
     ids_N = torch.zeros(6, dtype=torch.long, device=device)
-    attention = BundleAttention([Bundle(0, 2, (2, 2))], device)
+    attention = SharedPrefixAttention([SharedPrefix(0, 2, (2, 2))], device)
     with torch.enable_grad():
         hidden_NH = decoder.hidden(ids_N, torch.arange(6, device=device), attention)
         logp_N, _ = TokenLogprobs.apply(hidden_NH, decoder.head.weight, ids_N, 1.0)
@@ -70,7 +70,7 @@ def accumulate(
         hidden_NH = decoder.hidden(
             batch.ids_N,
             batch.position_N,
-            BundleAttention(batch.bundles, device),
+            SharedPrefixAttention(batch.prefixes, device),
             rows,
             checkpointing=how.checkpointing,
         )

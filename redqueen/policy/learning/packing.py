@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from redqueen.policy.model.attention import Bundle
+from redqueen.policy.model.attention import SharedPrefix
 from redqueen.records import Sample
 
 
@@ -46,7 +46,7 @@ class MicroBatch:
     """What one forward pass needs. Row `source_S[i]` predicts token `target_S[i]`."""
 
     packs: tuple[Pack, ...]
-    bundles: tuple[Bundle, ...]
+    prefixes: tuple[SharedPrefix, ...]
     ids_N: Tensor
     position_N: Tensor
     source_S: Tensor
@@ -97,10 +97,10 @@ def assemble(packs: Sequence[Pack], device: torch.device) -> MicroBatch:
     ids: list[int] = []
     positions: list[int] = []
     sources: list[int] = []
-    bundles: list[Bundle] = []
+    prefixes: list[SharedPrefix] = []
     for pack in packs:
         start, prompt = len(ids), len(pack.prompt_ids)
-        bundles.append(Bundle(start, prompt, pack.tails))
+        prefixes.append(SharedPrefix(start, prompt, pack.tails))
         ids += pack.prompt_ids
         positions += range(prompt)
         for item, tail in zip(pack.items, pack.tails, strict=True):
@@ -114,7 +114,7 @@ def assemble(packs: Sequence[Pack], device: torch.device) -> MicroBatch:
 
     return MicroBatch(
         tuple(packs),
-        tuple(bundles),
+        tuple(prefixes),
         tensor(ids, torch.long),
         tensor(positions, torch.long),
         tensor(sources, torch.long),

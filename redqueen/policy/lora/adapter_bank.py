@@ -1,4 +1,7 @@
-"""The bank: all members' factors as stacked tensors, the single source of truth for their weights."""
+"""The adapter bank: all members' factors as stacked tensors, the single source of truth for their weights.
+
+Shape suffixes: S slots, P one member's parameters.
+"""
 
 from __future__ import annotations
 
@@ -11,46 +14,61 @@ from torch.nn import functional as F
 
 from redqueen.adapters.factors import Adapter, Factors
 from redqueen.errors import AdapterError
-from redqueen.policy.lora.decoding_products import Padded
-from redqueen.policy.lora.sites import Rows, Site, Stacked, Take, TrainingKernel, Views
-from redqueen.policy.lora.training_products import Grouped, Loop, group_rows, neighbours
+from redqueen.policy.lora.decoding_products import PaddedBmm
+from redqueen.policy.lora.sites import Site
+from redqueen.policy.lora.stacked_factors import (
+    Allocate,
+    Projection,
+    RowAdapters,
+    SiteGradients,
+    StackedFactors,
+    TrainingProducts,
+)
+from redqueen.policy.lora.training_products import GroupedMatmul, SlicedMatmul, contiguous_runs, group_rows
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where one layer's factors lie in a member's vector [P]: inside the two blocks of its site."""
+    """Where one layer's factors lie in a member's vector [P]."""
 
     a: slice
+    """The block of its site's A factors."""
     b: slice
-    shape: tuple[int, int]  # inputs, rank
+    """The block of its site's B factors."""
+    fan_in: int
+    rank: int
     a_rows: slice
+    """The layer's rows of A's block [K, in]."""
     b_columns: slice
+    """The layer's columns of B's block [rank, all of the site's outputs]."""
 
     def views(self, vector: Tensor) -> tuple[Tensor, Tensor]:
         """A [in, rank] and B [rank, out], as views of `vector`."""
-        fan_in, rank = self.shape
-        return vector[self.a].view(-1, fan_in)[self.a_rows].T, vector[self.b].view(rank, -1)[:, self.b_columns]
+        a = vector[self.a].view(-1, self.fan_in)[self.a_rows].T
+        b = vector[self.b].view(self.rank, -1)[:, self.b_columns]
+        return a, b
 
 
 @dataclass(frozen=True, slots=True)
 class Gradients:
-    """Of all members, in fp32: `flat` [slots, P], which lies as the bank's masters do, and its views by site."""
+    """The gradients of all members, in fp32."""
 
     flat: Tensor
-    sites: Mapping[str, Views]
+    """[S, P], laid out as the bank's masters."""
+    sites: Mapping[str, SiteGradients]
+    """Views of `flat` by site."""
 
     def clear(self, slots: Iterable[int]) -> None:
-        """Zeros in these slots."""
-        for run in neighbours(slots):
+        """Writes zeros in these slots."""
+        for run in contiguous_runs(slots):
             self.flat[run].zero_()
 
 
 class AdapterBank:
     """Slots for members' factors at a base's sites.
 
-    A member is one row of `masters` [slots, P]: fp32, all its factors in a fixed order. Members may have any rank up to
-    the bank's: spare components are zero, and stay zero, for their gradients are.
-    `take` makes the tensors (default: zeros on the base's device), always in the same order.
+    A member is one row of `masters` [S, P]: all its factors in fp32, in a fixed order. Members may have any rank up to
+    the bank's: spare components are zero and stay zero, because their gradients are zero.
     """
 
     def __init__(
@@ -61,35 +79,52 @@ class AdapterBank:
         alpha: float,
         targets: Sequence[str],
         master: torch.dtype = torch.float32,
-        take: Take | None = None,
+        allocate: Allocate | None = None,
     ) -> None:
-        self.rank, self.alpha, self.targets = rank, alpha, tuple(targets)
+        """`allocate` makes the tensors, always in the same order (default: zeros on the base's device).
+
+        Raises AdapterError if the base has no layer of a name in `targets`.
+        """
+        self.rank = rank
+        self.alpha = alpha
+        self.targets = tuple(targets)
         self.slots: dict[str, int] = {}
         self.free = list(range(slots))
         self.ranks = [rank] * slots
         self.scales = [alpha / rank] * slots
-        kept = [(site, tuple(p for p in site.parts if p.name.rpartition(".")[2] in self.targets)) for site in sites]
-        kept = [(site, parts) for site, parts in kept if parts]
-        missing = set(self.targets) - {p.name.rpartition(".")[2] for _, parts in kept for p in parts}
-        if missing:
+
+        adapted = _adapted(sites, self.targets)
+        present = {_layer_type(projection) for _, projections in adapted for projection in projections}
+        if missing := set(self.targets) - present:
             raise AdapterError(f"the model has no module named {', '.join(sorted(missing))} (model.targets)")
-        total = sum(rank * (len(p) * site.weight.shape[1] + sum(q.end - q.start for q in p)) for site, p in kept)
-        device = kept[0][0].weight.device
-        take = take or (lambda shape, dtype: torch.zeros(shape, dtype=dtype, device=device))
-        self.masters = take((slots, total), master)
+        device = adapted[0][0].weight.device
+        allocate = allocate or (lambda shape, dtype: torch.zeros(shape, dtype=dtype, device=device))
+        self.masters = allocate((slots, sum(_parameters(*pair, rank) for pair in adapted)), master)
+
         self.places: dict[str, _Place] = {}
-        self.stacked: dict[str, Stacked] = {}
+        self.stacked: dict[str, StackedFactors] = {}
         start = 0
-        for site, parts in kept:
-            stacked = self.stacked[site.name] = Stacked(site, parts, self.masters, rank, start, take)
-            a, b, first = slice(start, stacked.middle), slice(stacked.middle, stacked.end), 0
-            for block, part, width in zip(stacked.blocks, parts, stacked.widths, strict=True):
-                columns = slice(first, first := first + width)
-                self.places[part.name] = _Place(a, b, (stacked.fan_in, rank), block.inner, columns)
+        for site, projections in adapted:
+            stacked = StackedFactors(site.weight, projections, self.masters, rank, start, allocate)
+            self.stacked[site.name] = stacked
+            self._add_places(stacked, projections)
             start = stacked.end
 
+    def _add_places(self, stacked: StackedFactors, projections: Sequence[Projection]) -> None:
+        a_block = slice(stacked.start, stacked.middle)
+        b_block = slice(stacked.middle, stacked.end)
+        column = 0
+        for factors, projection in zip(stacked.projections, projections, strict=True):
+            columns = slice(column, column + projection.width)
+            place = _Place(a_block, b_block, stacked.fan_in, self.rank, factors.inner, columns)
+            self.places[projection.name] = place
+            column = columns.stop
+
     def add(self, member: str, adapter: Adapter) -> int:
-        """Gives `member` a free slot with `adapter`'s weights; returns the slot. Raises AdapterError."""
+        """Gives `member` a free slot with `adapter`'s weights; returns the slot.
+
+        Raises AdapterError if the member is in the bank, no slot is free, or the adapter does not fit the base.
+        """
         if member in self.slots:
             raise AdapterError(f"member '{member}' is in the bank already")
         if not self.free:
@@ -104,7 +139,7 @@ class AdapterBank:
         self.free.insert(0, self.slots.pop(member))
 
     def write(self, member: str, adapter: Adapter) -> None:
-        """Overwrites `member`'s weights. Raises AdapterError on another shape."""
+        """Overwrites `member`'s weights. Raises AdapterError if the adapter does not fit the base."""
         rank = self._check(adapter)
         slot = self.slots[member]
         self.ranks[slot], self.scales[slot] = rank, self.alpha / rank
@@ -112,20 +147,20 @@ class AdapterBank:
         self.refresh(member)
 
     def read(self, member: str) -> dict[str, Factors]:
-        """A copy of `member`'s fp32 factors, on CPU."""
+        """Returns a copy of `member`'s fp32 factors, on the CPU."""
         return self.unpack(member, self.masters[self.slots[member]])
 
     def unpack(self, member: str, vector: Tensor) -> dict[str, Factors]:
-        """A vector of `member`'s parameters (its weights, or a moment of its optimizer) by part, copied to the CPU."""
+        """Splits a vector [P] of `member` (its weights, or a moment of its optimizer) by layer, copied to the CPU."""
         rank = self.ranks[self.slots[member]]
-        made: dict[str, Factors] = {}
+        by_layer: dict[str, Factors] = {}
         for name, place in self.places.items():
             a, b = place.views(vector.detach())
-            made[name] = Factors(_copy(a[:, :rank]), _copy(b[:rank]))
-        return made
+            by_layer[name] = Factors(_copy(a[:, :rank]), _copy(b[:rank]))
+        return by_layer
 
     def pack(self, adapter: Adapter) -> Tensor:
-        """The vector [P] that `unpack` takes apart into `adapter`; zero where a lower rank leaves room."""
+        """The inverse of `unpack`: returns a vector [P], zero in components that a lower rank does not have."""
         vector = torch.zeros_like(self.masters[0])
         for name, factors in adapter.items():
             a, b = self.places[name].views(vector)
@@ -134,47 +169,49 @@ class AdapterBank:
         return vector
 
     def refresh(self, *members: str) -> None:
-        """Call after writing to these members' masters: brings the copies that products use up to date."""
-        for slots in neighbours(self.slots[member] for member in members):
+        """Updates the copies that products read. To be called after a write to these members' masters."""
+        for slots in contiguous_runs(self.slots[member] for member in members):
             scale_S = torch.tensor(self.scales[slots], dtype=self.masters.dtype, device=self.masters.device)
             for stacked in self.stacked.values():
                 stacked.refresh(slots, scale_S[:, None, None])
 
-    def gradients(self, take: Take | None = None) -> Gradients:
-        """Zeros, made by `take` (default: on the masters' device)."""
-        flat = take(tuple(self.masters.shape), self.masters.dtype) if take else torch.zeros_like(self.masters)
-        return Gradients(flat, {name: stacked.views(flat) for name, stacked in self.stacked.items()})
+    def gradients(self, allocate: Allocate | None = None) -> Gradients:
+        """Returns zeros for all members, made by `allocate` (default: on the masters' device)."""
+        shape, dtype = tuple(self.masters.shape), self.masters.dtype
+        flat = allocate(shape, dtype) if allocate else torch.zeros_like(self.masters)
+        return Gradients(flat, {name: stacked.gradients(flat) for name, stacked in self.stacked.items()})
 
     def rows(
         self, slots: Sequence[int], lengths: Sequence[int] | None = None, gradients: Gradients | None = None
-    ) -> Rows:
-        """For a batch whose item i, of `lengths[i]` rows, belongs to `slots[i]`; sorted by slot.
+    ) -> RowAdapters:
+        """The adapters of a batch that is sorted by slot: item i has `lengths[i]` rows and belongs to `slots[i]`.
 
-        A backward pass adds to `gradients`; without them the rows are for a forward pass only.
+        A backward pass adds to `gradients`; without them the result is for a forward pass only.
+        Raises ValueError if the batch is not sorted by slot.
         """
         groups = group_rows(slots, lengths)
         device = self.masters.device
-        able = device.type == "cuda" and hasattr(F, "grouped_mm")
-        grouped = able and all(stacked.aligned for stacked in self.stacked.values())
-        kernel: TrainingKernel = Grouped(groups, device) if grouped else Loop(groups)
+        has_grouped = device.type == "cuda" and hasattr(F, "grouped_mm")
+        grouped = has_grouped and all(stacked.aligned for stacked in self.stacked.values())
+        products: TrainingProducts = GroupedMatmul(groups, device) if grouped else SlicedMatmul(groups)
         count = groups[-1][2] if groups else 0
-        return Rows(self.stacked, self.scales, kernel, count, gradients.sites if gradients else {})
+        return RowAdapters(self.stacked, self.scales, products, count, gradients.sites if gradients else {})
 
-    def decoding(self, slots: Sequence[int]) -> Rows:
-        """For a batch of one row a sequence, of which row i belongs to `slots[i]`, in any order; forward only."""
-        return Rows(self.stacked, self.scales, Padded(slots, self.masters.device), len(slots), {})
+    def decoding(self, slots: Sequence[int]) -> RowAdapters:
+        """The adapters of a batch of one row a sequence, forward only: row i belongs to `slots[i]`, in any order."""
+        return RowAdapters(self.stacked, self.scales, PaddedBmm(slots, self.masters.device), len(slots), {})
 
     def shapes(self) -> Mapping[str, tuple[int, int]]:
-        """(in, out) of each adapted layer."""
+        """(in, out) of each adapted layer, by name."""
         return {
-            name: (place.shape[0], place.b_columns.stop - place.b_columns.start) for name, place in self.places.items()
+            name: (place.fan_in, place.b_columns.stop - place.b_columns.start) for name, place in self.places.items()
         }
 
     def _check(self, adapter: Adapter) -> int:
-        """The adapter's rank."""
+        """Returns the adapter's rank. Raises AdapterError if it does not fit the base."""
         if adapter.keys() != self.places.keys():
-            odd = sorted(adapter.keys() ^ self.places.keys())
-            raise AdapterError(f"adapter and base differ in {len(odd)} sites, e.g. {odd[0]}")
+            differing = sorted(adapter.keys() ^ self.places.keys())
+            raise AdapterError(f"adapter and base differ in {len(differing)} sites, e.g. {differing[0]}")
         rank = next(iter(adapter.values())).a.shape[1]
         for name, (fan_in, fan_out) in self.shapes().items():
             a, b = adapter[name].a.shape, adapter[name].b.shape
@@ -184,6 +221,27 @@ class AdapterBank:
                     f"the bank holds ({fan_in}, r) and (r, {fan_out}) with one r up to {self.rank}"
                 )
         return rank
+
+
+def _adapted(sites: Iterable[Site], targets: Sequence[str]) -> list[tuple[Site, tuple[Projection, ...]]]:
+    """The sites that have layers named in `targets`, each with these layers."""
+    adapted: list[tuple[Site, tuple[Projection, ...]]] = []
+    for site in sites:
+        projections = tuple(p for p in site.projections if _layer_type(p) in targets)
+        if projections:
+            adapted.append((site, projections))
+    return adapted
+
+
+def _layer_type(projection: Projection) -> str:
+    """`q_proj` of `model.layers.0.self_attn.q_proj`."""
+    return projection.name.rpartition(".")[2]
+
+
+def _parameters(site: Site, projections: Sequence[Projection], rank: int) -> int:
+    """One member's parameters at a site."""
+    fan_in = site.weight.shape[1]
+    return rank * sum(fan_in + projection.width for projection in projections)
 
 
 def _copy(t: Tensor) -> Tensor:

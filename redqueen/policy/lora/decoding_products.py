@@ -11,35 +11,37 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from redqueen.policy.lora.sites import Stacked
-from redqueen.policy.lora.training_products import neighbours
+from redqueen.policy.lora.stacked_factors import StackedFactors
+from redqueen.policy.lora.training_products import contiguous_runs
 
 
-class Padded:
-    """Each member's rows padded to the longest group, in two batched products."""
+class PaddedBmm:
+    """Pads each member's rows to the longest group and computes two batched products for all members."""
 
     def __init__(self, slots: Sequence[int], device: torch.device) -> None:
         present = sorted(set(slots))
-        members = {slot: [i for i, own in enumerate(slots) if own == slot] for slot in present}
-        longest = max(len(rows) for rows in members.values())
-        self.width = longest
-        # a run of neighbouring slots is a view of the bank, any other choice a copy
-        runs = neighbours(present)
+        rows_by_slot = {slot: [row for row, owner in enumerate(slots) if owner == slot] for slot in present}
+        self.width = max(len(rows) for rows in rows_by_slot.values())
+        # One run of slots is a view of the bank; any other choice is a copy.
+        runs = contiguous_runs(present)
         self.slots: Any = runs[0] if len(runs) == 1 else torch.tensor(present, device=device)
-        padded = [row for slot in present for row in members[slot] + members[slot][:1] * (longest - len(members[slot]))]
+        # A short group is padded with its own first row, whose extra results are ignored.
+        padded: list[int] = []
+        for rows in rows_by_slot.values():
+            padded += rows + rows[:1] * (self.width - len(rows))
         self.plain = padded == list(range(len(slots)))
         self.gather = torch.tensor(padded, device=device)
-        places = {row: at for at, row in reversed(list(enumerate(padded)))}
+        places = {row: place for place, row in reversed(list(enumerate(padded)))}
         self.place = torch.tensor([places[row] for row in range(len(slots))], device=device)
 
-    def add(self, factors: Stacked, x_NI: Tensor, y_NO: Tensor) -> Tensor:
+    def add(self, factors: StackedFactors, x_NI: Tensor, y_NO: Tensor) -> Tensor:
         a = factors.a_copy[self.slots].mT
         x = (x_NI if self.plain else x_NI[self.gather]).view(len(a), self.width, -1)
         inner = torch.bmm(x, a)
-        for block in factors.blocks:
-            own, whole = inner[..., block.inner], block.copy[self.slots]
+        for projection in factors.projections:
+            x_a, b = inner[..., projection.inner], projection.copy[self.slots]
             if self.plain:
-                y_NO.view(len(a), self.width, -1)[..., block.out].baddbmm_(own, whole)
+                y_NO.view(len(a), self.width, -1)[..., projection.out].baddbmm_(x_a, b)
             else:
-                y_NO[:, block.out] += torch.bmm(own, whole).flatten(0, 1)[self.place]
+                y_NO[:, projection.out] += torch.bmm(x_a, b).flatten(0, 1)[self.place]
         return inner

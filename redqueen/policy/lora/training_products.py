@@ -1,6 +1,6 @@
 """The low-rank products of training: rows sorted by member, forward and backward.
 
-Shape suffixes: N rows, I inputs, O outputs, K = parts x rank.
+Shape suffixes: N rows, I inputs, O outputs, K = projections x rank.
 """
 
 from __future__ import annotations
@@ -11,32 +11,33 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from redqueen.policy.lora.sites import Learning, Stacked
+from redqueen.policy.lora.stacked_factors import BackwardContext, StackedFactors
 
-# (slot, first row, end row)
 Group = tuple[int, int, int]
+"""A member's rows of a batch: slot, first row, end row."""
 
 
 def group_rows(slots: Sequence[int], lengths: Sequence[int] | None = None) -> tuple[Group, ...]:
     """Runs of equal slots: `[2, 2, 0]` gives `((2, 0, 2), (0, 2, 3))`; item i counts `lengths[i]` rows (default 1).
 
-    Raises ValueError if a slot comes twice: the batch has to be sorted by slot.
+    Raises ValueError if a slot occurs in two runs: the batch has to be sorted by slot.
     """
     groups: list[Group] = []
     end = 0
     for slot, length in zip(slots, lengths or [1] * len(slots), strict=True):
-        start, end = end, end + length
+        start = end
+        end += length
         if groups and groups[-1][0] == slot:
             start = groups.pop()[1]
         if end > start:
             groups.append((slot, start, end))
     if len({slot for slot, _, _ in groups}) != len(groups):
-        raise ValueError("rows of one member must be neighbours: sort the batch by slot")
+        raise ValueError("the rows of a member must be consecutive: sort the batch by slot")
     return tuple(groups)
 
 
-def neighbours(slots: Iterable[int]) -> list[slice]:
-    """Runs of neighbouring slots: `[4, 2, 1]` gives `[slice(1, 3), slice(4, 5)]`."""
+def contiguous_runs(slots: Iterable[int]) -> list[slice]:
+    """Runs of consecutive slots: `[4, 2, 1]` gives `[slice(1, 3), slice(4, 5)]`."""
     runs: list[slice] = []
     for slot in sorted(set(slots)):
         start = runs.pop().start if runs and runs[-1].stop == slot else slot
@@ -45,16 +46,18 @@ def neighbours(slots: Iterable[int]) -> list[slice]:
 
 
 class _Run:
-    """Members in neighbouring slots that have equally many neighbouring rows: their products are one batched product.
+    """Members in consecutive slots that have equally many rows: their products are one batched product.
 
     A single member has plain products, which are a little faster.
     """
 
     def __init__(self, groups: Sequence[Group]) -> None:
-        (first, start, _), (last, _, end) = groups[0], groups[-1]
-        self.alone = first == last
-        self.slots = slice(first, last + 1)
-        self.rows, self.sizes = slice(start, end), (len(groups), -1)
+        first_slot, start, _ = groups[0]
+        last_slot, _, end = groups[-1]
+        self.alone = first_slot == last_slot
+        self.slots = slice(first_slot, last_slot + 1)
+        self.rows = slice(start, end)
+        self.sizes = (len(groups), -1)
         self.product = torch.mm if self.alone else torch.bmm
         self.add_product = Tensor.addmm_ if self.alone else Tensor.baddbmm_
 
@@ -70,50 +73,54 @@ class _Run:
 def _runs(groups: Sequence[Group]) -> Iterator[_Run]:
     run: list[Group] = []
     for slot, start, end in groups:
-        if run and (slot != run[-1][0] + 1 or end - start != run[-1][2] - run[-1][1]):
-            yield _Run(run)
-            run = []
+        if run:
+            last_slot, last_start, last_end = run[-1]
+            if slot != last_slot + 1 or end - start != last_end - last_start:
+                yield _Run(run)
+                run = []
         run.append((slot, start, end))
     if run:
         yield _Run(run)
 
 
-class Loop:
-    """Slices of a batch that is sorted by slot, one product after the other: best where groups are large. Neighbours
-    of one size go through one batched product: where groups are small, half of the time is the calls'.
+class SlicedMatmul:
+    """Multiplies one slice of the batch after the other; the fastest way where groups are large.
+
+    Consecutive members with equally many rows share one batched product: where groups are small, half of the time would
+    be the overhead of the calls.
     """
 
     def __init__(self, groups: Sequence[Group]) -> None:
         self.runs = tuple(_runs(groups))
 
-    def add(self, factors: Stacked, x_NI: Tensor, y_NO: Tensor) -> Tensor:
-        inner_NK = x_NI.new_empty(len(x_NI), factors.width)
+    def add(self, factors: StackedFactors, x_NI: Tensor, y_NO: Tensor) -> Tensor:
+        inner_NK = x_NI.new_empty(len(x_NI), factors.inner_width)
         for run in self.runs:
             inner, y = run.of(inner_NK), run.of(y_NO)
             run.product(run.of(x_NI), run.members(factors.a_copy).mT, out=inner)
-            for block in factors.blocks:
-                run.add_product(y[..., block.out], inner[..., block.inner], run.members(block.copy))
+            for projection in factors.projections:
+                run.add_product(y[..., projection.out], inner[..., projection.inner], run.members(projection.copy))
         return inner_NK
 
-    def backward(self, site: Learning, x_NI: Tensor, inner_NK: Tensor, dy_NO: Tensor, dx_NI: Tensor) -> None:
+    def backward(self, site: BackwardContext, x_NI: Tensor, inner_NK: Tensor, dy_NO: Tensor, dx_NI: Tensor) -> None:
         factors, grads, scales = site
         for run in self.runs:
             inner, dy = run.of(inner_NK), run.of(dy_NO)
             d_inner = torch.empty_like(inner)
-            for block, grads_b in zip(factors.blocks, grads.b, strict=True):
-                dy_part = dy[..., block.out]
-                d_inner[..., block.inner] = run.product(dy_part, run.members(block.copy).mT)
-                db = run.product(inner[..., block.inner].mT, dy_part).view(-1, *grads_b.shape[1:])
-                for grad, own, scale in zip(grads_b[run.slots], db, scales[run.slots], strict=True):
-                    grad.add_(own, alpha=scale)
+            for projection, grads_b in zip(factors.projections, grads.b, strict=True):
+                dy_part = dy[..., projection.out]
+                d_inner[..., projection.inner] = run.product(dy_part, run.members(projection.copy).mT)
+                db = run.product(inner[..., projection.inner].mT, dy_part).view(-1, *grads_b.shape[1:])
+                for grad, db_member, scale in zip(grads_b[run.slots], db, scales[run.slots], strict=True):
+                    grad.add_(db_member, alpha=scale)
             run.members(grads.a).add_(run.product(d_inner.mT, run.of(x_NI)))
             run.add_product(run.of(dx_NI), d_inner, run.members(factors.a_copy))
 
 
-class Grouped:
+class GroupedMatmul:
     """The same through torch's grouped matrix product: one launch for all members, for a GPU.
 
-    That product takes `aligned` factors only, in bf16, fp16 or fp32.
+    That product takes only `aligned` factors, in bf16, fp16 or fp32.
     """
 
     def __init__(self, groups: Sequence[Group], device: torch.device) -> None:
@@ -121,20 +128,22 @@ class Grouped:
         self.index = torch.tensor(self.slots, device=device)
         self.ends = torch.tensor([end for _, _, end in groups], device=device, dtype=torch.int32)
 
-    def add(self, factors: Stacked, x_NI: Tensor, y_NO: Tensor) -> Tensor:
+    def add(self, factors: StackedFactors, x_NI: Tensor, y_NO: Tensor) -> Tensor:
         inner_NK = F.grouped_mm(x_NI, factors.a_copy[self.index].mT, offs=self.ends)
-        for block in factors.blocks:
-            y_NO[:, block.out] += F.grouped_mm(inner_NK[:, block.inner], block.copy[self.index], offs=self.ends)
+        for projection in factors.projections:
+            x_a, b = inner_NK[:, projection.inner], projection.copy[self.index]
+            y_NO[:, projection.out] += F.grouped_mm(x_a, b, offs=self.ends)
         return inner_NK
 
-    def backward(self, site: Learning, x_NI: Tensor, inner_NK: Tensor, dy_NO: Tensor, dx_NI: Tensor) -> None:
+    def backward(self, site: BackwardContext, x_NI: Tensor, inner_NK: Tensor, dy_NO: Tensor, dx_NI: Tensor) -> None:
         factors, grads, scales = site
-        dy_NO = dy_NO.contiguous()  # the product refuses expanded gradients
+        # The grouped product refuses an expanded gradient.
+        dy_NO = dy_NO.contiguous()
         d_inner_NK = torch.empty_like(inner_NK)
-        for block, grads_b in zip(factors.blocks, grads.b, strict=True):
-            dy = dy_NO[:, block.out]
-            d_inner_NK[:, block.inner] = F.grouped_mm(dy, block.copy[self.index].mT, offs=self.ends)
-            db = F.grouped_mm(inner_NK[:, block.inner].T, dy, offs=self.ends)
+        for projection, grads_b in zip(factors.projections, grads.b, strict=True):
+            dy = dy_NO[:, projection.out]
+            d_inner_NK[:, projection.inner] = F.grouped_mm(dy, projection.copy[self.index].mT, offs=self.ends)
+            db = F.grouped_mm(inner_NK[:, projection.inner].T, dy, offs=self.ends)
             for i, slot in enumerate(self.slots):
                 grads_b[slot].add_(db[i], alpha=scales[slot])
         da = F.grouped_mm(d_inner_NK.T, x_NI, offs=self.ends)

@@ -1,4 +1,4 @@
-"""Causal attention over a flat batch of bundles: a prompt and its continuations, each seeing the prompt and itself.
+"""Causal attention over a flat batch of prefixes: a prompt and its continuations, each seeing the prompt and itself.
 
 The prompt is computed once, whatever the number of its continuations. Shape suffixes: N tokens, B prompts, P tokens of
 each, M continuations of all of them, C longest continuation, K kv heads, G query heads of each, D head size, X = K x B,
@@ -21,40 +21,43 @@ from redqueen.policy.kernels.attention_scores import gather, scatter, softmax_, 
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
-    """Neighbouring rows of a batch: a prompt's, then those of each continuation. Sizes in tokens; `tails` may be 0."""
+class SharedPrefix:
+    """Neighbouring rows of a batch: those of a prompt, then those of each continuation. Sizes in tokens.
+
+    A suffix length may be 0.
+    """
 
     start: int
     prompt: int
-    tails: tuple[int, ...] = ()
+    suffix_lengths: tuple[int, ...] = ()
 
     @property
     def end(self) -> int:
-        return self.start + self.prompt + sum(self.tails)
+        return self.start + self.prompt + sum(self.suffix_lengths)
 
 
-class BundleAttention:
+class SharedPrefixAttention:
     """The attention of one batch (see `redqueen.policy.model.decoder.Attention`).
 
     `fused` takes torch's fused kernels, which on a GPU never write the scores to memory; on a CPU plain products are
     faster, the backward pass above all.
     """
 
-    def __init__(self, bundles: Sequence[Bundle], device: torch.device, *, fused: bool | None = None) -> None:
+    def __init__(self, prefixes: Sequence[SharedPrefix], device: torch.device, *, fused: bool | None = None) -> None:
         self.fused = device.type == "cuda" if fused is None else fused
         alone: list[range] = []  # a prompt, and a prompt with its only continuation, are plain sequences
         shared: dict[tuple[int, int], list[_Tails]] = {}
-        for bundle in bundles:
-            tails = tuple(tail for tail in bundle.tails if tail)
-            start = bundle.start + bundle.prompt
+        for prefix in prefixes:
+            tails = tuple(tail for tail in prefix.suffix_lengths if tail)
+            start = prefix.start + prefix.prompt
             if len(tails) == 1:
-                alone.append(range(bundle.start, start + tails[0]))
+                alone.append(range(prefix.start, start + tails[0]))
                 continue
-            alone.append(range(bundle.start, start))
+            alone.append(range(prefix.start, start))
             if tails:
                 starts = accumulate(tails, initial=start)
                 rows = tuple(range(at, at + tail) for at, tail in zip(starts, tails, strict=False))
-                shared.setdefault((bundle.prompt, len(tails)), []).append(_Tails(range(bundle.start, start), rows))
+                shared.setdefault((prefix.prompt, len(tails)), []).append(_Tails(range(prefix.start, start), rows))
         # their prompts' own rows come first: what continuations add to a prompt's gradient is added to those
         self.parts = [_Part([range(0)], group, device) for group in _alike(alone, len)]
         for of_one_shape in shared.values():

@@ -21,7 +21,8 @@ from torch.utils.checkpoint import checkpoint
 from redqueen.errors import AdapterError
 from redqueen.policy.kernels.onednn import packed
 from redqueen.policy.kernels.ops import Angles, Ops, ops_of
-from redqueen.policy.lora.sites import Part, Rows, Site
+from redqueen.policy.lora.sites import Site
+from redqueen.policy.lora.stacked_factors import Projection, RowAdapters
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 # rotary embeddings whose frequencies do not depend on the sequence
@@ -82,7 +83,7 @@ class Decoder:
         ids_N: Tensor,
         position_N: Tensor,
         attention: Attention,
-        rows: Rows | None = None,
+        rows: RowAdapters | None = None,
         *,
         checkpointing: bool = False,
     ) -> Tensor:
@@ -109,14 +110,14 @@ class Decoder:
         return self.layers[index + 1].norm_in if index + 1 < len(self.layers) else self.norm_H
 
     def _block_of(
-        self, index: int, x_NH: Tensor, ops: Ops, attention: Attention, rows: Rows | None
+        self, index: int, x_NH: Tensor, ops: Ops, attention: Attention, rows: RowAdapters | None
     ) -> tuple[Tensor, Tensor]:
         """The same of the residual stream alone: all that a checkpoint should keep."""
         x_NH, unit_NH = ops.norm(x_NH, None, self.layers[index].norm_in)
         return self._block(index, x_NH, unit_NH, ops, attention, rows)
 
     def _block(
-        self, index: int, x_NH: Tensor, unit_NH: Tensor, ops: Ops, attention: Attention, rows: Rows | None
+        self, index: int, x_NH: Tensor, unit_NH: Tensor, ops: Ops, attention: Attention, rows: RowAdapters | None
     ) -> tuple[Tensor, Tensor]:
         """The residual stream after layer `index`, and after the norm that follows; from both before it."""
         layer = self.layers[index]
@@ -191,13 +192,13 @@ def _stack(module: nn.Module, prefix: str, names: Sequence[str], keep: Keep, pac
     bias = keep(torch.cat(biases)) if biases else None
     if biases and len(biases) < len(linears):
         raise AdapterError(f"{prefix}: a bias on some of {', '.join(names)} only is not supported")
-    parts: list[Part] = []
+    projections: list[Projection] = []
     start = 0
     for name, linear in zip(names, linears, strict=True):
         end = start + linear.out_features
         linear.weight.data = weight[start:end]
         if bias is not None:
             linear.bias.data = bias[start:end]
-        parts.append(Part(f"{prefix}.{name}", start, end))
+        projections.append(Projection(f"{prefix}.{name}", start, end))
         start = end
-    return Site(f"{prefix}.{'+'.join(names)}", weight, bias, tuple(parts), packed(weight) if pack else None)
+    return Site(f"{prefix}.{'+'.join(names)}", weight, bias, tuple(projections), packed(weight) if pack else None)

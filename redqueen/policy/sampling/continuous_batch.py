@@ -16,7 +16,7 @@ from redqueen import streams
 from redqueen.config import SamplingConfig
 from redqueen.errors import AdapterError
 from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.model.attention import Bundle
+from redqueen.policy.model.attention import SharedPrefix
 from redqueen.policy.model.decoder import Decoder
 from redqueen.policy.sampling.decode_step import stepper
 from redqueen.policy.sampling.kv_cache import Cache, Fill, Prefill
@@ -139,15 +139,15 @@ class Batch:
         fills: list[Fill] = []
         start = 0
         for group, places in taken:
-            fills.append(Fill(Bundle(start, len(group.prompt_ids)), places))
+            fills.append(Fill(SharedPrefix(start, len(group.prompt_ids)), places))
             start += len(group.prompt_ids)
         device = self.device
         ids_N = torch.tensor([t for group, _ in taken for t in group.prompt_ids], device=device)
-        position_N = torch.cat([torch.arange(fill.bundle.prompt, device=device) for fill in fills])
-        adapters = self.bank.rows([group.slot for group, _ in taken], [fill.bundle.prompt for fill in fills])
+        position_N = torch.cat([torch.arange(fill.prefix.prompt, device=device) for fill in fills])
+        adapters = self.bank.rows([group.slot for group, _ in taken], [fill.prefix.prompt for fill in fills])
         hidden_NH = self.decoder.hidden(ids_N, position_N, Prefill(self.cache, fills), adapters)
         for fill in fills:
-            self.hidden_RH[fill.rows] = hidden_NH[fill.bundle.end - 1]
+            self.hidden_RH[fill.rows] = hidden_NH[fill.prefix.end - 1]
 
     def _draw(self) -> Drawn:
         rows, config = len(self.rows), self.config

@@ -18,7 +18,8 @@ from redqueen.policy.kernels.cpu import decoding
 from redqueen.policy.kernels.cpu.floats import Array, loops_suit, raw
 from redqueen.policy.kernels.ops import ops_of
 from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.lora.sites import Rows, Site, Stacked
+from redqueen.policy.lora.sites import Site
+from redqueen.policy.lora.stacked_factors import RowAdapters, StackedFactors
 from redqueen.policy.lora.training_products import group_rows
 from redqueen.policy.model.decoder import Decoder, Layer
 from redqueen.policy.sampling.kv_cache import Cache
@@ -53,7 +54,7 @@ class Composed:
 
     def __init__(self, decoder: Decoder, bank: AdapterBank, cache: Cache) -> None:
         self.decoder, self.bank, self.cache = decoder, bank, cache
-        self.adapters: Rows | None = None
+        self.adapters: RowAdapters | None = None
 
     def members(self, slots: Sequence[int]) -> None:
         self.adapters = self.bank.decoding(slots)
@@ -118,7 +119,10 @@ class Compiled:
             )
             for index, layer in enumerate(decoder.layers)
         ]
-        shapes, widths = [site.weight.shape for site in decoder.sites], [own.width for own in bank.stacked.values()]
+        shapes, widths = (
+            [site.weight.shape for site in decoder.sites],
+            [own.inner_width for own in bank.stacked.values()],
+        )
         self.work = (
             np.empty(_TASK * max(inputs for _, inputs in shapes), np.float32),
             np.empty((_TASK, max(widths)), np.float32),
@@ -165,9 +169,9 @@ class Compiled:
             self.memory = [(raw(k), raw(v)) for k, v in zip(self.keys, self.cache.values, strict=True)]
 
 
-def _factors(site: Site, stacked: Stacked | None) -> decoding.Factors:
+def _factors(site: Site, stacked: StackedFactors | None) -> decoding.Factors:
     if stacked is None:
         none = site.weight[0, :0]
         return decoding.Factors(raw(none.view(0, 0, 0)), raw(none), np.empty((0, 2), np.int64), 0)
-    columns = np.array([(block.out.start, block.out.stop) for block in stacked.blocks])
+    columns = np.array([(projection.out.start, projection.out.stop) for projection in stacked.projections])
     return decoding.Factors(raw(stacked.a_copy), raw(stacked.b_copy), columns, stacked.rank)

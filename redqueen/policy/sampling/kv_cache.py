@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from redqueen.policy.model.attention import Bundle, BundleAttention
+from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.policy.model.decoder import Decoder
 
 # the cache grows by so many tokens at a time
@@ -52,9 +52,9 @@ class Cache:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """A prompt in a flat batch (rows `bundle` of it), and the rows of the cache that continue it."""
+    """A prompt in a flat batch (rows `prefix` of it), and the rows of the cache that continue it."""
 
-    bundle: Bundle
+    prefix: SharedPrefix
     rows: list[int]
 
 
@@ -63,13 +63,13 @@ class Prefill:
 
     def __init__(self, cache: Cache, fills: Sequence[Fill]) -> None:
         self.cache = cache
-        cache.reserve(max(fill.bundle.prompt for fill in fills))
+        cache.reserve(max(fill.prefix.prompt for fill in fills))
         device = cache.keys.device
-        self.attention = BundleAttention([fill.bundle for fill in fills], device)
+        self.attention = SharedPrefixAttention([fill.prefix for fill in fills], device)
         for fill in fills:
-            cache.length_R[fill.rows] = fill.bundle.prompt
+            cache.length_R[fill.rows] = fill.prefix.prompt
         # each prompt's tokens, once for each row that continues it: where they go, and where they come from
-        places = [(r, t, fill.bundle.start + t) for fill in fills for r in fill.rows for t in range(fill.bundle.prompt)]
+        places = [(r, t, fill.prefix.start + t) for fill in fills for r in fill.rows for t in range(fill.prefix.prompt)]
         self.row_M, self.at_M, self.source_M = torch.tensor(places, device=device).unbind(1)
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -171,9 +171,9 @@ def shared_bank(
         return torch.empty(shape, dtype=dtype, device="meta")
 
     # A bank without memory asks for the same tensors, so it tells how large the block must be.
-    AdapterBank(sites, slots, rank, alpha, targets, take=count)
+    AdapterBank(sites, slots, rank, alpha, targets, allocate=count)
     block = Block(size)
-    return AdapterBank(sites, slots, rank, alpha, targets, take=block.take), block
+    return AdapterBank(sites, slots, rank, alpha, targets, allocate=block.take), block
 
 
 def deal(items: Sequence[T], costs: Sequence[float], hands: int) -> list[list[T]]:

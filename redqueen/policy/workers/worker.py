@@ -116,7 +116,7 @@ class _Worker:
             setup.rank,
             setup.alpha,
             setup.targets,
-            take=setup.members.attach().take,
+            allocate=setup.members.attach().take,
         )
         self.gradients = self.bank.gradients(setup.gradients.attach().take)
         rehearse(self.decoder)

@@ -65,16 +65,16 @@ def test_with_room_enough_each_prompt_is_computed_once_for_each_member(items: li
 def test_each_row_predicts_the_next_token_of_its_own_sample(items: list[Weighted], budget: int) -> None:
     for packs in micro_batches(items, budget):
         batch = assemble(packs, torch.device("cpu"))
-        # a bundle's rows are a prompt and tails; walk back from each scored row to the text before its target
+        # a prefix's rows are a prompt and tails; walk back from each scored row to the text before its target
         owners = [i for pack in packs for i in pack.items]
         at = 0
-        for pack, bundle in zip(packs, batch.bundles, strict=True):
-            assert (bundle.prompt, bundle.tails) == (len(pack.prompt_ids), pack.tails)
-            tail_start = bundle.start + bundle.prompt
+        for pack, prefix in zip(packs, batch.prefixes, strict=True):
+            assert (prefix.prompt, prefix.suffix_lengths) == (len(pack.prompt_ids), pack.tails)
+            tail_start = prefix.start + prefix.prompt
             for own in pack.items:
                 ids = own.sample.token_ids
                 for j, token in enumerate(ids):
-                    row = bundle.start + bundle.prompt - 1 if j == 0 else tail_start + j - 1
+                    row = prefix.start + prefix.prompt - 1 if j == 0 else tail_start + j - 1
                     assert batch.source_S[at] == row
                     assert batch.target_S[at] == token
                     assert batch.ids_N[row] == (pack.prompt_ids[-1] if j == 0 else ids[j - 1])
@@ -83,11 +83,11 @@ def test_each_row_predicts_the_next_token_of_its_own_sample(items: list[Weighted
                     assert batch.logprob_S[at] == own.sample.logprobs[j]
                     at += 1
                 tail_start += len(ids) - 1
-            assert tuple(batch.ids_N[bundle.start : bundle.start + bundle.prompt].tolist()) == pack.prompt_ids
-            assert batch.position_N[bundle.start : bundle.start + bundle.prompt].tolist() == list(range(bundle.prompt))
-            assert tail_start == bundle.end
+            assert tuple(batch.ids_N[prefix.start : prefix.start + prefix.prompt].tolist()) == pack.prompt_ids
+            assert batch.position_N[prefix.start : prefix.start + prefix.prompt].tolist() == list(range(prefix.prompt))
+            assert tail_start == prefix.end
         assert at == len(batch.target_S) == sum(len(i.sample.token_ids) for i in owners)
-        assert batch.bundles[-1].end == len(batch.ids_N) == sum(pack.tokens for pack in packs)
+        assert batch.prefixes[-1].end == len(batch.ids_N) == sum(pack.tokens for pack in packs)
 
 
 def test_a_completion_of_one_token_has_no_row() -> None:

@@ -10,8 +10,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
-from redqueen.policy.lora.sites import Part, Rows, Site
-from redqueen.policy.lora.training_products import Grouped, Loop, group_rows
+from redqueen.policy.lora.sites import Site
+from redqueen.policy.lora.stacked_factors import Projection, RowAdapters
+from redqueen.policy.lora.training_products import GroupedMatmul, SlicedMatmul, group_rows
 from tests.reference import noisy
 
 SLOTS, ALPHA = 4, 5.1
@@ -22,8 +23,8 @@ ODD, EVEN = (7, (5, 3, 2), 3), (16, (8, 12, 16), 4)
 NAMES, TARGETS = ("x.q_proj", "x.k_proj", "x.v_proj"), ("q_proj", "v_proj")
 
 TRAINING = {
-    "loop": (lambda slots: Loop(group_rows(slots)), ODD),
-    "grouped": (lambda slots: Grouped(group_rows(slots), CPU), EVEN),
+    "loop": (lambda slots: SlicedMatmul(group_rows(slots)), ODD),
+    "grouped": (lambda slots: GroupedMatmul(group_rows(slots), CPU), EVEN),
 }
 
 
@@ -33,7 +34,7 @@ def site_and_bank(
     """One site of three parts and a bank with a member "0", "1", ... in each slot, the last one of half the rank."""
     fan_in, widths, rank = sizes
     g = torch.Generator().manual_seed(seed)
-    parts = tuple(Part(name, sum(widths[:j]), sum(widths[: j + 1])) for j, name in enumerate(NAMES))
+    parts = tuple(Projection(name, sum(widths[:j]), sum(widths[: j + 1])) for j, name in enumerate(NAMES))
     weight = torch.randn(sum(widths), fan_in, generator=g).to(dtype) / fan_in**0.5
     site = Site("x", weight, torch.randn(sum(widths), generator=g).to(dtype) if bias else None, parts)
     master = torch.float64 if dtype == torch.float64 else torch.float32
@@ -43,8 +44,10 @@ def site_and_bank(
     return site, bank
 
 
-def rows_of(bank: AdapterBank, name: str, slots: Sequence[int], gradients: Gradients | None = None) -> Rows:
-    return Rows(bank.stacked, bank.scales, TRAINING[name][0](slots), len(slots), gradients.sites if gradients else {})
+def rows_of(bank: AdapterBank, name: str, slots: Sequence[int], gradients: Gradients | None = None) -> RowAdapters:
+    return RowAdapters(
+        bank.stacked, bank.scales, TRAINING[name][0](slots), len(slots), gradients.sites if gradients else {}
+    )
 
 
 def oracle(site: Site, bank: AdapterBank, x: Tensor, slots: Sequence[int], dy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -55,7 +58,7 @@ def oracle(site: Site, bank: AdapterBank, x: Tensor, slots: Sequence[int], dy: T
     made = []
     for row, slot in zip(x, slots, strict=True):
         y = F.linear(row, site.weight.double(), bias)
-        for part in site.parts:
+        for part in site.projections:
             if part.name in bank.places:
                 a, b = bank.places[part.name].views(masters[slot])
                 y = y + F.pad(bank.scales[slot] * (row @ a) @ b, (part.start, len(site.weight) - part.end))

@@ -14,8 +14,9 @@ from redqueen.adapters.factors import Factors
 from redqueen.adapters.initialisation import fresh, perturb
 from redqueen.errors import AdapterError
 from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.lora.sites import Part, Site
-from redqueen.policy.model.attention import Bundle, BundleAttention
+from redqueen.policy.lora.sites import Site
+from redqueen.policy.lora.stacked_factors import Projection
+from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.policy.model.base import Base, fingerprint
 from redqueen.policy.model.decoder import FAMILIES
 from tests.reference import doubled, logits, member_logits, merged, noisy, same
@@ -106,7 +107,7 @@ def test_no_weight_of_the_base_takes_a_gradient_and_its_fingerprint_stays(new_ba
 
 def backward(base: Base, bank: AdapterBank, member: str) -> torch.Tensor:
     """All members' gradients of any loss of one member's hidden states, through the decoder."""
-    gradients, attention = bank.gradients(), BundleAttention([Bundle(0, 5)], bank.masters.device)
+    gradients, attention = bank.gradients(), SharedPrefixAttention([SharedPrefix(0, 5)], bank.masters.device)
     assert not gradients.flat.any()
     rows = bank.rows([bank.slots[member]], [5], gradients)
     base.decoder.hidden(torch.arange(5) + 7, torch.arange(5), attention, rows).pow(2).sum().backward()
@@ -150,7 +151,7 @@ def test_a_change_of_a_members_masters_is_in_play_after_its_refresh(base: Base, 
 
 @given(st.permutations(range(6)), st.integers(0, 6))
 def test_members_refreshed_together_are_as_refreshed_one_by_one(order: list[int], count: int) -> None:
-    site = Site("x", torch.randn(7, 5), None, (Part("x.q_proj", 0, 4), Part("x.v_proj", 4, 7)))
+    site = Site("x", torch.randn(7, 5), None, (Projection("x.q_proj", 0, 4), Projection("x.v_proj", 4, 7)))
     banks = [AdapterBank([site], 6, 3, ALPHA, ("q_proj", "v_proj")) for _ in range(2)]
     for bank in banks:
         for slot in range(6):
@@ -179,8 +180,8 @@ def test_gradients_begin_at_zero_and_lie_as_the_masters_do(base: Base, bank: Ada
 
 # sites of several parts, of which one may be left out of the targets
 SITES = [
-    Site("m", torch.zeros(9, 5), None, (Part("m.q", 0, 4), Part("m.k", 4, 6), Part("m.v", 6, 9))),
-    Site("n", torch.zeros(5, 3), None, (Part("n.q", 0, 5),)),
+    Site("m", torch.zeros(9, 5), None, (Projection("m.q", 0, 4), Projection("m.k", 4, 6), Projection("m.v", 6, 9))),
+    Site("n", torch.zeros(5, 3), None, (Projection("n.q", 0, 5),)),
 ]
 
 

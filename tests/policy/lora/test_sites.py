@@ -47,7 +47,11 @@ def test_rows_see_their_own_member_only() -> None:
 
 def test_a_part_left_out_of_the_targets_is_the_base_to_the_bit() -> None:
     site, bank = site_and_bank(EVEN)
-    x, slots, left_out = torch.randn(4, EVEN[0]), [0, 1, 1, 3], slice(site.parts[1].start, site.parts[1].end)
+    x, slots, left_out = (
+        torch.randn(4, EVEN[0]),
+        [0, 1, 1, 3],
+        slice(site.projections[1].start, site.projections[1].end),
+    )
     plain = site(x, None)
     for rows in (bank.rows(slots), rows_of(bank, "grouped", slots), bank.decoding(slots)):
         with torch.no_grad():
@@ -62,7 +66,7 @@ def test_without_rows_or_factors_a_site_is_its_base(bias: bool) -> None:
     x = torch.randn(3, ODD[0])
     expected = F.linear(x, site.weight, site.bias)
     assert torch.equal(site(x, None), expected)
-    assert torch.equal(Site("elsewhere", site.weight, site.bias, site.parts)(x, bank.rows([0, 0, 1])), expected)
+    assert torch.equal(Site("elsewhere", site.weight, site.bias, site.projections)(x, bank.rows([0, 0, 1])), expected)
 
 
 def test_an_untrained_member_is_the_base_to_the_bit() -> None:
@@ -137,7 +141,7 @@ def test_groups_are_the_runs_of_equal_slots(slots: list[int], data: st.DataObjec
 @pytest.mark.parametrize("way", ["rows", "decoding"])
 def test_a_pass_with_gradients_on_and_no_place_for_the_members_is_refused(way: str) -> None:
     site, bank = site_and_bank(EVEN)
-    with pytest.raises(ValueError, match="no place for the members'"):
+    with pytest.raises(ValueError, match="no tensor for the members'"):
         site(torch.randn(2, EVEN[0]), getattr(bank, way)([0, 1]))
 
 
@@ -152,5 +156,5 @@ def test_a_batch_of_another_size_than_was_announced_is_refused(name: str, rows: 
         "padded": lambda: bank.decoding([0, 1]),
         "scattered": lambda: bank.decoding([3, 0]),
     }[name]()
-    with torch.no_grad(), pytest.raises(ValueError, match=f"{rows} rows, whose members are known for 2"):
+    with torch.no_grad(), pytest.raises(ValueError, match=f"{rows} rows, but the members of 2 are known"):
         site(torch.randn(rows, EVEN[0]), made)

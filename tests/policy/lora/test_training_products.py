@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from redqueen.policy.kernels.onednn import packed, packs
-from redqueen.policy.lora.decoding_products import Padded
-from redqueen.policy.lora.training_products import Grouped, Loop, group_rows, neighbours
+from redqueen.policy.lora.decoding_products import PaddedBmm
+from redqueen.policy.lora.training_products import GroupedMatmul, SlicedMatmul, contiguous_runs, group_rows
 from tests.policy.lora.sites import (
     CPU,
     EVEN,
@@ -64,10 +64,10 @@ def test_every_kernel_gives_the_same_rows(counts: tuple[int, ...]) -> None:
     site, bank = site_and_bank(EVEN)
     x, factors = torch.randn(len(slots), EVEN[0]), bank.stacked["x"]
     expected = oracle(site, bank, x, slots, torch.zeros(len(slots), sum(EVEN[1])))[0]
-    kernels = (Loop(group_rows(slots)), Grouped(group_rows(slots), CPU), Padded(slots, CPU))
-    for kernel in kernels:
+    products = (SlicedMatmul(group_rows(slots)), GroupedMatmul(group_rows(slots), CPU), PaddedBmm(slots, CPU))
+    for way in products:
         y = F.linear(x, site.weight, site.bias)
-        kernel.add(factors, x, y)
+        way.add(factors, x, y)
         close(y, expected)
 
 
@@ -164,5 +164,5 @@ def test_packed_weights_give_the_same_products_to_bf16s_precision(rows: int, bia
 
 
 def test_neighbours_are_runs_of_slots() -> None:
-    assert neighbours([]) == []
-    assert neighbours([4, 2, 1, 2, 7]) == [slice(1, 3), slice(4, 5), slice(7, 8)]
+    assert contiguous_runs([]) == []
+    assert contiguous_runs([4, 2, 1, 2, 7]) == [slice(1, 3), slice(4, 5), slice(7, 8)]

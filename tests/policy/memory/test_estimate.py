@@ -16,7 +16,7 @@ from redqueen.errors import ModelError
 from redqueen.game.prompt_lengths import prompt_lengths
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.memory.estimate import advice, check_fit, estimate, items, total
-from redqueen.policy.model.attention import Bundle, BundleAttention
+from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.policy.model.base import load
 from redqueen.policy.model.dimensions import Shape, shape_of, token_counter
 from redqueen.policy.sampling.kv_cache import Cache
@@ -46,7 +46,7 @@ def test_base_and_members_have_the_sizes_of_the_real_tensors(tmp_path: Path, fam
     assert found["base weights, stacked"] == 4 * sum(
         site.weight.numel() for layer in base.decoder.layers for site in (layer.qkv, layer.gate_up)
     )
-    copies = sum(s.a_copy.numel() + sum(b.copy.numel() for b in s.blocks) for s in bank.stacked.values())
+    copies = sum(s.a_copy.numel() + sum(b.copy.numel() for b in s.projections) for s in bank.stacked.values())
     assert found["members: weights in fp32 and copies"] == 4 * (bank.masters.numel() + copies)
     assert found["members: gradients"] == bank.gradients().flat.nbytes
     assert found["members: AdamW moments"] == 8 * bank.masters.numel()
@@ -69,7 +69,7 @@ def test_activations_are_what_the_forward_pass_saves(tmp_path: Path, family: str
         base.decoder.hidden(
             torch.zeros(tokens, dtype=torch.long),
             torch.arange(tokens),
-            BundleAttention([Bundle(0, tokens)], torch.device("cpu")),
+            SharedPrefixAttention([SharedPrefix(0, tokens)], torch.device("cpu")),
             bank.rows([0], [tokens], bank.gradients()),
         )
     weights = {t.untyped_storage().data_ptr() for t in [*base.model.parameters(), *base.model.buffers()]}

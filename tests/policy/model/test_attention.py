@@ -1,4 +1,4 @@
-"""Bundle attention, plain and fused, against attention over separate sequences."""
+"""Shared-prefix attention, plain and fused, against attention over separate sequences."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from redqueen.policy.model.attention import Bundle, BundleAttention
+from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
 
 CPU = torch.device("cpu")
 Shape = tuple[int, tuple[int, ...]]  # prompt, tails
 
 
-def bundles_of(shapes: list[Shape]) -> list[Bundle]:
-    made: list[Bundle] = []
+def prefixes_of(shapes: list[Shape]) -> list[SharedPrefix]:
+    made: list[SharedPrefix] = []
     for prompt, tails in shapes:
-        made.append(Bundle(made[-1].end if made else 0, prompt, tails))
+        made.append(SharedPrefix(made[-1].end if made else 0, prompt, tails))
     return made
 
 
-def separate(bundles: list[Bundle], q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def separate(prefixes: list[SharedPrefix], q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """softmax(q kᵀ / sqrt D) v of each prompt by itself, and of each continuation after a prompt of its own."""
     groups = q.shape[1] // k.shape[1]
     out = torch.zeros_like(q)
-    for bundle in bundles:
-        prompt = list(range(bundle.start, bundle.start + bundle.prompt))
-        start = bundle.start + bundle.prompt
+    for prefix in prefixes:
+        prompt = list(range(prefix.start, prefix.start + prefix.prompt))
+        start = prefix.start + prefix.prompt
         own = [prompt]
-        for tail in bundle.tails:
+        for tail in prefix.suffix_lengths:
             own.append(list(range(start, start := start + tail)))
         for rows in own:
             seen = rows if rows is prompt else prompt + rows
@@ -50,13 +50,13 @@ def inputs(tokens: int, kv_heads: int, groups: int, seed: int, dtype: torch.dtyp
 
 def check(shapes: list[Shape], kv_heads: int, groups: int, seed: int, tolerance: float, dtype: torch.dtype) -> None:
     """Output and gradients of both ways against the separate sequences in float64."""
-    bundles = bundles_of(shapes)
-    *qkv, dy = inputs(bundles[-1].end, kv_heads, groups, seed, dtype)
+    prefixes = prefixes_of(shapes)
+    *qkv, dy = inputs(prefixes[-1].end, kv_heads, groups, seed, dtype)
     found: list[list[Tensor]] = []
     for attention in (
-        lambda q, k, v: separate(bundles, q, k, v),
-        lambda q, k, v: BundleAttention(bundles, CPU, fused=False)(0, q, k, v),
-        lambda q, k, v: BundleAttention(bundles, CPU, fused=True)(0, q, k, v),
+        lambda q, k, v: separate(prefixes, q, k, v),
+        lambda q, k, v: SharedPrefixAttention(prefixes, CPU, fused=False)(0, q, k, v),
+        lambda q, k, v: SharedPrefixAttention(prefixes, CPU, fused=True)(0, q, k, v),
     ):
         wide = torch.float64 if not found else dtype
         leaves = [t.detach().to(wide).requires_grad_() for t in qkv]
@@ -96,25 +96,25 @@ def test_both_ways_are_attention_over_separate_sequences(
     ],
 )
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.03)])
-def test_every_shape_of_a_bundle_in_the_bases_dtypes(shape: Shape, dtype: torch.dtype, tolerance: float) -> None:
+def test_every_shape_of_a_shared_prefix_in_the_bases_dtypes(shape: Shape, dtype: torch.dtype, tolerance: float) -> None:
     for groups in (1, 3):
         check([(2, (1, 1)), shape, (3, ())], 2, groups, 0, tolerance, dtype)
 
 
 @pytest.mark.parametrize("fused", [False, True])
 def test_the_gradients_are_derivatives(fused: bool) -> None:
-    bundles = bundles_of([(2, (1, 3)), (3, (2,)), (2, ())])
-    *qkv, _ = inputs(bundles[-1].end, 1, 2, 0, torch.float64)
-    attention = BundleAttention(bundles, CPU, fused=fused)
+    prefixes = prefixes_of([(2, (1, 3)), (3, (2,)), (2, ())])
+    *qkv, _ = inputs(prefixes[-1].end, 1, 2, 0, torch.float64)
+    attention = SharedPrefixAttention(prefixes, CPU, fused=fused)
     leaves = [t.requires_grad_() for t in qkv]
     assert torch.autograd.gradcheck(lambda q, k, v: attention(0, q, k, v), leaves)
 
 
 @pytest.mark.parametrize("fused", [False, True])
-def test_nothing_flows_back_in_time_nor_between_continuations_nor_between_bundles(fused: bool) -> None:
-    bundles = bundles_of([(3, (2, 2)), (2, ())])
-    *qkv, _ = inputs(bundles[-1].end, 1, 1, 0, torch.float64)
-    attention = BundleAttention(bundles, CPU, fused=fused)
+def test_nothing_flows_back_in_time_nor_between_continuations_nor_between_prefixes(fused: bool) -> None:
+    prefixes = prefixes_of([(3, (2, 2)), (2, ())])
+    *qkv, _ = inputs(prefixes[-1].end, 1, 1, 0, torch.float64)
+    attention = SharedPrefixAttention(prefixes, CPU, fused=fused)
     # who sees row j: rows 0-2 are a prompt, 3-4 and 5-6 its continuations, 7-8 another prompt
     seen_by = [set(range(j, 7)) for j in range(3)] + [{3, 4}, {4}, {5, 6}, {6}, {7, 8}, {8}]
     before = attention(0, *qkv)
@@ -127,15 +127,15 @@ def test_nothing_flows_back_in_time_nor_between_continuations_nor_between_bundle
 
 
 def test_large_scores_stay_finite() -> None:
-    bundles = bundles_of([(3, (2, 1))])
+    prefixes = prefixes_of([(3, (2, 1))])
     q, k, v, _ = inputs(6, 1, 2, 0, torch.float32)
     for fused in (False, True):
         leaves = [t.clone().requires_grad_() for t in (1e4 * q, 1e4 * k, v)]
-        y = BundleAttention(bundles, CPU, fused=fused)(0, *leaves)
+        y = SharedPrefixAttention(prefixes, CPU, fused=fused)(0, *leaves)
         y.sum().backward()
         assert y.isfinite().all()
         assert all(t.grad is not None and t.grad.isfinite().all() for t in leaves)
 
 
 def test_on_a_cpu_plain_products_are_taken() -> None:
-    assert not BundleAttention([Bundle(0, 1)], CPU).fused
+    assert not SharedPrefixAttention([SharedPrefix(0, 1)], CPU).fused

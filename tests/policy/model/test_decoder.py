@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from redqueen.config import ModelConfig
 from redqueen.errors import AdapterError
 from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.model.attention import Bundle, BundleAttention
+from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.decoder import FAMILIES, decoder_of
 from tests.reference import logits, noisy
@@ -115,10 +115,10 @@ def test_the_model_by_itself_is_unchanged_to_the_bit_and_its_weights_are_the_dec
     # nothing is held twice: each linear layer lies inside one of the decoder's tensors
     homes = {site.weight.untyped_storage().data_ptr() for site in decoder.sites}
     for site in decoder.sites:
-        for part in site.parts:
-            weight = own.get_submodule(part.name).weight
+        for projection in site.projections:
+            weight = own.get_submodule(projection.name).weight
             assert weight.untyped_storage().data_ptr() in homes
-            assert torch.equal(weight, site.weight[part.start : part.end])
+            assert torch.equal(weight, site.weight[projection.start : projection.end])
 
 
 def test_members_do_not_move_with_the_position_of_their_rows(tiny_base: Base) -> None:
@@ -138,10 +138,10 @@ def test_checkpointing_changes_no_gradient(tiny_base: Base) -> None:
         bank = AdapterBank(tiny_base.decoder.sites, 2, 3, 6.0, ModelConfig().targets)
         for seed, name in enumerate("ab"):
             bank.add(name, noisy(bank, seed))
-        bundles = [Bundle(0, 4, (2, 3)), Bundle(9, 5)]
+        prefixes = [SharedPrefix(0, 4, (2, 3)), SharedPrefix(9, 5)]
         ids = torch.arange(14) + 30
         position = torch.tensor([0, 1, 2, 3, 4, 5, 4, 5, 6, 0, 1, 2, 3, 4])
-        attention = BundleAttention(bundles, ids.device)
+        attention = SharedPrefixAttention(prefixes, ids.device)
         gradients = bank.gradients()
         rows = bank.rows([0, 1], [9, 5], gradients)
         hidden = tiny_base.decoder.hidden(ids, position, attention, rows, checkpointing=checkpointing)

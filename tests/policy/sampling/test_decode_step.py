@@ -20,7 +20,7 @@ from redqueen.policy.kernels import ops
 from redqueen.policy.kernels.cpu import decoding
 from redqueen.policy.kernels.cpu.floats import raw
 from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.model.attention import Bundle
+from redqueen.policy.model.attention import SharedPrefix
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.decoder import FAMILIES, Decoder, decoder_of
 from redqueen.policy.sampling.decode_step import Compiled, Composed, stepper
@@ -53,7 +53,7 @@ def stepped(
     texts = [PROMPTS[r % len(PROMPTS)] for r in range(len(slots))]
     cache, fills = Cache(decoder, len(slots)), list[Fill]()
     for r, text in enumerate(texts):
-        fills.append(Fill(Bundle(fills[-1].bundle.end if fills else 0, len(text)), [r]))
+        fills.append(Fill(SharedPrefix(fills[-1].prefix.end if fills else 0, len(text)), [r]))
     with torch.inference_mode():
         ids = torch.tensor([t for text in texts for t in text])
         decoder.hidden(ids, torch.cat([torch.arange(len(t)) for t in texts]), Prefill(cache, fills))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.model.attention import Bundle
+from redqueen.policy.model.attention import SharedPrefix
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.decoder import FAMILIES, Decoder
 from redqueen.policy.sampling.decode_step import Compiled, Composed
@@ -25,11 +25,11 @@ def prefill(decoder: Decoder, cache: Cache, prompts: list[tuple[tuple[int, ...],
     """Puts prompts into rows of the cache; each prompt's last hidden state."""
     fills: list[Fill] = []
     for ids, rows in prompts:
-        fills.append(Fill(Bundle(fills[-1].bundle.end if fills else 0, len(ids)), rows))
+        fills.append(Fill(SharedPrefix(fills[-1].prefix.end if fills else 0, len(ids)), rows))
     ids = torch.tensor([token for prompt, _ in prompts for token in prompt])
     position = torch.cat([torch.arange(len(prompt)) for prompt, _ in prompts])
     hidden = decoder.hidden(ids, position, Prefill(cache, fills))
-    return [hidden[fill.bundle.end - 1] for fill in fills]
+    return [hidden[fill.prefix.end - 1] for fill in fills]
 
 
 @pytest.fixture(params=[Composed, Compiled])

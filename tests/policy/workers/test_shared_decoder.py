@@ -36,10 +36,10 @@ def test_a_thawed_decoder_computes_the_same_from_the_same_memory(
     other = thaw(written, Block(base.block.size, base.block.path))
     torch.testing.assert_close(logits(other, [[5, 6, 7]])[0], ours, atol=1e-6 if dtype == "float32" else 0.1, rtol=0)
     for mine, theirs in zip(base.decoder.sites, other.sites, strict=True):
-        assert (mine.name, mine.parts) == (theirs.name, theirs.parts)
+        assert (mine.name, mine.projections) == (theirs.name, theirs.projections)
         assert mine.packed is None, "who shares the base leaves the sampling to others"
         assert (theirs.packed is None) == (packed(theirs.weight) is None)
     # the model's own layers lie there too: what is written through one is read through the others
-    name = base.decoder.layers[0].down.parts[0].name
+    name = base.decoder.layers[0].down.projections[0].name
     base.model.get_submodule(name).weight[0, 0] = 77.0
     assert other.layers[0].down.weight[0, 0] == base.decoder.layers[0].down.weight[0, 0] == 77

@@ -1,0 +1,174 @@
+"""All members' low-rank factors at one site, and which of them belong to the rows of a batch.
+
+Layers that read the same input (q, k and v; gate and up) are one site. Their A factors are stacked, so that the input
+is read once.
+
+Shape suffixes: N rows, I inputs, O outputs, S slots, P one member's parameters, R rank, K = projections x rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+Allocate = Callable[[tuple[int, ...], torch.dtype], Tensor]
+"""Makes a tensor of zeros of this shape and dtype, or returns one that other processes share."""
+
+# torch's grouped product wants strides that are multiples of this
+_ALIGNMENT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """One linear layer of a site."""
+
+    name: str
+    """The layer's name in the transformers model."""
+    start: int
+    """First of its columns in the site's output."""
+    end: int
+    """The column after its last one."""
+
+    @property
+    def width(self) -> int:
+        """Its outputs."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectionFactors:
+    """All members' B of one linear layer."""
+
+    inner: slice
+    """The layer's columns in x A [N, K]."""
+    out: slice
+    """The layer's columns in y [N, O]."""
+    b: Tensor
+    """The masters of B [S, R, o], in fp32."""
+    copy: Tensor
+    """s·B [S, R, o] in the base's dtype."""
+
+
+class SiteGradients(NamedTuple):
+    """One site's share of the gradients [S, P]."""
+
+    a: Tensor
+    """[S, K, I]."""
+    b: tuple[Tensor, ...]
+    """[S, R, o] of each projection."""
+
+
+class StackedFactors:
+    """All members' factors at one site.
+
+    `a` [S, K, I] holds the masters of A, transposed, in fp32; `a_copy` is the same in the base's dtype.
+    `projections` holds B by layer; `b_copy` is their s·B in one flat tensor, one layer's [S, R, o] after the other.
+    `aligned` says whether every row and projection begins at a multiple of 16 bytes.
+    """
+
+    def __init__(
+        self,
+        weight_OI: Tensor,
+        projections: Sequence[Projection],
+        masters_SP: Tensor,
+        rank: int,
+        start: int,
+        allocate: Allocate,
+    ) -> None:
+        """`weight_OI` is the site's frozen weight. The site's factors begin at column `start` of `masters_SP`."""
+        slots = len(masters_SP)
+        self.rank = rank
+        self.start = start
+        self.fan_in = weight_OI.shape[1]
+        self.widths = [projection.width for projection in projections]
+        self.a, b_masters = self.views(masters_SP)
+        self.a_copy = allocate(tuple(self.a.shape), weight_OI.dtype)
+        # A layer's members lie together: a batched product would copy a slice of a larger tensor.
+        self.b_copy = allocate((slots * rank * sum(self.widths),), weight_OI.dtype)
+        b_copies = self.b_copy.split([slots * rank * width for width in self.widths])
+        self.projections: list[ProjectionFactors] = []
+        for index, (projection, b, copy) in enumerate(zip(projections, b_masters, b_copies, strict=True)):
+            inner = slice(index * rank, (index + 1) * rank)
+            out = slice(projection.start, projection.end)
+            self.projections.append(ProjectionFactors(inner, out, b, copy.view(b.shape)))
+        sizes = [rank, *weight_OI.shape]
+        for projection in projections:
+            sizes += [projection.start, projection.end]
+        self.aligned = all(size * weight_OI.element_size() % _ALIGNMENT == 0 for size in sizes)
+
+    def views(self, flat_SP: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """This site's A [S, K, I] and each layer's B [S, R, o], views of a tensor that is laid out as the masters."""
+        slots = len(flat_SP)
+        a, b = flat_SP[:, self.start : self.end].split((self.middle - self.start, self.end - self.middle), dim=1)
+        return a.view(slots, -1, self.fan_in), b.view(slots, self.rank, -1).split(self.widths, dim=2)
+
+    def gradients(self, flat_SP: Tensor) -> SiteGradients:
+        """This site's share of the gradients `flat_SP`."""
+        return SiteGradients(*self.views(flat_SP))
+
+    @property
+    def middle(self) -> int:
+        """The column of P at which the factors A end and B begin."""
+        return self.start + len(self.widths) * self.rank * self.fan_in
+
+    @property
+    def end(self) -> int:
+        """The column of P at which the site's factors end."""
+        return self.middle + self.rank * sum(self.widths)
+
+    @property
+    def inner_width(self) -> int:
+        """K, the columns of x A."""
+        return self.a_copy.shape[1]
+
+    def refresh(self, slots: slice, scale_S11: Tensor) -> None:
+        """Copies some members' masters to the tensors that products read."""
+        self.a_copy[slots].copy_(self.a[slots])
+        for projection in self.projections:
+            projection.copy[slots].copy_(projection.b[slots] * scale_S11)
+
+
+class BackwardContext(NamedTuple):
+    """One site in a backward pass."""
+
+    factors: StackedFactors
+    gradients: SiteGradients
+    """What the pass adds to."""
+    scales: Sequence[float]
+    """s by slot."""
+
+
+class LowRankProducts(Protocol):
+    """One way to compute the low-rank products of a batch. It knows which rows belong to which slot."""
+
+    def add(self, factors: StackedFactors, x_NI: Tensor, y_NO: Tensor) -> Tensor:
+        """Adds s (x A) B to `y_NO` in place; returns x A [N, K]."""
+        ...
+
+
+class TrainingProducts(LowRankProducts, Protocol):
+    """Low-rank products with a backward pass."""
+
+    def backward(self, site: BackwardContext, x_NI: Tensor, inner_NK: Tensor, dy_NO: Tensor, dx_NI: Tensor) -> None:
+        """Adds to the members' gradients and to `dx_NI`, in place; `inner_NK` is what `add` returned."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RowAdapters:
+    """The adapters of a batch's rows."""
+
+    factors: Mapping[str, StackedFactors]
+    """The bank's factors by site."""
+    scales: Sequence[float]
+    """s = alpha / rank by slot."""
+    products: LowRankProducts
+    """Computes the products; it knows the rows."""
+    count: int
+    """How many rows the batch has."""
+    gradients: Mapping[str, SiteGradients]
+    """What a backward pass adds to, by site; empty for a forward pass only."""
