@@ -21,6 +21,11 @@ Mutation = Literal[
     "svd_spectral", "layer_gaussian", "component_mask", "full_gaussian", "neftune", "copy_parent", "fresh"
 ]
 Crossover = Literal["dare", "slot_swap", "svd_subspace", "extrapolate", "linear_mean"]
+Matchmaking = Literal["balanced", "hard", "uniform", "round_robin"]
+TeacherFitness = Literal["lcb", "mean_reward", "learnability"]
+FitnessName = Literal[TeacherFitness, "held_out"]
+SurvivorSelection = Literal["truncation", "tournament"]
+ParentSelection = Literal["rank", "tournament", "uniform"]
 
 
 class ConfigError(UserError):
@@ -117,39 +122,26 @@ class LearningConfig(Section):
     weight_decay: float = Field(default=0.0, ge=0)
     beta1: float = Field(default=0.9, ge=0, lt=1)
     beta2: float = Field(default=0.99, ge=0, lt=1)
-    batch_tokens: int = Field(default=4096, ge=64)  # padded tokens in a micro-batch
+    batch_tokens: int = Field(default=4096, ge=64)  # tokens in a micro-batch
     warmup: int = Field(default=0, ge=0)  # steps of its own in which a newborn's learning rate grows linearly to lr
     checkpointing: bool = False  # recompute activations: about 4 x less memory, slower by a few per cent
 
 
 class LeagueConfig(Section):
-    """Ratings are TrueSkill's defaults; `every`, `gamma` and `burn_in` are not published (docs/EVOLUTION.md)."""
+    """Who plays whom, and what members are ranked by. Ratings have TrueSkill's defaults (docs/EVOLUTION.md)."""
 
-    matchmaking: Literal["balanced", "hard", "uniform", "round_robin"] = "balanced"
-    evolution: bool = True
-    every: int = Field(default=10, ge=1)  # k: steps between replacements
-    gamma: float = Field(default=0.25, gt=0, lt=1)  # share of a role replaced
-    burn_in: int = Field(default=5, ge=0)  # matches a member plays before it can be replaced
-    crossover: float = Field(default=0.5, ge=0, le=1)
-    mutations: tuple[Mutation, ...] = Field(
-        default=("svd_spectral", "layer_gaussian", "component_mask", "full_gaussian"), min_length=1
-    )
-    crossovers: tuple[Crossover, ...] = Field(
-        default=("dare", "slot_swap", "svd_subspace", "extrapolate"), min_length=1
-    )
-    teacher_fitness: Literal["lcb", "mean_reward", "learnability"] = "lcb"
-    student_fitness: Literal["lcb", "mean_reward", "learnability", "held_out"] = "lcb"
-    lcb: float = Field(default=3.0, ge=0)  # fitness lcb = mu - lcb * sigma
-    probe_tasks: int = Field(default=64, ge=1)  # fitness held_out: seed tasks that every student attempts once
-    survivors: Literal["truncation", "tournament"] = "truncation"
-    parents: Literal["rank", "tournament", "uniform"] = "rank"
-    contestants: int = Field(default=2, ge=1)  # in a tournament
-    elite: int = Field(default=0, ge=0)  # the fittest of a role that are never replaced
-    # a child closer than this to a living member is drawn again: Frobenius norm of the difference of two ΔW as a share
-    # of the larger one's
-    min_distance: float = Field(default=0.0, ge=0, lt=2)
-    hall_of_fame: int = Field(default=0, ge=0)  # past champions kept, of each role
-    hall_matches: float = Field(default=0.0, ge=0, le=1)  # share of a member's games that is against past champions
+    matchmaking: Matchmaking = "balanced"
+    """How it is decided who meets whom."""
+    teacher_fitness: TeacherFitness = "lcb"
+    student_fitness: FitnessName = "lcb"
+    lcb: float = Field(default=3.0, ge=0)
+    """Fitness lcb = mu - lcb * sigma."""
+    held_out_tasks: int = Field(default=64, ge=1)
+    """Fitness held_out: seed tasks that every student attempts once."""
+    hall_of_fame: int = Field(default=0, ge=0)
+    """Past champions kept, of each role; the fittest enter every `evolution.every` steps."""
+    hall_matches: float = Field(default=0.0, ge=0, le=1)
+    """Share of a member's games that is against past champions."""
 
     @field_validator("teacher_fitness", mode="before")
     @classmethod
@@ -166,6 +158,42 @@ class LeagueConfig(Section):
         if self.hall_matches and not self.hall_of_fame:
             raise ValueError("hall_matches needs champions: set league.hall_of_fame to how many of a role are kept")
         return self
+
+
+class EvolutionConfig(Section):
+    """How members are replaced. `every`, `gamma` and `burn_in` are not published (docs/EVOLUTION.md)."""
+
+    enabled: bool = True
+    """Off: nobody is replaced."""
+    every: int = Field(default=10, ge=1)
+    """k: steps between two rounds of replacements."""
+    gamma: float = Field(default=0.25, gt=0, lt=1)
+    """Share of a role that is replaced."""
+    burn_in: int = Field(default=5, ge=0)
+    """Matches that a member plays before it can be replaced."""
+    crossover: float = Field(default=0.5, ge=0, le=1)
+    """The probability that a child has two parents."""
+    mutations: tuple[Mutation, ...] = Field(
+        default=("svd_spectral", "layer_gaussian", "component_mask", "full_gaussian"), min_length=1
+    )
+    """One-parent operators, drawn uniformly."""
+    crossovers: tuple[Crossover, ...] = Field(
+        default=("dare", "slot_swap", "svd_subspace", "extrapolate"), min_length=1
+    )
+    """Two-parent operators, drawn uniformly."""
+    survivors: SurvivorSelection = "truncation"
+    """How it is decided who is at risk."""
+    parents: ParentSelection = "rank"
+    """How parents are drawn among those that stay."""
+    contestants: int = Field(default=2, ge=1)
+    """Members in a tournament, of survivors or of parents."""
+    elite: int = Field(default=0, ge=0)
+    """The fittest of a role that are never replaced."""
+    min_distance: float = Field(default=0.0, ge=0, lt=2)
+    """A child closer than this to a living member is drawn again.
+
+    The distance is the Frobenius norm of the difference of two ΔW as a share of the larger one's. 0: not measured.
+    """
 
 
 class SandboxConfig(Section):
@@ -194,6 +222,7 @@ class Config(Section):
     sampling: SamplingConfig = SamplingConfig()
     learning: LearningConfig = LearningConfig()
     league: LeagueConfig = LeagueConfig()
+    evolution: EvolutionConfig = EvolutionConfig()
     sandbox: SandboxConfig = SandboxConfig()
     run: RunConfig = RunConfig()
 
@@ -205,12 +234,14 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _league(self) -> Self:
-        population, league = self.population, self.league
-        if population.single_agent and league.hall_of_fame:
+        population = self.population
+        if population.single_agent and self.league.hall_of_fame:
             raise ValueError("the single agent plays itself and has no champions: set league.hall_of_fame=0")
         smallest = min(size for size in (population.teachers, population.students, 10**9) if size > 1)
-        if league.evolution and league.elite >= smallest:
-            raise ValueError(f"league.elite={league.elite} leaves nobody of {smallest} to replace: choose fewer")
+        if self.evolution.enabled and self.evolution.elite >= smallest:
+            raise ValueError(
+                f"evolution.elite={self.evolution.elite} leaves nobody of {smallest} to replace: choose fewer"
+            )
         return self
 
     def override(self, assignments: Iterable[str]) -> Config:
@@ -219,15 +250,14 @@ class Config(Section):
         Raises ConfigError, with the nearest valid key, for an unknown key or an impossible value.
         """
         data = self.model_dump()
-        valid = list(keys(type(self)))
+        valid = set(keys(type(self)))
         for assignment in assignments:
             name, equals, text = assignment.partition("=")
             name = name.strip().lstrip("-")
             if not equals:
                 raise ConfigError(f"'{assignment}' is not an override: write section.field=value, e.g. run.steps=20")
             if name not in valid:
-                near = difflib.get_close_matches(name, valid, n=1, cutoff=0.0)[0]
-                raise ConfigError(f"unknown key '{name}': did you mean '{near}'?")
+                raise ConfigError(_unknown(name))
             section, _, field = name.rpartition(".")
             target = cast(dict[str, Any], data[section]) if section else data
             target[field] = _value(text.strip(), target[field])
@@ -252,10 +282,24 @@ def resolve(data: dict[str, Any]) -> Config:
         where = ".".join(str(part) for part in first["loc"])
         message = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(where, list(keys(Config)), n=1, cutoff=0.0)[0]
-            raise ConfigError(f"unknown key '{where}': did you mean '{near}'?") from None
+            raise ConfigError(_unknown(where)) from None
         given = "" if first["type"] == "value_error" else f" (given: {first['input']!r})"
         raise ConfigError(f"{where}: {message}{given}" if where else message) from None
+
+
+def _unknown(name: str) -> str:
+    """The message for a key that does not exist, with the one that was probably meant."""
+    field = name.rpartition(".")[2]
+
+    # The right field in a wrong section counts as much as the right spelling: `league.gamma` means `evolution.gamma`.
+    def likeness(key: str) -> tuple[float, float]:
+        whole = difflib.SequenceMatcher(None, key, name).ratio()
+        # A switch goes by its section's name: `evolution` alone means `evolution.enabled`.
+        own = key.removesuffix(".enabled").rpartition(".")[2]
+        last = difflib.SequenceMatcher(None, own, field).ratio()
+        return max(whole, last), whole
+
+    return f"unknown key '{name}': did you mean '{max(keys(Config), key=likeness)}'?"
 
 
 def _value(text: str, current: object) -> object:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from redqueen.config import (
     Config,
     ConfigError,
+    EvolutionConfig,
     GameConfig,
-    LeagueConfig,
     LearningConfig,
     ModelConfig,
     PopulationConfig,
@@ -28,7 +28,7 @@ def quickstart() -> Config:
         game=_SMALL,
         sampling=SamplingConfig(temperature=0.8, proposal_tokens=80, batch_rows=96),
         learning=LearningConfig(batch_tokens=1024),  # small micro-batches stay in a CPU's caches
-        league=LeagueConfig(every=3, gamma=0.5, burn_in=3),
+        evolution=EvolutionConfig(every=3, gamma=0.5, burn_in=3),
         sandbox=SandboxConfig(value_bytes=200),
         run=RunConfig(steps=6),
     )
@@ -43,7 +43,7 @@ def paper_7b() -> Config:
         game=GameConfig(proposals=16, attempts=8, references=6, min_inputs=10, bank_size=16384),
         sampling=SamplingConfig(proposal_tokens=2048, attempt_tokens=2048, batch_rows=128),
         learning=LearningConfig(lr=1e-5, batch_tokens=16384, checkpointing=True),
-        league=LeagueConfig(every=10, gamma=0.25, burn_in=5),
+        evolution=EvolutionConfig(every=10, gamma=0.25, burn_in=5),
         run=RunConfig(steps=200, checkpoint_every=5, keep_last=3, keep_every=50),
     )
 
@@ -61,7 +61,7 @@ def ablation_1t1s() -> Config:
         update={
             "recipe": "ablation_1t1s",
             "population": PopulationConfig(teachers=1, students=1),
-            "league": LeagueConfig(evolution=False),
+            "evolution": EvolutionConfig(enabled=False),
         }
     )
 
@@ -73,7 +73,7 @@ def single_agent() -> Config:
             "recipe": "single_agent",
             "population": PopulationConfig(teachers=1, students=1, single_agent=True),
             "game": _SMALL.model_copy(update={"matches": 1}),
-            "league": LeagueConfig(evolution=False),
+            "evolution": EvolutionConfig(enabled=False),
         }
     )
 

@@ -12,7 +12,7 @@ from redqueen.game.prompts import Prompts, prompts
 from redqueen.game.rewards import solve_rate, student_reward, teacher_reward
 from redqueen.game.seeds import AUTHOR, seeds
 from redqueen.game.task_bank import TaskBank
-from redqueen.league import Match
+from redqueen.league.matchmaking import Match
 from redqueen.programs.normal_form import fingerprint
 from redqueen.records import (
     Attempted,

@@ -16,9 +16,12 @@ from redqueen.assets import warm_start
 from redqueen.config import Config
 from redqueen.errors import AdapterError
 from redqueen.evals.held_out import SeedProbe, scores
-from redqueen.evolution import crown, measure, rate, replace_weakest
+from redqueen.evolution import rate, replace_weakest, score_held_out, update_hall_of_fame
 from redqueen.game.rewards import advantages
-from redqueen.league import AnyRole, Match, Table, TrueSkill, invite, matchmake
+from redqueen.league.hall_of_fame import add_champion_matches
+from redqueen.league.matchmaking import Match, matchmake
+from redqueen.league.population import AnyRole, Population
+from redqueen.league.rating import TrueSkill
 from redqueen.policy.model.base import Base
 from redqueen.policy.policy import open_policy
 from redqueen.recording import archive as rows
@@ -63,7 +66,7 @@ class Trainer:
         self.play = Play(config, self.policy, verifier)
         self.seed_probe: SeedProbe | None = None
         self.probed: list[Attempted] = []
-        self.table = Table()
+        self.population = Population()
         self.trueskill = TrueSkill()
         self.archive = Archive(directory.archive)
         self.fingerprint = base_fingerprint
@@ -84,31 +87,31 @@ class Trainer:
             played = settle(step, proposed, attempted, self.play.bank, config.game)
         with self._phase(step, "learn"):
             # champions are met, not trained
-            living = [g for g in played.graded() if g.rollout.member in self.table.members]
+            living = [g for g in played.graded() if g.rollout.member in self.population.members]
             updates = self.policy.update(advantages(living), report)
         with self._phase(step, "evolve"):
-            games = rate(self.table, matches, played, self.trueskill)
-            ratings = self.table.ratings()
+            games = rate(self.population, matches, played, self.trueskill)
+            ratings = self.population.ratings()
             self.probed = []
-            measure(self.table, self.probe, step, config.league)
-            standings = rows.standing_rows(self.table, step, config.league)
-            entered, left = crown(self.table, step, config.league)
+            score_held_out(self.population, self.probe, step, config)
+            standings = rows.standing_rows(self.population, step, config.league)
+            entered, left = update_hall_of_fame(self.population, step, config)
             for champion in left:
                 self.policy.leave(champion.name)
             for champion in entered:
                 self.policy.join(champion.name, self.policy.adapter(champion.member), trained=False)
-            births = replace_weakest(self.table, self.policy, step, config)
+            births = replace_weakest(self.population, self.policy, step, config)
 
         line: metrics.Line = {
             **metrics.summarise(played, updates, config.game.kinds),
-            **metrics.league_summary(self.table, games, births, config.league),
+            **metrics.league_summary(self.population, games, births, config.league),
             "bank": len(self.play.bank),
             "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
         }
         self.archive.write(
             [
                 *rows.step_rows(played, games, ratings, births),
-                *[rows.member_row(self.table.members[birth.child]) for birth in births],
+                *[rows.member_row(self.population.members[birth.child]) for birth in births],
                 *standings,
                 *[rows.champion_row(champion) for champion in entered],
                 *[rows.probe_row(step, attempt) for attempt in self.probed],
@@ -121,15 +124,16 @@ class Trainer:
         """Who plays whom in this step: pairs of the living, some of them split to meet past champions instead."""
         league, seed = self.config.league, self.config.run.seed
         drawn = matchmake(
-            self.table.role("teacher"),
-            self.table.role("student"),
+            self.population.players("teacher"),
+            self.population.players("student"),
             weighting=league.matchmaking,
             trueskill=self.trueskill,
             rng=streams.python(seed, step, "match"),
             step=step,
             matches=self.config.game.matches or None,
         )
-        return invite(drawn, self.table.hall.values(), league.hall_matches, streams.python(seed, step, "hall"))
+        champions = self.population.hall_of_fame.values()
+        return add_champion_matches(drawn, champions, league.hall_matches, step, streams.python(seed, step, "hall"))
 
     def run(self) -> None:
         """Plays the steps that are left, with checkpoints."""
@@ -151,10 +155,10 @@ class Trainer:
             sizes = {"both": 1}
         roles: list[AnyRole] = [role for role, size in sizes.items() for _ in range(size)]
         for role in roles:
-            member = self.table.enrol(role, -1)
+            member = self.population.add_member(role, -1)
             noise = generator(self.config.run.seed, "perturb", member.name)
             self.policy.join(member.name, perturb(start, population.perturbation, noise))
-        self.archive.write([rows.member_row(member) for member in self.table.members.values()])
+        self.archive.write([rows.member_row(member) for member in self.population.members.values()])
         self.save()
 
     def restore(self, saved: checkpoint.Checkpoint) -> None:
@@ -163,11 +167,11 @@ class Trainer:
             raise checkpoint.CheckpointError(
                 f"the checkpoint at step {saved.step} was made on another base ({saved.base}), not on these weights"
             )
-        self.table, self.next_step = saved.table, saved.step
+        self.population, self.next_step = saved.population, saved.step
         self.play.bank.restore(saved.bank)
-        for name in self.table.members:
+        for name in self.population.members:
             self.policy.join(name, saved.adapters[name], state=saved.optimizers[name], version=saved.versions[name])
-        for name in self.table.hall:
+        for name in self.population.hall_of_fame:
             self.policy.join(name, saved.adapters[name], trained=False, version=saved.versions[name])
         self.archive.rewind(saved.step)
         self.directory.rewind_metrics(saved.step)
@@ -175,7 +179,7 @@ class Trainer:
     def save(self) -> Path:
         """A checkpoint of everything up to `next_step`."""
         config = self.config
-        names = (*self.table.members, *self.table.hall)
+        names = (*self.population.members, *self.population.hall_of_fame)
         return checkpoint.save(
             self.directory.checkpoints,
             checkpoint.Checkpoint(
@@ -183,10 +187,10 @@ class Trainer:
                 self.base.name,
                 self.fingerprint,
                 config.model.alpha,
-                self.table,
+                self.population,
                 self.play.bank.entries(),
                 {name: self.policy.adapter(name) for name in names},
-                {name: self.policy.state(name) for name in self.table.members},
+                {name: self.policy.state(name) for name in self.population.members},
                 {name: self.policy.version(name) for name in names},
             ),
             keep_last=config.run.keep_last,

@@ -56,7 +56,7 @@ def test_version() -> None:
     [
         (("population.students=0",), "population.students"),
         (("model.rank=0",), "model.rank"),
-        (("league.every=0",), "league.every"),
+        (("evolution.every=0",), "evolution.every"),
         (("populaton.teachers=3",), "did you mean 'population.teachers'?"),
         (("quikstart",), "did you mean 'quickstart'?"),
         (("--model", "/no/such/model"), "/no/such/model"),

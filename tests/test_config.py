@@ -79,15 +79,15 @@ def test_unknown_recipe_is_refused_with_the_nearest_and_all_names() -> None:
         ("run.steps = 20", 20),
         ("learning.lr=3e-4", 3e-4),
         ("population.single_agent=false", False),
-        ("league.evolution=no", False),
+        ("evolution.enabled=no", False),
         ("model.name=org/some-model", "org/some-model"),
         ("population.init=a=b", "a=b"),
         ("game.kinds=code_o", ("code_o",)),
         ("game.kinds=code_f,code_i", ("code_f", "code_i")),
         ("game.kinds=(code_f, code_i,)", ("code_f", "code_i")),
         ("model.targets=[q_proj,v_proj]", ("q_proj", "v_proj")),
-        ("league.mutations=copy_parent", ("copy_parent",)),
-        ("league.crossovers=dare,linear_mean", ("dare", "linear_mean")),
+        ("evolution.mutations=copy_parent", ("copy_parent",)),
+        ("evolution.crossovers=dare,linear_mean", ("dare", "linear_mean")),
     ],
 )
 def test_an_override_sets_its_key_and_nothing_else(assignment: str, value: object) -> None:
@@ -123,8 +123,11 @@ def test_overrides_are_judged_together() -> None:
         ("learning.learning_rate", "learning.lr"),
         ("run.step", "run.steps"),
         ("populaton.teachers", "population.teachers"),
-        ("league.gama", "league.gamma"),
+        ("league.gama", "evolution.gamma"),
         ("game.kind", "game.kinds"),
+        ("league.gamma", "evolution.gamma"),
+        ("league.evolution", "evolution.enabled"),
+        ("league.probe_tasks", "league.held_out_tasks"),
     ],
 )
 def test_an_unknown_key_names_the_nearest_valid_one(wrong: str, nearest: str) -> None:
@@ -144,6 +147,8 @@ def test_any_unknown_key_is_refused_with_some_valid_one(name: str) -> None:
 def test_an_unknown_key_in_a_stored_configuration_is_refused_too() -> None:
     with pytest.raises(ConfigError, match=r"unknown key 'run\.setps': did you mean 'run\.steps'"):
         resolve({"run": {"setps": 3}})
+    with pytest.raises(ConfigError, match=r"unknown key 'league\.gamma': did you mean 'evolution\.gamma'"):
+        resolve({"league": {"gamma": 0.5}})
 
 
 def test_a_whole_section_cannot_be_overridden() -> None:
@@ -166,15 +171,15 @@ def test_what_is_no_assignment_is_refused_with_an_example(text: str) -> None:
         (["model.rank=4.5"], "model.rank"),
         (["model.alpha=0"], "model.alpha"),
         (["model.dtype=float16"], "model.dtype"),
-        (["league.every=0"], "league.every"),
-        (["league.gamma=0"], "league.gamma"),
-        (["league.gamma=1"], "league.gamma"),
-        (["league.crossover=1.5"], "league.crossover"),
-        (["league.mutations=svd_sepctral"], "svd_spectral"),
-        (["league.crossovers=svd_spectral"], "league.crossovers"),
-        (["league.mutations=dare"], "league.mutations"),
-        (["league.mutations="], "league.mutations"),
-        (["league.crossovers="], "league.crossovers"),
+        (["evolution.every=0"], "evolution.every"),
+        (["evolution.gamma=0"], "evolution.gamma"),
+        (["evolution.gamma=1"], "evolution.gamma"),
+        (["evolution.crossover=1.5"], "evolution.crossover"),
+        (["evolution.mutations=svd_sepctral"], "svd_spectral"),
+        (["evolution.crossovers=svd_spectral"], "evolution.crossovers"),
+        (["evolution.mutations=dare"], "evolution.mutations"),
+        (["evolution.mutations="], "evolution.mutations"),
+        (["evolution.crossovers="], "evolution.crossovers"),
         (["game.kinds="], "game.kinds"),
         (["game.kinds=code_x"], "game.kinds"),
         (["game.attempts=0"], "game.attempts"),
@@ -243,9 +248,9 @@ def test_names_in_the_configuration_are_the_operators_there_are() -> None:
 
 
 def test_controls_are_not_in_the_game_by_default() -> None:
-    league = Config().league
-    assert {*league.mutations, "neftune"} == set(MUTATIONS)  # neftune is not among the four of DESIGN
-    assert set(league.crossovers) == set(CROSSOVERS)
+    evolution = Config().evolution
+    assert {*evolution.mutations, "neftune"} == set(MUTATIONS)  # neftune is not among the four of DESIGN
+    assert set(evolution.crossovers) == set(CROSSOVERS)
 
 
 def test_rewards_and_kinds_default_to_the_design() -> None:

@@ -13,8 +13,20 @@ import torch
 
 from redqueen.adapters.initialisation import generator
 from redqueen.config import Config, SandboxConfig
-from redqueen.evolution import OPERATORS, TRIES, crown, due, fitness_of, measure, plan, rate
-from redqueen.league import Match, Rating, Table, TrueSkill, champion
+from redqueen.evolution import (
+    OPERATORS,
+    TRIES,
+    fitness_of,
+    is_evolution_step,
+    plan,
+    rate,
+    score_held_out,
+    update_hall_of_fame,
+)
+from redqueen.league.hall_of_fame import champion_of
+from redqueen.league.matchmaking import Match
+from redqueen.league.population import Population
+from redqueen.league.rating import Rating, TrueSkill
 from redqueen.records import Attempted, Completion, Pair, Proposed, Rollout, Task, Verdict
 from redqueen.self_play import Played
 from redqueen.verifier import LocalVerifier
@@ -23,12 +35,12 @@ from tests import toy
 NOTHING = Completion(prompt_ids=(), token_ids=(), logprobs=(), policy_logprobs=(), text="", finished=True)
 
 
-def table(teachers: int = 1, students: int = 1) -> Table:
-    made = Table()
+def table(teachers: int = 1, students: int = 1) -> Population:
+    made = Population()
     for _ in range(teachers):
-        made.enrol("teacher", -1)
+        made.add_member("teacher", -1)
     for _ in range(students):
-        made.enrol("student", -1)
+        made.add_member("student", -1)
     return made
 
 
@@ -73,28 +85,28 @@ def game(match: Match, rho: list[float | None], attempts: int = 4) -> Played:
 
 
 def test_a_game_leaves_its_rewards_and_its_learnability_with_both() -> None:
-    league, match = table(), Match("T0", "S0")
+    league, match = table(), Match(id="0.0", teacher="T0", student="S0")
     (played,) = rate(league, [match], game(match, [0.5, 1.0, None]), TrueSkill())
     assert played.outcome == "student"
     teacher, student = league.members["T0"], league.members["S0"]
     assert teacher.rewards == (pytest.approx((0.5 + 0.0 - 1.0) / 3),)
     # the invalid proposal is the teacher's doing: for the student it was no task
-    assert teacher.contested == (pytest.approx(1 / 3),)
+    assert teacher.learnability == (pytest.approx(1 / 3),)
     assert student.rewards == (pytest.approx((2 * 1.0 - 2 * 0.5 + 4 * 1.0) / 8),)
-    assert student.contested == (pytest.approx(1 / 2),)
+    assert student.learnability == (pytest.approx(1 / 2),)
     assert teacher.games == student.games == 1
 
 
 def test_without_a_valid_task_the_student_has_nothing_to_remember() -> None:
-    league, match = table(), Match("T0", "S0")
+    league, match = table(), Match(id="0.0", teacher="T0", student="S0")
     rate(league, [match], game(match, [None, None]), TrueSkill())
-    assert league.members["T0"].contested == (0.0,)
-    assert (league.members["S0"].rewards, league.members["S0"].contested) == ((), ())
+    assert league.members["T0"].learnability == (0.0,)
+    assert (league.members["S0"].rewards, league.members["S0"].learnability) == ((), ())
     assert league.members["S0"].wins == 1
 
 
 def test_what_the_machine_spoilt_is_no_game_and_no_memory() -> None:
-    league, match = table(), Match("T0", "S0")
+    league, match = table(), Match(id="0.0", teacher="T0", student="S0")
     spoilt = replace(game(match, [0.5]), rho={}, teacher_rewards={}, student_rewards={})
     before = dict(league.members)
     assert rate(league, [match], spoilt, TrueSkill())[0].outcome is None
@@ -103,17 +115,17 @@ def test_what_the_machine_spoilt_is_no_game_and_no_memory() -> None:
 
 def test_a_game_against_the_past_moves_the_living_only() -> None:
     league = table()
-    old = champion("S0", "student", 3, Rating(35, 1), 32.0)
-    league.induct(old, 1)
-    match = Match("T0", old.name)
+    old = champion_of("S0", "student", 3, Rating(35, 1), 32.0)
+    league.add_champion(old, 1)
+    match = Match(id="0.0", teacher="T0", student=old.name)
     rate(league, [match], game(match, [0.25]), TrueSkill())
-    assert league.hall == {old.name: old}
+    assert league.hall_of_fame == {old.name: old}
     assert league.members["T0"].wins == 1
     assert league.members["T0"].rewards == (0.75,)
     assert league.members["S0"] == table().members["S0"]
 
 
-def settled(config: Config, games: int = 9) -> Table:
+def settled(config: Config, games: int = 9) -> Population:
     """T0 and S0 are the fittest by rating, and everybody has played."""
     made = table(config.population.teachers, config.population.students)
     for i, member in enumerate(made.members.values()):
@@ -126,31 +138,31 @@ def configured(*overrides: str) -> Config:
 
 
 def test_births_probes_and_champions_come_every_kth_step() -> None:
-    league = configured("league.every=3").league
-    assert [step for step in range(10) if due(step, league)] == [2, 5, 8]
+    evolution = configured("evolution.every=3").evolution
+    assert [step for step in range(10) if is_evolution_step(step, evolution)] == [2, 5, 8]
 
 
 def test_the_fittest_of_each_role_enter_the_hall_and_the_oldest_between_leave() -> None:
-    config = configured("league.every=2", "league.hall_of_fame=2")
+    config = configured("evolution.every=2", "league.hall_of_fame=2")
     league = settled(config)
-    seen = [crown(league, step, config.league) for step in range(8)]
+    seen = [update_hall_of_fame(league, step, config) for step in range(8)]
     assert [[c.name for c in entered] for entered, _ in seen] == [
         [], ["T0@1", "S0@1"], [], ["T0@3", "S0@3"], [], ["T0@5", "S0@5"], [], ["T0@7", "S0@7"],
     ]  # fmt: skip
     assert [[c.name for c in left] for _, left in seen][5::2] == [["T0@3", "S0@3"], ["T0@5", "S0@5"]]
-    assert list(league.hall) == ["T0@1", "S0@1", "T0@7", "S0@7"]
-    assert league.hall["T0@1"].rating == league.members["T0"].rating
-    assert league.hall["T0@1"].fitness == 37.0
+    assert list(league.hall_of_fame) == ["T0@1", "S0@1", "T0@7", "S0@7"]
+    assert league.hall_of_fame["T0@1"].rating == league.members["T0"].rating
+    assert league.hall_of_fame["T0@1"].fitness == 37.0
 
 
 def test_nobody_unproven_becomes_a_champion() -> None:
-    config = configured("league.every=1", "league.hall_of_fame=2", "league.burn_in=5")
+    config = configured("evolution.every=1", "league.hall_of_fame=2", "evolution.burn_in=5")
     league = settled(config, games=4)
-    assert crown(league, 0, config.league) == ([], [])
+    assert update_hall_of_fame(league, 0, config) == ([], [])
     league.members["T3"] = replace(league.members["T3"], wins=5)
-    assert [c.name for c in crown(league, 0, config.league)[0]] == ["T3@0"]
-    newborn = configured("league.every=1", "league.hall_of_fame=2", "league.burn_in=0")
-    assert crown(table(2, 2), 0, newborn.league) == ([], []), "a member without a game is nobody's champion"
+    assert [c.name for c in update_hall_of_fame(league, 0, config)[0]] == ["T3@0"]
+    newborn = configured("evolution.every=1", "league.hall_of_fame=2", "evolution.burn_in=0")
+    assert update_hall_of_fame(table(2, 2), 0, newborn) == ([], []), "a member without a game is nobody's champion"
 
 
 def test_the_probe_is_asked_about_the_students_when_a_ranking_by_it_is_due() -> None:
@@ -160,11 +172,12 @@ def test_the_probe_is_asked_about_the_students_when_a_ranking_by_it_is_due() -> 
         asked.append(list(members))
         return {name: i / 10 for i, name in enumerate(members)}
 
-    by_rating, held_out = configured("league.every=2"), configured("league.every=2", "league.student_fitness=held_out")
+    by_rating = configured("evolution.every=2")
+    held_out = configured("evolution.every=2", "league.student_fitness=held_out")
     league = settled(held_out)
     for step in range(4):
-        measure(league, probe, step, by_rating.league)  # type: ignore[arg-type]
-        measure(league, probe, step, held_out.league)  # type: ignore[arg-type]
+        score_held_out(league, probe, step, by_rating)  # type: ignore[arg-type]
+        score_held_out(league, probe, step, held_out)  # type: ignore[arg-type]
     assert asked == [["S0", "S1", "S2", "S3"]] * 2
     assert fitness_of(league.members["S3"], held_out.league) == 0.3
     assert [b.victim for b in plan(league, "student", 1, held_out)] == ["S0"], "though it is rated best"
@@ -179,9 +192,9 @@ def verifier() -> Iterator[LocalVerifier]:
 
 EVOLVING = {
     "run.steps": 2,
-    "league.evolution": True,
-    "league.every": 1,
-    "league.burn_in": 1,
+    "evolution.enabled": True,
+    "evolution.every": 1,
+    "evolution.burn_in": 1,
     "population.teachers": 3,
     "population.students": 3,
 }
@@ -195,7 +208,7 @@ def run(folder: Path, verifier: LocalVerifier, **changes: object) -> tuple[list[
 def test_a_child_too_like_the_living_is_drawn_again_a_bounded_number_of_times_and_kept(
     tmp_path: Path, verifier: LocalVerifier
 ) -> None:
-    changes = {"league.mutations": "copy_parent", "league.crossover": 0, "league.min_distance": 0.01}
+    changes = {"evolution.mutations": "copy_parent", "evolution.crossover": 0, "evolution.min_distance": 0.01}
     lines, db = run(tmp_path, verifier, **changes)
     births = [b for line in lines for b in line["replacements"]]
     assert len(births) >= 2
@@ -206,7 +219,7 @@ def test_a_child_too_like_the_living_is_drawn_again_a_bounded_number_of_times_an
 
 
 def test_each_try_is_a_new_draw_and_the_last_is_kept(tmp_path: Path, verifier: LocalVerifier) -> None:
-    changes = {"league.mutations": "full_gaussian", "league.crossover": 0, "league.min_distance": 1.99}
+    changes = {"evolution.mutations": "full_gaussian", "evolution.crossover": 0, "evolution.min_distance": 1.99}
     trainer = toy.trainer(toy.config(tmp_path, **(EVOLVING | changes)), tmp_path / "run", verifier)
     births = trainer.step(0)["replacements"]
     assert births
@@ -226,7 +239,12 @@ def test_each_try_is_a_new_draw_and_the_last_is_kept(tmp_path: Path, verifier: L
 
 def test_a_draw_that_is_far_enough_ends_the_search(tmp_path: Path, verifier: LocalVerifier) -> None:
     # a fresh adapter's update is zero, hence exactly 1 away from anything that has learnt
-    changes = {"league.mutations": "fresh", "league.crossover": 0, "league.min_distance": 0.9, "league.every": 2}
+    changes = {
+        "evolution.mutations": "fresh",
+        "evolution.crossover": 0,
+        "evolution.min_distance": 0.9,
+        "evolution.every": 2,
+    }
     lines, db = run(tmp_path, verifier, **changes)
     births = [b for b in lines[1]["replacements"] if b["victim"][0] == "T"]
     assert births
@@ -260,13 +278,13 @@ def test_the_archive_holds_every_standing_before_the_births(tmp_path: Path, veri
 
 
 def test_a_newborns_first_update_is_its_first(tmp_path: Path, verifier: LocalVerifier) -> None:
-    changes = {**EVOLVING, "league.burn_in": 2}
+    changes = {**EVOLVING, "evolution.burn_in": 2}
     trainer = toy.trainer(toy.config(tmp_path, **changes), tmp_path / "run", verifier)
     lines = [trainer.step(step) for step in range(3)]
     children = {b["child"] for b in lines[1]["replacements"]}
-    assert children <= set(trainer.table.members), "they are in their burn-in"
+    assert children <= set(trainer.population.members), "they are in their burn-in"
     assert children
-    for name in trainer.table.members:
+    for name in trainer.population.members:
         counts = {float(v) for key, v in trainer.policy.state(name).items() if key.endswith(".step")}
         assert counts <= ({1.0} if name in children else {1.0, 2.0, 3.0}), name
     assert any(trainer.policy.state(name) for name in children)
@@ -274,7 +292,7 @@ def test_a_newborns_first_update_is_its_first(tmp_path: Path, verifier: LocalVer
 
 
 def test_students_are_selected_by_held_out_tasks(tmp_path: Path, verifier: LocalVerifier) -> None:
-    changes = {"league.student_fitness": "held_out", "league.probe_tasks": 6, "sampling.attempt_tokens": 2}
+    changes = {"league.student_fitness": "held_out", "league.held_out_tasks": 6, "sampling.attempt_tokens": 2}
     lines, db = run(tmp_path, verifier, **changes)
     rows = db.execute("SELECT member, fitness FROM standings").fetchall()
     scores = {fitness for member, fitness in rows if member[0] == "S"}

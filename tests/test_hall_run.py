@@ -19,9 +19,9 @@ HALL = {
     "run.steps": 8,
     "run.checkpoint_every": 1,
     "run.keep_last": 9,
-    "league.evolution": True,
-    "league.every": 2,
-    "league.burn_in": 1,
+    "evolution.enabled": True,
+    "evolution.every": 2,
+    "evolution.burn_in": 1,
     "league.hall_of_fame": 2,
     "league.hall_matches": 0.7,
     "population.teachers": 3,
@@ -57,15 +57,15 @@ def test_champions_are_met_frozen_and_survive_a_resume(tmp_path: Path, verifier:
     first: dict = {}
     for step in range(1, 9):
         saved = checkpoint.load(folder, step)
-        assert saved.adapters.keys() == saved.table.members.keys() | saved.table.hall.keys()
-        for name, champion in saved.table.hall.items():
+        assert saved.adapters.keys() == saved.population.members.keys() | saved.population.hall_of_fame.keys()
+        for name, champion in saved.population.hall_of_fame.items():
             known, weights = first.setdefault(name, (champion, saved.adapters[name]))
             assert champion == known
             assert all(
                 torch.equal(f.a, weights[s].a) and torch.equal(f.b, weights[s].b)
                 for s, f in saved.adapters[name].items()
             )
-            if champion.step == step - 1 and champion.member in saved.table.members:
+            if champion.step == step - 1 and champion.member in saved.population.members:
                 own = saved.adapters[champion.member]
                 assert all(torch.equal(f.b, own[s].b) for s, f in saved.adapters[name].items())
     assert len(first) >= 6
@@ -87,7 +87,7 @@ def test_champions_stand_in_for_checkpoints_that_are_gone(tmp_path: Path, verifi
     trainer = toy.trainer(config, tmp_path / "run", verifier)
     lines(trainer)
     past = student_epochs(trainer.directory, config, 10, 1)
-    champions = {c.step + 1: c for c in trainer.table.hall.values() if c.role == "student"}
+    champions = {c.step + 1: c for c in trainer.population.hall_of_fame.values() if c.role == "student"}
     assert [epoch.step for epoch in past] == sorted({8, *champions})
     assert len(past) > 1, "only one checkpoint is left"
     newest = checkpoint.load(trainer.directory.checkpoints, 8)

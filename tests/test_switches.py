@@ -11,7 +11,10 @@ import pytest
 
 from redqueen.config import Config, ConfigError, Crossover, Mutation
 from redqueen.evolution import OPERATORS, plan
-from redqueen.league import Birth, Rating, Table, TrueSkill, matchmake
+from redqueen.league.matchmaking import matchmake
+from redqueen.league.population import Population
+from redqueen.league.rating import Rating, TrueSkill
+from redqueen.league.selection import Birth
 from redqueen.recipes import configure
 
 CONTROLS = {"copy_parent", "fresh", "linear_mean"}
@@ -22,19 +25,19 @@ def births(*overrides: str, size: int = 4, rounds: int = 40) -> list[Birth]:
     config = configure(["paper_7b", f"population.teachers={size}", f"population.students={size}", *overrides])
     found: list[Birth] = []
     for round_ in range(rounds):
-        table, rng = Table(), random.Random(round_)
+        table, rng = Population(), random.Random(round_)
         for role in ("teacher", "student"):
             for _ in range(size):
-                member = table.enrol(role, -1)
+                member = table.add_member(role, -1)
                 table.members[member.name] = replace(
                     member,
                     rating=Rating(rng.uniform(10, 40), 2),
                     wins=9,
                     rewards=(rng.random(),),
-                    contested=(rng.random(),),
+                    learnability=(rng.random(),),
                     held_out=rng.random(),
                 )
-        step = config.league.every * (round_ + 1) - 1
+        step = config.evolution.every * (round_ + 1) - 1
         for role in ("teacher", "student"):
             found += plan(table, role, step, config)
             assert plan(table, role, step - 1, config) == []
@@ -47,33 +50,33 @@ def used(found: list[Birth]) -> set[str]:
 
 
 def test_evolution_off() -> None:
-    assert births("league.evolution=off") == []
+    assert births("evolution.enabled=off") == []
 
 
 def test_mutation_only() -> None:
-    found = births("league.crossover=0")
+    found = births("evolution.crossover=0")
     assert {len(b.parents) for b in found} == {1}
-    assert used(found) == set(Config().league.mutations)
+    assert used(found) == set(Config().evolution.mutations)
 
 
 def test_crossover_only() -> None:
-    found = births("league.crossover=1")
+    found = births("evolution.crossover=1")
     assert {len(b.parents) for b in found} == {2}
-    assert used(found) == set(Config().league.crossovers)
+    assert used(found) == set(Config().evolution.crossovers)
 
 
 @pytest.mark.parametrize("name", get_args(Mutation))
 def test_each_mutation_alone(name: str) -> None:
-    assert used(births(f"league.mutations={name}", "league.crossover=0")) == {name} <= set(OPERATORS)
+    assert used(births(f"evolution.mutations={name}", "evolution.crossover=0")) == {name} <= set(OPERATORS)
 
 
 @pytest.mark.parametrize("name", get_args(Crossover))
 def test_each_crossover_alone(name: str) -> None:
-    assert used(births(f"league.crossovers={name}", "league.crossover=1")) == {name} <= set(OPERATORS)
+    assert used(births(f"evolution.crossovers={name}", "evolution.crossover=1")) == {name} <= set(OPERATORS)
 
 
 def test_controls_only() -> None:
-    assert used(births("league.mutations=copy_parent,fresh", "league.crossovers=linear_mean")) == CONTROLS
+    assert used(births("evolution.mutations=copy_parent,fresh", "evolution.crossovers=linear_mean")) == CONTROLS
 
 
 @pytest.mark.parametrize("name", ["balanced", "hard", "uniform", "round_robin"])
@@ -96,7 +99,7 @@ def test_sizes(size: int) -> None:
 
 @pytest.mark.parametrize("override", ["survivors=tournament", "parents=tournament", "parents=uniform", "elite=2"])
 def test_each_selection(override: str) -> None:
-    assert len(births(f"league.{override}")) == 80
+    assert len(births(f"evolution.{override}")) == 80
 
 
 @pytest.mark.parametrize("name", ["lcb", "mean_reward", "learnability", "held_out"])
@@ -113,11 +116,11 @@ def test_each_fitness(name: str) -> None:
     [
         (["league.teacher_fitness=held_out"], "held_out is for students only"),
         (["league.teacher_fitness=elo"], "league.teacher_fitness"),
-        (["league.elite=2"], "leaves nobody of 2 to replace"),
+        (["evolution.elite=2"], "leaves nobody of 2 to replace"),
         (["league.hall_matches=0.2"], "set league.hall_of_fame"),
         (["league.hall_of_fame=-1"], "league.hall_of_fame"),
-        (["league.min_distance=2"], "league.min_distance"),
-        (["league.contestants=0"], "league.contestants"),
+        (["evolution.min_distance=2"], "evolution.min_distance"),
+        (["evolution.contestants=0"], "evolution.contestants"),
         (["learning.warmup=-1"], "learning.warmup"),
         (
             ["population.teachers=1", "population.students=1", "population.single_agent=yes", "league.hall_of_fame=1"],

@@ -51,14 +51,20 @@ def test_the_loop_learns(tmp_path: Path, verifier: LocalVerifier) -> None:
 
 def test_with_learning_rate_zero_it_does_not_learn(tmp_path: Path, verifier: LocalVerifier) -> None:
     trainer = toy.trainer(toy.config(tmp_path, **{"run.steps": 8, "learning.lr": 0}), tmp_path / "run", verifier)
-    before = {name: trainer.policy.adapter(name) for name in trainer.table.members}
+    before = {name: trainer.policy.adapter(name) for name in trainer.population.members}
     play(trainer)
     for member, adapter in before.items():
         assert same(adapter, trainer.policy.adapter(member))
 
 
 def test_the_base_is_untouched_by_a_run_with_evolution(tmp_path: Path, verifier: LocalVerifier) -> None:
-    changes = {"run.steps": 3, "league.evolution": True, "league.every": 1, "league.burn_in": 1, "league.gamma": 0.5}
+    changes = {
+        "run.steps": 3,
+        "evolution.enabled": True,
+        "evolution.every": 1,
+        "evolution.burn_in": 1,
+        "evolution.gamma": 0.5,
+    }
     trainer = toy.trainer(toy.config(tmp_path, **changes), tmp_path / "run", verifier)
     before = trainer.fingerprint
     lines = play(trainer)
@@ -69,10 +75,10 @@ def test_the_base_is_untouched_by_a_run_with_evolution(tmp_path: Path, verifier:
 EVOLVING = {
     "run.steps": 6,
     "run.checkpoint_every": 1,
-    "league.evolution": True,
-    "league.every": 2,
-    "league.burn_in": 1,
-    "league.gamma": 0.4,
+    "evolution.enabled": True,
+    "evolution.every": 2,
+    "evolution.burn_in": 1,
+    "evolution.gamma": 0.4,
     "population.teachers": 3,
     "population.students": 3,
 }
@@ -95,7 +101,7 @@ def test_resuming_gives_exactly_the_uninterrupted_run(tmp_path: Path, verifier: 
     assert without_time(play(resumed)) == without_time(whole)
 
     one, two = (checkpoint.load(tmp_path / name / "checkpoints", 6) for name in ("whole", "broken"))
-    assert one.table.members == two.table.members
+    assert one.population.members == two.population.members
     assert one.bank == two.bank
     for member, adapter in one.adapters.items():
         for site, factors in adapter.items():
@@ -119,13 +125,19 @@ def _dump(path: Path) -> dict[str, list]:
 
 
 def test_a_child_starts_with_a_fresh_rating_optimizer_name_and_version(tmp_path: Path, verifier: LocalVerifier) -> None:
-    changes = {"run.steps": 1, "league.evolution": True, "league.every": 1, "league.burn_in": 1, "league.gamma": 0.5}
+    changes = {
+        "run.steps": 1,
+        "evolution.enabled": True,
+        "evolution.every": 1,
+        "evolution.burn_in": 1,
+        "evolution.gamma": 0.5,
+    }
     trainer = toy.trainer(toy.config(tmp_path, **changes), tmp_path / "run", verifier)
     (line,) = play(trainer)
     births = line["replacements"]
     assert {b["victim"][0] for b in births} == {"T", "S"}
     for birth in births:
-        child = trainer.table.members[birth["child"]]
+        child = trainer.population.members[birth["child"]]
         assert child.games == 0
         assert child.rating.mu == 25.0
         assert trainer.policy.state(child.name) == {}
@@ -163,14 +175,14 @@ def test_the_single_agent_plays_both_roles_and_is_neither_rated_nor_replaced(
         "population.single_agent": True,
         "game.matches": 2,
         "run.steps": 2,
-        "league.evolution": True,
-        "league.every": 1,
-        "league.burn_in": 0,
+        "evolution.enabled": True,
+        "evolution.every": 1,
+        "evolution.burn_in": 0,
     }
     trainer = toy.trainer(toy.config(tmp_path, **changes), tmp_path / "run", verifier)
     lines = play(trainer)
-    assert list(trainer.table.members) == ["A0"]
-    assert trainer.table.members["A0"].rating.mu == 25.0
+    assert list(trainer.population.members) == ["A0"]
+    assert trainer.population.members["A0"].rating.mu == 25.0
     assert all([m["teacher"], m["student"]] == ["A0", "A0"] for line in lines for m in line["matches"])
     assert all(len(line["matches"]) == 2 for line in lines)
     assert trainer.policy.state("A0"), "it learns from what it did in both roles"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from redqueen.config import Config, GameConfig, LeagueConfig, LearningConfig, ModelConfig, RunConfig, SamplingConfig
+from redqueen.config import Config, EvolutionConfig, GameConfig, LearningConfig, ModelConfig, RunConfig, SamplingConfig
 from redqueen.policy.model.base import fingerprint, load
 from redqueen.records import Draft, Kind, Prompt, Task
 from redqueen.runs.directory import RunDirectory
@@ -62,7 +62,7 @@ def config(folder: Path, **changes: object) -> Config:
         game=GameConfig(kinds=("code_o",), proposals=12, attempts=4),
         sampling=SamplingConfig(proposal_tokens=1, attempt_tokens=1),
         learning=LearningConfig(lr=1e-2),
-        league=LeagueConfig(evolution=False),
+        evolution=EvolutionConfig(enabled=False),
         run=RunConfig(steps=20, checkpoint_every=100),
     )
     return start.override([f"{key}={value}" for key, value in {"population.init": "fresh", **changes}.items()])

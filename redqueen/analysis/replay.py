@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from redqueen.config import Config
 from redqueen.evolution import fitness_for
 from redqueen.game.prompt_lengths import prompt_lengths
-from redqueen.league import ranking
+from redqueen.league.selection import ranking
 from redqueen.policy.memory.estimate import check_fit
 from redqueen.policy.model.base import Base, fingerprint, load
 from redqueen.policy.model.dimensions import token_counter
@@ -47,8 +47,8 @@ def assemble(config: Config, base: Base, verifier: Verifier, slots: int) -> Load
 def ranked_students(saved: checkpoint.Checkpoint, config: Config) -> list[str]:
     """The students that lived at a checkpoint, fittest first, by the fitness that the run itself ranks by."""
     role = "both" if config.population.single_agent else "student"
-    standings = [m.standing() for m in saved.table.members.values() if m.role == role]
-    return [s.member for s in ranking(standings, fitness_for(role, config.league))]
+    ranked = ranking(saved.population.members_of(role), fitness_for(role, config.league))
+    return [member.name for member in ranked]
 
 
 @contextmanager

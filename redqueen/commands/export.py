@@ -12,7 +12,8 @@ from redqueen.adapters.peft_files import save_adapter
 from redqueen.analysis.lineage.tree import Life, ancestors, lives
 from redqueen.config import EMBEDDED, Config, LeagueConfig
 from redqueen.evolution import fitness_for, fitness_of
-from redqueen.league import Member, ranking
+from redqueen.league.population import Member
+from redqueen.league.selection import ranking
 from redqueen.policy.model.base import location
 from redqueen.recording.terminal import number
 from redqueen.records import ROLES
@@ -86,11 +87,11 @@ def _row(life: Life) -> str:
 
 
 def _find(saved: checkpoint.Checkpoint, name: str, league: LeagueConfig) -> Member:
-    members = saved.table.members
+    members = saved.population.members
     for role in ROLES:
         if name == f"best-{role}":
-            own = [m.standing() for m in members.values() if m.role in (role, "both")]
-            return members[ranking(own, fitness_for(role, league))[0].member]
+            candidates = [m for m in members.values() if m.role in (role, "both")]
+            return ranking(candidates, fitness_for(role, league))[0]
     if name not in members:
         raise RunError(f"no member '{name}' at step {saved.step}: choose one of {', '.join(members)}, best-student")
     return members[name]

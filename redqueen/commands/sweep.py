@@ -167,9 +167,9 @@ def _probe(job: Job, tasks: int, talk: Console) -> float:
     talk.print(f"{job.cell} seed {job.seed}: {tasks} seed programs")
     directory = RunDirectory(job.path)
     saved = load_step(directory, None if steps not in directory.saved() else steps)
-    league = job.config.league.model_copy(update={"probe_tasks": tasks})
+    league = job.config.league.model_copy(update={"held_out_tasks": tasks})
     config = job.config.model_copy(update={"league": league})
-    names = [m.name for m in saved.table.members.values() if m.role != "teacher"]
+    names = [m.name for m in saved.population.members.values() if m.role != "teacher"]
     with opened(config, saved, len(names)) as loaded:
         for name in names:
             loaded.policy.join(name, saved.adapters[name])

@@ -17,15 +17,17 @@ from redqueen.records import Attempted, Kind, Request, Rollout, Sampler, Task, V
 
 
 class SeedProbe:
-    """`league.probe_tasks` tasks, the kinds in turn, and how members do on them."""
+    """`league.held_out_tasks` tasks, the kinds in turn, and how members do on them."""
 
     def __init__(
         self, config: Config, seeds: Sequence[Task], format: Prompts, sampler: Sampler, verifier: Verifier
     ) -> None:
         """`seeds` are code_f tasks with all their pairs. Raises ConfigError if more are asked for than there are."""
-        wanted, kinds = config.league.probe_tasks, config.game.kinds
+        wanted, kinds = config.league.held_out_tasks, config.game.kinds
         if wanted > len(seeds):
-            raise ConfigError(f"league.probe_tasks={wanted}: there are {len(seeds)} seed programs, choose at most that")
+            raise ConfigError(
+                f"league.held_out_tasks={wanted}: there are {len(seeds)} seed programs, choose at most that"
+            )
         drawn = streams.python(config.run.seed, "probe").sample(list(seeds), len(seeds))
         self.config, self.format, self.sampler, self.verifier = config, format, sampler, verifier
         self.tasks = [self._as_kind(task, kinds[i % len(kinds)]) for i, task in enumerate(drawn[:wanted])]

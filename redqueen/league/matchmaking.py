@@ -1,4 +1,4 @@
-"""Who plays whom: prioritised fictitious self-play over predicted results (PFSP; DESIGN section 3).
+"""Who plays whom: prioritised fictitious self-play (PFSP) over predicted results.
 
 The weights follow AlphaStar (Vinyals et al. 2019, "Prioritized fictitious self-play"), with p the predicted
 probability that the *student* wins.
@@ -8,12 +8,10 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
+from redqueen.config import Matchmaking
 from redqueen.league.rating import Rating, TrueSkill
-
-Weighting = Literal["balanced", "hard", "uniform", "round_robin"]
-"""How it is decided who meets whom."""
 
 # Both probabilities are passed, each exact in its own tail: 1 - p would be zero long before the chance is.
 _WEIGHTS: dict[str, Callable[[float, float], float]] = {
@@ -22,87 +20,94 @@ _WEIGHTS: dict[str, Callable[[float, float], float]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """One teacher paired with one student for one step; both are member names.
+    """One teacher paired with one student for one step.
 
-    >>> Match(teacher="t0", student="s3")
-    Match(teacher='t0', student='s3')
+    >>> Match(id="7.0", teacher="T0", student="S3").student
+    'S3'
     """
 
+    id: str
+    """The step and the position in it; the ids of the match's proposals and tasks start with it."""
     teacher: str
+    """A member's or a champion's name."""
     student: str
+    """A member's or a champion's name."""
+
+
+def match_id(step: int, position: int) -> str:
+    """The id of a step's match, e.g. "7.0"."""
+    return f"{step}.{position}"
 
 
 def matchmake(
     teachers: Mapping[str, Rating],
     students: Mapping[str, Rating],
     *,
-    weighting: Weighting,
+    weighting: Matchmaking,
     trueskill: TrueSkill,
     rng: random.Random,
     step: int = 0,
     matches: int | None = None,
 ) -> list[Match]:
-    """Draw one step's matches.
+    """Draws one step's matches between `teachers` and `students`, ratings by member name.
 
     In a round every member of the larger role plays exactly once and every member of the smaller role at
     least half of its share, rounded up: ceil(L / 2S) games for roles of L and S, so everyone plays. The larger role
     comes in random order; while members of the smaller role are owed games, the opponent is drawn from those that
     have played least, afterwards from all of them. With T = S a round is a permutation.
 
-    Weights, with p the predicted probability that the student wins:
-        balanced: p (1 - p), pairs whose result is open.
-        hard: 1 - p, seen from the student: it meets the teachers it is likely to lose to.
-        uniform: 1, ratings ignored.
-    If every candidate's weight is zero, the draw is uniform.
+    Weights of a pair, with p the predicted probability that the student wins:
 
-    `round_robin` draws nothing: in round n the i-th member of the larger role meets number i + n (modulo S) of the
-    smaller. S rounds in a row hold each pair exactly once.
+    - `balanced`: p (1 - p), pairs whose result is open.
+    - `hard`: 1 - p, seen from the student: it meets the teachers it is likely to lose to.
+    - `uniform`: 1, ratings ignored.
 
-    Args:
-        teachers: rating by member name.
-        students: rating by member name.
-        weighting: one of the four names.
-        trueskill: predicts results.
-        rng: the step's generator. The result depends only on it, on `step` and on the mappings, including their order.
-        step: the step's number; only `round_robin` looks at it.
-        matches: how many; default max(T, S). More than that starts another round, the last one cut short. The
-            single-agent baseline (one name, in both roles) simply repeats its only pair.
+    If every candidate's weight is zero, the draw is uniform. `round_robin` draws nothing: in round n the i-th member of
+    the larger role meets number i + n (modulo S) of the smaller. S rounds in a row hold each pair exactly once.
 
-    Returns:
-        The matches in the order drawn. A pair may occur more than once only where a further round repeats it.
+    There are max(T, S) matches unless `matches` asks for more: that starts another round, the last one cut short. The
+    single-agent baseline (one name, in both roles) repeats its only pair. Returns the matches in the order drawn,
+    numbered by it; it depends only on `rng`, on `step` and on the mappings, including their order.
 
-    Raises:
-        ValueError: an empty role, an unknown weighting, or too few matches for everyone to play.
+    Raises ValueError if a role is empty, the weighting is unknown, or there are too few matches for everyone to play.
     """
     if not teachers or not students:
         raise ValueError("each role needs at least one member")
-    if weighting not in get_args(Weighting):
-        raise ValueError(f"unknown weighting {weighting!r}; one of {sorted(get_args(Weighting))}")
+    if weighting not in get_args(Matchmaking):
+        raise ValueError(f"unknown weighting {weighting!r}; one of {sorted(get_args(Matchmaking))}")
     least = max(len(teachers), len(students))
     wanted = least if matches is None else matches
     if wanted < least:
         raise ValueError(f"{wanted} matches leave members without a game; at least {least} are needed")
 
+    # The larger role draws its opponents from the smaller one.
     teachers_draw = len(teachers) >= len(students)
     drawers, pool = (teachers, students) if teachers_draw else (students, teachers)
 
     def weights(drawer: str, candidates: Sequence[str]) -> list[float]:
         if weighting not in _WEIGHTS:
             return [1.0] * len(candidates)
-        own, weigh = drawers[drawer], _WEIGHTS[weighting]
-        chances = trueskill.win_probabilities((own, pool[other]) for other in candidates)
-        return [weigh(theirs, ours) for ours, theirs in chances] if teachers_draw else [weigh(*c) for c in chances]
+        weigh = _WEIGHTS[weighting]
+        chances = trueskill.win_probabilities((drawers[drawer], pool[other]) for other in candidates)
+        if teachers_draw:
+            return [weigh(student, teacher) for teacher, student in chances]
+        return [weigh(student, teacher) for student, teacher in chances]
 
-    drawn: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     rounds = math.ceil(wanted / least)
     for number in range(step * rounds, (step + 1) * rounds):
         if weighting == "round_robin":
-            drawn += _rotation(list(drawers), list(pool), number)
+            pairs += _rotation(list(drawers), list(pool), number)
         else:
-            drawn += _round(list(drawers), list(pool), weights, rng)
-    return [Match(a, b) if teachers_draw else Match(b, a) for a, b in drawn[:wanted]]
+            pairs += _round(list(drawers), list(pool), weights, rng)
+    if not teachers_draw:
+        pairs = [(teacher, student) for student, teacher in pairs]
+    return [
+        Match(id=match_id(step, i), teacher=teacher, student=student)
+        for i, (teacher, student) in enumerate(pairs[:wanted])
+    ]
 
 
 def _rotation(drawers: Sequence[str], pool: Sequence[str], number: int) -> list[tuple[str, str]]:
@@ -114,18 +119,20 @@ def _round(
 ) -> list[tuple[str, str]]:
     # Random order, because those who draw late find fewer opponents left.
     rng.shuffle(drawers)
+    # Games that each member of the pool is owed; those who still wait for the current one are drawn first.
     owed = math.ceil(len(drawers) / (2 * len(pool)))
     waiting: list[str] = []
-    drawn: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for drawer in drawers:
         if not waiting and owed:
-            waiting, owed = list(pool), owed - 1
+            waiting = list(pool)
+            owed -= 1
         candidates = waiting or pool
         index = _draw(weights(drawer, candidates), rng)
-        drawn.append((drawer, candidates[index]))
+        pairs.append((drawer, candidates[index]))
         if waiting:
             waiting.pop(index)
-    return drawn
+    return pairs
 
 
 def _draw(weights: list[float], rng: random.Random) -> int:

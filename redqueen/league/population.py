@@ -1,4 +1,4 @@
-"""The league table: who is in the population, how each is rated, and where each came from."""
+"""The population: who is in it, how each member is rated, and where each came from."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from redqueen.league.hall_of_fame import Champion, admit
+from redqueen.league import hall_of_fame
+from redqueen.league.hall_of_fame import Champion
 from redqueen.league.rating import Outcome, Rating, TrueSkill
-from redqueen.league.standing import Standing
 from redqueen.records import Role
 
 AnyRole = Literal["teacher", "student", "both"]
@@ -21,113 +21,123 @@ RECENT = 10
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member's standing and lineage. The single agent's role is "both"; it plays itself and is not rated.
+    """One member's lineage, rating and recent games. A game is a match that was rated.
 
-    `rewards`, `contested` and `held_out` are as in `Standing`.
+    >>> Member("S0", "student", born=-1).games
+    0
     """
 
     name: str
     role: AnyRole
-    born: int  # the step
+    """The single agent's role is "both"; it plays itself and is not rated."""
+    born: int
+    """The step after which it was born; -1 for those that start the run."""
     parents: tuple[str, ...] = ()
+    """Fitter first; empty for those that start the run."""
     operator: str = "init"
     rating: Rating = field(default_factory=Rating)
+    """After its last game."""
     wins: int = 0
     draws: int = 0
     losses: int = 0
     rewards: tuple[float, ...] = ()
-    contested: tuple[float, ...] = ()
+    """Its mean reward in each of its latest games, oldest first."""
+    learnability: tuple[float, ...] = ()
+    """The learnability of each of its latest games, in [0, 1], oldest first (`fitness.game_learnability`)."""
     held_out: float | None = None
+    """Its latest score on the held-out tasks, in [0, 1]; None before the first."""
 
     @property
     def games(self) -> int:
+        """How many games it has played since its birth."""
         return self.wins + self.draws + self.losses
 
-    def standing(self) -> Standing:
-        """What selection looks at."""
-        return Standing(self.name, self.rating, self.games, self.rewards, self.contested, self.held_out)
 
-
-class Table:
-    """The living members, in order of birth, and the hall of fame; names are never reused."""
+class Population:
+    """The living members, in order of birth, and the hall of fame. Names are never reused."""
 
     def __init__(
-        self, members: Iterable[Member] = (), born: dict[str, int] | None = None, hall: Iterable[Champion] = ()
+        self,
+        members: Iterable[Member] = (),
+        born: dict[str, int] | None = None,
+        champions: Iterable[Champion] = (),
     ) -> None:
+        """`born` counts the births of each role so far."""
         self.members = {member.name: member for member in members}
         self.born: dict[str, int] = dict(born or {})
-        self.hall = {champion.name: champion for champion in hall}
+        self.hall_of_fame = {champion.name: champion for champion in champions}
 
-    def enrol(self, role: AnyRole, step: int, parents: tuple[str, ...] = (), operator: str = "init") -> Member:
-        """A new member with a fresh rating."""
+    def add_member(self, role: AnyRole, step: int, parents: tuple[str, ...] = (), operator: str = "init") -> Member:
+        """Adds and returns a new member with a new name and the rating that everyone starts with."""
         number = self.born.get(role, 0)
         self.born[role] = number + 1
         member = Member(f"{_LETTERS[role]}{number}", role, step, parents, operator)
         self.members[member.name] = member
         return member
 
-    def remove(self, name: str) -> None:
+    def remove_member(self, name: str) -> None:
+        """Raises KeyError if `name` is not alive."""
         del self.members[name]
 
-    def induct(self, champion: Champion, capacity: int) -> list[Champion]:
+    def add_champion(self, champion: Champion, capacity: int) -> list[Champion]:
         """Takes `champion` into the hall of fame, of `capacity` places for its role; returns those who had to leave."""
-        own = [c for c in self.hall.values() if c.role == champion.role]
-        _, gone = admit(own, champion, capacity)
-        self.hall[champion.name] = champion
-        for leaver in gone:
-            del self.hall[leaver.name]
-        return gone
+        same_role = [c for c in self.hall_of_fame.values() if c.role == champion.role]
+        _, leaving = hall_of_fame.add(same_role, champion, capacity)
+        self.hall_of_fame[champion.name] = champion
+        for leaver in leaving:
+            del self.hall_of_fame[leaver.name]
+        return leaving
 
-    def role(self, role: Role) -> dict[str, Rating]:
-        """The ratings of those who can play `role`."""
+    def members_of(self, role: AnyRole) -> list[Member]:
+        """The members whose role is `role`: those that are ranked against each other."""
+        return [m for m in self.members.values() if m.role == role]
+
+    def players(self, role: Role) -> dict[str, Rating]:
+        """The ratings of those who can play `role`: its members and the single agent."""
         return {m.name: m.rating for m in self.members.values() if m.role in (role, "both")}
 
     def ratings(self) -> dict[str, Rating]:
         """The ratings of everyone who may have played: members and champions."""
-        return {who.name: who.rating for who in (*self.members.values(), *self.hall.values())}
+        return {who.name: who.rating for who in (*self.members.values(), *self.hall_of_fame.values())}
 
-    def standings(self, role: Role) -> list[Standing]:
-        """What selection looks at."""
-        return [m.standing() for m in self.members.values() if m.role == role]
-
-    def record(self, teacher: str, student: str, result: Outcome, trueskill: TrueSkill) -> None:
-        """Rates one game. A champion's rating stays; a member that played itself is left as it is."""
+    def rate_game(self, teacher: str, student: str, result: Outcome, trueskill: TrueSkill) -> None:
+        """Rates one game. A champion's rating stays, and so does that of a member that played itself."""
         if teacher == student:
             return
         ratings = trueskill.rate(self._rating(teacher), self._rating(student), result)
         roles: tuple[Role, Role] = ("teacher", "student")
         for name, role, rating in zip((teacher, student), roles, ratings, strict=True):
             if name in self.members:
-                self.members[name] = _played(replace(self.members[name], rating=rating), result, role)
+                self.members[name] = _counted(replace(self.members[name], rating=rating), result, role)
 
-    def note(self, name: str, rewards: float | None, contested: float | None) -> None:
-        """Keeps what a game was like for `name`: its mean reward and its learnability, None where there was none.
+    def record_game(self, name: str, reward: float | None, learnability: float | None) -> None:
+        """Records the mean reward and the learnability of a game that `name` played, None where there was none.
 
-        Champions are past caring and are skipped.
+        Champions are frozen, so nothing is recorded for them.
         """
         if name not in self.members:
             return
         member = self.members[name]
         self.members[name] = replace(
             member,
-            rewards=_latest(member.rewards, rewards),
-            contested=_latest(member.contested, contested),
+            rewards=_latest(member.rewards, reward),
+            learnability=_latest(member.learnability, learnability),
         )
 
-    def probed(self, scores: Mapping[str, float]) -> None:
-        """Keeps held-out scores by member name."""
+    def set_held_out(self, scores: Mapping[str, float]) -> None:
+        """Records held-out scores by member name. Raises KeyError for a name that is not alive."""
         for name, score in scores.items():
             self.members[name] = replace(self.members[name], held_out=score)
 
     def _rating(self, name: str) -> Rating:
-        return self.members[name].rating if name in self.members else self.hall[name].rating
+        return self.members[name].rating if name in self.members else self.hall_of_fame[name].rating
 
 
 def _latest(values: tuple[float, ...], value: float | None) -> tuple[float, ...]:
     return values if value is None else (*values, value)[-RECENT:]
 
 
-def _played(member: Member, result: Outcome, role: Role) -> Member:
+def _counted(member: Member, result: Outcome, role: Role) -> Member:
     if result == "draw":
         return replace(member, draws=member.draws + 1)
     if result == role:

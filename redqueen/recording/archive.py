@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from redqueen.config import LeagueConfig
 from redqueen.evolution import Game, Replacement, fitness_of
-from redqueen.league import Champion, Member, Rating, Table
+from redqueen.league.hall_of_fame import Champion
+from redqueen.league.population import Member, Population
+from redqueen.league.rating import Rating
 from redqueen.records import Attempted, Proposed, Task
 from redqueen.runs.archive.rows import (
     AttemptRow,
@@ -43,7 +45,7 @@ def step_rows(
     return rows
 
 
-def standing_rows(table: Table, step: int, league: LeagueConfig) -> list[StandingRow]:
+def standing_rows(population: Population, step: int, league: LeagueConfig) -> list[StandingRow]:
     """Where every living member stands. Call it after the games and before the births."""
     return [
         StandingRow(
@@ -54,7 +56,7 @@ def standing_rows(table: Table, step: int, league: LeagueConfig) -> list[Standin
             games=member.games,
             fitness=fitness_of(member, league),
         )
-        for member in table.members.values()
+        for member in population.members.values()
     ]
 
 

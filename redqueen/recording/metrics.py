@@ -10,7 +10,7 @@ from typing import Any
 
 from redqueen.config import LeagueConfig
 from redqueen.evolution import Game, Replacement, fitness_of
-from redqueen.league import Table
+from redqueen.league.population import Population
 from redqueen.records import Kind, MemberUpdate
 from redqueen.self_play import Played
 
@@ -68,7 +68,9 @@ def _learning(updates: Sequence[MemberUpdate]) -> Line:
     }
 
 
-def league_summary(table: Table, games: Sequence[Game], births: Sequence[Replacement], league: LeagueConfig) -> Line:
+def league_summary(
+    population: Population, games: Sequence[Game], births: Sequence[Replacement], league: LeagueConfig
+) -> Line:
     """Ratings after the step, its games, who was replaced, and the hall of fame."""
     return {
         "members": {
@@ -81,7 +83,7 @@ def league_summary(table: Table, games: Sequence[Game], births: Sequence[Replace
                 "born": m.born,
                 "parents": list(m.parents),
             }
-            for m in table.members.values()
+            for m in population.members.values()
         },
         "matches": [
             {"teacher": g.match.teacher, "student": g.match.student, "score": g.score, "outcome": g.outcome}
@@ -97,7 +99,7 @@ def league_summary(table: Table, games: Sequence[Game], births: Sequence[Replace
             }
             for b in births
         ],
-        "hall": list(table.hall),
+        "hall": list(population.hall_of_fame),
     }
 
 

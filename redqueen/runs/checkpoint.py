@@ -23,7 +23,7 @@ from redqueen.adapters.peft_files import load_adapter, save_adapter, write_tenso
 from redqueen.errors import UserError
 from redqueen.game.task_bank import Entry
 from redqueen.league.hall_of_fame import Champion
-from redqueen.league.population import Member, Table
+from redqueen.league.population import Member, Population
 from redqueen.runs.directory import saved_steps
 
 FORMAT = 2
@@ -45,7 +45,7 @@ class Checkpoint:
     base: str  # the base's name, and its fingerprint
     fingerprint: str
     alpha: float
-    table: Table
+    population: Population
     bank: list[Entry]
     adapters: Mapping[str, Mapping[str, Factors]]
     optimizers: Mapping[str, Mapping[str, Tensor]]
@@ -99,7 +99,7 @@ def load(folder: Path, step: int) -> Checkpoint:
         state["base"],
         state["fingerprint"],
         state["alpha"],
-        Table(members, state["born"], hall),
+        Population(members, state["born"], hall),
         _ENTRIES.validate_python(state["bank"]),
         adapters,
         optimizers,
@@ -114,9 +114,9 @@ def _state(checkpoint: Checkpoint) -> dict[str, object]:
         "base": checkpoint.base,
         "fingerprint": checkpoint.fingerprint,
         "alpha": checkpoint.alpha,
-        "born": checkpoint.table.born,
-        "members": [asdict(member) for member in checkpoint.table.members.values()],
-        "hall": [asdict(champion) for champion in checkpoint.table.hall.values()],
+        "born": checkpoint.population.born,
+        "members": [asdict(member) for member in checkpoint.population.members.values()],
+        "hall": [asdict(champion) for champion in checkpoint.population.hall_of_fame.values()],
         "versions": dict(checkpoint.versions),
         "bank": [asdict(entry) for entry in checkpoint.bank],
     }

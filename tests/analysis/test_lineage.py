@@ -28,9 +28,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lineage")
     changes = {
         "run.steps": 5,
-        "league.evolution": True,
-        "league.every": 1,
-        "league.burn_in": 1,
+        "evolution.enabled": True,
+        "evolution.every": 1,
+        "evolution.burn_in": 1,
         "population.teachers": 3,
         "population.students": 4,
         "game.proposals": 3,

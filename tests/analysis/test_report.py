@@ -23,7 +23,7 @@ from tests import toy
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    changes = {"run.steps": 3, "league.evolution": True, "league.every": 1, "league.burn_in": 1}
+    changes = {"run.steps": 3, "evolution.enabled": True, "evolution.every": 1, "evolution.burn_in": 1}
     with LocalVerifier(SandboxConfig(workers=1)) as verifier:
         return toy.played(tmp_path_factory.mktemp("a<b"), verifier, **changes).path
 

@@ -22,33 +22,33 @@ START = configure(["quickstart"])
 
 
 def test_every_combination_the_last_option_fastest() -> None:
-    found = grid(["league.evolution=true,false", "learning.lr= 1e-4, 3e-4"], START)
+    found = grid(["evolution.enabled=true,false", "learning.lr= 1e-4, 3e-4"], START)
     assert [cell.overrides for cell in found] == [
-        ("league.evolution=true", "learning.lr=1e-4"),
-        ("league.evolution=true", "learning.lr=3e-4"),
-        ("league.evolution=false", "learning.lr=1e-4"),
-        ("league.evolution=false", "learning.lr=3e-4"),
+        ("evolution.enabled=true", "learning.lr=1e-4"),
+        ("evolution.enabled=true", "learning.lr=3e-4"),
+        ("evolution.enabled=false", "learning.lr=1e-4"),
+        ("evolution.enabled=false", "learning.lr=3e-4"),
     ]
-    assert found[0].name == "league.evolution=true_learning.lr=1e-4"
+    assert found[0].name == "evolution.enabled=true_learning.lr=1e-4"
     assert grid([], START) == [Cell("all", ())]
 
 
 def test_lists_go_in_brackets() -> None:
-    one, two = grid(["league.mutations=[svd_spectral,neftune],[copy_parent]"], START)
-    assert START.override(one.overrides).league.mutations == ("svd_spectral", "neftune")
-    assert START.override(two.overrides).league.mutations == ("copy_parent",)
-    assert one.name == "league.mutations=svd_spectral,neftune"
+    one, two = grid(["evolution.mutations=[svd_spectral,neftune],[copy_parent]"], START)
+    assert START.override(one.overrides).evolution.mutations == ("svd_spectral", "neftune")
+    assert START.override(two.overrides).evolution.mutations == ("copy_parent",)
+    assert one.name == "evolution.mutations=svd_spectral,neftune"
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["league.evolution"], "write KEY=VALUE,VALUE"),
-        (["league.evolutoin=true,false"], "did you mean 'league.evolution'"),
+        (["evolution.enabled"], "write KEY=VALUE,VALUE"),
+        (["evolution.enabeld=true,false"], "did you mean 'evolution.enabled'"),
         (["learning.lr=1e-4,fast"], "learning.lr"),
-        (["league.mutations=svd_spectral,neftune"], "each value goes in brackets"),
-        (["league.mutations=[svd_spectral,[neftune]"], "one that holds commas goes in brackets"),
-        (["league.mutations=[svd_spectral],neftune]"], "one that holds commas goes in brackets"),
+        (["evolution.mutations=svd_spectral,neftune"], "each value goes in brackets"),
+        (["evolution.mutations=[svd_spectral,[neftune]"], "one that holds commas goes in brackets"),
+        (["evolution.mutations=[svd_spectral],neftune]"], "one that holds commas goes in brackets"),
         (["learning.lr=1e-4,,2e-4"], "values are separated by commas"),
         (["learning.lr="], "values are separated by commas"),
         (["run.seed=1,2"], "--seeds N"),
@@ -112,7 +112,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-AXIS = ["league.evolution=true,false"]
+AXIS = ["evolution.enabled=true,false"]
 
 
 @pytest.mark.slow
@@ -127,9 +127,9 @@ def test_it_plays_then_skips_resumes_and_mends(
     table = json.loads((out / "sweep.json").read_text())
     assert [run["done"] for run in table["runs"]] == [True, True]
     assert {row["metric"] for row in table["rows"]} >= {"solve_rate", "probe"}
-    assert "league.evolution=false" in done.stdout
-    on, off = (RunDirectory(out / f"league.evolution={v}" / "seed-0") for v in ("true", "false"))
-    assert (on.config().league.evolution, off.config().league.evolution) == (True, False)
+    assert "evolution.enabled=false" in done.stdout
+    on, off = (RunDirectory(out / f"evolution.enabled={v}" / "seed-0") for v in ("true", "false"))
+    assert (on.config().evolution.enabled, off.config().evolution.enabled) == (True, False)
     # one more step: one is resumed, the other was lost before its first checkpoint and begins again
     shutil.rmtree(off.checkpoints)
     off.checkpoints.mkdir()
@@ -164,7 +164,7 @@ def test_one_failed_run_does_not_take_the_others_down(
     assert "solve" in said.out
 
 
-@pytest.mark.parametrize(("args", "options"), [((), ["league.evolution=maybe"]), (("no_such_recipe",), [])])
+@pytest.mark.parametrize(("args", "options"), [((), ["evolution.enabled=maybe"]), (("no_such_recipe",), [])])
 def test_what_cannot_be_is_refused_before_anything_runs(
     tmp_path: Path, args: tuple[str, ...], options: list[str]
 ) -> None:

@@ -32,7 +32,7 @@ class Book:
 
 
 def probe(book: Book, seeds: list[Task], verifier: LocalVerifier, **changes: object) -> SeedProbe:
-    config = Config(league=LeagueConfig(probe_tasks=9)).override([f"{k}={v}" for k, v in changes.items()])
+    config = Config(league=LeagueConfig(held_out_tasks=9)).override([f"{k}={v}" for k, v in changes.items()])
     format = prompts(config.model.prompts, config.game)
     made = SeedProbe(config, seeds, format, book, verifier)
     for task in made.tasks:
@@ -86,14 +86,14 @@ def test_worked_examples_are_of_the_kind_and_never_asked_about(
 def test_more_tasks_than_there_are_seeds_are_refused(
     seed_tasks: dict[Kind, list[Task]], verifier: LocalVerifier
 ) -> None:
-    with pytest.raises(ConfigError, match=r"league\.probe_tasks=9: there are 5 seed programs, choose at most that"):
+    with pytest.raises(ConfigError, match=r"league\.held_out_tasks=9: there are 5 seed programs, choose at most that"):
         probe(Book(set()), seed_tasks["code_f"][:5], verifier)
 
 
 def test_real_members_are_scored_the_same_twice_and_equal_members_alike(
     tmp_path: Path, verifier: LocalVerifier
 ) -> None:
-    changes = {"population.perturbation": 0, "league.probe_tasks": 4, "sampling.attempt_tokens": 2}
+    changes = {"population.perturbation": 0, "league.held_out_tasks": 4, "sampling.attempt_tokens": 2}
     trainer = toy.trainer(toy.config(tmp_path, **changes), tmp_path / "run", verifier)
     before = len(trainer.play.bank)
     scores = trainer.probe(["S0", "S1"])

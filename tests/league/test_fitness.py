@@ -1,15 +1,31 @@
 """What members are ranked by."""
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.league import FITNESS, Rating, Standing, game_learnability, named_fitness
+from redqueen.config import FitnessName, LeagueConfig, TeacherFitness
+from redqueen.league.fitness import game_learnability, named_fitness
+from redqueen.league.population import Member
+from redqueen.league.rating import Rating
 
-PLAYED = Standing("s0", Rating(30, 2), 3, rewards=(1.0, -0.5, 0.25), contested=(0.0, 1.0), held_out=0.75)
+FITNESS = get_args(FitnessName)
+
+PLAYED = Member(
+    "S0",
+    "student",
+    -1,
+    rating=Rating(30, 2),
+    wins=3,
+    rewards=(1.0, -0.5, 0.25),
+    learnability=(0.0, 1.0),
+    held_out=0.75,
+)
 
 
-def test_each_reads_its_own_part_of_the_standing():
+def test_each_reads_its_own_part_of_the_member():
     assert {name: named_fitness(name)(PLAYED) for name in FITNESS} == {
         "lcb": 24.0,
         "mean_reward": 0.25,
@@ -24,7 +40,7 @@ def test_k_is_the_number_of_sigmas_in_the_bound_alone():
 
 
 def test_before_its_first_game_only_the_rating_says_something():
-    born = Standing("s1", Rating(), 0)
+    born = Member("S1", "student", 4)
     assert {name: named_fitness(name)(born) for name in FITNESS} == {
         "lcb": 0.0,
         "mean_reward": None,
@@ -33,9 +49,11 @@ def test_before_its_first_game_only_the_rating_says_something():
     }
 
 
-def test_another_name_is_refused_with_all_names():
-    with pytest.raises(ValueError, match="unknown fitness 'elo'; one of lcb, mean_reward, learnability, held_out"):
-        named_fitness("elo")
+def test_the_configuration_knows_every_fitness_and_no_other() -> None:
+    assert set(get_args(TeacherFitness)) == set(FITNESS) - {"held_out"}
+    for name in FITNESS:
+        assert LeagueConfig.model_validate({"student_fitness": name}).student_fitness == name
+        assert callable(named_fitness(name))
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))

@@ -8,18 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.league import Champion, Match, Rating, Table, TrueSkill, champion, invite
-from redqueen.league.hall_of_fame import admit
+from redqueen.league.hall_of_fame import Champion, add, add_champion_matches, champion_of
+from redqueen.league.matchmaking import Match
+from redqueen.league.population import Population
+from redqueen.league.rating import Rating, TrueSkill
 
 
 def after(step: int, role="student", member="S0") -> Champion:
-    return champion(member, role, step, Rating(30, 2), 24.0)
+    return champion_of(member, role, step, Rating(30, 2), 24.0)
 
 
 def fill(steps, capacity: int) -> list[Champion]:
     hall: list[Champion] = []
     for step in steps:
-        hall, _ = admit(hall, after(step), capacity)
+        hall, _ = add(hall, after(step), capacity)
     return hall
 
 
@@ -43,10 +45,10 @@ def test_champions_stay_spread_over_time(capacity, entries):
 
 
 def test_who_leaves_is_said():
-    hall, gone = admit(fill([0, 10, 11], 3), after(20), 3)
+    hall, gone = add(fill([0, 10, 11], 3), after(20), 3)
     assert [c.step for c in hall] == [0, 10, 20]
     assert [c.step for c in gone] == [11]
-    assert admit([], after(3), 1) == ([after(3)], [])
+    assert add([], after(3), 1) == ([after(3)], [])
 
 
 @pytest.mark.parametrize(
@@ -54,29 +56,29 @@ def test_who_leaves_is_said():
 )
 def test_refusals(step, capacity, message):
     with pytest.raises(ValueError, match=message):
-        admit([after(5)], after(step), capacity)
+        add([after(5)], after(step), capacity)
 
 
 def test_names_never_collide_with_members_nor_with_each_other():
-    table = Table()
+    population = Population()
     for step in range(30):
-        member = table.enrol("student", step)
-        table.induct(champion(member.name, "student", step, member.rating, 0.0), 50)
-        table.induct(champion(member.name, "teacher", step, member.rating, 0.0), 50) if step % 2 else None
-    assert not set(table.hall) & {f"S{i}" for i in range(200)}
+        member = population.add_member("student", step)
+        population.add_champion(champion_of(member.name, "student", step, member.rating, 0.0), 50)
+        population.add_champion(champion_of(member.name, "teacher", step, member.rating, 0.0), 50) if step % 2 else None
+    assert not set(population.hall_of_fame) & {f"S{i}" for i in range(200)}
     assert after(3).name == "S0@3"
 
 
 def test_each_role_has_its_own_places():
-    table = Table()
+    population = Population()
     for step in range(6):
-        table.induct(after(step, "student", "S0"), 2)
-        table.induct(after(step, "teacher", "T0"), 2)
-    assert list(table.hall) == ["S0@0", "T0@0", "S0@5", "T0@5"]
+        population.add_champion(after(step, "student", "S0"), 2)
+        population.add_champion(after(step, "teacher", "T0"), 2)
+    assert list(population.hall_of_fame) == ["S0@0", "T0@0", "S0@5", "T0@5"]
 
 
 def matches(n: int) -> list[Match]:
-    return [Match(f"T{i}", f"S{i % 3}") for i in range(n)]
+    return [Match(id=f"4.{i}", teacher=f"T{i}", student=f"S{i % 3}") for i in range(n)]
 
 
 HALL = [after(3, "teacher", "T9"), after(3, "student", "S9"), after(7, "student", "S8")]
@@ -84,17 +86,19 @@ HALL = [after(3, "teacher", "T9"), after(3, "student", "S9"), after(7, "student"
 
 @given(st.integers(1, 30), st.floats(0, 1), st.integers(0, 10**6))
 def test_the_living_play_as_often_as_they_were_drawn_to(n, fraction, seed):
-    invited = invite(matches(n), HALL, fraction, random.Random(seed))
+    invited = add_champion_matches(matches(n), HALL, fraction, 4, random.Random(seed))
     living = Counter(x for m in invited for x in (m.teacher, m.student) if "@" not in x)
     assert living == Counter(x for m in matches(n) for x in (m.teacher, m.student))
     assert all("@" not in m.teacher or "@" not in m.student for m in invited), "the past does not play itself"
     for m in invited:
-        assert ("@" in m.teacher and m.teacher[0] == "T") or "@" in m.student or m in matches(n)
+        assert "@" in m.teacher + m.student or (m.teacher, m.student) in [(x.teacher, x.student) for x in matches(n)]
+        assert m.teacher[0] == "T"
+    assert [m.id for m in invited] == [f"4.{i}" for i in range(len(invited))]
 
 
 def test_the_fraction_of_games_against_the_past():
     rng = random.Random(0)
-    games = [m for _ in range(400) for m in invite(matches(10), HALL, 0.3, rng)]
+    games = [m for _ in range(400) for m in add_champion_matches(matches(10), HALL, 0.3, 4, rng)]
     against = sum("@" in m.student for m in games)
     assert against / 4000 == pytest.approx(0.3, abs=0.03)
     met = Counter(m.student for m in games if "@" in m.student)
@@ -105,21 +109,21 @@ def test_the_fraction_of_games_against_the_past():
 def test_without_champions_of_both_roles_or_a_fraction_nothing_changes_and_nothing_is_drawn(hall, fraction):
     rng = random.Random(1)
     before = rng.getstate()
-    assert invite(matches(5), hall, fraction, rng) == matches(5)
+    assert add_champion_matches(matches(5), hall, fraction, 4, rng) == matches(5)
     assert rng.getstate() == before
 
 
 def test_a_champions_rating_is_frozen_and_the_livings_moves():
-    table = Table()
-    table.enrol("teacher", -1)
-    table.enrol("student", -1)
-    table.induct(after(3), 2)
-    table.record("T0", "S0@3", "student", TrueSkill())
+    population = Population()
+    population.add_member("teacher", -1)
+    population.add_member("student", -1)
+    population.add_champion(after(3), 2)
+    population.rate_game("T0", "S0@3", "student", TrueSkill())
     expected, _ = TrueSkill().rate(Rating(), Rating(30, 2), "student")
-    assert table.members["T0"].rating == expected
-    assert table.members["T0"].losses == 1
-    assert table.hall["S0@3"] == after(3)
-    assert table.members["S0"].games == 0, "the member itself did not play"
-    assert table.ratings() == {"T0": expected, "S0": Rating(), "S0@3": Rating(30, 2)}
-    table.note("S0@3", 1.0, 1.0)
-    assert table.hall["S0@3"] == after(3)
+    assert population.members["T0"].rating == expected
+    assert population.members["T0"].losses == 1
+    assert population.hall_of_fame["S0@3"] == after(3)
+    assert population.members["S0"].games == 0, "the member itself did not play"
+    assert population.ratings() == {"T0": expected, "S0": Rating(), "S0@3": Rating(30, 2)}
+    population.record_game("S0@3", 1.0, 1.0)
+    assert population.hall_of_fame["S0@3"] == after(3)

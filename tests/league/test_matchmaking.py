@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.league import Match, Rating, TrueSkill, matchmake
+from redqueen.config import Matchmaking
+from redqueen.league.matchmaking import Match, matchmake
+from redqueen.league.rating import Rating, TrueSkill
 
 WEIGHTINGS = ("balanced", "hard", "uniform")
 ALL = (*WEIGHTINGS, "round_robin")
@@ -19,7 +21,18 @@ def role(prefix: str, size: int, seed: int = 0) -> dict[str, Rating]:
     return {f"{prefix}{i}": Rating(rng.uniform(0, 50), rng.uniform(0.5, 9)) for i in range(size)}
 
 
-def play(teachers, students, seed=0, weighting="balanced", matches=None, step=0):
+def pairs(matches: list[Match]) -> list[tuple[str, str]]:
+    return [(match.teacher, match.student) for match in matches]
+
+
+def play(
+    teachers: dict[str, Rating],
+    students: dict[str, Rating],
+    seed: int = 0,
+    weighting: Matchmaking = "balanced",
+    matches: int | None = None,
+    step: int = 0,
+) -> list[Match]:
     return matchmake(
         teachers,
         students,
@@ -93,8 +106,13 @@ def test_further_rounds_are_permutations_too():
 
 def test_the_single_agent_baseline_repeats_its_pair():
     solo = {"m0": Rating()}
-    assert play(solo, solo) == [Match("m0", "m0")]
-    assert play(solo, solo, matches=4) == [Match("m0", "m0")] * 4
+    assert play(solo, solo) == [Match(id="0.0", teacher="m0", student="m0")]
+    assert pairs(play(solo, solo, matches=4)) == [("m0", "m0")] * 4
+
+
+def test_ids_are_step_and_position() -> None:
+    matches = play(role("t", 2), role("s", 3), step=7)
+    assert [m.id for m in matches] == ["7.0", "7.1", "7.2"]
 
 
 @pytest.mark.parametrize(
@@ -128,8 +146,7 @@ RECORDED = {
 
 
 def golden(teachers: int, students: int, weighting: str, seed: int) -> list[tuple[str, str]]:
-    drawn = play(role("t", teachers, seed), role("s", students, seed), seed, weighting)
-    return [(m.teacher, m.student) for m in drawn]
+    return pairs(play(role("t", teachers, seed), role("s", students, seed), seed, weighting))
 
 
 def test_draws_are_the_recorded_ones():
@@ -161,7 +178,7 @@ def test_round_robin_meets_every_pair_once_in_as_many_steps_as_the_smaller_role_
     teachers, students = role("t", t), role("s", s)
     n = min(t, s)
     cycle = [m for step in range(7 * n, 8 * n) for m in play(teachers, students, 0, "round_robin", step=step)]
-    assert Counter(cycle) == {Match(a, b): 1 for a in teachers for b in students}
+    assert Counter(pairs(cycle)) == {(a, b): 1 for a in teachers for b in students}
 
 
 def test_round_robin_draws_nothing():

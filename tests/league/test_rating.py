@@ -12,7 +12,7 @@ import trueskill
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.league import Outcome, Rating, TrueSkill, match_score, outcome, task_score
+from redqueen.league.rating import Outcome, Rating, TrueSkill, match_score, outcome, task_score
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 

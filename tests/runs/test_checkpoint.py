@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 
 from redqueen.adapters.factors import Factors
 from redqueen.game.task_bank import Entry
-from redqueen.league import Member, Rating, Table, champion
+from redqueen.league.hall_of_fame import champion_of
+from redqueen.league.population import Member, Population
+from redqueen.league.rating import Rating
 from redqueen.records import Pair, Task
 from redqueen.runs import checkpoint
 from redqueen.runs.checkpoint import Checkpoint, CheckpointError
@@ -27,11 +29,11 @@ SITES = ("model.layers.0.self_attn.q_proj", "model.layers.1.mlp.up_proj")
 
 def make(step: int = 4, seed: int = 0) -> Checkpoint:
     g = torch.Generator().manual_seed(seed)
-    table = Table()
+    table = Population()
     for role in ("teacher", "student", "student"):
-        table.enrol(role, -1)
-    child = table.enrol("student", 3, ("S0", "S1"), "dare")
-    table.remove("S0")
+        table.add_member(role, -1)
+    child = table.add_member("student", 3, ("S0", "S1"), "dare")
+    table.remove_member("S0")
     table.members["T0"] = replace(table.members["T0"], rating=Rating(25.1 + 0.2, 1 / 3), wins=3, draws=1, losses=2)
     adapters = {
         name: {site: Factors(torch.randn(6, 2, generator=g), torch.randn(2, 5, generator=g)) for site in SITES}
@@ -72,8 +74,8 @@ def bits(t: torch.Tensor) -> tuple[torch.dtype, tuple[int, ...], bytes]:
 def assert_same(one: Checkpoint, other: Checkpoint) -> None:
     for name in ("step", "base", "fingerprint", "alpha", "bank", "versions"):
         assert getattr(one, name) == getattr(other, name)
-    assert list(one.table.members.items()) == list(other.table.members.items())
-    assert one.table.born == other.table.born
+    assert list(one.population.members.items()) == list(other.population.members.items())
+    assert one.population.born == other.population.born
     assert one.adapters.keys() == other.adapters.keys()
     for member, adapter in one.adapters.items():
         assert {s: (bits(f.a), bits(f.b)) for s, f in adapter.items()} == {
@@ -97,7 +99,7 @@ def test_what_was_saved_is_loaded_bit_for_bit(folder: Path) -> None:
 
 def test_the_table_goes_on_numbering_after_a_load(folder: Path) -> None:
     save(folder, make())
-    assert checkpoint.load(folder, 4).table.enrol("student", 9).name == "S3"
+    assert checkpoint.load(folder, 4).population.add_member("student", 9).name == "S3"
 
 
 @given(
@@ -108,8 +110,8 @@ def test_the_table_goes_on_numbering_after_a_load(folder: Path) -> None:
 )
 def test_any_rating_and_any_text_survive(mu: float, sigma: float, games: int, text: str) -> None:
     task = Task(id=text, kind="code_i", author="T0", step=0, program=text, pairs=(Pair(text, text),), message=text)
-    table = Table([Member("T0", "teacher", -1, (text,), text, Rating(mu, sigma), games, 0, 1)], {"teacher": 1})
-    saved = replace(make(), table=table, bank=[Entry(task, None)])
+    table = Population([Member("T0", "teacher", -1, (text,), text, Rating(mu, sigma), games, 0, 1)], {"teacher": 1})
+    saved = replace(make(), population=table, bank=[Entry(task, None)])
     state = json.loads(json.dumps(checkpoint._state(saved)))
     assert checkpoint._MEMBERS.validate_python(state["members"]) == list(table.members.values())
     assert checkpoint._ENTRIES.validate_python(state["bank"]) == saved.bank
@@ -118,7 +120,7 @@ def test_any_rating_and_any_text_survive(mu: float, sigma: float, games: int, te
 def test_a_flipped_byte_in_any_file_is_refused_with_the_folders_name(folder: Path) -> None:
     path = save(folder, make())
     files = sorted(p for p in path.rglob("*") if p.is_file())
-    assert len(files) == 2 + 3 * len(make().table.members) + sum(p.name == "README.md" for p in files)
+    assert len(files) == 2 + 3 * len(make().population.members) + sum(p.name == "README.md" for p in files)
     for file in files:
         whole = file.read_bytes()
         for at in sorted({0, len(whole) // 3, len(whole) // 2, len(whole) - 2}):
@@ -238,7 +240,7 @@ def test_saving_a_step_again_replaces_it(folder: Path) -> None:
 )
 def test_the_last_ones_and_every_nth_are_kept(folder: Path, keep_last: int, keep_every: int, kept: list[int]) -> None:
     small = make()
-    small = replace(small, adapters={}, optimizers={}, table=Table())
+    small = replace(small, adapters={}, optimizers={}, population=Population())
     for step in range(10):
         save(folder, replace(small, step=step), keep_last, keep_every)
     assert steps(folder) == kept
@@ -323,10 +325,10 @@ def test_a_full_disk_is_an_os_error_and_leaves_the_former_ones(folder: Path) -> 
 
 
 def test_what_is_remembered_of_games_and_champions_survives() -> None:
-    table = make().table
-    table.note("T0", 0.1 + 0.2, 1 / 3)
-    table.probed({"S1": 2 / 3})
-    table.induct(champion("S0", "student", 2, Rating(30.1, 1 / 3), None), 3)
-    state = json.loads(json.dumps(checkpoint._state(replace(make(), table=table))))
+    table = make().population
+    table.record_game("T0", 0.1 + 0.2, 1 / 3)
+    table.set_held_out({"S1": 2 / 3})
+    table.add_champion(champion_of("S0", "student", 2, Rating(30.1, 1 / 3), None), 3)
+    state = json.loads(json.dumps(checkpoint._state(replace(make(), population=table))))
     assert checkpoint._MEMBERS.validate_python(state["members"]) == list(table.members.values())
-    assert checkpoint._HALL.validate_python(state["hall"]) == list(table.hall.values())
+    assert checkpoint._HALL.validate_python(state["hall"]) == list(table.hall_of_fame.values())

@@ -68,7 +68,7 @@ def student_epochs(directory: RunDirectory, config: Config, epochs: int, student
     newest = checkpoint.load(directory.checkpoints, saved[-1])
     hall = {
         champion.step + 1: StudentEpoch(champion.step + 1, {champion.member: newest.adapters[champion.name]})
-        for champion in newest.table.hall.values()
+        for champion in newest.population.hall_of_fame.values()
         if champion.role == "student" and champion.step + 1 not in saved
     }
     found: list[StudentEpoch] = []

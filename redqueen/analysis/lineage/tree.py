@@ -28,7 +28,7 @@ class Life:
         first, first_rated: its own fitness when it was first known after a game, and the step: the fitness after.
         last: its own fitness at its death, or now.
         games: how many it has been rated for.
-        distance, tries: from the nearest living member, and children drawn, where `league.min_distance` was set.
+        distance, tries: from the nearest living member, and children drawn, where `evolution.min_distance` was set.
     """
 
     name: str

@@ -110,7 +110,7 @@ def slots_needed(saved: Checkpoint) -> int:
 
 
 def _students(saved: Checkpoint) -> list[str]:
-    return [m.name for m in saved.table.members.values() if m.role != "teacher"]
+    return [m.name for m in saved.population.members.values() if m.role != "teacher"]
 
 
 def _families(loaded: Loaded, saved: Checkpoint, parents: int) -> list[tuple[str, ...]]:

@@ -19,7 +19,7 @@ Line = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One point of the grid: `("league.evolution=true", "learning.lr=1e-4")`. `name` is a folder's name."""
+    """One point of the grid: `("evolution.enabled=true", "learning.lr=1e-4")`. `name` is a folder's name."""
 
     name: str
     overrides: tuple[str, ...]
@@ -44,14 +44,14 @@ class Row:
 def grid(options: Sequence[str], start: Config) -> list[Cell]:
     """The cells of `KEY=VALUE,VALUE,...` options: every combination, the last option changing fastest.
 
-    A value with commas goes in brackets: `league.mutations=[svd_spectral,neftune],[copy_parent]`. No option is one
+    A value with commas goes in brackets: `evolution.mutations=[svd_spectral,neftune],[copy_parent]`. No option is one
     cell. Raises ConfigError for what cannot be read, or be run from `start`.
     """
     axes: dict[str, list[str]] = {}
     for option in options:
         key, equals, text = (part.strip() for part in option.partition("="))
         if not equals:
-            raise ConfigError(f"--grid {option}: write KEY=VALUE,VALUE, e.g. --grid league.evolution=true,false")
+            raise ConfigError(f"--grid {option}: write KEY=VALUE,VALUE, e.g. --grid evolution.enabled=true,false")
         if key == "run.seed":
             raise ConfigError("--grid run.seed: --seeds N says how many seeds each cell has")
         if key in axes:
@@ -129,7 +129,7 @@ def _values(key: str, text: str) -> list[str]:
     if not found or rebuilt != re.sub(r"\s", "", text):
         raise ConfigError(
             f"--grid {key}={text}: values are separated by commas, and one that holds commas goes in brackets, "
-            "e.g. league.mutations=[svd_spectral,neftune],[copy_parent]"
+            "e.g. evolution.mutations=[svd_spectral,neftune],[copy_parent]"
         )
     return found
 

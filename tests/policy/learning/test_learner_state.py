@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from redqueen.config import LearningConfig
-from redqueen.league import Table
+from redqueen.league.population import Population
 from redqueen.policy.model.base import fingerprint
 from redqueen.records import Sample
 from redqueen.runs import checkpoint
@@ -61,9 +61,9 @@ def test_a_state_is_a_copy(tiny_policy: Build) -> None:
 
 
 def test_weights_and_state_go_through_a_checkpoint_to_the_bit(tiny_policy: Build, tmp_path: Path) -> None:
-    table, names = Table(), []
+    table, names = Population(), []
     for role in ("teacher", "student", "student"):
-        names.append(table.enrol(role, -1).name)
+        names.append(table.add_member(role, -1).name)
     config = LearningConfig(lr=1e-2)
     one = tiny_policy(learning=config, members=names)
     rows = [sample for name in names[:2] for sample in samples(name)]

@@ -1,0 +1,70 @@
+"""What selection ranks by. A fitness maps a member to a number, higher is fitter, or to None where it is not known.
+
+`lcb`, `mean_reward` and `learnability` are internal: they depend on the opponents that a member met. `held_out` is
+external: its tasks are the same for everyone and for the whole run. An unknown fitness ranks below every known one.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+from typing import Protocol
+
+from redqueen.config import FitnessName
+from redqueen.league.population import Member
+
+Fitness = Callable[[Member], float | None]
+
+
+class HeldOutScorer(Protocol):
+    """Scores members on tasks that stay the same for the whole run."""
+
+    def __call__(self, members: Sequence[str], /) -> Mapping[str, float]:
+        """Returns each member's score in [0, 1]; a member whose every attempt was lost to the machine has none."""
+        ...
+
+
+def lcb(k: float) -> Fitness:
+    """The lower confidence bound mu - k sigma of the member's rating, in rating points.
+
+    k = 3 is what TrueSkill's leaderboards show (Herbrich et al. 2006).
+    """
+    return lambda member: member.rating.lcb(k)
+
+
+def mean_reward(member: Member) -> float | None:
+    """The mean over the latest games of the mean reward in each, in reward units; None before the first game."""
+    return fmean(member.rewards) if member.rewards else None
+
+
+def learnability(member: Member) -> float | None:
+    """The mean of the latest games' learnabilities, in [0, 1]; None before the first game. It ignores who won."""
+    return fmean(member.learnability) if member.learnability else None
+
+
+def held_out(member: Member) -> float | None:
+    """The latest held-out score, in [0, 1]; None before the first."""
+    return member.held_out
+
+
+def named_fitness(name: FitnessName, k: float = 3.0) -> Fitness:
+    """The fitness called `name`; `k` is the number of sigmas that `lcb` subtracts."""
+    by_name: dict[FitnessName, Fitness] = {
+        "lcb": lcb(k),
+        "mean_reward": mean_reward,
+        "learnability": learnability,
+        "held_out": held_out,
+    }
+    return by_name[name]
+
+
+def game_learnability(solve_rates: Sequence[float]) -> float:
+    """The mean of 4 rho (1 - rho) over one game's tasks, in [0, 1]; an invalid proposal counts as rho = 0.
+
+    rho (1 - rho) is the variance of one attempt's success: tasks near 1/2 carry the most gradient. It is the
+    learnability of Tzannetos et al. 2023 ("Proximal Curriculum for Reinforcement Learning Agents") and Rutherford et
+    al. 2024 ("No Regrets"); here it is multiplied by 4, so that the best is 1.
+
+    Raises ValueError if there are no tasks, or a solve rate is outside [0, 1].
+    """
+    if not solve_rates or not all(0.0 <= rate <= 1.0 for rate in solve_rates):
+        raise ValueError(f"solve rates must be in [0, 1] and at least one: {list(solve_rates)}")
+    return fmean(4.0 * rate * (1.0 - rate) for rate in solve_rates)
