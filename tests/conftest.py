@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 # Set before anything imports torch. More threads only make tiny tensors slower, so an OMP_NUM_THREADS of the
@@ -76,9 +76,26 @@ def tiny_base(new_base: Callable[..., Base]) -> Base:
     return new_base("llama")
 
 
+class SharedVerifier(LocalVerifier):
+    """A real verifier that runs a list of proposals once.
+
+    Every toy run starts with the same 125 seed programs; running them three times each takes longer than its steps.
+    """
+
+    def __init__(self, config: SandboxConfig) -> None:
+        super().__init__(config)
+        self.known: dict[tuple[Proposal, ...], list[tuple[Verdict, Task | None]]] = {}
+
+    def validate(self, proposals: Sequence[Proposal]) -> list[tuple[Verdict, Task | None]]:
+        key = tuple(proposals)
+        if key not in self.known:
+            self.known[key] = super().validate(proposals)
+        return list(self.known[key])
+
+
 @pytest.fixture(scope="session")
 def verifier() -> Iterator[LocalVerifier]:
-    with LocalVerifier(SandboxConfig(cpu_s=0.4, wall_s=4.0, memory_mb=64, workers=1)) as shared:
+    with SharedVerifier(SandboxConfig(cpu_s=0.4, wall_s=4.0, memory_mb=64, workers=1)) as shared:
         yield shared
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 import torch
 
 from redqueen.adapters.initialisation import generator
-from redqueen.config import Config, SandboxConfig
+from redqueen.config import Config
 from redqueen.evolution import (
     OPERATORS,
     TRIES,
@@ -182,12 +181,6 @@ def test_the_probe_is_asked_about_the_students_when_a_ranking_by_it_is_due() -> 
     assert fitness_of(league.members["S3"], held_out.league) == 0.3
     assert [b.victim for b in plan(league, "student", 1, held_out)] == ["S0"], "though it is rated best"
     assert [b.victim for b in plan(league, "teacher", 1, held_out)] == ["T3"]
-
-
-@pytest.fixture(scope="module")
-def verifier() -> Iterator[LocalVerifier]:
-    with LocalVerifier(SandboxConfig(workers=1)) as made:
-        yield made
 
 
 EVOLVING = {

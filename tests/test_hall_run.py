@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
 from redqueen.analysis.ancestry.study import student_epochs
-from redqueen.config import SandboxConfig
 from redqueen.runs import checkpoint
 from redqueen.verifier import LocalVerifier
 from tests import toy
+
+pytestmark = pytest.mark.integration
 
 HALL = {
     "run.steps": 8,
@@ -28,12 +28,6 @@ HALL = {
     "population.students": 3,
     "game.proposals": 4,
 }
-
-
-@pytest.fixture(scope="module")
-def verifier() -> Iterator[LocalVerifier]:
-    with LocalVerifier(SandboxConfig(workers=1)) as made:
-        yield made
 
 
 def lines(trainer) -> list[dict]:

@@ -2,14 +2,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
 
 import pytest
 import torch
 
-from redqueen.config import SandboxConfig
 from redqueen.policy.model.base import fingerprint
 from redqueen.runs import checkpoint
 from redqueen.runs.checkpoint import CheckpointError
@@ -18,11 +16,7 @@ from redqueen.verifier import LocalVerifier
 from tests import toy
 from tests.reference import same
 
-
-@pytest.fixture(scope="module")
-def verifier() -> Iterator[LocalVerifier]:
-    with LocalVerifier(SandboxConfig(workers=1)) as made:
-        yield made
+pytestmark = pytest.mark.integration
 
 
 def play(trainer: Trainer, steps: int | None = None) -> list[dict]:

@@ -15,7 +15,6 @@ import pytest
 from redqueen.analysis.drawing import write
 from redqueen.analysis.lineage.figure import draw
 from redqueen.analysis.lineage.tree import Life, ancestors, last_step, lives
-from redqueen.config import SandboxConfig
 from redqueen.runs.archive.rows import MemberRow, StandingRow
 from redqueen.runs.archive.writer import Archive
 from redqueen.runs.directory import RunDirectory, RunError
@@ -24,7 +23,7 @@ from tests import toy
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(tmp_path_factory: pytest.TempPathFactory, verifier: LocalVerifier) -> Path:
     folder = tmp_path_factory.mktemp("lineage")
     changes = {
         "run.steps": 5,
@@ -35,8 +34,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "population.students": 4,
         "game.proposals": 3,
     }
-    with LocalVerifier(SandboxConfig(workers=1)) as verifier:
-        return toy.played(folder, verifier, **changes).path
+    return toy.played(folder, verifier, **changes).path
 
 
 def by_name(run: Path) -> dict[str, Life]:

@@ -15,17 +15,15 @@ import pytest
 from redqueen.analysis.lineage.tree import lives
 from redqueen.analysis.report.curves import draw
 from redqueen.analysis.report.page import page
-from redqueen.config import SandboxConfig
 from redqueen.runs.directory import RunDirectory, RunError
 from redqueen.verifier import LocalVerifier
 from tests import toy
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tmp_path_factory: pytest.TempPathFactory, verifier: LocalVerifier) -> Path:
     changes = {"run.steps": 3, "evolution.enabled": True, "evolution.every": 1, "evolution.burn_in": 1}
-    with LocalVerifier(SandboxConfig(workers=1)) as verifier:
-        return toy.played(tmp_path_factory.mktemp("a<b"), verifier, **changes).path
+    return toy.played(tmp_path_factory.mktemp("a<b"), verifier, **changes).path
 
 
 class Page(HTMLParser):
