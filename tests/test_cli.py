@@ -15,6 +15,8 @@ import pytest
 from redqueen import __version__
 from tests import tiny
 
+pytestmark = pytest.mark.integration
+
 SMALL = (
     "population.init=fresh",
     "model.dtype=float32",

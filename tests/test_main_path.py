@@ -22,7 +22,7 @@ from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import load, location
 from tests.reference import member_logits, merged
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.integration
 
 # births after every step, so that resuming has children to restore
 SMALL = (
@@ -69,6 +69,7 @@ def test_teachers_write_valid_tasks_and_students_solve_some(whole: Path) -> None
     assert any(line["replacements"] for line in found)
 
 
+@pytest.mark.slow
 def test_kill_9_in_the_middle_of_a_step_then_resume_equals_the_uninterrupted_run(whole: Path, tmp_path: Path) -> None:
     run = tmp_path / "broken"
     process = train("--run", str(run), "--steps", "2", *SMALL)

@@ -25,6 +25,8 @@ from redqueen.runs.archive.writer import Archive
 from redqueen.runs.directory import RunDirectory, RunError
 from tests.analysis.conftest import STEPS
 
+pytestmark = pytest.mark.integration
+
 
 def task(step: int, i: int, kind: str = "code_o") -> Task:
     return Task(
@@ -180,7 +182,6 @@ def command(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "redqueen", "ancestry", *args], capture_output=True, text=True)
 
 
-@pytest.mark.slow
 def test_the_command(played: Path, tmp_path: Path) -> None:
     asked = ("--epochs", "3", "--tasks", "2")
     done = command(str(played), *asked, "--json", "--figure", str(tmp_path / "a.png"))

@@ -21,6 +21,8 @@ from redqueen.runs.directory import RunDirectory, RunError
 from redqueen.verifier import LocalVerifier
 from tests import toy
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, verifier: LocalVerifier) -> Path:

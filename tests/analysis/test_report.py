@@ -19,6 +19,8 @@ from redqueen.runs.directory import RunDirectory, RunError
 from redqueen.verifier import LocalVerifier
 from tests import toy
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, verifier: LocalVerifier) -> Path:

@@ -27,6 +27,8 @@ from redqueen.runs.checkpoint import Checkpoint, CheckpointError
 from redqueen.runs.directory import RunDirectory, RunError
 from tests import tiny
 
+pytestmark = pytest.mark.integration
+
 SMALL = Plan(parents=1, seeds=2, updates=6, every=2, tasks=12, tries=4, practice=6)
 EVERYONE = {*MUTATIONS, *CROSSOVERS, *CONTROLS}
 
@@ -166,7 +168,6 @@ def command(*args: str) -> subprocess.CompletedProcess[str]:
 QUICK = ("--seeds", "2", "--updates", "2", "--every", "1", "--tasks", "3", "--tries", "1", "--practice", "2")
 
 
-@pytest.mark.slow
 def test_the_command(played: Path, tmp_path: Path) -> None:
     done = command(str(played), *QUICK, "--json", "--figure", str(tmp_path / "r.svg"))
     assert done.returncode == 0, done.stderr

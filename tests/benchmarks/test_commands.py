@@ -65,6 +65,7 @@ def whole(text: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_train_compares_on_the_same_tokens(run: Any) -> None:
     found = whole(run("train", "--json", without=("populora",)))
     cases = dict.fromkeys(row["case"] for row in found["results"])
@@ -90,6 +91,7 @@ def test_train_compares_on_the_same_tokens(run: Any) -> None:
     assert len(found["ratios"]) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="worker processes share memory as Linux does")
 def test_workers_are_compared_on_the_same_requests(run: Any) -> None:
     found = whole(run("workers", "--json"))
@@ -101,6 +103,7 @@ def test_workers_are_compared_on_the_same_requests(run: Any) -> None:
         assert one["ratio"] == 1
 
 
+@pytest.mark.slow
 def test_the_sampler_counts_what_was_sampled(run: Any) -> None:
     found = whole(run("sampler", "--json", without=("populora", "llama_cpp")))
     assert {row["case"] for row in found["results"]} == {"1 rows, 8 + 6 tokens", "4 rows, 8 + 6 tokens"}
@@ -119,6 +122,7 @@ def test_the_sampler_counts_what_was_sampled(run: Any) -> None:
     assert {entry["peer"] for entry in found["missing"]} == {"vLLM", "populora", "llama.cpp"}
 
 
+@pytest.mark.slow
 def test_installed_peers_take_part_in_sampling(run: Any) -> None:
     pytest.importorskip("populora")
     pytest.importorskip("llama_cpp")
@@ -134,6 +138,7 @@ def test_installed_peers_take_part_in_sampling(run: Any) -> None:
     ]
 
 
+@pytest.mark.integration
 def test_a_step_without_its_peer_says_so(run: Any) -> None:
     text = run("step", without=("trl",))
     assert "trl: not installed: pip install redqueen[bench]" in text
@@ -164,6 +169,7 @@ def test_logprobs_agree_and_their_memory_is_seen(run: Any) -> None:
     assert all(row["peak_bytes"] >= 0 for row in found["results"])
 
 
+@pytest.mark.integration
 def test_times_are_reported_where_memory_cannot_be(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> int:
         raise BenchmarkError("no /proc here")

@@ -27,6 +27,7 @@ def report() -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_every_operator_has_a_row(report: dict[str, Any]) -> None:
     assert [row["operator"] for row in report["results"]] == [*MUTATIONS, *CROSSOVERS, *CONTROLS]
     for row in report["results"]:
@@ -35,6 +36,7 @@ def test_every_operator_has_a_row(report: dict[str, Any]) -> None:
     assert report["settings"]["parameters"] == 80_740_352 // 28 // 16  # of one layer, at rank 2 instead of 32
 
 
+@pytest.mark.slow
 @installed
 def test_every_operator_that_both_have_has_a_ratio(report: dict[str, Any]) -> None:
     rows = {row["operator"]: row for row in report["results"]}
@@ -46,6 +48,7 @@ def test_every_operator_that_both_have_has_a_ratio(report: dict[str, Any]) -> No
         assert rows[name]["child"] == ("same" if peer.same else "A, B apart")
 
 
+@pytest.mark.slow
 def test_a_missing_peer_is_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(peers.importlib.util, "find_spec", lambda name: None)
     assert bench.run_bench_operators(1, 2, 1, 1, as_json=False) == 0
@@ -56,6 +59,7 @@ def test_a_missing_peer_is_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytes
         bench.Population([bench.parent(1, 2, 1)])
 
 
+@pytest.mark.slow
 def test_the_callers_threads_are_left_as_they_were() -> None:
     before = torch.get_num_threads()
     bench.run_bench_operators(1, 1, before + 1, 1, as_json=True)

@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 from redqueen.commands.verify import MAX_LINE_BYTES, _lines, _Window
 from redqueen.commands.verify_input import BadLineError, Entry, read_entry
 
+pytestmark = pytest.mark.integration
+
 Line = dict[str, Any]
 ADD = "def f(x):\n    return x + 1"
 SPIN = "def f(x):\n    while True:\n        pass"

@@ -258,6 +258,7 @@ from helpers import make, save, steps
 """
 
 
+@pytest.mark.integration
 def test_a_kill_at_any_call_in_a_save_leaves_the_last_complete_checkpoint_loadable(folder: Path) -> None:
     # One process forks a child for each place to die at: after the nth change that `save` makes to the disk.
     code = f"""

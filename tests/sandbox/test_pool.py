@@ -29,6 +29,7 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+@pytest.mark.integration
 @linux
 def test_many_jobs_leak_neither_memory_nor_descriptors_nor_zombies() -> None:
     with Sandbox(GAME.with_limits(Limits(cpu_s=0.2)), workers=1) as sandbox:
@@ -46,6 +47,7 @@ def test_many_jobs_leak_neither_memory_nor_descriptors_nor_zombies() -> None:
             assert Path(f"/proc/{pid}/task/{pid}/children").read_text() == ""
 
 
+@pytest.mark.integration
 def test_programs_that_take_the_full_limit_do_not_block_the_others() -> None:
     with Sandbox(GAME.with_limits(Limits(cpu_s=0.5)), workers=2) as sandbox:
         slow = threading.Thread(target=lambda: [sandbox.run([SPIN]) for _ in range(3)])  # one at a time, all the time
@@ -83,6 +85,7 @@ with Sandbox(GAME.with_limits(Limits(cpu_s=0.5)), workers=2) as sandbox:
 """
 
 
+@pytest.mark.integration
 @linux
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_whatever_ends_the_trainer_ends_its_children(number: signal.Signals) -> None:

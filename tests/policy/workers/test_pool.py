@@ -24,6 +24,8 @@ from redqueen.records import Completion, Sample
 from tests.policy.requests import crowd, request, same
 from tests.reference import noisy
 
+pytestmark = pytest.mark.integration
+
 SAMPLING, LEARNING = SamplingConfig(batch_rows=4), LearningConfig(lr=1e-2, batch_tokens=64)
 
 
