@@ -18,7 +18,7 @@ from redqueen.adapters.initialisation import generator
 from redqueen.game.seeds import seeds
 from redqueen.policy.learning.logprobs import TokenLogprobs, token_weights
 from redqueen.policy.model.base import Base
-from redqueen.records import Prompt, Request, Sample
+from redqueen.records import Prompt, Request, Sample, SamplingParams
 
 
 def name(number: int) -> str:
@@ -106,7 +106,12 @@ def prompts(base: Base, count: int, length: int) -> list[str]:
 def requests(texts: Sequence[str], members: Sequence[str], new_tokens: int) -> list[Request]:
     """One request for each text; nothing stops a row early."""
     return [
-        Request(member=member, prompt=Prompt(text, stop=()), max_tokens=new_tokens, seed=("bench", number))
+        Request(
+            member=member,
+            prompt=Prompt(text, stop=()),
+            sampling=SamplingParams(max_tokens=new_tokens),
+            seed=("bench", number),
+        )
         for number, (text, member) in enumerate(zip(texts, members, strict=True))
     ]
 

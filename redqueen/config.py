@@ -12,7 +12,7 @@ from typing import Any, Literal, Self, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from redqueen.errors import UserError
-from redqueen.records import Kind
+from redqueen.records import Kind, SamplingParams
 
 EMBEDDED = "smollm2-135m-instruct"
 
@@ -111,6 +111,10 @@ class SamplingConfig(Section):
     top_p: float = Field(default=1.0, gt=0, le=1)
     top_k: int = Field(default=0, ge=0)  # 0: the whole vocabulary
     batch_rows: int = Field(default=64, ge=1)  # rows written at once
+
+    def params(self, max_tokens: int) -> SamplingParams:
+        """How a completion of at most `max_tokens` is sampled."""
+        return SamplingParams(max_tokens=max_tokens, temperature=self.temperature, top_p=self.top_p, top_k=self.top_k)
 
 
 class LearningConfig(Section):

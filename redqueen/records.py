@@ -14,6 +14,8 @@ from typing import Literal, Protocol
 Kind = Literal["code_o", "code_i", "code_f"]
 KINDS: tuple[Kind, ...] = ("code_o", "code_i", "code_f")
 
+FinishReason = Literal["stop", "length"]
+
 Role = Literal["teacher", "student"]
 ROLES: tuple[Role, ...] = ("teacher", "student")
 
@@ -134,33 +136,53 @@ class PromptLengths:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """One completion to sample from `member`. Requests that are equal but for `seed` share their prompt's prefill.
+class SamplingParams:
+    """How one completion is sampled, e.g. `SamplingParams(max_tokens=64, temperature=0)` for greedy decoding."""
 
-    `seed` names the random stream: see `redqueen.streams`.
-    """
+    max_tokens: int
+    """The most tokens that are sampled."""
+    temperature: float = 1.0
+    """What the logits are divided by; 0 takes the likeliest token each time, whatever `top_p` and `top_k` are."""
+    top_p: float = 1.0
+    """Only the fewest likeliest tokens whose probability reaches this can be sampled; 1: all."""
+    top_k: int = 0
+    """Only so many of the likeliest tokens can be sampled; 0: all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One completion to sample. Requests of one member for one prompt share the prompt's prefill."""
 
     member: str
+    """Who writes it."""
     prompt: Prompt
-    max_tokens: int
+    """What it continues."""
+    sampling: SamplingParams
+    """How its tokens are sampled."""
     seed: tuple[str | int, ...]
+    """The name of its random stream (see `redqueen.streams`); greedy decoding draws nothing from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """What a member wrote. `text` starts with the prompt's prefix and ends before the stop string.
+    """What a member wrote."""
 
-    `token_ids` are the sampled tokens (the one that completed the stop string is the last). `logprobs` are their
-    log-probabilities (nats) under the distribution that they were drawn from, `policy_logprobs` those under the member
-    itself: temperature 1, the whole vocabulary.
-    """
-
+    member: str
+    """Who wrote it."""
+    version: int
+    """The version of the member's weights that wrote it."""
     prompt_ids: tuple[int, ...]
+    """The prompt's tokens."""
     token_ids: tuple[int, ...]
+    """The sampled tokens; the one that completed a stop string, or ended the text, is the last."""
     logprobs: tuple[float, ...]
-    policy_logprobs: tuple[float, ...]
+    """Their log-probabilities, in nats, under the distribution that they were sampled from: at the request's
+    temperature, and after `top_p` and `top_k`. With temperature 0 they are those of the whole vocabulary at
+    temperature 1."""
     text: str
-    finished: bool
+    """The text: it starts with the prompt's prefix and ends before the stop string."""
+    finish_reason: FinishReason
+    """"stop": an end token or a stop string ended it; "length": it was cut off after `max_tokens`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

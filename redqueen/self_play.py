@@ -72,9 +72,11 @@ class Play:
             for kind in self.config.game.kinds
             for j in range(self.config.game.proposals)
         ]
-        limit = self.config.sampling.proposal_tokens
+        sampling = self.config.sampling.params(self.config.sampling.proposal_tokens)
         requests = [
-            Request(member=ask.match.teacher, prompt=ask.prompt, max_tokens=limit, seed=(self.seed, "proposal", ask.id))
+            Request(
+                member=ask.match.teacher, prompt=ask.prompt, sampling=sampling, seed=(self.seed, "proposal", ask.id)
+            )
             for ask in asks
         ]
         verdicts: dict[int, Future[tuple[Verdict, Task | None]]] = {}
@@ -115,9 +117,9 @@ class Play:
     def attempt(self, posed: Sequence[tuple[str, Task]], attempts: int, progress: Progress) -> list[Attempted]:
         """`attempts` attempts of each member at its task; at one task all members draw the same random numbers."""
         places = [(student, task, self._pose(task), n) for student, task in posed for n in range(attempts)]
-        limit = self.config.sampling.attempt_tokens
+        sampling = self.config.sampling.params(self.config.sampling.attempt_tokens)
         requests = [
-            Request(member=student, prompt=prompt, max_tokens=limit, seed=(self.seed, "attempt", task.id, n))
+            Request(member=student, prompt=prompt, sampling=sampling, seed=(self.seed, "attempt", task.id, n))
             for student, task, prompt, n in places
         ]
         verdicts: dict[int, Future[Verdict]] = {}

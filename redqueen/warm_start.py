@@ -87,12 +87,12 @@ class Warmup:
             rng = streams.python(self.config.run.seed, "explore", round_, kind, i)
             start = self._program(rng) if kind == "code_f" else None
             asked.append((self.format.propose(kind, self._references(kind, rng), start), start))
-        limit = self.config.sampling.proposal_tokens
+        sampling = self.config.sampling.params(self.config.sampling.proposal_tokens)
         requests = [
             Request(
                 member=MEMBER,
                 prompt=prompt,
-                max_tokens=limit,
+                sampling=sampling,
                 seed=(self.config.run.seed, "explore", round_, kind, i, "sample"),
             )
             for i, (prompt, _) in enumerate(asked)

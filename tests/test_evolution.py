@@ -31,7 +31,7 @@ from redqueen.self_play import Played
 from redqueen.verifier import LocalVerifier
 from tests import toy
 
-NOTHING = Completion(prompt_ids=(), token_ids=(), logprobs=(), policy_logprobs=(), text="", finished=True)
+NOTHING = Completion(member="S0", version=1, prompt_ids=(), token_ids=(), logprobs=(), text="", finish_reason="stop")
 
 
 def table(teachers: int = 1, students: int = 1) -> Population:

@@ -38,14 +38,15 @@ class SeedProbe:
 
     def attempt(self, members: Sequence[str]) -> list[Attempted]:
         """One judged attempt of each member at each task. All answer the same prompts with the same random numbers."""
-        limit, seed = self.config.sampling.attempt_tokens, self.config.run.seed
+        sampling = self.config.sampling.params(self.config.sampling.attempt_tokens)
+        seed = self.config.run.seed
         places = [(member, task) for member in members for task in self.tasks]
         completions = self.sampler.sample(
             [
                 Request(
                     member=member,
                     prompt=self.format.attempt(task, self.shots[task.kind]),
-                    max_tokens=limit,
+                    sampling=sampling,
                     seed=(seed, "probe", task.id),
                 )
                 for member, task in places

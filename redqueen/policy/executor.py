@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from redqueen.config import SamplingConfig
 from redqueen.policy.learning.gradients import Pass, Tally
 from redqueen.policy.learning.packing import Pack
 from redqueen.policy.lora.adapter_bank import Gradients
-from redqueen.policy.sampling.continuous_batch import Group, Row
+from redqueen.policy.sampling.continuous_batch import Row, RowGroup
 
 
 class Executor(Protocol):
@@ -18,8 +17,11 @@ class Executor(Protocol):
     Implementations: `redqueen.policy.workers.inline.InlineExecutor` and `redqueen.policy.workers.pool.WorkerPool`.
     """
 
-    def sample(self, groups: Sequence[Group], config: SamplingConfig, on_row: Callable[[Row], None]) -> None:
-        """Samples every row of `groups`. `on_row` is called with each row when it is complete, in any order."""
+    def sample(self, groups: Sequence[RowGroup], batch_rows: int, on_row: Callable[[Row], None]) -> None:
+        """Samples every row of `groups`, at most `batch_rows` at once in each process.
+
+        `on_row` is called with each row when it is complete, in any order.
+        """
         ...
 
     def accumulate(

@@ -43,10 +43,10 @@ class Policy:
         self.base = base
         self.adapters = adapters
         self.executor = executor
-        self.sampler = LocalSampler(base, adapters, sampling, executor)
-        self.learner = LocalLearner(adapters, learning, temperature, executor)
-        # Kept after a member has left: if the name joins again, its version still rises.
+        # An entry stays after its member has left: if the name joins again, its version still rises.
         self._versions: dict[str, int] = {}
+        self.sampler = LocalSampler(base, adapters, sampling.batch_rows, executor, self._versions)
+        self.learner = LocalLearner(adapters, learning, temperature, executor)
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -145,7 +145,8 @@ def open_policy(
 ) -> Policy:
     """A policy without members that has room for `capacity` of them, in worker processes if the base is shared.
 
-    The learner trains the distribution at `temperature` (default: the one that `sampling` names).
+    Of `sampling` it uses the rows of a batch; how tokens are sampled is said by each request. The learner trains the
+    distribution at `temperature` (default: the one that `sampling` names).
     Raises WorkerError if a worker process does not start.
     """
     shape = (base.decoder.sites, capacity, model.rank, model.alpha, model.targets)

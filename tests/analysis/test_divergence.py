@@ -15,12 +15,13 @@ from tests.reference import merged, noisy
 
 def completion(prompt: tuple[int, ...], tokens: tuple[int, ...]) -> Completion:
     return Completion(
+        member="p",
+        version=1,
         prompt_ids=prompt,
         token_ids=tokens,
         logprobs=(0.0,) * len(tokens),
-        policy_logprobs=(0.0,) * len(tokens),
         text="",
-        finished=True,
+        finish_reason="stop",
     )
 
 

@@ -22,12 +22,20 @@ class Book:
         self.good, self.answers = good, dict[str, str]()
         self.asked: list[Request] = []
 
-    def sample(self, requests, finished=None) -> list[Completion]:
+    def sample(self, requests, on_completion=None) -> list[Completion]:
         self.asked = list(requests)
         texts = [self.answers[r.prompt.text] if r.member in self.good else "no idea" for r in requests]
         return [
-            Completion(prompt_ids=(), token_ids=(), logprobs=(), policy_logprobs=(), text=text, finished=True)
-            for text in texts
+            Completion(
+                member=request.member,
+                version=1,
+                prompt_ids=(),
+                token_ids=(),
+                logprobs=(),
+                text=text,
+                finish_reason="stop",
+            )
+            for request, text in zip(requests, texts, strict=True)
         ]
 
 

@@ -21,12 +21,13 @@ INVALID = [status for status in STATUSES if status not in ("valid", "infra_error
 def graded(reward: float, group: str, role: Role = "student", member: str = "S0", tokens: int = 1) -> GradedRollout:
     ids = tuple(range(tokens))
     completion = Completion(
+        member=member,
+        version=1,
         prompt_ids=(7, 8),
         token_ids=ids,
         logprobs=(-0.5,) * tokens,
-        policy_logprobs=(-0.5,) * tokens,
         text="text",
-        finished=True,
+        finish_reason="stop",
     )
     return GradedRollout(
         rollout=Rollout(member=member, role=role, kind="code_o", group=group, completion=completion), reward=reward

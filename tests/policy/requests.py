@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
-from redqueen.records import Completion, Prompt, Request
+from redqueen.records import Completion, Prompt, Request, SamplingParams
 
 
-def request(member: str, text: str, seed: int, tokens: int = 12, stop: tuple[str, ...] = ()) -> Request:
-    return Request(member=member, prompt=Prompt(text, stop), max_tokens=tokens, seed=(seed,))
+def request(
+    member: str, text: str, seed: int, tokens: int = 12, stop: tuple[str, ...] = (), **sampling: Any
+) -> Request:
+    """A request for at most `tokens` tokens; `sampling` are its other parameters."""
+    params = SamplingParams(max_tokens=tokens, **sampling)
+    return Request(member=member, prompt=Prompt(text, stop), sampling=params, seed=(seed,))
 
 
 def crowd(count: int, seed: int = 0) -> list[Request]:
@@ -25,9 +30,9 @@ def crowd(count: int, seed: int = 0) -> list[Request]:
 
 
 def same(one: Completion, other: Completion) -> bool:
-    return (one.prompt_ids, one.token_ids, one.text, one.finished) == (
+    return (one.prompt_ids, one.token_ids, one.text, one.finish_reason) == (
         other.prompt_ids,
         other.token_ids,
         other.text,
-        other.finished,
+        other.finish_reason,
     ) and one.logprobs == pytest.approx(other.logprobs, abs=1e-4)

@@ -10,7 +10,7 @@ import torch
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
 from redqueen.policy.model.base import load
 from redqueen.policy.policy import open_policy
-from redqueen.records import Prompt, Request, Sample
+from redqueen.records import Prompt, Request, Sample, SamplingParams
 from tests import tiny
 from tests.reference import noisy
 
@@ -29,7 +29,8 @@ def test_sampling_and_learning_on_a_gpu_agree_with_the_cpu(tmp_path: Path) -> No
         for i, name in enumerate("ab"):
             policy.join(name, noisy(policy.adapters, i))
         requests = [
-            Request(member=m, prompt=Prompt("x" * (3 + i), ()), max_tokens=8, seed=(i,)) for i, m in enumerate("abba")
+            Request(member=m, prompt=Prompt("x" * (3 + i), ()), sampling=SamplingParams(max_tokens=8), seed=(i,))
+            for i, m in enumerate("abba")
         ]
         rows = policy.sample(requests)
         updates = policy.update(

@@ -1,4 +1,4 @@
-"""The running batch of the sampler: rows of different members, whose places others take when they are finished.
+"""Continuous batching: rows of different members are decoded together, and a finished row makes room for a waiting one.
 
 Shape suffixes: R rows of the batch, N tokens, V vocabulary, H hidden size, T tokens of a row.
 """
@@ -13,84 +13,104 @@ from typing import Any
 import torch
 
 from redqueen import streams
-from redqueen.config import SamplingConfig
 from redqueen.errors import AdapterError
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.attention import SharedPrefix
 from redqueen.policy.model.decoder import Decoder
-from redqueen.policy.sampling.decode_step import stepper
-from redqueen.policy.sampling.kv_cache import Cache, Fill, Prefill
-from redqueen.policy.sampling.tokens import Drawn, draw
+from redqueen.policy.sampling.decode_step import decode_step
+from redqueen.policy.sampling.kv_cache import KVCache, Prefill, PrefillEntry
+from redqueen.policy.sampling.tokens import SampledTokens, SamplingTensors, sample_tokens
+from redqueen.records import FinishReason, SamplingParams
 
-# dead rows are closed up when they are more than this share of the batch
-_HOLES = 0.125
-# how many tokens are drawn before the host looks at them: on a GPU looking means waiting
+# The batch is compacted when more than this share of its rows is free.
+_COMPACT_ABOVE = 0.125
+# How many tokens are sampled before the host reads them. On a GPU, reading waits for the device.
 _STRIDE = {"cpu": 1, "cuda": 8}
+# Free rows are sampled with the others; their tokens are never read.
+_FREE_ROW = SamplingParams(max_tokens=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
-    """What writing needs beside the members' weights. `tokenizer` is one of the `tokenizers` library."""
+class TextModel:
+    """What turns rows into text, besides the members' weights."""
 
     decoder: Decoder
+    """The base's decoder."""
     tokenizer: Any
+    """A tokenizer of the `tokenizers` library."""
     end_ids: frozenset[int]
+    """Tokens that end a completion."""
 
 
 @dataclass(slots=True)
 class Row:
-    """One completion in the making; `index` is its place among the requests."""
+    """One completion while it is sampled."""
 
     index: int
+    """Its place among the requests."""
     seed: tuple[str | int, ...]
-    max_tokens: int
+    """The name of its random stream."""
+    sampling: SamplingParams
+    """How its tokens are sampled, and how many at most."""
     stop: tuple[str, ...]
-    tokens: list[int] = field(default_factory=list[int])
-    sampled: list[float] = field(default_factory=list[float])
-    policy: list[float] = field(default_factory=list[float])
-    finished: bool = False
-
-    @property
-    def done(self) -> bool:
-        return self.finished or len(self.tokens) >= self.max_tokens
+    """Strings that end it."""
+    token_ids: list[int] = field(default_factory=list[int])
+    """The tokens sampled so far."""
+    logprobs: list[float] = field(default_factory=list[float])
+    """Their log-probabilities, in nats."""
+    finish_reason: FinishReason | None = None
+    """Why it ended; None while it goes on."""
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """Rows that continue one prompt of one member."""
+class RowGroup:
+    """Rows that continue one prompt of one member, so that the prompt is computed once for all of them."""
 
     slot: int
     prompt_ids: tuple[int, ...]
     rows: list[Row]
 
+    @property
+    def max_tokens(self) -> int:
+        """The most tokens that any of the rows may get."""
+        return max(row.sampling.max_tokens for row in self.rows)
 
-class Batch:
-    """The rows that are being written. Row r of the batch is row r of the cache."""
+
+class ContinuousBatch:
+    """The rows that are decoded together. Row r of the batch is row r of the KV cache."""
 
     def __init__(
         self,
-        writer: Writer,
+        model: TextModel,
         bank: AdapterBank,
-        config: SamplingConfig,
-        groups: Sequence[Group],
-        keep: Callable[[Row], None],
+        batch_rows: int,
+        groups: Sequence[RowGroup],
+        on_row: Callable[[Row], None],
     ) -> None:
-        """`keep` is called with each row when it is done."""
-        self.writer, self.bank, self.config, self.keep = writer, bank, config, keep
-        self.decoder, self.queue = writer.decoder, deque(groups)
+        """At most `batch_rows` rows are decoded at once. `on_row` is called with each row when it is complete.
+
+        Raises AdapterError if a row can become longer than the base's sliding window.
+        """
+        self.model = model
+        self.bank = bank
+        self.on_row = on_row
+        self.decoder = model.decoder
+        self.queue = deque(groups)
         self.device = device = bank.masters.device
         self.stride = _STRIDE[device.type]
-        capacity = min(config.batch_rows, sum(len(g.rows) for g in groups))
-        tokens = max((r.max_tokens for g in groups for r in g.rows), default=0) + self.stride
-        room = max((len(g.prompt_ids) for g in groups), default=0) + tokens
+        tokens = max((group.max_tokens for group in groups), default=0) + self.stride
+        room = max((len(group.prompt_ids) for group in groups), default=0) + tokens
         if self.decoder.window and room > self.decoder.window:
             raise AdapterError(f"{room} tokens are more than this base's sliding window of {self.decoder.window}")
+        capacity = min(batch_rows, sum(len(group.rows) for group in groups))
         self.capacity = capacity
         self.rows: list[Row | None] = []
         self.slots: list[int] = []
-        self.lengths: list[int] = []  # tokens in the cache, as the host knows without asking the device
-        self.cache = Cache(self.decoder, capacity)
-        self.step = stepper(self.decoder, bank, self.cache)
+        # Tokens of each row in the cache; kept on the host, so that the device need not be asked.
+        self.lengths: list[int] = []
+        self.cache = KVCache(self.decoder, capacity)
+        self.step = decode_step(self.decoder, bank, self.cache)
+        self.params = SamplingTensors.of([], device)
         self.work_RV = torch.empty(capacity, len(self.decoder.embed_VH), device=device)
         self.hidden_RH = self.decoder.embed_VH.new_zeros(capacity, self.decoder.embed_VH.shape[1])
         self.token_R = torch.zeros(capacity, dtype=torch.long, device=device)
@@ -99,15 +119,15 @@ class Batch:
 
     @torch.inference_mode()
     def run(self) -> None:
-        """Until every row is written."""
+        """Decodes until every row is complete."""
         self._admit()
         while self.rows:
-            drawn = [self._draw()]
+            sampled = [self._sample()]
             for _ in range(self.stride - 1):
                 self._step()
-                drawn.append(self._draw())
-            self._look(drawn)
-            self._close_up()
+                sampled.append(self._sample())
+            self._collect(sampled)
+            self._compact()
             if self.rows:
                 self._step()
             self._admit()
@@ -115,49 +135,58 @@ class Batch:
     def _admit(self) -> None:
         """Fills free rows with the groups that fit, longest first, and computes their prompts in one pass."""
         free = [r for r, row in enumerate(self.rows) if row is None] + list(range(len(self.rows), self.capacity))
-        taken: list[tuple[Group, list[int]]] = []
+        admitted: list[tuple[RowGroup, list[int]]] = []
         while self.queue and len(self.queue[0].rows) <= len(free):
             group = self.queue.popleft()
-            taken.append((group, free[: len(group.rows)]))
+            admitted.append((group, free[: len(group.rows)]))
             del free[: len(group.rows)]
-        if not taken:
+        if not admitted:
             return
-        grown = max(max(places) for _, places in taken) + 1 - len(self.rows)
-        self.rows += [None] * grown
-        self.slots += [taken[0][0].slot] * grown
-        self.lengths += [0] * grown
-        for group, places in taken:
+        new_rows = max(max(places) for _, places in admitted) + 1 - len(self.rows)
+        self.rows += [None] * new_rows
+        self.slots += [admitted[0][0].slot] * new_rows
+        self.lengths += [0] * new_rows
+        for group, places in admitted:
             for r, row in zip(places, group.rows, strict=True):
-                self.rows[r], self.slots[r], self.lengths[r] = row, group.slot, len(group.prompt_ids)
-                uniforms = streams.uniforms(row.max_tokens, *row.seed)
+                self.rows[r] = row
+                self.slots[r] = group.slot
+                self.lengths[r] = len(group.prompt_ids)
+                uniforms = streams.uniforms(row.sampling.max_tokens, *row.seed)
                 self.uniform_RT[r, : len(uniforms)] = torch.from_numpy(uniforms)
                 self.count_R[r] = 0
-        self._prefill(sorted(taken, key=lambda pair: pair[0].slot))
-        self.step.members(self.slots)
+        self._prefill(sorted(admitted, key=lambda pair: pair[0].slot))
+        self._rows_changed()
 
-    def _prefill(self, taken: list[tuple[Group, list[int]]]) -> None:
-        fills: list[Fill] = []
+    def _prefill(self, admitted: list[tuple[RowGroup, list[int]]]) -> None:
+        """Computes the prompts, each once, into the cache and the hidden states of the rows that continue it."""
+        entries: list[PrefillEntry] = []
         start = 0
-        for group, places in taken:
-            fills.append(Fill(SharedPrefix(start, len(group.prompt_ids)), places))
+        for group, places in admitted:
+            entries.append(PrefillEntry(SharedPrefix(start, len(group.prompt_ids)), places))
             start += len(group.prompt_ids)
         device = self.device
-        ids_N = torch.tensor([t for group, _ in taken for t in group.prompt_ids], device=device)
-        position_N = torch.cat([torch.arange(fill.prefix.prompt, device=device) for fill in fills])
-        adapters = self.bank.rows([group.slot for group, _ in taken], [fill.prefix.prompt for fill in fills])
-        hidden_NH = self.decoder.hidden(ids_N, position_N, Prefill(self.cache, fills), adapters)
-        for fill in fills:
-            self.hidden_RH[fill.rows] = hidden_NH[fill.prefix.end - 1]
+        ids_N = torch.tensor([t for group, _ in admitted for t in group.prompt_ids], device=device)
+        position_N = torch.cat([torch.arange(entry.prefix.prompt, device=device) for entry in entries])
+        slots = [group.slot for group, _ in admitted]
+        adapters = self.bank.rows(slots, [entry.prefix.prompt for entry in entries])
+        hidden_NH = self.decoder.hidden(ids_N, position_N, Prefill(self.cache, entries), adapters)
+        for entry in entries:
+            self.hidden_RH[entry.rows] = hidden_NH[entry.prefix.end - 1]
 
-    def _draw(self) -> Drawn:
-        rows, config = len(self.rows), self.config
+    def _rows_changed(self) -> None:
+        """Tells the decode step and the token sampling which row is whose now."""
+        self.step.assign_rows(self.slots)
+        self.params = SamplingTensors.of([row.sampling if row else _FREE_ROW for row in self.rows], self.device)
+
+    def _sample(self) -> SampledTokens:
+        """Samples each row's next token."""
+        rows = len(self.rows)
         logits_RV = self.decoder.head(self.hidden_RH[:rows])
         uniform_R = self.uniform_RT[:rows].gather(1, self.count_R[:rows, None])[:, 0]
-        work_RV = self.work_RV[:rows]
-        drawn = draw(logits_RV, uniform_R, config.temperature, config.top_p, config.top_k, work_RV)
-        self.token_R[:rows] = drawn.token_R
+        sampled = sample_tokens(logits_RV, uniform_R, self.params, self.work_RV[:rows])
+        self.token_R[:rows] = sampled.token_R
         self.count_R[:rows] += 1
-        return drawn
+        return sampled
 
     def _step(self) -> None:
         """Puts every row's newest token through the decoder."""
@@ -165,62 +194,66 @@ class Batch:
         self.hidden_RH[:rows] = self.step(self.token_R[:rows], max(self.lengths))
         self.lengths = [length + 1 for length in self.lengths]
 
-    def _look(self, drawn: list[Drawn]) -> None:
-        """Gives the rows their tokens, hands over those that are done and frees their places."""
-        columns = [
-            torch.stack(list(values), 1)
-            for values in zip(*((d.token_R, d.sampled_R, d.policy_R) for d in drawn), strict=True)
-        ]
-        tokens, sampled, policy = (column.tolist() for column in columns)
-        dead: list[int] = []
+    def _collect(self, sampled: list[SampledTokens]) -> None:
+        """Gives the rows their tokens, hands over those that are complete and frees their places."""
+        tokens: list[list[int]] = torch.stack([s.token_R for s in sampled], 1).tolist()
+        logprobs: list[list[float]] = torch.stack([s.logprob_R for s in sampled], 1).tolist()
+        free: list[int] = []
         for r, row in enumerate(self.rows):
             if row is not None:
-                if any(value != value for value in sampled[r]):
+                if any(value != value for value in logprobs[r]):
                     raise AdapterError(
                         f"slot {self.slots[r]}: not a number where a probability should be; its weights?"
                     )
-                self._extend(row, tokens[r], sampled[r], policy[r])
-                if row.done:
-                    self.keep(row)
+                self._extend(row, tokens[r], logprobs[r])
+                if row.finish_reason:
+                    self.on_row(row)
                     self.rows[r] = None
             if self.rows[r] is None:
-                dead.append(r)
+                free.append(r)
                 self.lengths[r] = 0
-        if dead:
-            # a free row is stepped with the others until it is used again: at the start of its place
-            self.cache.length_R[dead] = 0
-            self.count_R[dead] = 0
+        if free:
+            # A free row still takes part in each step. Resetting its length makes it overwrite position 0 only.
+            self.cache.length_R[free] = 0
+            self.count_R[free] = 0
 
-    def _extend(self, row: Row, tokens: list[int], sampled: list[float], policy: list[float]) -> None:
-        for values in zip(tokens, sampled, policy, strict=True):
-            if row.done:
+    def _extend(self, row: Row, tokens: list[int], logprobs: list[float]) -> None:
+        """Appends tokens until the row ends; what was sampled after its end is dropped."""
+        for token, logprob in zip(tokens, logprobs, strict=True):
+            row.token_ids.append(token)
+            row.logprobs.append(logprob)
+            if token in self.model.end_ids or self._stopped(row):
+                row.finish_reason = "stop"
                 return
-            for own, value in zip((row.tokens, row.sampled, row.policy), values, strict=True):
-                own.append(value)  # type: ignore[arg-type]
-            row.finished = values[0] in self.writer.end_ids or self._stopped(row)
+            if len(row.token_ids) >= row.sampling.max_tokens:
+                row.finish_reason = "length"
+                return
 
     def _stopped(self, row: Row) -> bool:
+        """Whether the newest token completes a stop string."""
         if not row.stop:
             return False
-        # one token is at least one byte: the tail holds every stop string that this token can complete
-        last = row.tokens[-(max(len(s.encode()) for s in row.stop) + 1) :]
-        tail = self.writer.tokenizer.decode(last, skip_special_tokens=False)
+        # One token is at least one byte, so this tail holds every stop string that the token can complete.
+        last = row.token_ids[-(max(len(s.encode()) for s in row.stop) + 1) :]
+        tail = self.model.tokenizer.decode(last, skip_special_tokens=False)
         return any(s in tail for s in row.stop)
 
-    def _close_up(self) -> None:
-        """Moves rows from the end into holes, when there are many, or at the end of the batch anyway."""
+    def _compact(self) -> None:
+        """Moves rows from the end into free places if there are many, and drops the free places behind them."""
         live = [r for r, row in enumerate(self.rows) if row is not None]
-        if len(self.rows) - len(live) > _HOLES * len(self.rows):
-            holes = [r for r in range(len(live)) if self.rows[r] is None]
-            movers = live[len(live) - len(holes) :]
-            if holes:
-                self.cache.move(movers, holes)
-                for tensor in (self.hidden_RH, self.token_R, self.uniform_RT, self.count_R):
-                    tensor[holes] = tensor[movers]
-                for hole, mover in zip(holes, movers, strict=True):
-                    self.rows[hole], self.slots[hole] = self.rows[mover], self.slots[mover]
-                    self.lengths[hole] = self.lengths[mover]
-            for own in (self.rows, self.slots, self.lengths):
-                del own[len(live) :]
-            if live:
-                self.step.members(self.slots)
+        if len(self.rows) - len(live) <= _COMPACT_ABOVE * len(self.rows):
+            return
+        targets = [r for r in range(len(live)) if self.rows[r] is None]
+        sources = live[len(live) - len(targets) :]
+        if targets:
+            self.cache.move(sources, targets)
+            for tensor in (self.hidden_RH, self.token_R, self.uniform_RT, self.count_R):
+                tensor[targets] = tensor[sources]
+            for target, source in zip(targets, sources, strict=True):
+                self.rows[target] = self.rows[source]
+                self.slots[target] = self.slots[source]
+                self.lengths[target] = self.lengths[source]
+        for per_row in (self.rows, self.slots, self.lengths):
+            del per_row[len(live) :]
+        if live:
+            self._rows_changed()

@@ -22,16 +22,16 @@ from redqueen.policy.lora.sites import Site
 from redqueen.policy.lora.stacked_factors import RowAdapters, StackedFactors
 from redqueen.policy.lora.training_products import group_rows
 from redqueen.policy.model.decoder import Decoder, Layer
-from redqueen.policy.sampling.kv_cache import Cache
+from redqueen.policy.sampling.kv_cache import KVCache
 
 # rows whose products with one member's factors are computed together
 _TASK = 8
 
 
-class Stepper(Protocol):
-    """Puts tokens through the decoder; `members` says whose rows they are, until it is called again."""
+class DecodeStep(Protocol):
+    """Puts tokens through the decoder; `assign_rows` says whose rows they are, until it is called again."""
 
-    def members(self, slots: Sequence[int]) -> None:
+    def assign_rows(self, slots: Sequence[int]) -> None:
         """Row r belongs to `slots[r]`."""
         ...
 
@@ -39,24 +39,24 @@ class Stepper(Protocol):
         """The last hidden states [R, H] of a token for each of the first R rows of the cache, appended to it. No row
         is longer than `longest`, which the host knows without asking the device.
 
-        Raises ValueError if R is not what `members` was told: rows would go without adapters.
+        Raises ValueError if R is not what `assign_rows` was told: rows would go without adapters.
         """
         ...
 
 
-def stepper(decoder: Decoder, bank: AdapterBank, cache: Cache) -> Stepper:
+def decode_step(decoder: Decoder, bank: AdapterBank, cache: KVCache) -> DecodeStep:
     """The way of stepping that this device wants. The members' weights must not change while it is used."""
-    return (Compiled if loops_suit(cache.keys) else Composed)(decoder, bank, cache)
+    return (NumbaDecodeStep if loops_suit(cache.keys) else TorchDecodeStep)(decoder, bank, cache)
 
 
-class Composed:
+class TorchDecodeStep:
     """Of torch's operations, on any device."""
 
-    def __init__(self, decoder: Decoder, bank: AdapterBank, cache: Cache) -> None:
+    def __init__(self, decoder: Decoder, bank: AdapterBank, cache: KVCache) -> None:
         self.decoder, self.bank, self.cache = decoder, bank, cache
         self.adapters: RowAdapters | None = None
 
-    def members(self, slots: Sequence[int]) -> None:
+    def assign_rows(self, slots: Sequence[int]) -> None:
         self.adapters = self.bank.decoding(slots)
 
     def __call__(self, token_R: Tensor, longest: int) -> Tensor:
@@ -67,7 +67,7 @@ class Composed:
 
 
 class _Attention:
-    def __init__(self, cache: Cache, rows: int, longest: int) -> None:
+    def __init__(self, cache: KVCache, rows: int, longest: int) -> None:
         cache.reserve(longest + 1)
         self.cache, self.rows, width = cache, rows, cache.room
         device = cache.keys.device
@@ -100,10 +100,10 @@ class _Layer:
     norm_next: Array
 
 
-class Compiled:
+class NumbaDecodeStep:
     """A layer is four frozen products and four calls of compiled loops between them (`redqueen.policy.kernels.cpu`)."""
 
-    def __init__(self, decoder: Decoder, bank: AdapterBank, cache: Cache) -> None:
+    def __init__(self, decoder: Decoder, bank: AdapterBank, cache: KVCache) -> None:
         self.decoder, self.cache = decoder, cache
         self.keys: Tensor | None = None
         self.memory: list[tuple[Array, Array]] = []
@@ -129,7 +129,7 @@ class Compiled:
             np.empty((_TASK, max(outputs for outputs, _ in shapes)), np.float32),
         )
 
-    def members(self, slots: Sequence[int]) -> None:
+    def assign_rows(self, slots: Sequence[int]) -> None:
         order = sorted(range(len(slots)), key=lambda row: slots[row])
         groups = group_rows([slots[row] for row in order])
         tasks = [(slot, at, min(at + _TASK, end)) for slot, start, end in groups for at in range(start, end, _TASK)]

@@ -18,7 +18,7 @@ from redqueen.policy.model.decoder import Decoder
 GROWTH = 32
 
 
-class Cache:
+class KVCache:
     """`rows` sequences for every layer. Row r holds tokens 0..length[r]; what lies behind is never read.
 
     Keys and values are [layers, R, K, T, D]. All of T takes part in a step, for a part of it would be copied each
@@ -51,7 +51,7 @@ class Cache:
 
 
 @dataclass(frozen=True, slots=True)
-class Fill:
+class PrefillEntry:
     """A prompt in a flat batch (rows `prefix` of it), and the rows of the cache that continue it."""
 
     prefix: SharedPrefix
@@ -61,15 +61,18 @@ class Fill:
 class Prefill:
     """Attention over whole prompts that leaves their keys and values in the cache, once for each row."""
 
-    def __init__(self, cache: Cache, fills: Sequence[Fill]) -> None:
+    def __init__(self, cache: KVCache, entries: Sequence[PrefillEntry]) -> None:
         self.cache = cache
-        cache.reserve(max(fill.prefix.prompt for fill in fills))
+        cache.reserve(max(entry.prefix.prompt for entry in entries))
         device = cache.keys.device
-        self.attention = SharedPrefixAttention([fill.prefix for fill in fills], device)
-        for fill in fills:
-            cache.length_R[fill.rows] = fill.prefix.prompt
+        self.attention = SharedPrefixAttention([entry.prefix for entry in entries], device)
+        for entry in entries:
+            cache.length_R[entry.rows] = entry.prefix.prompt
         # each prompt's tokens, once for each row that continues it: where they go, and where they come from
-        places = [(r, t, fill.prefix.start + t) for fill in fills for r in fill.rows for t in range(fill.prefix.prompt)]
+        places: list[tuple[int, int, int]] = []
+        for entry in entries:
+            for row in entry.rows:
+                places += [(row, t, entry.prefix.start + t) for t in range(entry.prefix.prompt)]
         self.row_M, self.at_M, self.source_M = torch.tensor(places, device=device).unbind(1)
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -1,16 +1,15 @@
-"""The embedded sampler: requests become groups that share a prompt, and groups become rows of a running batch."""
+"""The sampler: requests become groups of rows that share a prompt, and rows become completions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from redqueen.config import SamplingConfig
 from redqueen.errors import AdapterError
 from redqueen.policy.executor import Executor
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import Base
-from redqueen.policy.sampling.continuous_batch import Group, Row
+from redqueen.policy.sampling.continuous_batch import Row, RowGroup
 from redqueen.records import Completion, Prompt, Request
 
 OnCompletion = Callable[[int, Completion], None]
@@ -19,59 +18,67 @@ OnCompletion = Callable[[int, Completion], None]
 class LocalSampler:
     """Samples from the members of `bank` with the weights that the learner updates, wherever `executor` computes."""
 
-    def __init__(self, base: Base, bank: AdapterBank, config: SamplingConfig, executor: Executor) -> None:
+    def __init__(
+        self, base: Base, bank: AdapterBank, batch_rows: int, executor: Executor, versions: Mapping[str, int]
+    ) -> None:
+        """A process decodes at most `batch_rows` rows at once; `versions` always holds each member's version."""
         self.base = base
         self.bank = bank
-        self.config = config
+        self.batch_rows = batch_rows
         self.executor = executor
+        self.versions = versions
 
     def sample(self, requests: Sequence[Request], on_completion: OnCompletion | None = None) -> list[Completion]:
-        """Completions in the order of `requests`; `on_completion(index, completion)` is called as each is done.
+        """Returns completions in the order of `requests`; `on_completion(index, completion)` is called as each is done.
 
         Raises KeyError for a member that the bank does not hold, AdapterError for a text that the base cannot hold.
         """
-        results: dict[int, Completion] = {}
+        completions: dict[int, Completion] = {}
         groups = self._groups(requests)
         prompt_ids = {row.index: group.prompt_ids for group in groups for row in group.rows}
 
-        def keep(row: Row) -> None:
-            completion = self._completion(requests[row.index].prompt, prompt_ids[row.index], row)
-            results[row.index] = completion
+        def on_row(row: Row) -> None:
+            completion = self._completion(requests[row.index], prompt_ids[row.index], row)
+            completions[row.index] = completion
             if on_completion:
                 on_completion(row.index, completion)
 
-        self.executor.sample(groups, self.config, keep)
-        return [results[i] for i in range(len(requests))]
+        self.executor.sample(groups, self.batch_rows, on_row)
+        return [completions[i] for i in range(len(requests))]
 
-    def _groups(self, requests: Sequence[Request]) -> list[Group]:
-        """Requests by member and prompt, at most a batch's rows in each; the longest come first."""
-        groups: dict[tuple[str, Prompt, int], Group] = {}
-        count: dict[tuple[str, Prompt], int] = {}
+    def _groups(self, requests: Sequence[Request]) -> list[RowGroup]:
+        """Groups requests by member and prompt, at most a batch's rows in each; the longest come first."""
+        groups: dict[tuple[str, Prompt, int], RowGroup] = {}
+        counts: dict[tuple[str, Prompt], int] = {}
         for index, request in enumerate(requests):
-            same = (request.member, request.prompt)
-            number = count[same] = count.get(same, -1) + 1
-            name = (*same, number // self.config.batch_rows)
-            if name not in groups:
-                groups[name] = Group(self.bank.slots[request.member], encode(self.base.tokenizer, request.prompt), [])
-            groups[name].rows.append(Row(index, request.seed, request.max_tokens, request.prompt.stop))
-        return sorted(groups.values(), key=lambda g: (-g.rows[0].max_tokens, -len(g.prompt_ids)))
+            same_prompt = (request.member, request.prompt)
+            number = counts.get(same_prompt, 0)
+            counts[same_prompt] = number + 1
+            key = (*same_prompt, number // self.batch_rows)
+            if key not in groups:
+                slot = self.bank.slots[request.member]
+                groups[key] = RowGroup(slot, encode(self.base.tokenizer, request.prompt), [])
+            groups[key].rows.append(Row(index, request.seed, request.sampling, request.prompt.stop))
+        return sorted(groups.values(), key=lambda g: (-g.max_tokens, -len(g.prompt_ids)))
 
-    def _completion(self, prompt: Prompt, prompt_ids: tuple[int, ...], row: Row) -> Completion:
-        text = self.base.tokenizer.backend_tokenizer.decode(row.tokens, skip_special_tokens=True)
-        cut = min((at for s in prompt.stop if (at := text.find(s)) >= 0), default=len(text))
-        tokens, sampled, policy = tuple(row.tokens), tuple(row.sampled), tuple(row.policy)
+    def _completion(self, request: Request, prompt_ids: tuple[int, ...], row: Row) -> Completion:
+        assert row.finish_reason is not None, "only complete rows are handed over"
+        prompt = request.prompt
+        text: str = self.base.tokenizer.backend_tokenizer.decode(row.token_ids, skip_special_tokens=True)
+        stops = [text.find(stop) for stop in prompt.stop if stop in text]
         return Completion(
+            member=request.member,
+            version=self.versions[request.member],
             prompt_ids=prompt_ids,
-            token_ids=tokens,
-            logprobs=sampled,
-            policy_logprobs=policy,
-            text=prompt.prefix + text[:cut],
-            finished=row.finished,
+            token_ids=tuple(row.token_ids),
+            logprobs=tuple(row.logprobs),
+            text=prompt.prefix + text[: min(stops, default=len(text))],
+            finish_reason=row.finish_reason,
         )
 
 
 def encode(tokenizer: Any, prompt: Prompt) -> tuple[int, ...]:
-    """Token ids of a prompt: raw text, or one user message through the model's chat template.
+    """Returns the token ids of a prompt: raw text, or one user message through the model's chat template.
 
     Raises AdapterError if there are none: there is nothing to continue.
     """

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from redqueen.config import SamplingConfig
 from redqueen.policy.learning.gradients import Pass, Tally, accumulate, rehearse
 from redqueen.policy.learning.packing import Pack, batched
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
 from redqueen.policy.model.base import Base
-from redqueen.policy.sampling.continuous_batch import Batch, Group, Row, Writer
+from redqueen.policy.sampling.continuous_batch import ContinuousBatch, Row, RowGroup, TextModel
 
 
 class InlineExecutor:
@@ -20,11 +19,11 @@ class InlineExecutor:
         self._bank = bank
         rehearse(base.decoder)
 
-    def sample(self, groups: Sequence[Group], config: SamplingConfig, on_row: Callable[[Row], None]) -> None:
+    def sample(self, groups: Sequence[RowGroup], batch_rows: int, on_row: Callable[[Row], None]) -> None:
         """Samples the groups as one continuous batch."""
         base = self._base
-        writer = Writer(base.decoder, base.tokenizer.backend_tokenizer, base.end_ids)
-        Batch(writer, self._bank, config, groups, on_row).run()
+        model = TextModel(base.decoder, base.tokenizer.backend_tokenizer, base.end_ids)
+        ContinuousBatch(model, self._bank, batch_rows, groups, on_row).run()
 
     def accumulate(
         self, packs: Sequence[Pack], budget: int, gradients: Gradients, how: Pass, on_batch: Callable[[int], None]

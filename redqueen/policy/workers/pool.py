@@ -16,14 +16,13 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from redqueen.config import SamplingConfig
 from redqueen.errors import WorkerError
 from redqueen.policy.learning.gradients import Pass, Tally
 from redqueen.policy.learning.packing import Pack, batched
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
 from redqueen.policy.lora.sites import Site
 from redqueen.policy.model.base import Base
-from redqueen.policy.sampling.continuous_batch import Group, Row
+from redqueen.policy.sampling.continuous_batch import Row, RowGroup
 from redqueen.policy.shared_memory import Block, padded
 from redqueen.policy.workers.shared_decoder import freeze
 from redqueen.policy.workers.worker import Done, Learn, Place, Setup, Tallied, Write, serve
@@ -88,13 +87,13 @@ class WorkerPool:
             process.join()
         self.pipes, self.processes = [], []
 
-    def sample(self, groups: Sequence[Group], config: SamplingConfig, on_row: Callable[[Row], None]) -> None:
+    def sample(self, groups: Sequence[RowGroup], batch_rows: int, on_row: Callable[[Row], None]) -> None:
         """Samples the groups, a part of them in each worker."""
         # a prompt's token costs about a quarter of a sampled one (measured)
-        costs = [len(g.rows) * g.rows[0].max_tokens + len(g.prompt_ids) / 4 for g in groups]
+        costs = [len(g.rows) * g.max_tokens + len(g.prompt_ids) / 4 for g in groups]
         shares = deal(groups, costs, len(self.pipes))
         end_ids = self.base.end_ids
-        busy = self._send([Write(share, config, end_ids) if share else None for share in shares])
+        busy = self._send([Write(share, batch_rows, end_ids) if share else None for share in shares])
         self._collect(busy, lambda _worker, row: on_row(row))
 
     def accumulate(

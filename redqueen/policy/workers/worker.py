@@ -14,12 +14,11 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 
-from redqueen.config import SamplingConfig
 from redqueen.errors import UserError
 from redqueen.policy.learning.gradients import Pass, Tally, accumulate, rehearse
 from redqueen.policy.learning.packing import Pack
 from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.sampling.continuous_batch import Batch, Group, Writer
+from redqueen.policy.sampling.continuous_batch import ContinuousBatch, RowGroup, TextModel
 from redqueen.policy.shared_memory import Block
 from redqueen.policy.workers.shared_decoder import thaw
 
@@ -55,8 +54,8 @@ class Setup:
 class Write:
     """Sample these groups; each finished `Row` is sent back, then `Done`."""
 
-    groups: Sequence[Group]
-    config: SamplingConfig
+    groups: Sequence[RowGroup]
+    batch_rows: int
     end_ids: frozenset[int]
 
 
@@ -122,7 +121,8 @@ class _Worker:
         rehearse(self.decoder)
 
     def write(self, job: Write, pipe: connection.Connection) -> None:
-        Batch(Writer(self.decoder, self.tokenizer, job.end_ids), self.bank, job.config, job.groups, pipe.send).run()
+        model = TextModel(self.decoder, self.tokenizer, job.end_ids)
+        ContinuousBatch(model, self.bank, job.batch_rows, job.groups, pipe.send).run()
 
     def learn(self, job: Learn, pipe: connection.Connection) -> None:
         self.bank.scales[:] = job.scales

@@ -19,7 +19,7 @@ from redqueen.policy.memory.estimate import advice, check_fit, estimate, items, 
 from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.policy.model.base import load
 from redqueen.policy.model.dimensions import Shape, shape_of, token_counter
-from redqueen.policy.sampling.kv_cache import Cache
+from redqueen.policy.sampling.kv_cache import KVCache
 from redqueen.recipes import configure
 from redqueen.records import PromptLengths
 from tests import tiny
@@ -83,7 +83,7 @@ def test_the_cache_is_as_large_as_the_real_one_while_it_grows(tmp_path: Path) ->
     shape = shape_of(config.model, download=False)
     item = next(i for i in items(config, shape, LENGTHS, 1) if i.name.startswith("sampling: cache"))
     rows, room = (int(word) for word in item.name.split() if word.isdigit())
-    cache = Cache(load(config.model).decoder, rows)
+    cache = KVCache(load(config.model).decoder, rows)
     cache.reserve(room - 32)
     before = cache.values.nbytes
     cache.reserve(room)

@@ -12,7 +12,7 @@ from torch import Tensor
 from redqueen.config import SamplingConfig
 from redqueen.policy.model.decoder import Decoder
 from redqueen.policy.sampling import continuous_batch as batch
-from redqueen.policy.sampling.decode_step import Compiled
+from redqueen.policy.sampling.decode_step import NumbaDecodeStep
 from redqueen.records import Completion
 from tests.policy.conftest import Build
 from tests.policy.requests import crowd, request, same
@@ -28,15 +28,16 @@ def test_many_more_requests_than_rows_give_what_each_gives_alone(tiny_policy: Bu
     assert len(together) == len(requests)
     for one, both in zip(requests, together, strict=True):
         assert same(h.sample([one])[0], both)
-        assert 1 <= len(both.token_ids) <= one.max_tokens
-        assert both.finished or len(both.token_ids) == one.max_tokens
+        assert 1 <= len(both.token_ids) <= one.sampling.max_tokens
+        if both.finish_reason == "length":
+            assert len(both.token_ids) == one.sampling.max_tokens
 
 
 @pytest.fixture
 def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of rows of each pass through the decoder, prompts and steps, as they happen."""
     seen: list[int] = []
-    for owner, name in ((Decoder, "hidden"), (Compiled, "__call__")):
+    for owner, name in ((Decoder, "hidden"), (NumbaDecodeStep, "__call__")):
         _count(monkeypatch, owner, name, seen)
     return seen
 
@@ -107,7 +108,7 @@ def test_single_tokens(tiny_policy: Build) -> None:
     rows = h.sample(requests)
     assert [len(r.token_ids) for r in rows] == [1] * 5
     for asked, row in zip(requests, rows, strict=True):
-        longer = h.sample([replace(asked, max_tokens=5)])[0]
+        longer = h.sample([replace(asked, sampling=replace(asked.sampling, max_tokens=5))])[0]
         assert longer.token_ids[:1] == row.token_ids
 
 

@@ -1,4 +1,4 @@
-"""Compiled steps against those of torch's operations, and against the exact numbers."""
+"""NumbaDecodeStep steps against those of torch's operations, and against the exact numbers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.attention import SharedPrefix
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.decoder import FAMILIES, Decoder, decoder_of
-from redqueen.policy.sampling.decode_step import Compiled, Composed, stepper
-from redqueen.policy.sampling.kv_cache import Cache, Fill, Prefill
+from redqueen.policy.sampling.decode_step import NumbaDecodeStep, TorchDecodeStep, decode_step
+from redqueen.policy.sampling.kv_cache import KVCache, Prefill, PrefillEntry
 from tests.policy.model.test_decoder import model
 from tests.reference import logits, noisy
 
@@ -51,14 +51,14 @@ def stepped(
 ) -> Tensor:
     """The hidden states of some tokens after the prompts, [tokens, R, H]; row r is of `slots[r]`."""
     texts = [PROMPTS[r % len(PROMPTS)] for r in range(len(slots))]
-    cache, fills = Cache(decoder, len(slots)), list[Fill]()
+    cache, fills = KVCache(decoder, len(slots)), list[PrefillEntry]()
     for r, text in enumerate(texts):
-        fills.append(Fill(SharedPrefix(fills[-1].prefix.end if fills else 0, len(text)), [r]))
+        fills.append(PrefillEntry(SharedPrefix(fills[-1].prefix.end if fills else 0, len(text)), [r]))
     with torch.inference_mode():
         ids = torch.tensor([t for text in texts for t in text])
         decoder.hidden(ids, torch.cat([torch.arange(len(t)) for t in texts]), Prefill(cache, fills))
         one = kind(decoder, bank, cache)
-        one.members(slots)
+        one.assign_rows(slots)
         longest = max(map(len, PROMPTS))
         return torch.stack([one(torch.arange(len(slots)) * 7 % 100 + t, longest + t).clone() for t in range(tokens)])
 
@@ -75,7 +75,10 @@ def test_compiled_steps_are_those_of_torchs_operations(
     decoder = bases(family).decoder
     bank = bank_of(decoder)
     torch.testing.assert_close(
-        stepped(Compiled, decoder, bank, slots), stepped(Composed, decoder, bank, slots), atol=2e-5, rtol=1e-5
+        stepped(NumbaDecodeStep, decoder, bank, slots),
+        stepped(TorchDecodeStep, decoder, bank, slots),
+        atol=2e-5,
+        rtol=1e-5,
     )
 
 
@@ -84,7 +87,7 @@ def test_compiled_steps_are_those_of_torchs_operations(
 def test_any_rank_and_any_layers(bases: Callable[[str], Base], rank: int, targets: tuple[str, ...]) -> None:
     decoder = bases("llama").decoder
     bank = bank_of(decoder, rank, targets)
-    both = [stepped(kind, decoder, bank, [1, 0, 3, 1]) for kind in (Compiled, Composed)]
+    both = [stepped(kind, decoder, bank, [1, 0, 3, 1]) for kind in (NumbaDecodeStep, TorchDecodeStep)]
     torch.testing.assert_close(*both, atol=2e-5, rtol=1e-5)
 
 
@@ -93,8 +96,10 @@ def test_in_bf16_compiled_steps_are_no_further_from_the_exact_numbers_than_torch
     exact, own = decoder_of(model(family).double()), decoder_of(model(family).bfloat16())
     # enough tokens that chance evens out
     slots, tokens = [4, 0, 2, 0, 1, 3, 3] * 3, 20
-    truth = stepped(Composed, exact, bank_of(exact), slots, tokens)
-    ours, theirs = (stepped(kind, own, bank_of(own), slots, tokens).double() - truth for kind in (Compiled, Composed))
+    truth = stepped(TorchDecodeStep, exact, bank_of(exact), slots, tokens)
+    ours, theirs = (
+        stepped(kind, own, bank_of(own), slots, tokens).double() - truth for kind in (NumbaDecodeStep, TorchDecodeStep)
+    )
     assert 0 < ours.norm() < 1.1 * theirs.norm() < 0.1 * truth.norm()
 
 
@@ -103,23 +108,23 @@ def test_options_of_a_family_are_computed_too() -> None:
     rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512, "rope_theta": 1e4}
     options = {"attention_bias": True, "mlp_bias": True, "num_key_value_heads": 1, "head_dim": 10}
     decoder = decoder_of(model("llama", rope_parameters=rope, **options))
-    both = [stepped(kind, decoder, bank_of(decoder), [2, 1, 2]) for kind in (Compiled, Composed)]
+    both = [stepped(kind, decoder, bank_of(decoder), [2, 1, 2]) for kind in (NumbaDecodeStep, TorchDecodeStep)]
     torch.testing.assert_close(*both, atol=1e-4, rtol=1e-5)
 
 
 def test_a_long_text_needs_no_other_result(bases: Callable[[str], Base]) -> None:
     decoder = bases("llama").decoder
     bank = AdapterBank(decoder.sites, 1, 1, 1.0, TARGETS)  # zeros: the base
-    cache, text = Cache(decoder, 1), [int(t) for t in np.random.default_rng(0).integers(0, 100, 300)]
-    one = Compiled(decoder, bank, cache)
-    one.members([0])
+    cache, text = KVCache(decoder, 1), [int(t) for t in np.random.default_rng(0).integers(0, 100, 300)]
+    one = NumbaDecodeStep(decoder, bank, cache)
+    one.assign_rows([0])
     with torch.inference_mode():
         for length, token in enumerate(text):
             hidden = one(torch.tensor([token]), length)
         torch.testing.assert_close(decoder.head(hidden)[0], logits(decoder, [text])[0][-1], atol=2e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("kind", [Compiled, Composed])
+@pytest.mark.parametrize("kind", [NumbaDecodeStep, TorchDecodeStep])
 @pytest.mark.parametrize("name", ["q_proj", "v_proj", "gate_proj", "down_proj"])
 def test_what_is_not_a_number_shows_in_its_members_rows_only(
     bases: Callable[[str], Base], name: str, kind: Callable[..., Any]
@@ -137,17 +142,17 @@ def test_what_is_not_a_number_shows_in_its_members_rows_only(
 
 def test_the_device_and_the_dtype_choose(bases: Callable[[str], Base]) -> None:
     decoder = bases("llama").decoder
-    assert isinstance(stepper(decoder, bank_of(decoder), Cache(decoder, 1)), Compiled)
+    assert isinstance(decode_step(decoder, bank_of(decoder), KVCache(decoder, 1)), NumbaDecodeStep)
     exact = decoder_of(model("llama").double())
-    assert isinstance(stepper(exact, bank_of(exact), Cache(exact, 1)), Composed)
+    assert isinstance(decode_step(exact, bank_of(exact), KVCache(exact, 1)), TorchDecodeStep)
 
 
-@pytest.mark.parametrize("kind", [Compiled, Composed])
+@pytest.mark.parametrize("kind", [NumbaDecodeStep, TorchDecodeStep])
 def test_rows_beyond_those_announced_are_refused(bases: Callable[[str], Base], kind: Callable[..., Any]) -> None:
     decoder = bases("llama").decoder
-    cache = Cache(decoder, 4)
+    cache = KVCache(decoder, 4)
     one = kind(decoder, bank_of(decoder), cache)
-    one.members([0, 1, 0])
+    one.assign_rows([0, 1, 0])
     with torch.inference_mode():
         for rows in (2, 4):
             with pytest.raises(ValueError, match=f"{rows} rows"):
@@ -157,10 +162,10 @@ def test_rows_beyond_those_announced_are_refused(bases: Callable[[str], Base], k
 
 def test_no_row_is_longer_than_was_said(bases: Callable[[str], Base]) -> None:
     decoder = bases("llama").decoder
-    cache = Cache(decoder, 2)
+    cache = KVCache(decoder, 2)
     cache.length_R[1] = 5
-    one = Compiled(decoder, bank_of(decoder), cache)
-    one.members([0, 1])
+    one = NumbaDecodeStep(decoder, bank_of(decoder), cache)
+    one.assign_rows([0, 1])
     with torch.inference_mode(), pytest.raises(ValueError, match="5 tokens: known are 2 of at most 4"):
         one(torch.zeros(2, dtype=torch.long), 4)
 
@@ -205,13 +210,13 @@ def test_the_gate_is_silu_from_end_to_end(dtype: torch.dtype, tolerance: float) 
 
 HASH = """
 import hashlib, torch
-from redqueen.policy.sampling.decode_step import Compiled
+from redqueen.policy.sampling.decode_step import NumbaDecodeStep
 from redqueen.policy.model.decoder import decoder_of
 from tests.policy.model.test_decoder import model
 from tests.policy.sampling.test_decode_step import bank_of, stepped
 sizes = {"hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9, "num_key_value_heads": 3}
 decoder = decoder_of(model("llama", **sizes, head_dim=64).bfloat16())
-made = stepped(Compiled, decoder, bank_of(decoder, 16), [3, 0, 2, 0, 1, 3, 3, 3, 3], 30)
+made = stepped(NumbaDecodeStep, decoder, bank_of(decoder, 16), [3, 0, 2, 0, 1, 3, 3, 3, 3], 30)
 print(hashlib.sha256(made.view(torch.uint8).numpy().tobytes()).hexdigest())
 """
 

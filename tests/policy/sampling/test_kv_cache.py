@@ -12,34 +12,34 @@ from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.attention import SharedPrefix
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.decoder import FAMILIES, Decoder
-from redqueen.policy.sampling.decode_step import Compiled, Composed
-from redqueen.policy.sampling.kv_cache import Cache, Fill, Prefill
+from redqueen.policy.sampling.decode_step import NumbaDecodeStep, TorchDecodeStep
+from redqueen.policy.sampling.kv_cache import KVCache, Prefill, PrefillEntry
 from tests.reference import logits
 
-Step = Callable[[Decoder, Cache, list[int]], Tensor]
+Step = Callable[[Decoder, KVCache, list[int]], Tensor]
 
 LONG = tuple(range(40, 140))
 
 
-def prefill(decoder: Decoder, cache: Cache, prompts: list[tuple[tuple[int, ...], list[int]]]) -> list[Tensor]:
+def prefill(decoder: Decoder, cache: KVCache, prompts: list[tuple[tuple[int, ...], list[int]]]) -> list[Tensor]:
     """Puts prompts into rows of the cache; each prompt's last hidden state."""
-    fills: list[Fill] = []
+    fills: list[PrefillEntry] = []
     for ids, rows in prompts:
-        fills.append(Fill(SharedPrefix(fills[-1].prefix.end if fills else 0, len(ids)), rows))
+        fills.append(PrefillEntry(SharedPrefix(fills[-1].prefix.end if fills else 0, len(ids)), rows))
     ids = torch.tensor([token for prompt, _ in prompts for token in prompt])
     position = torch.cat([torch.arange(len(prompt)) for prompt, _ in prompts])
     hidden = decoder.hidden(ids, position, Prefill(cache, fills))
     return [hidden[fill.prefix.end - 1] for fill in fills]
 
 
-@pytest.fixture(params=[Composed, Compiled])
+@pytest.fixture(params=[TorchDecodeStep, NumbaDecodeStep])
 def step(request: pytest.FixtureRequest) -> Step:
     """One token for each of the first rows, without adapters; their hidden states. In both ways of stepping."""
 
-    def run(decoder: Decoder, cache: Cache, tokens: list[int]) -> Tensor:
+    def run(decoder: Decoder, cache: KVCache, tokens: list[int]) -> Tensor:
         bank = AdapterBank(decoder.sites, 1, 2, 2.0, ("v_proj",))  # zeros
         one = request.param(decoder, bank, cache)
-        one.members([0] * len(tokens))
+        one.assign_rows([0] * len(tokens))
         return one(torch.tensor(tokens), int(cache.length_R[: len(tokens)].max()))
 
     return run
@@ -50,7 +50,7 @@ def test_token_by_token_gives_what_the_whole_sequence_gives(
     bases: Callable[[str], Base], step: Step, family: str
 ) -> None:
     decoder = bases(family).decoder
-    cache = Cache(decoder, 4)
+    cache = KVCache(decoder, 4)
     # row 0 and 2 share a prompt and go on differently, row 1 is longer, row 3 has one token
     texts = [(5, 6, 7), (9, 8, 7, 6, 5, 4, 3), (5, 6, 7), (77,)]
     with torch.inference_mode():
@@ -66,7 +66,7 @@ def test_token_by_token_gives_what_the_whole_sequence_gives(
 
 def test_a_moved_row_goes_on_where_it_was_and_a_place_is_used_again(bases: Callable[[str], Base], step: Step) -> None:
     decoder = bases("llama").decoder
-    cache = Cache(decoder, 3)
+    cache = KVCache(decoder, 3)
     with torch.inference_mode():
         prefill(decoder, cache, [(LONG, [0]), ((5, 6), [1]), ((7, 8, 9), [2])])
         cache.move([2], [0])
@@ -82,7 +82,7 @@ def test_a_moved_row_goes_on_where_it_was_and_a_place_is_used_again(bases: Calla
 
 def test_the_cache_grows_without_losing_what_it_holds(bases: Callable[[str], Base], step: Step) -> None:
     decoder = bases("llama").decoder
-    cache, text = Cache(decoder, 2), (5, 6, 7)
+    cache, text = KVCache(decoder, 2), (5, 6, 7)
     with torch.inference_mode():
         prefill(decoder, cache, [(text, [0, 1])])
         sizes = {cache.room}
@@ -97,7 +97,7 @@ def test_the_cache_grows_without_losing_what_it_holds(bases: Callable[[str], Bas
 
 def test_rows_beyond_those_that_step_stay_as_they_are(bases: Callable[[str], Base], step: Step) -> None:
     decoder = bases("llama").decoder
-    cache = Cache(decoder, 3)
+    cache = KVCache(decoder, 3)
     with torch.inference_mode():
         prefill(decoder, cache, [((5, 6), [0]), ((7, 8, 9), [2])])
         keys, values = cache.keys[:, 2].clone(), cache.values[:, 2].clone()

@@ -14,7 +14,7 @@ from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
 from redqueen.errors import AdapterError
 from redqueen.policy.model.base import load
 from redqueen.policy.sampling.sampler import encode
-from redqueen.records import Prompt, Request, Sample
+from redqueen.records import Prompt, Request, Sample, SamplingParams
 from tests.policy.conftest import Build, TinyPolicy
 from tests.policy.requests import crowd, request, same
 from tests.reference import merged
@@ -31,45 +31,42 @@ def test_the_same_request_gives_the_same_text_whatever_else_is_in_the_batch(tiny
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_nearly_zero_temperature_is_transformers_greedy_decoding(tiny_policy: Build, family: str) -> None:
-    h = tiny_policy(family, sampling=SamplingConfig(temperature=1e-5))
-    rows = h.sample([request(m, "hello there", 0, 20) for m in "bac"])
+def test_temperature_zero_is_transformers_greedy_decoding(tiny_policy: Build, family: str) -> None:
+    h = tiny_policy(family)
+    rows = h.sample([request(m, "hello there", 0, 20, temperature=0.0) for m in "bac"])
     for member, ours in zip("bac", rows, strict=True):
         ids = torch.tensor([ours.prompt_ids])
         theirs = merged(h.base, h.adapters, member).generate(
             ids, attention_mask=torch.ones_like(ids), max_new_tokens=20, do_sample=False
         )[0, ids.shape[1] :]
         assert list(ours.token_ids) == theirs.tolist()[: len(ours.token_ids)]
-        assert ours.finished or len(ours.token_ids) == 20
+        assert ours.finish_reason == "stop" or len(ours.token_ids) == 20
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(
-    "config",
+    "sampling",
     [{}, {"temperature": 0.7}, {"temperature": 1.3, "top_k": 9}, {"top_p": 0.6}],
     ids=lambda c: " ".join(c) or "policy",
 )
 def test_log_probabilities_are_those_of_the_merged_model(
-    tiny_policy: Build, family: str, config: dict[str, float]
+    tiny_policy: Build, family: str, sampling: dict[str, float]
 ) -> None:
-    sampling = SamplingConfig.model_validate({"batch_rows": 3, **config})
-    h = tiny_policy(family, sampling=sampling)
-    requests = [request(m, "y" * (2 + 3 * i), i) for i, m in enumerate("abcabc")]
+    h = tiny_policy(family, sampling=SamplingConfig(batch_rows=3))
+    requests = [request(m, "y" * (2 + 3 * i), i, **sampling) for i, m in enumerate("abcabc")]
     for asked, row in zip(requests, h.sample(requests), strict=True):
         ids = torch.tensor([row.prompt_ids + row.token_ids])
         with torch.no_grad():
             logits = merged(h.base, h.adapters, asked.member)(ids).logits[0, len(row.prompt_ids) - 1 : -1]
         chosen = torch.tensor(row.token_ids)[:, None]
-        policy = logits.log_softmax(-1).gather(1, chosen)[:, 0]
-        assert row.policy_logprobs == pytest.approx(policy.tolist(), abs=1e-4)
-        p = (logits / sampling.temperature).softmax(-1)
+        p = (logits / asked.sampling.temperature).softmax(-1)
         ranked = p.sort(-1, descending=True).values
         # the probability of all that is at least as likely as the last token kept
-        if sampling.top_k:
-            kept = ranked[:, : sampling.top_k].sum(-1)
-        elif sampling.top_p < 1:
+        if asked.sampling.top_k:
+            kept = ranked[:, : asked.sampling.top_k].sum(-1)
+        elif asked.sampling.top_p < 1:
             before = ranked.cumsum(-1) - ranked
-            kept = (ranked * (before < sampling.top_p)).sum(-1)
+            kept = (ranked * (before < asked.sampling.top_p)).sum(-1)
         else:
             kept = torch.ones(len(p))
         assert row.logprobs == pytest.approx((p.gather(1, chosen)[:, 0] / kept).log().tolist(), abs=1e-4)
@@ -78,7 +75,7 @@ def test_log_probabilities_are_those_of_the_merged_model(
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_sampler_and_learner_agree_on_log_probabilities(tiny_policy: Build, temperature: float) -> None:
     h = tiny_policy(sampling=SamplingConfig(temperature=temperature, batch_rows=2))
-    requests = [request(m, "y" * (2 + 7 * i), i) for i, m in enumerate("abcab")]
+    requests = [request(m, "y" * (2 + 7 * i), i, temperature=temperature) for i, m in enumerate("abcab")]
     rows = h.sample(requests)
     updates = h.update(
         [
@@ -102,6 +99,48 @@ def test_in_bf16_sampler_and_learner_differ_by_rounding_only(tiny_folder: Callab
     )
     assert 0 < max(u.logprob_gap for u in updates) < 0.05
     assert min(u.entropy for u in updates) > 1
+
+
+PARAMETERS: tuple[dict[str, float], ...] = (
+    {},
+    {"temperature": 0.0},
+    {"temperature": 0.6},
+    {"top_k": 4},
+    {"top_p": 0.5},
+    {"temperature": 1.3, "top_p": 0.9, "top_k": 20},
+)
+
+
+@pytest.mark.parametrize("rows", [3, 64])
+def test_requests_of_different_parameters_in_one_batch_give_what_each_gives_alone(
+    tiny_policy: Build, rows: int
+) -> None:
+    policy = tiny_policy(sampling=SamplingConfig(batch_rows=rows))
+    # Some share a member and a prompt, so that rows of different parameters continue one prefill.
+    requests = [
+        request("abc"[i % 3], "xy"[i % 2] * (3 + i % 4), i, 5 + i, **PARAMETERS[i % len(PARAMETERS)]) for i in range(24)
+    ]
+    requests += [request("a", "one prompt", i, 9, **parameters) for i, parameters in enumerate(PARAMETERS)]
+    together = policy.sample(requests)
+    for asked, completion in zip(requests, together, strict=True):
+        assert same(policy.sample([asked])[0], completion)
+    assert {(c.member, c.version) for c in together} == {(name, 1) for name in "abc"}
+
+
+def test_greedy_log_probabilities_are_those_at_temperature_one(tiny_policy: Build) -> None:
+    policy = tiny_policy()
+    (completion,) = policy.sample([request("b", "hello", 0, 20, temperature=0.0, top_p=0.1, top_k=3)])
+    ids = torch.tensor([completion.prompt_ids + completion.token_ids])
+    with torch.no_grad():
+        logits = merged(policy.base, policy.adapters, "b")(ids).logits[0, len(completion.prompt_ids) - 1 : -1]
+    assert list(completion.token_ids) == logits.argmax(-1).tolist()
+    assert completion.logprobs == pytest.approx(logits.log_softmax(-1).amax(-1).tolist(), abs=1e-4)
+
+
+def test_greedy_decoding_does_not_depend_on_the_seed(tiny_policy: Build) -> None:
+    policy = tiny_policy()
+    rows = policy.sample([request("a", "hello", seed, 20, temperature=0.0) for seed in range(3)])
+    assert len({row.token_ids for row in rows}) == 1
 
 
 def test_members_with_different_weights_write_different_texts(tiny_policy: Build) -> None:
@@ -132,7 +171,7 @@ def test_text_ends_before_the_stop_string_and_the_tokens_after_it(tiny_policy: B
     cut = h.sample([request("a", "hello", 5, tokens=30, stop=(stop,))])[0]
     assert stop not in cut.text
     assert free.text.startswith(cut.text + stop)
-    assert cut.finished
+    assert cut.finish_reason == "stop"
     assert h.base.tokenizer.decode(cut.token_ids) == cut.text + stop
 
 
@@ -143,7 +182,7 @@ def test_of_several_stop_strings_the_first_that_is_written_ends_the_text(tiny_po
     for stop in ((one, two), (two, one), (one, two, "never written")):
         cut = h.sample([request("a", "hello", 5, tokens=30, stop=stop)])[0]
         assert cut.text == free.text[: min(free.text.index(one), free.text.index(two))]
-        assert cut.finished
+        assert cut.finish_reason == "stop"
 
 
 # each token of these models is a byte, so that a character may be several tokens
@@ -154,15 +193,16 @@ def test_a_stop_string_of_many_bytes_is_seen(tiny_policy: Build) -> None:
     assert found, "some of 400 random texts hold such a character"
     for seed, stop in found[:3]:
         cut = h.sample([request("a", "hello", seed, tokens=30, stop=(stop,))])[0]
-        assert cut.finished
+        assert cut.finish_reason == "stop"
         assert rows[seed].text.startswith(cut.text + stop)
         assert h.base.tokenizer.decode(cut.token_ids) == cut.text + stop
 
 
 def test_the_prefix_is_part_of_the_prompt_and_of_the_text(tiny_policy: Build) -> None:
     h = tiny_policy()
-    with_prefix = h.sample([Request(member="a", prompt=Prompt("ab", (), "cd"), max_tokens=6, seed=(3,))])[0]
-    plain = h.sample([Request(member="a", prompt=Prompt("abcd", ()), max_tokens=6, seed=(3,))])[0]
+    six = SamplingParams(max_tokens=6)
+    with_prefix = h.sample([Request(member="a", prompt=Prompt("ab", (), "cd"), sampling=six, seed=(3,))])[0]
+    plain = h.sample([Request(member="a", prompt=Prompt("abcd", ()), sampling=six, seed=(3,))])[0]
     assert with_prefix.token_ids == plain.token_ids
     assert with_prefix.text == "cd" + plain.text
 
@@ -172,9 +212,9 @@ def test_the_end_token_finishes_a_row_and_is_not_text(tiny_policy: Build) -> Non
     rows = h.sample([request("a", "hello", s, tokens=60) for s in range(60)])
     ended = [r for r in rows if r.token_ids[-1] in h.base.end_ids]
     assert ended, "a random model ends some of 60 rows within 60 tokens"
-    assert all(r.finished and "<end>" not in r.text for r in ended)
+    assert all(r.finish_reason == "stop" and "<end>" not in r.text for r in ended)
     assert not any(set(r.token_ids[:-1]) & h.base.end_ids for r in rows)
-    assert not any(r.finished for r in rows if r not in ended)
+    assert {r.finish_reason for r in rows if r not in ended} == {"length"}
 
 
 def test_an_unknown_member_is_an_error(tiny_policy: Build) -> None:
