@@ -1,5 +1,7 @@
 """The r×r algebra against a dense fp64 SVD, also where the factors are ill-conditioned."""
 
+from __future__ import annotations
+
 import pytest
 import torch
 from hypothesis import example, given, settings
@@ -15,6 +17,7 @@ from redqueen.adapters.operators.lowrank import (
     update,
     weighted_sum,
 )
+from tests.adapters.operators import make
 
 
 def spread(rows: int, rank: int, exponent: float, seed: int) -> torch.Tensor:
@@ -40,7 +43,9 @@ conditions = st.floats(0, 9)
     b=conditions,
     seed=st.integers(0, 999),
 )
-def test_components_are_those_of_the_dense_update_within_fp32s_rounding(n_in, n_out, rank, a, b, seed):
+def test_components_are_those_of_the_dense_update_within_fp32s_rounding(
+    n_in: int, n_out: int, rank: int, a: float, b: float, seed: int
+) -> None:
     f = Factors(spread(n_in, rank, a, seed), spread(n_out, rank, b, seed + 1).T)
     own = update([f])
     found = components(own.gram_a, own.gram_b, own.probe)
@@ -69,7 +74,9 @@ def test_components_are_those_of_the_dense_update_within_fp32s_rounding(n_in, n_
     b=conditions,
     seed=st.integers(0, 999),
 )
-def test_rebuilding_changes_nothing_whichever_way_an_update_is_split(n_in, n_out, rank, a, b, seed):
+def test_rebuilding_changes_nothing_whichever_way_an_update_is_split(
+    n_in: int, n_out: int, rank: int, a: float, b: float, seed: int
+) -> None:
     f = Factors(spread(n_in, rank, a, seed), spread(n_out, rank, b, seed + 1).T)
     own = update([f])
     child = rebuilt(own, components(own.gram_a, own.gram_b, own.probe), f.a)
@@ -78,7 +85,7 @@ def test_rebuilding_changes_nothing_whichever_way_an_update_is_split(n_in, n_out
     assert float((got - dense).norm()) <= (dropped + rounded) * float(f.a.norm() * f.b.norm())
 
 
-def test_a_split_that_cancels_is_as_good_as_a_qr_in_fp32():
+def test_a_split_that_cancels_is_as_good_as_a_qr_in_fp32() -> None:
     g = torch.Generator().manual_seed(0)
     a, b = torch.randn(500, 8, generator=g), torch.randn(8, 400, generator=g)
     mix = spread(8, 8, 4, 3).double()
@@ -92,13 +99,14 @@ def test_a_split_that_cancels_is_as_good_as_a_qr_in_fp32():
     by_qr = (qa.double() @ ra.double()) @ (qb.double() @ rb.double()).T
     assert not fits_fp32(own.gram_a, found.p * found.s.sqrt())
     ours = float((child.a.double() @ child.b.double() - dense).norm() / dense.norm())
-    assert ours < 3 * float((by_qr - dense).norm() / dense.norm()) + 1e-6
+    assert ours < 3 * float((by_qr - dense).norm() / dense.norm()) + 8 * EPSILON
 
 
 @pytest.mark.parametrize("weights", [[0.5, 0.5], [1.4, -0.4], [0.0, 1.0]])
-def test_a_weighted_sum_is_the_best_approximation_of_its_rank(weights):
+def test_a_weighted_sum_is_the_best_approximation_of_its_rank(weights: list[float]) -> None:
     terms = [Factors(spread(40, 5, 1, seed), spread(30, 5, 1, seed + 7).T) for seed in (1, 2)]
     child = weighted_sum(update(terms), weights, terms[0].a)
-    dense = sum(w * (t.a.double() @ t.b.double()) for w, t in zip(weights, terms, strict=True))
-    left = (child.a.double() @ child.b.double() - dense).norm()
-    assert float(left) == pytest.approx(float(torch.linalg.svdvals(dense)[5:].norm()), rel=1e-4, abs=1e-6)
+    dense = torch.stack([w * make.dense(t) for w, t in zip(weights, terms, strict=True)]).sum(dim=0)
+    left = float((make.dense(child) - dense).norm())
+    least = float(torch.linalg.svdvals(dense)[5:].norm())
+    assert left == pytest.approx(least, abs=make.rounding(terms, weights))
