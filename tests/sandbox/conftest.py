@@ -1,4 +1,4 @@
-"""One shared sandbox for the folder: a small pool is enough, and starting one costs more than most tests."""
+"""Two shared sandboxes for the folder: starting one costs more than most tests."""
 
 from __future__ import annotations
 
@@ -23,20 +23,42 @@ CANARY = "still here"
 AFTER = Job("import math\ndef f(x):\n    return math.sqrt(x), len('abc')", ("4",))
 
 
+# The wall clock is far away in both: it is for a machine that stands still, and a busy one must fail no test.
+AMPLE = Limits(cpu_s=5.0, wall_s=120.0, memory_mb=64)
+"""For programs that end by themselves, also where a processor is slow."""
+BRIEF = Limits(cpu_s=0.1, wall_s=120.0, memory_mb=64)
+"""For programs that have to run into the CPU limit."""
+
+
 @pytest.fixture(scope="session")
 def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(GAME.with_limits(Limits(cpu_s=0.3, memory_mb=64)), workers=1) as shared:
+    with Sandbox(GAME.with_limits(AMPLE), workers=1) as shared:
         yield shared
+
+
+@pytest.fixture(scope="session")
+def brief_sandbox() -> Iterator[Sandbox]:
+    with Sandbox(GAME.with_limits(BRIEF), workers=1) as shared:
+        yield shared
+
+
+def runner(sandbox: Sandbox) -> Run:
+    def run_one(program: str, *inputs: str, **fields: object) -> Outcome:
+        return sandbox.run([Job(program, inputs or ("",), **fields)])[0]  # type: ignore[arg-type]
+
+    return run_one
 
 
 @pytest.fixture
 def run(sandbox: Sandbox) -> Run:
     """`run(program, *inputs, **job_fields)`: the outcome of one job; without inputs, one call without arguments."""
+    return runner(sandbox)
 
-    def run_one(program: str, *inputs: str, **fields: object) -> Outcome:
-        return sandbox.run([Job(program, inputs or ("",), **fields)])[0]  # type: ignore[arg-type]
 
-    return run_one
+@pytest.fixture
+def run_briefly(brief_sandbox: Sandbox) -> Run:
+    """Like `run`, for programs that do not end."""
+    return runner(brief_sandbox)
 
 
 @dataclass(frozen=True)
@@ -52,15 +74,15 @@ class World:
         folder = self.canary.parent
         assert os.listdir(folder) == ["canary"]
         assert self.canary.read_text() == CANARY
-        found = self.canary.lstat()
-        assert (oct(found.st_mode), found.st_nlink) == (oct(0o100666), 1)
+        status = self.canary.lstat()
+        assert (oct(status.st_mode), status.st_nlink) == (oct(0o100666), 1)
         assert select.select(self.listeners, [], [], 0)[0] == []
         assert self.sibling.poll() is None
 
 
 @pytest.fixture(scope="session")
 def world() -> Iterator[World]:
-    # not pytest's own folder: nobody else may enter that, and then the file would be safe without any sandbox
+    # Not pytest's own folder: other users may not enter that, so the file would be safe without any sandbox.
     folder = Path(tempfile.mkdtemp(prefix="canary-"))
     canary = folder / "canary"
     canary.write_text(CANARY)
@@ -79,12 +101,13 @@ def world() -> Iterator[World]:
 
 
 @pytest.fixture
-def nothing_escaped(sandbox: Sandbox, world: World) -> Iterator[None]:
+def nothing_escaped(sandbox: Sandbox, brief_sandbox: Sandbox, world: World) -> Iterator[None]:
     """Afterwards the world is as it was, no process is left over, and the next program's result is right."""
     yield
     world.unharmed()
-    after = sandbox.run([AFTER])[0]
-    assert (after.status, after.outputs) == ("ok", ("(2.0, 3)",))
-    for zygote in sandbox._workers[0].zygotes.values():
-        children = Path(f"/proc/{zygote.process.pid}/task/{zygote.process.pid}/children")
-        assert not children.exists() or children.read_text() == ""
+    for each in (sandbox, brief_sandbox):
+        after = each.run([AFTER])[0]
+        assert (after.status, after.outputs) == ("ok", ("(2.0, 3)",))
+        for zygote in each._workers[0].zygotes.values():
+            children = Path(f"/proc/{zygote.process.pid}/task/{zygote.process.pid}/children")
+            assert not children.exists() or children.read_text() == ""

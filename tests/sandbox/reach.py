@@ -1,15 +1,17 @@
-"""What hostile programs start with: everything that introspection can reach, and how a refused C call shows."""
+"""What hostile programs start with: everything that introspection can reach, and the frames of a transcript."""
 
 from __future__ import annotations
 
-import struct
-
+from redqueen.sandbox.child import protocol
 from redqueen.sandbox.child.values import encode
 
+# Any program can reach this: a standard module still holds the real builtins, and they hold everything that is loaded.
 REACH = """
 import functools
 real_import = functools.__builtins__["__import__"]
-sys, os, ctypes, signal, resource, io = map(real_import, "sys os ctypes signal resource io".split())
+sys, os, ctypes, posix, signal, resource, gc, struct, io = map(
+    real_import, "sys os ctypes posix signal resource gc struct io".split()
+)
 jail = sys.modules["__main__"]
 libc = ctypes.CDLL(None, use_errno=True)
 def spin(*arguments, **named):
@@ -19,24 +21,30 @@ def must(result):
     if result != -1:
         return "it worked"
     raise OSError(ctypes.get_errno(), "refused")
+def frame(kind, data):
+    return kind + struct.pack("!I", len(data)) + data
+def value(of):
+    return frame(b"V", jail.encode(of))
+def end(status="ok", detail=""):
+    return frame(b"E", jail.encode((status, detail)))
 """
 
 
-def reach(code: str) -> str:
+def reach(code: str, arguments: str = "canary=None, port=0, sibling=0") -> str:
     """A program whose `f(canary, port, sibling)` does `code` with everything in reach."""
-    return REACH + "def f(canary=None, port=0, sibling=0):\n" + "".join(f"    {line}\n" for line in code.split("\n"))
+    return REACH + f"def f({arguments}):\n" + "".join(f"    {line}\n" for line in code.split("\n"))
 
 
 def frame(kind: bytes, data: bytes) -> bytes:
     """What a child writes, as the parent reads it: a letter, a length, that many bytes."""
-    return kind + struct.pack("!I", len(data)) + data
+    return protocol.FRAME.pack(kind, len(data)) + data
 
 
 def value(of: object) -> bytes:
     """The frame of one value."""
-    return frame(b"V", encode(of))
+    return frame(protocol.VALUE, encode(of))
 
 
 def end(status: object = "ok", detail: object = "") -> bytes:
     """The frame of the end."""
-    return frame(b"E", encode((status, detail)))
+    return frame(protocol.END, encode((status, detail)))

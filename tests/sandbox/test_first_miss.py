@@ -13,19 +13,11 @@ Run = Callable[..., Outcome]
 pytestmark = pytest.mark.usefixtures("nothing_escaped")
 
 EXPECTED = (canonical(1), canonical(2), canonical(3))
-WIRE = """
-put, encode, pack = os.write, jail.encode, real_import("struct").pack
-def frame(kind, data):
-    return kind + pack("!I", len(data)) + data
-def value(v):
-    return frame(b"V", encode(v))
-end = frame(b"E", encode(("ok", "")))
-"""
 
 
 def graded(run: Run, code: str) -> Outcome:
     """`f(x)` does `code` with everything in reach; it is called with 1, 2, 3 and has to return them."""
-    return run(reach("pass") + WIRE + f"def f(x):\n    {code}\n".replace("\\n", "\n"), "1", "2", "3", expected=EXPECTED)
+    return run(reach("put = os.write\n" + code, "x"), "1", "2", "3", expected=EXPECTED)
 
 
 AFTERWARDS = {
@@ -39,8 +31,8 @@ AFTERWARDS = {
     "half a frame, then a loop": "put(3, value(2)[:-1]); spin()",
     "rubbish, then a loop": "put(3, b'rubbish'); spin()",
     "values nobody asked for": "put(3, value(2) * 9); spin()",
-    "an end, then a loop": "put(3, end); spin()",
-    "the right answers once more": "put(3, value(1) + value(2) + value(3) + end); os._exit(0)",
+    "an end, then a loop": "put(3, end()); spin()",
+    "the right answers once more": "put(3, value(1) + value(2) + value(3) + end()); os._exit(0)",
     "a flood of values": "[put(3, value(2) * 5000) for _ in range(10 ** 9)]",
     "a flood of bytes": "[put(3, b'x' * 65536) for _ in range(10 ** 9)]",
 }
@@ -48,9 +40,9 @@ AFTERWARDS = {
 
 @pytest.mark.parametrize("code", AFTERWARDS.values(), ids=AFTERWARDS.keys())
 def test_after_a_miss_nothing_counts_any_more(run: Run, code: str) -> None:
-    outcome = graded(run, f"if x == 1:\n        return 0\n    {code}")
+    outcome = graded(run, f"if x == 1:\n    return 0\n{code}")
     assert (outcome.status, outcome.detail, outcome.outputs) == ("wrong", "output 0 differs", ("0",)), outcome
-    assert outcome.cpu_ms < 200  # of 300
+    assert outcome.cpu_ms < 2_500  # of 5,000
 
 
 INSTEAD = {
@@ -64,24 +56,24 @@ INSTEAD = {
     "rubbish, then a wrong value": ("error", "put(3, b'rubbish' + value(0)); return x"),
     "every value twice": ("wrong", "put(3, value(x)); return x"),  # the second 2 stands where a 3 should
     "the last value twice": ("error", "put(3, value(x) if x == 3 else b''); return x"),
-    "values nobody asked for": ("error", "put(3, value(2) + value(3) + value(4) + end); os._exit(0)"),
-    "an end too early": ("error", "put(3, end); os._exit(0)"),
-    "a value after the end": ("error", "put(3, value(2) + value(3) + end + value(0)); os._exit(0)"),
+    "values nobody asked for": ("error", "put(3, value(2) + value(3) + value(4) + end()); os._exit(0)"),
+    "an end too early": ("error", "put(3, end()); os._exit(0)"),
+    "a value after the end": ("error", "put(3, value(2) + value(3) + end() + value(0)); os._exit(0)"),
     "a forged value": ("error", "put(3, frame(b'V', b'?')); return x"),
-    "a flood of values": ("oversize", "put(3, value(2) + value(3))\n    while True:\n        put(3, value(4) * 5000)"),
-    "a flood of bytes": ("oversize", "while True:\n        put(3, b'x' * 65536)"),
+    "a flood of values": ("oversize", "put(3, value(2) + value(3))\nwhile True:\n    put(3, value(4) * 5000)"),
+    "a flood of bytes": ("oversize", "while True:\n    put(3, b'x' * 65536)"),
 }
 
 
 @pytest.mark.parametrize(("status", "code"), INSTEAD.values(), ids=INSTEAD.keys())
-def test_right_values_do_not_hide_what_comes_after_them(run: Run, status: str, code: str) -> None:
-    outcome = graded(run, f"if x == 1:\n        return 1\n    {code}")
+def test_right_values_do_not_hide_what_comes_after_them(run: Run, run_briefly: Run, status: str, code: str) -> None:
+    outcome = graded(run_briefly if status == "timeout" else run, f"if x == 1:\n    return 1\n{code}")
     assert outcome.status == status, outcome
 
 
 def test_a_forged_answer_is_judged_like_a_returned_one(run: Run) -> None:
-    assert graded(run, "put(3, value(1) + value(2) + value(3) + end); os._exit(0)").status == "ok"
-    assert graded(run, "put(3, value(1) + value(2) + value(4) + end); os._exit(0)").status == "wrong"
+    assert graded(run, "put(3, value(1) + value(2) + value(3) + end()); os._exit(0)").status == "ok"
+    assert graded(run, "put(3, value(1) + value(2) + value(4) + end()); os._exit(0)").status == "wrong"
 
 
 def test_a_miss_in_the_middle_is_found_there(run: Run) -> None:
@@ -90,23 +82,23 @@ def test_a_miss_in_the_middle_is_found_there(run: Run) -> None:
 
 
 def test_values_are_looked_at_while_the_program_runs(run: Run) -> None:
-    # three inputs that each take a third of the limit, and the first answer is wrong
+    # Thirty inputs that take equally long, and the first answer is wrong.
     slow = "for _ in range(10 ** 6 * 3): pass\n    return 0"
     whole = run(f"def f(x):\n    {slow}", "1")
     outcome = run(f"def f(x):\n    {slow}", *["1"] * 30, expected=(canonical(1),) * 30)
     assert (outcome.status, outcome.outputs) == ("wrong", ("0",))
-    assert outcome.cpu_ms < 2 * whole.cpu_ms + 50
+    assert outcome.cpu_ms < 15 * whole.cpu_ms
 
 
-def test_a_validation_runs_on_all_inputs(run: Run) -> None:
+def test_a_validation_runs_on_all_inputs(run_briefly: Run) -> None:
     program = "def f(x):\n    while x == 3:\n        pass\n    return 0"
-    assert run(program, "1", "2", "3", validate=True).status == "timeout"
+    assert run_briefly(program, "1", "2", "3", validate=True).status == "timeout"
 
 
-def test_an_order_to_stop_that_comes_too_late_disturbs_nobody() -> None:
+def test_an_order_to_stop_that_comes_too_late_changes_no_verdict() -> None:
     """Programs that miss and end just when the zygote looks: the order and the end cross on the wire."""
     program = "def f(x):\n    for _ in range(x):\n        pass\n    return 0"
-    with Sandbox(GAME.with_limits(Limits(cpu_s=0.5)), workers=1) as sandbox:
+    with Sandbox(GAME.with_limits(Limits(wall_s=120.0)), workers=1) as sandbox:
         jobs = [
             job
             for number in range(0, 300_000, 2_000)

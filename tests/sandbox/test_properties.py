@@ -1,4 +1,4 @@
-"""Properties over values and texts that nobody thought of."""
+"""Properties over values, texts and transcripts that hypothesis draws."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from redqueen.sandbox import CodecError, Job, Sandbox, canonical, parse_arguments, parse_literal
@@ -31,7 +31,6 @@ def equal(left: Any, right: Any) -> bool:
     return canonical(left) == canonical(right)
 
 
-@settings(max_examples=150)
 @given(_values, _values, _values)
 def test_equality_is_an_equivalence(one: Any, two: Any, three: Any) -> None:
     assert equal(one, one)
@@ -50,16 +49,18 @@ def _hook(event: str, _arguments: tuple[Any, ...]) -> None:
         _watched.append(event)
 
 
-sys.addaudithook(_hook)  # for good: Python cannot take one away, so it listens only when asked
+# An audit hook stays for good, so it listens only when it is asked to.
+sys.addaudithook(_hook)
 
 
 @contextmanager
 def watched() -> Iterator[list[str]]:
-    """Everything that Python itself considers worth an audit: compile, exec, import, open, subprocess, ..."""
+    """Collects every event that Python audits: compile, exec, import, open, subprocess, ..."""
     global _watched
-    _watched = found = []
+    events: list[str] = []
+    _watched = events
     try:
-        yield found
+        yield events
     finally:
         _watched = None
 
@@ -69,7 +70,6 @@ _marks = ["x", "1", "'a'", *"[](){},:*-=;\n\\", "**", " or ", " for i in "]
 _pieces = st.sampled_from([*_code, *_marks])
 
 
-@settings(max_examples=300)
 @given(st.lists(_pieces, max_size=12).map("".join) | st.text(max_size=30))
 def test_parsing_never_executes_anything(text: str) -> None:
     with watched() as events, suppress(CodecError):
@@ -95,7 +95,6 @@ _stops = st.sampled_from([RAN, WALL, FLOOD])
 RETURNED = Reply(stop=RAN, signal=0, code=0, cpu_ms=1.0, wall_ms=4000.0)
 
 
-@settings(max_examples=300)
 @given(_stops, _numbers, st.integers(-1, 255), st.floats(0, 9e3), _soup, st.lists(_numbers))
 def test_whatever_a_child_leaves_is_a_status_or_the_machines_fault(
     stop: int, killed_by: int, code: int, cpu_ms: float, data: bytes, cuts: list[int]
@@ -108,7 +107,6 @@ def test_whatever_a_child_leaves_is_a_status_or_the_machines_fault(
         Reading((b"",), 100).see(heard(soup, cuts).values)
 
 
-@settings(max_examples=300)
 @given(_soup, st.lists(st.integers(0, 60)), st.integers(0, 3))
 def test_how_the_bytes_arrive_does_not_matter(data: bytes, cuts: list[int], values: int) -> None:
     whole, pieces = heard(b"L" + data, [], values), heard(b"L" + data, cuts, values)
@@ -118,7 +116,6 @@ def test_how_the_bytes_arrive_does_not_matter(data: bytes, cuts: list[int], valu
     assert stories[0] == stories[1]
 
 
-@settings(max_examples=200)
 @given(_values, _values, _values)
 def test_an_end_of_any_values_is_a_status(status: Any, detail: Any, returned: Any) -> None:
     with suppress(CodecError):
@@ -126,8 +123,6 @@ def test_an_end_of_any_values_is_a_status(status: Any, detail: Any, returned: An
         assert judge_reply(RETURNED, said, 1.0, walled=True).status in ("ok", "error")
 
 
-@settings(max_examples=120)
-@example("while True:pass", "")
 @given(st.text(max_size=60), st.text(max_size=20))
 def test_any_text_as_program_and_input_has_a_status(sandbox: Sandbox, program: str, given_: str) -> None:
     statuses = ("ok", "malformed", "forbidden", "error", "oversize", "unsupported", "memory", "nondeterministic")

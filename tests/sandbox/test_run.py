@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from redqueen.sandbox import GAME, Job, Limits, Outcome, Sandbox, canonical, parse_literal
+from redqueen.sandbox import Job, Limits, Outcome, Sandbox, canonical, parse_literal
 
 Run = Callable[..., Outcome]
 
@@ -52,7 +52,6 @@ def test_outcomes_come_in_the_order_of_the_jobs() -> None:
         ("def f():\n    return '\\0' * 10_000", "oversize", "output 0 is more than 16384 bytes"),
         ("def f():\n    return 10 ** 5_000", "oversize", "an int of more than 4200 digits"),
         ("def f():\n    return [0] * 10 ** 9", "memory", "MemoryError at line 2"),
-        ("def f():\n    while True:\n        pass", "timeout", "more than 0.3 s of CPU"),
     ],
 )
 def test_every_way_to_fail_has_its_status(run: Run, program: str, status: str, detail: str) -> None:
@@ -129,19 +128,14 @@ def test_a_program_cannot_change_the_next_programs_result(run: Run) -> None:
     assert run("import math\ndef f():\n    return math.sqrt(4)").outputs == ("2.0",)
 
 
-def test_validation_allows_half_the_cpu_of_grading(run: Run) -> None:
+def test_validation_allows_half_the_cpu_of_grading(run_briefly: Run) -> None:
     program = "def f():\n    while True:\n        pass"
-    graded, validated = run(program), run(program, validate=True)
-    assert (graded.detail, validated.detail) == ("more than 0.3 s of CPU", "more than 0.15 s of CPU")
-    assert validated.cpu_ms < 290 < graded.cpu_ms
-
-
-def test_a_slow_program_does_not_block_another_worker() -> None:
-    with Sandbox(GAME.with_limits(Limits(cpu_s=0.7, wall_s=60.0)), workers=2) as two:
-        slow = two.submit(Job("def f():\n    while True:\n        pass", ("",)))
-        assert two.submit(Job("def f():\n    return 1", ("",))).result(timeout=10).status == "ok"
-        assert not slow.done()
-        assert slow.result(timeout=10).status == "timeout"
+    graded = run_briefly(program)
+    validated = run_briefly(program, validate=True)
+    assert (graded.status, validated.status) == ("timeout", "timeout")
+    assert (graded.detail, validated.detail) == ("more than 0.1 s of CPU", "more than 0.05 s of CPU")
+    assert (graded.outputs, validated.outputs) == ((), ())
+    assert validated.cpu_ms < graded.cpu_ms
 
 
 def test_a_job_must_make_sense() -> None:

@@ -19,7 +19,7 @@ import json, os, sys
 from redqueen.sandbox import GAME, Job, Limits, Sandbox
 from tests.sandbox.reach import reach
 programs = sys.argv[1:]
-with Sandbox(GAME.with_limits(Limits(cpu_s=0.3, memory_mb=64)), workers=1) as sandbox:
+with Sandbox(GAME.with_limits(Limits(cpu_s=0.3, wall_s=120.0, memory_mb=64)), workers=1) as sandbox:
     outcomes = sandbox.run([Job(program if "def f" in program else reach(program), ("",)) for program in programs])
     checked = sandbox.run([Job("def f():\\n    return 1", ("",), validate=True)])[0].status
     print(json.dumps([os.getuid(), sandbox.tier, checked, [outcome.status for outcome in outcomes]]))
@@ -63,7 +63,7 @@ def test_an_ordinary_user_gets_the_same_tier_and_the_same_verdicts(sandbox: Sand
         env={},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -1,0 +1,39 @@
+"""What tests do to the sandbox's processes, and what they ask the system about them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from redqueen.sandbox import Sandbox
+from redqueen.sandbox.process import Zygote
+
+
+def zygotes(sandbox: Sandbox) -> list[Zygote]:
+    """The zygotes that run now."""
+    return [zygote for worker in sandbox._workers for zygote in list(worker.zygotes.values())]
+
+
+def kill_zygotes(sandbox: Sandbox) -> set[int]:
+    """Kills all zygotes with their children. Returns their process ids."""
+    pids = {zygote.process.pid for zygote in zygotes(sandbox)}
+    for pid in pids:
+        try:
+            os.killpg(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    return pids
+
+
+def alive(pid: int | str) -> bool:
+    """Whether a process exists and has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def children(pid: int | str) -> list[str]:
+    """Process ids of a process's children."""
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
