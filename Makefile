@@ -1,5 +1,5 @@
 # `make train` and `make test` do all the set-up themselves.
-PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3 || echo python3)
+PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 RUN ?= runs/quickstart
 # how many processes run the tests: auto is one a core, from 2 to 8
 PROCESSES ?= auto
@@ -7,13 +7,14 @@ PROCESSES ?= auto
 TESTS ?= tests
 export OMP_WAIT_POLICY ?= PASSIVE
 
-# worksteal: each process starts with a row of neighbouring tests, which share their fixtures, and helps others at the end
+# With worksteal each process starts with a run of neighbouring tests, which share their fixtures, and takes tests from
+# the others when it has none left.
 PYTEST = .venv/bin/python -m pytest --numprocesses $(PROCESSES) --dist worksteal
 
 .PHONY: help train check test test-all bench lint format setup clean
 
 help:
-	@echo "make train     train 2 teachers and 2 students on the embedded model, into $(RUN)"
+	@echo "make train     train 2 teachers and 2 students on the bundled model, into $(RUN)"
 	@echo "make check     the quick tests: under a minute"
 	@echo "make test      the tests that a change should pass: a few minutes"
 	@echo "make test-all  all tests: long properties, real runs, the benchmarks at tiny size"
@@ -53,7 +54,7 @@ format: setup
 	@.venv/bin/ruff format .
 
 setup:
-	@command -v $(PYTHON) >/dev/null || { echo "setup: no $(PYTHON) found: install Python 3.11, 3.12 or 3.13" >&2; exit 1; }
+	@command -v $(PYTHON) >/dev/null || { echo "setup: no $(PYTHON) found: install Python 3.11" >&2; exit 1; }
 	@$(PYTHON) tools/setup_env.py
 
 clean:

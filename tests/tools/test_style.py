@@ -1,0 +1,72 @@
+"""The style figures, on small texts with one finding each."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tools import style
+
+
+def module(text: str, name: str = "a") -> style.Module:
+    return style.Module(name=name, path=Path(f"{name}.py"), text=text, tree=ast.parse(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("a, b, c = 1, 2, 3", 1),
+        ("(a, b), c, d = pair, 2, 3", 1),
+        ("a, b = 1, 2", 0),
+        ("a, b, c = three()", 0),
+        ("a = b = c = 1", 0),
+    ],
+)
+def test_assignments_of_written_out_tuples(text: str, count: int) -> None:
+    assert len(list(style.packed_assignments(module(text)))) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("[x for x in y]", 0),
+        ("[[x for x in y] for y in z]", 1),
+        ("[x for y in z for x in y]", 1),
+        ("{k: sum(x for x in v) for k, v in z.items()}", 1),
+        ("[x for x in sorted(y for y in z)]", 1),
+    ],
+)
+def test_comprehensions_within_comprehensions(text: str, count: int) -> None:
+    assert len(list(style.nested_comprehensions(module(text)))) == count
+
+
+def test_a_comment_counts_where_it_has_a_line_of_its_own() -> None:
+    assert style.comment_lines(module("# one\nx = 1  # no\n'''\n# no\n'''\ndef f():\n    # two\n    pass\n")) == 2
+
+
+def test_functions_are_measured_with_those_inside_them() -> None:
+    lengths = [length for length, _ in style.function_lengths(module("def f():\n    def g():\n        pass\n    g()"))]
+    assert lengths == [4, 2]
+
+
+def test_a_cycle_is_found_wherever_the_import_hides() -> None:
+    names = {"a", "a.b", "c"}
+    assert style.imports(module("from a import b\nimport c.d"), names) == {"a.b", "c"}
+    assert style.imports(module("def f():\n    from a.b import value"), names) == {"a.b"}
+    assert style.import_cycle({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+    assert style.import_cycle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+
+
+def test_limits_are_kept_or_named() -> None:
+    good = "# why\n" + "x = 1\n" * 9
+    assert all(figure.good for figure in style.figures([module(good + "def f():\n    pass\n")]))
+    bad = "a, b, c = 1, 2, 3\ndef f():\n" + "    x = 1\n" * 400
+    wrong = {figure.name: figure.places for figure in style.figures([module(bad)]) if not figure.good}
+    assert wrong == {
+        "assignments of more than 2 names": ("a.py:1",),
+        "comment lines": (),
+        "files above 350 lines": ("a.py 402",),
+        "functions above 70 lines": ("a.py:2 f 401",),
+    }
