@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -12,39 +12,44 @@ from redqueen.adapters.factors import Adapter
 from redqueen.adapters.initialisation import generator
 from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS, Operator
 from redqueen.config import Config, EvolutionConfig, LeagueConfig
-from redqueen.league.fitness import Fitness, HeldOutScorer, game_learnability, named_fitness
+from redqueen.evals.held_out import scores
+from redqueen.league.fitness import Fitness, game_learnability, named_fitness
 from redqueen.league.hall_of_fame import Champion, champion_of
 from redqueen.league.matchmaking import Match
 from redqueen.league.population import AnyRole, Member, Population
 from redqueen.league.rating import Outcome, TrueSkill, match_score, outcome, task_score
 from redqueen.league.selection import Birth, plan_births, ranking
 from redqueen.policy.policy import Policy
-from redqueen.records import ROLES, Proposed, Role
-from redqueen.self_play import Played, match_id
+from redqueen.records import ROLES, Attempted, Role
+from redqueen.self_play import PlayedMatch, PlayedStep, ScoredProposal
 
 OPERATORS: dict[str, Operator] = {**MUTATIONS, **CROSSOVERS, **CONTROLS}
 
-# How often a child too close to a living member is drawn, at most; some operators draw nothing and give the same again.
 TRIES = 8
+"""How often a child too close to a living member is drawn, at most: some operators return the same child again."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Game:
-    """A match that was played. `score` is the student's, None if the machine spoilt every task (no game then)."""
+    """A match that was played and rated."""
 
-    id: str
     match: Match
     score: float | None
+    """The student's, in [0, 1]; None if a fault of the machine left nothing to judge, and then there is no game."""
     outcome: Outcome | None
 
 
-@dataclass(frozen=True, slots=True)
-class Replacement:
-    """One birth, with the fitness of those concerned at that moment (None: not known yet).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """A member with its fitness at one moment; None where that is not known yet."""
 
-    `distance` is the child's from the nearest living member of its role, None where `evolution.min_distance` is 0;
-    `tries` says how many children were drawn for it.
-    """
+    member: Member
+    fitness: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """One birth, with the fitness of those concerned at that moment (None: not known yet)."""
 
     victim: str
     child: str
@@ -52,41 +57,46 @@ class Replacement:
     operator: str
     victim_fitness: float | None
     parent_fitness: tuple[float | None, ...]
-    distance: float | None = None
-    tries: int = 1
+    distance: float | None
+    """The child's from the nearest living member of its role; None where `evolution.min_distance` is 0."""
+    tries: int
+    """How many children were drawn for it."""
 
 
-def rate(population: Population, matches: Sequence[Match], played: Played, trueskill: TrueSkill) -> list[Game]:
-    """One game for each match, in order; the population's ratings move."""
-    games: list[Game] = []
-    paid: dict[str, list[float]] = {}
-    for (task, _), reward in played.student_rewards.items():
-        paid.setdefault(task, []).append(reward)
-    by_match: dict[str, list[Proposed]] = {}
-    for p in played.proposed:
-        # a proposal that is paid is one that the machine did not spoil
-        if p.id in played.teacher_rewards:
-            by_match.setdefault(p.match, []).append(p)
-    for m, match in enumerate(matches):
-        name = match_id(played.step, m)
-        judged = by_match.get(name, [])
-        if not judged:
-            games.append(Game(name, match, None, None))
-            continue
-        score = match_score([task_score(played.rho.get(p.id), p.task is not None) for p in judged])
-        result = outcome(score)
-        population.rate_game(match.teacher, match.student, result, trueskill)
-        if match.teacher != match.student:
-            rho = [played.rho[p.id] for p in judged if p.task is not None]
-            # an invalid proposal is the teacher's doing, and no game of the student's
-            pay = fmean(played.teacher_rewards[p.id] for p in judged)
-            invalid = [0.0] * (len(judged) - len(rho))
-            population.record_game(match.teacher, pay, game_learnability([*rho, *invalid]))
-            earned = [reward for p in judged for reward in paid.get(p.id, ())]
-            mean = fmean(earned) if earned else None
-            population.record_game(match.student, mean, game_learnability(rho) if rho else None)
-        games.append(Game(name, match, score, result))
-    return games
+def rate(population: Population, played: PlayedStep, trueskill: TrueSkill) -> list[Game]:
+    """Rates one game for each match, in order, and records what it was like for its members."""
+    return [_rate_match(population, match, trueskill) for match in played.matches]
+
+
+def _rate_match(population: Population, played: PlayedMatch, trueskill: TrueSkill) -> Game:
+    match = played.match
+    # A proposal without a reward was lost to a fault of the machine.
+    paid = [proposal for proposal in played.proposals if proposal.reward is not None]
+    if not paid:
+        return Game(match=match, score=None, outcome=None)
+    score = match_score([task_score(p.solve_rate, p.proposed.task is not None) for p in paid])
+    result = outcome(score)
+    population.rate_game(match.teacher, match.student, result, trueskill)
+    if match.teacher != match.student:
+        _record_game(population, match, paid)
+    return Game(match=match, score=score, outcome=result)
+
+
+def _record_game(population: Population, match: Match, paid: Sequence[ScoredProposal]) -> None:
+    """Records mean reward and learnability for both sides."""
+    solve_rates = [proposal.solve_rate for proposal in paid if proposal.solve_rate is not None]
+    # An invalid proposal is the teacher's doing, and no game of the student's.
+    invalid = [0.0] * (len(paid) - len(solve_rates))
+    teacher_rewards = [proposal.reward for proposal in paid if proposal.reward is not None]
+    population.record_game(match.teacher, fmean(teacher_rewards), game_learnability([*solve_rates, *invalid]))
+
+    attempts = [attempt for proposal in paid for attempt in proposal.attempts]
+    student_rewards = [attempt.reward for attempt in attempts if attempt.reward is not None]
+    population.record_game(
+        match.student,
+        fmean(student_rewards) if student_rewards else None,
+        game_learnability(solve_rates) if solve_rates else None,
+    )
 
 
 def fitness_for(role: AnyRole, league: LeagueConfig) -> Fitness:
@@ -99,23 +109,49 @@ def fitness_of(member: Member, league: LeagueConfig) -> float | None:
     return fitness_for(member.role, league)(member)
 
 
+def standings_of(population: Population, league: LeagueConfig) -> tuple[Standing, ...]:
+    """Where every living member stands now, in order of birth."""
+    members = population.members.values()
+    return tuple(Standing(member=member, fitness=fitness_of(member, league)) for member in members)
+
+
 def is_evolution_step(step: int, config: EvolutionConfig) -> bool:
     """Whether an evolution round (every `evolution.every` steps) follows this step."""
     return (step + 1) % config.every == 0
 
 
-def score_held_out(population: Population, scorer: HeldOutScorer, step: int, config: Config) -> None:
-    """Scores the students on the held-out tasks if an evolution round that ranks by them follows `step`."""
-    if config.league.student_fitness == "held_out" and is_evolution_step(step, config.evolution):
-        students = [m.name for m in population.members.values() if m.role != "teacher"]
-        population.set_held_out(scorer(students))
+def score_held_out(
+    population: Population, attempt: Callable[[Sequence[str]], list[Attempted]], step: int, config: Config
+) -> list[Attempted]:
+    """Scores the students on the held-out tasks if an evolution round that ranks by them follows `step`.
+
+    `attempt` lets members attempt these tasks. Returns their attempts, none if there is no such round.
+    """
+    if config.league.student_fitness != "held_out" or not is_evolution_step(step, config.evolution):
+        return []
+    students = [member.name for member in population.members.values() if member.role != "teacher"]
+    attempted = attempt(students)
+    population.set_held_out(scores(attempted))
+    return attempted
 
 
-def update_hall_of_fame(population: Population, step: int, config: Config) -> tuple[list[Champion], list[Champion]]:
-    """Takes the fittest of each role into the hall of fame if an evolution round follows `step`.
+def update_hall_of_fame(population: Population, policy: Policy, step: int, config: Config) -> list[Champion]:
+    """Lets copies of the fittest join the hall of fame, and returns them, if an evolution round follows `step`.
 
-    Only a member that has played, and has played its burn-in, is a candidate. Call it before the births. Returns who
-    entered and who left.
+    Call it before the births: they may replace the fittest of this round.
+    """
+    entered, left = add_champions(population, step, config)
+    for champion in left:
+        policy.leave(champion.name)
+    for champion in entered:
+        policy.join(champion.name, policy.adapter(champion.member), trained=False)
+    return entered
+
+
+def add_champions(population: Population, step: int, config: Config) -> tuple[list[Champion], list[Champion]]:
+    """Adds the fittest of each role to the population's hall of fame, and returns who entered and who left.
+
+    Only a member that has played, and has played its burn-in, is a candidate.
     """
     entered: list[Champion] = []
     left: list[Champion] = []
@@ -124,11 +160,12 @@ def update_hall_of_fame(population: Population, step: int, config: Config) -> tu
         return entered, left
     for role in ROLES:
         ranked = ranking(population.members_of(role), fitness_for(role, league))
-        proven = [m for m in ranked if m.games >= max(1, config.evolution.burn_in)]
+        proven = [member for member in ranked if member.games >= max(1, config.evolution.burn_in)]
         if proven:
             best = proven[0]
-            entered.append(champion_of(best.name, role, step, best.rating, fitness_of(best, league)))
-            left += population.add_champion(entered[-1], league.hall_of_fame)
+            champion = champion_of(best.name, role, step, best.rating, fitness_of(best, league))
+            entered.append(champion)
+            left += population.add_champion(champion, league.hall_of_fame)
     return entered, left
 
 
@@ -142,29 +179,36 @@ def plan(population: Population, role: Role, step: int, config: Config) -> list[
 
 
 def replace_weakest(population: Population, policy: Policy, step: int, config: Config) -> list[Replacement]:
-    """Plays out the births that are due after `step`."""
-    return [
-        _bear(birth, population, policy, step, config)
-        for role in ROLES
-        for birth in plan(population, role, step, config)
-    ]
+    """Replaces the weakest of each role by children of the strong, if an evolution round follows `step`."""
+    births: list[Replacement] = []
+    for role in ROLES:
+        births += [_replace(birth, population, policy, step, config) for birth in plan(population, role, step, config)]
+    return births
 
 
-def _bear(birth: Birth, population: Population, policy: Policy, step: int, config: Config) -> Replacement:
-    """Makes the child and puts it in the victim's slot: fresh rating, fresh optimizer, new name and version."""
+def _replace(birth: Birth, population: Population, policy: Policy, step: int, config: Config) -> Replacement:
+    """Makes the child and puts it in the victim's place: fresh rating, fresh optimizer, new name and version."""
     victim = population.members[birth.victim]
     assert victim.role != "both", "the single agent is never replaced"
-    child, distance, tries = _conceive(birth, population, policy, step, config)
-    fitness = tuple(fitness_of(population.members[name], config.league) for name in birth.parents)
+    child, distance, tries = _make_child(birth, population, policy, step, config)
+    parent_fitness = tuple(fitness_of(population.members[name], config.league) for name in birth.parents)
     population.remove_member(victim.name)
     policy.leave(victim.name)
     member = population.add_member(victim.role, step, birth.parents, birth.operator)
     policy.join(member.name, child)
-    lost = fitness_of(victim, config.league)
-    return Replacement(victim.name, member.name, birth.parents, birth.operator, lost, fitness, distance, tries)
+    return Replacement(
+        victim=victim.name,
+        child=member.name,
+        parents=birth.parents,
+        operator=birth.operator,
+        victim_fitness=fitness_of(victim, config.league),
+        parent_fitness=parent_fitness,
+        distance=distance,
+        tries=tries,
+    )
 
 
-def _conceive(
+def _make_child(
     birth: Birth, population: Population, policy: Policy, step: int, config: Config
 ) -> tuple[Adapter, float | None, int]:
     """The child's weights, its distance from the nearest that lives on, and how often it was drawn.
@@ -172,12 +216,15 @@ def _conceive(
     With `evolution.min_distance` a child closer than that is drawn again, `TRIES` times in all; the last one is kept.
     """
     parents = [policy.adapter(name) for name in birth.parents]
-    operator, seed, least = OPERATORS[birth.operator], config.run.seed, config.evolution.min_distance
+    operator = OPERATORS[birth.operator]
+    seed = config.run.seed
+    least = config.evolution.min_distance
     child = operator(parents, generator(seed, step, "operator", birth.victim))
     if not least:
         return child, None, 1
     role = population.members[birth.victim].role
-    others = [policy.adapter(m.name) for m in population.members.values() if m.role == role and m.name != birth.victim]
+    survivors = [member.name for member in population.members_of(role) if member.name != birth.victim]
+    others = [policy.adapter(name) for name in survivors]
     nearest = min(relative_distance(child, other) for other in others)
     tries = 1
     while nearest < least and tries < TRIES:

@@ -1,10 +1,14 @@
-"""The middle of a step: teachers propose, the verifier judges, the matched students attempt, rewards are paid."""
+"""Self-play, the middle of a step: teachers propose, the matched students attempt, the verifier judges, rewards follow.
+
+What is left of a step is a tree: a `PlayedStep` has matches, a match its proposals, a proposal its attempts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import TypeVar
 
 from redqueen import streams
 from redqueen.config import Config, GameConfig
@@ -32,199 +36,274 @@ from redqueen.records import (
 )
 
 Progress = Callable[[int, int], None]
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class _Ask:
+def ask(
+    sampler: Sampler,
+    requests: Sequence[Request],
+    submit: Callable[[int, Completion], Future[T]],
+    progress: Progress | None = None,
+) -> list[tuple[Completion, T]]:
+    """Samples the requests and judges each completion while the others are still being written.
+
+    `submit(index, completion)` hands a completion to the verifier and returns at once. Returns each request's
+    completion with what `submit`'s future came to, in the order of the requests.
+    """
+    judged: dict[int, Future[T]] = {}
+
+    def on_completion(index: int, completion: Completion) -> None:
+        judged[index] = submit(index, completion)
+        if progress is not None:
+            progress(len(judged), len(requests))
+
+    completions = sampler.sample(requests, on_completion)
+    return [(completion, judged[index].result()) for index, completion in enumerate(completions)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredAttempt:
+    """An attempt with its reward: a leaf of the step's tree."""
+
+    attempted: Attempted
+    reward: float | None
+    """None after a fault of the machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredProposal:
+    """A proposal with its reward and the attempts at its task."""
+
+    proposed: Proposed
+    reward: float | None
+    """None after a fault of the machine, its own or that of every attempt."""
+    solve_rate: float | None
+    """None where no attempt could be judged: the proposal is no valid task, or the machine failed."""
+    novel: bool
+    """Whether it is a valid task whose program the task bank did not hold."""
+    attempts: tuple[ScoredAttempt, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayedMatch:
+    """A match with everything that was written in it."""
+
+    match: Match
+    proposals: tuple[ScoredProposal, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayedStep:
+    """A step's matches when everything is judged and paid, in the order in which they were drawn."""
+
+    step: int
+    matches: tuple[PlayedMatch, ...]
+
+    @property
+    def proposals(self) -> list[ScoredProposal]:
+        """The proposals of all matches."""
+        return [proposal for match in self.matches for proposal in match.proposals]
+
+    @property
+    def attempts(self) -> list[ScoredAttempt]:
+        """The attempts of all matches."""
+        return [attempt for proposal in self.proposals for attempt in proposal.attempts]
+
+    def graded(self) -> list[GradedRollout]:
+        """All rollouts that are paid, teachers' first."""
+        paid = [(proposal.proposed.rollout, proposal.reward) for proposal in self.proposals]
+        paid += [(attempt.attempted.rollout, attempt.reward) for attempt in self.attempts]
+        return [GradedRollout(rollout=rollout, reward=reward) for rollout, reward in paid if reward is not None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Assignment:
     """One proposal that a teacher is asked for. `start` is the task whose program a code_f proposal begins with."""
 
     id: str
-    match_id: str
     match: Match
     kind: Kind
     prompt: Prompt
     start: Task | None
 
 
-class Play:
-    """What the phases share: who samples, who judges, and the bank that grows with every valid task."""
+class SelfPlay:
+    """Runs the propose and solve phases. Holds the sampler, the verifier and the task bank."""
 
     def __init__(self, config: Config, sampler: Sampler, verifier: Verifier) -> None:
-        self.config, self.sampler, self.verifier = config, sampler, verifier
-        self.format: Prompts = prompts(config.model.prompts, config.game)
-        self.bank = TaskBank(config.game.bank_size)
+        self.config = config
+        self.sampler = sampler
+        self.verifier = verifier
+        self.prompts: Prompts = prompts(config.model.prompts, config.game)
+        self.task_bank = TaskBank(config.game.bank_size)
         self.seed = config.run.seed
 
-    def plant(self) -> int:
-        """Fills the bank with the seed programs in all kinds, outputs computed by the verifier; returns how many."""
+    def add_seed_tasks(self) -> int:
+        """Adds the seed programs in all kinds to the task bank; returns how many programs there are."""
         tasks = seed_tasks(self.verifier)
         for task in tasks:
             for kind in self.config.game.kinds:
                 rng = streams.python(self.seed, "plant", task.id, kind)
-                self.bank.add(task.as_kind(kind, rng), None)
+                self.task_bank.add(task.as_kind(kind, rng), None)
         return len(tasks)
 
     def propose(self, step: int, matches: Sequence[Match], progress: Progress) -> list[Proposed]:
         """`game.proposals` proposals of each kind in each match, judged as they are written."""
-        asks = [
-            self._ask(step, m, match, kind, j)
-            for m, match in enumerate(matches)
-            for kind in self.config.game.kinds
-            for j in range(self.config.game.proposals)
-        ]
+        assignments: list[_Assignment] = []
+        for match in matches:
+            for kind in self.config.game.kinds:
+                assignments += [self._assign(match, kind, number) for number in range(self.config.game.proposals)]
         sampling = self.config.sampling.params(self.config.sampling.proposal_tokens)
         requests = [
             Request(
-                member=ask.match.teacher, prompt=ask.prompt, sampling=sampling, seed=(self.seed, "proposal", ask.id)
+                member=assignment.match.teacher,
+                prompt=assignment.prompt,
+                sampling=sampling,
+                seed=(self.seed, "proposal", assignment.id),
             )
-            for ask in asks
+            for assignment in assignments
         ]
-        verdicts: dict[int, Future[tuple[Verdict, Task | None]]] = {}
 
-        def judge(index: int, completion: Completion) -> None:
-            verdicts[index] = self._judge(step, asks[index], completion)
-            progress(len(verdicts), len(asks))
+        def submit(index: int, completion: Completion) -> Future[tuple[Verdict, Task | None]]:
+            return self._submit_proposal(step, assignments[index], completion)
 
-        completions = self.sampler.sample(requests, judge)
-        judged: list[Proposed] = []
-        for index, (ask, completion) in enumerate(zip(asks, completions, strict=True)):
-            verdict, task = verdicts[index].result()
+        answers = ask(self.sampler, requests, submit, progress)
+        proposed: list[Proposed] = []
+        for assignment, (completion, (verdict, task)) in zip(assignments, answers, strict=True):
+            teacher = assignment.match.teacher
             rollout = Rollout(
-                member=ask.match.teacher,
+                member=teacher,
                 role="teacher",
-                kind=ask.kind,
-                group=f"{step}.{ask.match.teacher}.{ask.kind}",
+                kind=assignment.kind,
+                group=f"{step}.{teacher}.{assignment.kind}",
                 completion=completion,
             )
-            judged.append(
+            proposed.append(
                 Proposed(
-                    id=ask.id,
-                    match=ask.match_id,
-                    student=ask.match.student,
-                    prompt=ask.prompt.text,
+                    id=assignment.id,
+                    match=assignment.match.id,
+                    student=assignment.match.student,
+                    prompt=assignment.prompt.text,
                     rollout=rollout,
                     verdict=verdict,
                     task=task,
                 )
             )
-        return judged
+        return proposed
 
     def solve(self, proposed: Sequence[Proposed], progress: Progress) -> list[Attempted]:
         """`game.attempts` attempts of the matched student at each valid task, judged as they are written."""
-        posed = [(p.student, p.task) for p in proposed if p.task is not None]
+        posed = [(proposal.student, proposal.task) for proposal in proposed if proposal.task is not None]
         return self.attempt(posed, self.config.game.attempts, progress)
 
-    def attempt(self, posed: Sequence[tuple[str, Task]], attempts: int, progress: Progress) -> list[Attempted]:
+    def attempt(
+        self, posed: Sequence[tuple[str, Task]], attempts: int, progress: Progress | None = None
+    ) -> list[Attempted]:
         """`attempts` attempts of each member at its task; at one task all members draw the same random numbers."""
-        places = [(student, task, self._pose(task), n) for student, task in posed for n in range(attempts)]
+        # A prompt depends on its task alone, and making one may read the whole task bank: so each is made once.
+        prompt_of = {task: self._pose(task) for _, task in posed}
         sampling = self.config.sampling.params(self.config.sampling.attempt_tokens)
+        places = [(member, task, number) for member, task in posed for number in range(attempts)]
         requests = [
-            Request(member=student, prompt=prompt, sampling=sampling, seed=(self.seed, "attempt", task.id, n))
-            for student, task, prompt, n in places
-        ]
-        verdicts: dict[int, Future[Verdict]] = {}
-
-        def judge(index: int, completion: Completion) -> None:
-            task = places[index][1]
-            answer = self.format.read_attempt(task.kind, completion.text)
-            verdicts[index] = self.verifier.submit_attempt(task, answer)
-            progress(len(verdicts), len(places))
-
-        completions = self.sampler.sample(requests, judge)
-        return [
-            Attempted(
-                task=task,
-                number=n,
-                rollout=Rollout(member=student, role="student", kind=task.kind, group=task.id, completion=completion),
-                verdict=verdicts[index].result(),
+            Request(
+                member=member,
+                prompt=prompt_of[task],
+                sampling=sampling,
+                seed=(self.seed, "attempt", task.id, number),
             )
-            for index, ((student, task, _, n), completion) in enumerate(zip(places, completions, strict=True))
+            for member, task, number in places
         ]
 
-    def _ask(self, step: int, m: int, match: Match, kind: Kind, j: int) -> _Ask:
-        name = f"{match_id(step, m)}.{kind}.{j}"
+        def submit(index: int, completion: Completion) -> Future[Verdict]:
+            task = places[index][1]
+            return self.verifier.submit_attempt(task, self.prompts.read_attempt(task.kind, completion.text))
+
+        answers = ask(self.sampler, requests, submit, progress)
+        return [
+            Attempted(task=task, number=number, rollout=attempt_rollout(member, task, completion), verdict=verdict)
+            for (member, task, number), (completion, verdict) in zip(places, answers, strict=True)
+        ]
+
+    def _assign(self, match: Match, kind: Kind, number: int) -> _Assignment:
+        name = f"{match.id}.{kind}.{number}"
         rng = streams.python(self.seed, "references", name)
-        start = self.bank.program(rng, self.config.game.start_lines) if kind == "code_f" else None
-        references = self.bank.references(kind, self.config.game.references, rng)
-        return _Ask(name, match_id(step, m), match, kind, self.format.propose(kind, references, start), start)
+        start = self.task_bank.program(rng, self.config.game.start_lines) if kind == "code_f" else None
+        references = self.task_bank.references(kind, self.config.game.references, rng)
+        prompt = self.prompts.propose(kind, references, start)
+        return _Assignment(id=name, match=match, kind=kind, prompt=prompt, start=start)
 
     def _pose(self, task: Task) -> Prompt:
+        shots = self.config.game.shots
+        if not shots:
+            return self.prompts.attempt(task, ())
         rng = streams.python(self.seed, "shots", task.id)
-        shots, own = self.config.game.shots, fingerprint(task.program)
-        # a worked example must not be the program that is asked about
-        drawn = [t for t in self.bank.references(task.kind, shots + 1, rng) if fingerprint(t.program) != own]
-        return self.format.attempt(task, drawn[:shots])
+        name = fingerprint(task.program)
+        # A worked example must not be the program that is asked about.
+        drawn = self.task_bank.references(task.kind, shots + 1, rng)
+        others = [other for other in drawn if fingerprint(other.program) != name]
+        return self.prompts.attempt(task, others[:shots])
 
-    def _judge(self, step: int, ask: _Ask, completion: Completion) -> Future[tuple[Verdict, Task | None]]:
-        """Handed to the verifier while others are still being written; what cannot be read runs nowhere."""
-        draft = self.format.read_proposal(ask.kind, completion.text, ask.start)
-        if isinstance(draft, Draft):
-            return self.verifier.submit_proposal(
-                Proposal(id=ask.id, kind=ask.kind, author=ask.match.teacher, step=step, draft=draft)
-            )
-        unread: Future[tuple[Verdict, Task | None]] = Future()
-        unread.set_result((Verdict("malformed", detail=draft), None))
-        return unread
+    def _submit_proposal(
+        self, step: int, assignment: _Assignment, completion: Completion
+    ) -> Future[tuple[Verdict, Task | None]]:
+        draft = self.prompts.read_proposal(assignment.kind, completion.text, assignment.start)
+        if not isinstance(draft, Draft):
+            # What cannot be read is not run: the reason is the verdict.
+            return finished((Verdict("malformed", detail=draft), None))
+        proposal = Proposal(
+            id=assignment.id, kind=assignment.kind, author=assignment.match.teacher, step=step, draft=draft
+        )
+        return self.verifier.submit_proposal(proposal)
+
+
+def score_step(
+    step: int,
+    matches: Sequence[Match],
+    proposed: Sequence[Proposed],
+    attempted: Sequence[Attempted],
+    task_bank: TaskBank,
+    pay: GameConfig,
+) -> PlayedStep:
+    """Solve rates, rewards and the tree that holds them. The step's valid tasks go into the task bank."""
+    attempts: dict[str, list[Attempted]] = {}
+    for attempt in attempted:
+        attempts.setdefault(attempt.task.id, []).append(attempt)
+    scored: dict[str, list[ScoredProposal]] = {match.id: [] for match in matches}
+    for proposal in proposed:
+        scored[proposal.match].append(_score(proposal, attempts.get(proposal.id, []), task_bank, pay))
+    played = [PlayedMatch(match=match, proposals=tuple(scored[match.id])) for match in matches]
+    return PlayedStep(step=step, matches=tuple(played))
+
+
+def _score(proposed: Proposed, attempts: Sequence[Attempted], task_bank: TaskBank, pay: GameConfig) -> ScoredProposal:
+    rho = solve_rate([attempt.verdict for attempt in attempts])
+    return ScoredProposal(
+        proposed=proposed,
+        reward=teacher_reward(proposed.verdict, rho, pay),
+        solve_rate=rho,
+        novel=proposed.task is not None and task_bank.add(proposed.task, rho),
+        attempts=tuple(
+            ScoredAttempt(attempted=attempt, reward=student_reward(attempt.verdict, pay)) for attempt in attempts
+        ),
+    )
+
+
+def attempt_rollout(member: str, task: Task, completion: Completion) -> Rollout:
+    """The rollout of an attempt; the attempts at one task are one group."""
+    return Rollout(member=member, role="student", kind=task.kind, group=task.id, completion=completion)
+
+
+def finished(value: T) -> Future[T]:
+    """A future that has its result."""
+    future: Future[T] = Future()
+    future.set_result(value)
+    return future
 
 
 def seed_tasks(verifier: Verifier) -> list[Task]:
     """The seed programs as code_f tasks with all their inputs; the verifier computes the outputs."""
     proposals = [
-        Proposal(id=f"seed-{i}", kind="code_f", author=AUTHOR, step=-1, draft=draft) for i, draft in enumerate(seeds())
+        Proposal(id=f"seed-{number}", kind="code_f", author=AUTHOR, step=-1, draft=draft)
+        for number, draft in enumerate(seeds())
     ]
     return [task for _, task in verifier.validate(proposals) if task is not None]
-
-
-def match_id(step: int, number: int) -> str:
-    """The name of a step's match; the ids of its proposals and tasks start with it."""
-    return f"{step}.{number}"
-
-
-@dataclass(frozen=True, slots=True)
-class Played:
-    """A step's games when everything is judged: solve rates by task id, rewards by proposal id and attempt.
-
-    What the machine spoilt has no entry in the rewards; `novel` are the tasks whose program the bank did not hold.
-    """
-
-    step: int
-    proposed: Sequence[Proposed]
-    attempted: Sequence[Attempted]
-    rho: Mapping[str, float]
-    teacher_rewards: Mapping[str, float]
-    student_rewards: Mapping[tuple[str, int], float]
-    novel: frozenset[str]
-
-    def graded(self) -> list[GradedRollout]:
-        """All rollouts that are paid, teachers' first."""
-        return [
-            GradedRollout(rollout=p.rollout, reward=self.teacher_rewards[p.id])
-            for p in self.proposed
-            if p.id in self.teacher_rewards
-        ] + [
-            GradedRollout(rollout=a.rollout, reward=self.student_rewards[a.task.id, a.number])
-            for a in self.attempted
-            if (a.task.id, a.number) in self.student_rewards
-        ]
-
-
-def settle(
-    step: int, proposed: Sequence[Proposed], attempted: Sequence[Attempted], bank: TaskBank, pay: GameConfig
-) -> Played:
-    """Solve rates and rewards; the step's tasks go into the bank."""
-    verdicts: dict[str, list[Verdict]] = {}
-    for attempt in attempted:
-        verdicts.setdefault(attempt.task.id, []).append(attempt.verdict)
-    rho = {task: rate for task, own in verdicts.items() if (rate := solve_rate(own)) is not None}
-    teachers = {p.id: teacher_reward(p.verdict, rho.get(p.id), pay) for p in proposed}
-    students = {(a.task.id, a.number): student_reward(a.verdict, pay) for a in attempted}
-    novel = {p.id for p in proposed if p.task is not None and bank.add(p.task, rho.get(p.id))}
-    return Played(
-        step,
-        proposed,
-        attempted,
-        rho,
-        {name: reward for name, reward in teachers.items() if reward is not None},
-        {name: reward for name, reward in students.items() if reward is not None},
-        frozenset(novel),
-    )

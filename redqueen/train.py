@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Protocol
 
 from redqueen import streams
 from redqueen.adapters.factors import Factors
@@ -15,8 +15,8 @@ from redqueen.adapters.peft_files import load_adapter, refit
 from redqueen.assets import warm_start
 from redqueen.config import Config
 from redqueen.errors import AdapterError
-from redqueen.evals.held_out import SeedProbe, scores
-from redqueen.evolution import rate, replace_weakest, score_held_out, update_hall_of_fame
+from redqueen.evals.held_out import HeldOutEvaluation
+from redqueen.evolution import rate, replace_weakest, score_held_out, standings_of, update_hall_of_fame
 from redqueen.game.rewards import advantages
 from redqueen.league.hall_of_fame import add_champion_matches
 from redqueen.league.matchmaking import Match, matchmake
@@ -24,33 +24,17 @@ from redqueen.league.population import AnyRole, Population
 from redqueen.league.rating import TrueSkill
 from redqueen.policy.model.base import Base
 from redqueen.policy.policy import open_policy
-from redqueen.recording import archive as rows
-from redqueen.recording import metrics
-from redqueen.records import Attempted, Verifier
+from redqueen.recording.archive import ArchiveRecorder
+from redqueen.recording.metrics import MetricsRecorder
+from redqueen.recording.recorder import Recorder, StepRecord
+from redqueen.records import Attempted, GradedRollout, Verifier
 from redqueen.runs import checkpoint
-from redqueen.runs.archive.writer import Archive
 from redqueen.runs.directory import RunDirectory
-from redqueen.self_play import Play, seed_tasks, settle
-
-
-class Reporter(Protocol):
-    """Where a person watches."""
-
-    def phase(self, step: int, name: str) -> None:
-        """A phase begins."""
-        ...
-
-    def progress(self, done: int, total: int) -> None:
-        """How far the phase is."""
-        ...
-
-    def finished(self, line: metrics.Line) -> None:
-        """A step has ended; `line` is what went into metrics.jsonl."""
-        ...
+from redqueen.self_play import PlayedStep, SelfPlay, score_step, seed_tasks
 
 
 class Trainer:
-    """One run: its members, its bank of tasks, its directory."""
+    """One run: its population, its policy, its task bank and its directory."""
 
     def __init__(
         self,
@@ -59,70 +43,143 @@ class Trainer:
         base_fingerprint: str,
         verifier: Verifier,
         directory: RunDirectory,
-        reporter: Reporter,
+        watchers: Sequence[Recorder] = (),
     ) -> None:
-        self.config, self.base, self.directory, self.reporter = config, base, directory, reporter
+        """`watchers` hear of the run as it goes on; whoever made them closes them."""
+        self.config = config
+        self.base = base
+        self.fingerprint = base_fingerprint
+        self.directory = directory
         self.policy = open_policy(base, config.model, members(config), config.sampling, config.learning)
-        self.play = Play(config, self.policy, verifier)
-        self.seed_probe: SeedProbe | None = None
-        self.probed: list[Attempted] = []
+        self.self_play = SelfPlay(config, self.policy, verifier)
         self.population = Population()
         self.trueskill = TrueSkill()
-        self.archive = Archive(directory.archive)
-        self.fingerprint = base_fingerprint
+        self.archive = ArchiveRecorder(directory.archive)
+        self.metrics = MetricsRecorder(directory)
+        self.watchers = tuple(watchers)
         self.next_step = 0
-        self.seconds: dict[str, float] = {}
 
-    def step(self, step: int) -> metrics.Line:
-        """Plays one step; the archive and metrics.jsonl have it when this returns."""
-        config, report = self.config, self.reporter.progress
-        self.seconds = {}
+    def step(self, step: int) -> StepRecord:
+        """Plays one step: match, propose, solve, learn, evolve."""
+        config = self.config
+        phases = _Phases(step, self.watchers)
 
-        with self._phase(step, "match"):
+        with phases.phase("match"):
             matches = self._matches(step)
-        with self._phase(step, "propose"):
-            proposed = self.play.propose(step, matches, report)
-        with self._phase(step, "solve"):
-            attempted = self.play.solve(proposed, report)
-            played = settle(step, proposed, attempted, self.play.bank, config.game)
-        with self._phase(step, "learn"):
-            # champions are met, not trained
-            living = [g for g in played.graded() if g.rollout.member in self.population.members]
-            updates = self.policy.update(advantages(living), report)
-        with self._phase(step, "evolve"):
-            games = rate(self.population, matches, played, self.trueskill)
+        with phases.phase("propose"):
+            proposed = self.self_play.propose(step, matches, phases.progress)
+        with phases.phase("solve"):
+            attempted = self.self_play.solve(proposed, phases.progress)
+            played = score_step(step, matches, proposed, attempted, self.self_play.task_bank, config.game)
+        with phases.phase("learn"):
+            updates = self.policy.update(advantages(self._trainable(played)), phases.progress)
+        with phases.phase("evolve"):
+            games = rate(self.population, played, self.trueskill)
             ratings = self.population.ratings()
-            self.probed = []
-            score_held_out(self.population, self.probe, step, config)
-            standings = rows.standing_rows(self.population, step, config.league)
-            entered, left = update_hall_of_fame(self.population, step, config)
-            for champion in left:
-                self.policy.leave(champion.name)
-            for champion in entered:
-                self.policy.join(champion.name, self.policy.adapter(champion.member), trained=False)
+            held_out = score_held_out(self.population, self._attempt_held_out, step, config)
+            standings = standings_of(self.population, config.league)
+            champions = update_hall_of_fame(self.population, self.policy, step, config)
             births = replace_weakest(self.population, self.policy, step, config)
 
-        line: metrics.Line = {
-            **metrics.summarise(played, updates, config.game.kinds),
-            **metrics.league_summary(self.population, games, births, config.league),
-            "bank": len(self.play.bank),
-            "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
-        }
-        self.archive.write(
-            [
-                *rows.step_rows(played, games, ratings, births),
-                *[rows.member_row(self.population.members[birth.child]) for birth in births],
-                *standings,
-                *[rows.champion_row(champion) for champion in entered],
-                *[rows.probe_row(step, attempt) for attempt in self.probed],
-            ]
+        return StepRecord(
+            kinds=config.game.kinds,
+            played=played,
+            updates=tuple(updates),
+            games=tuple(games),
+            ratings=ratings,
+            held_out=tuple(held_out),
+            standings=standings,
+            champions=tuple(champions),
+            births=tuple(births),
+            population=standings_of(self.population, config.league),
+            hall_of_fame=tuple(self.population.hall_of_fame),
+            task_bank_size=len(self.self_play.task_bank),
+            seconds=phases.seconds,
         )
-        self.directory.append_metrics(line)
-        return line
+
+    def run(self) -> None:
+        """Plays the steps that are left, and records each."""
+        steps = self.config.run.steps
+        for step in range(self.next_step, steps):
+            record = self.step(step)
+            self.record(record)
+            self.next_step = step + 1
+            if self.next_step % self.config.run.checkpoint_every == 0 or self.next_step == steps:
+                self.save()
+            # Watchers hear of a step after its checkpoint, so what they show as finished is not lost in a kill.
+            for watcher in self.watchers:
+                watcher.record(record)
+
+    def record(self, record: StepRecord) -> None:
+        """Writes a step into the archive and metrics.jsonl. Raises OSError or sqlite3.Error if the disk is full."""
+        self.archive.record(record)
+        self.metrics.record(record)
+
+    def begin(self) -> None:
+        """Makes the first population and fills the task bank.
+
+        Raises AdapterError if the start does not fit the base.
+        """
+        self.self_play.add_seed_tasks()
+        start = starting_adapter(self.config, self.policy.shapes())
+        for role in _first_roles(self.config):
+            member = self.population.add_member(role, -1)
+            noise = generator(self.config.run.seed, "perturb", member.name)
+            self.policy.join(member.name, perturb(start, self.config.population.perturbation, noise))
+        self.archive.begin(self.population.members.values())
+        self.save()
+
+    def restore(self, saved: checkpoint.Checkpoint) -> None:
+        """Resumes where `saved` was made. Raises CheckpointError if it belongs to another base."""
+        if saved.fingerprint != self.fingerprint:
+            raise checkpoint.CheckpointError(
+                f"the checkpoint at step {saved.step} was made on another base ({saved.base}), not on these weights"
+            )
+        self.population = saved.population
+        self.next_step = saved.step
+        self.self_play.task_bank.restore(saved.bank)
+        for name in self.population.members:
+            self.policy.join(name, saved.adapters[name], state=saved.optimizers[name], version=saved.versions[name])
+        for name in self.population.hall_of_fame:
+            self.policy.join(name, saved.adapters[name], trained=False, version=saved.versions[name])
+        self.archive.rewind(saved.step)
+        self.metrics.rewind(saved.step)
+
+    def save(self) -> Path:
+        """Writes a checkpoint of everything up to `next_step`."""
+        names = (*self.population.members, *self.population.hall_of_fame)
+        return checkpoint.save(
+            self.directory.checkpoints,
+            checkpoint.Checkpoint(
+                step=self.next_step,
+                base=self.base.name,
+                fingerprint=self.fingerprint,
+                alpha=self.config.model.alpha,
+                population=self.population,
+                bank=self.self_play.task_bank.entries(),
+                adapters={name: self.policy.adapter(name) for name in names},
+                optimizers={name: self.policy.state(name) for name in self.population.members},
+                versions={name: self.policy.version(name) for name in names},
+            ),
+            keep_last=self.config.run.keep_last,
+            keep_every=self.config.run.keep_every,
+        )
+
+    def close(self) -> None:
+        """Closes the archive and ends the worker processes, if there are any."""
+        self.archive.close()
+        self.policy.close()
+
+    @cached_property
+    def held_out(self) -> HeldOutEvaluation:
+        """The held-out tasks, drawn when they are first needed: the same after a resume."""
+        play = self.self_play
+        return HeldOutEvaluation(self.config, seed_tasks(play.verifier), play.prompts, play.sampler, play.verifier)
 
     def _matches(self, step: int) -> list[Match]:
         """Who plays whom in this step: pairs of the living, some of them split to meet past champions instead."""
-        league, seed = self.config.league, self.config.run.seed
+        league = self.config.league
+        seed = self.config.run.seed
         drawn = matchmake(
             self.population.players("teacher"),
             self.population.players("student"),
@@ -135,102 +192,70 @@ class Trainer:
         champions = self.population.hall_of_fame.values()
         return add_champion_matches(drawn, champions, league.hall_matches, step, streams.python(seed, step, "hall"))
 
-    def run(self) -> None:
-        """Plays the steps that are left, with checkpoints."""
-        steps, every = self.config.run.steps, self.config.run.checkpoint_every
-        for step in range(self.next_step, steps):
-            line = self.step(step)
-            self.next_step = step + 1
-            if self.next_step % every == 0 or self.next_step == steps:
-                self.save()
-            self.reporter.finished(line)
+    def _attempt_held_out(self, members: Sequence[str]) -> list[Attempted]:
+        return self.held_out.attempt(members)
 
-    def begin(self) -> None:
-        """A new population and a bank of seeds. Raises AdapterError if the start does not fit the base."""
-        self.play.plant()
-        start = self._start()
-        population = self.config.population
-        sizes: dict[AnyRole, int] = {"teacher": population.teachers, "student": population.students}
-        if population.single_agent:
-            sizes = {"both": 1}
-        roles: list[AnyRole] = [role for role, size in sizes.items() for _ in range(size)]
-        for role in roles:
-            member = self.population.add_member(role, -1)
-            noise = generator(self.config.run.seed, "perturb", member.name)
-            self.policy.join(member.name, perturb(start, population.perturbation, noise))
-        self.archive.write([rows.member_row(member) for member in self.population.members.values()])
-        self.save()
+    def _trainable(self, played: PlayedStep) -> list[GradedRollout]:
+        """The paid rollouts of the living: champions play, but are not trained."""
+        return [graded for graded in played.graded() if graded.rollout.member in self.population.members]
 
-    def restore(self, saved: checkpoint.Checkpoint) -> None:
-        """Goes on where `saved` was made. Raises CheckpointError if it belongs to another base."""
-        if saved.fingerprint != self.fingerprint:
-            raise checkpoint.CheckpointError(
-                f"the checkpoint at step {saved.step} was made on another base ({saved.base}), not on these weights"
-            )
-        self.population, self.next_step = saved.population, saved.step
-        self.play.bank.restore(saved.bank)
-        for name in self.population.members:
-            self.policy.join(name, saved.adapters[name], state=saved.optimizers[name], version=saved.versions[name])
-        for name in self.population.hall_of_fame:
-            self.policy.join(name, saved.adapters[name], trained=False, version=saved.versions[name])
-        self.archive.rewind(saved.step)
-        self.directory.rewind_metrics(saved.step)
 
-    def save(self) -> Path:
-        """A checkpoint of everything up to `next_step`."""
-        config = self.config
-        names = (*self.population.members, *self.population.hall_of_fame)
-        return checkpoint.save(
-            self.directory.checkpoints,
-            checkpoint.Checkpoint(
-                self.next_step,
-                self.base.name,
-                self.fingerprint,
-                config.model.alpha,
-                self.population,
-                self.play.bank.entries(),
-                {name: self.policy.adapter(name) for name in names},
-                {name: self.policy.state(name) for name in self.population.members},
-                {name: self.policy.version(name) for name in names},
-            ),
-            keep_last=config.run.keep_last,
-            keep_every=config.run.keep_every,
-        )
+class _Phases:
+    """Announces a step's phases and measures them."""
 
-    def probe(self, members: Sequence[str]) -> Mapping[str, float]:
-        """Held-out scores, by member; the tasks are drawn when they are first needed, the same after a resume."""
-        if self.seed_probe is None:
-            play = self.play
-            self.seed_probe = SeedProbe(
-                self.config, seed_tasks(play.verifier), play.format, play.sampler, play.verifier
-            )
-        self.probed = self.seed_probe.attempt(members)
-        return scores(self.probed)
-
-    def close(self) -> None:
-        self.archive.close()
-        self.policy.close()
-
-    def _start(self) -> dict[str, Factors]:
-        """The adapter that all members start near."""
-        model, init = self.config.model, self.config.population.init
-        noise = generator(self.config.run.seed, "fresh")
-        folder = warm_start(model) if init == "auto" else None if init == "fresh" else Path(init)
-        if folder is None:
-            return fresh(self.policy.shapes(), model.rank, noise)
-        adapter, alpha = load_adapter(folder)
-        if adapter.keys() != self.policy.shapes().keys():
-            raise AdapterError(f"{folder} was made for another base or other model.targets")
-        rank = next(iter(adapter.values())).a.shape[1]
-        return refit(adapter, alpha / rank, model.rank, model.alpha / model.rank, noise)
+    def __init__(self, step: int, watchers: Sequence[Recorder]) -> None:
+        self.step = step
+        self.watchers = watchers
+        self.seconds: dict[str, float] = {}
 
     @contextmanager
-    def _phase(self, step: int, name: str) -> Generator[None]:
-        self.reporter.phase(step, name)
+    def phase(self, name: str) -> Generator[None]:
+        """A phase, from its beginning to its end."""
+        for watcher in self.watchers:
+            watcher.phase(self.step, name)
         start = time.perf_counter()
         yield
         self.seconds[name] = time.perf_counter() - start
         self.seconds["total"] = sum(value for key, value in self.seconds.items() if key != "total")
+
+    def progress(self, done: int, total: int) -> None:
+        """The present phase has done `done` of `total` parts."""
+        for watcher in self.watchers:
+            watcher.progress(done, total)
+
+
+def starting_adapter(config: Config, shapes: Mapping[str, tuple[int, int]]) -> dict[str, Factors]:
+    """The adapter that all members start near. Raises AdapterError if it does not fit the base, whose `shapes` are
+    (inputs, outputs) by the name of a module.
+    """
+    model = config.model
+    noise = generator(config.run.seed, "fresh")
+    folder = _starting_folder(config)
+    if folder is None:
+        return fresh(shapes, model.rank, noise)
+    adapter, alpha = load_adapter(folder)
+    if adapter.keys() != shapes.keys():
+        raise AdapterError(f"{folder} was made for another base or other model.targets")
+    rank = next(iter(adapter.values())).a.shape[1]
+    return refit(adapter, alpha / rank, model.rank, model.alpha / model.rank, noise)
+
+
+def _starting_folder(config: Config) -> Path | None:
+    """Where `population.init` says that the first adapter is; None: it is drawn."""
+    init = config.population.init
+    if init == "auto":
+        return warm_start(config.model)
+    return None if init == "fresh" else Path(init)
+
+
+def _first_roles(config: Config) -> list[AnyRole]:
+    """The roles of the first population, in order of birth."""
+    population = config.population
+    if population.single_agent:
+        return ["both"]
+    teachers: list[AnyRole] = ["teacher"] * population.teachers
+    students: list[AnyRole] = ["student"] * population.students
+    return teachers + students
 
 
 def members(config: Config) -> int:

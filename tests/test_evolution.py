@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,23 +12,23 @@ import pytest
 import torch
 
 from redqueen.adapters.initialisation import generator
-from redqueen.config import Config
+from redqueen.config import Config, SandboxConfig
 from redqueen.evolution import (
     OPERATORS,
     TRIES,
+    add_champions,
     fitness_of,
     is_evolution_step,
     plan,
     rate,
     score_held_out,
-    update_hall_of_fame,
 )
 from redqueen.league.hall_of_fame import champion_of
 from redqueen.league.matchmaking import Match
 from redqueen.league.population import Population
 from redqueen.league.rating import Rating, TrueSkill
 from redqueen.records import Attempted, Completion, Pair, Proposed, Rollout, Task, Verdict
-from redqueen.self_play import Played
+from redqueen.self_play import PlayedMatch, PlayedStep, ScoredAttempt, ScoredProposal
 from redqueen.verifier import LocalVerifier
 from tests import toy
 
@@ -43,18 +44,14 @@ def table(teachers: int = 1, students: int = 1) -> Population:
     return made
 
 
-def game(match: Match, rho: list[float | None], attempts: int = 4) -> Played:
-    """Match "0.0" with a proposal for each rho: a solve rate, or None for an invalid one."""
-    proposed: list[Proposed] = []
-    attempted: list[Attempted] = []
-    teachers: dict[str, float] = {}
-    students: dict[tuple[str, int], float] = {}
-    for i, rate_ in enumerate(rho):
-        name = f"0.0.code_o.{i}"
-        task = (
-            None
-            if rate_ is None
-            else Task(
+def game(match: Match, rho: list[float | None], attempts: int = 4) -> PlayedStep:
+    """A step of one match with a proposal for each rho: a solve rate, or None for an invalid one."""
+    proposals: list[ScoredProposal] = []
+    for i, solve_rate in enumerate(rho):
+        name = f"{match.id}.code_o.{i}"
+        task = None
+        if solve_rate is not None:
+            task = Task(
                 id=name,
                 kind="code_o",
                 author=match.teacher,
@@ -62,30 +59,44 @@ def game(match: Match, rho: list[float | None], attempts: int = 4) -> Played:
                 program="def f(x): return x",
                 pairs=(Pair("1", "1"),),
             )
+        proposed = Proposed(
+            id=name,
+            match=match.id,
+            student=match.student,
+            prompt="",
+            rollout=Rollout(member=match.teacher, role="teacher", kind="code_o", group="g", completion=NOTHING),
+            verdict=Verdict("malformed" if task is None else "valid"),
+            task=task,
         )
-        verdict = Verdict("malformed" if task is None else "valid")
-        rollout = Rollout(member=match.teacher, role="teacher", kind="code_o", group="g", completion=NOTHING)
-        proposed.append(
-            Proposed(
-                id=name, match="0.0", student=match.student, prompt="", rollout=rollout, verdict=verdict, task=task
-            )
-        )
-        teachers[name] = -1.0 if rate_ is None else 1.0 - rate_ if rate_ else 0.0
+        scored: list[ScoredAttempt] = []
         for n in range(attempts if task is not None else 0):
-            right = n < round((rate_ or 0.0) * attempts)
-            own = Rollout(member=match.student, role="student", kind="code_o", group=name, completion=NOTHING)
             assert task is not None
-            attempted.append(
-                Attempted(task=task, number=n, rollout=own, verdict=Verdict("correct" if right else "wrong"))
-            )
-            students[name, n] = 1.0 if right else -0.5
-    rates = {p.id: r for p, r in zip(proposed, rho, strict=True) if r is not None}
-    return Played(0, proposed, attempted, rates, teachers, students, frozenset())
+            assert solve_rate is not None
+            right = n < round(solve_rate * attempts)
+            rollout = Rollout(member=match.student, role="student", kind="code_o", group=name, completion=NOTHING)
+            verdict = Verdict("correct" if right else "wrong")
+            attempted = Attempted(task=task, number=n, rollout=rollout, verdict=verdict)
+            scored.append(ScoredAttempt(attempted=attempted, reward=1.0 if right else -0.5))
+        reward = -1.0 if solve_rate is None else 1.0 - solve_rate if solve_rate else 0.0
+        proposals.append(
+            ScoredProposal(proposed=proposed, reward=reward, solve_rate=solve_rate, novel=False, attempts=tuple(scored))
+        )
+    return PlayedStep(step=0, matches=(PlayedMatch(match=match, proposals=tuple(proposals)),))
+
+
+def without_rewards(step: PlayedStep) -> PlayedStep:
+    """The step as it is if the machine failed on everything."""
+    (match,) = step.matches
+    lost = [
+        replace(p, reward=None, solve_rate=None, attempts=tuple(replace(a, reward=None) for a in p.attempts))
+        for p in match.proposals
+    ]
+    return replace(step, matches=(replace(match, proposals=tuple(lost)),))
 
 
 def test_a_game_leaves_its_rewards_and_its_learnability_with_both() -> None:
     league, match = table(), Match(id="0.0", teacher="T0", student="S0")
-    (played,) = rate(league, [match], game(match, [0.5, 1.0, None]), TrueSkill())
+    (played,) = rate(league, game(match, [0.5, 1.0, None]), TrueSkill())
     assert played.outcome == "student"
     teacher, student = league.members["T0"], league.members["S0"]
     assert teacher.rewards == (pytest.approx((0.5 + 0.0 - 1.0) / 3),)
@@ -98,7 +109,7 @@ def test_a_game_leaves_its_rewards_and_its_learnability_with_both() -> None:
 
 def test_without_a_valid_task_the_student_has_nothing_to_remember() -> None:
     league, match = table(), Match(id="0.0", teacher="T0", student="S0")
-    rate(league, [match], game(match, [None, None]), TrueSkill())
+    rate(league, game(match, [None, None]), TrueSkill())
     assert league.members["T0"].learnability == (0.0,)
     assert (league.members["S0"].rewards, league.members["S0"].learnability) == ((), ())
     assert league.members["S0"].wins == 1
@@ -106,9 +117,9 @@ def test_without_a_valid_task_the_student_has_nothing_to_remember() -> None:
 
 def test_what_the_machine_spoilt_is_no_game_and_no_memory() -> None:
     league, match = table(), Match(id="0.0", teacher="T0", student="S0")
-    spoilt = replace(game(match, [0.5]), rho={}, teacher_rewards={}, student_rewards={})
+    spoilt = without_rewards(game(match, [0.5]))
     before = dict(league.members)
-    assert rate(league, [match], spoilt, TrueSkill())[0].outcome is None
+    assert rate(league, spoilt, TrueSkill())[0].outcome is None
     assert league.members == before
 
 
@@ -117,7 +128,7 @@ def test_a_game_against_the_past_moves_the_living_only() -> None:
     old = champion_of("S0", "student", 3, Rating(35, 1), 32.0)
     league.add_champion(old, 1)
     match = Match(id="0.0", teacher="T0", student=old.name)
-    rate(league, [match], game(match, [0.25]), TrueSkill())
+    rate(league, game(match, [0.25]), TrueSkill())
     assert league.hall_of_fame == {old.name: old}
     assert league.members["T0"].wins == 1
     assert league.members["T0"].rewards == (0.75,)
@@ -144,7 +155,7 @@ def test_births_probes_and_champions_come_every_kth_step() -> None:
 def test_the_fittest_of_each_role_enter_the_hall_and_the_oldest_between_leave() -> None:
     config = configured("evolution.every=2", "league.hall_of_fame=2")
     league = settled(config)
-    seen = [update_hall_of_fame(league, step, config) for step in range(8)]
+    seen = [add_champions(league, step, config) for step in range(8)]
     assert [[c.name for c in entered] for entered, _ in seen] == [
         [], ["T0@1", "S0@1"], [], ["T0@3", "S0@3"], [], ["T0@5", "S0@5"], [], ["T0@7", "S0@7"],
     ]  # fmt: skip
@@ -157,30 +168,44 @@ def test_the_fittest_of_each_role_enter_the_hall_and_the_oldest_between_leave() 
 def test_nobody_unproven_becomes_a_champion() -> None:
     config = configured("evolution.every=1", "league.hall_of_fame=2", "evolution.burn_in=5")
     league = settled(config, games=4)
-    assert update_hall_of_fame(league, 0, config) == ([], [])
+    assert add_champions(league, 0, config) == ([], [])
     league.members["T3"] = replace(league.members["T3"], wins=5)
-    assert [c.name for c in update_hall_of_fame(league, 0, config)[0]] == ["T3@0"]
+    assert [c.name for c in add_champions(league, 0, config)[0]] == ["T3@0"]
     newborn = configured("evolution.every=1", "league.hall_of_fame=2", "evolution.burn_in=0")
-    assert update_hall_of_fame(table(2, 2), 0, newborn) == ([], []), "a member without a game is nobody's champion"
+    assert add_champions(table(2, 2), 0, newborn) == ([], []), "a member without a game is nobody's champion"
+
+
+def held_out_attempt(member: str, correct: bool) -> Attempted:
+    task = Task(id="t", kind="code_o", author="seed", step=-1, program="", pairs=(Pair("1", "1"),))
+    rollout = Rollout(member=member, role="student", kind="code_o", group="t", completion=NOTHING)
+    return Attempted(task=task, number=0, rollout=rollout, verdict=Verdict("correct" if correct else "wrong"))
 
 
 def test_the_probe_is_asked_about_the_students_when_a_ranking_by_it_is_due() -> None:
     asked: list[list[str]] = []
 
-    def probe(members: list[str]) -> dict[str, float]:
+    def attempt(members: Sequence[str]) -> list[Attempted]:
+        """Ten attempts each: member i solves i tenths of them."""
         asked.append(list(members))
-        return {name: i / 10 for i, name in enumerate(members)}
+        return [held_out_attempt(name, n < i) for i, name in enumerate(members) for n in range(10)]
 
     by_rating = configured("evolution.every=2")
     held_out = configured("evolution.every=2", "league.student_fitness=held_out")
     league = settled(held_out)
     for step in range(4):
-        score_held_out(league, probe, step, by_rating)  # type: ignore[arg-type]
-        score_held_out(league, probe, step, held_out)  # type: ignore[arg-type]
+        assert score_held_out(league, attempt, step, by_rating) == []
+        attempted = score_held_out(league, attempt, step, held_out)
+        assert len(attempted) == (40 if step % 2 else 0)
     assert asked == [["S0", "S1", "S2", "S3"]] * 2
     assert fitness_of(league.members["S3"], held_out.league) == 0.3
     assert [b.victim for b in plan(league, "student", 1, held_out)] == ["S0"], "though it is rated best"
     assert [b.victim for b in plan(league, "teacher", 1, held_out)] == ["T3"]
+
+
+@pytest.fixture(scope="module")
+def verifier() -> Iterator[LocalVerifier]:
+    with LocalVerifier(SandboxConfig(workers=1)) as made:
+        yield made
 
 
 EVOLVING = {
@@ -214,14 +239,14 @@ def test_a_child_too_like_the_living_is_drawn_again_a_bounded_number_of_times_an
 def test_each_try_is_a_new_draw_and_the_last_is_kept(tmp_path: Path, verifier: LocalVerifier) -> None:
     changes = {"evolution.mutations": "full_gaussian", "evolution.crossover": 0, "evolution.min_distance": 1.99}
     trainer = toy.trainer(toy.config(tmp_path, **(EVOLVING | changes)), tmp_path / "run", verifier)
-    births = trainer.step(0)["replacements"]
+    births = trainer.step(0).births
     assert births
     for birth in births:
-        assert birth["tries"] == TRIES
-        parent = trainer.policy.adapter(birth["parents"][0])
-        stream = (trainer.config.run.seed, 0, "operator", birth["victim"])
+        assert birth.tries == TRIES
+        parent = trainer.policy.adapter(birth.parents[0])
+        stream = (trainer.config.run.seed, 0, "operator", birth.victim)
         child, first, last = (
-            trainer.policy.adapter(birth["child"]),
+            trainer.policy.adapter(birth.child),
             OPERATORS["full_gaussian"]([parent], generator(*stream)),
             OPERATORS["full_gaussian"]([parent], generator(*stream, TRIES - 1)),
         )
@@ -273,8 +298,8 @@ def test_the_archive_holds_every_standing_before_the_births(tmp_path: Path, veri
 def test_a_newborns_first_update_is_its_first(tmp_path: Path, verifier: LocalVerifier) -> None:
     changes = {**EVOLVING, "evolution.burn_in": 2}
     trainer = toy.trainer(toy.config(tmp_path, **changes), tmp_path / "run", verifier)
-    lines = [trainer.step(step) for step in range(3)]
-    children = {b["child"] for b in lines[1]["replacements"]}
+    records = [trainer.step(step) for step in range(3)]
+    children = {birth.child for birth in records[1].births}
     assert children <= set(trainer.population.members), "they are in their burn-in"
     assert children
     for name in trainer.population.members:

@@ -25,7 +25,7 @@ def play(trainer: Trainer, steps: int | None = None) -> list[dict]:
         trainer.run()
     else:
         for step in range(trainer.next_step, trainer.next_step + steps):
-            trainer.step(step)
+            trainer.record(trainer.step(step))
             trainer.next_step = step + 1
         trainer.save()
     trainer.close()
@@ -88,7 +88,7 @@ def test_resuming_gives_exactly_the_uninterrupted_run(tmp_path: Path, verifier: 
     # a step that was played and recorded, but whose checkpoint was never written, is played again
     lost = toy.trainer(config, tmp_path / "broken", verifier, begin=False)
     lost.restore(checkpoint.load(lost.directory.checkpoints, 3))
-    lost.step(3)
+    lost.record(lost.step(3))
     lost.close()
     resumed = toy.trainer(config, tmp_path / "broken", verifier, begin=False)
     resumed.restore(checkpoint.load(resumed.directory.checkpoints, 3))

@@ -40,17 +40,6 @@ class ToyPrompts:
         return str(_byte(text) % 3)
 
 
-class Silent:
-    def phase(self, step: int, name: str) -> None:
-        del step, name
-
-    def progress(self, done: int, total: int) -> None:
-        del done, total
-
-    def finished(self, line: dict[str, object]) -> None:
-        del line
-
-
 def _byte(text: str) -> int:
     return (text or "\0").encode()[0]
 
@@ -73,8 +62,8 @@ def trainer(config: Config, run: Path, verifier: LocalVerifier, *, begin: bool =
     if begin:
         directory.create(config, {})
     base = load(config.model)
-    made = Trainer(config, base, fingerprint(base.model), verifier, directory, Silent())
-    made.play.format = ToyPrompts()
+    made = Trainer(config, base, fingerprint(base.model), verifier, directory)
+    made.self_play.prompts = ToyPrompts()
     if begin:
         made.begin()
     return made

@@ -17,7 +17,7 @@ from redqueen.policy.policy import Policy, open_policy
 from redqueen.records import Attempted, Task, Verifier
 from redqueen.runs import checkpoint
 from redqueen.runs.directory import RunDirectory, RunError
-from redqueen.self_play import Play
+from redqueen.self_play import SelfPlay
 from redqueen.verifier import LocalVerifier
 
 
@@ -27,7 +27,7 @@ class Loaded:
 
     config: Config
     policy: Policy
-    play: Play
+    self_play: SelfPlay
 
     def close(self) -> None:
         """Ends the worker processes, if there are any."""
@@ -35,13 +35,13 @@ class Loaded:
 
     def attempt(self, posed: Sequence[tuple[str, Task]], attempts: int) -> list[Attempted]:
         """Judged attempts of each member at its task; at tasks of one id all draw the same random numbers."""
-        return self.play.attempt(posed, attempts, lambda done, total: None)
+        return self.self_play.attempt(posed, attempts)
 
 
 def assemble(config: Config, base: Base, verifier: Verifier, slots: int) -> Loaded:
     """A `Loaded` with room for `slots` members and a bank without tasks; `close` it."""
     policy = open_policy(base, config.model, slots, config.sampling, config.learning)
-    return Loaded(config, policy, Play(config, policy, verifier))
+    return Loaded(config, policy, SelfPlay(config, policy, verifier))
 
 
 def ranked_students(saved: checkpoint.Checkpoint, config: Config) -> list[str]:
@@ -67,7 +67,7 @@ def opened(config: Config, saved: checkpoint.Checkpoint, slots: int) -> Generato
         LocalVerifier(config.sandbox, config.game.min_inputs) as verifier,
         closing(assemble(config, base, verifier, slots)) as made,
     ):
-        made.play.bank.restore(saved.bank)
+        made.self_play.task_bank.restore(saved.bank)
         yield made
 
 

@@ -17,7 +17,8 @@ from redqueen.commands.environment import quiet_libraries
 from redqueen.commands.figure_files import check_figure, write_figure
 from redqueen.commands.retention import range_of
 from redqueen.config import Config
-from redqueen.recording.terminal import TaskReporter, percent
+from redqueen.recording.task_reporter import TaskReporter
+from redqueen.recording.terminal import percent
 from redqueen.runs.directory import RunDirectory
 
 NOTES = """\

@@ -17,7 +17,7 @@ from redqueen.analysis.retention.summary import Summary, summarise
 from redqueen.commands.environment import quiet_libraries
 from redqueen.commands.figure_files import check_figure, write_figure
 from redqueen.intervals import Interval
-from redqueen.recording.terminal import TaskReporter
+from redqueen.recording.task_reporter import TaskReporter
 from redqueen.runs.directory import RunDirectory
 
 NOTES = """\

@@ -25,11 +25,12 @@ from redqueen.commands.environment import quiet_libraries
 from redqueen.commands.retention import range_of
 from redqueen.config import Config
 from redqueen.errors import UserError
-from redqueen.evals.held_out import SeedProbe, scores
+from redqueen.evals.held_out import HeldOutEvaluation, scores
 from redqueen.intervals import Interval
 from redqueen.recipes import configure
 from redqueen.recording.terminal import clock
 from redqueen.runs.directory import RunDirectory, RunError, write_json
+from redqueen.runs.metrics import StepMetrics
 from redqueen.self_play import seed_tasks
 
 NOTES = """\
@@ -151,7 +152,7 @@ def _train(job: Job) -> float:
     return time.monotonic() - begin
 
 
-def _lines(job: Job) -> list[dict[str, object]]:
+def _lines(job: Job) -> list[StepMetrics]:
     """The steps that were asked for; an older sweep may have played more."""
     return [line for line in RunDirectory(job.path).metrics() if line["step"] < job.config.run.steps]
 
@@ -173,8 +174,8 @@ def _probe(job: Job, tasks: int, talk: Console) -> float:
     with opened(config, saved, len(names)) as loaded:
         for name in names:
             loaded.policy.join(name, saved.adapters[name])
-        play = loaded.play
-        fixed = SeedProbe(config, seed_tasks(play.verifier), play.format, play.sampler, play.verifier)
+        play = loaded.self_play
+        fixed = HeldOutEvaluation(config, seed_tasks(play.verifier), play.prompts, play.sampler, play.verifier)
         found = scores(fixed.attempt(names))
     if not found:
         raise UserError("the sandbox failed on every attempt: see redqueen doctor")

@@ -71,7 +71,7 @@ def _train(config: Config, directory: RunDirectory, *, resuming: bool) -> int:
             if resuming:
                 directory.set_config(config)
             reporter = (LiveReporter if console.is_terminal else LineReporter)(console, config.run.steps)
-            with closing(Trainer(config, base, base_fingerprint, verifier, directory, reporter)) as trainer:
+            with closing(Trainer(config, base, base_fingerprint, verifier, directory, [reporter])) as trainer:
                 _begin(trainer, verifier.tier, resuming)
                 with reporter:
                     trainer.run()

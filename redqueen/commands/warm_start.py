@@ -19,7 +19,7 @@ from redqueen.game.prompt_lengths import prompt_lengths
 from redqueen.policy.memory.estimate import check_fit
 from redqueen.policy.model.base import load
 from redqueen.policy.model.dimensions import token_counter
-from redqueen.recording.terminal import TaskReporter
+from redqueen.recording.task_reporter import TaskReporter
 from redqueen.runs.directory import occupied
 from redqueen.verifier import LocalVerifier
 from redqueen.warm_start import Warmup

@@ -4,22 +4,13 @@
 external: its tasks are the same for everyone and for the whole run. An unknown fitness ranks below every known one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean
-from typing import Protocol
 
 from redqueen.config import FitnessName
 from redqueen.league.population import Member
 
 Fitness = Callable[[Member], float | None]
-
-
-class HeldOutScorer(Protocol):
-    """Scores members on tasks that stay the same for the whole run."""
-
-    def __call__(self, members: Sequence[str], /) -> Mapping[str, float]:
-        """Returns each member's score in [0, 1]; a member whose every attempt was lost to the machine has none."""
-        ...
 
 
 def lcb(k: float) -> Fitness:

@@ -1,15 +1,16 @@
-"""The archive's rows of a step, from the step's records."""
+"""The archive's rows of a step, and the recorder that writes them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
-from redqueen.config import LeagueConfig
-from redqueen.evolution import Game, Replacement, fitness_of
+from redqueen.evolution import Game, Replacement, Standing
 from redqueen.league.hall_of_fame import Champion
-from redqueen.league.population import Member, Population
+from redqueen.league.population import Member
 from redqueen.league.rating import Rating
-from redqueen.records import Attempted, Proposed, Task
+from redqueen.recording.recorder import Recorder, StepRecord
+from redqueen.records import Attempted, Task
 from redqueen.runs.archive.rows import (
     AttemptRow,
     ChampionRow,
@@ -22,42 +23,69 @@ from redqueen.runs.archive.rows import (
     StandingRow,
     TaskRow,
 )
-from redqueen.self_play import Played
+from redqueen.runs.archive.writer import Archive
+from redqueen.self_play import PlayedStep, ScoredAttempt, ScoredProposal
 
 
-def step_rows(
-    played: Played, games: Sequence[Game], ratings: Mapping[str, Rating], births: Sequence[Replacement]
-) -> list[Row]:
-    """Matches, proposals, tasks, attempts and replacements of a step.
+class ArchiveRecorder(Recorder):
+    """Writes every match, proposal, task, attempt and birth of a run into its archive."""
 
-    `ratings` are those after the games and before the births.
-    """
-    step = played.step
-    rows: list[Row] = [_match_row(step, game, ratings) for game in games]
-    for proposal in played.proposed:
-        rows.append(_proposal_row(step, proposal, played.teacher_rewards.get(proposal.id)))
-        if proposal.task is not None:
-            rho = played.rho.get(proposal.id)
-            rows.append(_task_row(step, proposal.task, rho, proposal.id in played.novel))
-    for attempt in played.attempted:
-        rows.append(_attempt_row(step, attempt, played.student_rewards.get((attempt.task.id, attempt.number))))
-    rows += [_replacement_row(step, birth) for birth in births]
+    def __init__(self, path: Path) -> None:
+        """Opens or makes the archive. Raises RunError if another version of Red Queen wrote it."""
+        self.archive = Archive(path)
+
+    def begin(self, population: Iterable[Member]) -> None:
+        """Writes the first population."""
+        self.archive.write([member_row(member) for member in population])
+
+    def rewind(self, step: int) -> None:
+        """Drops what was recorded for `step` and later: a resumed run plays those steps again."""
+        self.archive.rewind(step)
+
+    def record(self, record: StepRecord) -> None:
+        """Raises sqlite3.Error, with nothing of the step written."""
+        self.archive.write(rows_of(record))
+
+    def close(self) -> None:
+        self.archive.close()
+
+
+def rows_of(record: StepRecord) -> list[Row]:
+    """Everything that the archive keeps of a step."""
+    step = record.step
+    members = {standing.member.name: standing.member for standing in record.population}
+    rows: list[Row] = [_match_row(step, game, record.ratings) for game in record.games]
+    rows += _played_rows(record.played)
+    rows += [_replacement_row(step, birth) for birth in record.births]
+    rows += [member_row(members[birth.child]) for birth in record.births]
+    rows += [_standing_row(step, standing) for standing in record.standings]
+    rows += [_champion_row(champion) for champion in record.champions]
+    rows += [_probe_row(step, attempt) for attempt in record.held_out]
     return rows
 
 
-def standing_rows(population: Population, step: int, league: LeagueConfig) -> list[StandingRow]:
-    """Where every living member stands. Call it after the games and before the births."""
-    return [
-        StandingRow(
-            step=step,
-            member=member.name,
-            mu=member.rating.mu,
-            sigma=member.rating.sigma,
-            games=member.games,
-            fitness=fitness_of(member, league),
-        )
-        for member in population.members.values()
-    ]
+def _played_rows(played: PlayedStep) -> list[Row]:
+    """The rows of the step's tree."""
+    rows: list[Row] = []
+    for match in played.matches:
+        for proposal in match.proposals:
+            rows.append(_proposal_row(played.step, match.match.id, proposal))
+            if proposal.proposed.task is not None:
+                rows.append(_task_row(played.step, proposal.proposed.task, proposal))
+            rows += [_attempt_row(played.step, attempt) for attempt in proposal.attempts]
+    return rows
+
+
+def _standing_row(step: int, standing: Standing) -> StandingRow:
+    member = standing.member
+    return StandingRow(
+        step=step,
+        member=member.name,
+        mu=member.rating.mu,
+        sigma=member.rating.sigma,
+        games=member.games,
+        fitness=standing.fitness,
+    )
 
 
 def member_row(member: Member) -> MemberRow:
@@ -67,8 +95,7 @@ def member_row(member: Member) -> MemberRow:
     )
 
 
-def champion_row(champion: Champion) -> ChampionRow:
-    """A champion's entry into the hall of fame."""
+def _champion_row(champion: Champion) -> ChampionRow:
     return ChampionRow(
         name=champion.name,
         member=champion.member,
@@ -80,8 +107,7 @@ def champion_row(champion: Champion) -> ChampionRow:
     )
 
 
-def probe_row(step: int, attempt: Attempted) -> ProbeRow:
-    """An attempt behind a held-out score."""
+def _probe_row(step: int, attempt: Attempted) -> ProbeRow:
     completion = attempt.rollout.completion
     return ProbeRow(
         step=step,
@@ -99,7 +125,7 @@ def _match_row(step: int, game: Game, ratings: Mapping[str, Rating]) -> MatchRow
     teacher = ratings[game.match.teacher]
     student = ratings[game.match.student]
     return MatchRow(
-        id=game.id,
+        id=game.match.id,
         step=step,
         teacher=game.match.teacher,
         student=game.match.student,
@@ -112,26 +138,27 @@ def _match_row(step: int, game: Game, ratings: Mapping[str, Rating]) -> MatchRow
     )
 
 
-def _proposal_row(step: int, proposal: Proposed, reward: float | None) -> ProposalRow:
-    completion = proposal.rollout.completion
+def _proposal_row(step: int, match: str, scored: ScoredProposal) -> ProposalRow:
+    proposed = scored.proposed
+    completion = proposed.rollout.completion
     return ProposalRow(
-        id=proposal.id,
+        id=proposed.id,
         step=step,
-        match=proposal.match,
-        teacher=proposal.rollout.member,
-        kind=proposal.rollout.kind,
-        prompt=proposal.prompt,
+        match=match,
+        teacher=proposed.rollout.member,
+        kind=proposed.rollout.kind,
+        prompt=proposed.prompt,
         text=completion.text,
         tokens=len(completion.token_ids),
-        status=proposal.verdict.status,
-        output=proposal.verdict.output,
-        detail=proposal.verdict.detail,
-        cpu_ms=proposal.verdict.cpu_ms,
-        reward=reward,
+        status=proposed.verdict.status,
+        output=proposed.verdict.output,
+        detail=proposed.verdict.detail,
+        cpu_ms=proposed.verdict.cpu_ms,
+        reward=scored.reward,
     )
 
 
-def _task_row(step: int, task: Task, rho: float | None, novel: bool) -> TaskRow:
+def _task_row(step: int, task: Task, scored: ScoredProposal) -> TaskRow:
     return TaskRow(
         id=task.id,
         step=step,
@@ -140,25 +167,26 @@ def _task_row(step: int, task: Task, rho: float | None, novel: bool) -> TaskRow:
         program=task.program,
         pairs=tuple((pair.input, pair.output) for pair in task.pairs),
         message=task.message,
-        rho=rho,
-        novel=novel,
+        rho=scored.solve_rate,
+        novel=scored.novel,
     )
 
 
-def _attempt_row(step: int, attempt: Attempted, reward: float | None) -> AttemptRow:
-    completion = attempt.rollout.completion
+def _attempt_row(step: int, scored: ScoredAttempt) -> AttemptRow:
+    attempted = scored.attempted
+    completion = attempted.rollout.completion
     return AttemptRow(
-        task=attempt.task.id,
-        number=attempt.number,
+        task=attempted.task.id,
+        number=attempted.number,
         step=step,
-        student=attempt.rollout.member,
+        student=attempted.rollout.member,
         text=completion.text,
         tokens=len(completion.token_ids),
-        status=attempt.verdict.status,
-        output=attempt.verdict.output,
-        detail=attempt.verdict.detail,
-        cpu_ms=attempt.verdict.cpu_ms,
-        reward=reward,
+        status=attempted.verdict.status,
+        output=attempted.verdict.output,
+        detail=attempted.verdict.detail,
+        cpu_ms=attempted.verdict.cpu_ms,
+        reward=scored.reward,
     )
 
 

@@ -1,110 +1,165 @@
-"""What a step is summed up as: one line of metrics.jsonl."""
+"""metrics.jsonl: a step summed up in one line."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
-from typing import Any
 
-from redqueen.config import LeagueConfig
-from redqueen.evolution import Game, Replacement, fitness_of
-from redqueen.league.population import Population
-from redqueen.records import Kind, MemberUpdate
-from redqueen.self_play import Played
-
-Line = dict[str, Any]
+from redqueen.evolution import Game, Replacement, Standing
+from redqueen.recording.recorder import Recorder, StepRecord
+from redqueen.records import Kind, MemberUpdate, Verdict
+from redqueen.runs.directory import RunDirectory
+from redqueen.runs.metrics import MatchMetrics, MemberMetrics, ReplacementMetrics, StepMetrics
+from redqueen.self_play import ScoredAttempt, ScoredProposal
 
 
-def summarise(played: Played, updates: Sequence[MemberUpdate], kinds: Sequence[Kind]) -> Line:
-    """The step's numbers. Rates and means are null where there was nothing to average.
+class MetricsRecorder(Recorder):
+    """Appends each step's line to metrics.jsonl."""
 
-    valid_rate: valid / all proposals. solve_rate: correct / judged attempts. contested: tasks with 0 < rho < 1.
-    Faults of the machine are in `statuses` and `dropped` and in nothing else.
-    """
-    proposed, attempted = played.proposed, played.attempted
-    judged = [p for p in proposed if p.verdict.status != "infra_error"]
-    tries = [a for a in attempted if a.verdict.status != "infra_error"]
-    rho = [(p.rollout.kind, played.rho[p.id]) for p in proposed if p.id in played.rho]
+    def __init__(self, directory: RunDirectory) -> None:
+        self.directory = directory
+
+    def record(self, record: StepRecord) -> None:
+        """Raises OSError if the line cannot be written."""
+        self.directory.append_metrics(step_metrics(record))
+
+    def rewind(self, step: int) -> None:
+        """Drops the lines of `step` and later: a resumed run plays those steps again."""
+        self.directory.rewind_metrics(step)
+
+
+def step_metrics(record: StepRecord) -> StepMetrics:
+    """The step's line; what each number is stands at `StepMetrics`."""
+    kinds = record.kinds
+    proposals = record.played.proposals
+    attempts = record.played.attempts
+    judged = [proposal for proposal in proposals if _is_judged(proposal.proposed.verdict)]
+    answered = [attempt for attempt in attempts if _is_judged(attempt.attempted.verdict)]
+    valid = [proposal for proposal in judged if _is_valid(proposal)]
+    teacher_rewards = [proposal.reward for proposal in proposals if proposal.reward is not None]
+    student_rewards = [attempt.reward for attempt in attempts if attempt.reward is not None]
+    solve_rates = {kind: _solve_rates(proposals, kind) for kind in kinds}
+    updates = record.updates
     return {
-        "step": played.step,
-        "valid_rate": _mean(p.task is not None for p in judged),
-        "valid_rate_by_kind": {k: _mean(p.task is not None for p in judged if p.rollout.kind == k) for k in kinds},
-        "novel_rate": _mean(p.id in played.novel for p in judged if p.task is not None),
-        "solve_rate": _mean(a.verdict.status == "correct" for a in tries),
+        "step": record.step,
+        "valid_rate": _mean(_is_valid(proposal) for proposal in judged),
+        "valid_rate_by_kind": {
+            kind: _mean(_is_valid(proposal) for proposal in judged if proposal.proposed.rollout.kind == kind)
+            for kind in kinds
+        },
+        "novel_rate": _mean(proposal.novel for proposal in valid),
+        "solve_rate": _mean(_is_correct(attempt) for attempt in answered),
         "solve_rate_by_kind": {
-            k: _mean(a.verdict.status == "correct" for a in tries if a.rollout.kind == k) for k in kinds
+            kind: _mean(_is_correct(attempt) for attempt in answered if attempt.attempted.rollout.kind == kind)
+            for kind in kinds
         },
-        "tasks_by_kind": {k: sum(kind == k for kind, _ in rho) for k in kinds},
-        "contested_by_kind": {k: sum(kind == k and 0 < rate < 1 for kind, rate in rho) for k in kinds},
-        "teacher_reward": _mean(played.teacher_rewards.values()),
-        "student_reward": _mean(played.student_rewards.values()),
+        "tasks_by_kind": {kind: len(rates) for kind, rates in solve_rates.items()},
+        "contested_by_kind": {kind: sum(0 < rate < 1 for rate in rates) for kind, rates in solve_rates.items()},
+        "teacher_reward": _mean(teacher_rewards),
+        "student_reward": _mean(student_rewards),
         "statuses": {
-            "proposals": dict(sorted(Counter(p.verdict.status for p in proposed).items())),
-            "attempts": dict(sorted(Counter(a.verdict.status for a in attempted).items())),
+            "proposals": _status_counts(proposal.proposed.verdict for proposal in proposals),
+            "attempts": _status_counts(attempt.attempted.verdict for attempt in attempts),
         },
-        "dropped": len(proposed) + len(attempted) - len(played.teacher_rewards) - len(played.student_rewards),
-        "tokens_sampled": sum(len(x.rollout.completion.token_ids) for x in (*proposed, *attempted)),
-        **_learning(updates),
+        "dropped": len(proposals) + len(attempts) - len(teacher_rewards) - len(student_rewards),
+        "tokens_sampled": _tokens_sampled(proposals, attempts),
+        "tokens_trained": sum(update.tokens for update in updates),
+        "entropy": _per_token(updates, [update.entropy for update in updates]),
+        "logprob_gap": _per_token(updates, [update.logprob_gap for update in updates]),
+        "loss": {update.member: _finite(update.loss) for update in updates},
+        "grad_norm": {update.member: _finite(update.grad_norm) for update in updates},
+        "adapter_norm": {update.member: update.adapter_norm for update in updates},
+        "skipped": {update.member: update.skipped for update in updates if update.skipped},
+        "members": {standing.member.name: _member(standing) for standing in record.population},
+        "matches": [_match(game) for game in record.games],
+        "replacements": [_replacement(birth) for birth in record.births],
+        "hall": list(record.hall_of_fame),
+        "bank": record.task_bank_size,
+        "seconds": _rounded(record.seconds),
     }
 
 
-def _learning(updates: Sequence[MemberUpdate]) -> Line:
-    tokens = sum(u.tokens for u in updates)
+def _is_judged(verdict: Verdict) -> bool:
+    return verdict.status != "infra_error"
 
-    def per_token(values: Sequence[float]) -> float | None:
-        weighted = sum(v * u.tokens for v, u in zip(values, updates, strict=True))
-        return _finite(weighted / tokens) if tokens else None
 
+def _is_valid(proposal: ScoredProposal) -> bool:
+    return proposal.proposed.task is not None
+
+
+def _is_correct(attempt: ScoredAttempt) -> bool:
+    return attempt.attempted.verdict.status == "correct"
+
+
+def _solve_rates(proposals: Sequence[ScoredProposal], kind: Kind) -> list[float]:
+    """The solve rates of the tasks of `kind` that have one."""
+    rates: list[float] = []
+    for proposal in proposals:
+        if proposal.proposed.rollout.kind == kind and proposal.solve_rate is not None:
+            rates.append(proposal.solve_rate)
+    return rates
+
+
+def _status_counts(verdicts: Iterable[Verdict]) -> dict[str, int]:
+    return dict(sorted(Counter(verdict.status for verdict in verdicts).items()))
+
+
+def _tokens_sampled(proposals: Sequence[ScoredProposal], attempts: Sequence[ScoredAttempt]) -> int:
+    rollouts = [proposal.proposed.rollout for proposal in proposals]
+    rollouts += [attempt.attempted.rollout for attempt in attempts]
+    return sum(len(rollout.completion.token_ids) for rollout in rollouts)
+
+
+def _per_token(updates: Sequence[MemberUpdate], values: Sequence[float]) -> float | None:
+    """The mean of the updates' values, each weighted by the tokens it was computed from."""
+    tokens = sum(update.tokens for update in updates)
+    weighted = sum(value * update.tokens for value, update in zip(values, updates, strict=True))
+    return _finite(weighted / tokens) if tokens else None
+
+
+def _member(standing: Standing) -> MemberMetrics:
+    member = standing.member
     return {
-        "tokens_trained": tokens,
-        "entropy": per_token([u.entropy for u in updates]),
-        "logprob_gap": per_token([u.logprob_gap for u in updates]),
-        "loss": {u.member: _finite(u.loss) for u in updates},
-        "grad_norm": {u.member: _finite(u.grad_norm) for u in updates},
-        "adapter_norm": {u.member: u.adapter_norm for u in updates},
-        "skipped": {u.member: u.skipped for u in updates if u.skipped},
+        "role": member.role,
+        "mu": member.rating.mu,
+        "sigma": member.rating.sigma,
+        "fitness": standing.fitness,
+        "record": [member.wins, member.draws, member.losses],
+        "born": member.born,
+        "parents": list(member.parents),
     }
 
 
-def league_summary(
-    population: Population, games: Sequence[Game], births: Sequence[Replacement], league: LeagueConfig
-) -> Line:
-    """Ratings after the step, its games, who was replaced, and the hall of fame."""
+def _match(game: Game) -> MatchMetrics:
     return {
-        "members": {
-            m.name: {
-                "role": m.role,
-                "mu": m.rating.mu,
-                "sigma": m.rating.sigma,
-                "fitness": fitness_of(m, league),
-                "record": [m.wins, m.draws, m.losses],
-                "born": m.born,
-                "parents": list(m.parents),
-            }
-            for m in population.members.values()
-        },
-        "matches": [
-            {"teacher": g.match.teacher, "student": g.match.student, "score": g.score, "outcome": g.outcome}
-            for g in games
-        ],
-        "replacements": [
-            {
-                "victim": b.victim,
-                "child": b.child,
-                "parents": list(b.parents),
-                "operator": b.operator,
-                **({} if b.distance is None else {"distance": b.distance, "tries": b.tries}),
-            }
-            for b in births
-        ],
-        "hall": list(population.hall_of_fame),
+        "teacher": game.match.teacher,
+        "student": game.match.student,
+        "score": game.score,
+        "outcome": game.outcome,
     }
+
+
+def _replacement(birth: Replacement) -> ReplacementMetrics:
+    line: ReplacementMetrics = {
+        "victim": birth.victim,
+        "child": birth.child,
+        "parents": list(birth.parents),
+        "operator": birth.operator,
+    }
+    if birth.distance is not None:
+        line["distance"] = birth.distance
+        line["tries"] = birth.tries
+    return line
+
+
+def _rounded(seconds: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, 3) for name, value in seconds.items()}
 
 
 def _finite(value: float) -> float | None:
-    """JSON has no NaN; what was skipped, and why, is in `skipped`."""
+    """JSON has no NaN. Why a value is not finite is said in `skipped`."""
     return value if math.isfinite(value) else None
 
 

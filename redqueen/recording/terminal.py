@@ -1,17 +1,18 @@
-"""What a person sees while something long runs: a live table in a terminal, plain lines elsewhere."""
+"""What a person sees of a run: a live table in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
-import time
 from types import TracebackType
-from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table as RichTable
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
-Line = dict[str, Any]
+from redqueen.recording.metrics import step_metrics
+from redqueen.recording.recorder import Recorder, StepRecord
+from redqueen.runs.metrics import MemberMetrics, StepMetrics
+
 PHASES = ("match", "propose", "solve", "learn", "evolve")
 
 
@@ -23,6 +24,7 @@ def clock(seconds: float) -> str:
 
 
 def percent(rate: float | None) -> str:
+    """`0.347` is "35%"; what is not known is "-"."""
     return "-" if rate is None else f"{rate:.0%}"
 
 
@@ -31,7 +33,7 @@ def number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def headline(line: Line) -> str:
+def headline(line: StepMetrics) -> str:
     """One step in one line of text."""
     solved = " ".join(f"{kind[-1]}:{percent(rate)}" for kind, rate in line["solve_rate_by_kind"].items())
     contested = "/".join(str(count) for count in line["contested_by_kind"].values())
@@ -44,78 +46,76 @@ def headline(line: Line) -> str:
     )
 
 
-def members_table(line: Line) -> RichTable:
+def members_table(line: StepMetrics) -> Table:
     """The population with ratings, records and parents, fittest first within each role."""
-    table = RichTable(box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
     for name in ("member", "role", "rating", "fitness", "won-drawn-lost", "born", "parents"):
         table.add_column(name, justify="right" if name in ("rating", "fitness") else "left")
-    unknown = float("-inf")
-
-    def order(item: tuple[str, Any]) -> tuple[bool, float]:
-        fitness = item[1]["fitness"]
-        return item[1]["role"] != "teacher", -(unknown if fitness is None else fitness)
-
-    ranked = sorted(line["members"].items(), key=order)
-    for name, m in ranked:
+    for name, member in sorted(line["members"].items(), key=_teachers_then_fittest):
         table.add_row(
             name,
-            m["role"],
-            f"{m['mu']:.1f} ± {m['sigma']:.1f}",
-            number(m["fitness"]),
-            "-".join(map(str, m["record"])),
-            "start" if m["born"] < 0 else f"step {m['born'] + 1}",
-            "+".join(m["parents"]) or "-",
+            member["role"],
+            f"{member['mu']:.1f} ± {member['sigma']:.1f}",
+            number(member["fitness"]),
+            "-".join(map(str, member["record"])),
+            "start" if member["born"] < 0 else f"step {member['born'] + 1}",
+            "+".join(member["parents"]) or "-",
         )
     return table
 
 
+def _teachers_then_fittest(item: tuple[str, MemberMetrics]) -> tuple[bool, float]:
+    member = item[1]
+    fitness = float("-inf") if member["fitness"] is None else member["fitness"]
+    return member["role"] != "teacher", -fitness
+
+
 class StepClock:
-    """Time left, from the mean of the steps so far."""
+    """Estimates the time left from the mean of the steps so far."""
 
     def __init__(self, steps: int) -> None:
         self.steps = steps
         self.seconds: list[float] = []
 
-    def finished(self, line: Line) -> None:
+    def finished(self, line: StepMetrics) -> None:
+        """Counts a step that has ended."""
         self.seconds.append(line["seconds"]["total"])
 
     def left(self, step: int) -> str:
+        """The time left after `step`, e.g. "1:15 left"; "" before the first step has ended."""
         if not self.seconds:
             return ""
-        return f"{clock(sum(self.seconds) / len(self.seconds) * (self.steps - step - 1))} left"
+        mean = sum(self.seconds) / len(self.seconds)
+        return f"{clock(mean * (self.steps - step - 1))} left"
 
 
-class LineReporter:
-    """Plain lines, for logs and pipes."""
+class LineReporter(Recorder):
+    """Prints a line for each step, for logs and pipes."""
 
     def __init__(self, console: Console, steps: int) -> None:
-        self.console, self.clock = console, StepClock(steps)
+        self.console = console
+        self.clock = StepClock(steps)
 
     def __enter__(self) -> LineReporter:
         return self
 
     def __exit__(self, *error: object) -> None:
-        pass
+        self.close()
 
-    def phase(self, step: int, name: str) -> None:
-        pass
-
-    def progress(self, done: int, total: int) -> None:
-        pass
-
-    def finished(self, line: Line) -> None:
+    def record(self, record: StepRecord) -> None:
+        line = step_metrics(record)
         self.clock.finished(line)
-        self._print(f"{headline(line)}  {self.clock.left(line['step'])}")
-
-    def _print(self, text: str) -> None:
+        text = f"{headline(line)}  {self.clock.left(line['step'])}"
         self.console.print(text, highlight=False, soft_wrap=True)
 
 
-class LiveReporter:
+class LiveReporter(Recorder):
     """A live view: finished steps scroll by, below them the members and the phase with its bar."""
 
     def __init__(self, console: Console, steps: int) -> None:
-        self.console, self.steps, self.clock = console, steps, StepClock(steps)
+        self.console = console
+        self.steps = steps
+        self.clock = StepClock(steps)
         self.bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -124,7 +124,7 @@ class LiveReporter:
             console=console,
         )
         self.task: TaskID = self.bar.add_task("starting", total=None, note="")
-        self.members: RichTable | str = ""
+        self.members: Table | str = ""
         self.live = Live(self._view(), console=console, refresh_per_second=4)
 
     def __enter__(self) -> LiveReporter:
@@ -134,12 +134,10 @@ class LiveReporter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.bar.update(self.task, visible=False)
-        self.live.update(self._view(), refresh=True)
-        self.live.stop()
+        self.close()
 
     def phase(self, step: int, name: str) -> None:
-        # `reset` restarts the elapsed time, so that it is the phase's own
+        # `reset` restarts the elapsed time, so that it is that of the phase.
         self.bar.reset(
             self.task,
             total=None,
@@ -150,48 +148,17 @@ class LiveReporter:
     def progress(self, done: int, total: int) -> None:
         self.bar.update(self.task, completed=done, total=total)
 
-    def finished(self, line: Line) -> None:
+    def record(self, record: StepRecord) -> None:
+        line = step_metrics(record)
         self.clock.finished(line)
         self.members = members_table(line)
         self.live.update(self._view())
         self.console.print(headline(line), highlight=False)
 
+    def close(self) -> None:
+        self.bar.update(self.task, visible=False)
+        self.live.update(self._view(), refresh=True)
+        self.live.stop()
+
     def _view(self) -> Group:
         return Group(self.members, self.bar)
-
-
-class TaskReporter:
-    """Progress of a long job that is no run (the warm start): a bar in a terminal, a line now and then elsewhere."""
-
-    EVERY_S = 15.0
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self.bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed}/{task.total}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
-        )
-        self.tasks: dict[str, TaskID] = {}
-        self.printed = 0.0
-
-    def __enter__(self) -> TaskReporter:
-        self.bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.bar.stop()
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        """`what` is "name: detail"; each name has a bar of its own."""
-        name = what.partition(":")[0]
-        if name not in self.tasks:
-            self.tasks[name] = self.bar.add_task(what, total=total)
-        self.bar.update(self.tasks[name], description=what, completed=done, total=total)
-        if not self.console.is_terminal and (done == total or time.monotonic() - self.printed > self.EVERY_S):
-            self.printed = time.monotonic()
-            self.console.print(f"{what}  {done}/{total}", highlight=False, soft_wrap=True)

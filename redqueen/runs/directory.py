@@ -11,10 +11,10 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from redqueen.config import Config, resolve
 from redqueen.errors import UserError
+from redqueen.runs.metrics import StepMetrics
 
 
 class RunError(UserError):
@@ -74,14 +74,14 @@ class RunDirectory:
     def set_config(self, config: Config) -> None:
         write_json(self._config, config.model_dump(mode="json"))
 
-    def metrics(self) -> list[dict[str, Any]]:
+    def metrics(self) -> list[StepMetrics]:
         """All complete lines of metrics.jsonl."""
         if not self._metrics.exists():
             return []
         lines = self._metrics.read_text().splitlines(keepends=True)
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
-    def append_metrics(self, line: Mapping[str, object]) -> None:
+    def append_metrics(self, line: StepMetrics) -> None:
         with self._metrics.open("a") as file:
             file.write(json.dumps(line) + "\n")
 

@@ -42,8 +42,8 @@ def load_toy(played: Path, verifier: LocalVerifier) -> Iterator[Callable[..., Lo
     def make(slots: int, **changes: object) -> Loaded:
         config = RunDirectory(played).config().override([f"{key}={value}" for key, value in changes.items()])
         made = assemble(config, load(config.model), verifier, slots)
-        made.play.format = toy.ToyPrompts()
-        made.play.bank.restore(
+        made.self_play.prompts = toy.ToyPrompts()
+        made.self_play.task_bank.restore(
             [
                 Entry(
                     Task(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from redqueen.config import Config, ConfigError, LeagueConfig
-from redqueen.evals.held_out import SeedProbe, scores
+from redqueen.evals.held_out import HeldOutEvaluation, scores
 from redqueen.game.prompts import prompts
 from redqueen.records import Completion, Kind, Request, Task, Verdict
 from redqueen.verifier import LocalVerifier
@@ -25,7 +25,7 @@ class Book:
     def sample(self, requests, on_completion=None) -> list[Completion]:
         self.asked = list(requests)
         texts = [self.answers[r.prompt.text] if r.member in self.good else "no idea" for r in requests]
-        return [
+        completions = [
             Completion(
                 member=request.member,
                 version=1,
@@ -37,14 +37,17 @@ class Book:
             )
             for request, text in zip(requests, texts, strict=True)
         ]
+        for index, completion in enumerate(completions):
+            on_completion(index, completion)
+        return completions
 
 
-def probe(book: Book, seeds: list[Task], verifier: LocalVerifier, **changes: object) -> SeedProbe:
+def probe(book: Book, seeds: list[Task], verifier: LocalVerifier, **changes: object) -> HeldOutEvaluation:
     config = Config(league=LeagueConfig(held_out_tasks=9)).override([f"{k}={v}" for k, v in changes.items()])
     format = prompts(config.model.prompts, config.game)
-    made = SeedProbe(config, seeds, format, book, verifier)
+    made = HeldOutEvaluation(config, seeds, format, book, verifier)
     for task in made.tasks:
-        book.answers[format.attempt(task, made.shots[task.kind]).text] = format.write_attempt(task)
+        book.answers[format.attempt(task, made.examples[task.kind]).text] = format.write_attempt(task)
     return made
 
 
@@ -86,7 +89,7 @@ def test_worked_examples_are_of_the_kind_and_never_asked_about(
 ) -> None:
     made = probe(Book(set()), seed_tasks["code_f"], verifier, **{"game.shots": 2})
     asked = {t.program for t in made.tasks}
-    for kind, shots in made.shots.items():
+    for kind, shots in made.examples.items():
         assert [t.kind for t in shots] == [kind] * 2
         assert not {t.program for t in shots} & asked
 
@@ -103,9 +106,9 @@ def test_real_members_are_scored_the_same_twice_and_equal_members_alike(
 ) -> None:
     changes = {"population.perturbation": 0, "league.held_out_tasks": 4, "sampling.attempt_tokens": 2}
     trainer = toy.trainer(toy.config(tmp_path, **changes), tmp_path / "run", verifier)
-    before = len(trainer.play.bank)
-    scores = trainer.probe(["S0", "S1"])
-    assert scores["S0"] == scores["S1"]
-    assert trainer.probe(["S1"]) == {"S1": scores["S1"]}
-    assert len(trainer.play.bank) == before
+    before = len(trainer.self_play.task_bank)
+    both = scores(trainer.held_out.attempt(["S0", "S1"]))
+    assert both["S0"] == both["S1"]
+    assert scores(trainer.held_out.attempt(["S1"])) == {"S1": both["S1"]}
+    assert len(trainer.self_play.task_bank) == before
     trainer.close()

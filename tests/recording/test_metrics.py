@@ -2,15 +2,13 @@ from __future__ import annotations
 
 import json
 
-from redqueen.recording.metrics import summarise
-from redqueen.records import KINDS, MemberUpdate
-from redqueen.self_play import Played
-
-NOTHING = Played(3, (), (), {}, {}, {}, frozenset())
+from redqueen.recording.metrics import step_metrics
+from redqueen.records import MemberUpdate
+from tests.recording.steps import record
 
 
 def test_a_step_without_proposals_has_nulls_and_no_division_by_zero() -> None:
-    line = summarise(NOTHING, (), KINDS)
+    line = step_metrics(record(3))
     assert line["step"] == 3
     assert line["valid_rate"] is None
     assert line["solve_rate"] is None
@@ -29,7 +27,7 @@ def test_a_skipped_member_leaves_plain_json() -> None:
         tokens=7,
         skipped="non-finite gradient",
     )
-    line = summarise(NOTHING, (update,), KINDS)
+    line = step_metrics(record(3, updates=(update,)))
     assert json.loads(json.dumps(line, allow_nan=False))["grad_norm"] == {"T0": None}
     assert line["skipped"] == {"T0": "non-finite gradient"}
 
@@ -39,4 +37,4 @@ def test_entropy_is_weighted_by_tokens() -> None:
         MemberUpdate(member=m, loss=0.0, grad_norm=1.0, adapter_norm=1.0, entropy=e, logprob_gap=0.0, tokens=n)
         for m, e, n in (("T0", 1.0, 30), ("S0", 2.0, 10))
     ]
-    assert summarise(NOTHING, updates, KINDS)["entropy"] == 1.25
+    assert step_metrics(record(3, updates=tuple(updates)))["entropy"] == 1.25

@@ -172,7 +172,7 @@ def _children(loaded: Loaded, parents: Sequence[Adapter], purpose: str) -> dict[
 
 def _tasks(loaded: Loaded, plan: Plan, purpose: str) -> tuple[list[Task], list[Task]]:
     """The fixed tasks, the kinds in turn, and those to learn from: no program is in both."""
-    tasks = [entry.task for entry in loaded.play.bank.entries()]
+    tasks = [entry.task for entry in loaded.self_play.task_bank.entries()]
     shuffled = streams.python(loaded.config.run.seed, purpose, "tasks").sample(tasks, len(tasks))
     by_kind = [[task for task in shuffled if task.kind == kind] for kind in loaded.config.game.kinds]
     # the first of each kind, then the second of each ...

@@ -1,0 +1,94 @@
+"""The lines of metrics.jsonl, one for each step of a run.
+
+Rates and means are null where there was nothing to average. Faults of the machine count in `statuses` and `dropped`
+and in nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import NotRequired, TypedDict
+
+
+class StatusCounts(TypedDict):
+    """How many proposals and attempts ended with each status."""
+
+    proposals: dict[str, int]
+    attempts: dict[str, int]
+
+
+class MemberMetrics(TypedDict):
+    """A living member after the step's births."""
+
+    role: str
+    mu: float
+    sigma: float
+    fitness: float | None
+    record: list[int]
+    """Games won, drawn and lost."""
+    born: int
+    """The step after which it was born; -1 for the first population."""
+    parents: list[str]
+
+
+class MatchMetrics(TypedDict):
+    """A match and its game; `score` is the student's share, None where the machine left nothing to judge."""
+
+    teacher: str
+    student: str
+    score: float | None
+    outcome: str | None
+
+
+class ReplacementMetrics(TypedDict):
+    """A birth. `distance` and `tries` are there if `evolution.min_distance` is set."""
+
+    victim: str
+    child: str
+    parents: list[str]
+    operator: str
+    distance: NotRequired[float]
+    tries: NotRequired[int]
+
+
+class StepMetrics(TypedDict):
+    """One line of metrics.jsonl."""
+
+    step: int
+    """Counted from 0."""
+    valid_rate: float | None
+    """Valid tasks / judged proposals."""
+    valid_rate_by_kind: dict[str, float | None]
+    novel_rate: float | None
+    """Valid tasks whose program the task bank did not hold / valid tasks."""
+    solve_rate: float | None
+    """Correct / judged attempts."""
+    solve_rate_by_kind: dict[str, float | None]
+    tasks_by_kind: dict[str, int]
+    """Tasks with a solve rate."""
+    contested_by_kind: dict[str, int]
+    """Tasks with a solve rate between 0 and 1, both excluded."""
+    teacher_reward: float | None
+    student_reward: float | None
+    statuses: StatusCounts
+    dropped: int
+    """Proposals and attempts without a reward: faults of the machine."""
+    tokens_sampled: int
+    tokens_trained: int
+    entropy: float | None
+    """Nats per trained token."""
+    logprob_gap: float | None
+    """Mean absolute difference of the sampler's and the learner's log-probabilities, in nats per trained token."""
+    loss: dict[str, float | None]
+    grad_norm: dict[str, float | None]
+    adapter_norm: dict[str, float]
+    skipped: dict[str, str]
+    """Why a member was not updated."""
+    members: dict[str, MemberMetrics]
+    matches: list[MatchMetrics]
+    replacements: list[ReplacementMetrics]
+    hall: list[str]
+    """Names of the champions in the hall of fame."""
+    bank: int
+    """Tasks in the task bank."""
+    seconds: dict[str, float]
+    """Wall time by phase, and `total`."""
