@@ -95,7 +95,7 @@ class SharedVerifier(LocalVerifier):
 
 @pytest.fixture(scope="session")
 def verifier() -> Iterator[LocalVerifier]:
-    with SharedVerifier(SandboxConfig(cpu_s=0.4, wall_s=4.0, memory_mb=64, workers=1)) as shared:
+    with SharedVerifier(SandboxConfig(cpu_s=0.4, wall_s=120.0, memory_mb=64, workers=1)) as shared:
         yield shared
 
 

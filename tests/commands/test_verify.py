@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -17,8 +18,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.commands.verify import MAX_LINE_BYTES, _lines, _Window
+from redqueen.commands.verify import MAX_LINE_BYTES, _lines, _Window, run_verify
 from redqueen.commands.verify_input import BadLineError, Entry, read_entry
+from redqueen.config import SandboxConfig
+from redqueen.errors import UserError
 
 pytestmark = pytest.mark.integration
 
@@ -39,14 +42,35 @@ def induction(answer: str, hidden: Any = (("3", "4"), ("4", "5")), **more: Any) 
 
 def verify(text: str | bytes, *options: str, source: str = "-") -> subprocess.CompletedProcess[bytes]:
     data = text if isinstance(text, bytes) else text.encode()
-    return subprocess.run([*COMMAND, source, *options], input=data, capture_output=True, timeout=60, check=False)
+    return subprocess.run([*COMMAND, source, *options], input=data, capture_output=True, timeout=300, check=False)
 
 
-def verdicts(lines: list[Line | str], *options: str) -> list[Line]:
-    text = "".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines)
-    done = verify(text, *options)
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+def as_text(lines: list[Line | str]) -> str:
+    return "".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines)
+
+
+class Here:
+    """`redqueen verify FILE` in this process, which saves the start of an interpreter."""
+
+    def __init__(self, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.file = file
+        self.capsys = capsys
+
+    def __call__(self, text: str | bytes, jobs: int = 1) -> tuple[list[Line], str]:
+        """The verdict lines, and what was shown on standard error."""
+        self.file.write_bytes(text if isinstance(text, bytes) else text.encode())
+        assert run_verify(str(self.file), jobs) == 0
+        shown = self.capsys.readouterr()
+        assert shown.out.isascii()
+        return [json.loads(line) for line in shown.out.splitlines()], shown.err
+
+
+@pytest.fixture
+def here(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Here:
+    # The wall clock is far away: on a busy machine it would turn a timeout into an `infra_error`.
+    limits = functools.partial(SandboxConfig, cpu_s=0.4, wall_s=120.0)
+    monkeypatch.setattr("redqueen.commands.verify.SandboxConfig", limits)
+    return Here(tmp_path / "lines.jsonl", capsys)
 
 
 CASES: dict[str, tuple[Line | str, str]] = {
@@ -102,8 +126,8 @@ CASES: dict[str, tuple[Line | str, str]] = {
 }
 
 
-def test_every_line_gets_its_status_in_the_same_order() -> None:
-    found = verdicts([line for line, _ in CASES.values()])
+def test_every_line_gets_its_status_in_the_same_order(here: Here) -> None:
+    found, _ = here(as_text([line for line, _ in CASES.values()]))
     assert {name: line["status"] for name, line in zip(CASES, found, strict=True)} == {
         name: status for name, (_, status) in CASES.items()
     }
@@ -112,48 +136,51 @@ def test_every_line_gets_its_status_in_the_same_order() -> None:
     assert all(line["detail"] for line in found if line["status"] in ("malformed", "error", "forbidden"))
 
 
-def test_a_bad_line_says_its_number_and_keeps_its_id() -> None:
-    found = verdicts([proposal(), proposal(id=7, kind="no"), "rubbish", proposal(id="z")], "--jobs", "1")
+def test_a_bad_line_says_its_number_and_keeps_its_id(here: Here) -> None:
+    found, _ = here(as_text([proposal(), proposal(id=7, kind="no"), "rubbish", proposal(id="z")]))
     assert [line["id"] for line in found] == ["p", 7, None, "z"]
     assert found[1]["detail"] == 'line 2: "kind" must be one of code_o, code_i, code_f'
     assert found[2]["detail"].startswith("line 3: not JSON: ")
 
 
-def test_order_is_kept_over_slow_and_quick_programs(tmp_path: Path) -> None:
-    file = tmp_path / "lines.jsonl"
+def test_order_is_kept_over_slow_and_quick_programs(here: Here) -> None:
     many = [proposal(id=i, program=SPIN if i == 1 else ADD, input=str(i)) for i in range(60)]
-    file.write_text("\n".join(map(json.dumps, many)))  # the last line has no end
-    done = verify(b"", "--jobs", "2", source=str(file))
-    found = [json.loads(line) for line in done.stdout.splitlines()]
+    # The last line has no end.
+    found, shown = here("\n".join(map(json.dumps, many)), jobs=2)
     assert [line["id"] for line in found] == list(range(60))
     assert [line["output"] for line in found[2:]] == [str(i + 1) for i in range(2, 60)]
-    assert b"60 lines in " in done.stderr
-    assert b"valid 59, timeout 1" in done.stderr
+    assert "60 lines in " in shown
+    assert "valid 59, timeout 1" in shown
 
 
-def test_bytes_that_are_no_text_and_odd_texts_are_lines_like_any_other() -> None:
+def test_bytes_that_are_no_text_and_odd_texts_are_lines_like_any_other(here: Here) -> None:
     odd = json.dumps(proposal(id="\ud800\u2028é", program="def f(x):\n    return '\\ud800\\n'", input="1"))
-    done = verify(b"\xff\xfe\n" + b"\xef\xbb\xbf" + odd.encode() + b"\r\n\0\n")
-    found = [json.loads(line) for line in done.stdout.splitlines()]
+    found, _ = here(b"\xff\xfe\n" + b"\xef\xbb\xbf" + odd.encode() + b"\r\n\0\n")
     assert [line["status"] for line in found] == ["malformed", "valid", "malformed"]
     assert (found[1]["id"], found[1]["output"]) == ("\ud800\u2028é", "'\\ud800\\n'")
 
 
-def test_a_line_that_is_too_long_is_one_malformed_line() -> None:
+def test_a_line_that_is_too_long_is_one_malformed_line(here: Here) -> None:
     long = b'{"id": "' + b"x" * (MAX_LINE_BYTES + 10_000_000) + b'"}'
-    done = verify(long + b"\n" + json.dumps(proposal()).encode() + b"\n")
-    assert [json.loads(line)["status"] for line in done.stdout.splitlines()] == ["malformed", "valid"]
-    assert len(done.stdout) < 1_000
+    found, _ = here(long + b"\n" + json.dumps(proposal()).encode() + b"\n")
+    assert [line["status"] for line in found] == ["malformed", "valid"]
+    assert len(json.dumps(found)) < 1_000
 
 
-def test_an_empty_file_is_no_error() -> None:
-    done = verify("")
-    assert (done.returncode, done.stdout) == (0, b"")
+def test_an_empty_file_is_no_error(here: Here) -> None:
+    found, shown = here("")
+    assert found == []
+    assert "nothing to do" in shown
 
 
 @pytest.mark.parametrize("path", ["missing.jsonl", "/"])
-def test_a_file_that_cannot_be_read_is_one_line(path: str) -> None:
-    done = verify("", source=path)
+def test_a_file_that_cannot_be_read_is_the_users_error(path: str) -> None:
+    with pytest.raises(UserError, match=f"^cannot read {path}: "):
+        run_verify(path, 1)
+
+
+def test_a_file_that_cannot_be_read_is_one_line() -> None:
+    done = verify("", source="missing.jsonl")
     assert done.returncode == 2
     assert done.stderr.startswith(b"redqueen: cannot read")
     assert done.stderr.count(b"\n") == 1
@@ -168,7 +195,7 @@ def test_a_verdict_does_not_wait_for_the_next_line() -> None:
             process.stdin.flush()
             assert json.loads(process.stdout.readline())["id"] == number
         process.stdin.close()
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=300) == 0
 
 
 def test_a_reader_that_leaves_is_no_traceback() -> None:
@@ -183,7 +210,7 @@ def test_a_reader_that_leaves_is_no_traceback() -> None:
         feed.start()
         process.stdout.readline()
         process.stdout.close()
-        assert process.wait(timeout=30) == 1
+        assert process.wait(timeout=300) == 1
         feed.join()
         assert process.stderr.read() == b""
 
@@ -192,7 +219,8 @@ def _feed(stdin: Any, data: bytes) -> None:
     try:
         stdin.write(data)
         stdin.close()
-    except BrokenPipeError:  # the other side left, as it should
+    except BrokenPipeError:
+        # The other side left, as it should.
         return
 
 
@@ -211,11 +239,11 @@ def test_ctrl_c_ends_it_at_once_and_leaves_no_process() -> None:
         zygotes = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         pids = [pid for task in zygotes.parents[1].iterdir() for pid in task.joinpath("children").read_text().split()]
         assert pids
-        started = time.monotonic()
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) != 0
-        assert time.monotonic() - started < 10
+        assert process.wait(timeout=300) != 0
         assert b"Traceback" not in process.stderr.read()
+        # It did not wait for the lines that no worker had begun.
+        assert process.stdout.read().count(b"\n") < 100
         assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
@@ -256,7 +284,8 @@ def test_lines_are_cut_where_they_end(tmp_path: Path) -> None:
 
 def test_reading_stops_while_too_much_is_in_flight() -> None:
     window = _Window(10)
-    window.enter(50)  # a line larger than the whole budget still passes, alone
+    # A line larger than the whole budget still passes, alone.
+    window.enter(50)
     entered = threading.Event()
 
     def enter() -> None:
@@ -267,7 +296,7 @@ def test_reading_stops_while_too_much_is_in_flight() -> None:
     thread.start()
     assert not entered.wait(0.1)
     window.leave(50)
-    assert entered.wait(5)
+    assert entered.wait(300)
     thread.join()
 
 
