@@ -16,8 +16,9 @@ from benchmarks.timing import BenchmarkError
 from redqueen import streams
 from redqueen.adapters.initialisation import generator
 from redqueen.game.seeds import seeds
-from redqueen.policy.learning.logprobs import TokenLogprobs, token_weights
+from redqueen.policy.learning.token_weights import token_weights
 from redqueen.policy.model.base import Base
+from redqueen.policy.model.logprobs import TokenLogprobs
 from redqueen.records import Prompt, Request, Sample, SamplingParams
 
 

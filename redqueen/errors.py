@@ -9,6 +9,10 @@ class ModelError(UserError):
     """A base model that cannot be loaded or used here."""
 
 
+class PromptError(UserError):
+    """A prompt that is empty, or too long for the base."""
+
+
 class AdapterError(UserError):
     """An adapter that cannot be read, or that does not fit the base."""
 

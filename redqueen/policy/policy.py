@@ -103,7 +103,7 @@ class Policy:
     ) -> list[Completion]:
         """Completions in the order of `requests`; `on_completion(index, completion)` is called as each is done.
 
-        Raises KeyError for an unknown member, AdapterError for a text that is too long for the base.
+        Raises KeyError for an unknown member, PromptError for a prompt that is empty or too long for the base.
         """
         return self.sampler.sample(requests, on_completion)
 

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from redqueen.analysis.replay import Loaded
-from redqueen.policy.learning.logprobs import CHUNK
 from redqueen.policy.learning.packing import Pack, Weighted, assemble, micro_batches
 from redqueen.policy.model.attention import SharedPrefixAttention
+from redqueen.policy.model.logprobs import CHUNK
 from redqueen.records import Completion, Sample
 
 

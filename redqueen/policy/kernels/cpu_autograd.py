@@ -1,4 +1,4 @@
-"""The decoder's small operations on a CPU, by compiled loops that read and write each row once.
+"""Autograd functions over the compiled kernels of training.
 
 Shape suffixes: N rows, H features, D head size, F intermediate size.
 """
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from redqueen.policy.kernels.cpu import training
-from redqueen.policy.kernels.cpu.floats import Array, raw
+from redqueen.policy.kernels.cpu.floats import Array, as_array
 
 
 class Norm(torch.autograd.Function):
@@ -20,23 +20,30 @@ class Norm(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x_NH: Tensor, y_NH: Tensor | None, weight_H: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-        stream_NH, more_NH = (x_NH, x_NH[:0]) if y_NH is None else (torch.empty_like(x_NH), y_NH)
+        stream_NH = x_NH if y_NH is None else torch.empty_like(x_NH)
+        added_NH = x_NH[:0] if y_NH is None else y_NH
         out_NH = torch.empty_like(x_NH)
-        training.norm(raw(x_NH), raw(more_NH), raw(weight_H), eps, raw(stream_NH), raw(out_NH))
+        training.norm(
+            as_array(x_NH), as_array(added_NH), as_array(weight_H), eps, as_array(stream_NH), as_array(out_NH)
+        )
         ctx.save_for_backward(stream_NH, weight_H)
-        ctx.eps, ctx.alone = eps, y_NH is None
+        ctx.eps = eps
+        ctx.alone = y_NH is None
         return stream_NH, out_NH
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (stream_NH, weight_H), (past_NH, dy_NH) = ctx.saved_tensors, (grad.contiguous() for grad in grads)
+        stream_NH, weight_H = ctx.saved_tensors
+        past_NH, dy_NH = (grad.contiguous() for grad in grads)
         dx_NH = torch.empty_like(stream_NH)
-        training.norm_backward(raw(dy_NH), raw(stream_NH), raw(weight_H), ctx.eps, raw(past_NH), raw(dx_NH))
+        training.norm_backward(
+            as_array(dy_NH), as_array(stream_NH), as_array(weight_H), ctx.eps, as_array(past_NH), as_array(dx_NH)
+        )
         return dx_NH, None if ctx.alone else dx_NH, None, None
 
 
 class Heads(torch.autograd.Function):
-    """Queries and keys with their norms, if they have some, and their rotary embedding; values as they are."""
+    """Queries and keys after their norms, if there are weights, and their rotary embeddings; values unchanged."""
 
     @staticmethod
     def forward(
@@ -50,22 +57,32 @@ class Heads(torch.autograd.Function):
         sin: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = _split(qkv_NHD, kv_heads)
-        made_q, made_k = q.new_empty(q.shape), k.new_empty(k.shape)
-        training.heads(raw(q), _weight(norm_q), eps, raw(cos), raw(sin), raw(made_q))
-        training.heads(raw(k), _weight(norm_k), eps, raw(cos), raw(sin), raw(made_k))
+        out_q, out_k = q.new_empty(q.shape), k.new_empty(k.shape)
+        training.heads(as_array(q), _weight(norm_q), eps, as_array(cos), as_array(sin), as_array(out_q))
+        training.heads(as_array(k), _weight(norm_k), eps, as_array(cos), as_array(sin), as_array(out_k))
         ctx.save_for_backward(cos, sin, norm_q, norm_k, None if norm_q is None and norm_k is None else qkv_NHD)
         ctx.eps = eps
-        return made_q, made_k, v.clone()  # a view would keep all three
+        # A view of v would keep the memory of all three alive.
+        return out_q, out_k, v.clone()
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        cos, sin, norm_q, norm_k, kept = ctx.saved_tensors
+        cos, sin, norm_q, norm_k, saved_NHD = ctx.saved_tensors
         dq, dk, dv = grads
         d_qkv_NHD = torch.cat(grads, 1)
-        to_q, to_k, _ = _split(d_qkv_NHD, dv.shape[1])
-        q, k, _ = _split(d_qkv_NHD if kept is None else kept, dv.shape[1])  # without a norm they are not read
-        for dy, x, norm, dx in ((dq, q, norm_q, to_q), (dk, k, norm_k, to_k)):
-            training.heads_backward(raw(dy.contiguous()), raw(x), _weight(norm), ctx.eps, raw(cos), raw(sin), raw(dx))
+        out_q, out_k, _ = _split(d_qkv_NHD, dv.shape[1])
+        # Without a norm the kernel does not read q and k; any tensor of their shape will do.
+        q, k, _ = _split(d_qkv_NHD if saved_NHD is None else saved_NHD, dv.shape[1])
+        for dy, x, norm, dx in ((dq, q, norm_q, out_q), (dk, k, norm_k, out_k)):
+            training.heads_backward(
+                as_array(dy.contiguous()),
+                as_array(x),
+                _weight(norm),
+                ctx.eps,
+                as_array(cos),
+                as_array(sin),
+                as_array(dx),
+            )
         return d_qkv_NHD, *[None] * 6
 
 
@@ -74,7 +91,7 @@ def _split(qkv_NHD: Tensor, kv_heads: int) -> tuple[Tensor, ...]:
 
 
 def _weight(norm: Tensor | None) -> Array:
-    return np.empty(0, np.float32) if norm is None else raw(norm)
+    return np.empty(0, np.float32) if norm is None else as_array(norm)
 
 
 class SwiGLU(torch.autograd.Function):
@@ -83,7 +100,7 @@ class SwiGLU(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, both_N2F: Tensor) -> Tensor:
         out_NF = both_N2F.new_empty(len(both_N2F), both_N2F.shape[1] // 2)
-        training.swiglu(raw(both_N2F), raw(out_NF))
+        training.swiglu(as_array(both_N2F), as_array(out_NF))
         ctx.save_for_backward(both_N2F)
         return out_NF
 
@@ -91,5 +108,5 @@ class SwiGLU(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (both_N2F,) = ctx.saved_tensors
         d_both_N2F = torch.empty_like(both_N2F)
-        training.swiglu_backward(raw(grads[0].contiguous()), raw(both_N2F), raw(d_both_N2F))
+        training.swiglu_backward(as_array(grads[0].contiguous()), as_array(both_N2F), as_array(d_both_N2F))
         return (d_both_N2F,)

@@ -1,7 +1,6 @@
-"""The decoder's small operations, each with a backward pass that touches memory as little as it can.
+"""The decoder's small operations by torch, each with a backward pass that reads and writes as little as it can.
 
-They compute what transformers' Llama, Mistral, Qwen2 and Qwen3 modules compute: norms in fp32, products in the base's
-dtype. Shape suffixes: N rows, H features, D head size, F intermediate size.
+Shape suffixes: N rows, H features, D head size, F intermediate size.
 """
 
 from __future__ import annotations
@@ -14,19 +13,17 @@ from torch.nn import functional as F
 
 
 def rms_norm(x_NH: Tensor, weight_H: Tensor, eps: float) -> Tensor:
-    """w * x / rms(x) over the last axis (Zhang and Sennrich 2019); the weight takes no gradient."""
+    """w * x / rms(x) over the last axis; the weight takes no gradient."""
     return _RMSNorm.apply(x_NH, weight_H, eps) if torch.is_grad_enabled() else _normed(x_NH, weight_H, eps)[0]
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary position embedding (Su et al. 2021) of x [N, heads, D] by cos and sin [N, 1, D], in Llama's halves:
-    (x1, x2) becomes (x1 cos - x2 sin, x2 cos + x1 sin).
-    """
+    """The rotary embedding of x [N, heads, D] by cos and sin [N, 1, D]."""
     return _Rotate.apply(x, cos, sin) if torch.is_grad_enabled() else _rotated(x, cos, sin)
 
 
 def swiglu(both_N2F: Tensor) -> Tensor:
-    """silu(gate) * up for gate and up side by side in [N, 2F] (Shazeer 2020)."""
+    """silu(gate) * up [N, F] for gate and up side by side in [N, 2F]."""
     return _SwiGLU.apply(both_N2F) if torch.is_grad_enabled() else _gated(both_N2F)
 
 
@@ -88,8 +85,8 @@ class _SwiGLU(torch.autograd.Function):
         (both_N2F,) = ctx.saved_tensors
         gate_NF, up_NF = both_N2F.chunk(2, -1)
         dy_NF = grads[0]
-        made_N2F = torch.empty_like(both_N2F)
-        d_gate_NF, d_up_NF = made_N2F.chunk(2, -1)
+        d_both_N2F = torch.empty_like(both_N2F)
+        d_gate_NF, d_up_NF = d_both_N2F.chunk(2, -1)
         torch.mul(F.silu(gate_NF), dy_NF, out=d_up_NF)
         d_gate_NF.copy_(torch.ops.aten.silu_backward(dy_NF * up_NF, gate_NF))
-        return (made_N2F,)
+        return (d_both_N2F,)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import torch
 
-from redqueen.errors import AdapterError
-from redqueen.policy.learning.logprobs import TokenLogprobs
+from redqueen.errors import PromptError
 from redqueen.policy.learning.packing import Pack, assemble
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
 from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.policy.model.decoder import Decoder
+from redqueen.policy.model.logprobs import TokenLogprobs
 
 
 @dataclass(slots=True)
@@ -58,12 +58,12 @@ def accumulate(
 ) -> dict[int, Tally]:
     """Adds one micro-batch's gradients of -sum(weight x log-probability); what its tokens say, by slot.
 
-    Raises AdapterError for a sample that is longer than the base's sliding window.
+    Raises PromptError for a sample that is longer than the base's sliding window.
     """
     device = bank.masters.device
     longest = max(len(pack.prompt_ids) + max(pack.tails) for pack in packs)
     if decoder.window and longest > decoder.window:
-        raise AdapterError(f"{longest} tokens are more than this base's sliding window of {decoder.window}")
+        raise PromptError(f"{longest} tokens are more than this base's sliding window of {decoder.window}")
     batch = assemble(packs, device)
     rows = bank.rows([pack.slot for pack in packs], [pack.tokens for pack in packs], gradients)
     with torch.enable_grad():

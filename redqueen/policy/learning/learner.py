@@ -11,8 +11,8 @@ from redqueen.adapters.factors import Factors
 from redqueen.config import LearningConfig
 from redqueen.policy.executor import Executor
 from redqueen.policy.learning.gradients import Pass, Tally
-from redqueen.policy.learning.logprobs import token_weights
 from redqueen.policy.learning.packing import Weighted, split
+from redqueen.policy.learning.token_weights import token_weights
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
 from redqueen.records import MemberUpdate, Sample
 

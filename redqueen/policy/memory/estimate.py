@@ -14,9 +14,9 @@ import torch
 
 from redqueen.config import Config
 from redqueen.errors import ModelError
-from redqueen.policy.learning.logprobs import CHUNK
 from redqueen.policy.model.base import device_of, dtype_of, workers_of
 from redqueen.policy.model.dimensions import Shape, shape_of
+from redqueen.policy.model.logprobs import CHUNK
 from redqueen.policy.sampling.kv_cache import GROWTH
 from redqueen.records import PromptLengths
 

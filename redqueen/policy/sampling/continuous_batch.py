@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from redqueen import streams
-from redqueen.errors import AdapterError
+from redqueen.errors import AdapterError, PromptError
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.attention import SharedPrefix
 from redqueen.policy.model.decoder import Decoder
@@ -89,7 +89,7 @@ class ContinuousBatch:
     ) -> None:
         """At most `batch_rows` rows are decoded at once. `on_row` is called with each row when it is complete.
 
-        Raises AdapterError if a row can become longer than the base's sliding window.
+        Raises PromptError if a row can become longer than the base's sliding window.
         """
         self.model = model
         self.bank = bank
@@ -101,7 +101,7 @@ class ContinuousBatch:
         tokens = max((group.max_tokens for group in groups), default=0) + self.stride
         room = max((len(group.prompt_ids) for group in groups), default=0) + tokens
         if self.decoder.window and room > self.decoder.window:
-            raise AdapterError(f"{room} tokens are more than this base's sliding window of {self.decoder.window}")
+            raise PromptError(f"{room} tokens are more than this base's sliding window of {self.decoder.window}")
         capacity = min(batch_rows, sum(len(group.rows) for group in groups))
         self.capacity = capacity
         self.rows: list[Row | None] = []

@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from redqueen.policy.kernels.cpu import decoding
-from redqueen.policy.kernels.cpu.floats import Array, loops_suit, raw
-from redqueen.policy.kernels.ops import ops_of
+from redqueen.policy.kernels.cpu.floats import Array, as_array
+from redqueen.policy.kernels.dispatch import kernels_of
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.lora.sites import Site
 from redqueen.policy.lora.stacked_factors import RowAdapters, StackedFactors
@@ -46,7 +46,7 @@ class DecodeStep(Protocol):
 
 def decode_step(decoder: Decoder, bank: AdapterBank, cache: KVCache) -> DecodeStep:
     """The way of stepping that this device wants. The members' weights must not change while it is used."""
-    return (NumbaDecodeStep if loops_suit(cache.keys) else TorchDecodeStep)(decoder, bank, cache)
+    return (NumbaDecodeStep if kernels_of(cache.keys).compiled else TorchDecodeStep)(decoder, bank, cache)
 
 
 class TorchDecodeStep:
@@ -90,10 +90,10 @@ class _Attention:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """A decoder layer as the compiled loops want it: factors by site; `norm_next` is the norm that follows it."""
+    """A decoder layer as the compiled kernels read it: factors by site; `norm_next` is the norm that follows it."""
 
     own: Layer
-    factors: tuple[decoding.Factors, ...]
+    factors: tuple[decoding.SiteFactors, ...]
     norm_q: Array
     norm_k: Array
     norm_mlp: Array
@@ -101,7 +101,7 @@ class _Layer:
 
 
 class NumbaDecodeStep:
-    """A layer is four frozen products and four calls of compiled loops between them (`redqueen.policy.kernels.cpu`)."""
+    """Computes a layer by four frozen products and four compiled kernels (`redqueen.policy.kernels.cpu.decoding`)."""
 
     def __init__(self, decoder: Decoder, bank: AdapterBank, cache: KVCache) -> None:
         self.decoder, self.cache = decoder, cache
@@ -112,17 +112,15 @@ class NumbaDecodeStep:
             _Layer(
                 layer,
                 tuple(_factors(site, bank.stacked.get(site.name)) for site in layer.sites),
-                raw(none if layer.norm_q is None else layer.norm_q),
-                raw(none if layer.norm_k is None else layer.norm_k),
-                raw(layer.norm_mlp),
-                raw(decoder.norm_after(index)),
+                as_array(none if layer.norm_q is None else layer.norm_q),
+                as_array(none if layer.norm_k is None else layer.norm_k),
+                as_array(layer.norm_mlp),
+                as_array(decoder.norm_after(index)),
             )
             for index, layer in enumerate(decoder.layers)
         ]
-        shapes, widths = (
-            [site.weight.shape for site in decoder.sites],
-            [own.inner_width for own in bank.stacked.values()],
-        )
+        shapes = [site.weight.shape for site in decoder.sites]
+        widths = [factors.inner_width for factors in bank.stacked.values()]
         self.work = (
             np.empty(_TASK * max(inputs for _, inputs in shapes), np.float32),
             np.empty((_TASK, max(widths)), np.float32),
@@ -133,32 +131,41 @@ class NumbaDecodeStep:
         order = sorted(range(len(slots)), key=lambda row: slots[row])
         groups = group_rows([slots[row] for row in order])
         tasks = [(slot, at, min(at + _TASK, end)) for slot, start, end in groups for at in range(start, end, _TASK)]
-        self.rows = decoding.Rows(np.array(order), np.array(tasks), *self.work)
+        self.rows = decoding.RowTasks(np.array(order), np.array(tasks), *self.work)
 
     def __call__(self, token_R: Tensor, longest: int) -> Tensor:
         decoder, rows, eps = self.decoder, self.rows, self.decoder.eps
         self._reserve(longest + 1)
         at_R = self.cache.length_R[: len(token_R)]
-        # the compiled loops look at no bounds
+        # The compiled kernels do no bounds checks.
         if len(token_R) != len(rows.order) or int(at_R.max()) > longest:
             known = f"{len(rows.order)} of at most {longest} tokens"
             raise ValueError(
                 f"a step of {len(token_R)} rows, the longest of {int(at_R.max())} tokens: known are {known}"
             )
-        angles = decoder.angles(at_R)
-        cos, sin = raw(angles.cos), raw(angles.sin)
+        cos, sin = (as_array(half) for half in decoder.angles(at_R))
         x = F.embedding(token_R, decoder.embed_VH)
-        _, unit = ops_of(x, angles, eps).norm(x, None, decoder.layers[0].norm_in)
+        _, unit = kernels_of(x).norm(x, None, decoder.layers[0].norm_in, eps)
         mixed = x.new_empty(len(x), decoder.heads * decoder.head_size)
         gated = x.new_empty(len(x), decoder.layers[0].down.weight.shape[1])
-        at, stream, to_unit, to_mixed, to_gated = raw(at_R), raw(x), raw(unit), raw(mixed), raw(gated)
+        at, stream, to_unit, to_mixed, to_gated = (
+            as_array(at_R),
+            as_array(x),
+            as_array(unit),
+            as_array(mixed),
+            as_array(gated),
+        )
         for layer, (keys, values) in zip(self.layers, self.memory, strict=True):
             own, (qkv, o, gate_up, down) = layer.own, layer.factors
-            heads = decoding.Heads(decoder.heads, decoder.kv_heads, cos, sin, layer.norm_q, layer.norm_k, eps)
-            decoding.attend(rows, qkv, to_unit, raw(own.qkv.frozen(unit)), heads, keys, values, at, to_mixed)
-            decoding.close(rows, o, to_mixed, raw(own.o.frozen(mixed)), stream, layer.norm_mlp, eps, to_unit)
-            decoding.gate(rows, gate_up, to_unit, raw(own.gate_up.frozen(unit)), to_gated)
-            decoding.close(rows, down, to_gated, raw(own.down.frozen(gated)), stream, layer.norm_next, eps, to_unit)
+            heads = decoding.AttentionSettings(
+                decoder.heads, decoder.kv_heads, cos, sin, layer.norm_q, layer.norm_k, eps
+            )
+            decoding.attend(rows, qkv, to_unit, as_array(own.qkv.frozen(unit)), heads, keys, values, at, to_mixed)
+            decoding.close(rows, o, to_mixed, as_array(own.o.frozen(mixed)), stream, layer.norm_mlp, eps, to_unit)
+            decoding.gate(rows, gate_up, to_unit, as_array(own.gate_up.frozen(unit)), to_gated)
+            decoding.close(
+                rows, down, to_gated, as_array(own.down.frozen(gated)), stream, layer.norm_next, eps, to_unit
+            )
         at_R += 1
         return unit
 
@@ -166,12 +173,12 @@ class NumbaDecodeStep:
         self.cache.reserve(tokens)
         if self.keys is not self.cache.keys:  # as it has grown
             self.keys = self.cache.keys
-            self.memory = [(raw(k), raw(v)) for k, v in zip(self.keys, self.cache.values, strict=True)]
+            self.memory = [(as_array(k), as_array(v)) for k, v in zip(self.keys, self.cache.values, strict=True)]
 
 
-def _factors(site: Site, stacked: StackedFactors | None) -> decoding.Factors:
+def _factors(site: Site, stacked: StackedFactors | None) -> decoding.SiteFactors:
     if stacked is None:
         none = site.weight[0, :0]
-        return decoding.Factors(raw(none.view(0, 0, 0)), raw(none), np.empty((0, 2), np.int64), 0)
+        return decoding.SiteFactors(as_array(none.view(0, 0, 0)), as_array(none), np.empty((0, 2), np.int64), 0)
     columns = np.array([(projection.out.start, projection.out.stop) for projection in stacked.projections])
-    return decoding.Factors(raw(stacked.a_copy), raw(stacked.b_copy), columns, stacked.rank)
+    return decoding.SiteFactors(as_array(stacked.a_copy), as_array(stacked.b_copy), columns, stacked.rank)

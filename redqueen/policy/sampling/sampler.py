@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from redqueen.errors import AdapterError
+from redqueen.errors import PromptError
 from redqueen.policy.executor import Executor
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import Base
@@ -31,7 +31,7 @@ class LocalSampler:
     def sample(self, requests: Sequence[Request], on_completion: OnCompletion | None = None) -> list[Completion]:
         """Returns completions in the order of `requests`; `on_completion(index, completion)` is called as each is done.
 
-        Raises KeyError for a member that the bank does not hold, AdapterError for a text that the base cannot hold.
+        Raises KeyError for a member that the bank does not hold, PromptError for a prompt that is empty or too long.
         """
         completions: dict[int, Completion] = {}
         groups = self._groups(requests)
@@ -80,12 +80,12 @@ class LocalSampler:
 def encode(tokenizer: Any, prompt: Prompt) -> tuple[int, ...]:
     """Returns the token ids of a prompt: raw text, or one user message through the model's chat template.
 
-    Raises AdapterError if there are none: there is nothing to continue.
+    Raises PromptError if there are none, because there is nothing to continue.
     """
     if not prompt.chat:
         ids = tuple(tokenizer(prompt.text + prompt.prefix).input_ids)
         if not ids:
-            raise AdapterError("an empty prompt: this tokenizer adds no first token, so write at least one letter")
+            raise PromptError("an empty prompt: this tokenizer adds no first token, so write at least one letter")
         return ids
     text = tokenizer.apply_chat_template(
         [{"role": "user", "content": prompt.text}], tokenize=False, add_generation_prompt=True

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from redqueen.config import ModelConfig
-from redqueen.errors import AdapterError
+from redqueen.errors import PromptError
 from redqueen.policy.learning.gradients import Pass, Tally, accumulate
 from redqueen.policy.learning.packing import Weighted, micro_batches
 from redqueen.policy.lora.adapter_bank import AdapterBank
@@ -178,5 +178,5 @@ def test_a_sample_beyond_the_sliding_window_is_refused(tiny_base: Base) -> None:
     )
     packs = next(micro_batches([item], 64))
     accumulate(replace(tiny_base.decoder, window=6), bank, bank.gradients(), packs, PLAIN)
-    with pytest.raises(AdapterError, match="sliding window of 5"):
+    with pytest.raises(PromptError, match="sliding window of 5"):
         accumulate(replace(tiny_base.decoder, window=5), bank, bank.gradients(), packs, PLAIN)

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from redqueen.config import ModelConfig
-from redqueen.errors import AdapterError
+from redqueen.errors import ModelError
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.policy.model.base import Base
@@ -155,25 +155,25 @@ def test_an_unknown_architecture_is_refused_by_name() -> None:
     gpt2 = AutoModelForCausalLM.from_config(
         AutoConfig.for_model("gpt2", n_layer=1, n_embd=8, n_head=2, vocab_size=16, bos_token_id=0, eos_token_id=0)
     )
-    with pytest.raises(AdapterError, match="'gpt2' is not supported: choose one of llama, mistral, qwen2, qwen3"):
+    with pytest.raises(ModelError, match="'gpt2' is not supported: choose one of llama, mistral, qwen2, qwen3"):
         decoder_of(gpt2)
 
 
 def test_rotary_embeddings_that_depend_on_the_sequence_are_refused_by_name() -> None:
     own = model(rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4})
-    with pytest.raises(AdapterError, match="type 'dynamic' are not supported: default, linear, llama3, yarn are"):
+    with pytest.raises(ModelError, match="type 'dynamic' are not supported: default, linear, llama3, yarn are"):
         decoder_of(own)
 
 
 def test_another_activation_is_refused_by_name() -> None:
-    with pytest.raises(AdapterError, match="the activation 'gelu' is not supported"):
+    with pytest.raises(ModelError, match="the activation 'gelu' is not supported"):
         decoder_of(model(hidden_act="gelu"))
 
 
 def test_a_bias_on_some_layers_of_a_site_only_is_refused() -> None:
     own = model("qwen2")
     own.model.layers[0].self_attn.k_proj.bias = None
-    with pytest.raises(AdapterError, match=r"model.layers.0.self_attn: a bias on some of q_proj, k_proj, v_proj only"):
+    with pytest.raises(ModelError, match=r"model.layers.0.self_attn: a bias on some of q_proj, k_proj, v_proj only"):
         decoder_of(own)
 
 

@@ -16,9 +16,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from redqueen.config import ModelConfig
-from redqueen.policy.kernels import ops
 from redqueen.policy.kernels.cpu import decoding
-from redqueen.policy.kernels.cpu.floats import raw
+from redqueen.policy.kernels.cpu.floats import as_array
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.attention import SharedPrefix
 from redqueen.policy.model.base import Base
@@ -34,8 +33,8 @@ PROMPTS = [(5, 6, 7, 8), (9, 8), (3,), (30, 31, 32, 33, 34, 35)]
 
 @pytest.fixture(autouse=True)
 def torchs_operations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor does the forward pass of composed steps use compiled loops: that would be an oracle of the same making."""
-    monkeypatch.setattr(ops, "loops_suit", lambda _: False)
+    """The forward pass of composed steps uses torch's operations: compiled kernels would be no independent oracle."""
+    monkeypatch.setenv("REDQUEEN_KERNELS", "torch")
 
 
 def bank_of(decoder: Decoder, rank: int = 4, targets: Sequence[str] = TARGETS) -> AdapterBank:
@@ -140,7 +139,8 @@ def test_what_is_not_a_number_shows_in_its_members_rows_only(
     assert not broken[:, [0, 2, 4]].any()
 
 
-def test_the_device_and_the_dtype_choose(bases: Callable[[str], Base]) -> None:
+def test_the_device_and_the_dtype_choose(bases: Callable[[str], Base], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("REDQUEEN_KERNELS")
     decoder = bases("llama").decoder
     assert isinstance(decode_step(decoder, bank_of(decoder), KVCache(decoder, 1)), NumbaDecodeStep)
     exact = decoder_of(model("llama").double())
@@ -170,17 +170,17 @@ def test_no_row_is_longer_than_was_said(bases: Callable[[str], Base]) -> None:
         one(torch.zeros(2, dtype=torch.long), 4)
 
 
-def rows_of(count: int, width: int) -> decoding.Rows:
+def rows_of(count: int, width: int) -> decoding.RowTasks:
     tasks = np.array([(0, first, min(first + 8, count)) for first in range(0, count, 8)])
     wide = np.empty((8, width), np.float32)
-    return decoding.Rows(
+    return decoding.RowTasks(
         np.arange(count)[::-1].copy(), tasks, np.empty(8 * width, np.float32), wide[:, :1].copy(), wide
     )
 
 
-def none(dtype: torch.dtype) -> decoding.Factors:
+def none(dtype: torch.dtype) -> decoding.SiteFactors:
     empty = torch.empty(0, dtype=dtype)
-    return decoding.Factors(raw(empty.view(0, 0, 0)), raw(empty), np.empty((0, 2), np.int64), 0)
+    return decoding.SiteFactors(as_array(empty.view(0, 0, 0)), as_array(empty), np.empty((0, 2), np.int64), 0)
 
 
 # every bf16 there is, as the sum of itself and a small part of it: halves must go to the even neighbour
@@ -193,7 +193,9 @@ def test_bf16_is_rounded_as_torch_rounds_it() -> None:
         out, x = torch.empty_like(stream), torch.empty(len(every), 1).bfloat16()
         norm = torch.ones(2).bfloat16()
         rows = rows_of(len(every), 2)
-        decoding.close(rows, none(torch.bfloat16), raw(x), raw(y), raw(stream), raw(norm), 1e-5, raw(out))
+        decoding.close(
+            rows, none(torch.bfloat16), as_array(x), as_array(y), as_array(stream), as_array(norm), 1e-5, as_array(out)
+        )
         assert torch.equal(stream.view(torch.int16), expected.view(torch.int16))
 
 
@@ -203,7 +205,7 @@ def test_the_gate_is_silu_from_end_to_end(dtype: torch.dtype, tolerance: float) 
     up = torch.full_like(gate, 1.7)
     out, x = torch.empty_like(gate), torch.empty(1, 1, dtype=dtype)
     width = 2 * gate.shape[1]
-    decoding.gate(rows_of(1, width), none(dtype), raw(x), raw(torch.cat([gate, up], 1)), raw(out))
+    decoding.gate(rows_of(1, width), none(dtype), as_array(x), as_array(torch.cat([gate, up], 1)), as_array(out))
     expected = F.silu(gate.double()) * up.double()
     torch.testing.assert_close(out.double(), expected, rtol=tolerance, atol=1e-30)
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
-from redqueen.errors import AdapterError
+from redqueen.errors import AdapterError, PromptError
 from redqueen.policy.model.base import load
 from redqueen.policy.sampling.sampler import encode
 from redqueen.records import Prompt, Request, Sample, SamplingParams
@@ -232,7 +232,7 @@ def test_texts_longer_than_the_sliding_window_are_refused_before_any_is_written(
     seen: list[int] = []
     h = windowed(tiny_policy, 20)
     assert len(h.sample([request("a", "x" * 8, 0, 11)])) == 1
-    with pytest.raises(AdapterError, match="more than this base's sliding window of 20"):
+    with pytest.raises(PromptError, match="more than this base's sliding window of 20"):
         h.sample([request("a", "x", 0, 2), request("a", "x" * 9, 0, 12)], lambda i, _: seen.append(i))
     assert seen == []
 
@@ -255,7 +255,7 @@ def test_chat_prompts_go_through_the_template_and_raw_ones_do_not(tiny_policy: B
 
 
 def test_an_empty_prompt_is_refused_in_words(tiny_policy: Build) -> None:
-    with pytest.raises(AdapterError, match="empty prompt"):
+    with pytest.raises(PromptError, match="empty prompt"):
         tiny_policy().sample([request("a", "", 0)])
 
 

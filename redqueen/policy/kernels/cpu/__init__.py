@@ -1,1 +1,1 @@
-"""Loops over tensors that Numba compiles for a CPU: what lies between the base's products."""
+"""Kernels that Numba compiles for a CPU: what the decoder computes between the base's products."""

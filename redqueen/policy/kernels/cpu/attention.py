@@ -1,4 +1,4 @@
-"""The loops of attention in training: rows to heads and back, and the softmax over a prompt and a continuation.
+"""Compiled kernels of attention in training: rows to heads and back, and the softmax over a prompt and a continuation.
 
 Shape suffixes: N rows, D head size, K kv heads, M sequences, G query heads of each kv head, C places of a sequence, P
 tokens of the prompt, X = M x G x C.
@@ -13,7 +13,7 @@ from redqueen.policy.kernels.cpu.floats import Array, compiled, highest, powers,
 
 @compiled
 def gather(x_NHD: Array, row_MC: Array, out_KMGCD: Array) -> None:
-    """The heads of the rows `row_MC`, by kv head and sequence; zeros where there is no row (-1)."""
+    """Writes the heads of the rows `row_MC`, by kv head and sequence; zeros where the row is -1."""
     kv_heads, sequences, group, places, _ = out_KMGCD.shape
     for k in range(kv_heads):
         for m in range(sequences):
@@ -31,7 +31,7 @@ def gather(x_NHD: Array, row_MC: Array, out_KMGCD: Array) -> None:
 
 @compiled
 def scatter(x_KMGCD: Array, row_MC: Array, out_NHD: Array, add: bool) -> None:
-    """The way back: written to the rows `row_MC`, or added to them."""
+    """The inverse of `gather`: writes to the rows `row_MC`, or adds to them."""
     kv_heads, sequences, group, places, _ = x_KMGCD.shape
     for m in range(sequences):
         for c in range(places):
@@ -51,7 +51,7 @@ def scatter(x_KMGCD: Array, row_MC: Array, out_NHD: Array, add: bool) -> None:
 
 @compiled
 def softmax(shared_XP: Array, own_XC: Array, scale: float) -> None:
-    """In place: the weights of scale x scores, together over the prompt and a sequence's places up to the row's own."""
+    """In place: the softmax of scale x scores over the prompt and over the sequence's places up to the row's own."""
     factor, prompt, places = np.float32(1.44269504 * scale), shared_XP.shape[1], own_XC.shape[1]
     of_prompt, of_own = np.empty(prompt, np.float32), np.empty(places, np.float32)
     for x in range(len(own_XC)):
@@ -69,7 +69,7 @@ def softmax(shared_XP: Array, own_XC: Array, scale: float) -> None:
 
 @compiled
 def softmax_backward(d_shared_XP: Array, d_own_XC: Array, shared_XP: Array, own_XC: Array, scale: float) -> None:
-    """In place: from the gradients of the weights those of the scores."""
+    """Turns the gradients of the weights into those of the scores, in place."""
     factor, prompt, places = np.float32(scale), shared_XP.shape[1], own_XC.shape[1]
     for x in range(len(own_XC)):
         d_shared, d_own, shared, own = d_shared_XP[x], d_own_XC[x], shared_XP[x], own_XC[x]

@@ -1,9 +1,9 @@
-"""The loops of a decoding step on a CPU: all that lies between the base's products.
+"""Compiled kernels of a decoding step on a CPU: everything between the base's products.
 
-With a few rows most of a step's time would go to a thousand small operations and to the adapters' thin products. Here a
-layer is four frozen products and four calls.
+With a few rows, most of a step's time would go to a thousand small operations and to the adapters' thin products. Here
+a layer is four frozen products and four calls.
 
-Shape suffixes: N rows, I inputs, O outputs, S slots, R rank, K = parts x rank, D head size, T tokens.
+Shape suffixes: N rows, I inputs, O outputs, S slots, R rank, K = projections x rank, D head size, T tokens.
 """
 
 from __future__ import annotations
@@ -27,26 +27,30 @@ from redqueen.policy.kernels.cpu.floats import (
 )
 
 
-class Rows(NamedTuple):
-    """Whose rows a batch holds: `order` [N] are the rows sorted by member, `tasks` [n, 3] runs of them (slot, first,
-    end). The others are fp32 memory for a task's rows: inputs flat, x A [.., K], outputs [.., O].
-    """
+class RowTasks(NamedTuple):
+    """The rows of a batch, divided into tasks: runs of rows of one member."""
 
     order: Array
+    """The rows [N], sorted by member."""
     tasks: Array
+    """[n, 3]: slot, first place and end place in `order`."""
     inputs: Array
+    """fp32 memory for the inputs of a task's rows, flat."""
     inner: Array
+    """fp32 memory for x A of a task's rows [.., K]."""
     outputs: Array
+    """fp32 memory for the outputs of a task's rows [.., O]."""
 
 
-class Factors(NamedTuple):
-    """The members' factors at one site: A [S, K, I]; s·B, one part [S, R, o] after the other; and for each part its
-    first and end column of y [parts, 2]. No parts: no factors here.
-    """
+class SiteFactors(NamedTuple):
+    """The members' factors at one site."""
 
     a: Array
+    """[S, K, I]."""
     b: Array
+    """s·B, one projection's [S, R, o] after the other."""
     columns: Array
+    """First and end column of y of each projection [projections, 2]; empty: no factors at this site."""
     rank: int
 
 
@@ -117,8 +121,8 @@ def _add(h_NK: Array, first: int, b_RO: Array, y_NO: Array, column: int) -> None
 
 
 @inlined
-def _adapted(rows: Rows, task: int, factors: Factors, x_NI: Array, y_NO: Array) -> None:
-    """rows.outputs = y + s (x A) B for the rows of one task, in the task's order."""
+def _adapted(rows: RowTasks, task: int, factors: SiteFactors, x_NI: Array, y_NO: Array) -> None:
+    """Writes y + s (x A) B for the rows of one task to `rows.outputs`, in the task's order."""
     slot, start, end = rows.tasks[task]
     count, outputs = end - start, y_NO.shape[1]
     for n in range(count):
@@ -146,9 +150,16 @@ def _adapted(rows: Rows, task: int, factors: Factors, x_NI: Array, y_NO: Array) 
 
 @compiled
 def close(
-    rows: Rows, factors: Factors, x_NI: Array, y_NO: Array, stream_NO: Array, norm: Array, eps: float, out_NO: Array
+    rows: RowTasks,
+    factors: SiteFactors,
+    x_NI: Array,
+    y_NO: Array,
+    stream_NO: Array,
+    norm: Array,
+    eps: float,
+    out_NO: Array,
 ) -> None:
-    """Adds y and its adapters to the residual stream; `out` is the stream after the norm that follows."""
+    """Adds y and its adapters' output to the residual stream; `out` is the stream after the norm that follows."""
     for task in range(len(rows.tasks)):
         _adapted(rows, task, factors, x_NI, y_NO)
         _, start, end = rows.tasks[task]
@@ -161,8 +172,8 @@ def close(
 
 
 @compiled
-def gate(rows: Rows, factors: Factors, x_NI: Array, y_NO: Array, out_NF: Array) -> None:
-    """out = silu(gate) * up of y = (gate, up) and its adapters."""
+def gate(rows: RowTasks, factors: SiteFactors, x_NI: Array, y_NO: Array, out_NF: Array) -> None:
+    """out = silu(gate) * up of (gate, up) = y and its adapters' output."""
     half = out_NF.shape[1]
     for task in range(len(rows.tasks)):
         _adapted(rows, task, factors, x_NI, y_NO)
@@ -172,21 +183,25 @@ def gate(rows: Rows, factors: Factors, x_NI: Array, y_NO: Array, out_NF: Array) 
             gated(both[:half], both[half:], out_NF[rows.order[start + n]])
 
 
-class Heads(NamedTuple):
-    """A layer's attention: rotary cos and sin [N, D/2]; the weights of q's and k's norms, empty where it has none."""
+class AttentionSettings(NamedTuple):
+    """What a layer's attention depends on besides its inputs."""
 
     heads: int
     kv_heads: int
     cos: Array
+    """Rotary embeddings [N, D/2]."""
     sin: Array
+    """Rotary embeddings [N, D/2]."""
     norm_q: Array
+    """The weight [D] of the queries' norm; empty if there is none."""
     norm_k: Array
+    """The weight [D] of the keys' norm; empty if there is none."""
     eps: float
 
 
 @inlined
 def _softmax(scores_GT: Array, tokens: Any, masses_T: Array) -> None:
-    """In place, of the first `tokens` scores, which are in powers of two; `masses` is memory for them."""
+    """Softmax of the first `tokens` scores, in place. They are exponents of two; `masses` is memory for the powers."""
     for g in range(len(scores_GT)):
         scores = scores_GT[g]
         top = highest(scores[0], scores, tokens)
@@ -197,21 +212,22 @@ def _softmax(scores_GT: Array, tokens: Any, masses_T: Array) -> None:
 
 @compiled
 def attend(
-    rows: Rows,
-    factors: Factors,
+    rows: RowTasks,
+    factors: SiteFactors,
     x_NI: Array,
     y_NO: Array,
-    heads: Heads,
+    settings: AttentionSettings,
     keys_NHTD: Array,
     values_NHTD: Array,
     at_N: Array,
     out_NO: Array,
 ) -> None:
-    """Attention of row n's token at place `at_N[n]` to those before it, from y = (q, k, v) and its adapters; its key
-    and value are written to the cache.
+    """Attention of row n's token, the `at_N[n]`th of its sequence, to itself and those before it.
+
+    (q, k, v) is y and its adapters' output. Writes the token's key and value to the cache.
     """
     size = keys_NHTD.shape[3]
-    group = heads.heads // heads.kv_heads
+    group = settings.heads // settings.kv_heads
     scale = np.float32(1.44269504 / np.sqrt(size))
     scores_GT, masses_T = np.empty((group, keys_NHTD.shape[2]), np.float32), np.empty(keys_NHTD.shape[2], np.float32)
     mixed_GD = np.empty((group, size), np.float32)
@@ -220,19 +236,19 @@ def attend(
         _, start, end = rows.tasks[task]
         for n in range(end - start):
             row = rows.order[start + n]
-            at, cos, sin, out = at_N[row], heads.cos[row], heads.sin[row], out_NO[row]
-            both = heads.heads + heads.kv_heads
-            wide_HD = rows.outputs[n][: (both + heads.kv_heads) * size].reshape(both + heads.kv_heads, size)
+            at, cos, sin, out = at_N[row], settings.cos[row], settings.sin[row], out_NO[row]
+            both = settings.heads + settings.kv_heads
+            wide_HD = rows.outputs[n][: (both + settings.kv_heads) * size].reshape(both + settings.kv_heads, size)
             for h in range(both):
-                norm = heads.norm_q if h < heads.heads else heads.norm_k
+                norm = settings.norm_q if h < settings.heads else settings.norm_k
                 if len(norm):
-                    unit(wide_HD[h], inverse_rms(wide_HD[h], heads.eps), norm, wide_HD[h])
+                    unit(wide_HD[h], inverse_rms(wide_HD[h], settings.eps), norm, wide_HD[h])
                 turn(wide_HD[h], cos, sin)
-            for h in range(heads.kv_heads):
+            for h in range(settings.kv_heads):
                 keys, values = keys_NHTD[row, h], values_NHTD[row, h]
                 key, value, q_GD = keys[at], values[at], wide_HD[h * group : (h + 1) * group]
                 for d in range(size):
-                    put(key, d, wide_HD[heads.heads + h, d])
+                    put(key, d, wide_HD[settings.heads + h, d])
                     put(value, d, wide_HD[both + h, d])
                 for g in range(group):
                     for d in range(size):

@@ -1,6 +1,6 @@
-"""What the compiled loops have in common: stored numbers, and how functions are compiled.
+"""What the compiled kernels share: how numbers are stored, and how functions are compiled.
 
-Arrays hold fp32, or bf16 as their upper halves in uint16; sums are fp32.
+Arrays hold fp32, or bf16 as the upper halves of fp32 in uint16. Sums are fp32.
 """
 
 from __future__ import annotations
@@ -20,46 +20,48 @@ from torch import Tensor
 Array = NDArray[Any]
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-# sums may be reordered, for vectors; but what is not a number has to stay so
+# Sums may be reordered, so that loops become vector instructions; but NaN and infinity must survive.
 _FAST: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 _INLINE: Any = {"forceinline": True}
-# Numba's cache looks at the file of the function that it compiled; all of ours stand on this one too
+# Numba invalidates its cache by the function's own file only. Every kernel also depends on this file, so its hash is
+# part of the kernel's name.
 _STAMP = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]
 
 
-def loops_suit(tensor: Tensor) -> bool:
-    """Whether the compiled loops can compute with `tensor`."""
+def numba_supports(tensor: Tensor) -> bool:
+    """Whether the compiled kernels can compute with `tensor`."""
     return tensor.device.type == "cpu" and tensor.dtype in (torch.bfloat16, torch.float32)
 
 
-def raw(tensor: Tensor) -> Array:
-    """The same memory as an array; bf16, which NumPy has not, as its bits."""
+def as_array(tensor: Tensor) -> Array:
+    """The same memory as an array. NumPy has no bf16, so that becomes its bits in uint16."""
     return (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
 def compiled(function: _Function) -> _Function:
-    """A function that is compiled once on a machine; it may use this module's functions and its own module's."""
+    """Compiles a function once on a machine. It may call functions of this module and of its own."""
     function.__qualname__ += f"-{_STAMP}"
     try:
         return cast(_Function, njit(cache=True, **_FAST)(function))
-    except RuntimeError:  # nowhere to write: compiled anew in each process
+    except RuntimeError:  # Numba found no folder to write to: each process compiles for itself
         return cast(_Function, njit(**_FAST)(function))
 
 
 def inlined(function: _Function) -> _Function:
-    """A part of compiled functions: one with code of its own rounds otherwise when it comes from the cache than when it
-    was compiled just now.
+    """A helper that is always inlined.
+
+    A separately compiled helper rounds differently when it is loaded from Numba's cache than right after compilation.
     """
     return cast(_Function, njit(**_INLINE, **_FAST)(function))
 
 
 def wide(value: Any) -> Any:
-    """fp32 from a stored number."""
+    """Returns a stored number as fp32."""
     raise NotImplementedError
 
 
 def put(array: Array, index: int, value: Any) -> None:
-    """Stores fp32, rounded to nearest even."""
+    """Stores fp32 in `array`, rounded to nearest even."""
     raise NotImplementedError
 
 
@@ -96,7 +98,7 @@ def _put_in(array: Any, index: Any, value: Any) -> Any:  # pyright: ignore[repor
 
 @inlined
 def exp2(x: Any) -> Any:
-    """2^x for x <= 0, to fp32's precision (Taylor's series of degree 6 on [-1/2, 1/2]); smallest 2^-126."""
+    """2^x for x <= 0, in fp32's precision (Taylor series of degree 6 on [-1/2, 1/2]); never less than 2^-126."""
     x = np.float32(-126) if x < np.float32(-126) else x
     whole = np.floor(x + np.float32(0.5))
     rest = x - whole
@@ -112,20 +114,20 @@ def exp2(x: Any) -> Any:
 
 @inlined
 def ordered(value: Any) -> Any:
-    """An int32 that sorts as fp32 does: loops over integers' maxima become vectors, those over floats' do not."""
+    """An int32 that sorts as its fp32 does: loops over maxima of integers become vectors, those of floats do not."""
     bits = np.float32(wide(value)).view(np.int32)
     return bits ^ ((bits >> np.int32(31)) & np.int32(0x7FFFFFFF))
 
 
 @inlined
 def unordered(key: Any) -> Any:
-    """The fp32 of which `ordered` made this."""
+    """The inverse of `ordered`."""
     return np.int32(key ^ ((key >> np.int32(31)) & np.int32(0x7FFFFFFF))).view(np.float32)
 
 
 @inlined
 def highest(first: Any, x: Array, count: Any) -> Any:
-    """The largest, in fp32, of `first` and the first `count` of x."""
+    """The largest of `first` and the first `count` numbers of x, in fp32."""
     key = ordered(first)
     for i in range(count):
         key = max(key, ordered(x[i]))
@@ -134,7 +136,10 @@ def highest(first: Any, x: Array, count: Any) -> Any:
 
 @inlined
 def powers(x: Array, count: Any, factor: Any, top: Any, out: Array) -> Any:
-    """out = 2^(factor (x - top)) of the first `count`; their sum. Not in place, which would not become vectors."""
+    """Writes 2^(factor (x - top)) of the first `count` numbers to `out`; returns their sum.
+
+    Not in place, because such a loop would not become vectors.
+    """
     total = np.float32(0)
     for i in range(count):
         mass = exp2(factor * (wide(x[i]) - top))

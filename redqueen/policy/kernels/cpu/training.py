@@ -1,4 +1,4 @@
-"""The loops of a forward and backward pass over many rows: norms, rotary embeddings, SwiGLU, log-probabilities.
+"""Compiled kernels of a forward and backward pass over many rows: norms, rotary embeddings, SwiGLU, log-probabilities.
 
 Each reads and writes its rows once. Shape suffixes: N rows, H hidden size, F intermediate size, D head size, C rows of
 a chunk, V vocabulary.
@@ -26,7 +26,7 @@ from redqueen.policy.kernels.cpu.floats import (
 
 @compiled
 def norm(x_NH: Array, y_NH: Array, weight_H: Array, eps: float, sum_NH: Array, out_NH: Array) -> None:
-    """sum = x + y, out = w * sum / rms(sum). No rows of y: there is none, and sum has to be x."""
+    """sum = x + y, out = w * sum / rms(sum). If y has no rows, nothing is added, and `sum` has to be x."""
     for n in range(len(x_NH)):
         total = sum_NH[n]
         if len(y_NH):
@@ -38,7 +38,7 @@ def norm(x_NH: Array, y_NH: Array, weight_H: Array, eps: float, sum_NH: Array, o
 
 @inlined
 def _slope(dy: Array, x: Array, weight: Array, eps: float) -> tuple[float, float]:
-    """1 / rms(x), and the share of x in the gradient of x."""
+    """1 / rms(x), and the factor of x in the gradient of x."""
     scale, along = inverse_rms(x, eps), np.float32(0)
     for i in range(len(x)):
         along += wide(dy[i]) * wide(weight[i]) * wide(x[i])
@@ -47,7 +47,7 @@ def _slope(dy: Array, x: Array, weight: Array, eps: float) -> tuple[float, float
 
 @compiled
 def norm_backward(dy_NH: Array, x_NH: Array, weight_H: Array, eps: float, past_NH: Array, dx_NH: Array) -> None:
-    """dx = the gradient of `norm`, from `dy` of its result and `past` of its sum."""
+    """Writes the gradient of `norm` to `dx`, from those of its result (`dy`) and of its sum (`past`)."""
     for n in range(len(x_NH)):
         dy, x, past, dx = dy_NH[n], x_NH[n], past_NH[n], dx_NH[n]
         scale, share = _slope(dy, x, weight_H, eps)
@@ -57,7 +57,7 @@ def norm_backward(dy_NH: Array, x_NH: Array, weight_H: Array, eps: float, past_N
 
 @compiled
 def heads(x_NHD: Array, norm_D: Array, eps: float, cos: Array, sin: Array, out_NHD: Array) -> None:
-    """Norm, if there is one, and rotary embedding of each head."""
+    """The norm of each head, if `norm` is not empty, then its rotary embedding."""
     head = np.empty(x_NHD.shape[2], np.float32)
     for n in range(len(x_NHD)):
         for h in range(x_NHD.shape[1]):
@@ -76,7 +76,7 @@ def heads(x_NHD: Array, norm_D: Array, eps: float, cos: Array, sin: Array, out_N
 def heads_backward(
     dy_NHD: Array, x_NHD: Array, norm_D: Array, eps: float, cos: Array, sin: Array, dx_NHD: Array
 ) -> None:
-    """dx = the gradient of `heads`."""
+    """Writes the gradient of `heads` to `dx`."""
     head, back = np.empty(x_NHD.shape[2], np.float32), -sin
     for n in range(len(x_NHD)):
         for h in range(x_NHD.shape[1]):
@@ -103,7 +103,7 @@ def swiglu(both_N2F: Array, out_NF: Array) -> None:
 
 @compiled
 def swiglu_backward(dy_NF: Array, both_N2F: Array, d_both_N2F: Array) -> None:
-    """The gradient of `swiglu`."""
+    """Writes the gradient of `swiglu` to `d_both`."""
     half = dy_NF.shape[1]
     for n in range(len(dy_NF)):
         dy, gate, up = dy_NF[n], both_N2F[n, :half], both_N2F[n, half:]
@@ -117,9 +117,9 @@ def swiglu_backward(dy_NF: Array, both_N2F: Array, d_both_N2F: Array) -> None:
 
 @compiled
 def masses(logits_CV: Array, target_C: Array, bits: float, logp_C: Array, entropy_C: Array, total_C: Array) -> None:
-    """log p(target) and the entropy of each row, in powers of two, where 2^(bits x logit) is a token's share.
+    """Writes log2 p(target) and the entropy of each row in bits. A token's probability is 2^(bits x logit) / their sum.
 
-    Leaves these shares, over the largest, in `logits`, and their sum in `total`.
+    Leaves in `logits` these powers divided by the row's largest, and in `total` their sum.
     """
     for c in range(len(logits_CV)):
         row, factor = logits_CV[c], np.float32(bits)

@@ -5,17 +5,16 @@ from functools import partial
 import pytest
 import torch
 
-from redqueen.policy.learning import logprobs as losses
-from redqueen.policy.learning.logprobs import TokenLogprobs, token_weights
-from redqueen.records import Sample
+from redqueen.policy.model import logprobs
+from redqueen.policy.model.logprobs import TokenLogprobs
 
 
-# float64 has torch's operations, the others compiled loops
+# float64 takes torch's operations, the others the compiled kernels
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-6), (torch.float32, 1e-5), (torch.bfloat16, 0.03)])
 def test_log_probabilities_and_gradient_equal_plain_log_softmax(
     monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, tolerance: float
 ) -> None:
-    monkeypatch.setattr(losses, "CHUNK", 3)
+    monkeypatch.setattr(logprobs, "CHUNK", 3)
     torch.manual_seed(0)
     hidden, weight = torch.randn(8, 5).to(dtype), torch.randn(11, 5).to(dtype)
     target, upstream = torch.randint(11, (8,)), torch.randn(8)
@@ -37,17 +36,3 @@ def test_log_probabilities_and_gradient_equal_plain_log_softmax(
 def test_a_target_outside_the_vocabulary_is_refused() -> None:
     with pytest.raises(IndexError):
         TokenLogprobs.apply(torch.randn(1, 5), torch.randn(11, 5), torch.tensor([11]), 1.0)
-
-
-def _sample(member: str, tokens: int) -> Sample:
-    return Sample(member=member, prompt_ids=(1,), token_ids=(2,) * tokens, logprobs=(0.0,) * tokens, advantage=1.0)
-
-
-def test_token_mean_weighs_every_token_of_a_member_alike() -> None:
-    weights = token_weights([_sample("a", 3), _sample("a", 1), _sample("b", 2)], "token_mean")
-    assert weights == [1 / 4, 1 / 4, 1 / 2]
-
-
-def test_sequence_mean_weighs_every_sequence_of_a_member_alike() -> None:
-    weights = token_weights([_sample("a", 3), _sample("a", 1), _sample("b", 2)], "sequence_mean")
-    assert weights == [1 / 6, 1 / 2, 1 / 2]

@@ -1,0 +1,118 @@
+"""The kernels: what the decoder computes between its products. The choice of an implementation stands here only.
+
+Norms are computed in fp32, products in the base's dtype, as in transformers' Llama, Mistral, Qwen2 and Qwen3.
+Shape suffixes: N rows, H hidden size, D head size, F intermediate size, K kv heads, M sequences, G query heads of each
+kv head, C places of a sequence (or rows of a chunk, with V), P tokens of a prompt, X = K x M x G x C, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from redqueen.errors import ModelError
+from redqueen.policy.kernels.cpu.floats import numba_supports
+from redqueen.policy.kernels.numba_kernels import NumbaKernels
+from redqueen.policy.kernels.torch_kernels import TorchKernels
+
+VARIABLE = "REDQUEEN_KERNELS"
+"""The environment variable that chooses: `torch` for torch's operations everywhere, else `auto` (default)."""
+
+Rotation = tuple[Tensor, Tensor]
+"""Rotary embeddings of a batch's positions, cos and sin, as a kernel's `heads` reads them."""
+
+
+class Kernels(Protocol):
+    """One implementation. What has no underscore at its end is differentiable in whatever is not a weight."""
+
+    @property
+    def compiled(self) -> bool:
+        """Whether these are Numba's kernels, which have a decoding step of their own."""
+        ...
+
+    def rotation(self, cos: Tensor, sin: Tensor, dtype: torch.dtype) -> Rotation:
+        """Prepares cos and sin [N, D/2] (fp32) for `heads` of `dtype`, once for all layers."""
+        ...
+
+    def norm(self, x_NH: Tensor, y_NH: Tensor | None, weight_H: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+        """The residual stream s = x + y, or x without y, and w * s / rms(s) (Zhang and Sennrich 2019).
+
+        Continue from the returned stream, not from `x`: the two gradients are then summed in fp32 before rounding.
+        """
+        ...
+
+    def heads(
+        self,
+        qkv_NHD: Tensor,
+        kv_heads: int,
+        norm_q: Tensor | None,
+        norm_k: Tensor | None,
+        eps: float,
+        rotation: Rotation,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k and v [N, heads, D] of `qkv`, which holds their heads one after the other.
+
+        q and k are normed, if there are weights, and rotated (Su et al. 2021) in Llama's halves: (x1, x2) becomes
+        (x1 cos - x2 sin, x2 cos + x1 sin).
+        """
+        ...
+
+    def swiglu(self, both_N2F: Tensor) -> Tensor:
+        """silu(gate) * up [N, F] for gate and up side by side in [N, 2F] (Shazeer 2020)."""
+        ...
+
+    def gather(self, x: Tensor, row_MC: Tensor, kv_heads: int) -> Tensor:
+        """[K, M, G, C, D] from the rows `row_MC` of x [N, heads, D]; zeros where the row is -1."""
+        ...
+
+    def scatter_(self, x_KMGCD: Tensor, row_MC: Tensor, out: Tensor, *, add: bool = False) -> None:
+        """The inverse of `gather`: writes to the rows `row_MC` of `out` [N, heads, D], or adds to them."""
+        ...
+
+    def softmax_(self, shared: Tensor, own: Tensor, scale: float) -> None:
+        """Turns scores into attention weights, in place: the softmax of scale x scores, masked causally.
+
+        A row's scores are those over the prompt [K, M x G x C, P] and those over its own sequence [K x M, G x C, C].
+        """
+        ...
+
+    def softmax_backward_(self, d_shared: Tensor, d_own: Tensor, shared: Tensor, own: Tensor, scale: float) -> None:
+        """Turns the gradients of the weights into those of the scores, in place."""
+        ...
+
+    def scratch(self, logits_CV: Tensor) -> tuple[Tensor, ...]:
+        """Memory that `token_shares_` reuses for every chunk; new memory for each would cost a tenth of the time."""
+        ...
+
+    def token_shares_(
+        self,
+        logits_CV: Tensor,
+        target_C: Tensor,
+        temperature: float,
+        logp_C: Tensor,
+        entropy_C: Tensor,
+        scratch: tuple[Tensor, ...],
+    ) -> Tensor:
+        """Writes the targets' log-probabilities and the rows' entropies; returns a row's total [C].
+
+        Leaves in `logits` each token's probability times its row's total. Does no bounds checks on `target`.
+        """
+        ...
+
+
+_TORCH: Kernels = TorchKernels()
+_NUMBA: Kernels = NumbaKernels()
+
+
+def kernels_of(tensor: Tensor) -> Kernels:
+    """The kernels that compute with `tensor`: Numba's for bf16 and fp32 on a CPU, torch's for everything else.
+
+    Raises ModelError if REDQUEEN_KERNELS is neither `auto` nor `torch`.
+    """
+    choice = os.environ.get(VARIABLE) or "auto"
+    if choice not in ("auto", "torch"):
+        raise ModelError(f"{VARIABLE} is '{choice}': use auto or torch")
+    return _NUMBA if choice == "auto" and numba_supports(tensor) else _TORCH

@@ -1,0 +1,100 @@
+"""The kernels by torch's operations, on any device and in any dtype.
+
+Shape suffixes as in `redqueen.policy.kernels.dispatch`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from redqueen.policy.kernels.torch_ops import rms_norm, rotate, swiglu
+
+# Shares are computed as powers of two: a CPU's exp2 takes a third of the time of its exp.
+_NATS_PER_BIT = math.log(2)
+
+
+class TorchKernels:
+    """See `redqueen.policy.kernels.dispatch.Kernels`."""
+
+    compiled = False
+
+    def rotation(self, cos: Tensor, sin: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """[N, 1, D] each, rounded to `dtype` as transformers rounds them."""
+        return _per_head(cos, dtype), _per_head(sin, dtype)
+
+    def norm(self, x_NH: Tensor, y_NH: Tensor | None, weight_H: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+        stream_NH = x_NH if y_NH is None else x_NH + y_NH
+        return stream_NH, rms_norm(stream_NH, weight_H, eps)
+
+    def heads(
+        self,
+        qkv_NHD: Tensor,
+        kv_heads: int,
+        norm_q: Tensor | None,
+        norm_k: Tensor | None,
+        eps: float,
+        rotation: tuple[Tensor, Tensor],
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = qkv_NHD.split([qkv_NHD.shape[1] - 2 * kv_heads, kv_heads, kv_heads], 1)
+        q = q if norm_q is None else rms_norm(q, norm_q, eps)
+        k = k if norm_k is None else rms_norm(k, norm_k, eps)
+        return rotate(q, *rotation), rotate(k, *rotation), v
+
+    def swiglu(self, both_N2F: Tensor) -> Tensor:
+        return swiglu(both_N2F)
+
+    def gather(self, x: Tensor, row_MC: Tensor, kv_heads: int) -> Tensor:
+        rows_MCHD = torch.where((row_MC < 0)[..., None, None], 0, x[row_MC.clamp(min=0)])
+        return rows_MCHD.unflatten(2, (kv_heads, -1)).permute(2, 0, 3, 1, 4).contiguous()
+
+    def scatter_(self, x_KMGCD: Tensor, row_MC: Tensor, out: Tensor, *, add: bool = False) -> None:
+        present_MC = row_MC >= 0
+        rows = x_KMGCD.permute(1, 3, 0, 2, 4).flatten(2, 3)[present_MC]
+        out[row_MC[present_MC]] = rows + out[row_MC[present_MC]] if add else rows
+
+    def softmax_(self, shared: Tensor, own: Tensor, scale: float) -> None:
+        shared_XP, own_XC = shared.flatten(0, 1), own.flatten(0, 1)
+        prompt, places = shared_XP.shape[1], own_XC.shape[1]
+        late_CC = torch.ones(places, places, dtype=torch.bool, device=own.device).triu(1)
+        own_XC.view(-1, places, places).masked_fill_(late_CC, float("-inf"))
+        weights = (scale * torch.cat([shared_XP, own_XC], 1)).softmax(-1)
+        shared_XP.copy_(weights[:, :prompt])
+        own_XC.copy_(weights[:, prompt:])
+
+    def softmax_backward_(self, d_shared: Tensor, d_own: Tensor, shared: Tensor, own: Tensor, scale: float) -> None:
+        d_shared_XP, d_own_XC, shared_XP, own_XC = (x.flatten(0, 1) for x in (d_shared, d_own, shared, own))
+        along_X1 = (d_shared_XP * shared_XP).sum(1, keepdim=True) + (d_own_XC * own_XC).sum(1, keepdim=True)
+        d_shared_XP.sub_(along_X1).mul_(shared_XP).mul_(scale)
+        d_own_XC.sub_(along_X1).mul_(own_XC).mul_(scale)
+
+    def scratch(self, logits_CV: Tensor) -> tuple[Tensor, ...]:
+        """Two times the logits in fp32."""
+        return tuple(logits_CV.new_empty(logits_CV.shape, dtype=torch.float32) for _ in range(2))
+
+    def token_shares_(
+        self,
+        logits_CV: Tensor,
+        target_C: Tensor,
+        temperature: float,
+        logp_C: Tensor,
+        entropy_C: Tensor,
+        scratch: tuple[Tensor, ...],
+    ) -> Tensor:
+        bits_CV, mass_CV = (memory[: len(logits_CV)] for memory in scratch)
+        bits_CV.copy_(logits_CV).mul_(1 / (temperature * _NATS_PER_BIT))
+        top_C1 = bits_CV.amax(-1, keepdim=True)
+        chosen_C = bits_CV.gather(1, target_C[:, None])[:, 0] - top_C1[:, 0]
+        torch.exp2(bits_CV.sub_(top_C1), out=mass_CV)
+        total_C = mass_CV.sum(-1)
+        logp_C.copy_((chosen_C - total_C.log2()) * _NATS_PER_BIT)
+        entropy_C.copy_((total_C.log2() - bits_CV.mul_(mass_CV).sum(-1) / total_C) * _NATS_PER_BIT)
+        logits_CV.copy_(mass_CV)
+        return total_C
+
+
+def _per_head(half_ND: Tensor, dtype: torch.dtype) -> Tensor:
+    """[N, 1, D] of `dtype` from [N, D/2]."""
+    return half_ND.repeat(1, 2).to(dtype)[:, None]
