@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from redqueen.config import EMBEDDED
+from redqueen.config import BUNDLED
 
 app = typer.Typer(
     help="Measure this machine, and peers beside us in the same run.", no_args_is_help=True, rich_markup_mode=None
@@ -64,7 +64,7 @@ def train(
     tokens: Annotated[str, typer.Option(help="Tokens of a joint update, with commas.")] = "2048,512",
     members: Members = 8,
     attempts: Annotated[int, typer.Option(min=2, help="Attempts at one prompt.")] = 8,
-    model: Model = EMBEDDED,
+    model: Model = BUNDLED,
     threads: Threads = 1,
 ) -> None:
     """A joint update of all members, against one PEFT adapter over the same tokens, and shared prompts."""
@@ -85,7 +85,7 @@ def sampler(
     members: Members = 8,
     prompt: Annotated[int, typer.Option(min=4, help="Tokens of each row's prompt.")] = 52,
     new: Annotated[int, typer.Option(min=2, help="Tokens that each row writes.")] = 64,
-    model: Model = EMBEDDED,
+    model: Model = BUNDLED,
     threads: Threads = 1,
 ) -> None:
     """Tokens per CPU-second, against transformers' generate, PEFT, populora and llama.cpp."""
@@ -107,7 +107,7 @@ def step(
     members: Members = 8,
     prompt: PromptTokens = 52,
     new: NewTokens = 64,
-    model: Model = EMBEDDED,
+    model: Model = BUNDLED,
     threads: Threads = 1,
 ) -> None:
     """A whole step, sampling and training, against TRL's GRPOTrainer with one PEFT adapter."""
@@ -130,7 +130,7 @@ def workers(
     members: Members = 8,
     prompt: PromptTokens = 52,
     new: NewTokens = 64,
-    model: Model = EMBEDDED,
+    model: Model = BUNDLED,
     threads: Threads = 1,
 ) -> None:
     """Sampling and whole steps in several processes, against one: throughput by wall time."""
@@ -150,7 +150,7 @@ def logprobs(
     as_json: AsJson = False,
     rounds: Rounds = 5,
     rows: Annotated[int, typer.Option(min=1, help="Tokens whose log-probabilities are wanted.")] = 2048,
-    model: Model = EMBEDDED,
+    model: Model = BUNDLED,
     threads: Threads = 1,
 ) -> None:
     """Log-probabilities and their gradient, against the full table and torch's own fused loss."""
@@ -166,7 +166,7 @@ def memory(
     rounds: Rounds = 5,
     tokens: Annotated[int, typer.Option(min=64, help="Tokens of a training step.")] = 2048,
     members: Members = 8,
-    model: Model = EMBEDDED,
+    model: Model = BUNDLED,
     threads: Threads = 1,
 ) -> None:
     """Peak memory of a training step with many members and with one."""

@@ -13,7 +13,7 @@ from benchmarks.timing import BenchmarkError, Stopwatch, Timing
 from benchmarks.workload import name
 from redqueen.adapters.factors import Adapter, Factors
 from redqueen.adapters.initialisation import fresh, generator
-from redqueen.config import EMBEDDED, LearningConfig, ModelConfig, SamplingConfig
+from redqueen.config import BUNDLED, LearningConfig, ModelConfig, SamplingConfig
 from redqueen.policy.model.base import Base, dtype_of, load
 from redqueen.policy.policy import Policy, open_policy
 from redqueen.records import Request, Sample
@@ -27,7 +27,7 @@ B_STD = 0.02
 class BenchmarkConfig:
     """What is fixed in a measurement."""
 
-    model: str = EMBEDDED
+    model: str = BUNDLED
     """Hugging Face id or local folder of the base."""
     threads: int = 1
     """Threads of each process."""

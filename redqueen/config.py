@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from redqueen.errors import UserError
 from redqueen.records import Kind, SamplingParams
 
-EMBEDDED = "smollm2-135m-instruct"
+BUNDLED = "smollm2-135m-instruct"
 
 # copy_parent, fresh and linear_mean are controls: what the others must beat
 Mutation = Literal[
@@ -39,7 +39,7 @@ class Section(BaseModel):
 class ModelConfig(Section):
     """The frozen base and how members are attached to it."""
 
-    name: str = EMBEDDED  # the embedded model, a Hugging Face id or a local folder
+    name: str = BUNDLED  # the bundled model, a Hugging Face id or a local folder
     dtype: Literal["auto", "bfloat16", "float32"] = "auto"  # auto: bf16 where the processor multiplies it
     device: Literal["auto", "cpu", "cuda"] = "auto"
     prompts: Literal["completion", "chat"] = "completion"

@@ -23,7 +23,7 @@ _SMALL = GameConfig(references=2, start_lines=2)
 
 
 def quickstart() -> Config:
-    """2 teachers and 2 students on the embedded model: minutes on two CPU cores."""
+    """2 teachers and 2 students on the bundled model: minutes on two CPU cores."""
     return Config(
         game=_SMALL,
         sampling=SamplingConfig(temperature=0.8, proposal_tokens=80, batch_rows=96),
@@ -49,7 +49,7 @@ def paper_7b() -> Config:
 
 
 def asymmetric() -> Config:
-    """4 teachers and 8 students on the embedded model."""
+    """4 teachers and 8 students on the bundled model."""
     return quickstart().model_copy(
         update={"recipe": "asymmetric", "population": PopulationConfig(teachers=4, students=8)}
     )

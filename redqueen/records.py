@@ -257,7 +257,7 @@ class Attempted:
 
 
 class Sampler(Protocol):
-    """Draws completions from members; the embedded one runs in process, others may be served elsewhere."""
+    """Draws completions from members; the local one runs in process, others may be served elsewhere."""
 
     def sample(
         self, requests: Sequence[Request], on_completion: Callable[[int, Completion], None] | None = None

@@ -17,8 +17,8 @@ from redqueen.adapters.initialisation import fresh, generator
 from redqueen.config import Config
 from redqueen.game.prompts import Prompts, prompts
 from redqueen.policy.model.base import Base
+from redqueen.policy.model.tokens import encode
 from redqueen.policy.policy import open_policy
-from redqueen.policy.sampling.sampler import encode
 from redqueen.programs.normal_form import fingerprint
 from redqueen.records import KINDS, Completion, Draft, Kind, Prompt, Proposal, Request, Sample, Task, Verifier
 from redqueen.self_play import seed_tasks

@@ -1,4 +1,4 @@
-"""The main job on the embedded model, through the command line: warm start, real tasks, kill -9, resume, export."""
+"""The main job on the bundled model, through the command line: warm start, real tasks, kill -9, resume, export."""
 
 from __future__ import annotations
 

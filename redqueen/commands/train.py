@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from redqueen.commands.environment import announce_conversion, environment, quiet_libraries
-from redqueen.config import EMBEDDED, Config
+from redqueen.config import BUNDLED, Config
 from redqueen.errors import ModelError
 from redqueen.game.prompt_lengths import prompt_lengths
 from redqueen.policy.memory.estimate import check_fit, estimate, total
@@ -29,8 +29,8 @@ def print_memory(config: Config) -> None:
     """What a run would need, on standard error; nothing is downloaded or converted."""
     quiet_libraries()
     out = Console(stderr=True, soft_wrap=True)
-    if config.model.name == EMBEDDED and cached() is None:
-        return out.print("memory: not estimated, the embedded model is not converted yet: the first run does that")
+    if config.model.name == BUNDLED and cached() is None:
+        return out.print("memory: not estimated, the bundled model is not converted yet: the first run does that")
     try:
         lengths = prompt_lengths(config, token_counter(config.model, download=False))
         found = estimate(config, lengths, members(config), download=False)

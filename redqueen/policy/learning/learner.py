@@ -1,4 +1,4 @@
-"""The embedded learner: one joint forward and backward pass for all members that played, an optimizer for each."""
+"""The learner: one joint forward and backward pass for all members that played, an optimizer for each."""
 
 from __future__ import annotations
 

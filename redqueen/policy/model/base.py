@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from redqueen.config import EMBEDDED, ModelConfig
+from redqueen.config import BUNDLED, ModelConfig
 from redqueen.errors import ModelError
 from redqueen.machine import cores
 from redqueen.policy.model.bundled import obtain
@@ -111,7 +111,7 @@ def workers_of(config: ModelConfig) -> int:
 
 def location(name: str) -> str:
     """Where `from_pretrained` finds the model called `name`."""
-    return str(obtain()) if name == EMBEDDED else name
+    return str(obtain()) if name == BUNDLED else name
 
 
 def fingerprint(model: nn.Module) -> str:

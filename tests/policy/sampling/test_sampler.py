@@ -13,7 +13,7 @@ import torch
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
 from redqueen.errors import AdapterError, PromptError
 from redqueen.policy.model.base import load
-from redqueen.policy.sampling.sampler import encode
+from redqueen.policy.model.tokens import encode
 from redqueen.records import Prompt, Request, Sample, SamplingParams
 from tests.policy.conftest import Build, TinyPolicy
 from tests.policy.requests import crowd, request, same
