@@ -103,6 +103,7 @@ class LocalVerifier(AbstractContextManager["LocalVerifier", None]):
     def submit_proposal(self, proposal: Proposal) -> Future[tuple[Verdict, Task | None]]:
         """Runs the program on its inputs, three times in two interpreters, while the caller goes on."""
         job = Job(proposal.draft.program, proposal.draft.inputs, validate=True)
+        # The pool's thread makes the task, so that it is ready when the caller asks.
         return _then(self._sandbox.submit(job), lambda outcome: task_or_reject(proposal, outcome, self.min_inputs))
 
     def submit_attempt(self, task: Task, answer: str | None) -> Future[Verdict]:
@@ -112,11 +113,13 @@ class LocalVerifier(AbstractContextManager["LocalVerifier", None]):
 
     def validate(self, proposals: Sequence[Proposal]) -> list[tuple[Verdict, Task | None]]:
         """What `submit_proposal` says of each; in order."""
-        return [future.result() for future in [self.submit_proposal(proposal) for proposal in proposals]]
+        futures = [self.submit_proposal(proposal) for proposal in proposals]
+        return [future.result() for future in futures]
 
     def grade(self, attempts: Sequence[tuple[Task, str | None]]) -> list[Verdict]:
         """What `submit_attempt` says of each; in order."""
-        return [future.result() for future in [self.submit_attempt(task, answer) for task, answer in attempts]]
+        futures = [self.submit_attempt(task, answer) for task, answer in attempts]
+        return [future.result() for future in futures]
 
 
 S = TypeVar("S")
@@ -158,6 +161,7 @@ def task_or_reject(proposal: Proposal, outcome: Outcome, min_inputs: int = 2) ->
         if len(text.encode("utf-8", "surrogatepass")) > MAX_TEXT_BYTES:
             detail = f"input {index} is more than {MAX_TEXT_BYTES} bytes when it is written out"
             return replace(verdict, status="oversize", detail=detail), None
+    # Spellings of one value are one input, and the author of a code_f task has to propose several.
     pairs = tuple(Pair(text, output) for text, output in zip(inputs, outcome.outputs, strict=True))
     if proposal.kind == "code_f":
         pairs = _distinct(pairs)
@@ -180,6 +184,7 @@ def grading_job(answer: Answer) -> Verdict | Job:
     """The job that decides about an answer, or the verdict where no program has to run."""
     if answer.text is None:
         return Verdict(status="malformed", detail="no answer in the text")
+    # A function runs on the hidden inputs; another kind's answer is data, which is read here before anything runs.
     if answer.kind == "code_f":
         return Job(answer.text, answer.inputs, expected=answer.expected)
     try:

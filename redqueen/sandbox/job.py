@@ -19,6 +19,7 @@ Status = Literal[
     "infra_error",
 ]
 
+# A job that is larger is refused before any process starts.
 MAX_PROGRAM_BYTES = 65_536
 MAX_INPUTS = 256
 
@@ -59,7 +60,7 @@ class Job:
     validate: bool = False
     """Whether determinism is checked: interpreter A runs it once, at half the CPU limit, and B twice in one child."""
     expected: tuple[bytes, ...] | None = None
-    """Canonical bytes, one for each input; the first miss decides and ends the child. Never sent to the child."""
+    """Canonical bytes, one for each input; the first miss decides and ends the child. The child never gets them."""
 
     def __post_init__(self) -> None:
         if len(self.inputs) > MAX_INPUTS:

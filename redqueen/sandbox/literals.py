@@ -1,10 +1,9 @@
 """Literal text to values and back, for text that a model wrote.
 
-This is a small recursive-descent reader and not `ast.parse`, because it runs in the trainer's process on
-hostile text: it is linear in the text, bounded in depth and digits, cannot be slowed down by the grammar of
-a whole language, and does not answer differently when somebody turns warnings into errors. Beyond Python's
-own literals it reads what Python prints but cannot read: `nan`, `inf`, `set()`, `frozenset({...})`,
-`float('nan')`, `complex(...)`.
+This is a small recursive-descent reader and not `ast.parse`, because it runs in the trainer's process on hostile text:
+it is linear in the text, bounded in depth and digits, cannot be slowed down by the grammar of a whole language, and
+does not depend on the warning filters. It reads Python's own literals, and what Python prints but cannot read: `nan`,
+`inf`, `set()`, `frozenset({...})`, `float('nan')`, `complex(...)`.
 """
 
 from __future__ import annotations
@@ -27,11 +26,13 @@ MAX_TEXT_BYTES = 16_384
 
 _NAMES: dict[str, Any] = {"None": None, "True": True, "False": False}
 _NUMBER_NAMES = ("nan", "inf", "nanj", "infj")
-_FLOAT_WORDS = frozenset(sign + word for sign in ("", "+", "-") for word in ("nan", "inf", "infinity"))
+_FLOAT_WORDS = frozenset(["nan", "+nan", "-nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"])
 
 
 def parse_arguments(text: str, max_bytes: int = MAX_TEXT_BYTES) -> tuple[Any, ...]:
     """The values of a literal argument list, over one or several lines; empty text means no arguments.
+
+    Raises LiteralError if the text is no such list, OversizeError if it is too long, too deep or has too many digits.
 
     >>> parse_arguments("[1, 2], 'a'")
     ([1, 2], 'a')
@@ -41,7 +42,10 @@ def parse_arguments(text: str, max_bytes: int = MAX_TEXT_BYTES) -> tuple[Any, ..
 
 
 def parse_literal(text: str, max_bytes: int = MAX_TEXT_BYTES) -> Any:
-    """The value of one literal; `1, 2` without brackets is a tuple, as in Python."""
+    """The value of one literal; `1, 2` without brackets is a tuple, as in Python.
+
+    Raises LiteralError if the text is no literal, OversizeError if it is too long, too deep or has too many digits.
+    """
     reader = _Reader(text, max_bytes)
     value = reader.expression(0)
     if reader.peek() == ",":
@@ -54,6 +58,8 @@ def parse_literal(text: str, max_bytes: int = MAX_TEXT_BYTES) -> Any:
 
 def to_literal(value: Any, depth: int = 0) -> str:
     """Text that `parse_literal` reads back to an equal value; dicts keep their order, sets are sorted.
+
+    Raises UnsupportedError for a type that is not a plain builtin, OversizeError for an int or a nesting too large.
 
     >>> to_literal({3, 1, 2}), to_literal(float("nan")), to_literal(set())
     ('{1, 2, 3}', "float('nan')", 'set()')
@@ -69,6 +75,7 @@ def to_literal(value: Any, depth: int = 0) -> str:
         return str(value)
     if kind is float:
         return repr(value) if math.isfinite(value) else f"float('{value!r}')"
+    # Python prints some complex numbers in a way that reads back to another number.
     if kind is complex:
         parts = f"complex({to_literal(value.real)}, {to_literal(value.imag)})"
         return parts if _awkward(value) else repr(value)
@@ -90,17 +97,18 @@ def to_literal(value: Any, depth: int = 0) -> str:
 
 
 def _awkward(value: complex) -> bool:
-    """Python's own spelling of this complex number does not read back to it."""
+    """Whether Python's own spelling of this complex number reads back to another one."""
     parts = (value.real, value.imag)
     return any(not math.isfinite(part) or (part == 0 and math.copysign(1, part) < 0) for part in parts)
 
 
 class _Reader:
-    """The tokens of one text and the descent over them."""
+    """Reads the values of one text by recursive descent over its tokens. The last token is the end, and stays."""
 
     def __init__(self, text: str, max_bytes: int) -> None:
         if len(text) > max_bytes or len(text.encode("utf-8", "surrogatepass")) > max_bytes:
             raise OversizeError(f"more than {max_bytes} bytes of text")
+        # As Python's own tokenizer does.
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         self.tokens = tokens(text)
         self.at = 0
@@ -114,12 +122,12 @@ class _Reader:
         return token
 
     def expect(self, mark: str) -> None:
-        found = self.take()[1]
-        if found != mark:
-            raise LiteralError(f"expected {mark!r}, found {short(found)}")
+        text = self.take()[1]
+        if text != mark:
+            raise LiteralError(f"expected {mark!r}, found {short(text)}")
 
     def items(self, end: str, depth: int) -> list[Any]:
-        """Comma-separated values up to `end` (which is taken); the last comma is optional."""
+        """Comma-separated values up to `end`, which is taken; a last comma is optional."""
         values: list[Any] = []
         while self.peek() != end:
             values.append(self.expression(depth))
@@ -137,6 +145,7 @@ class _Reader:
             if type(value) not in (int, float, complex):
                 raise LiteralError("a sign before something that is not a number")
             value = -value if sign == "-" else +value
+        # `1 + 2j` is a literal, and the only sum that is one.
         if self.peek() in ("+", "-") and type(value) in (int, float):
             sign = self.take()[1]
             imaginary = self.atom(depth)
@@ -152,6 +161,7 @@ class _Reader:
         if kind == "name":
             return self.name(text, depth)
         if kind == "string":
+            # Neighbouring strings are one, as in Python.
             value: Any = string(text)
             while self.tokens[self.at][0] == "string":
                 more = string(self.take()[1])
@@ -198,6 +208,7 @@ class _Reader:
                 self.expect(":")
                 result[key] = self.expression(depth)
         except TypeError as error:
+            # A member or a key that cannot be hashed.
             raise LiteralError(str(error)) from None
         self.take()
         return result
@@ -206,7 +217,8 @@ class _Reader:
         if name in _NAMES:
             return _NAMES[name]
         if name in _NUMBER_NAMES:
-            number = float(name[:3])  # a fresh NaN each time: two of them are two members of a set
+            # A new NaN each time: two of them are two members of a set.
+            number = float(name[:3])
             return complex(0.0, number) if name[3:] else number
         if name not in ("set", "frozenset", "float", "complex") or self.peek() != "(":
             raise LiteralError(f"a name is not a literal: {short(name)}")
@@ -223,7 +235,7 @@ class _Reader:
         raise LiteralError(f"{name}(...) with arguments that make no literal")
 
     def members(self, kind: type[set[Any]] | type[frozenset[Any]], depth: int) -> Any:
-        """The rest of `set(...)`: nothing, or one bracketed literal (so that calls cannot nest forever)."""
+        """The rest of `set(...)`: nothing, or one bracketed literal, which bounds the nesting of calls."""
         if self.peek() == ")":
             self.take()
             return kind()

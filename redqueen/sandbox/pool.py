@@ -59,7 +59,8 @@ class Sandbox(AbstractContextManager["Sandbox", None]):
 
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
         """The outcomes of all jobs, in their order."""
-        return [future.result() for future in [self.submit(job) for job in jobs]]
+        futures = [self.submit(job) for job in jobs]
+        return [future.result() for future in futures]
 
     def submit(self, job: Job) -> Future[Outcome]:
         """Queues one job. Returns at once unless `MAX_WAITING` jobs are waiting already."""

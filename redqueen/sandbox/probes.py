@@ -1,4 +1,4 @@
-"""What isolation this machine really gives, found out by hostile programs in real children."""
+"""Finds out what isolation this machine gives, by hostile programs in real children."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from redqueen.sandbox.profile import GAME
 from redqueen.sandbox.worker import Worker
 
 FULL, NO_LANDLOCK, PROCESS = "full", "no-landlock", "process"
-"""The tiers. `full`: every promise holds, behind seccomp and Landlock. `no-landlock`: seccomp alone keeps
-them. `process`: a promise is broken; a program has limits and a process of its own around it and no more."""
+"""The tiers. `full`: every promise holds, behind seccomp and Landlock. `no-landlock`: seccomp alone keeps them.
+`process`: a promise is broken; a program has limits and a process of its own, and nothing else holds it."""
 
 
 class IsolationError(UserError):
-    """This machine cannot keep the sandbox's promises, and the caller has not accepted that."""
+    """The machine cannot keep the sandbox's promises, and the caller has not accepted that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One question put to a real child. Where `required`, not `ok` means that a promise is broken."""
+    """One question, answered by a real child."""
 
     name: str
     ok: bool
     detail: str
     required: bool = True
+    """Whether a promise is broken if this is not `ok`."""
 
 
-# What a hostile program has at hand although it may import none of it.
+# What a hostile program reaches by introspection, although it may import none of it.
 _REACH = """
 import functools
 real_import = functools.__builtins__["__import__"]
@@ -71,6 +72,7 @@ def _probe_once() -> tuple[str, tuple[Probe, ...]]:
         probes.append(_limit(worker, "memory limit", "return len(bytearray(10 ** 9))", "memory"))
         probes.append(_differs(worker, "hash seeds", "hash('a')"))
         probes.append(_differs(worker, "addresses", "id(object())"))
+        # No zygote starts here, so that none of the probes ran.
         if "A" not in worker.zygotes:
             return PROCESS, (Probe("start", False, probes[-1].detail),)
         isolation = worker.zygotes["A"].isolation
@@ -88,7 +90,7 @@ def _probe_once() -> tuple[str, tuple[Probe, ...]]:
 
 
 def _attempt(worker: Worker, name: str, code: str) -> Probe:
-    """A hostile program tries one thing, and must come back to tell that it was refused."""
+    """A hostile program tries one thing. It must end by itself and say that it was refused."""
     outcome = worker.run(Job(_REACH + code, ("",)))
     if outcome.status != "ok":
         return Probe(name, False, f"{outcome.status}: {outcome.detail}")
@@ -97,12 +99,13 @@ def _attempt(worker: Worker, name: str, code: str) -> Probe:
 
 
 def _limit(worker: Worker, name: str, body: str, status: str) -> Probe:
+    """A program exceeds a limit, and must be stopped by that limit."""
     outcome = worker.run(Job(f"def f():\n    {body}", ("",)))
     return Probe(name, outcome.status == status, outcome.detail)
 
 
 def _differs(worker: Worker, name: str, code: str) -> Probe:
-    """The two interpreters must not agree, or the determinism check could not see this."""
+    """The two interpreters must give different values, or the determinism check could not see this."""
     outcome = worker.run(Job(f"def f():\n    return {code}", ("",), validate=True))
     wanted = ("nondeterministic", "output 0 differs in another interpreter")
     return Probe(name, (outcome.status, outcome.detail) == wanted, outcome.detail)

@@ -94,6 +94,7 @@ class Zygote:
                 stop, status, microseconds, data = self._answer(cap)
                 if stop == NO_FORK:
                     raise ZygoteError("it could not fork")
+                # A child that is told to stop still has an end to report, so the loop goes on until that.
                 enough = hear(data, stop != PART)
                 if stop != PART:
                     break

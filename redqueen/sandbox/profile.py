@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from redqueen.sandbox.child.values import encode
 from redqueen.sandbox.job import Limits
 
+# Pure and deterministic modules; `collections.abc` and other loaded submodules come with their parent.
 _GAME_MODULES = (
     "math itertools functools collections re string heapq bisect operator statistics fractions decimal "
     "copy typing dataclasses enum textwrap json abc cmath numbers __future__"
 )
+# Builtins that reach outside or make code.
 _OUTSIDE = "open eval exec compile input __import__ globals breakpoint"
 
 
@@ -49,5 +51,4 @@ GAME = Profile(
     stdin="",
     limits=Limits(),
 )
-"""The programs of the game. Its modules are pure and deterministic; the builtins that reach outside or make code are
-withheld."""
+"""The rules for the programs of the game."""

@@ -1,6 +1,6 @@
 """The tokens of literal text: numbers, strings with their escapes, names and brackets.
 
-One regular expression, linear in the text; every value below it is made by hand and bounded.
+One regular expression finds them in linear time. Their values are made by hand, and bounded.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from redqueen.sandbox.child.values import MAX_INT_BITS, MAX_INT_DIGITS, LiteralE
 _DIGITS = r"[0-9](?:_?[0-9])*"
 _POINT = rf"(?:{_DIGITS}\.(?:{_DIGITS})?|\.{_DIGITS})"
 _FLOAT = rf"(?:{_POINT}(?:[eE][+-]?{_DIGITS})?|{_DIGITS}[eE][+-]?{_DIGITS})"
+# In a string, what is neither quote nor backslash is read in one run: without a choice there is no backtracking.
 _TOKEN = re.compile(
     rf"""(?P<space>[ \t\n\f]+|\#[^\n]*|\\\n)
     |(?P<imaginary>(?:{_FLOAT}|{_DIGITS})[jJ])
@@ -38,26 +39,30 @@ _SIMPLE_ESCAPES = {
 
 
 def tokens(text: str) -> list[tuple[str, str]]:
-    """Kind and text of every token, then `("end", "")`; spaces, comments and line breaks are dropped."""
-    found: list[tuple[str, str]] = []
+    """Kind and text of every token, then `("end", "")`; spaces, comments and line breaks are dropped.
+
+    Raises LiteralError at a character that begins no token.
+    """
+    result: list[tuple[str, str]] = []
     at = 0
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None or "\0" in match.group():
             raise LiteralError(f"not a literal at character {at}: {short(text[at : at + 20])}")
         if match.lastgroup != "space":
-            found.append((str(match.lastgroup), match.group()))
+            result.append((str(match.lastgroup), match.group()))
         at = match.end()
-    found.append(("end", ""))
-    return found
+    result.append(("end", ""))
+    return result
 
 
 def number(kind: str, text: str) -> int | float | complex:
-    """The value of a number token."""
+    """The value of a number token. Raises OversizeError for too many digits."""
     if kind == "float":
         return float(text)
     if kind == "imaginary":
         return complex(0.0, float(text[:-1]))
+    # Before the conversion, which takes quadratic time.
     if len(text) > MAX_INT_DIGITS:
         raise OversizeError(f"a number of more than {MAX_INT_DIGITS} digits")
     if kind == "int":
@@ -72,7 +77,7 @@ def number(kind: str, text: str) -> int | float | complex:
 
 
 def string(token: str) -> str | bytes:
-    """The value of one string token, its quotes and prefix included."""
+    """The value of one string token, which still has its quotes and prefix. Raises LiteralError for a bad escape."""
     start = min(i for i in (token.find("'"), token.find('"')) if i >= 0)
     prefix = token[:start].lower()
     width = 3 if token[start : start + 3] in ('"""', "'''") and len(token) >= start + 6 else 1
@@ -94,6 +99,7 @@ def _escape(code: str, is_bytes: bool) -> str:
         return chr(int(code, 8) & 0xFF) if is_bytes else chr(int(code, 8))
     if code[0] == "x" and len(code) == 3:
         return chr(int(code[1:], 16))
+    # In bytes these are no escapes.
     if is_bytes and code[0] in "uUN":
         return "\\" + code
     try:
@@ -105,6 +111,7 @@ def _escape(code: str, is_bytes: bool) -> str:
         raise LiteralError(f"no such character: \\{short(code)}") from None
     if code[0] in "xuUN":
         raise LiteralError(f"a broken escape: \\{short(code)}")
+    # Python keeps the backslash of an unknown escape.
     return "\\" + code
 
 

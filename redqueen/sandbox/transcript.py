@@ -1,8 +1,8 @@
-"""What one child said, read strictly and in order, and what it means together with how the child ended.
+"""What one child wrote, read strictly and in order, and what it means together with how the child ended.
 
-The child writes `L` once it is locked in, one frame for each value as soon as it is computed, and one frame
-for the end. A frame is a letter, a length and that many bytes. Everything else a child may write is its
-program's doing and counts as an error.
+The child writes `L` once it is locked in, one frame for each value as soon as it is computed, and one frame for the
+end. A frame is a letter, a length and that many bytes. If it writes anything else, its program did that, and it counts
+as an error.
 """
 
 from __future__ import annotations
@@ -30,14 +30,17 @@ class Run:
 
 
 class Transcript:
-    """The bytes of one child as they arrive. `values` grows; after the first byte out of place nothing is read."""
+    """Reads the bytes of one child as they arrive. After the first byte out of place nothing more is read."""
 
     def __init__(self, most_values: int, value_bytes: int) -> None:
         self.values: list[bytes] = []
+        """The encoded values so far."""
         self.locked = False
+        """Whether the child has given up its rights and begun with the program."""
         self.fault = ""
         """Why the bytes are no transcript; empty as long as they may become one."""
-        self._most_values, self._value_bytes = most_values, value_bytes
+        self._most_values = most_values
+        self._value_bytes = value_bytes
         self._end: tuple[Status, str] | None = None
         self._rest = b""
 
@@ -48,16 +51,16 @@ class Transcript:
 
     @property
     def whole(self) -> bool:
-        """The child said everything that it had to, and no more."""
+        """Whether the child wrote everything that it had to, and no more."""
         return not (self.fault or self._rest) and self._end is not None
 
     @property
     def silent(self) -> bool:
-        """The child got as far as its program and said nothing after that."""
+        """Whether the child got as far as its program and wrote nothing after that."""
         return self.locked and not (self.fault or self.values or self._end or self._rest)
 
     def feed(self, data: bytes) -> None:
-        """More of the child's bytes."""
+        """Reads more of the child's bytes; a part of a frame waits for the rest."""
         data = self._rest + data
         at = 0
         if not self.locked and data:
@@ -76,7 +79,7 @@ class Transcript:
         self._rest = data[at:]
 
     def result(self) -> tuple[Status, str]:
-        """Status and detail of a child that has ended; `CodecError` if this is not one whole transcript."""
+        """Status and detail of a child that has ended. Raises CodecError if this is not one whole transcript."""
         if self.fault:
             raise CodecError(self.fault)
         if self._end is None or self._rest:
@@ -86,6 +89,7 @@ class Transcript:
         return self._end
 
     def _objection(self, kind: bytes, size: int) -> str:
+        """What is wrong with a frame's head; empty if nothing is."""
         if self._end is not None:
             return "bytes after the end"
         if kind == VALUE:
@@ -110,6 +114,7 @@ def _read_end(data: bytes) -> tuple[Status, str]:
     record = decode(data)
     if type(record) is not tuple or len(cast("tuple[Any, ...]", record)) != 2:
         raise CodecError("not a result")
+    # The detail is shown in a terminal, and a program may have chosen its bytes.
     status, detail = cast("tuple[Any, Any]", record)
     if type(status) is not str or status not in FROM_CHILD or type(detail) is not str:
         raise CodecError("not a status that a child may claim")
@@ -127,6 +132,7 @@ def judge_reply(reply: Reply, said: Transcript, cpu_s: float, walled: bool) -> R
     def failed(status: Status, detail: str) -> Run:
         return Run(status=status, detail=detail, values=[], cpu_ms=reply.cpu_ms)
 
+    # The CPU time that the system reports may be a little less than the timer's: nine tenths of the limit will do.
     if reply.signal == signal.SIGKILL and reply.cpu_ms >= cpu_s * 900:
         return failed("timeout", f"more than {cpu_s:g} s of CPU")
     if reply.stop == WALL:

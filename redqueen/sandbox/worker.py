@@ -109,6 +109,7 @@ class Worker:
 
         zygote = self._zygote(which)
         reply = zygote.ask(head + work, limits.wall_s, said.cap, hear)
+        # A verdict that stands outweighs how the child ended: a miss cannot be undone by a crash or a loop after it.
         if reading is not None and not (reply.code == 0 and said.whole) and reading.see(said.values):
             return Run(status="ok", detail="", values=said.values, cpu_ms=reply.cpu_ms)
         return judge_reply(reply, said, cpu_s, bool(zygote.isolation["seccomp"]))
@@ -167,6 +168,7 @@ def _compare(values: list[bytes], run: Run) -> tuple[Status, str]:
     second_pass = run.values[: len(values) - 1 : -1]
     for name, others in (("another interpreter", first_pass), ("a second call", second_pass)):
         for index, (value, other) in enumerate(zip(values, others, strict=True)):
+            # Bytes that differ may still be one value: a dict's keys in another order, or a zero with another sign.
             if value != other and _key(value) != _key(other):
                 return "nondeterministic", f"output {index} differs in {name}"
     return "ok", ""

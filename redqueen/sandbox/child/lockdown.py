@@ -1,7 +1,6 @@
 """System calls through ctypes: what the zygote and its children give up for good.
 
-Child-side, standard library only. Every function is called while files can still be opened; ctypes is
-imported here, before the doors close.
+Child-side, standard library only. ctypes is imported here, while files can still be opened.
 """
 
 from __future__ import annotations
@@ -37,15 +36,14 @@ _CLOCK_PROCESS_CPUTIME_ID = 2
 _SIGEVENT_BYTES = 64
 
 libc: Any = ctypes.CDLL(None, use_errno=True)
-_fork: Any = ctypes.PyDLL(None, use_errno=True).fork  # PyDLL keeps the interpreter's lock: the child starts with it
-
-
+# PyDLL, because it keeps the interpreter's lock, with which the child then starts.
+_fork: Any = ctypes.PyDLL(None, use_errno=True).fork
 _syscall: Any = libc.syscall if LINUX else None
 _NUMBER_OF = {name: ctypes.c_long(number) for name, number in CALLS.items()}
 
 
 def system_call(name: str, *arguments: Any) -> int:
-    """A raw system call by name; raises OSError with the call's name."""
+    """Makes a raw system call. Raises OSError, with the name of the call, if it fails."""
     result = _syscall(_NUMBER_OF[name], *arguments)
     if result < 0:
         number = ctypes.get_errno()
@@ -59,16 +57,16 @@ def prctl_arguments(option: int, *arguments: int) -> tuple[Any, ...]:
 
 
 def prctl(arguments: tuple[Any, ...]) -> None:
-    """`prctl` with what `prctl_arguments` made; raises OSError."""
+    """Calls `prctl` with what `prctl_arguments` made. Raises OSError if it fails."""
     if _prctl(*arguments) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"prctl {arguments[0]}: {os.strerror(number)}")
 
 
 def fork() -> int:
-    """`os.fork` without Python's work after it, which is for programs with threads and touches seventy pages.
+    """Forks without the work that `os.fork` does afterwards, which is for threads and touches seventy pages.
 
-    The zygote has one thread and no child starts a second one. Raises OSError.
+    The zygote has one thread and no child starts a second one. Raises OSError if the kernel refuses.
     """
     if not LINUX:
         return os.fork()
@@ -78,13 +76,13 @@ def fork() -> int:
     return pid
 
 
-# Made before the fork, like all that follows here and ends in a call: every object made in a child costs it pages.
+# This and the other arguments of calls below are made before the fork: every object made in a child costs it pages.
 _prctl: Any = libc.prctl if LINUX else None
 _DEATH_SIGNAL = prctl_arguments(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def die_with_parent(parent: int) -> None:
-    """SIGKILL for this process when the thread that started it ends; at once if it has ended already."""
+    """Has this process killed when the thread that started it ends; ends at once if that has happened already."""
     if LINUX:
         prctl(_DEATH_SIGNAL)
     if getppid() != parent:
@@ -92,13 +90,13 @@ def die_with_parent(parent: int) -> None:
 
 
 def undumpable() -> None:
-    """No core files, and no attaching to this process by others of its uid."""
+    """Forbids core files, and attaching to this process by others of its uid."""
     if LINUX:
         prctl(prctl_arguments(_PR_SET_DUMPABLE, 0))
 
 
 def scrub_environment() -> None:
-    """Overwrite the environment block and empty its copies: no child must read the hash seed back."""
+    """Overwrites the environment block and empties its copies, so that no child can read the hash seed back."""
     posix = sys.modules["posix"]
     if LINUX:
         block = ctypes.POINTER(ctypes.c_void_p).in_dll(libc, "environ")
@@ -108,15 +106,17 @@ def scrub_environment() -> None:
             ctypes.memset(address, 0, len(ctypes.string_at(address)))
             index += 1
         libc.clearenv()
-    os.environ._data.clear()  # type: ignore[attr-defined]  # without unsetenv: the block is gone already
+    # `os.environ.clear()` would call `unsetenv` on a block that is gone.
+    os.environ._data.clear()  # type: ignore[attr-defined]
     posix.environ.clear()  # type: ignore[attr-defined]
 
 
 def drop_root(uid: int) -> bool:
-    """Become `uid` if root; True when the process is unprivileged afterwards."""
+    """Becomes `uid` if root. Returns whether the process is unprivileged afterwards."""
     if os.geteuid() != 0:
         return True
-    for candidate in (uid, _NOBODY):  # a user namespace may know few uids
+    # A user namespace may know few uids, but nobody is usually one of them.
+    for candidate in (uid, _NOBODY):
         with contextlib.suppress(OSError):
             os.setgroups([])
             os.setresgid(candidate, candidate, candidate)
@@ -126,7 +126,7 @@ def drop_root(uid: int) -> bool:
 
 
 def drop_capabilities() -> None:
-    """Empty every capability set, also for a root that could not change its uid; gain none by exec."""
+    """Empties every capability set, also for a root that could not change its uid, and forbids to gain any by exec."""
     if not CALLS:
         return
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
@@ -135,7 +135,7 @@ def drop_capabilities() -> None:
 
 
 def deny_files_and_network() -> str:
-    """Landlock without a single rule: no opening, binding, connecting. Empty when done, else why not."""
+    """Enters a Landlock domain without a single rule: no opening, binding, connecting. Returns "" or why it failed."""
     if not CALLS:
         return "no Landlock on this system"
     try:
@@ -148,6 +148,7 @@ def deny_files_and_network() -> str:
             os.close(rules)
     except OSError as error:
         return str(error)
+    # A kernel that was built with Landlock may still not enforce it.
     try:
         os.close(os.open("/", os.O_RDONLY))
     except PermissionError:
@@ -157,6 +158,8 @@ def deny_files_and_network() -> str:
 
 def _landlock_rights(version: int) -> bytes:
     """All rights that this version can take away: files, TCP ports, signals and abstract sockets."""
+    # landlock_ruleset_attr of linux/landlock.h: version 2 added REFER, 3 TRUNCATE and 5 IOCTL_DEV to the rights on
+    # files, 4 the ports and 6 the scopes.
     bits = 13 + (version >= 2) + (version >= 3) + (version >= 5)
     fields = [(1 << bits) - 1]
     if version >= 4:
@@ -178,7 +181,7 @@ _NOTHING = (0, 0)
 
 
 def limit_for_good() -> None:
-    """The rlimits that the zygote itself can live with; its children inherit them."""
+    """Sets the rlimits that the zygote itself can live with; its children inherit them."""
     for name in ("FSIZE", "CORE", "MEMLOCK", "MSGQUEUE"):
         if hasattr(resource, f"RLIMIT_{name}"):
             setrlimit(getattr(resource, f"RLIMIT_{name}"), _NOTHING)
@@ -186,22 +189,24 @@ def limit_for_good() -> None:
 
 
 def limit_resources(address_bytes: int, cpu_us: int) -> None:
-    """The other rlimits of one child. CPU seconds are whole numbers here: a backstop behind `arm_cpu_timer`."""
+    """Sets the other rlimits of one child. CPU seconds are whole here, so they only stand behind `arm_cpu_timer`."""
     setrlimit(RLIMIT_NOFILE, _NOTHING)
     setrlimit(RLIMIT_NPROC, _NOTHING)
     seconds = cpu_us // 1_000_000 + 2
     setrlimit(RLIMIT_CPU, (seconds, seconds))
-    if LINUX:  # elsewhere it is refused or means nothing
+    # Elsewhere it is refused or means nothing.
+    if LINUX:
         lower(RLIMIT_AS, address_bytes)
 
 
 def lower(kind: int, value: int) -> None:
-    """Set both limits to `value`, or to the hard limit where that is already lower."""
+    """Sets both limits to `value`, or to the hard limit where that is already lower."""
     hard = getrlimit(kind)[1]
     value = value if hard == RLIM_INFINITY else min(value, hard)
     setrlimit(kind, (value, value))
 
 
+# For `timer_create` and `timer_settime`: the timer's id, a struct sigevent that sends SIGKILL, a struct itimerspec.
 _timer = ctypes.c_int()
 _event = ctypes.create_string_buffer(struct.pack("=Qii", 0, signal.SIGKILL, 0), _SIGEVENT_BYTES)
 _setting = (ctypes.c_int64 * 4)()
@@ -209,10 +214,12 @@ _CREATE = (_CLOCK_PROCESS_CPUTIME_ID, _event, ctypes.byref(_timer))
 
 
 def arm_cpu_timer(cpu_us: int) -> None:
-    """SIGKILL after this much CPU time of the process, however it treats its signals."""
+    """Has this process killed after so much CPU time, however it treats its signals."""
     if not CALLS:
         return
     cpu_us = max(1, cpu_us)
-    _setting[2], _setting[3] = cpu_us // 1_000_000, cpu_us % 1_000_000 * 1_000
+    # A struct itimerspec: the first two fields, the interval, stay 0, since the timer fires once.
+    _setting[2] = cpu_us // 1_000_000
+    _setting[3] = cpu_us % 1_000_000 * 1_000
     system_call("timer_create", *_CREATE)
     system_call("timer_settime", _timer, 0, _setting, None)

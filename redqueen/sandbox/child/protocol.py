@@ -1,4 +1,4 @@
-"""What parent, zygote and child say to each other: every struct, stop code and letter, once for both sides.
+"""What parent, zygote and child send to each other: every struct, stop code and letter, once for both sides.
 
 Standard library only, and data only: both sides import this file.
 
@@ -36,6 +36,7 @@ still runs (`PART`)."""
 LOCKED = b"L"
 """The first byte of an answer: the child has given up every right and is about to start the program."""
 
+# The two kinds of frame, and how long an honest end can be.
 VALUE = b"V"
 END = b"E"
 MOST_END_BYTES = 4_096

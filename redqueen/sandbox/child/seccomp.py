@@ -1,9 +1,8 @@
-"""The child's last door: a seccomp filter that lets about ten system calls through.
+"""The last thing that a child gives up: a seccomp filter lets about ten system calls through.
 
-Child-side, standard library only. The program under test is assumed to make native calls (modules that it
-may not import are still reachable by introspection), so this filter and not Python decides what it can do.
-Refused calls fail with EPERM instead of killing: an interpreter that asks for entropy or the time in
-passing should carry on.
+A program is assumed to make native calls (introspection reaches modules that it may not import), so this filter and
+not Python decides what it can do. A refused call fails with EPERM and does not kill, because an interpreter that asks
+for entropy or the time in passing should carry on. Child-side, standard library only.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ _ALLOWED = {
     "x86_64": (60, 231, 15, 12, 11, 25, 28),
     "aarch64": (93, 94, 139, 214, 215, 216, 233),
 }
-# Allowed for some arguments only: `write` to the result pipe, memory without PROT_EXEC, waking (never
-# waiting on) a futex. A program that can wait could outlast its CPU limit; so nothing here blocks.
+# Allowed for some arguments only: `write` to the result pipe, memory without PROT_EXEC, waking (never waiting on) a
+# futex. A program that can wait could outlast its CPU limit, so nothing here blocks.
 _CHECKED = {
     "x86_64": {"write": 1, "mmap": 9, "mprotect": 10, "futex": 202},
     "aarch64": {"write": 64, "mmap": 222, "mprotect": 226, "futex": 98},
@@ -40,21 +39,32 @@ _PROT_EXEC = 4
 _FUTEX_COMMAND = 0x7F
 _FUTEX_WAKE = 1
 
-# Classic BPF: load a word, jump if equal / greater or equal / any bit set, mask, return.
-_LOAD, _JEQ, _JGE, _JSET, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
-_NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
+# Operations of classic BPF: load a word, jump if equal / greater or equal / any bit set, mask, return.
+_LOAD = 0x20
+_JEQ = 0x15
+_JGE = 0x35
+_JSET = 0x45
+_AND = 0x54
+_RETURN = 0x06
+
+# Where the kernel puts what a filter may look at: `struct seccomp_data` of linux/seccomp.h.
+_NUMBER = 0
+_ARCH = 4
+_ARGUMENTS = 16
 
 Instruction = tuple[int, int, int, int]
+"""Operation, instructions to skip if true, instructions to skip if false, operand."""
 
 
 def supported() -> bool:
-    """This file knows the numbers of this machine's system calls."""
+    """Whether this file knows the numbers of this machine's system calls."""
     return lockdown.LINUX and lockdown.MACHINE in ARCHITECTURES and sys.byteorder == "little" and sys.maxsize > 2**32
 
 
 def filter_program(machine: str, result: int) -> bytes:
     """The filter's bytes, for children that write their answer to descriptor `result`."""
     allowed, checked = _ALLOWED[machine], _CHECKED[machine]
+    # System calls of another architecture have other numbers, so they kill.
     code: list[Instruction] = [
         (_LOAD, 0, 0, _ARCH),
         (_JEQ, 1, 0, ARCHITECTURES[machine]),
@@ -63,12 +73,12 @@ def filter_program(machine: str, result: int) -> bytes:
     ]
     if machine == "x86_64":
         code += [(_JGE, 0, 1, _X32_BIT), (_RETURN, 0, 0, _KILL_PROCESS)]
-    # The kernel tries every number once when a filter is installed: the many above ours get a short way out.
+    # The kernel tries every number once when it installs a filter: those above ours are refused at once.
     last = max(*allowed, *checked.values())
     code += [(_JGE, 0, 1, last + 1), (_RETURN, 0, 0, _ERRNO_EPERM)]
     for number in allowed:
         code += [(_JEQ, 0, 1, number), (_RETURN, 0, 0, _ALLOW)]
-    code += _when(checked["write"], [*_equal(0, result)])
+    code += _when(checked["write"], _equal(0, result))
     for name in ("mmap", "mprotect"):
         code += _when(checked[name], [(_LOAD, 0, 0, _low(2)), (_JSET, 1, 0, _PROT_EXEC)])
     wake: list[Instruction] = [
@@ -97,7 +107,7 @@ def _low(argument: int) -> int:
 
 
 class Filter:
-    """A filter's bytes where the kernel finds them; made before the fork, as every object made later costs pages."""
+    """A filter's bytes in memory that the kernel reads. It is made before the fork: objects made later cost pages."""
 
     def __init__(self, program: bytes) -> None:
         self._code = ctypes.create_string_buffer(program, len(program))
@@ -107,12 +117,12 @@ class Filter:
 
 
 def install(wall: Filter) -> None:
-    """Put this process under the filter for good; needs no_new_privs. Raises OSError."""
+    """Puts this process under the filter for good. Raises OSError if no_new_privs is not set or the kernel refuses."""
     prctl(wall.arguments)
 
 
 def works(wall: Filter) -> bool:
-    """Try the filter in a throwaway child."""
+    """Whether the filter refuses a system call, tried in a child."""
     pid = os.fork()
     if pid == 0:
         try:

@@ -1,8 +1,7 @@
 """The value codec: exact builtin values to bytes and back, and the bytes that decide equality.
 
-Parent and child both load this file, so it imports the standard library only. Its byte strings are read by
-the parent from a hostile process: `decode` builds nothing but builtin values, bounds depth and size, and
-never evaluates.
+Parent and child both load this file, so it imports the standard library only. The parent reads such bytes from a
+hostile process: `decode` builds nothing but builtin values, bounds depth and size, and evaluates nothing.
 
 What counts as equal (`canonical(a) == canonical(b)`):
 
@@ -20,8 +19,11 @@ from typing import Any
 
 MAX_DEPTH = 64
 MAX_INT_DIGITS = 4_200
+"""Python itself converts at most 4,300 digits between text and int."""
+MAX_INT_BITS = 13_952
+"""The largest whole number of bytes below 10 ** 4_200."""
 MAX_COLLISIONS = 200
-MAX_INT_BITS = 13_952  # the largest whole number of bytes below 10 ** 4_200
+"""How many members of a set or keys of a dict may share a hash with an earlier one."""
 
 _U16 = struct.Struct(">H")
 _U32 = struct.Struct(">I")
@@ -48,7 +50,10 @@ class UnsupportedError(CodecError):
 
 
 def encode(value: object, limit: int = 1 << 20) -> bytes:
-    """Bytes that `decode` turns back into an equal value: dicts keep their order and -0.0 its sign."""
+    """Bytes that `decode` turns back into an equal value: dicts keep their order and -0.0 its sign.
+
+    Raises UnsupportedError for a type that is not carried, OversizeError if there are more than `limit` bytes.
+    """
     return _Encoder(limit, canonical=False).encode(value)
 
 
@@ -64,7 +69,7 @@ def canonical(value: object, limit: int = 1 << 20) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """The value behind `encode`'s bytes; raises `CodecError` for any other bytes, however they were made."""
+    """The value behind `encode`'s bytes. Raises CodecError for any other bytes."""
     reader = _Decoder(data)
     try:
         value = reader.value(0)
@@ -103,10 +108,8 @@ class _Encoder:
 
     def _container(self, kind: type, value: Any, depth: int) -> bytes:
         if kind is dict:
-            tag, parts = (
-                b"d",
-                [self.encode(k, depth + 1) + self.encode(v, depth + 1) for k, v in value.items()],
-            )
+            tag = b"d"
+            parts = [self.encode(key, depth + 1) + self.encode(item, depth + 1) for key, item in value.items()]
         elif kind is list or kind is tuple:
             tag = b"l" if kind is list else b"t"
             parts = [self.encode(item, depth + 1) for item in value]
@@ -120,7 +123,8 @@ class _Encoder:
         return self._spend(tag + _U32.pack(len(value))) + b"".join(parts)
 
     def _integer(self, value: int) -> bytes:
-        # Byte order is numeric order, so that a set of ints is shown ascending.
+        # The order of the bytes is the order of the numbers, so that a set of ints is shown ascending. A negative
+        # number has the complements of its size and of its value.
         if value.bit_length() > MAX_INT_BITS:
             raise OversizeError(f"an int of more than {MAX_INT_DIGITS} digits")
         size = (value.bit_length() + 7) // 8
@@ -129,6 +133,8 @@ class _Encoder:
         return self._spend(b"n" + _U16.pack(0xFFFF - size) + (value + (1 << 8 * size)).to_bytes(size, "big"))
 
     def _float(self, value: float) -> bytes:
+        # Every NaN becomes the same one. A negative number's bits are inverted and another one's sign is, so that here
+        # too the order of the bytes is the order of the numbers.
         if math.isnan(value):
             value = math.nan
         elif self.canonical and value == 0.0:
@@ -137,13 +143,13 @@ class _Encoder:
         return _U64.pack(bits ^ (_MASK if bits & _TOP else _TOP))
 
     def _text(self, value: str | bytes) -> bytes:
+        # Refused before a copy of it is made.
         if len(value) > self.left:
             raise OversizeError("the value is too large")
         if isinstance(value, str):
-            tag, data = b"u", value.encode("utf-8", "surrogatepass")
-        else:
-            tag, data = b"y", value
-        return self._spend(tag + _U32.pack(len(data)) + data)
+            data = value.encode("utf-8", "surrogatepass")
+            return self._spend(b"u" + _U32.pack(len(data)) + data)
+        return self._spend(b"y" + _U32.pack(len(value)) + value)
 
     def _spend(self, data: bytes) -> bytes:
         self.left -= len(data)
@@ -153,7 +159,7 @@ class _Encoder:
 
 
 class _Decoder:
-    """A cursor over bytes. Every claimed count is checked against the bytes that are left."""
+    """Reads values from bytes. Every count is checked against the bytes that are left."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data

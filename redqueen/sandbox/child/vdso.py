@@ -1,9 +1,9 @@
-"""Clocks without system calls, made into system calls, so that the seccomp filter sees them.
+"""Turns clocks that need no system call into system calls, so that the seccomp filter sees them.
 
-The kernel maps a small library (the vDSO) into every process; `time.time()` runs inside it and no filter is
-asked. Here its entry points are overwritten with plain system calls, which the filter then refuses. Only
-x86-64 is known, and a kernel may seal the mapping: then clocks stay readable by introspection, the clock
-probe says so, and the determinism check is what is left against them. Child-side, standard library only.
+The kernel maps a small library (the vDSO) into every process; `time.time()` runs inside it, past the filter. This
+module overwrites its entry points with plain system calls, which the filter then refuses. Only x86-64 is known, and a
+kernel may seal the mapping. Then clocks stay readable by introspection, the probe `clocks` says so, and only the
+determinism check is left against them. Child-side, standard library only.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ import struct
 import lockdown
 
 _AT_SYSINFO_EHDR = 33
+# From elf.h: kinds of program headers and of dynamic entries, and a symbol table's entry.
 _PT_LOAD, _PT_DYNAMIC = 1, 2
 _DT_STRTAB, _DT_SYMTAB = 5, 6
 _SYMBOL = struct.Struct("<IBBHQQ")
+
 _CLOCKS = {
     "clock_gettime": 228,
     "gettimeofday": 96,
@@ -28,7 +30,7 @@ _CLOCKS = {
 
 
 def redirect_clocks() -> str:
-    """Patch the vDSO of this process and its future children. Empty when done, else why not."""
+    """Patches the vDSO of this process and of its future children. Returns "" when done, else why not."""
     if not (lockdown.LINUX and lockdown.MACHINE == "x86_64"):
         return "only known for Linux on x86-64"
     lockdown.libc.getauxval.restype = ctypes.c_ulong
@@ -39,12 +41,12 @@ def redirect_clocks() -> str:
     if not entries:
         return "no known entry point"
     try:
-        # Through /proc/self/mem and not mprotect: newer kernels seal the mapping against changes of its
-        # protection.
+        # Through /proc/self/mem and not mprotect: newer kernels seal the mapping against changes of its protection.
         with open("/proc/self/mem", "r+b", buffering=0) as memory:
             for address, number in entries.items():
                 memory.seek(address)
-                memory.write(b"\xb8" + struct.pack("<I", number) + b"\x0f\x05\xc3")  # mov eax, number; syscall; ret
+                # mov eax, number; syscall; ret
+                memory.write(b"\xb8" + struct.pack("<I", number) + b"\x0f\x05\xc3")
     except OSError as error:
         return f"the vDSO cannot be written: {error}"
     return ""
@@ -52,6 +54,7 @@ def redirect_clocks() -> str:
 
 def _entry_points(base: int) -> dict[int, int]:
     """Address of each clock function and its system call; empty if anything looks unfamiliar."""
+    # The ELF header says where the program headers are; those say where code and dynamic section are.
     program_headers = _word("<Q", base + 32)
     size, count = struct.unpack("<HH", ctypes.string_at(base + 54, 4))
     load = dynamic = None
@@ -64,14 +67,16 @@ def _entry_points(base: int) -> dict[int, int]:
             dynamic = _word("<Q", at + 16)
     if load is None or dynamic is None:
         return {}
-    shift, length = base - load[0], load[1]
+    shift = base - load[0]
+    length = load[1]
     tables: dict[int, int] = {}
     at = shift + dynamic
     while tag := _word("<Q", at):
         tables[tag] = shift + _word("<Q", at + 8)
         at += 16
-    symbols, names = tables.get(_DT_SYMTAB, 0), tables.get(_DT_STRTAB, 0)
-    found: dict[int, int] = {}
+    symbols = tables.get(_DT_SYMTAB, 0)
+    names = tables.get(_DT_STRTAB, 0)
+    entries: dict[int, int] = {}
     # The string table follows the symbol table: that is how linkers lay out a vDSO, and its only sure size.
     for at in range(symbols, min(names, base + length), _SYMBOL.size):
         name, _, _, section, value, size = _SYMBOL.unpack(ctypes.string_at(at, _SYMBOL.size))
@@ -79,8 +84,8 @@ def _entry_points(base: int) -> dict[int, int]:
         if number is not None and section:
             if size < 8 or not 0 <= value < length:
                 return {}
-            found[shift + value] = number
-    return found
+            entries[shift + value] = number
+    return entries
 
 
 def _word(form: str, address: int) -> int:

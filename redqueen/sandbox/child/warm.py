@@ -9,6 +9,7 @@ from program import Rules, run
 from protocol import FRAME, VALUE
 from values import decode, encode
 
+# It uses what most programs use: classes, loops, dicts, exceptions, values of each kind.
 _SAMPLE = """
 class Box:
     def __init__(self, x):
@@ -35,6 +36,7 @@ def warm_up(rules: Rules) -> None:
     inputs = [encode((value,)) for value in (1, "a", [1, -2], (2.5, None), {"k": True})]
     request = encode((program, inputs))
     status = detail = ""
+    # CPython specialises a code object after a few calls.
     for _ in range(20):
         text, arguments = decode(request)
         status, detail = run(rules, text, arguments, 2, 1 << 16, _frame)
