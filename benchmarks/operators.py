@@ -19,7 +19,8 @@ from benchmarks.peers import Missing, optional
 from benchmarks.report import Report, against, finish, log
 from benchmarks.timing import Contender, Stopwatch, Timing, take_turns
 from redqueen.adapters.factors import Adapter, Factors
-from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS, Operator
+from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS
+from redqueen.adapters.operators.modules import Operator
 
 HIDDEN, INTERMEDIATE, KEY_VALUE = 3584, 18944, 512
 SHAPES = {

@@ -5,12 +5,12 @@ Values that the paper does not publish carry their reason beside them; docs/ALGO
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from redqueen.config_keys import keys, parse_value, unknown_key
 from redqueen.errors import UserError
 from redqueen.records import Kind, SamplingParams
 
@@ -33,36 +33,49 @@ class ConfigError(UserError):
 
 
 class Section(BaseModel):
+    """One section; unknown keys are refused, and so are infinities and NaN."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=())
 
 
 class ModelConfig(Section):
     """The frozen base and how members are attached to it."""
 
-    name: str = BUNDLED  # the bundled model, a Hugging Face id or a local folder
-    dtype: Literal["auto", "bfloat16", "float32"] = "auto"  # auto: bf16 where the processor multiplies it
+    name: str = BUNDLED
+    """The bundled model, a Hugging Face id or a local folder."""
+    dtype: Literal["auto", "bfloat16", "float32"] = "auto"
+    """auto: bf16 where the processor multiplies it natively, else fp32."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto: CUDA where there is a device."""
     prompts: Literal["completion", "chat"] = "completion"
+    """completion for base and small models, chat for instruct models."""
     rank: int = Field(default=8, ge=1, le=1024)
-    alpha: float = Field(default=16.0, gt=0)  # ΔW is scaled by alpha / rank
+    """The rank of every adapter."""
+    alpha: float = Field(default=16.0, gt=0)
+    """ΔW is scaled by alpha / rank."""
     targets: tuple[str, ...] = Field(
         default=("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"), min_length=1
     )
-    # processes that sample and train on a CPU; 0: one for each core, as far as memory goes (3 GiB each)
+    """The linear layers of a block that adapters change."""
     workers: int = Field(default=0, ge=0)
-    threads: int = Field(default=0, ge=0)  # of each process; 0: the cores shared out among them
+    """Processes that sample and train on a CPU; 0: one for each core, as far as memory allows (3 GiB each)."""
+    threads: int = Field(default=0, ge=0)
+    """Threads of each process; 0: the cores are divided among the processes."""
 
 
 class PopulationConfig(Section):
     """Who there is. `single_agent` puts one member in both roles: the AZR baseline."""
 
     teachers: int = Field(default=2, ge=1)
+    """Living teachers, T."""
     students: int = Field(default=2, ge=1)
+    """Living students, S."""
     single_agent: bool = False
-    init: str = "auto"  # "auto" (the shipped warm start where it fits, else fresh), "fresh", or a PEFT folder
-    perturbation: float = Field(
-        default=0.05, ge=0
-    )  # each member starts at init plus noise of this share of a tensor's std
+    """One member plays both roles."""
+    init: str = "auto"
+    """"auto" (the shipped warm start where it fits, else fresh), "fresh", or a PEFT folder."""
+    perturbation: float = Field(default=0.05, ge=0)
+    """Each member starts at `init` plus noise of this share of each tensor's standard deviation."""
 
     @model_validator(mode="after")
     def _one_member(self) -> Self:
@@ -72,23 +85,38 @@ class PopulationConfig(Section):
 
 
 class GameConfig(Section):
-    """The tasks and what they pay (DESIGN.md §3; student rewards as in AZR's code)."""
+    """The tasks and what they pay (docs/ALGORITHM.md; student rewards as in AZR's code)."""
 
     kinds: tuple[Kind, ...] = Field(default=("code_o", "code_i", "code_f"), min_length=1)
-    proposals: int = Field(default=4, ge=1)  # of each kind in a match
-    attempts: int = Field(default=6, ge=1)  # n, at each task
-    matches: int = Field(default=0, ge=0)  # 0: max(T, S); more only for the single agent, to match total compute
-    references: int = Field(default=3, ge=0)  # bank tasks a teacher sees before it writes
-    shots: int = Field(default=0, ge=0)  # worked seed tasks a student sees (completion prompts only)
-    min_inputs: int = Field(default=4, ge=2)  # distinct inputs a code_f proposal must have; half stay hidden
+    """The kinds of tasks that are played."""
+    proposals: int = Field(default=4, ge=1)
+    """Proposals of each kind in a match."""
+    attempts: int = Field(default=6, ge=1)
+    """Attempts at each task, n."""
+    matches: int = Field(default=0, ge=0)
+    """Matches a step; 0: max(T, S). More only for the single agent, to match total compute."""
+    references: int = Field(default=3, ge=0)
+    """Tasks of the bank that a teacher sees before it writes."""
+    shots: int = Field(default=0, ge=0)
+    """Worked seed tasks that a student sees (completion prompts only)."""
+    min_inputs: int = Field(default=4, ge=2)
+    """Distinct inputs that a code_f proposal must have; half of them stay hidden."""
     max_inputs: int = Field(default=10, ge=2, le=256)
-    start_lines: int = Field(default=0, ge=0)  # longest program a code_f proposal starts from; 0: any
+    """Inputs of a code_f proposal that are used."""
+    start_lines: int = Field(default=0, ge=0)
+    """Lines of the longest program that a code_f proposal starts from; 0: any."""
     bank_size: int = Field(default=4096, ge=16)
+    """Tasks of each kind that the task bank holds."""
     teacher_invalid: float = -1.0
+    """Reward of a proposal that is no valid task."""
     teacher_unsolved: float = 0.0
+    """Reward of a task that nobody solved; else it is 1 - rho."""
     student_correct: float = 1.0
+    """Reward of a correct answer."""
     student_wrong: float = -0.5
+    """Reward of a well-formed but wrong answer."""
     student_malformed: float = -1.0
+    """Reward of a text without an answer."""
 
     @field_validator("kinds")
     @classmethod
@@ -105,12 +133,20 @@ class GameConfig(Section):
 
 
 class SamplingConfig(Section):
-    temperature: float = Field(default=1.0, gt=0)  # 1: the policy gradient's samples come from the policy itself
+    """How completions are sampled."""
+
+    temperature: float = Field(default=1.0, gt=0)
+    """1: the policy gradient's samples come from the policy itself."""
     proposal_tokens: int = Field(default=96, ge=1)
+    """Longest proposal."""
     attempt_tokens: int = Field(default=64, ge=1)
+    """Longest attempt."""
     top_p: float = Field(default=1.0, gt=0, le=1)
-    top_k: int = Field(default=0, ge=0)  # 0: the whole vocabulary
-    batch_rows: int = Field(default=64, ge=1)  # rows written at once
+    """1: the whole vocabulary."""
+    top_k: int = Field(default=0, ge=0)
+    """0: the whole vocabulary."""
+    batch_rows: int = Field(default=64, ge=1)
+    """Completions that are sampled at once."""
 
     def params(self, max_tokens: int) -> SamplingParams:
         """How a completion of at most `max_tokens` is sampled."""
@@ -121,14 +157,23 @@ class LearningConfig(Section):
     """REINFORCE++ with a group baseline; one step on fresh samples, so no ratio, no clip, no KL."""
 
     lr: float = Field(default=1e-4, ge=0)
-    loss: Literal["token_mean", "sequence_mean"] = "token_mean"  # AZR's loss is token-weighted
-    clip: float = Field(default=1.0, gt=0)  # largest gradient norm of a member
+    """Learning rate of AdamW."""
+    loss: Literal["token_mean", "sequence_mean"] = "token_mean"
+    """AZR's loss is token-weighted."""
+    clip: float = Field(default=1.0, gt=0)
+    """Largest gradient norm of a member."""
     weight_decay: float = Field(default=0.0, ge=0)
+    """AdamW's decoupled weight decay."""
     beta1: float = Field(default=0.9, ge=0, lt=1)
+    """AdamW's decay of the first moment."""
     beta2: float = Field(default=0.99, ge=0, lt=1)
-    batch_tokens: int = Field(default=4096, ge=64)  # tokens in a micro-batch
-    warmup: int = Field(default=0, ge=0)  # steps of its own in which a newborn's learning rate grows linearly to lr
-    checkpointing: bool = False  # recompute activations: about 4 x less memory, slower by a few per cent
+    """AdamW's decay of the second moment."""
+    batch_tokens: int = Field(default=4096, ge=64)
+    """Tokens in a micro-batch."""
+    lr_warmup: int = Field(default=0, ge=0)
+    """A newborn's own steps in which its learning rate grows linearly to `lr`."""
+    checkpointing: bool = False
+    """Recompute activations: about 4 times less memory, slower by a few per cent."""
 
 
 class LeagueConfig(Section):
@@ -137,7 +182,9 @@ class LeagueConfig(Section):
     matchmaking: Matchmaking = "balanced"
     """How it is decided who meets whom."""
     teacher_fitness: TeacherFitness = "lcb"
+    """What teachers are ranked by."""
     student_fitness: FitnessName = "lcb"
+    """What students are ranked by."""
     lcb: float = Field(default=3.0, ge=0)
     """Fitness lcb = mu - lcb * sigma."""
     held_out_tasks: int = Field(default=64, ge=1)
@@ -201,25 +248,42 @@ class EvolutionConfig(Section):
 
 
 class SandboxConfig(Section):
+    """The limits of a program in the sandbox."""
+
     cpu_s: float = Field(default=1.0, gt=0)
+    """CPU seconds for one program."""
     wall_s: float = Field(default=4.0, gt=0)
+    """Wall-clock seconds for one program."""
     memory_mb: int = Field(default=256, ge=32)
-    # longest input or output of a task, as literal text: what is longer is refused, never cut, and never a prompt
+    """Address space of one program."""
     value_bytes: int = Field(default=4096, ge=16, le=16_384)
-    unsafe_no_isolation: bool = False  # run programs where the kernel gives no isolation; in the run's record
-    workers: int = Field(default=0, ge=0)  # 0: one for each core
+    """Longest input or output of a task as literal text. A longer one is refused, never cut."""
+    unsafe_no_isolation: bool = False
+    """Run programs where the kernel gives no isolation; it is in the run's record."""
+    workers: int = Field(default=0, ge=0)
+    """Sandbox processes; 0: one for each core."""
 
 
 class RunConfig(Section):
+    """How long a run is, and which checkpoints it keeps."""
+
     steps: int = Field(default=10, ge=1)
+    """Steps of the whole run."""
     seed: int = Field(default=0, ge=0)
+    """All randomness of the run follows from it."""
     checkpoint_every: int = Field(default=1, ge=1)
+    """Steps between two checkpoints."""
     keep_last: int = Field(default=2, ge=1)
-    keep_every: int = Field(default=0, ge=0)  # 0: no other checkpoint is kept
+    """Newest checkpoints that are kept."""
+    keep_every: int = Field(default=0, ge=0)
+    """Checkpoints at multiples of this step are kept too; 0: none."""
 
 
 class Config(Section):
+    """A whole run."""
+
     recipe: str = "quickstart"
+    """The recipe that it started from."""
     model: ModelConfig = ModelConfig()
     population: PopulationConfig = PopulationConfig()
     game: GameConfig = GameConfig()
@@ -261,20 +325,11 @@ class Config(Section):
             if not equals:
                 raise ConfigError(f"'{assignment}' is not an override: write section.field=value, e.g. run.steps=20")
             if name not in valid:
-                raise ConfigError(_unknown(name))
+                raise ConfigError(unknown_key(name, keys(type(self))))
             section, _, field = name.rpartition(".")
             target = cast(dict[str, Any], data[section]) if section else data
-            target[field] = _value(text.strip(), target[field])
+            target[field] = parse_value(text.strip(), target[field])
         return resolve(data)
-
-
-def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Every key that can be overridden, e.g. "learning.lr"."""
-    for name, field in model.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from keys(field.annotation, f"{prefix}{name}.")
-        elif name != "recipe":
-            yield prefix + name
 
 
 def resolve(data: dict[str, Any]) -> Config:
@@ -286,28 +341,6 @@ def resolve(data: dict[str, Any]) -> Config:
         where = ".".join(str(part) for part in first["loc"])
         message = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
-            raise ConfigError(_unknown(where)) from None
+            raise ConfigError(unknown_key(where, keys(Config))) from None
         given = "" if first["type"] == "value_error" else f" (given: {first['input']!r})"
         raise ConfigError(f"{where}: {message}{given}" if where else message) from None
-
-
-def _unknown(name: str) -> str:
-    """The message for a key that does not exist, with the one that was probably meant."""
-    field = name.rpartition(".")[2]
-
-    # The right field in a wrong section counts as much as the right spelling: `league.gamma` means `evolution.gamma`.
-    def likeness(key: str) -> tuple[float, float]:
-        whole = difflib.SequenceMatcher(None, key, name).ratio()
-        # A switch goes by its section's name: `evolution` alone means `evolution.enabled`.
-        own = key.removesuffix(".enabled").rpartition(".")[2]
-        last = difflib.SequenceMatcher(None, own, field).ratio()
-        return max(whole, last), whole
-
-    return f"unknown key '{name}': did you mean '{max(keys(Config), key=likeness)}'?"
-
-
-def _value(text: str, current: object) -> object:
-    """Tuples are written with commas; everything else is pydantic's to parse."""
-    if isinstance(current, tuple):
-        return tuple(part.strip() for part in text.strip("()[]").split(",") if part.strip())
-    return text

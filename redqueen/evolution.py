@@ -10,7 +10,8 @@ from redqueen import streams
 from redqueen.adapters.distance import relative_distance
 from redqueen.adapters.factors import Adapter
 from redqueen.adapters.initialisation import generator
-from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS, Operator
+from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS
+from redqueen.adapters.operators.modules import Operator
 from redqueen.config import Config, EvolutionConfig, LeagueConfig
 from redqueen.evals.held_out import scores
 from redqueen.league.fitness import Fitness, game_learnability, named_fitness

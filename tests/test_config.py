@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import math
+from itertools import pairwise
 from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from redqueen import config
 from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS
-from redqueen.config import Config, ConfigError, Crossover, Mutation, keys, resolve
+from redqueen.config import Config, ConfigError, Crossover, Mutation, resolve
+from redqueen.config_keys import keys
 from redqueen.game.prompts import prompts
 from redqueen.recipes import RECIPES, recipe
 from redqueen.records import KINDS
@@ -274,3 +279,18 @@ def test_numbers_survive_text_and_json_exactly(lr: float, steps: int, kinds: lis
     config = Config().override([f"learning.lr={lr!r}", f"run.steps={steps}", f"game.kinds={','.join(kinds)}"])
     assert math.isclose(config.learning.lr, lr, rel_tol=0.0, abs_tol=0.0)
     assert resolve(json.loads(config.model_dump_json())) == config
+
+
+def test_every_key_has_a_docstring() -> None:
+    tree = ast.parse(inspect.getsource(config))
+    sections = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name.endswith("Config")]
+    bare: list[str] = []
+    for section in sections:
+        if section.name == "Config":
+            continue
+        for node, after in pairwise([*section.body, ast.Pass()]):
+            documented = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+            if isinstance(node, ast.AnnAssign) and not documented:
+                bare.append(f"{section.name}: {ast.unparse(node.target)}")
+    assert len(sections) == 10
+    assert bare == []

@@ -121,7 +121,7 @@ def test_each_fitness(name: str) -> None:
         (["league.hall_of_fame=-1"], "league.hall_of_fame"),
         (["evolution.min_distance=2"], "evolution.min_distance"),
         (["evolution.contestants=0"], "evolution.contestants"),
-        (["learning.warmup=-1"], "learning.warmup"),
+        (["learning.lr_warmup=-1"], "learning.lr_warmup"),
         (
             ["population.teachers=1", "population.students=1", "population.single_agent=yes", "league.hall_of_fame=1"],
             "the single agent plays itself",

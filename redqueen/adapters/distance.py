@@ -13,8 +13,7 @@ def relative_distance(x: Adapter, y: Adapter) -> float:
     Computed in fp64 from inner products of the factors, <a b, a' b'> = Σ (aᵀ a') ∘ (b b'ᵀ), so ΔW is never built.
     Rounding leaves an absolute error of about 1e-8. The scaling s is common to a population and cancels.
 
-    Raises:
-        ValueError: the adapters differ in sites.
+    Raises ValueError if the adapters differ in sites.
     """
     if x.keys() != y.keys():
         raise ValueError(f"adapters differ in sites: {sorted(x.keys() ^ y.keys())}")
@@ -22,7 +21,7 @@ def relative_distance(x: Adapter, y: Adapter) -> float:
     for site, f in x.items():
         g = y[site]
         rank = f.a.shape[1]
-        # one Gram matrix of both holds all three inner products
+        # One Gram matrix of both adapters' factors holds all three inner products.
         readers = torch.cat([f.a, g.a], dim=1).to("cpu", torch.float64)
         writers = torch.cat([f.b, g.b], dim=0).to("cpu", torch.float64)
         gram = (readers.T @ readers) * (writers @ writers.T)

@@ -1,4 +1,4 @@
-"""A member's weights as the rest of the house passes them around: one pair of low-rank factors per site."""
+"""A member's weights as values: one pair of low-rank factors for each site."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,14 +11,12 @@ class Factors:
     """The low-rank update of one linear layer: ΔWᵀ = s · a @ b, with s the adapter's fixed scaling.
 
     PEFT's `lora_A.weight` is `a` transposed, its `lora_B.weight` is `b` transposed.
-
-    Attributes:
-        a: [in, r], the side that reads the layer's input.
-        b: [r, out], the side that writes its output; zero in an adapter that has not been trained.
     """
 
     a: Tensor
+    """[in, r], the side that reads the layer's input."""
     b: Tensor
+    """[r, out], the side that writes its output; zero in an adapter that has not been trained."""
 
 
 Adapter = Mapping[str, Factors]

@@ -1,4 +1,4 @@
-"""New adapters, and noise that is the same on every device."""
+"""New adapters: PEFT's initialisation, noise around a start, another rank or scale."""
 
 from __future__ import annotations
 
@@ -17,12 +17,17 @@ def generator(*purpose: str | int) -> torch.Generator:
 
 
 def fresh(shapes: Mapping[str, tuple[int, int]], rank: int, generator: torch.Generator) -> dict[str, Factors]:
-    """A new adapter: A as PEFT draws it (Kaiming-uniform with a = sqrt 5), B zero, so ΔW = 0."""
+    """A new adapter: a as PEFT draws it, b zero, so ΔW = 0. `shapes` are (in, out) by site."""
     adapter: dict[str, Factors] = {}
     for name, (fan_in, fan_out) in shapes.items():
-        a = (torch.rand(fan_in, rank, generator=generator) * 2 - 1) / fan_in**0.5
+        a = fresh_columns(fan_in, rank, generator)
         adapter[name] = Factors(a, torch.zeros(rank, fan_out))
     return adapter
+
+
+def fresh_columns(fan_in: int, count: int, generator: torch.Generator) -> Tensor:
+    """`count` columns of a new a, [in, count]: uniform within ±1/√in, PEFT's Kaiming-uniform with a = √5."""
+    return (torch.rand(fan_in, count, generator=generator) * 2 - 1) / fan_in**0.5
 
 
 def perturb(adapter: Adapter, share: float, generator: torch.Generator) -> dict[str, Factors]:

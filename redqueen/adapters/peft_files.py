@@ -14,13 +14,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from redqueen.adapters.factors import Adapter, Factors
+from redqueen.adapters.initialisation import fresh_columns
 from redqueen.errors import AdapterError
 
 WEIGHTS = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
 _PREFIX = "base_model.model."
 _A, _B = ".lora_A.weight", ".lora_B.weight"
-# PEFT variants whose update is not s·B·A with one rank and scale everywhere
+# PEFT variants whose update is not s·B·A with one rank and scale everywhere.
 _VARIANTS = (
     "use_dora",
     "use_rslora",
@@ -48,7 +49,7 @@ def save_adapter(
         tensors[f"{_PREFIX}{name}.lora_B.weight"] = factors.b.T.to(dtype).contiguous()
     config = LoraConfig(
         r=next(iter(adapter.values())).a.shape[1],
-        # PEFT's annotation says int; vLLM refuses a float that is whole
+        # PEFT's annotation says int, and vLLM refuses a float even where it is whole.
         lora_alpha=int(alpha) if alpha == int(alpha) else alpha,  # pyright: ignore[reportArgumentType]
         target_modules=sorted({name.rpartition(".")[2] for name in adapter}),
         lora_dropout=0.0,
@@ -58,13 +59,13 @@ def save_adapter(
         inference_mode=True,
     )
     write_tensors(folder / WEIGHTS, tensors)
-    # PEFT holds some fields as sets, whose order differs from process to process: equal adapters, equal files
+    # PEFT holds some fields as sets, whose order differs between processes; equal adapters must make equal files.
     plain = {k: sorted(v) if isinstance(v, set) else v for k, v in config.to_dict().items()}
     (folder / CONFIG).write_text(json.dumps(plain, indent=2, sort_keys=True) + "\n")
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """A safetensors file. Raises OSError, also where the library has an error of its own for it (a full disk)."""
+    """Writes a safetensors file. Raises OSError, also where the library raises an error of its own (a full disk)."""
     try:
         save_file(dict(tensors), path, metadata={"format": "pt"})
     except SafetensorError as error:
@@ -72,7 +73,10 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def load_adapter(folder: Path) -> tuple[dict[str, Factors], float]:
-    """The fp32 factors and alpha of a PEFT folder. Raises AdapterError, naming the folder, if it is none of ours."""
+    """Returns the fp32 factors and alpha of a PEFT folder.
+
+    Raises AdapterError, naming the folder, if it cannot be read or is not plain LoRA.
+    """
     try:
         config: dict[str, Any] = dict(json.loads((folder / CONFIG).read_text()))
         alpha = float(config["lora_alpha"])
@@ -84,7 +88,7 @@ def load_adapter(folder: Path) -> tuple[dict[str, Factors], float]:
         variant = ", ".join(used) or config.get("peft_type")
         raise AdapterError(f"{folder}: only plain LoRA is supported, this uses {variant}")
     sites = {key.removesuffix(_A) for key in tensors if key.endswith(_A)}
-    # every tensor must find its place: a bias, or a B without its A, would be lost without a word
+    # Every tensor must have its place: a bias, or a B without its A, would otherwise be lost silently.
     if odd := sorted(tensors.keys() ^ {site + end for site in sites for end in (_A, _B)}):
         raise AdapterError(f"{folder}: only pairs of lora_A and lora_B are supported, see {odd[0]}")
     if not sites:
@@ -113,7 +117,7 @@ def refit(
                 "raise model.rank, or use population.init=fresh"
             )
         fan_in, fan_out = factors.a.shape[0], factors.b.shape[1]
-        noise = (torch.rand(fan_in, spare, generator=generator) * 2 - 1) / fan_in**0.5
+        noise = fresh_columns(fan_in, spare, generator)
         b = factors.b * (scale / new_scale)
         fitted[name] = Factors(torch.cat([factors.a, noise], 1), torch.cat([b, torch.zeros(spare, fan_out)]))
     return fitted

@@ -1,18 +1,17 @@
-"""How a child's weights are made from its parents' (DESIGN section 3, "Operators").
+"""How a child's weights are made from its parents' (docs/OPERATORS.md has the formulas).
 
 An operator is a pure function (parents, generator) -> child; its own parameters are keywords with defaults. Parents
 come fitter first; mutations and the controls `copy_parent` and `fresh` read only the first, crossovers need two.
 A child has its parents' sites, ranks, shapes, dtypes and devices, in new storage, and no autograd history. It depends
 on the generator's state and the parents' values only, never on the order of a mapping or the number of threads.
-docs/OPERATORS.md has the formulas.
 
 Operators work on ΔWᵀ = a @ b; the scaling s is common to the whole population and cancels out.
 """
 
 from redqueen.adapters.operators.controls import copy_parent, fresh, linear_mean
 from redqueen.adapters.operators.crossovers import dare, extrapolate, slot_swap, svd_subspace
+from redqueen.adapters.operators.modules import Operator
 from redqueen.adapters.operators.mutations import component_mask, full_gaussian, layer_gaussian, neftune, svd_spectral
-from redqueen.adapters.operators.slots import Operator
 
 MUTATIONS: dict[str, Operator] = {
     "svd_spectral": svd_spectral,
@@ -33,5 +32,3 @@ CONTROLS: dict[str, Operator] = {
     "linear_mean": linear_mean,
     "fresh": fresh,
 }
-
-__all__ = ["CONTROLS", "CROSSOVERS", "MUTATIONS", "Operator"]

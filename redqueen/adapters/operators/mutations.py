@@ -1,4 +1,4 @@
-"""Mutations: one parent, one changed child (DESIGN section 3, "Operators")."""
+"""Mutations: one parent, one changed child (docs/OPERATORS.md)."""
 
 import math
 import re
@@ -9,97 +9,104 @@ from torch import Tensor
 
 from redqueen.adapters.factors import Adapter, Factors
 from redqueen.adapters.operators.lowrank import Components, components, copied, mixed, rebuilt, update
-from redqueen.adapters.operators.slots import (
-    Slot,
-    by_slot,
+from redqueen.adapters.operators.modules import (
+    Module,
+    by_module,
     first_of,
+    modules_of,
     normals,
     share,
-    slots_of,
     strength,
     uniform,
 )
 
 
 def svd_spectral(parents: Sequence[Adapter], generator: torch.Generator, *, epsilon: float = 0.1) -> Adapter:
-    """Jitter every slot's spectrum and turn both its singular subspaces a little.
+    """Changes the spectrum of every module and turns both its singular subspaces a little.
 
-    With u, s, vt the components of a slot, of rank n: s becomes s · exp(ε z), z standard normal; u becomes u R and
+    With u, s, vt the components of a module, of rank n: s becomes s · exp(ε z), z standard normal; u becomes u R and
     vt becomes Qᵀ vt, where R and Q are independent n×n rotations exp(K - Kᵀ), K normal with standard deviation
     ε / √(2n), so that a component turns by about ε whatever the rank. The spans of u and vt stay the parent's: what
     it reads from and writes to is remixed, not replaced. Median of each singular value: the parent's.
     """
     epsilon = strength("epsilon", epsilon)
 
-    def make(slot: Slot, own: list[Factors], own_generator: torch.Generator) -> Factors:
-        parent = update(own)
-        p, s, q = components(parent.gram_a, parent.gram_b, parent.probe)
+    def make(module: Module, terms: list[Factors], module_generator: torch.Generator) -> Factors:
+        parent = update(terms)
+        p, s, q = components(parent.gram_a, parent.gram_b, parent.sign_weights)
         n = s.shape[0]
-        root = (s * torch.exp(epsilon * normals((n,), own_generator).double())).sqrt()
-        left = p @ _small_rotation(n, epsilon, own_generator) * root
-        right = root[:, None] * (_small_rotation(n, epsilon, own_generator).T @ q)
-        return mixed(parent, left, right, own[0].a)
+        root = (s * torch.exp(epsilon * normals((n,), module_generator).double())).sqrt()
+        left = p @ _small_rotation(n, epsilon, module_generator) * root
+        right = root[:, None] * (_small_rotation(n, epsilon, module_generator).T @ q)
+        return mixed(parent, left, right, terms[0].a)
 
-    return by_slot(first_of(parents), generator, make)
+    return by_module(first_of(parents), generator, make)
 
 
 def layer_gaussian(
     parents: Sequence[Adapter], generator: torch.Generator, *, scale: float = 0.15, fraction: float = 1 / 3
 ) -> Adapter:
-    """`full_gaussian`'s noise on a random third of the layers; the other layers are exact copies.
+    """Adds `full_gaussian`'s noise to a random third of the layers; the other layers are exact copies.
 
     A layer is all sites that share the name up to its first number ("model.layers.3"); a site without a number is a
     layer of its own, and if it is stacked, each index along the first axis is a layer, the same in all such sites.
     The count is `fraction` of the layers rounded to the nearest, at least one.
     """
-    only, scale, fraction = first_of(parents), strength("scale", scale), share("fraction", fraction)
-    layers = sorted({_layer(slot) for slot in slots_of(only[0])})
+    only = first_of(parents)
+    scale = strength("scale", scale)
+    fraction = share("fraction", fraction)
+    layers = sorted({_layer(module) for module in modules_of(only[0])})
     count = max(1, round(len(layers) * fraction))
     order: list[int] = torch.randperm(len(layers), generator=generator).tolist()
     chosen = {layers[i] for i in order[:count]}
 
-    def make(slot: Slot, own: list[Factors], own_generator: torch.Generator) -> Factors:
-        return _noised(own[0], scale, own_generator) if _layer(slot) in chosen else copied(own[0])
+    def make(module: Module, terms: list[Factors], module_generator: torch.Generator) -> Factors:
+        return _noised(terms[0], scale, module_generator) if _layer(module) in chosen else copied(terms[0])
 
-    return by_slot(only, generator, make)
+    return by_module(only, generator, make)
 
 
 def component_mask(parents: Sequence[Adapter], generator: torch.Generator, *, dropped: float = 0.3) -> Adapter:
-    """Drop 30 % of every slot's singular components, all equally likely; the rest stay as they are.
+    """Drops 30 % of every module's singular components, all equally likely; the rest stay as they are.
 
-    The count is 0.3 n rounded up or down at random, so that its mean is exact at every rank: at rank 1 the
-    whole slot goes in 30 % of the draws. No rescaling: this is pruning, not dropout.
+    The count is 0.3 n rounded up or down at random, so that its mean is exact at every rank: at rank 1 the whole module
+    is dropped in 30 % of the draws. Nothing is rescaled: this is pruning, not dropout.
     """
     dropped = share("dropped", dropped)
 
-    def make(slot: Slot, own: list[Factors], own_generator: torch.Generator) -> Factors:
-        parent = update(own)
-        p, s, q = components(parent.gram_a, parent.gram_b, parent.probe)
+    def make(module: Module, terms: list[Factors], module_generator: torch.Generator) -> Factors:
+        parent = update(terms)
+        p, s, q = components(parent.gram_a, parent.gram_b, parent.sign_weights)
         n = s.shape[0]
-        count = math.floor(dropped * n + uniform(own_generator))
-        kept = torch.randperm(n, generator=own_generator)[count:].sort().values
-        return rebuilt(parent, Components(p[:, kept], s[kept], q[kept]), own[0].a)
+        count = math.floor(dropped * n + uniform(module_generator))
+        kept = torch.randperm(n, generator=module_generator)[count:].sort().values
+        return rebuilt(parent, Components(p[:, kept], s[kept], q[kept]), terms[0].a)
 
-    return by_slot(first_of(parents), generator, make)
+    return by_module(first_of(parents), generator, make)
 
 
 def full_gaussian(parents: Sequence[Adapter], generator: torch.Generator, *, scale: float = 0.15) -> Adapter:
-    """Normal noise on both factors of every slot, 0.15 times each tensor's own standard deviation.
+    """Adds normal noise to both factors of every module, 0.15 times each tensor's own standard deviation.
 
     The noise is drawn for the factors as they are stored, so unlike the spectral operators it depends on how an update
     is split into a and b, and the child keeps that split. An untrained b (zero) gets no noise.
+
+    `initialisation.perturb` is the same noise from one generator for all sites, with a deviation computed in fp32.
+    Its numbers differ, and recorded runs depend on both, so they stay apart.
     """
     scale = strength("scale", scale)
-    return by_slot(first_of(parents), generator, lambda slot, own, own_generator: _noised(own[0], scale, own_generator))
+    return by_module(
+        first_of(parents), generator, lambda module, terms, module_generator: _noised(terms[0], scale, module_generator)
+    )
 
 
 def neftune(parents: Sequence[Adapter], generator: torch.Generator, *, alpha: float = 1.0) -> Adapter:
-    """Uniform noise on a, the side that reads the layer's input; b is an exact copy.
+    """Adds uniform noise to a, the side that reads the layer's input; b is an exact copy.
 
     NEFTune (Jain et al. 2023, arXiv:2310.05914, section 2) adds to the embeddings of a sequence, L vectors of
     dimension d, noise that is uniform in ±α / √(L d), so that its expected squared norm is α²/3 whatever L and d. It
     is drawn anew in every training step and never kept. As a mutation it is kept, and an adapter has no embeddings:
-    the reading of a slot's a as r vectors of dimension in, so L d = r · in, is `populora`'s (`neftune_style`).
+    taking a module's a as r vectors of dimension in, so L d = r · in, follows `populora` (`neftune_style`).
 
     Ours: the noise is in units of the vectors' root mean square length ρ = ‖a‖ / √r, so it is uniform in
     ±ρ α / √(r · in), and a relative change of a of α / √(3 r). Without ρ (1 in an a drawn as normal / √in) the effect
@@ -108,14 +115,14 @@ def neftune(parents: Sequence[Adapter], generator: torch.Generator, *, alpha: fl
     """
     alpha = strength("alpha", alpha)
 
-    def make(slot: Slot, own: list[Factors], own_generator: torch.Generator) -> Factors:
-        a = own[0].a.float()
+    def make(module: Module, terms: list[Factors], module_generator: torch.Generator) -> Factors:
+        a = terms[0].a.float()
         length = torch.linalg.vector_norm(a, dtype=torch.float64) / math.sqrt(a.shape[1])
         bound = float(length * alpha / math.sqrt(a.numel()))
-        noise = torch.empty_like(a).uniform_(-bound, bound, generator=own_generator)
-        return Factors(noise.add_(a), own[0].b.clone())
+        noise = torch.empty_like(a).uniform_(-bound, bound, generator=module_generator)
+        return Factors(noise.add_(a), terms[0].b.clone())
 
-    return by_slot(first_of(parents), generator, make)
+    return by_module(first_of(parents), generator, make)
 
 
 def _noised(original: Factors, scale: float, generator: torch.Generator) -> Factors:
@@ -123,21 +130,23 @@ def _noised(original: Factors, scale: float, generator: torch.Generator) -> Fact
 
 
 def _with_noise(tensor: Tensor, scale: float, generator: torch.Generator) -> Tensor:
-    own = tensor.float()
-    # no correction for a small sample: a tensor with a single entry has no spread, where that would be NaN
-    spread = torch.linalg.vector_norm(own - own.mean(), dtype=torch.float64) / math.sqrt(own.numel())
-    return normals(own.shape, generator).mul_(scale * float(spread)).add_(own)
+    values = tensor.float()
+    # Without a correction for small samples: for a tensor with a single entry that would divide by zero.
+    spread = torch.linalg.vector_norm(values - values.mean(), dtype=torch.float64) / math.sqrt(values.numel())
+    return normals(values.shape, generator).mul_(scale * float(spread)).add_(values)
 
 
 def _small_rotation(n: int, epsilon: float, generator: torch.Generator) -> Tensor:
+    """A random n×n rotation, fp64, that turns each direction by about `epsilon`."""
     if n == 0:
         return torch.zeros(0, 0, dtype=torch.float64)
     k = normals((n, n), generator).double() * (epsilon / math.sqrt(2 * n))
     return torch.linalg.matrix_exp(k - k.T)
 
 
-def _layer(slot: Slot) -> str:
-    numbered = re.match(r"(?:.*?\.)?\d+(?=\.|$)", slot.site)
+def _layer(module: Module) -> str:
+    """The name that all modules of one layer share."""
+    numbered = re.match(r"(?:.*?\.)?\d+(?=\.|$)", module.site)
     if numbered:
         return numbered.group()
-    return slot.site if slot.index is None else str(slot.index)
+    return module.site if module.index is None else str(module.index)

@@ -119,9 +119,9 @@ class LocalLearner:
         (parameter,) = group["params"]
         if lr is None:
             lr = self.config.lr
-            if self.config.warmup:
+            if self.config.lr_warmup:
                 taken = float(optimizer.state[parameter].get("step", 0))
-                lr *= min(1.0, (taken + 1) / self.config.warmup)
+                lr *= min(1.0, (taken + 1) / self.config.lr_warmup)
         group["lr"] = lr
         parameter.grad = gradient
         optimizer.step()

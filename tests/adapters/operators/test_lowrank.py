@@ -48,7 +48,7 @@ def test_components_are_those_of_the_dense_update_within_fp32s_rounding(
 ) -> None:
     f = Factors(spread(n_in, rank, a, seed), spread(n_out, rank, b, seed + 1).T)
     own = update([f])
-    found = components(own.gram_a, own.gram_b, own.probe)
+    found = components(own.gram_a, own.gram_b, own.sign_weights)
     dense = f.a.double() @ f.b.double()
     size = float(f.a.norm() * f.b.norm())
     tolerance = 4 * rank * EPSILON * size
@@ -79,7 +79,7 @@ def test_rebuilding_changes_nothing_whichever_way_an_update_is_split(
 ) -> None:
     f = Factors(spread(n_in, rank, a, seed), spread(n_out, rank, b, seed + 1).T)
     own = update([f])
-    child = rebuilt(own, components(own.gram_a, own.gram_b, own.probe), f.a)
+    child = rebuilt(own, components(own.gram_a, own.gram_b, own.sign_weights), f.a)
     dense, got = f.a.double() @ f.b.double(), child.a.double() @ child.b.double()
     dropped, rounded = 4 * rank * EPSILON, 2 * FP32_GROWTH * EPSILON
     assert float((got - dense).norm()) <= (dropped + rounded) * float(f.a.norm() * f.b.norm())
@@ -92,7 +92,7 @@ def test_a_split_that_cancels_is_as_good_as_a_qr_in_fp32() -> None:
     f = Factors((a.double() @ mix).float(), (torch.linalg.inv(mix) @ b.double()).float())
     dense = f.a.double() @ f.b.double()
     own = update([f])
-    found = components(own.gram_a, own.gram_b, own.probe)
+    found = components(own.gram_a, own.gram_b, own.sign_weights)
     child = rebuilt(own, found, f.a)
     qa, ra = torch.linalg.qr(f.a)
     qb, rb = torch.linalg.qr(f.b.T)

@@ -18,7 +18,7 @@ from tests.reference import noisy, same
 
 
 def test_warmup_grows_the_learning_rate_over_a_members_own_first_steps(tiny_policy: Build) -> None:
-    warm, plain = (tiny_policy(learning=LearningConfig(lr=1e-4, warmup=n)) for n in (4, 0))
+    warm, plain = (tiny_policy(learning=LearningConfig(lr=1e-4, lr_warmup=n)) for n in (4, 0))
     warm.update(samples("b"))  # other members' steps do not count
     # Adam's direction depends on the gradients only, which hardly change at this rate
     for number, (slow, fast) in enumerate(zip(steps_taken(warm, "a", 6), steps_taken(plain, "a", 6), strict=True), 1):
@@ -31,7 +31,7 @@ def test_warmup_grows_the_learning_rate_over_a_members_own_first_steps(tiny_poli
 
 
 def test_warmup_goes_on_after_a_state_round_trip(tiny_policy: Build) -> None:
-    one, two = twins(tiny_policy, warmup=5)
+    one, two = twins(tiny_policy, lr_warmup=5)
     steps_taken(one, "a", 2)
     two.adapters.write("a", one.adapter("a"))
     two.learner.load_state("a", one.state("a"))

@@ -1,9 +1,9 @@
-"""How an operator goes over its parents' slots: checked, in parallel, each slot with random numbers of its own.
+"""How an operator goes over its parents' modules: checked, in parallel, each with random numbers of its own.
 
-A slot is what one module of one layer holds: a site, or one slice of a stacked site (a [n, in, r], b [n, r, out]).
-Slots are independent of each other, so they are shared out among as many threads as torch may use, and each is
-computed by one thread: the child is the same for any number of threads, and tall thin products are not cut into
-pieces too small to gain from it.
+A module is one projection of one layer: a site, or one slice of a stacked site (a [n, in, r], b [n, r, out]). Modules
+are independent of each other, so they are shared out among as many threads as torch may use, and each is computed by
+one thread: the child is the same for any number of threads, and tall thin products are not cut into pieces too small
+to gain from it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,63 +21,60 @@ Operator = Callable[[Sequence[Adapter], torch.Generator], Adapter]
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
-    """Where a pair of factors lives: the site's name and, in a stacked site, the index along its first axis."""
+class Module:
+    """One projection of one layer: where a pair of factors is found in an adapter."""
 
     site: str
     index: int | None = None
+    """Along the first axis of a stacked site."""
 
     def of(self, adapter: Adapter) -> Factors:
+        """Its factors in `adapter`."""
         f = adapter[self.site]
         return f if self.index is None else Factors(f.a[self.index], f.b[self.index])
 
 
-def slots_of(adapter: Adapter) -> list[Slot]:
-    """Every slot, in the order of the sites' names."""
-    return [
-        slot
-        for site in sorted(adapter)
-        for slot in (
-            [Slot(site)] if adapter[site].a.ndim == 2 else [Slot(site, i) for i in range(adapter[site].a.shape[0])]
-        )
-    ]
+def modules_of(adapter: Adapter) -> list[Module]:
+    """Every module, in the order of the sites' names."""
+    modules: list[Module] = []
+    for site in sorted(adapter):
+        if adapter[site].a.ndim == 2:
+            modules.append(Module(site))
+        else:
+            modules += [Module(site, i) for i in range(adapter[site].a.shape[0])]
+    return modules
 
 
-Make = Callable[[Slot, list[Factors], torch.Generator], Factors]
-"""(slot, the parents' factors there, the slot's generator) -> the child's factors there, in new storage."""
+Make = Callable[[Module, list[Factors], torch.Generator], Factors]
+"""(module, the parents' factors there, the module's generator) -> the child's factors there, in new storage."""
 
 
-def by_slot(parents: Sequence[Adapter], generator: torch.Generator, make: Make) -> Adapter:
-    """The child made slot by slot; `parents` are checked. Its mapping keeps the first parent's order.
+def by_module(parents: Sequence[Adapter], generator: torch.Generator, make: Make) -> Adapter:
+    """The child of `parents` (as `checked` returns them), made module by module, in the first parent's order of sites.
 
-    One number is drawn from `generator`; with a slot's place in the order of names it seeds the slot's generator.
+    One number is drawn from `generator`; with a module's place in the order of names it seeds the module's generator.
     What `make` returns is rounded to fp32, then to the first parent's dtype, and put on its device.
 
-    Raises:
-        ValueError: a value is NaN or infinite: a diverged parent must not breed.
+    Raises ValueError if a value is NaN or infinite: a diverged parent must not have children.
     """
-    slots = slots_of(parents[0])
+    modules = modules_of(parents[0])
     seed = integer(2**32, generator)
 
-    def one(place: int) -> Factors:
-        slot = slots[place]
-        own = [_finite(slot, slot.of(parent)) for parent in parents]
-        # the engine reads 32 bits; an odd stride gives each slot another seed
-        own_generator = torch.Generator().manual_seed((seed + 0x9E3779B9 * place) % 2**32)
-        made, like = make(slot, own, own_generator), own[0]
-        return Factors(_as(made.a, like.a), _as(made.b, like.b))
+    def child_of(place: int) -> Factors:
+        module = modules[place]
+        terms = [_finite(module, module.of(parent)) for parent in parents]
+        # The engine reads 32 bits; an odd stride gives each module another seed.
+        module_generator = torch.Generator().manual_seed((seed + 0x9E3779B9 * place) % 2**32)
+        child = make(module, terms, module_generator)
+        return Factors(_as(child.a, terms[0].a), _as(child.b, terms[0].b))
 
     with _single_threaded_workers() as run:
-        made = dict(zip(slots, run(one, range(len(slots))), strict=True))
-    return {site: _joined(site, factors, made) for site, factors in parents[0].items()}
+        by_module = dict(zip(modules, run(child_of, range(len(modules))), strict=True))
+    return {site: _joined(site, factors, by_module) for site, factors in parents[0].items()}
 
 
 def first_of(parents: Sequence[Adapter]) -> list[Adapter]:
-    """The fittest parent alone, checked.
-
-    Raises:
-        ValueError: there is no parent, or `checked` refuses it.
-    """
+    """The fittest parent alone, checked. Raises ValueError if there is no parent, or `checked` refuses it."""
     if not parents:
         raise ValueError("an operator needs a parent")
     return checked(parents[:1])
@@ -86,8 +83,7 @@ def first_of(parents: Sequence[Adapter]) -> list[Adapter]:
 def two_of(parents: Sequence[Adapter]) -> list[Adapter]:
     """The two parents of a crossover, checked.
 
-    Raises:
-        ValueError: there are not exactly two, or `checked` refuses them.
+    Raises ValueError if there are not exactly two, or `checked` refuses them.
     """
     if len(parents) != 2:
         raise ValueError(f"a crossover needs two parents, not {len(parents)}")
@@ -97,9 +93,8 @@ def two_of(parents: Sequence[Adapter]) -> list[Adapter]:
 def checked(parents: Sequence[Adapter]) -> list[Adapter]:
     """The parents, if every one has the first one's sites, shapes and dtypes.
 
-    Raises:
-        ValueError: they differ, or a site's factors are not a [.., in, r] and b [.., r, out] with at most one axis
-            before these.
+    Raises ValueError if they differ, or a site's factors are not a [.., in, r] and b [.., r, out] with at most one axis
+    before these.
     """
     first = parents[0]
     for parent in parents:
@@ -116,20 +111,20 @@ def checked(parents: Sequence[Adapter]) -> list[Adapter]:
 
 
 def share(name: str, value: float) -> float:
-    """`value`, if it is in [0, 1). Raises ValueError."""
+    """`value`, if it is in [0, 1). Raises ValueError, naming the parameter, if not."""
     if not 0 <= value < 1:
         raise ValueError(f"{name} must be at least 0 and below 1, not {value}")
     return value
 
 
 def strength(name: str, value: float) -> float:
-    """`value`, if it is finite and not negative. Raises ValueError."""
+    """`value`, if it is finite and not negative. Raises ValueError, naming the parameter, if not."""
     if not 0 <= value < float("inf"):
         raise ValueError(f"{name} must be finite and at least 0, not {value}")
     return value
 
 
-# Explicit dtypes: loading a model may have changed torch's default, and the draws must not depend on it.
+# The draws below name their dtype: loading a model may have changed torch's default, and they must not depend on it.
 
 
 def normals(shape: Sequence[int], generator: torch.Generator) -> Tensor:
@@ -156,40 +151,41 @@ def _form(f: Factors) -> tuple[torch.Size, torch.Size, torch.dtype, torch.dtype]
     return f.a.shape, f.b.shape, f.a.dtype, f.b.dtype
 
 
-def _finite(slot: Slot, factors: Factors) -> Factors:
-    """The factors on the CPU without history, in their dtype; refused if a value is not finite."""
-    own = Factors(factors.a.detach().cpu(), factors.b.detach().cpu())
-    for t in (own.a, own.b):
-        # a finite sum needs finite terms and is read once; only an overflow needs the second look
+def _finite(module: Module, factors: Factors) -> Factors:
+    """The factors on the CPU without history, in their dtype. Raises ValueError if a value is not finite."""
+    values = Factors(factors.a.detach().cpu(), factors.b.detach().cpu())
+    for t in (values.a, values.b):
+        # A finite sum has finite terms, and summing reads them once; only an overflow needs the second look.
         if not t.sum(dtype=torch.float32).isfinite() and not t.isfinite().all():
-            raise ValueError(f"{slot.site}: a parent's factors are not finite")
-    return own
+            raise ValueError(f"{module.site}: a parent's factors are not finite")
+    return values
 
 
 def _as(t: Tensor, like: Tensor) -> Tensor:
     return t.to(torch.promote_types(torch.float32, like.dtype)).to(like.device, like.dtype)
 
 
-def _joined(site: str, like: Factors, made: dict[Slot, Factors]) -> Factors:
+def _joined(site: str, like: Factors, by_module: dict[Module, Factors]) -> Factors:
+    """A site's factors out of its modules', stacked as in `like`."""
     if like.a.ndim == 2:
-        return _on(made[Slot(site)], like)
+        return _on(by_module[Module(site)], like)
     if not like.a.shape[0]:
         return Factors(like.a.detach().clone(), like.b.detach().clone())
-    slices = [made[Slot(site, i)] for i in range(like.a.shape[0])]
+    slices = [by_module[Module(site, i)] for i in range(like.a.shape[0])]
     return _on(Factors(torch.stack([f.a for f in slices]), torch.stack([f.b for f in slices])), like)
 
 
-def _on(made: Factors, like: Factors) -> Factors:
-    return Factors(made.a.to(like.a.device), made.b.to(like.b.device))
+def _on(factors: Factors, like: Factors) -> Factors:
+    return Factors(factors.a.to(like.a.device), factors.b.to(like.b.device))
 
 
 @contextmanager
 def _single_threaded_workers() -> Iterator[Callable[[Callable[[int], Factors], Sequence[int]], Iterator[Factors]]]:
-    """A parallel `map` whose workers give torch one thread each; the caller's setting is as before afterwards."""
+    """A parallel `map` whose workers give torch one thread each; afterwards the caller's setting is restored."""
     threads = torch.get_num_threads()
     with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         try:
             yield pool.map
         finally:
-            # also the number that later threads start from, which the workers have changed
+            # Later threads start from this number too, and the workers have changed it.
             torch.set_num_threads(threads)
