@@ -1,4 +1,4 @@
-"""What all tests share: one thread, tiny models, one real verifier and the seed tasks that it made."""
+"""Shared by all tests: the number of threads, tiny models, one real verifier and the seed tasks that it validated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 os.environ["OMP_NUM_THREADS"] = os.environ.get("REDQUEEN_TEST_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-# `from tests import tiny`, whichever way pytest was started
+# makes `from tests import tiny` work, however pytest was started
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import pytest
@@ -47,20 +47,20 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """`tiny_folder("qwen2")`: the folder of that family's tiny model, made once."""
-    made: dict[str, Path] = {}
+    """`tiny_folder("qwen2")` is the folder of that family's tiny model, which is made once a session."""
+    folders: dict[str, Path] = {}
 
     def folder(family: str = "llama") -> Path:
-        if family not in made:
-            made[family] = tiny.make(tmp_path_factory.mktemp("tiny") / family, family)
-        return made[family]
+        if family not in folders:
+            folders[family] = tiny.make(tmp_path_factory.mktemp("tiny") / family, family)
+        return folders[family]
 
     return folder
 
 
 @pytest.fixture(scope="session")
 def new_base(tiny_folder: Callable[[str], Path]) -> Callable[..., Base]:
-    """`new_base("qwen2")`: a freshly loaded fp32 base, to be changed at will."""
+    """`new_base("qwen2")` loads an fp32 base that the test may change."""
 
     def make(family: str = "llama") -> Base:
         return load(
@@ -101,7 +101,7 @@ def verifier() -> Iterator[LocalVerifier]:
 
 @pytest.fixture(scope="session")
 def seed_verdicts(verifier: LocalVerifier) -> list[tuple[Verdict, Task | None]]:
-    """What the verifier says about each seed program, in file order."""
+    """The verifier's answer to each seed program, in file order."""
     return verifier.validate(
         [
             Proposal(id=f"seed-{i}", kind="code_f", author=AUTHOR, step=-1, draft=draft)

@@ -57,16 +57,16 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def lines(run: Path) -> list[dict]:
-    found = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in line.items() if k != "seconds"} for line in found]
+    parsed = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in parsed]
 
 
 def test_teachers_write_valid_tasks_and_students_solve_some(whole: Path) -> None:
-    found = lines(whole)
-    assert sum(line["valid_rate"] for line in found) / 2 > 0.3
-    assert 0 < sum(line["solve_rate"] or 0 for line in found) / 2 < 1
-    assert all(line["grad_norm"] and line["tokens_trained"] > 0 for line in found)
-    assert any(line["replacements"] for line in found)
+    steps = lines(whole)
+    assert sum(line["valid_rate"] for line in steps) / 2 > 0.3
+    assert 0 < sum(line["solve_rate"] or 0 for line in steps) / 2 < 1
+    assert all(line["grad_norm"] and line["tokens_trained"] > 0 for line in steps)
+    assert any(line["replacements"] for line in steps)
 
 
 @pytest.mark.slow

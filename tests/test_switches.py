@@ -23,7 +23,7 @@ CONTROLS = {"copy_parent", "fresh", "linear_mean"}
 def births(*overrides: str, size: int = 4, rounds: int = 40) -> list[Birth]:
     """What many rounds of evolution would bring to a population of `size` a side that has played its burn-in."""
     config = configure(["paper_7b", f"population.teachers={size}", f"population.students={size}", *overrides])
-    found: list[Birth] = []
+    children: list[Birth] = []
     for round_ in range(rounds):
         table, rng = Population(), random.Random(round_)
         for role in ("teacher", "student"):
@@ -39,14 +39,14 @@ def births(*overrides: str, size: int = 4, rounds: int = 40) -> list[Birth]:
                 )
         step = config.evolution.every * (round_ + 1) - 1
         for role in ("teacher", "student"):
-            found += plan(table, role, step, config)
+            children += plan(table, role, step, config)
             assert plan(table, role, step - 1, config) == []
-    return found
+    return children
 
 
-def used(found: list[Birth]) -> set[str]:
-    assert found
-    return {b.operator for b in found}
+def used(children: list[Birth]) -> set[str]:
+    assert children
+    return {b.operator for b in children}
 
 
 def test_evolution_off() -> None:
@@ -54,15 +54,15 @@ def test_evolution_off() -> None:
 
 
 def test_mutation_only() -> None:
-    found = births("evolution.crossover=0")
-    assert {len(b.parents) for b in found} == {1}
-    assert used(found) == set(Config().evolution.mutations)
+    children = births("evolution.crossover=0")
+    assert {len(b.parents) for b in children} == {1}
+    assert used(children) == set(Config().evolution.mutations)
 
 
 def test_crossover_only() -> None:
-    found = births("evolution.crossover=1")
-    assert {len(b.parents) for b in found} == {2}
-    assert used(found) == set(Config().evolution.crossovers)
+    children = births("evolution.crossover=1")
+    assert {len(b.parents) for b in children} == {2}
+    assert used(children) == set(Config().evolution.crossovers)
 
 
 @pytest.mark.parametrize("name", get_args(Mutation))
@@ -90,11 +90,11 @@ def test_each_matchmaking(name: str) -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
 def test_sizes(size: int) -> None:
-    found = births(size=size)
-    assert (len(found) > 0) == (size > 1)
+    children = births(size=size)
+    assert (len(children) > 0) == (size > 1)
     if size == 2:
-        assert {len(b.parents) for b in found} == {1}
-    assert len(found) == 40 * 2 * (0 if size == 1 else max(1, size // 4))
+        assert {len(b.parents) for b in children} == {1}
+    assert len(children) == 40 * 2 * (0 if size == 1 else max(1, size // 4))
 
 
 @pytest.mark.parametrize("override", ["survivors=tournament", "parents=tournament", "parents=uniform", "elite=2"])

@@ -1,4 +1,4 @@
-"""Tiny random models of each supported family, with a byte-level tokenizer, made on the spot."""
+"""Makes tiny random models of each supported family, with a byte-level tokenizer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CHAT_TEMPLATE = "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}{% en
 
 
 def make(folder: Path, family: str = "llama", *, seed: int = 0, hidden: int = 32, layers: int = 2) -> Path:
-    """A causal LM of a few thousand weights and a tokenizer with one token per byte, saved in `folder`."""
+    """Saves a causal LM of a few thousand weights and a tokenizer with a token per byte in `folder`, and returns it."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)

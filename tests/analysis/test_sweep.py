@@ -1,4 +1,4 @@
-"""Sweeps: grids as people write them, tables from metrics, and real runs that are skipped, resumed and mended."""
+"""Sweeps: grids as people write them, tables from metrics, and real runs that are skipped, resumed and begun again."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ AXIS = ["evolution.enabled=true,false"]
 
 
 @pytest.mark.slow
-def test_it_plays_then_skips_resumes_and_mends(
+def test_it_plays_then_skips_resumes_and_begins_again(
     tmp_path: Path, small: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "s"
