@@ -1,14 +1,16 @@
 """The warm start: a short supervised fit of one adapter on verified tasks, so that members begin by playing.
 
-Round 0 learns from the seed programs. Each further round lets the adapter propose, keeps what the verifier accepts
-(its outputs are the truth, so no answer has to be trusted), and continues on seeds and own tasks together.
+Round 0 learns from the seed programs. Each further round lets the adapter propose, keeps the proposals that the
+verifier accepts, and continues on the seeds and these. The verifier computed their outputs, so the labels are correct
+by construction.
 """
 
 from __future__ import annotations
 
-import itertools
 import random
+from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 
 from redqueen import streams
@@ -20,111 +22,115 @@ from redqueen.policy.model.base import Base
 from redqueen.policy.model.tokens import encode
 from redqueen.policy.policy import open_policy
 from redqueen.programs.normal_form import fingerprint
-from redqueen.records import KINDS, Completion, Draft, Kind, Prompt, Proposal, Request, Sample, Task, Verifier
-from redqueen.self_play import seed_tasks
+from redqueen.records import KINDS, Completion, Draft, Kind, Prompt, Proposal, Request, Sample, Task, Verdict, Verifier
+from redqueen.self_play import ask, finished, seed_tasks
 
 MEMBER = "warm"
+MAX_PAIRS = 8
+"""Pairs of a code_f task that are learnt from at a time: more only lengthen the text."""
+_UNREAD = Verdict("malformed", detail="no proposal in the text")
 Report = Callable[[str, int, int], None]
-
-
-def varied(task: Task, kind: Kind, rng: random.Random) -> Task:
-    """A task of `kind` from one with several pairs: code_f keeps up to 8 in a new order, the other kinds one."""
-    if kind == "code_f":
-        task = replace(task, pairs=tuple(rng.sample(task.pairs, min(len(task.pairs), 8))))
-    return task.as_kind(kind, rng)
 
 
 class Warmup:
     """Fits the member "warm". `config` gives model, prompts and game; the learning rate is its own."""
 
     def __init__(self, base: Base, verifier: Verifier, config: Config, lr: float, report: Report) -> None:
-        self.base, self.verifier, self.config, self.lr, self.report = base, verifier, config, lr, report
+        self.base = base
+        self.verifier = verifier
+        self.config = config
+        self.lr = lr
+        self.report = report
+        self.seed = config.run.seed
         model = config.model
-        # every sequence counts the same: answers are a few tokens, proposals dozens
+        # Every sequence counts the same: answers are a few tokens, proposals dozens.
         learning = config.learning.model_copy(update={"loss": "sequence_mean", "lr": lr})
         # Supervised targets were not sampled at any temperature, so the fit is of the distribution at 1.
         self.policy = open_policy(base, model, 1, config.sampling, learning, temperature=1.0)
-        self.policy.join(MEMBER, fresh(self.policy.shapes(), model.rank, generator(config.run.seed, "fresh")))
-        self.format: Prompts = prompts(model.prompts, config.game)
-        self.tasks = seed_tasks(verifier)
-        self.own: dict[Kind, list[Task]] = {kind: [] for kind in KINDS}
+        self.policy.join(MEMBER, fresh(self.policy.shapes(), model.rank, generator(self.seed, "fresh")))
+        self.prompts: Prompts = prompts(model.prompts, config.game)
+        self.seed_tasks = seed_tasks(verifier)
+        self.new_tasks: dict[Kind, list[Task]] = {kind: [] for kind in KINDS}
+        """The valid tasks that the adapter proposed."""
 
     def fit(self, round_: int, steps: int, sequences: int) -> None:
         """`steps` optimizer steps of `sequences` each; the learning rate rises for a tenth, then falls to a tenth."""
         for step in range(steps):
-            share = step / steps
-            rate = self.lr * min((step + 1) / max(1, steps // 10), 1 - 0.9 * share)
-            rng = streams.python(self.config.run.seed, "warmup", round_, step)
-            update = self.policy.update([self._sequence(rng) for _ in range(sequences)], lr=rate)[0]
+            rise = (step + 1) / max(1, steps // 10)
+            lr = self.lr * min(rise, 1 - 0.9 * (step / steps))
+            rng = streams.python(self.seed, "warmup", round_, step)
+            update = self.policy.update([self._sequence(rng) for _ in range(sequences)], lr=lr)[0]
             self.report(f"round {round_}: loss {update.loss:.3f}", step + 1, steps)
 
     def explore(self, round_: int, count: int) -> dict[str, int]:
-        """Samples `count` proposals of each kind and keeps the valid ones; counts of every status."""
-        statuses: dict[str, int] = {}
-        seen = {kind: {_name(task) for task in [*self.tasks, *self.own[kind]]} for kind in KINDS}
-        for k, kind in enumerate(KINDS):
-            proposals, unread = self._propose(kind, count, round_)
-            statuses["unread"] = statuses.get("unread", 0) + unread
-            for verdict, task in self.verifier.validate(proposals):
-                statuses[verdict.status] = statuses.get(verdict.status, 0) + 1
-                # a kind's new programs only; code_f describes programs that are there already
-                if task is not None and (kind == "code_f" or _name(task) not in seen[kind]):
-                    seen[kind].add(_name(task))
-                    self.own[kind].append(task)
-            self.report(f"round {round_}: proposals {statuses}", k + 1, len(KINDS))
-        return statuses
+        """Samples `count` proposals of each kind and keeps the valid ones; returns how many had each status.
+
+        "unread" counts those in which no proposal was found.
+        """
+        statuses: Counter[str] = Counter(unread=0)
+        for number, kind in enumerate(KINDS):
+            known = {fingerprint(task.program) for task in [*self.seed_tasks, *self.new_tasks[kind]]}
+            for verdict, task in self._propose(kind, count, round_):
+                statuses["unread" if verdict is _UNREAD else verdict.status] += 1
+                if task is None:
+                    continue
+                # Only new programs count, except for code_f, which describes programs that are there already.
+                program = fingerprint(task.program)
+                if kind == "code_f" or program not in known:
+                    known.add(program)
+                    self.new_tasks[kind].append(task)
+            self.report(f"round {round_}: proposals {dict(statuses)}", number + 1, len(KINDS))
+        return dict(statuses)
 
     def adapter(self) -> dict[str, Factors]:
+        """The weights that were fitted so far."""
         return self.policy.adapter(MEMBER)
 
     def close(self) -> None:
         """Ends the worker processes, if there are any."""
         self.policy.close()
 
-    def _propose(self, kind: Kind, count: int, round_: int) -> tuple[list[Proposal], int]:
-        asked: list[tuple[Prompt, Task | None]] = []
-        for i in range(count):
-            rng = streams.python(self.config.run.seed, "explore", round_, kind, i)
-            start = self._program(rng) if kind == "code_f" else None
-            asked.append((self.format.propose(kind, self._references(kind, rng), start), start))
+    def _propose(self, kind: Kind, count: int, round_: int) -> list[tuple[Verdict, Task | None]]:
+        """`count` judged proposals; `_UNREAD` where the text holds no proposal."""
+        starts: list[Task | None] = []
+        requests: list[Request] = []
         sampling = self.config.sampling.params(self.config.sampling.proposal_tokens)
-        requests = [
-            Request(
-                member=MEMBER,
-                prompt=prompt,
-                sampling=sampling,
-                seed=(self.config.run.seed, "explore", round_, kind, i, "sample"),
-            )
-            for i, (prompt, _) in enumerate(asked)
-        ]
-        done = itertools.count(1)
+        for number in range(count):
+            rng = streams.python(self.seed, "explore", round_, kind, number)
+            start = self._start(rng) if kind == "code_f" else None
+            prompt = self.prompts.propose(kind, self._references(kind, rng), start)
+            seed = (self.seed, "explore", round_, kind, number, "sample")
+            starts.append(start)
+            requests.append(Request(member=MEMBER, prompt=prompt, sampling=sampling, seed=seed))
 
-        def report(_index: int, _completion: Completion) -> None:
-            self.report(f"round {round_}: sampling {kind}", next(done), count)
+        def submit(index: int, completion: Completion) -> Future[tuple[Verdict, Task | None]]:
+            draft = self.prompts.read_proposal(kind, completion.text, starts[index])
+            if not isinstance(draft, Draft):
+                return finished((_UNREAD, None))
+            name = f"{round_}-{kind}-{index}"
+            proposal = Proposal(id=name, kind=kind, author=MEMBER, step=round_, draft=draft)
+            return self.verifier.submit_proposal(proposal)
 
-        completions = self.policy.sample(requests, report)
-        read = [
-            self.format.read_proposal(kind, c.text, start) for c, (_, start) in zip(completions, asked, strict=True)
-        ]
-        drafts = [draft for draft in read if isinstance(draft, Draft)]
-        proposals = [
-            Proposal(id=f"{round_}-{kind}-{i}", kind=kind, author=MEMBER, step=round_, draft=d)
-            for i, d in enumerate(drafts)
-        ]
-        return proposals, len(read) - len(drafts)
+        def progress(done: int, total: int) -> None:
+            self.report(f"round {round_}: sampling {kind}", done, total)
 
-    def _program(self, rng: random.Random) -> Task:
-        return rng.choice(self.tasks + self.own["code_o"] + self.own["code_i"])
+        answers = ask(self.policy, requests, submit, progress)
+        return [judged for _, judged in answers]
+
+    def _start(self, rng: random.Random) -> Task:
+        """A task whose program a code_f proposal starts from."""
+        return rng.choice(self.seed_tasks + self.new_tasks["code_o"] + self.new_tasks["code_i"])
 
     def _references(self, kind: Kind, rng: random.Random) -> list[Task]:
-        return [varied(task, kind, rng) for task in rng.sample(self.tasks, self.config.game.references)]
+        return [varied(task, kind, rng) for task in rng.sample(self.seed_tasks, self.config.game.references)]
 
     def _task(self, kind: Kind, rng: random.Random) -> Task:
-        """A seed task, or, half of the time, one of its own."""
-        if self.own[kind] and rng.random() < 0.5:
-            task = rng.choice(self.own[kind])
+        """A seed task or, half of the time, one that the adapter proposed."""
+        new_tasks = self.new_tasks[kind]
+        if new_tasks and rng.random() < 0.5:
+            task = rng.choice(new_tasks)
             return varied(task, kind, rng) if kind == "code_f" else task
-        return varied(rng.choice(self.tasks), kind, rng)
+        return varied(rng.choice(self.seed_tasks), kind, rng)
 
     def _sequence(self, rng: random.Random) -> Sample:
         """A worked proposal (a quarter) or a worked answer, with advantage 1."""
@@ -132,11 +138,13 @@ class Warmup:
         task = self._task(kind, rng)
         if rng.random() < 0.25:
             start = task if kind == "code_f" else None
-            prompt = self.format.propose(kind, self._references(kind, rng), start)
-            whole = self.format.write_proposal(task)
-        else:
-            prompt, whole = self.format.attempt(task, ()), self.format.write_attempt(task)
-        target = whole.removeprefix(prompt.prefix) + prompt.stop[0]
+            prompt = self.prompts.propose(kind, self._references(kind, rng), start)
+            return self._sample(prompt, self.prompts.write_proposal(task))
+        return self._sample(self.prompts.attempt(task, ()), self.prompts.write_attempt(task))
+
+    def _sample(self, prompt: Prompt, text: str) -> Sample:
+        """`text` as a completion of `prompt`: without the prompt's prefix, and with the string that ends it."""
+        target = text.removeprefix(prompt.prefix) + prompt.stop[0]
         tokens = tuple(self.base.tokenizer(target, add_special_tokens=False).input_ids)
         return Sample(
             member=MEMBER,
@@ -147,5 +155,8 @@ class Warmup:
         )
 
 
-def _name(task: Task) -> str:
-    return fingerprint(task.program)
+def varied(task: Task, kind: Kind, rng: random.Random) -> Task:
+    """A task of `kind` from one with several pairs: code_f keeps up to `MAX_PAIRS` in a new order, other kinds one."""
+    if kind == "code_f":
+        task = replace(task, pairs=tuple(rng.sample(task.pairs, min(len(task.pairs), MAX_PAIRS))))
+    return task.as_kind(kind, rng)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+from functools import lru_cache
 
 ENTRY = "f"
 
@@ -37,6 +38,8 @@ def normalise(program: str) -> str:
     return ast.unparse(tree)
 
 
+# A step asks about the same program several times (task bank, worked examples), and parsing it takes a millisecond.
+@lru_cache(maxsize=4096)
 def fingerprint(program: str) -> str:
     """A short hash of the normal form: equal for programs that differ in spacing, comments and docstrings only.
 

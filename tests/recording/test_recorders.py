@@ -1,0 +1,123 @@
+"""Recorders: what each of them makes of the same step."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from redqueen.recording.archive import ArchiveRecorder
+from redqueen.recording.metrics import MetricsRecorder, step_metrics
+from redqueen.recording.recorder import Recorder
+from redqueen.recording.terminal import PHASES, LineReporter, LiveReporter
+from redqueen.runs.archive.reader import ArchiveReader
+from redqueen.runs.directory import RunDirectory
+from tests.recording.steps import MATCH, TASK, full, record
+
+
+def test_a_recorder_implements_only_what_it_needs() -> None:
+    class Quiet(Recorder):
+        pass
+
+    quiet = Quiet()
+    quiet.phase(0, "match")
+    quiet.progress(1, 2)
+    quiet.record(full())
+    quiet.close()
+
+
+def test_metrics_count_the_machines_faults_nowhere_but_in_statuses_and_dropped() -> None:
+    line = step_metrics(full())
+    assert (line["valid_rate"], line["solve_rate"]) == (0.5, 0.5)
+    assert (line["teacher_reward"], line["student_reward"]) == (-0.25, 0.25)
+    assert (line["novel_rate"], line["dropped"]) == (1.0, 2)
+    assert line["contested_by_kind"] == {"code_o": 1, "code_i": 0, "code_f": 0}
+    assert line["statuses"]["attempts"] == {"correct": 1, "infra_error": 1, "wrong": 1}
+    assert line["tokens_sampled"] == 3 * 3 + 3 * 2
+    assert line["members"]["S1"]["parents"] == ["S0"]
+    assert line["replacements"][0].get("tries") == 2
+    assert line["seconds"] == {"match": 0.123, "total": 61.5}
+
+
+def test_metrics_are_appended_and_rewound(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    metrics = MetricsRecorder(directory)
+    for step in range(4):
+        metrics.record(record(step))
+    metrics.rewind(2)
+    assert [line["step"] for line in directory.metrics()] == [0, 1]
+
+
+def test_the_archive_holds_the_whole_step(tmp_path: Path) -> None:
+    archive = ArchiveRecorder(tmp_path / "run.sqlite")
+    archive.record(full())
+    archive.close()
+    with ArchiveReader(tmp_path / "run.sqlite") as reader:
+        (match,) = reader.matches()
+        assert (match.id, match.outcome, match.teacher_mu, match.student_mu) == (MATCH.id, "teacher", 26.0, 24.0)
+        assert [(row.match, row.status, row.reward) for row in reader.proposals()] == [
+            ("4.0", "valid", 0.5), ("4.0", "malformed", -1.0), ("4.0", "infra_error", None),
+        ]  # fmt: skip
+        assert [(row.number, row.status, row.reward) for row in reader.attempts()] == [
+            (0, "correct", 1.0), (1, "wrong", -0.5), (2, "infra_error", None),
+        ]  # fmt: skip
+        (task,) = reader.tasks()
+        assert (task.task(), task.rho, task.novel) == (TASK, 0.5, True)
+        (birth,) = reader.replacements()
+        assert (birth.victim, birth.child, birth.distance, birth.tries) == ("S0", "S1", 0.25, 2)
+        assert [row.name for row in reader.members()] == ["S1"]
+        assert [(row.member, row.games, row.fitness) for row in reader.standings()] == [("T0", 1, 5.0), ("S0", 1, None)]
+        assert [row.name for row in reader.champions()] == ["T0@4"]
+        assert [(row.member, row.task, row.status) for row in reader.probes()] == [
+            ("S0", "probe-seed-0-code_o", "correct")
+        ]
+
+
+def test_lines_have_the_step_its_births_and_the_time_left() -> None:
+    console = Console(file=io.StringIO(), width=200)
+    with LineReporter(console, 10) as reporter:
+        reporter.phase(4, "match")
+        reporter.progress(1, 2)
+        reporter.record(full())
+    assert isinstance(console.file, io.StringIO)
+    (line,) = console.file.getvalue().splitlines()
+    assert line == (
+        "step 5  62s  valid 50%  solved 50% (o:50% i:- f:-)  contested 1/0/0  S0 -> S1 (copy_parent of S0)  5:08 left"
+    )
+
+
+@pytest.fixture
+def terminal() -> Console:
+    return Console(file=io.StringIO(), force_terminal=True, width=120, height=40, record=True)
+
+
+def test_the_live_view_shows_phase_bar_members_and_steps(terminal: Console) -> None:
+    with LiveReporter(terminal, 10) as reporter:
+        for phase in PHASES:
+            reporter.phase(4, phase)
+            reporter.progress(3, 12)
+            reporter.live.refresh()
+        reporter.record(full())
+        reporter.phase(5, "match")
+        reporter.live.refresh()
+    shown = terminal.export_text()
+    for number, phase in enumerate(PHASES, 1):
+        assert f"step 5/10  {phase} ({number}/5)" in shown
+    assert "step 5  62s  valid 50%" in shown
+    assert "26.0 ± 7.0" in shown, "the table of members"
+    assert "step 6/10  match (1/5)" in shown
+    assert "5:08 left" in shown
+    assert "━" in shown, "the bar"
+
+
+def test_at_the_end_the_bar_goes_and_the_members_stay(terminal: Console) -> None:
+    with LiveReporter(terminal, 10) as reporter:
+        reporter.phase(4, "evolve")
+        reporter.record(full())
+        terminal.export_text(clear=True)
+    last = terminal.export_text()
+    assert "T0" in last
+    assert "evolve" not in last
+    assert not reporter.live.is_started

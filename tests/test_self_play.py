@@ -1,0 +1,149 @@
+"""Self-play: each prompt is made once, and what is left of a step is a tree with rewards on its leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+import pytest
+
+from redqueen.config import Config, GameConfig
+from redqueen.game.rewards import solve_rate, teacher_reward
+from redqueen.league.matchmaking import Match
+from redqueen.records import Completion, Kind, Prompt, Request, SamplingParams, Task, Verdict
+from redqueen.self_play import SelfPlay, ask, finished, score_step
+from redqueen.verifier import LocalVerifier
+from tests import toy
+
+MATCHES = [Match(id="3.0", teacher="T0", student="S1"), Match(id="3.1", teacher="T1", student="S0")]
+
+
+class Writer:
+    """A sampler that writes the bytes it was given in turn, and ends the last request first."""
+
+    def __init__(self, texts: str) -> None:
+        self.texts = texts
+        self.requests: list[Request] = []
+
+    def sample(
+        self, requests: Sequence[Request], on_completion: Callable[[int, Completion], None] | None = None
+    ) -> list[Completion]:
+        self.requests += requests
+        completions = [
+            Completion(
+                member=request.member, version=1, prompt_ids=(), token_ids=(), logprobs=(),
+                text=self.texts[i % len(self.texts)], finish_reason="stop",
+            )
+            for i, request in enumerate(requests)
+        ]  # fmt: skip
+        for index in reversed(range(len(requests))):
+            if on_completion is not None:
+                on_completion(index, completions[index])
+        return completions
+
+
+class CountingPrompts(toy.ToyPrompts):
+    """Counts the prompts of tasks, and keeps their worked examples."""
+
+    def __init__(self) -> None:
+        self.posed: list[str] = []
+        self.examples: list[Sequence[Task]] = []
+
+    def attempt(self, task: Task, examples: Sequence[Task]) -> Prompt:
+        self.posed.append(task.id)
+        self.examples.append(examples)
+        return super().attempt(task, examples)
+
+
+def self_play(texts: str, verifier: LocalVerifier, **game: int) -> SelfPlay:
+    config = Config(game=GameConfig(kinds=("code_o",), proposals=2, attempts=3, references=0).model_copy(update=game))
+    made = SelfPlay(config, Writer(texts), verifier)
+    made.prompts = CountingPrompts()
+    return made
+
+
+def silent(done: int, total: int) -> None:
+    del done, total
+
+
+def test_asking_keeps_the_order_of_the_requests_and_reports_progress() -> None:
+    params = SamplingParams(max_tokens=1)
+    requests = [Request(member="T0", prompt=Prompt("", ()), sampling=params, seed=(i,)) for i in range(4)]
+    seen: list[tuple[int, int]] = []
+
+    def submit(index: int, completion: Completion) -> Future[str]:
+        return finished(f"{index}{completion.text}")
+
+    answers = ask(Writer("abcd"), requests, submit, lambda done, total: seen.append((done, total)))
+    assert [(completion.text, verdict) for completion, verdict in answers] == [
+        ("a", "0a"), ("b", "1b"), ("c", "2c"), ("d", "3d"),
+    ]  # fmt: skip
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_an_error_of_the_judge_ends_the_asking() -> None:
+    requests = [Request(member="T0", prompt=Prompt("", ()), sampling=SamplingParams(max_tokens=1), seed=(0,))]
+    failed: Future[Verdict] = Future()
+    failed.set_exception(OSError("no space left"))
+    with pytest.raises(OSError, match="no space left"):
+        ask(Writer("a"), requests, lambda index, completion: failed)
+
+
+def test_a_prompt_is_built_once_for_each_task(verifier: LocalVerifier) -> None:
+    play = self_play("b", verifier)
+    proposed = play.propose(3, MATCHES, silent)
+    attempted = play.solve(proposed, silent)
+    assert isinstance(play.prompts, CountingPrompts)
+    assert play.prompts.posed == [f"{match}.code_o.{n}" for match in ("3.0", "3.1") for n in range(2)]
+    assert len(attempted) == 4 * 3
+    assert isinstance(play.sampler, Writer)
+    seeds = [request.seed for request in play.sampler.requests[4:7]]
+    assert seeds == [(0, "attempt", "3.0.code_o.0", n) for n in range(3)]
+
+
+@pytest.mark.parametrize("shots", [0, 2])
+def test_worked_examples_are_other_programs_than_the_one_asked_about(
+    shots: int, verifier: LocalVerifier, seed_tasks: dict[Kind, list[Task]]
+) -> None:
+    play = self_play("b", verifier, shots=shots)
+    for task in seed_tasks["code_o"][:3]:
+        play.task_bank.add(task, None)
+    asked = seed_tasks["code_o"][0]
+    play.attempt([("S0", asked)], 1)
+    assert isinstance(play.prompts, CountingPrompts)
+    (examples,) = play.prompts.examples
+    assert len(examples) == shots
+    assert asked.program not in {task.program for task in examples}
+
+
+def test_a_step_is_a_tree_with_rewards_on_its_leaves(verifier: LocalVerifier) -> None:
+    # The first proposal of each match is valid, the second cannot be read; "b" solves its task, "c" does not.
+    play = self_play("bc", verifier)
+    proposed = play.propose(3, MATCHES, silent)
+    attempted = play.solve(proposed, silent)
+    step = score_step(3, MATCHES, proposed, attempted, play.task_bank, play.config.game)
+    assert [played.match for played in step.matches] == MATCHES
+    for played in step.matches:
+        valid, unread = played.proposals
+        assert [p.proposed.match for p in played.proposals] == [played.match.id] * 2
+        assert (unread.proposed.verdict.status, unread.attempts, unread.solve_rate) == ("malformed", (), None)
+        assert unread.reward == -1.0
+        assert not unread.novel
+        verdicts = [attempt.attempted.verdict for attempt in valid.attempts]
+        assert len(verdicts) == 3
+        assert valid.solve_rate == solve_rate(verdicts)
+        assert valid.reward == teacher_reward(valid.proposed.verdict, valid.solve_rate, play.config.game)
+        assert {a.attempted.rollout.member for a in valid.attempts} == {played.match.student}
+        for attempt in valid.attempts:
+            assert attempt.reward == (1.0 if attempt.attempted.verdict.status == "correct" else -0.5)
+    # Both matches propose the same program: only the first is new.
+    assert [p.novel for p in step.proposals] == [True, False, False, False]
+    graded = step.graded()
+    assert len(graded) == len(step.proposals) + len(step.attempts) == 4 + 6
+    assert [g.rollout.role for g in graded] == ["teacher"] * 4 + ["student"] * 6
+
+
+def test_what_the_machine_lost_is_not_paid(verifier: LocalVerifier) -> None:
+    play = self_play("b", verifier)
+    proposed = play.propose(3, MATCHES[:1], silent)
+    assert score_step(3, MATCHES[:1], proposed, [], play.task_bank, play.config.game).graded() == []
