@@ -1,4 +1,4 @@
-"""The errors that a user can mend. Each message is one line and says what to do; the command line prints only it."""
+"""The errors that a user can correct. Each message is one line and says what to do; the command line prints only it."""
 
 
 class UserError(RuntimeError):

@@ -254,7 +254,7 @@ def test_names_in_the_configuration_are_the_operators_there_are() -> None:
 
 def test_controls_are_not_in_the_game_by_default() -> None:
     evolution = Config().evolution
-    assert {*evolution.mutations, "neftune"} == set(MUTATIONS)  # neftune is not among the four of DESIGN
+    assert {*evolution.mutations, "neftune"} == set(MUTATIONS)  # neftune is not in the game by default
     assert set(evolution.crossovers) == set(CROSSOVERS)
 
 

@@ -19,7 +19,7 @@ class Entry:
 
 
 class TaskBank:
-    """Bounded; for each kind one task per program (normalised); when full the oldest of that kind goes first."""
+    """Holds one task of each kind per program (in normal form); when a kind is full, its oldest task is dropped."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -57,6 +57,7 @@ class TaskBank:
         return [entry for shelf in self._entries.values() for entry in shelf.values()]
 
     def restore(self, entries: Iterable[Entry]) -> None:
+        """Replaces the content by `entries`, as `entries()` returned them."""
         self._entries = {}
         for entry in entries:
             self.add(entry.task, entry.rho)

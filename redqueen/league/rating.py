@@ -2,7 +2,7 @@
 
 TrueSkill is Herbrich, Minka and Graepel, "TrueSkill: A Bayesian Skill Rating System" (NIPS 2006). With two
 players message passing ends after one sweep, so the update is the closed form of that paper: the truncated
-Gaussian's mean shift v and variance shrinkage w. The score rules are DESIGN section 3, "Rating".
+Gaussian's mean shift v and variance shrinkage w. docs/EVOLUTION.md has the rules of a game.
 """
 
 import math
@@ -22,18 +22,18 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Rating:
-    """What the league believes about one member's skill: a normal with mean `mu` and standard deviation
-    `sigma`.
+    """What the league believes about one member's skill: a normal distribution, in rating points.
+
+    Raises ValueError if a value is not finite, or sigma is not positive.
 
     >>> Rating().lcb()
     0.0
-
-    Raises:
-        ValueError: a value is not finite, or sigma is not positive.
     """
 
     mu: float = 25.0
+    """The mean."""
     sigma: float = 25.0 / 3.0
+    """The standard deviation."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.mu) and math.isfinite(self.sigma) and self.sigma > 0.0):
@@ -48,22 +48,19 @@ class Rating:
 class TrueSkill:
     """The rating system's parameters (defaults: Herbrich et al. 2006, and the `trueskill` package's).
 
-    Attributes:
-        beta: standard deviation of one game's performance around skill, in rating points.
-        tau: skill drift added to sigma before each game, in rating points.
-        draw_probability: chance of a draw between equals; it sets the draw margin.
+    Raises ValueError if beta is not positive, tau is negative, or draw_probability is outside [0, 1).
 
     >>> teacher, student = TrueSkill().rate(Rating(), Rating(), "student")
     >>> round(student.mu, 2), round(teacher.mu, 2)
     (29.4, 20.6)
-
-    Raises:
-        ValueError: beta is not positive, tau is negative, or draw_probability is outside [0, 1).
     """
 
     beta: float = 25.0 / 6.0
+    """Standard deviation of one game's performance around skill, in rating points."""
     tau: float = 25.0 / 300.0
+    """Skill drift added to sigma before each game, in rating points."""
     draw_probability: float = 0.1
+    """The probability of a draw between equals; it sets the draw margin."""
 
     def __post_init__(self) -> None:
         if not (0.0 < self.beta < math.inf and 0.0 <= self.tau < math.inf):
@@ -72,18 +69,10 @@ class TrueSkill:
             raise ValueError(f"draw_probability must be in [0, 1), not {self.draw_probability}")
 
     def rate(self, teacher: Rating, student: Rating, score: Outcome) -> tuple[Rating, Rating]:
-        """The ratings after one game.
+        """Returns (teacher, student): the ratings after one game that `score` has won.
 
-        Args:
-            teacher: the teacher's rating before the game.
-            student: the student's rating before the game.
-            score: who won.
-
-        Returns:
-            (teacher, student), new ratings. Finite and with positive sigma however unlikely the outcome was.
-
-        Raises:
-            ValueError: `score` is none of the three outcomes.
+        They are finite and have a positive sigma however unlikely the outcome was. Raises ValueError if `score` is none
+        of the three outcomes.
         """
         if score == "teacher":
             return self._update(teacher, student, drawn=False)
@@ -105,10 +94,11 @@ class TrueSkill:
 
     def win_probabilities(self, pairs: Iterable[tuple[Rating, Rating]]) -> Iterator[tuple[float, float]]:
         """For each pair (a, b) the `win_probability` of a over b and of b over a, each exact in its own tail."""
-        noise_var, sqrt, erfc, root2 = 2.0 * self.beta**2, math.sqrt, math.erfc, math.sqrt(2.0)
+        noise_var = 2.0 * self.beta**2
+        root2 = math.sqrt(2.0)
         for a, b in pairs:
-            lead = (a.mu - b.mu) / sqrt(noise_var + a.sigma**2 + b.sigma**2) / root2
-            yield 0.5 * erfc(-lead), 0.5 * erfc(lead)
+            lead = (a.mu - b.mu) / math.sqrt(noise_var + a.sigma**2 + b.sigma**2) / root2
+            yield 0.5 * math.erfc(-lead), 0.5 * math.erfc(lead)
 
     def _update(self, winner: Rating, loser: Rating, *, drawn: bool) -> tuple[Rating, Rating]:
         winner_var = winner.sigma**2 + self.tau**2
@@ -122,8 +112,7 @@ class TrueSkill:
         v, w = _drawn(gap, margin / c) if drawn else _won(gap - margin / c)
 
         def moved(player: Rating, var: float, other_var: float, sign: float) -> Rating:
-            # Equal to var * (1 - var / total_var * w), but without the cancellation that could end at sigma =
-            # 0.
+            # Equal to var * (1 - var / total_var * w), but without the cancellation that could give sigma = 0.
             new_var = var * (noise_var + other_var + var * (1.0 - w)) / total_var
             return Rating(player.mu + sign * var / c * v, math.sqrt(new_var))
 
@@ -133,17 +122,11 @@ class TrueSkill:
 def task_score(rho: float | None, valid: bool) -> float:
     """The student's score on one proposal, in [0, 1].
 
-    Args:
-        rho: the solve rate in [0, 1]; ignored, and normally None, where the proposal was invalid.
-        valid: whether the proposal became a task. False: the teacher has failed, and the student gets 1.
+    It is the solve rate `rho`, but 1.0 for a proposal that did not become a task (`rho` is then ignored), since the
+    teacher has failed, and 0.5 for a task that nobody solved, since an impossible task earns the teacher nothing.
 
-    Returns:
-        rho, but 1.0 for an invalid proposal and 0.5 for a task that nobody solved: an impossible task is no
-        merit.
-
-    Raises:
-        ValueError: a valid task without a solve rate in [0, 1]. A task whose attempts were lost to a fault of
-            the machine has no score: leave it out, so that it moves no rating.
+    Raises ValueError for a valid task without a solve rate in [0, 1]. A task whose attempts were lost to a fault of the
+    machine has no score: leave it out, so that it moves no rating.
     """
     if not valid:
         return 1.0
@@ -155,8 +138,7 @@ def task_score(rho: float | None, valid: bool) -> float:
 def match_score(task_scores: Sequence[float]) -> float:
     """The mean of a match's task scores, in [0, 1]; 1 is the student's best.
 
-    Raises:
-        ValueError: no scores (every sample was dropped, so there was no game), or one outside [0, 1].
+    Raises ValueError if there are no scores (every sample was dropped, so there was no game), or one is outside [0, 1].
     """
     if not task_scores:
         raise ValueError("a match without scored tasks is no game; leave the ratings as they are")
@@ -170,8 +152,7 @@ def outcome(score: float) -> Outcome:
 
     The thresholds themselves, and anything within 1e-9 of them, are draws.
 
-    Raises:
-        ValueError: the score is outside [0, 1].
+    Raises ValueError if the score is outside [0, 1].
     """
     if not 0.0 <= score <= 1.0:
         raise ValueError(f"a match's score must be in [0, 1], not {score}")

@@ -28,7 +28,7 @@ def normalise(program: str) -> str:
 
     Raises SyntaxError or ValueError if it does not parse, RecursionError if it is too deeply nested.
 
-    Meant for programs that the sandbox has accepted: parsing hostile text here is not what this is for.
+    It is meant for programs that the sandbox has accepted, not for hostile text.
     """
     tree = ast.parse(program)
     for node in ast.walk(tree):
@@ -43,7 +43,7 @@ def normalise(program: str) -> str:
 def fingerprint(program: str) -> str:
     """A short hash of the normal form: equal for programs that differ in spacing, comments and docstrings only.
 
-    A program that runs but is too deep or too odd for `ast` to spell again is known by its text.
+    A program that runs but that `ast` cannot write again (it is nested too deeply) is identified by its text.
     """
     try:
         form = normalise(program)

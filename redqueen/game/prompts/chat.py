@@ -27,6 +27,8 @@ _FENCE = "```"
 
 
 class ChatPrompts:
+    """Describes the format of an answer in words; the model's chat template is applied by the sampler."""
+
     def __init__(self, game: GameConfig) -> None:
         self.game = game
 
@@ -67,7 +69,7 @@ class ChatPrompts:
         return f"<answer>\n{_fence('python', task.program)}\n{inputs}\n"
 
     def attempt(self, task: Task, examples: Sequence[Task]) -> Prompt:
-        # an instruct model is told the format instead of being shown worked tasks
+        # An instruct model is told the format instead of being shown worked tasks.
         del examples
         program, pair = _fence("python", task.program), task.pairs[0]
         if task.kind == "code_f":
@@ -91,8 +93,8 @@ class ChatPrompts:
 
     def read_attempt(self, kind: Kind, text: str) -> str | None:
         wanted = {"code_o": "output", "code_i": "input", "code_f": "python"}[kind]
-        found = [body for name, body in _answer_blocks(text) or () if name == wanted]
-        return found[0] if len(found) == 1 else None
+        answers = [body for name, body in _answer_blocks(text) or () if name == wanted]
+        return answers[0] if len(answers) == 1 else None
 
 
 def _answer_blocks(text: str) -> list[tuple[str, str]] | None:

@@ -15,11 +15,13 @@ TITLES: dict[Kind, str] = {
 }
 _LINE = ("\n",)
 _BLOCK = ("\n\n",)
-# inputs of a worked code_f puzzle: more would only lengthen the prompt
+# Inputs of a worked code_f puzzle: more would only lengthen the prompt.
 SHOWN_INPUTS = 5
 
 
 class CompletionPrompts:
+    """Shows worked puzzles and leaves the next one to be completed."""
+
     def __init__(self, game: GameConfig) -> None:
         self.game = game
 
@@ -60,7 +62,7 @@ class CompletionPrompts:
     def read_attempt(self, kind: Kind, text: str) -> str | None:
         answer = text.strip("\n") if kind == "code_f" else text.strip()
         if kind == "code_i":
-            # the prompt opened the call's parenthesis
+            # The prompt opened the call's parenthesis, so the answer must close it.
             answer = answer[:-1] if answer.endswith(")") else ""
             return answer if text.strip().endswith(")") else None
         return answer or None
