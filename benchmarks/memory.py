@@ -2,7 +2,8 @@
 
 Each is measured in a fresh process, in its second step (moments and gradients exist), over the same number of tokens.
 The difference is compared with what the further adapters need in any case: fp32 weights, gradients and two moments.
-Each peak is compared with what `redqueen.policy.memory.estimate` estimates for it.
+Each peak is compared with what `redqueen.policy.memory.estimate` estimates for it. So are the peaks of two short runs,
+with one worker process and with two, each played once.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from statistics import median
 
 from benchmarks import system, workload
 from benchmarks.report import Report, finish, log, named
+from benchmarks.run_memory import measure_runs
 from benchmarks.system import BenchmarkConfig
 from benchmarks.timing import in_fresh_process, peak
 from redqueen.config import Config, LearningConfig, SamplingConfig
@@ -59,6 +61,7 @@ def run_bench_memory(config: BenchmarkConfig, members: int, tokens: int, rounds:
     grown = median(peaks[members]) - one
     what = f"({members} members - 1) / {members - 1} adapters with gradients and two moments in fp32"
     report.ratio(f"{what} ({grown / 1e6:.0f} MB / {need / 1e6:.0f} MB)", grown / need, "<= 1.15")
+    measure_runs(config, report)
     return finish(report, COLUMNS, as_json)
 
 

@@ -5,54 +5,57 @@ All contenders take turns on the same slices of the seed programs, so that a mac
 
 from __future__ import annotations
 
-import json
-import os
-import platform
+import itertools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from statistics import median, quantiles
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks import sandbox_peers as peers
+from benchmarks.report import Report, against, finish, log
+from benchmarks.timing import Contender, Stopwatch, Timing, take_turns
 from redqueen.config import SandboxConfig
 from redqueen.game.seeds import seeds
 from redqueen.machine import cores
 from redqueen.records import Draft
 from redqueen.sandbox import GAME, Job, Limits, Sandbox, canonical, parse_literal
 
+COLUMNS = (
+    ("ratio", "ratio"),
+    ("how", ""),
+    ("per_second", "programs/s"),
+    ("p50_ms", "p50 ms"),
+    ("p99_ms", "p99 ms"),
+    ("late_64_s", "64 with 8 late, s"),
+)
+NOTES = (
+    "ratio: programs a second over a fresh interpreter's, median over the rounds.",
+    "p50, p99: from handing a program in to its verdict, without a queue.",
+    "64 with 8 late: seconds for 64 programs of which 8 never end.",
+)
+OURS, POOL = "Red Queen's sandbox", "unprotected pool"
+FRESH = {"validate": "two fresh python -I -S", "grade": "a fresh python -I -S"}
 _SPIN = Draft("def f(x):\n    while True:\n        pass", ("1",))
-_LATE_PROGRAMS, _LATE_EVERY = 64, 8
+_LATE_PROGRAMS = 64
+_LATE_EVERY = 8
 Submit = Callable[[Draft], "Future[Any]"]
 
 
-@dataclass
-class Contender:
-    """One way to do one thing, and what was measured of it."""
+@dataclass(slots=True)
+class Way:
+    """One way to do one thing."""
 
-    what: str
-    how: str
+    case: str
+    """What it does: "validate" or "grade"."""
+    name: str
     submit: Submit
-    rates: list[float] = field(default_factory=list[float])
     waits_ms: list[float] = field(default_factory=list[float])
+    """From handing a program in to its verdict, for programs that did not wait in a queue."""
     late_s: float = 0.0
-
-    def row(self) -> dict[str, Any]:
-        cuts = quantiles(self.waits_ms, n=100, method="inclusive")
-        return {
-            "what": self.what,
-            "how": self.how,
-            "per_second": round(median(self.rates), 1),
-            "per_second_rounds": [round(rate, 1) for rate in self.rates],
-            "p50_ms": round(cuts[49], 3),
-            "p99_ms": round(cuts[98], 3),
-            "late_64_s": round(self.late_s, 2),
-        }
+    """Wall seconds for `_LATE_PROGRAMS` programs of which one in `_LATE_EVERY` never ends."""
 
 
 def run_bench_sandbox(
@@ -62,38 +65,26 @@ def run_bench_sandbox(
     config = SandboxConfig(cpu_s=cpu_s, workers=jobs or 0, unsafe_no_isolation=unsafe)
     workers = config.workers or cores()
     limits = Limits(cpu_s=config.cpu_s, wall_s=config.wall_s, memory_mb=config.memory_mb)
-    console = Console(stderr=True)
+    settings = {"workers": workers, "cpu_limit_s": limits.cpu_s, "programs_a_round": programs, "rounds": rounds}
     with Sandbox(GAME.with_limits(limits), workers, allow_unsafe=unsafe) as sandbox:
-        drafts = [draft for draft, _ in zip(_forever(seeds()), range(programs * rounds), strict=False)]
+        report = Report("sandbox", {"isolation": sandbox.tier, **settings})
         gold = _gold(sandbox, [*seeds(), _SPIN])
         with peers.new_pool(workers) as pool, ThreadPoolExecutor(workers) as threads:
-            contenders = _contenders(sandbox, pool.submit, threads.submit, gold, limits.cpu_s)
-            _measure(contenders, drafts, programs, rounds, workers, console)
-        tier = sandbox.tier
-    rows = [contender.row() for contender in contenders]
-    report = {
-        "isolation": tier,
-        "workers": workers,
-        "cpu_limit_s": limits.cpu_s,
-        "programs_a_round": programs,
-        "rounds": rounds,
-        "machine": f"{platform.machine()}, {cores()} cores, Python {platform.python_version()}",
-        "load": round(os.getloadavg()[0], 2),
-        "times_fresh": _ratios(rows, "fresh"),
-        "times_pool": _ratios(rows, "pool"),
-        "results": rows,
-    }
-    print(json.dumps(report, indent=2)) if as_json else _print(report)
-    return 0
-
-
-def _forever(items: Sequence[Draft]) -> Any:
-    while True:
-        yield from items
+            ways = _ways(sandbox, pool.submit, threads.submit, gold, limits.cpu_s)
+            contenders = _measure(ways, programs, rounds, workers)
+    for case, fresh_name in FRESH.items():
+        of_case = {way.name: (way, contenders[way.case, way.name]) for way in ways if way.case == case}
+        _, fresh = of_case[fresh_name]
+        report.results += [_row(way, contender, fresh) for way, contender in of_case.values()]
+        _, ours = of_case[OURS]
+        _, unprotected = of_case[POOL]
+        report.ratio(f"{case}: programs a second / {fresh_name}", against(ours, fresh, _rate), ">= 3.5")
+        report.ratio(f"{case}: programs a second / {POOL}", against(ours, unprotected, _rate), "")
+    return finish(report, COLUMNS, as_json, NOTES)
 
 
 def _gold(sandbox: Sandbox, drafts: Sequence[Draft]) -> dict[str, tuple[bytes, ...]]:
-    """Canonical outputs by program, to grade against; a program that never ends is expected to print nothing right."""
+    """Canonical outputs by program, to grade against; for a program that never ends, outputs that nothing equals."""
     outcomes = sandbox.run([Job(draft.program, draft.inputs) for draft in drafts])
     return {
         draft.program: tuple(canonical(parse_literal(text)) for text in outcome.outputs) or (b"",) * len(draft.inputs)
@@ -101,48 +92,66 @@ def _gold(sandbox: Sandbox, drafts: Sequence[Draft]) -> dict[str, tuple[bytes, .
     }
 
 
-def _contenders(
-    sandbox: Sandbox, pool: Callable[..., Any], thread: Callable[..., Any], gold: dict[str, Any], cpu_s: float
-) -> list[Contender]:
+def _ways(
+    sandbox: Sandbox,
+    pool: Callable[..., Any],
+    thread: Callable[..., Any],
+    gold: dict[str, tuple[bytes, ...]],
+    cpu_s: float,
+) -> list[Way]:
+    # a validation runs a program twice, in as much CPU time as one attempt at it has
     half = cpu_s / 2
 
     def grade(d: Draft) -> Future[Any]:
         return sandbox.submit(Job(d.program, d.inputs, expected=gold[d.program]))
 
     return [
-        Contender("validate", "sandbox", lambda d: sandbox.submit(Job(d.program, d.inputs, validate=True))),
-        Contender("validate", "fresh", lambda d: thread(peers.fresh_twice, d.program, d.inputs, half)),
-        Contender("validate", "pool", lambda d: pool(peers.pooled, d.program, d.inputs, half, 2)),
-        Contender("grade", "sandbox", grade),
-        Contender("grade", "fresh", lambda d: thread(peers.fresh, d.program, d.inputs, cpu_s)),
-        Contender("grade", "pool", lambda d: pool(peers.pooled, d.program, d.inputs, cpu_s)),
+        Way("validate", OURS, lambda d: sandbox.submit(Job(d.program, d.inputs, validate=True))),
+        Way("validate", FRESH["validate"], lambda d: thread(peers.fresh_twice, d.program, d.inputs, half)),
+        Way("validate", POOL, lambda d: pool(peers.pooled, d.program, d.inputs, half, 2)),
+        Way("grade", OURS, grade),
+        Way("grade", FRESH["grade"], lambda d: thread(peers.fresh, d.program, d.inputs, cpu_s)),
+        Way("grade", POOL, lambda d: pool(peers.pooled, d.program, d.inputs, cpu_s)),
     ]
 
 
-def _measure(
-    contenders: list[Contender], drafts: list[Draft], programs: int, rounds: int, workers: int, console: Console
-) -> None:
-    for contender in contenders:  # warm: zygotes started, files in the page cache
-        _drive(contender.submit, drafts[: 4 * workers], workers)
-    for number in range(rounds):
-        console.print(f"round {number + 1} of {rounds}")
-        part = drafts[number * programs : (number + 1) * programs]
-        for contender in contenders:
-            started = time.perf_counter()
-            _drive(contender.submit, part, len(part))  # a whole batch at once, as the trainer does
-            contender.rates.append(len(part) / (time.perf_counter() - started))
-            # and how long one takes that does not wait in a queue
-            contender.waits_ms += _drive(contender.submit, part[: max(8, len(part) // 3)], workers)
-    console.print(f"{_LATE_PROGRAMS} programs, one in {_LATE_EVERY} runs into its limit")
+def _measure(ways: Sequence[Way], programs: int, rounds: int, workers: int) -> dict[tuple[str, str], Contender]:
+    """All turns, then the late programs; contenders by case and name."""
+    drafts = list(itertools.islice(itertools.cycle(seeds()), programs * rounds))
+    # The turn that does not count is short: zygotes are started, files are in the page cache.
+    slices = [drafts[: 4 * workers]]
+    slices += [drafts[number * programs : (number + 1) * programs] for number in range(rounds)]
+    contenders = {
+        (way.case, way.name): Contender(f"{way.case}: {way.name}", _turns(way, slices, workers)) for way in ways
+    }
+    take_turns(list(contenders.values()), rounds, log, "sandbox")
+    log(f"{_LATE_PROGRAMS} programs, one in {_LATE_EVERY} runs into its limit")
     late = [_SPIN if i % _LATE_EVERY == 0 else drafts[i % len(drafts)] for i in range(_LATE_PROGRAMS)]
-    for contender in contenders:
+    for way in ways:
         started = time.perf_counter()
-        _drive(contender.submit, late, len(late))
-        contender.late_s = time.perf_counter() - started
+        _drive(way.submit, late, len(late))
+        way.late_s = time.perf_counter() - started
+    return contenders
+
+
+def _turns(way: Way, slices: Sequence[Sequence[Draft]], workers: int) -> Callable[[], Timing]:
+    """Returns a function whose n-th call handles the n-th slice: in one round all contenders have the same programs."""
+    left: Iterator[tuple[int, Sequence[Draft]]] = iter(enumerate(slices))
+
+    def turn() -> Timing:
+        number, drafts = next(left)
+        with Stopwatch() as watch:
+            _drive(way.submit, drafts, len(drafts))  # a whole batch at once, as the trainer does
+        waits_ms = _drive(way.submit, drafts[: max(8, len(drafts) // 3)], workers)
+        if number:
+            way.waits_ms += waits_ms
+        return Timing(watch.cpu_s, watch.wall_s, len(drafts))
+
+    return turn
 
 
 def _drive(submit: Submit, drafts: Sequence[Draft], in_flight: int) -> list[float]:
-    """Keeps `in_flight` programs running; milliseconds from handing in to verdict, in the order they ended."""
+    """Keeps `in_flight` programs running; returns milliseconds from submission to verdict, in the order they ended."""
     room = threading.Semaphore(in_flight)
     waits: list[float] = []
     futures: list[Future[Any]] = []
@@ -166,30 +175,21 @@ def _stopwatch(room: threading.Semaphore, waits: list[float]) -> Callable[[Futur
     return stop
 
 
-def _ratios(rows: list[dict[str, Any]], other: str) -> dict[str, float]:
-    rate = {(row["what"], row["how"]): row["per_second"] for row in rows}
-    return {what: round(rate[what, "sandbox"] / rate[what, other], 2) for what in ("validate", "grade")}
+def _rate(timing: Timing) -> float:
+    """Programs per second of wall time: the work is done in other processes, whose CPU time is not counted here."""
+    return timing.tokens / timing.wall_s
 
 
-_NAMES = {
-    ("validate", "sandbox"): "Red Queen's sandbox",
-    ("grade", "sandbox"): "Red Queen's sandbox",
-    ("validate", "fresh"): "two fresh python -I -S",
-    ("grade", "fresh"): "a fresh python -I -S",
-    ("validate", "pool"): "unprotected pool",
-    ("grade", "pool"): "unprotected pool",
-}
-
-
-def _print(report: dict[str, Any]) -> None:
-    console = Console()
-    table = Table("", "", "programs/s", "p50 ms", "p99 ms", "64 with 8 late, s", box=None, pad_edge=False)
-    for row in report["results"]:
-        cells = (row["per_second"], row["p50_ms"], row["p99_ms"], row["late_64_s"])
-        table.add_row(row["what"], _NAMES[row["what"], row["how"]], *(f"{cell:.1f}" for cell in cells))
-    console.print(table)
-    ratios = ", ".join(f"{what} {ratio:.1f} times" for what, ratio in report["times_fresh"].items())
-    console.print(
-        f"against a fresh interpreter: {ratios}; isolation {report['isolation']}, {report['workers']} at once, "
-        f"limit {report['cpu_limit_s']:g} s of CPU, load {report['load']}"
-    )
+def _row(way: Way, contender: Contender, fresh: Contender) -> dict[str, Any]:
+    rates = [_rate(turn) for turn in contender.turns]
+    cuts = quantiles(way.waits_ms, n=100, method="inclusive")
+    return {
+        "ratio": round(against(contender, fresh, _rate), 3),
+        "case": way.case,
+        "how": way.name,
+        "per_second": round(median(rates), 1),
+        "per_second_rounds": [round(rate, 1) for rate in rates],
+        "p50_ms": round(cuts[49], 3),
+        "p99_ms": round(cuts[98], 3),
+        "late_64_s": round(way.late_s, 2),
+    }

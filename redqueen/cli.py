@@ -60,7 +60,7 @@ def train(
     steps: Annotated[int | None, typer.Option(help="Short for run.steps=N; extends a run with --resume.")] = None,
     model: Model = None,
     workers: Annotated[int | None, typer.Option(help="Short for model.workers=N, processes on a CPU.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this directory.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Continue the run in this directory.")] = None,
     dry_run: Annotated[bool, typer.Option(help="Print configuration and memory estimate, and stop.")] = False,
     unsafe_no_isolation: Unsafe = False,
 ) -> None:
@@ -82,9 +82,9 @@ def train(
     directory = RunDirectory(run or Path("runs") / config.recipe)
     if directory.exists:
         raise typer.Exit(describe(directory))
-    from redqueen.commands.train import start
+    from redqueen.commands.train import start_run
 
-    raise typer.Exit(start(config, directory))
+    raise typer.Exit(start_run(config, directory))
 
 
 def _workers(count: int | None) -> list[str]:
@@ -95,14 +95,14 @@ def _resume(directory: RunDirectory, steps: int | None, workers: int | None) -> 
     config = remaining(directory, steps, _workers(workers))
     if config is None:
         raise typer.Exit(describe(directory))
-    from redqueen.commands.train import take_up
+    from redqueen.commands.train import resume_run
 
-    raise typer.Exit(take_up(config, directory))
+    raise typer.Exit(resume_run(config, directory))
 
 
 @app.command()
 def sweep(
-    out: Annotated[Path, typer.Option(help="Folder of the sweep; an unfinished one is gone on with.")],
+    out: Annotated[Path, typer.Option(help="Folder of the sweep; an unfinished sweep in it is resumed.")],
     args: Overrides = None,
     grid: Annotated[
         list[str] | None,
@@ -120,7 +120,7 @@ def sweep(
 
 
 @app.command()
-def warmup(
+def warm_start(
     out: Annotated[Path, typer.Argument(help="Folder for the adapter (PEFT format).")],
     args: Overrides = None,
     model: Model = None,
@@ -138,10 +138,11 @@ def warmup(
     verifier accepted.
     """
     config = configure([*(args or []), *_unsafe(unsafe_no_isolation)], model=model)
-    from redqueen.commands.warm_start import run_warmup
+    from redqueen.commands.warm_start import run_warm_start
 
+    # what somebody else has to type for the same configuration
     used = [*(args or []), *([f"model.name={model}"] if model else [])]
-    raise typer.Exit(run_warmup(out, config, used, steps, proposals, sequences, lr))
+    raise typer.Exit(run_warm_start(out, config, used, steps, proposals, sequences, lr))
 
 
 @app.command()
@@ -197,7 +198,7 @@ def retention(
     as_json: AsJson = False,
     figure: Figure = None,
 ) -> None:
-    """Make children with every operator and control, train them alike, and see when they reach their parent again."""
+    """Make children with every operator and control, train them alike, and see when they reach their parent's level."""
     from redqueen.analysis.retention.study import Plan
     from redqueen.commands.retention import run_retention
 
@@ -208,7 +209,7 @@ def retention(
 @app.command()
 def ancestry(
     run: Run,
-    epochs: Annotated[int, typer.Option(min=1, help="At most so many epochs of students, and of tasks.")] = 10,
+    epochs: Annotated[int, typer.Option(min=1, help="Most epochs of students, and most of tasks.")] = 10,
     tasks: Annotated[int, typer.Option(min=1, help="Tasks of an epoch.")] = 12,
     attempts: Annotated[int, typer.Option(min=1, help="Attempts of a student at a task.")] = 1,
     students: Annotated[int, typer.Option(min=1, help="How many of the fittest students of an epoch play.")] = 1,
@@ -246,12 +247,12 @@ def doctor() -> None:
 
 
 def main() -> None:
-    """Entry point. Errors that a user can mend are one line; others are our bugs and keep their traceback."""
-    # idle OpenMP threads that spin make everything several times slower when another process wants the cores
+    """Runs the command line. A UserError is printed as one line; any other error is our bug and keeps its traceback."""
+    # Idle OpenMP threads spin by default, which slows everything down when another process wants the cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     if not sys.stderr.isatty():
-        os.environ.setdefault("TQDM_DISABLE", "1")  # bars of libraries are for terminals
+        os.environ.setdefault("TQDM_DISABLE", "1")  # the libraries' progress bars are for terminals
     try:
         app()
     except UserError as error:

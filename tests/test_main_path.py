@@ -112,8 +112,8 @@ def test_an_exported_member_has_our_logits_in_peft(whole: Path, tmp_path: Path) 
 def test_the_shipped_warm_start_has_its_checksum() -> None:
     import hashlib
 
-    note = json.loads((WARM / "warmup.json").read_text())
+    note = json.loads((WARM / "warm_start.json").read_text())
     weights = WARM / "adapter_model.safetensors"
     assert hashlib.sha256(weights.read_bytes()).hexdigest() == note["sha256"][weights.name]
     assert weights.stat().st_size < 6e6
-    assert note["command"].startswith("redqueen warmup")
+    assert note["command"].startswith("redqueen warm-start")

@@ -1,4 +1,4 @@
-"""A run's base with room for members, to play and to train outside the run: what the experiments work with."""
+"""A run's base with room for members, to play and to train outside the run: what the studies work with."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from redqueen.verifier import LocalVerifier
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """The parts of a trainer that an experiment needs, as the run's own configuration makes them."""
+class Replay:
+    """The parts of a trainer that a study needs, as the run's own configuration makes them."""
 
     config: Config
     policy: Policy
@@ -34,25 +34,28 @@ class Loaded:
         self.policy.close()
 
     def attempt(self, posed: Sequence[tuple[str, Task]], attempts: int) -> list[Attempted]:
-        """Judged attempts of each member at its task; at tasks of one id all draw the same random numbers."""
+        """Returns judged attempts of each member at its task.
+
+        Random numbers are derived from the task's id: at the same task all members draw the same ones.
+        """
         return self.self_play.attempt(posed, attempts)
 
 
-def assemble(config: Config, base: Base, verifier: Verifier, slots: int) -> Loaded:
-    """A `Loaded` with room for `slots` members and a bank without tasks; `close` it."""
+def build_replay(config: Config, base: Base, verifier: Verifier, slots: int) -> Replay:
+    """Returns a `Replay` with room for `slots` members and an empty task bank; it must be closed."""
     policy = open_policy(base, config.model, slots, config.sampling, config.learning)
-    return Loaded(config, policy, SelfPlay(config, policy, verifier))
+    return Replay(config, policy, SelfPlay(config, policy, verifier))
 
 
 def ranked_students(saved: checkpoint.Checkpoint, config: Config) -> list[str]:
-    """The students that lived at a checkpoint, fittest first, by the fitness that the run itself ranks by."""
+    """Returns the students that lived at a checkpoint, fittest first, by the fitness that the run itself ranks by."""
     role = "both" if config.population.single_agent else "student"
     ranked = ranking(saved.population.members_of(role), fitness_for(role, config.league))
     return [member.name for member in ranked]
 
 
 @contextmanager
-def opened(config: Config, saved: checkpoint.Checkpoint, slots: int) -> Generator[Loaded]:
+def open_replay(config: Config, saved: checkpoint.Checkpoint, slots: int) -> Generator[Replay]:
     """Loads the base that `saved` was made on, with room for `slots` members and the task bank as it was then.
 
     Raises ModelError if that does not fit or cannot be loaded, CheckpointError if the base has other weights.
@@ -65,14 +68,17 @@ def opened(config: Config, saved: checkpoint.Checkpoint, slots: int) -> Generato
         )
     with (
         LocalVerifier(config.sandbox, config.game.min_inputs) as verifier,
-        closing(assemble(config, base, verifier, slots)) as made,
+        closing(build_replay(config, base, verifier, slots)) as replay,
     ):
-        made.self_play.task_bank.restore(saved.bank)
-        yield made
+        replay.self_play.task_bank.restore(saved.bank)
+        yield replay
 
 
 def load_step(directory: RunDirectory, step: int | None) -> checkpoint.Checkpoint:
-    """The checkpoint made after `step` steps, by default the newest. Raises RunError or CheckpointError."""
+    """Loads the checkpoint made after `step` steps, by default the newest.
+
+    Raises RunError if there is no such checkpoint, CheckpointError if it is damaged.
+    """
     saved = directory.saved()
     if not saved:
         raise RunError(f"{directory.path} has no checkpoint: nothing was trained here")

@@ -1,4 +1,4 @@
-"""`redqueen ancestry`: current students against the tasks of the past, past students against current tasks."""
+"""`redqueen ancestry`: today's students attempt the tasks of the past, and past students attempt today's tasks."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rich.table import Table
 from redqueen.analysis.ancestry.figure import draw
 from redqueen.analysis.ancestry.study import SLOTS, Games, StudentEpoch, play, student_epochs, task_epochs
 from redqueen.analysis.ancestry.summary import Finding, rates, students, teachers, unsolved
-from redqueen.analysis.replay import load_step, opened
+from redqueen.analysis.replay import load_step, open_replay
 from redqueen.commands.environment import quiet_libraries
 from redqueen.commands.figure_files import check_figure, write_figure
-from redqueen.commands.retention import range_of
+from redqueen.commands.tables import signed_interval, table_console
 from redqueen.config import Config
 from redqueen.recording.task_reporter import TaskReporter
 from redqueen.recording.terminal import percent
@@ -30,36 +30,40 @@ difficulty for the same students for teachers. Harder is not better where the sh
 def run_ancestry(
     run: Path, epochs: int, tasks: int, attempts: int, most: int, *, as_json: bool, figure: Path | None
 ) -> int:
-    """Plays and prints; returns the exit code. Raises UserError."""
+    """Plays the games and prints what they show; returns the exit code. Raises UserError.
+
+    At most the fittest `most` students of an epoch play.
+    """
     check_figure(figure)
     quiet_libraries()
     directory = RunDirectory(run)
     config = directory.config()
-    made = task_epochs(directory, config, epochs, tasks)
-    past = student_epochs(directory, config, epochs, most)
-    talk = Console(stderr=True, highlight=False, soft_wrap=True)
-    talk.print(available(config, directory, past))
-    slots = min(SLOTS, sum(len(epoch.adapters) for epoch in past))
-    with opened(config, load_step(directory, None), slots) as loaded, TaskReporter(talk) as report:
-        games = play(loaded, past, made, attempts, report)
-    side = {"students": students(games), "teachers": teachers(games)}
+    of_tasks = task_epochs(directory, config, epochs, tasks)
+    of_students = student_epochs(directory, config, epochs, most)
+    # on standard error: --json is for pipes
+    progress = Console(stderr=True, highlight=False, soft_wrap=True)
+    progress.print(available(config, directory, of_students))
+    slots = min(SLOTS, sum(len(epoch.adapters) for epoch in of_students))
+    with open_replay(config, load_step(directory, None), slots) as replay, TaskReporter(progress) as report:
+        games = play(replay, of_students, of_tasks, attempts, report)
+    findings = {"students": students(games), "teachers": teachers(games)}
     if figure is not None:
-        write_figure(draw(games, (side["students"].word, side["teachers"].word)), figure)
+        write_figure(draw(games, (findings["students"].verdict, findings["teachers"].verdict)), figure)
     if as_json:
-        print(json.dumps(document(run, games, side), indent=1))
+        print(json.dumps(document(run, games, findings), indent=1))
     else:
-        show(games, side)
+        show(games, findings)
     return 0
 
 
-def available(config: Config, directory: RunDirectory, past: list[StudentEpoch]) -> str:
-    """Which student epochs there are, and how to keep more."""
+def available(config: Config, directory: RunDirectory, epochs: list[StudentEpoch]) -> str:
+    """Says which student epochs there are, and how to keep more."""
     steps = directory.saved()
-    kept = sum(epoch.step in steps for epoch in past)
-    text = f"students of {kept} of {len(steps)} checkpoints"
-    if kept < len(past):
-        text += f" and {len(past) - kept} champions of the hall of fame"
-    text += f": after step {', '.join(str(e.step) for e in past)}"
+    from_checkpoints = sum(epoch.step in steps for epoch in epochs)
+    text = f"students of {from_checkpoints} of {len(steps)} checkpoints"
+    if from_checkpoints < len(epochs):
+        text += f" and {len(epochs) - from_checkpoints} champions of the hall of fame"
+    text += f": after step {', '.join(str(epoch.step) for epoch in epochs)}"
     if config.run.keep_every != 1 and len(steps) <= config.run.keep_last + 1:
         text += (
             f". The run kept only its last {config.run.keep_last} checkpoints: for older students train with "
@@ -68,10 +72,9 @@ def available(config: Config, directory: RunDirectory, past: list[StudentEpoch])
     return text
 
 
-def show(games: Games, side: dict[str, Finding]) -> None:
-    """The matrix and the findings."""
-    wide = Console(highlight=False)
-    console = wide if wide.is_terminal else Console(highlight=False, width=240)
+def show(games: Games, findings: dict[str, Finding]) -> None:
+    """Prints the matrix and the findings."""
+    console = table_console()
     table = Table(box=None, pad_edge=False)
     table.add_column("after step")
     for epoch in games.tasks:
@@ -81,18 +84,18 @@ def show(games: Games, side: dict[str, Finding]) -> None:
     table.add_row("solved by nobody", *map(percent, unsolved(games)))
     table.add_row("tasks", *(f"{len(epoch.tasks)}/{epoch.count}" for epoch in games.tasks))
     console.print(table)
-    for name, finding in side.items():
+    for name, finding in findings.items():
         cycle = "" if finding.cycle is None else f", against step {finding.cycle}"
         console.print(
-            f"{name}: {finding.word}{cycle}; change {range_of(finding.change)}, last minus best before "
-            f"{range_of(finding.fall)}",
+            f"{name}: {finding.verdict}{cycle}; change {signed_interval(finding.change)}, last minus best before "
+            f"{signed_interval(finding.fall)}",
             soft_wrap=True,
         )
     console.print(NOTES, soft_wrap=True)
 
 
-def document(run: Path, games: Games, side: dict[str, Finding]) -> dict[str, object]:
-    """The JSON: every solve rate by task, the matrix, the findings."""
+def document(run: Path, games: Games, findings: dict[str, Finding]) -> dict[str, object]:
+    """Returns the JSON: every solve rate by task, the matrix, the findings."""
     return {
         "run": str(run),
         "students": [{"step": epoch.step, "members": list(epoch.adapters)} for epoch in games.students],
@@ -103,5 +106,5 @@ def document(run: Path, games: Games, side: dict[str, Finding]) -> dict[str, obj
         "solve_rates": rates(games),
         "solved": games.solved,
         "unsolved": unsolved(games),
-        "findings": {name: asdict(finding) for name, finding in side.items()},
+        "findings": {name: asdict(finding) for name, finding in findings.items()},
     }

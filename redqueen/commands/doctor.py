@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 
 import psutil
 import torch
@@ -22,54 +23,66 @@ from redqueen.policy.model.bundled import PACKAGE, cache_root, cached, installed
 from redqueen.sandbox import PROCESS, probe
 
 _NEEDED_DISK_GB = 1.0
-Check = Callable[[str, bool, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the report."""
+
+    name: str
+    ok: bool
+    detail: str
 
 
 def run_doctor() -> int:
-    """Prints every check; 0 if all passed."""
+    """Prints every check as soon as it is made; returns 0 if all passed, else 1."""
     console = Console()
     failed = 0
-
-    def check(name: str, ok: bool, detail: str) -> None:
-        nonlocal failed
-        failed += not ok
-        mark = "[green]ok[/]    " if ok else "[red]FAILED[/]"
-        console.print(f"{mark} {name:<10} {detail}", soft_wrap=True, highlight=False)
-
-    check("redqueen", True, f"{__version__} on Python {platform.python_version()}, {platform.platform()}")
-    check("python", (3, 11) <= sys.version_info < (3, 14), "3.11 to 3.13 is supported")
-    check("libraries", True, ", ".join(f"{name} {version(name)}" for name in LIBRARIES))
-    device = device_of(ModelConfig())
-    what = torch.cuda.get_device_name() if device.type == "cuda" else f"{cores()} CPU cores"
-    check("device", True, f"{what}, {str(dtype_of(ModelConfig(), device)).removeprefix('torch.')}")
-    memory = psutil.virtual_memory()
-    check("memory", True, f"{memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB free")
-    free = shutil.disk_usage(os.getcwd()).free / 1e9
-    check(
-        "disk",
-        free > _NEEDED_DISK_GB,
-        f"{free:.1f} GB free here; a run's checkpoints need about {_NEEDED_DISK_GB:.0f}",
-    )
-    _check_model(check)
-    tier, probes = probe()
-    for each in probes:
-        # what only adds a second wall may be missing; the tier says so
-        note = each.detail if each.ok or each.required else f"absent ({each.detail}); the others hold without it"
-        check("sandbox", each.ok or not each.required, f"{each.name}: {note}" if note else each.name)
-    check("isolation", tier != PROCESS, f"tier '{tier}'")
+    for check in checks():
+        failed += not check.ok
+        mark = "[green]ok[/]    " if check.ok else "[red]FAILED[/]"
+        console.print(f"{mark} {check.name:<10} {check.detail}", soft_wrap=True, highlight=False)
     return 1 if failed else 0
 
 
-def _check_model(check: Check) -> None:
+def checks() -> Iterator[Check]:
+    """Makes all checks, the quick ones first."""
+    yield Check("redqueen", True, f"{__version__} on Python {platform.python_version()}, {platform.platform()}")
+    yield Check("python", (3, 11) <= sys.version_info < (3, 14), "3.11 to 3.13 is supported")
+    yield Check("libraries", True, ", ".join(f"{name} {version(name)}" for name in LIBRARIES))
+    yield _device()
+    memory = psutil.virtual_memory()
+    yield Check("memory", True, f"{memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB free")
+    free_gb = shutil.disk_usage(Path.cwd()).free / 1e9
+    need = f"a run's checkpoints need about {_NEEDED_DISK_GB:.0f}"
+    yield Check("disk", free_gb > _NEEDED_DISK_GB, f"{free_gb:.1f} GB free here; {need}")
+    yield _model()
+    yield from _isolation()
+
+
+def _device() -> Check:
+    config = ModelConfig()
+    device = device_of(config)
+    name = torch.cuda.get_device_name() if device.type == "cuda" else f"{cores()} CPU cores"
+    return Check("device", True, f"{name}, {str(dtype_of(config, device)).removeprefix('torch.')}")
+
+
+def _model() -> Check:
     folder = cached()
-    if folder is not None:
-        damaged = verify(folder)
-        check(
-            "model",
-            not damaged,
-            f"{folder}" + (f": {', '.join(damaged)} damaged, delete the folder" if damaged else ""),
-        )
-    elif installed():
-        check("model", True, f"not converted yet; the first run does it (in {cache_root()})")
-    else:
-        check("model", False, f"package {PACKAGE} is missing: run `make setup`")
+    if folder is None:
+        if installed():
+            return Check("model", True, f"not converted yet; the first run does it (in {cache_root()})")
+        return Check("model", False, f"package {PACKAGE} is missing: run `make setup`")
+    damaged = verify(folder)
+    if damaged:
+        return Check("model", False, f"{folder}: {', '.join(damaged)} damaged, delete the folder")
+    return Check("model", True, str(folder))
+
+
+def _isolation() -> Iterator[Check]:
+    tier, probes = probe()
+    for each in probes:
+        # A wall that only doubles another one may be missing: the tier says so, and the check still passes.
+        note = each.detail if each.ok or each.required else f"absent ({each.detail}); the others hold without it"
+        yield Check("sandbox", each.ok or not each.required, f"{each.name}: {note}" if note else each.name)
+    yield Check("isolation", tier != PROCESS, f"tier '{tier}'")

@@ -1,4 +1,4 @@
-"""The surroundings of a run: versions and machine, and libraries that talk too much."""
+"""The environment record of a run, and quieter logging of third-party libraries."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ LIBRARIES = ("torch", "transformers", "peft", "safetensors", "tokenizers", "nump
 
 
 def quiet_libraries() -> None:
-    """No progress bars or advice from libraries: our own progress says what happens."""
+    """Turns off progress bars and advice of the libraries: our own progress says what happens."""
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     logging.getLogger("torch").setLevel(logging.ERROR)
 
 
 def announce_conversion(model: ModelConfig, console: Console) -> None:
-    """Says so before the bundled model is converted: it happens at the first use, wherever that is."""
+    """Prints a line if the first use of the bundled model is about to convert it, which takes a while."""
     if model.name == BUNDLED and cached() is None:
         console.print(f"converting the bundled model into {cache_root()}, once: about 15 seconds ...")
 
 
 def environment(base: Base, base_fingerprint: str, tier: str) -> dict[str, object]:
-    """What a run's record says about where it was made."""
+    """Returns what a run's environment.json says about where the run was made."""
     return {
         "redqueen": __version__,
         "python": platform.python_version(),

@@ -1,4 +1,4 @@
-"""`redqueen export`: a member as a plain PEFT folder with a card that says where it comes from."""
+"""`redqueen export`: writes a member as a plain PEFT folder with a card that says where it comes from."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from redqueen import __version__
 from redqueen.adapters.peft_files import save_adapter
 from redqueen.analysis.lineage.tree import Life, ancestors, lives
 from redqueen.config import BUNDLED, Config, LeagueConfig
+from redqueen.errors import UserError
 from redqueen.evolution import fitness_for, fitness_of
 from redqueen.league.population import Member
 from redqueen.league.selection import ranking
@@ -22,16 +23,19 @@ from redqueen.runs.directory import RunDirectory, RunError, occupied
 
 
 def run_export(run: Path, name: str, out: Path) -> int:
-    """Writes the newest checkpoint's `name`; returns the exit code. Raises RunError."""
+    """Writes the member `name` of the newest checkpoint; returns the exit code.
+
+    Raises UserError if `out` is not empty, RunError if there is no such run, checkpoint or member.
+    """
     if occupied(out):
-        raise RunError(f"{out} is not empty: choose another folder")
+        raise UserError(f"{out} is not empty: choose another folder")
     directory = RunDirectory(run)
     config = directory.config()
     steps = directory.saved()
     if not steps:
         raise RunError(f"{run} has no checkpoint to export from")
     saved = checkpoint.load(directory.checkpoints, steps[-1])
-    member = _find(saved, name, config.league)
+    member = _member(saved, name, config.league)
     save_adapter(out, saved.adapters[member.name], alpha=saved.alpha, base=location(config.model.name))
     (out / "README.md").write_text(card(member, config, saved, ancestors(lives(run), member.name)))
     Console().print(f"wrote {member.name} ({member.role}) to {out}", soft_wrap=True)
@@ -39,10 +43,10 @@ def run_export(run: Path, name: str, out: Path) -> int:
 
 
 def card(member: Member, config: Config, saved: checkpoint.Checkpoint, family: Sequence[Life]) -> str:
-    """The model card: base, role, rating, lineage."""
+    """Returns the model card: base, role, rating and lineage. `family` is the member and its ancestors."""
     rows = "\n".join(_row(life) for life in family)
     league = config.league
-    name = league.teacher_fitness if member.role == "teacher" else league.student_fitness
+    fitness_name = league.teacher_fitness if member.role == "teacher" else league.student_fitness
     fitness = number(fitness_of(member, league))
     base = config.model.name
     about = (
@@ -61,7 +65,7 @@ A LoRA adapter trained by co-evolution with Red Queen {__version__} (recipe `{co
 
 - base: {about}
 - base fingerprint (SHA-256 of its weights in the run's dtype): `{saved.fingerprint}`
-- rating: {member.rating.mu:.2f} ± {member.rating.sigma:.2f}, fitness (`{name}`) {fitness}
+- rating: {member.rating.mu:.2f} ± {member.rating.sigma:.2f}, fitness (`{fitness_name}`) {fitness}
 - won, drawn, lost: {member.wins}, {member.draws}, {member.losses}
 - prompts: `{config.model.prompts}` (the format that it was trained on)
 
@@ -86,7 +90,7 @@ def _row(life: Life) -> str:
     )
 
 
-def _find(saved: checkpoint.Checkpoint, name: str, league: LeagueConfig) -> Member:
+def _member(saved: checkpoint.Checkpoint, name: str, league: LeagueConfig) -> Member:
     members = saved.population.members
     for role in ROLES:
         if name == f"best-{role}":

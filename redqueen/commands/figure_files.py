@@ -7,24 +7,27 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from redqueen.analysis.drawing import write
-from redqueen.runs.directory import RunError
+from redqueen.errors import UserError
 
 FORMATS = (".png", ".svg")
 
 
 def check_figure(file: Path | None) -> None:
-    """Before hours of work: raises RunError for another ending or a folder that is not there."""
+    """Checks, before hours of work, that the figure can be written.
+
+    Raises UserError if the file has another ending than `FORMATS` or if its folder does not exist.
+    """
     if file is None:
         return
     if file.suffix not in FORMATS:
-        raise RunError(f"{file}: a figure's name ends in {' or '.join(FORMATS)}")
+        raise UserError(f"{file}: a figure's name ends in {' or '.join(FORMATS)}")
     if not file.parent.is_dir():
-        raise RunError(f"cannot write {file}: {file.parent} is no folder")
+        raise UserError(f"cannot write {file}: {file.parent} is no folder")
 
 
 def write_figure(figure: Figure, file: Path) -> None:
-    """Raises RunError if the file cannot be written."""
+    """Writes the figure in the format of the file's ending. Raises UserError if the file cannot be written."""
     try:
         write(figure, file)
     except OSError as error:
-        raise RunError(f"cannot write {file}: {error.strerror}") from error
+        raise UserError(f"cannot write {file}: {error.strerror}") from error

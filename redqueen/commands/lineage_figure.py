@@ -1,4 +1,4 @@
-"""`redqueen lineage --figure`: the family tree of a run as a picture."""
+"""`redqueen lineage --figure`: the family tree of a run as a picture. Apart, since it imports matplotlib."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from redqueen.runs.directory import RunError
 
 
 def run_lineage_figure(run: Path, file: Path) -> None:
-    """Writes the figure. Raises RunError for another ending, for a run without members, or if it cannot be written."""
+    """Writes the figure.
+
+    Raises RunError if there is no such run or it has no members yet, UserError if the file cannot be written.
+    """
     check_figure(file)
-    found = lives(run)
-    if not found:
+    members = lives(run)
+    if not members:
         raise RunError(f"{run} has no members yet: nothing to draw")
-    write_figure(draw(found, last_step(run) + 1), file)
+    write_figure(draw(members, last_step(run) + 1), file)

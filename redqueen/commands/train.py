@@ -1,4 +1,4 @@
-"""`redqueen train`: a new run, or the rest of one that was stopped."""
+"""`redqueen train`: a new run, or the rest of a run that was stopped."""
 
 from __future__ import annotations
 
@@ -26,37 +26,47 @@ console = Console(soft_wrap=True)
 
 
 def print_memory(config: Config) -> None:
-    """What a run would need, on standard error; nothing is downloaded or converted."""
+    """Prints what a run would need, on standard error; nothing is downloaded or converted."""
     quiet_libraries()
-    out = Console(stderr=True, soft_wrap=True)
+    # standard output is for the configuration, which is JSON
+    errors = Console(stderr=True, soft_wrap=True)
     if config.model.name == BUNDLED and cached() is None:
-        return out.print("memory: not estimated, the bundled model is not converted yet: the first run does that")
+        errors.print("memory: not estimated, the bundled model is not converted yet: the first run does that")
+        return
     try:
         lengths = prompt_lengths(config, token_counter(config.model, download=False))
-        found = estimate(config, lengths, members(config), download=False)
+        items = estimate(config, lengths, members(config), download=False)
     except ModelError as error:
-        return out.print(f"memory: not estimated, {error}", markup=False)
+        errors.print(f"memory: not estimated, {error}", markup=False)
+        return
     table = Table("memory, an estimate", Column("processes", justify="right"), Column("MB", justify="right"), box=None)
-    for item in found:
+    for item in items:
         table.add_row(item.name, str(item.processes), f"{item.total / 1e6:,.0f}")
-    table.add_row("in all", "", f"{total(found) / 1e6:,.0f}")
-    out.print(table)
+    table.add_row("in all", "", f"{total(items) / 1e6:,.0f}")
+    errors.print(table)
 
 
-def start(config: Config, directory: RunDirectory) -> int:
-    """A new run; returns the exit code. Raises UserError."""
+def start_run(config: Config, directory: RunDirectory) -> int:
+    """Trains a new run; returns the exit code. Raises UserError."""
+    _check_memory(config)
+    return _train(config, directory, resuming=False)
+
+
+def resume_run(config: Config, directory: RunDirectory) -> int:
+    """Trains the rest of the run in `directory`; returns the exit code. Raises UserError."""
+    _check_memory(config)
+    return _train(config, directory, resuming=True)
+
+
+def _check_memory(config: Config) -> None:
+    """Raises ModelError, before anything is loaded, if the run does not fit into memory.
+
+    A resumed run is checked too: it may be on another machine now, or have another number of workers.
+    """
     quiet_libraries()
     announce_conversion(config.model, console)
     lengths = prompt_lengths(config, token_counter(config.model, download=True))
     check_fit(config, lengths, members(config))
-    return _train(config, directory, resuming=False)
-
-
-def take_up(config: Config, directory: RunDirectory) -> int:
-    """The rest of the run in `directory`; returns the exit code. Raises UserError."""
-    quiet_libraries()
-    announce_conversion(config.model, console)
-    return _train(config, directory, resuming=True)
 
 
 def _train(config: Config, directory: RunDirectory, *, resuming: bool) -> int:
@@ -76,10 +86,10 @@ def _train(config: Config, directory: RunDirectory, *, resuming: bool) -> int:
                 with reporter:
                     trainer.run()
     except KeyboardInterrupt:
-        console.print(f"\nstopped; the unfinished step was dropped. {_go_on(directory)}")
+        console.print(f"\nstopped; the unfinished step was dropped. {_how_to_resume(directory)}")
         return 130
     except (OSError, sqlite3.Error) as error:
-        raise RunError(f"cannot write {directory.path}: {error}. Mend that. {_go_on(directory)}") from error
+        raise RunError(f"cannot write {directory.path}: {error}. Fix that. {_how_to_resume(directory)}") from error
     _conclude(directory)
     return 0
 
@@ -101,7 +111,7 @@ def _conclude(directory: RunDirectory) -> None:
     console.print(f"export the best student: redqueen export {directory.path} best-student OUT")
 
 
-def _go_on(directory: RunDirectory) -> str:
+def _how_to_resume(directory: RunDirectory) -> str:
     if directory.saved():
         return f"Resume: redqueen train --resume {directory.path}"
     return f"Nothing was trained yet: remove {directory.path} and start again."
@@ -110,5 +120,5 @@ def _go_on(directory: RunDirectory) -> str:
 def _newest(directory: RunDirectory) -> checkpoint.Checkpoint:
     saved = directory.saved()
     if not saved:
-        raise RunError(f"{directory.path} has no checkpoint: move it away and start afresh")
+        raise RunError(f"{directory.path} has no checkpoint: move it away and start again")
     return checkpoint.load(directory.checkpoints, saved[-1])

@@ -1,4 +1,4 @@
-"""`redqueen warmup`: fits and writes the adapter that members start from."""
+"""`redqueen warm-start`: fits and writes the adapter that members start from."""
 
 from __future__ import annotations
 
@@ -24,19 +24,23 @@ from redqueen.runs.directory import occupied
 from redqueen.verifier import LocalVerifier
 from redqueen.warm_start import Warmup
 
+RECORD = "warm_start.json"
+"""The file beside the adapter that says how it was made."""
 
-def run_warmup(
+
+def run_warm_start(
     out: Path, config: Config, args: Sequence[str], steps: str, proposals: str, sequences: int, lr: float
 ) -> int:
-    """Returns the exit code; `args` made the config and go into the record.
+    """Fits and writes the adapter; returns the exit code. `args` made the config and go into the record.
 
-    Raises UserError if `out` is taken or a number is impossible.
+    Raises UserError if `out` is not empty or a number is impossible.
     """
     console = Console()
     if occupied(out):
         raise UserError(f"{out} is not empty: choose another folder")
-    fits, tries = _counts("--steps", steps), _counts("--proposals", proposals)
-    if len(tries) < len(fits) - 1 or sequences < 1 or lr <= 0:
+    steps_by_round = _counts("--steps", steps)
+    proposals_by_round = _counts("--proposals", proposals)
+    if len(proposals_by_round) < len(steps_by_round) - 1 or sequences < 1 or lr <= 0:
         raise UserError("--proposals needs a number between each two rounds; --sequences and --lr must be positive")
     quiet_libraries()
     announce_conversion(config.model, console)
@@ -49,18 +53,19 @@ def run_warmup(
         TaskReporter(console) as report,
         closing(Warmup(base, verifier, config, lr, report)) as warm,
     ):
-        for round_, count in enumerate(fits):
+        for round_, count in enumerate(steps_by_round):
+            # between two rounds the model itself proposes tasks, which the next round learns from
             if round_:
-                history.append(warm.explore(round_ - 1, tries[round_ - 1]))
+                history.append(warm.explore(round_ - 1, proposals_by_round[round_ - 1]))
             warm.fit(round_, count, sequences)
         save_adapter(out, warm.adapter(), alpha=config.model.alpha, base=base.name, dtype=torch.bfloat16)
     digest = hashlib.sha256((out / WEIGHTS).read_bytes()).hexdigest()
     command = (
-        f"redqueen warmup OUT --steps {steps} --proposals {proposals} --sequences {sequences} --lr {lr} "
+        f"redqueen warm-start OUT --steps {steps} --proposals {proposals} --sequences {sequences} --lr {lr} "
         f"{' '.join(args)}"
     ).rstrip()
     note = {"command": command, "base": base.name, "sha256": {WEIGHTS: digest}, "proposals": history}
-    (out / "warmup.json").write_text(json.dumps(note, indent=2) + "\n")
+    (out / RECORD).write_text(json.dumps(note, indent=2) + "\n")
     console.print(f"wrote {out}; start members from it with population.init={out}")
     return 0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.analysis.replay import Loaded, assemble
+from redqueen.analysis.replay import Replay, build_replay
 from redqueen.game.task_bank import Entry
 from redqueen.policy.model.base import load
 from redqueen.records import Pair, Task
@@ -34,14 +34,14 @@ def played(tmp_path_factory: pytest.TempPathFactory, verifier: LocalVerifier) ->
 
 
 @pytest.fixture
-def load_toy(played: Path, verifier: LocalVerifier) -> Iterator[Callable[..., Loaded]]:
-    """`load_toy(slots)`: the toy run's base and game, with a bank of easy tasks (the right answer is 1)."""
+def toy_replay(played: Path, verifier: LocalVerifier) -> Iterator[Callable[..., Replay]]:
+    """`toy_replay(slots)`: the toy run's base and game, with a bank of easy tasks (the right answer is 1)."""
 
-    loaded: list[Loaded] = []
+    replays: list[Replay] = []
 
-    def make(slots: int, **changes: object) -> Loaded:
+    def make(slots: int, **changes: object) -> Replay:
         config = RunDirectory(played).config().override([f"{key}={value}" for key, value in changes.items()])
-        made = assemble(config, load(config.model), verifier, slots)
+        made = build_replay(config, load(config.model), verifier, slots)
         made.self_play.prompts = toy.ToyPrompts()
         made.self_play.task_bank.restore(
             [
@@ -59,11 +59,11 @@ def load_toy(played: Path, verifier: LocalVerifier) -> Iterator[Callable[..., Lo
                 for i in range(40)
             ]
         )
-        loaded.append(made)
+        replays.append(made)
         return made
 
     yield make
-    for made in loaded:
+    for made in replays:
         made.close()
 
 

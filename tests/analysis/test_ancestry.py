@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,12 +16,13 @@ from redqueen.analysis.ancestry.figure import draw
 from redqueen.analysis.ancestry.study import Games, StudentEpoch, TaskEpoch, play, spread, student_epochs, task_epochs
 from redqueen.analysis.ancestry.summary import rates, students, teachers, unsolved
 from redqueen.analysis.drawing import write
-from redqueen.analysis.replay import Loaded
+from redqueen.analysis.replay import Replay
 from redqueen.commands.ancestry import available
 from redqueen.records import Pair, Task
 from redqueen.runs.archive.writer import Archive
 from redqueen.runs.directory import RunDirectory, RunError
 from tests.analysis.conftest import STEPS
+from tests.commands.running import redqueen
 
 pytestmark = pytest.mark.integration
 
@@ -50,66 +49,66 @@ def games(odds: Callable[[int, int], float], epochs: int = 5, tasks: int = 40, s
 
 def test_students_that_get_better_at_everything_make_progress() -> None:
     found = students(games(lambda i, j: 0.2 + 0.1 * i))
-    assert found.word == "progress"
+    assert found.verdict == "progress"
     assert found.change is not None
     assert found.change.mean == pytest.approx(0.5, abs=0.1)
 
 
 def test_students_that_unlearn_late_collapse() -> None:
     found = students(games(lambda i, j: 0.2 if i == 5 else 0.3 + 0.1 * i))
-    assert found.word == "collapse"
+    assert found.verdict == "collapse"
     assert found.fall is not None
     assert found.fall.mean == pytest.approx(-0.5, abs=0.1)
-    assert students(games(lambda i, j: 0.8 - 0.1 * i)).word == "collapse"
+    assert students(games(lambda i, j: 0.8 - 0.1 * i)).verdict == "collapse"
 
 
 def test_students_that_forget_the_past_for_the_present_cycle() -> None:
     # good at the tasks of the day, bad at all others
     found = students(games(lambda i, j: 0.9 if abs(i - 1 - j) < 1 or (i == 5 and j >= 3) else 0.2))
-    assert found.word == "cycling"
+    assert found.verdict == "cycling"
     assert found.cycle is not None
 
 
 def test_students_that_do_not_move_show_nothing() -> None:
     found = students(games(lambda i, j: 0.5))
-    assert found.word == "nothing shown"
-    assert students(games(lambda i, j: 0.5, epochs=5, tasks=1)).word == "nothing shown"
+    assert found.verdict == "nothing shown"
+    assert students(games(lambda i, j: 0.5, epochs=5, tasks=1)).verdict == "nothing shown"
 
 
 def test_noise_is_seldom_taken_for_news() -> None:
     rng = random.Random(1)
-    words = [students(games(lambda i, j: 0.5 + rng.uniform(-0.1, 0.1), seed=s)).word for s in range(100)]
-    words += [teachers(games(lambda i, j: 0.5, seed=s)).word for s in range(100)]
+    words = [students(games(lambda i, j: 0.5 + rng.uniform(-0.1, 0.1), seed=s)).verdict for s in range(100)]
+    words += [teachers(games(lambda i, j: 0.5, seed=s)).verdict for s in range(100)]
     assert words.count("nothing shown") >= 170
 
 
 def test_teachers() -> None:
-    assert teachers(games(lambda i, j: 0.9 - 0.15 * j)).word == "progress"
+    assert teachers(games(lambda i, j: 0.9 - 0.15 * j)).verdict == "progress"
     found = teachers(games(lambda i, j: 0.1 + 0.15 * j, tasks=400))
-    assert found.word == "collapse"
+    assert found.verdict == "collapse"
     assert found.change is not None
     assert found.change.mean == pytest.approx(-0.6, abs=0.1)
     cyclic = teachers(games(lambda i, j: (0.9 if i <= 2 else 0.1) if j == 4 else (0.1 if i <= 2 else 0.9)))
-    assert cyclic.word == "cycling"
+    assert cyclic.verdict == "cycling"
 
 
 def test_too_few_epochs_are_said_to_be() -> None:
     one = games(lambda i, j: 0.5, epochs=1)
-    assert teachers(one).word == "too few epochs"
-    assert students(Games(one.students[:1], one.tasks, one.solved[:1])).word == "too few epochs"
+    assert teachers(one).verdict == "too few epochs"
+    assert students(Games(one.students[:1], one.tasks, one.solved[:1])).verdict == "too few epochs"
 
 
 def test_what_the_machine_spoilt_counts_for_nothing() -> None:
     whole = games(lambda i, j: 0.2 + 0.1 * i)
     holes = tuple(tuple(tuple(None if t % 4 == 0 else v for t, v in enumerate(c)) for c in row) for row in whole.solved)
     found = students(Games(whole.students, whole.tasks, holes))
-    assert found.word == "progress"
+    assert found.verdict == "progress"
     assert found.change is not None
     assert found.change.n == 150
     none = tuple(tuple(tuple(None for _ in c) for c in row) for row in whole.solved)
     nothing = Games(whole.students, whole.tasks, none)
     assert rates(nothing) == [[None] * 5] * 6
-    assert students(nothing).word == "too few epochs"
+    assert students(nothing).verdict == "too few epochs"
 
 
 def test_rates_and_unsolved() -> None:
@@ -150,23 +149,23 @@ def test_epochs_of_a_run(played: Path, tmp_path: Path) -> None:
 
 
 def test_everyone_plays_everyone_and_learning_is_seen(
-    played: Path, load_toy: Callable[..., Loaded], monkeypatch: pytest.MonkeyPatch
+    played: Path, toy_replay: Callable[..., Replay], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = RunDirectory(played)
     config = directory.config()
     past, made = student_epochs(directory, config, 5, 3), task_epochs(directory, config, 4, 8)
     said: list[tuple[int, int]] = []
-    loaded = load_toy(experiment.SLOTS)
-    found = play(loaded, past, made, 8, lambda what, done, total: said.append((done, total)))
+    replay = toy_replay(experiment.SLOTS)
+    found = play(replay, past, made, 8, lambda what, done, total: said.append((done, total)))
     assert said[-1] == (15 * len(made), 15 * len(made))
-    assert loaded.policy.members == ()
+    assert replay.policy.members == ()
     matrix = rates(found)
     assert len(matrix) == 5
     first, last = (sum(v for v in matrix[i] if v is not None) / len(made) for i in (0, -1))
     assert last > first, "the toy run learns"
     # no member's result depends on who else is in the bank
     monkeypatch.setattr(experiment, "SLOTS", 2)
-    assert play(load_toy(2), past, made, 8, lambda what, done, total: None) == found
+    assert play(toy_replay(2), past, made, 8, lambda what, done, total: None) == found
 
 
 def test_the_figure(tmp_path: Path) -> None:
@@ -178,13 +177,9 @@ def test_the_figure(tmp_path: Path) -> None:
     assert matplotlib.image.imread(tmp_path / "x.png").std() > 0.05
 
 
-def command(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "redqueen", "ancestry", *args], capture_output=True, text=True)
-
-
 def test_the_command(played: Path, tmp_path: Path) -> None:
     asked = ("--epochs", "3", "--tasks", "2")
-    done = command(str(played), *asked, "--json", "--figure", str(tmp_path / "a.png"))
+    done = redqueen("ancestry", str(played), *asked, "--json", "--figure", str(tmp_path / "a.png"))
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     assert [s["step"] for s in found["students"]] == [0, 2, 4]
@@ -193,7 +188,7 @@ def test_the_command(played: Path, tmp_path: Path) -> None:
     assert set(found["findings"]) == {"students", "teachers"}
     assert "students of 3 of 5 checkpoints: after step 0, 2, 4" in done.stderr
     assert (tmp_path / "a.png").stat().st_size > 10_000
-    shown = command(str(played), *asked, "--students", "2", "--attempts", "2")
+    shown = redqueen("ancestry", str(played), *asked, "--students", "2", "--attempts", "2")
     assert shown.returncode == 0, shown.stderr
     assert "students: " in shown.stdout
     assert "teachers: " in shown.stdout

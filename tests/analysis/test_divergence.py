@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from redqueen.analysis.replay import Loaded
+from redqueen.analysis.replay import Replay
 from redqueen.analysis.retention.divergence import mean_kl
 from redqueen.records import Completion
 from tests.reference import merged, noisy
@@ -34,14 +34,14 @@ WRITTEN = [
 
 
 @pytest.mark.parametrize("batch_tokens", [64, 4096])
-def test_it_is_the_sum_over_the_vocabulary(load_toy: Callable[..., Loaded], batch_tokens: int) -> None:
-    loaded = load_toy(4, **{"learning.batch_tokens": batch_tokens})
+def test_it_is_the_sum_over_the_vocabulary(toy_replay: Callable[..., Replay], batch_tokens: int) -> None:
+    replay = toy_replay(4, **{"learning.batch_tokens": batch_tokens})
     for i, name in enumerate(("x", "p", "y")):
-        loaded.policy.join(name, noisy(loaded.policy.adapters, seed=i))
-    loaded.policy.join("same", loaded.policy.adapter("p"))
+        replay.policy.join(name, noisy(replay.policy.adapters, seed=i))
+    replay.policy.join("same", replay.policy.adapter("p"))
     many = WRITTEN * 12  # several micro-batches of 64 tokens
-    found = mean_kl(loaded, "p", ["x", "y", "same"], many)
-    models = {name: merged(loaded.policy.base, loaded.policy.adapters, name) for name in ("p", "x", "y")}
+    found = mean_kl(replay, "p", ["x", "y", "same"], many)
+    models = {name: merged(replay.policy.base, replay.policy.adapters, name) for name in ("p", "x", "y")}
     for child in ("x", "y"):
         total = 0.0
         for c in WRITTEN:
@@ -56,8 +56,8 @@ def test_it_is_the_sum_over_the_vocabulary(load_toy: Callable[..., Loaded], batc
     assert found["same"] == 0
 
 
-def test_nothing_written_is_no_divergence(load_toy: Callable[..., Loaded]) -> None:
-    loaded = load_toy(1)
-    loaded.policy.join("p", noisy(loaded.policy.adapters))
+def test_nothing_written_is_no_divergence(toy_replay: Callable[..., Replay]) -> None:
+    replay = toy_replay(1)
+    replay.policy.join("p", noisy(replay.policy.adapters))
     with pytest.raises(ValueError, match="no token"):
-        mean_kl(loaded, "p", ["p"], [completion((1,), ())])
+        mean_kl(replay, "p", ["p"], [completion((1,), ())])

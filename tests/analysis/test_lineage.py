@@ -20,6 +20,7 @@ from redqueen.runs.archive.writer import Archive
 from redqueen.runs.directory import RunDirectory, RunError
 from redqueen.verifier import LocalVerifier
 from tests import toy
+from tests.commands.running import Done, redqueen
 
 pytestmark = pytest.mark.integration
 
@@ -131,12 +132,13 @@ def test_the_figure_has_a_line_for_every_life_and_an_arc_for_every_parent(
         assert all(f">{life.name}<" in one.read_text() for life in found)
 
 
-def lineage(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "redqueen", "lineage", *args], capture_output=True, text=True)
+def lineage(*args: str) -> Done:
+    return redqueen("lineage", *args)
 
 
 def test_the_command_prints_a_tree_or_json_and_draws(whole: Path, tmp_path: Path) -> None:
-    done = lineage(str(whole), "--figure", str(tmp_path / "tree.png"))
+    command = [sys.executable, "-m", "redqueen", "lineage", str(whole), "--figure", str(tmp_path / "tree.png")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "tree.png").stat().st_size > 10_000
     lines = done.stdout.splitlines()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +14,7 @@ import pytest
 import redqueen.analysis.retention.study as experiment
 from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS
 from redqueen.analysis.drawing import write
-from redqueen.analysis.replay import Loaded, load_step, opened
+from redqueen.analysis.replay import Replay, load_step, open_replay
 from redqueen.analysis.retention.figure import draw
 from redqueen.analysis.retention.study import Plan, Trial, operators_for, retention, slots_needed
 from redqueen.analysis.retention.summary import answer, summarise
@@ -26,6 +24,7 @@ from redqueen.policy.model.base import fingerprint
 from redqueen.runs.checkpoint import Checkpoint, CheckpointError
 from redqueen.runs.directory import RunDirectory, RunError
 from tests import tiny
+from tests.commands.running import redqueen
 
 pytestmark = pytest.mark.integration
 
@@ -37,21 +36,21 @@ def silent(what: str, done: int, total: int) -> None:
     assert 0 <= done <= total
 
 
-def run(loaded: Loaded, saved: Checkpoint, plan: Plan = SMALL) -> list[Trial]:
-    return retention(loaded, saved, plan, silent)
+def run(replay: Replay, saved: Checkpoint, plan: Plan = SMALL) -> list[Trial]:
+    return retention(replay, saved, plan, silent)
 
 
 def by_name(trials: list[Trial], seed: int = 0) -> dict[str, Trial]:
     return {t.operator: t for t in trials if t.seed == seed}
 
 
-def test_controls_and_curves(load_toy: Callable[..., Loaded], saved: Checkpoint) -> None:
-    loaded = load_toy(slots_needed(saved))
-    before = fingerprint(loaded.policy.base.model)
-    trials = run(loaded, saved)
-    assert fingerprint(loaded.policy.base.model) == before
-    assert loaded.policy.members == ()
-    assert loaded.policy.learner.optimizers == {}
+def test_controls_and_curves(toy_replay: Callable[..., Replay], saved: Checkpoint) -> None:
+    replay = toy_replay(slots_needed(saved))
+    before = fingerprint(replay.policy.base.model)
+    trials = run(replay, saved)
+    assert fingerprint(replay.policy.base.model) == before
+    assert replay.policy.members == ()
+    assert replay.policy.learner.optimizers == {}
     assert len(trials) == 2 * len(EVERYONE)
     for seed in (0, 1):
         found = by_name(trials, seed)
@@ -75,38 +74,38 @@ def test_controls_and_curves(load_toy: Callable[..., Loaded], saved: Checkpoint)
 
 
 def test_nobodys_result_depends_on_company_and_all_can_be_repeated(
-    load_toy: Callable[..., Loaded], saved: Checkpoint, monkeypatch: pytest.MonkeyPatch
+    toy_replay: Callable[..., Replay], saved: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = replace(SMALL, seeds=1, updates=3, every=1)
-    together = by_name(run(load_toy(slots_needed(saved)), saved, plan))
-    assert by_name(run(load_toy(slots_needed(saved)), saved, plan)) == together
+    together = by_name(run(toy_replay(slots_needed(saved)), saved, plan))
+    assert by_name(run(toy_replay(slots_needed(saved)), saved, plan)) == together
     few = ("extrapolate", "neftune")
     monkeypatch.setattr(experiment, "operators_for", lambda students: few)
-    alone = by_name(run(load_toy(3), saved, plan))
+    alone = by_name(run(toy_replay(3), saved, plan))
     assert set(alone) == set(few)
     for name in few:
         assert alone[name].rewards == together[name].rewards
         assert alone[name].kl == pytest.approx(together[name].kl, rel=1e-4)
 
 
-def test_parents_take_turns_with_the_next_in_rank(load_toy: Callable[..., Loaded], saved: Checkpoint) -> None:
+def test_parents_take_turns_with_the_next_in_rank(toy_replay: Callable[..., Replay], saved: Checkpoint) -> None:
     plan = Plan(parents=2, seeds=1, updates=1, every=1, tasks=3, tries=1, practice=2)
-    trials = run(load_toy(slots_needed(saved)), saved, plan)
+    trials = run(toy_replay(slots_needed(saved)), saved, plan)
     pairs = list(dict.fromkeys(t.parents for t in trials if len(t.parents) == 2))
     assert len(pairs) == 2
     assert pairs[0][1] == pairs[1][0]
     with pytest.raises(UserError, match="--parents 3: with 3 students at most 2"):
-        run(load_toy(slots_needed(saved)), saved, replace(plan, parents=3))
+        run(toy_replay(slots_needed(saved)), saved, replace(plan, parents=3))
 
 
-def test_tasks_to_learn_from_are_not_those_measured_on(load_toy: Callable[..., Loaded], saved: Checkpoint) -> None:
-    loaded = load_toy(2)
-    fixed, pool = experiment._tasks(loaded, SMALL, "p")  # pyright: ignore[reportPrivateUsage]
+def test_tasks_to_learn_from_are_not_those_measured_on(toy_replay: Callable[..., Replay], saved: Checkpoint) -> None:
+    replay = toy_replay(2)
+    fixed, pool = experiment._tasks(replay, SMALL, "p")  # pyright: ignore[reportPrivateUsage]
     assert len(fixed) == 12
     assert {t.program for t in fixed}.isdisjoint(t.program for t in pool)
-    assert experiment._tasks(loaded, SMALL, "q")[0] != fixed  # pyright: ignore[reportPrivateUsage]
+    assert experiment._tasks(replay, SMALL, "q")[0] != fixed  # pyright: ignore[reportPrivateUsage]
     with pytest.raises(UserError, match="choose a smaller --tasks or --practice"):
-        run(load_toy(slots_needed(saved)), saved, replace(SMALL, tasks=38))
+        run(toy_replay(slots_needed(saved)), saved, replace(SMALL, tasks=38))
 
 
 def test_one_student_has_no_crossovers() -> None:
@@ -161,15 +160,11 @@ def test_the_figure_has_a_panel_for_each_operator(tmp_path: Path) -> None:
     assert matplotlib.image.imread(tmp_path / "x.png").std() > 0.05
 
 
-def command(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "redqueen", "retention", *args], capture_output=True, text=True)
-
-
 QUICK = ("--seeds", "2", "--updates", "2", "--every", "1", "--tasks", "3", "--tries", "1", "--practice", "2")
 
 
 def test_the_command(played: Path, tmp_path: Path) -> None:
-    done = command(str(played), *QUICK, "--json", "--figure", str(tmp_path / "r.svg"))
+    done = redqueen("retention", str(played), *QUICK, "--json", "--figure", str(tmp_path / "r.svg"))
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     assert found["plan"]["measured"] == [0, 1, 2]
@@ -205,7 +200,7 @@ def test_what_cannot_be_is_refused(
 
 def test_a_checkpoint_of_another_base_is_refused(saved: Checkpoint, played: Path, tmp_path: Path) -> None:
     config = RunDirectory(played).config().override([f"model.name={tiny.make(tmp_path / 'other', seed=1)}"])
-    with pytest.raises(CheckpointError, match="was made on other weights"), opened(config, saved, 1):
+    with pytest.raises(CheckpointError, match="was made on other weights"), open_replay(config, saved, 1):
         pass
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from redqueen.analysis.sweep.table import Cell, grid, rows
+from redqueen.analysis.sweep.grid import Cell, grid
+from redqueen.analysis.sweep.table import rows
 from redqueen.commands.sweep import run_sweep
 from redqueen.config import ConfigError
 from redqueen.recipes import configure
 from redqueen.runs.directory import RunDirectory, RunError
 from tests import tiny
+from tests.commands.running import redqueen
 
 START = configure(["quickstart"])
 
@@ -121,8 +121,7 @@ def test_it_plays_then_skips_resumes_and_begins_again(
 ) -> None:
     out = tmp_path / "s"
     axis = ("--grid", *AXIS, "--seeds", "1", "--probe", "3", "--jobs", "2", "--out", str(out))
-    command = [sys.executable, "-m", "redqueen", "sweep", *small, "run.steps=1", *axis]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = redqueen("sweep", *small, "run.steps=1", *axis)
     assert done.returncode == 0, done.stderr
     table = json.loads((out / "sweep.json").read_text())
     assert [run["done"] for run in table["runs"]] == [True, True]

@@ -11,8 +11,7 @@ import pytest
 
 from benchmarks import sandbox as bench
 from benchmarks import sandbox_peers as peers
-
-pytestmark = pytest.mark.integration
+from benchmarks.report import Report, finish
 
 ADD = "def f(x, y=1):\n    print('noise')\n    return x + y"
 COMMAND = [sys.executable, "-m", "benchmarks", "sandbox", "--limit", "0.1", "--jobs", "2", "--rounds", "2"]
@@ -26,22 +25,47 @@ def report() -> dict[str, Any]:
 
 
 def test_the_report_compares_three_ways_to_do_two_things(report: dict[str, Any]) -> None:
-    rows = {(row["what"], row["how"]): row for row in report["results"]}
-    assert set(rows) == {(what, how) for what in ("validate", "grade") for how in ("sandbox", "fresh", "pool")}
+    rows = {(row["case"], row["how"]): row for row in report["results"]}
+    assert set(rows) == {
+        (case, how) for case in ("validate", "grade") for how in (bench.OURS, bench.FRESH[case], bench.POOL)
+    }
     for row in rows.values():
         assert len(row["per_second_rounds"]) == 2
         assert 0 < row["p50_ms"] <= row["p99_ms"]
         assert row["late_64_s"] > 0.1  # 8 programs of at least 0.05 s, two at once
-    assert report["times_fresh"]["grade"] > 1
-    assert report["workers"] == 2
+    ratios = {ratio["what"]: ratio["ratio"] for ratio in report["ratios"]}
+    assert ratios[f"grade: programs a second / {bench.FRESH['grade']}"] > 1
+    assert len(ratios) == 4
+    assert rows["grade", bench.FRESH["grade"]]["ratio"] == 1
+    settings = report["settings"]
+    assert (settings["workers"], settings["cpu_limit_s"], settings["programs_a_round"]) == (2, 0.1, 8)
+    assert settings["isolation"]
 
 
 def test_the_table_is_for_people(report: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    bench._print(report)
+    finish(Report(**report), bench.COLUMNS, as_json=False, notes=bench.NOTES)
     shown = capsys.readouterr().out
     assert "programs/s" in shown
-    assert shown.count("Red Queen's sandbox") == 2
-    assert "against a fresh interpreter" in shown
+    lines = shown.splitlines()
+    assert sum(line.rstrip().endswith(bench.OURS) or f" {bench.OURS} " in line for line in lines) == 2
+    assert "(aim: >= 3.5)" in shown
+
+
+def test_in_a_round_all_contenders_have_the_same_programs() -> None:
+    seen: list[list[str]] = []
+    ways = [bench.Way("grade", name, lambda draft, name=name: note(name, draft)) for name in ("a", "b")]
+
+    def note(name: str, draft: Any) -> Any:
+        seen.append([name, draft.program])
+        done = bench.Future()
+        done.set_result(None)
+        return done
+
+    contenders = bench._measure(ways, programs=8, rounds=2, workers=1)
+    assert [[turn.tokens for turn in contender.turns] for contender in contenders.values()] == [[8, 8]] * 2
+    by_name = {name: [program for who, program in seen if who == name] for name in ("a", "b")}
+    assert by_name["a"] == by_name["b"]
+    assert all(len(way.waits_ms) == 16 for way in ways)
 
 
 @pytest.mark.parametrize("way", [peers.pooled, peers.fresh_twice])

@@ -1,4 +1,4 @@
-"""One word for each side of a run: progress, cycling, collapse, or nothing shown, from who solves whose tasks.
+"""One verdict on each side of a run: progress, cycling, collapse, or nothing shown, from who solves whose tasks.
 
 For students the sample is tasks: the same tasks are attempted by every student epoch, so differences are paired by
 task. For teachers the sample is tasks too, but each epoch has its own, so samples are independent. docs/EVOLUTION.md,
@@ -15,7 +15,7 @@ from typing import Literal
 from redqueen.analysis.ancestry.study import Games
 from redqueen.intervals import LEVEL, Interval, difference, interval, slope
 
-Word = Literal["progress", "cycling", "collapse", "nothing shown", "too few epochs"]
+Conclusion = Literal["progress", "cycling", "collapse", "nothing shown", "too few epochs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Finding:
     """What one side did.
 
     Attributes:
-        word: see `students` and `teachers`.
+        verdict: see `students` and `teachers`.
         change: the trend over the whole run, with a 95 % interval; None with fewer than two epochs. Students: fitted
             change of the solve rate at fixed tasks from the first student epoch to the last. Teachers: fitted change of
             difficulty (1 - solve rate of fixed students) from the first task epoch to the last.
@@ -31,7 +31,7 @@ class Finding:
         cycle: the epoch (a number of steps) that the last one beats on recent opponents and loses to on older ones.
     """
 
-    word: Word
+    verdict: Conclusion
     change: Interval | None
     fall: Interval | None
     cycle: int | None
@@ -61,11 +61,11 @@ def students(games: Games) -> Finding:
         recent = interval([own[-1] - own[i] for made, own in scores if made >= step], level)
         if old is not None and recent is not None and old.below and recent.above:
             cycle = step
-    return Finding(_word(change, fall, cycle), change, fall, cycle)
+    return Finding(_verdict(change, fall, cycle), change, fall, cycle)
 
 
 def teachers(games: Games) -> Finding:
-    """Of the tasks of the epochs, for the students of all epochs; the words mean the same with difficulty for solving.
+    """The finding about the tasks of the epochs; the verdicts mean the same, with difficulty instead of solving.
 
     cycling: the last tasks are harder than those of an earlier epoch for the students since, and easier for those
     before.
@@ -88,7 +88,7 @@ def teachers(games: Games) -> Finding:
         recent = _harder(games, j, since, level)
         if old is not None and recent is not None and old.below and recent.above:
             cycle = epoch.first
-    return Finding(_word(change, fall, cycle), change, fall, cycle)
+    return Finding(_verdict(change, fall, cycle), change, fall, cycle)
 
 
 def rates(games: Games) -> list[list[float | None]]:
@@ -104,7 +104,7 @@ def unsolved(games: Games) -> list[float]:
     ]
 
 
-def _word(change: Interval | None, fall: Interval | None, cycle: int | None) -> Word:
+def _verdict(change: Interval | None, fall: Interval | None, cycle: int | None) -> Conclusion:
     if cycle is not None:
         return "cycling"
     if (fall is not None and fall.below) or (change is not None and change.below):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from redqueen.analysis.replay import Loaded
+from redqueen.analysis.replay import Replay
 from redqueen.policy.learning.packing import Pack, Weighted, assemble, micro_batches
 from redqueen.policy.model.attention import SharedPrefixAttention
 from redqueen.policy.model.logprobs import CHUNK
@@ -19,27 +19,29 @@ from redqueen.records import Completion, Sample
 
 
 @torch.inference_mode()
-def mean_kl(loaded: Loaded, parent: str, children: Sequence[str], written: Sequence[Completion]) -> Mapping[str, float]:
-    """KL(parent ‖ child) in nats per token of `written`, by child; over the whole vocabulary, at temperature 1.
+def mean_kl(replay: Replay, parent: str, children: Sequence[str], written: Sequence[Completion]) -> Mapping[str, float]:
+    """Returns KL(parent ‖ child) in nats per token of `written`, by child: over the whole vocabulary, at temperature 1.
 
-    With texts that the parent wrote at temperature 1 the sum over a text's tokens estimates the divergence of the two
-    distributions over whole texts. Never more than `CHUNK` rows of logits of each are held.
+    If the parent wrote the texts at temperature 1, the sum over a text's tokens estimates the divergence of the two
+    distributions over whole texts. At most `CHUNK` rows of logits of each member are held at a time.
     Raises ValueError if nothing was written.
     """
     count = sum(len(completion.token_ids) for completion in written)
     if not count:
         raise ValueError("no token to compare members on")
     totals = dict.fromkeys(children, 0.0)
-    for own, *others in zip(*(_batches(loaded, name, written) for name in (parent, *children)), strict=True):
-        reference_SH = _hidden(loaded, own)
+    # the same micro-batches of all members side by side: the parent's states are computed once for all children
+    batches = [_batches(replay, name, written) for name in (parent, *children)]
+    for of_parent, *others in zip(*batches, strict=True):
+        reference_SH = _hidden(replay, of_parent)
         for child, packs in zip(children, others, strict=True):
-            totals[child] += _divergence(loaded, reference_SH, _hidden(loaded, packs))
+            totals[child] += _divergence(replay, reference_SH, _hidden(replay, packs))
     return {child: total / count for child, total in totals.items()}
 
 
-def _batches(loaded: Loaded, member: str, written: Sequence[Completion]) -> Iterator[list[Pack]]:
-    """The same micro-batches for every member, but for the slot."""
-    slot = loaded.policy.adapters.slots[member]
+def _batches(replay: Replay, member: str, written: Sequence[Completion]) -> Iterator[list[Pack]]:
+    """Yields the same micro-batches for every member; only the slot differs."""
+    slot = replay.policy.adapters.slots[member]
     items = [
         Weighted(
             Sample(member=member, prompt_ids=c.prompt_ids, token_ids=c.token_ids, logprobs=c.logprobs, advantage=1.0),
@@ -48,21 +50,22 @@ def _batches(loaded: Loaded, member: str, written: Sequence[Completion]) -> Iter
         )
         for c in written
     ]
-    return micro_batches(items, loaded.config.learning.batch_tokens)
+    return micro_batches(items, replay.config.learning.batch_tokens)
 
 
-def _hidden(loaded: Loaded, packs: Sequence[Pack]) -> Tensor:
-    """The states [S, H] that predict the scored tokens."""
-    device = loaded.policy.base.device
+def _hidden(replay: Replay, packs: Sequence[Pack]) -> Tensor:
+    """Returns the states [S, H] that predict the scored tokens."""
+    device = replay.policy.base.device
     batch = assemble(packs, device)
-    rows = loaded.policy.adapters.rows([pack.slot for pack in packs], [pack.tokens for pack in packs])
+    rows = replay.policy.adapters.rows([pack.slot for pack in packs], [pack.tokens for pack in packs])
     attention = SharedPrefixAttention(batch.prefixes, device)
-    return loaded.policy.base.decoder.hidden(batch.ids_N, batch.position_N, attention, rows)[batch.source_S]
+    return replay.policy.base.decoder.hidden(batch.ids_N, batch.position_N, attention, rows)[batch.source_S]
 
 
-def _divergence(loaded: Loaded, p_SH: Tensor, q_SH: Tensor) -> float:
-    """The sum over all rows."""
-    total, head = 0.0, loaded.policy.base.decoder.head
+def _divergence(replay: Replay, p_SH: Tensor, q_SH: Tensor) -> float:
+    """Returns the sum over all rows of the divergence of `q` from `p`, in nats."""
+    total = 0.0
+    head = replay.policy.base.decoder.head
     for start in range(0, len(p_SH), CHUNK):
         chunk = slice(start, start + CHUNK)
         log_p_CV = head(p_SH[chunk]).float().log_softmax(-1)

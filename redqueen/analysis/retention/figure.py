@@ -1,4 +1,4 @@
-"""The retention experiment as a figure: how each operator's children come back to their parent's level."""
+"""The retention study as a figure: how each operator's children come back to their parent's level."""
 
 from __future__ import annotations
 
@@ -16,22 +16,26 @@ _OWN, _COPY, _MEAN = "#0072B2", "#333333", "#D55E00"
 
 
 def draw(trials: Sequence[Trial], plan: Plan) -> Figure:
-    """A panel for each operator: reward minus the parent's over the updates, each child and their mean.
+    """Returns a figure with a panel for each operator: each child's reward minus the parent's, and their mean.
 
-    The mean of `copy_parent` and of `linear_mean` is in every panel: what an operator has to beat.
+    The means of `copy_parent` and of `linear_mean` are in every panel: an operator has to beat them.
     """
-    names = list(dict.fromkeys(trial.operator for trial in trials))
-    means = {name: _mean([t for t in trials if t.operator == name]) for name in names}
+    by_operator: dict[str, list[Trial]] = {}
+    for trial in trials:
+        by_operator.setdefault(trial.operator, []).append(trial)
+    names = list(by_operator)
+    means = {name: _mean(children) for name, children in by_operator.items()}
     lines = -(-len(names) // _COLUMNS)
     figure = Figure(figsize=(12, 0.9 + 2.5 * lines), layout="constrained")
     panels = list(figure.subplots(lines, _COLUMNS, sharex=True, sharey=True, squeeze=False).flat)
     for axes, name in zip(panels, names, strict=False):
-        _panel(axes, [t for t in trials if t.operator == name], plan)
+        _panel(axes, by_operator[name], plan)
         for control, hue in ((COPY, _COPY), (MEAN, _MEAN)):
             if control in means and control != name:
                 axes.plot(plan.measured, means[control], color=hue, lw=1.2, ls="--", label=control)
         axes.plot(plan.measured, means[name], color=_OWN, lw=2, label="mean")
-        axes.set_title(f"{name}  (KL {fmean(t.kl for t in trials if t.operator == name):.3g})", fontsize=10)
+        kl = fmean(trial.kl for trial in by_operator[name])
+        axes.set_title(f"{name}  (KL {kl:.3g})", fontsize=10)
     for axes in panels[len(names) :]:
         axes.set_visible(False)
     figure.supxlabel("updates after birth", fontsize=10)
@@ -41,14 +45,15 @@ def draw(trials: Sequence[Trial], plan: Plan) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, own: Sequence[Trial], plan: Plan) -> None:
+def _panel(axes: Axes, children: Sequence[Trial], plan: Plan) -> None:
     axes.axhline(0, color="#999999", lw=0.8)
-    for i, trial in enumerate(own):
+    for i, trial in enumerate(children):
         values = [reward - trial.level for reward in trial.rewards]
+        # a label that begins with "_" is not in the legend
         axes.plot(plan.measured, values, color=_OWN, lw=0.7, alpha=0.4, label="one child" if i == 0 else "_")
-    if len(own) > 1:
-        middle = _mean(own)
-        spread = [stdev(t.rewards[i] - t.level for t in own) for i in range(len(middle))]
+    if len(children) > 1:
+        middle = _mean(children)
+        spread = [stdev(t.rewards[i] - t.level for t in children) for i in range(len(middle))]
         low = [m - s for m, s in zip(middle, spread, strict=True)]
         high = [m + s for m, s in zip(middle, spread, strict=True)]
         axes.fill_between(plan.measured, low, high, color=_OWN, alpha=0.12, lw=0, label="± 1 standard deviation")
@@ -56,5 +61,5 @@ def _panel(axes: Axes, own: Sequence[Trial], plan: Plan) -> None:
     axes.spines[["right", "top"]].set_visible(False)
 
 
-def _mean(own: Sequence[Trial]) -> list[float]:
-    return [fmean(t.rewards[i] - t.level for t in own) for i in range(len(own[0].rewards))]
+def _mean(children: Sequence[Trial]) -> list[float]:
+    return [fmean(t.rewards[i] - t.level for t in children) for i in range(len(children[0].rewards))]

@@ -1,4 +1,4 @@
-"""What the trials of a retention experiment say about each operator."""
+"""What the trials of a retention study say about each operator."""
 
 from __future__ import annotations
 
@@ -15,31 +15,28 @@ Answer = Literal["yes", "no", "worse", "-"]
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One operator over all its trials.
-
-    Attributes:
-        operator, trials: its name and the number of its children.
-        kl, kl_spread: mean and standard deviation of the divergence at birth (nats per token).
-        birth: reward at birth minus the parent's, with a 95 % interval.
-        regained: share of children that reached the parent's level.
-        updates, updates_spread: mean and standard deviation of the updates it took; a child that never did counts
-            as `Plan.updates`, so the mean is then a lower bound.
-        late: reward minus the parent's, mean over the measurements in the second half of the updates.
-        over_copy, over_mean: `late` minus that of `copy_parent` and of `linear_mean` of the same seed and parent,
-            with 95 % intervals; None where there is no such control, or it is the control itself.
-    """
+    """One operator over all its trials. Intervals are of 95 %, spreads are standard deviations."""
 
     operator: str
     trials: int
+    """The number of its children."""
     kl: float
+    """Mean divergence at birth, in nats per token."""
     kl_spread: float | None
     birth: Interval
+    """Reward at birth minus the parent's."""
     regained: float
+    """Share of the children that reached the parent's level."""
     updates: float
+    """Mean number of updates until then. A child that never reached it counts as `Plan.updates`, so the mean is then a
+    lower bound."""
     updates_spread: float | None
     late: Interval
+    """Reward minus the parent's, mean over the measurements in the second half of the updates."""
     over_copy: Interval | None
+    """`late` minus that of `copy_parent` of the same seed and parent; None without that control, and for itself."""
     over_mean: Interval | None
+    """`late` minus that of `linear_mean` of the same seed and parent; None without that control, and for itself."""
 
     @property
     def beats_copy(self) -> Answer:
@@ -51,55 +48,61 @@ class Summary:
 
 
 def answer(over: Interval | None) -> Answer:
-    """Whether an interval of differences is above zero ("yes"), below ("worse"), or shows nothing ("no").
+    """Says whether an interval of differences is above zero ("yes"), below ("worse"), or shows nothing ("no").
 
     "-" where there is no comparison, or only one seed.
     """
     if over is None or over.low is None:
         return "-"
-    return "yes" if over.above else "worse" if over.below else "no"
+    if over.above:
+        return "yes"
+    return "worse" if over.below else "no"
 
 
 def summarise(trials: Sequence[Trial], plan: Plan) -> list[Summary]:
-    """One line for each operator, in the order of the trials."""
-    names = list(dict.fromkeys(trial.operator for trial in trials))
+    """Returns one summary for each operator, in the order of the trials."""
+    by_operator: dict[str, list[Trial]] = {}
+    for trial in trials:
+        by_operator.setdefault(trial.operator, []).append(trial)
     late = {(t.operator, t.seed, t.parents[0]): _late(t, plan) for t in trials}
-    return [_summary(name, [t for t in trials if t.operator == name], plan, late) for name in names]
+    return [_summary(name, children, plan, late) for name, children in by_operator.items()]
 
 
-def _summary(name: str, own: Sequence[Trial], plan: Plan, late: dict[tuple[str, int, str], float]) -> Summary:
-    updates = [float(plan.updates if t.regained is None else t.regained) for t in own]
+def _summary(name: str, children: Sequence[Trial], plan: Plan, late: dict[tuple[str, int, str], float]) -> Summary:
+    updates = [float(plan.updates if t.regained is None else t.regained) for t in children]
 
     def over(control: str) -> Interval | None:
-        keys = [(t.seed, t.parents[0]) for t in own]
+        keys = [(t.seed, t.parents[0]) for t in children]
         if name == control or (control, *keys[0]) not in late:
             return None
         return interval([late[name, *key] - late[control, *key] for key in keys])
 
     return Summary(
-        name,
-        len(own),
-        fmean(t.kl for t in own),
-        _spread([t.kl for t in own]),
-        _some([t.rewards[0] - t.level for t in own]),
-        fmean(t.regained is not None for t in own),
-        fmean(updates),
-        _spread(updates),
-        _some([late[name, t.seed, t.parents[0]] for t in own]),
-        over(COPY),
-        over(MEAN),
+        operator=name,
+        trials=len(children),
+        kl=fmean(t.kl for t in children),
+        kl_spread=_spread([t.kl for t in children]),
+        birth=_interval([t.rewards[0] - t.level for t in children]),
+        regained=fmean(t.regained is not None for t in children),
+        updates=fmean(updates),
+        updates_spread=_spread(updates),
+        late=_interval([late[name, t.seed, t.parents[0]] for t in children]),
+        over_copy=over(COPY),
+        over_mean=over(MEAN),
     )
 
 
 def _late(trial: Trial, plan: Plan) -> float:
+    """Returns the mean reward in the second half of the updates, minus the parent's."""
     half = [r for u, r in zip(plan.measured, trial.rewards, strict=True) if 2 * u > plan.updates]
     return fmean(half) - trial.level
 
 
-def _some(values: Sequence[float]) -> Interval:
-    found = interval(values)
-    assert found is not None
-    return found
+def _interval(values: Sequence[float]) -> Interval:
+    """Returns the interval of at least one value."""
+    result = interval(values)
+    assert result is not None
+    return result
 
 
 def _spread(values: Sequence[float]) -> float | None:

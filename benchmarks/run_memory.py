@@ -1,0 +1,147 @@
+"""Memory of whole runs: what their processes really hold at most, compared with the estimate that a run starts with.
+
+Resident memory depends on the memory allocator and on what else the machine does, so this is a measurement and no test.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.report import Report, log
+from benchmarks.system import BenchmarkConfig
+from benchmarks.timing import BenchmarkError
+from redqueen.game.prompt_lengths import prompt_lengths
+from redqueen.policy.memory.estimate import estimate, total
+from redqueen.policy.model.dimensions import token_counter
+from redqueen.recipes import configure
+from redqueen.train import members
+
+WORKERS = (1, 2)
+STEPS = 3
+CASE = f"a whole run: {STEPS} steps of the recipe quickstart"
+_INTERVAL_S = 0.05
+
+
+def measure_runs(config: BenchmarkConfig, report: Report) -> None:
+    """Adds a row for a run with each number of worker processes; where the system has no /proc, a line instead."""
+    peaks: dict[int, int] = {}
+    try:
+        for workers in WORKERS:
+            log(f"{CASE}, {_named(workers)}")
+            peaks[workers] = run_peak(run_arguments(config, workers))
+    except BenchmarkError as why:
+        report.unavailable("memory of whole runs", why)
+        return
+    for workers, most in peaks.items():
+        need = run_estimate(run_arguments(config, workers))
+        report.results.append(_row(workers, most, need, peaks[WORKERS[0]]))
+
+
+def run_arguments(config: BenchmarkConfig, workers: int) -> list[str]:
+    """Returns the arguments of `redqueen train` for a short run."""
+    return [
+        "quickstart",
+        f"model.name={config.model}",
+        f"model.dtype={config.dtype}",
+        f"model.threads={config.threads}",
+        f"model.workers={workers}",
+        f"run.steps={STEPS}",
+    ]
+
+
+def run_estimate(args: list[str]) -> int:
+    """Returns the bytes that such a run is estimated to need."""
+    config = configure(args)
+    lengths = prompt_lengths(config, token_counter(config.model, download=True))
+    return total(estimate(config, lengths, members(config), download=True))
+
+
+def run_peak(args: list[str]) -> int:
+    """Plays the run in processes of its own; returns the most bytes that they held at one time.
+
+    The sandbox is not counted: its programs have a limit of their own, and the estimate leaves them out too.
+    Raises BenchmarkError if the run fails or where the system has no /proc.
+    """
+    if not Path("/proc/self/status").exists():
+        raise BenchmarkError("resident memory is read from Linux's /proc, which this system does not offer")
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "redqueen", "train", *args, "--run", f"{folder}/run"]
+        output = Path(folder) / "output"
+        with output.open("w", encoding="utf-8") as file:
+            process = subprocess.Popen(command, stdout=file, stderr=file)
+            try:
+                most = _watch(process)
+            finally:
+                process.kill()
+                process.wait()
+        if process.returncode:
+            lines = output.read_text(encoding="utf-8").splitlines() or ["it printed nothing"]
+            raise BenchmarkError(f"the run ended with exit code {process.returncode}: {lines[-1]}")
+    return most
+
+
+def _watch(process: subprocess.Popen[bytes]) -> int:
+    """Looks at the processes again and again until the run has ended; returns the most bytes."""
+    most = 0
+    while process.poll() is None:
+        most = max(most, resident([process.pid, *_workers_of(process.pid)]))
+        time.sleep(_INTERVAL_S)
+    return most
+
+
+def resident(pids: list[int]) -> int:
+    """Returns the bytes of these processes. Mapped files and shared memory are counted once: all map the same ones."""
+    private = files = shared = 0
+    for pid in pids:
+        try:
+            lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+        except OSError:  # it has ended
+            continue
+        sizes = dict(line.split(":", 1) for line in lines if line.startswith("Rss"))
+        if sizes:  # a process that is just ending has none
+            private += _bytes(sizes["RssAnon"])
+            files = max(files, _bytes(sizes["RssFile"]))
+            shared = max(shared, _bytes(sizes["RssShmem"]))
+    return private + files + shared
+
+
+def _bytes(kilobytes: str) -> int:
+    """`  1234 kB` in bytes."""
+    return int(kilobytes.split()[0]) * 1024
+
+
+def _workers_of(pid: int) -> list[int]:
+    """Returns the process ids of the run's worker processes, which multiprocessing starts with `spawn_main`."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    except OSError:  # the run has ended
+        return []
+    return [int(child) for child in children if b"spawn_main" in _command(child)]
+
+
+def _command(pid: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _named(workers: int) -> str:
+    return f"{workers} worker{'s' if workers > 1 else ''}"
+
+
+def _row(workers: int, most: int, need: int, one: int) -> dict[str, Any]:
+    return {
+        "ratio": round(most / one, 3),
+        "case": CASE,
+        "how": _named(workers),
+        "peak_mb": round(most / 1e6, 1),
+        "estimate_mb": round(need / 1e6, 1),
+        "error": round(need / most - 1, 3),
+        "peak_bytes_rounds": [most],
+    }

@@ -1,0 +1,112 @@
+"""The runs of a sweep: each is an ordinary run in a process of its own. Imports no torch.
+
+OUT/CELL/seed-N is a run directory, and seed-N.log next to it holds what its process printed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from redqueen.analysis.sweep.grid import Cell
+from redqueen.config import Config
+from redqueen.recipes import configure
+from redqueen.runs.directory import RunDirectory, RunError
+from redqueen.runs.metrics import StepMetrics
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRun:
+    """One run of a sweep."""
+
+    cell: str
+    seed: int
+    args: tuple[str, ...]
+    """The arguments of its `redqueen train`."""
+    config: Config
+    """What `args` mean."""
+    path: Path
+
+    @property
+    def log(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.log")
+
+    @property
+    def done(self) -> bool:
+        saved = RunDirectory(self.path).saved()
+        return bool(saved) and saved[-1] >= self.config.run.steps
+
+    def lines(self) -> list[StepMetrics]:
+        """Returns the steps that were asked for, from metrics.jsonl; an earlier sweep may have played more."""
+        return [line for line in RunDirectory(self.path).metrics() if line["step"] < self.config.run.steps]
+
+
+def plan_runs(args: Sequence[str], cells: Sequence[Cell], seeds: int, out: Path) -> list[SweepRun]:
+    """Returns the runs of all cells, each with `seeds` seeds from run.seed on.
+
+    Raises ConfigError for an impossible configuration, RunError if something else is in a run's place.
+    """
+    first_seed = configure(args).run.seed
+    runs: list[SweepRun] = []
+    for cell in cells:
+        for seed in range(first_seed, first_seed + seeds):
+            run_args = (*args, *cell.overrides, f"run.seed={seed}")
+            runs.append(SweepRun(cell.name, seed, run_args, configure(run_args), out / cell.name / f"seed-{seed}"))
+    for run in runs:
+        _check_place(run)
+    return runs
+
+
+def play(runs: Sequence[SweepRun], jobs: int, on_end: Callable[[SweepRun, float], None]) -> bool:
+    """Trains these runs, `jobs` at a time; returns False if it was interrupted (Ctrl-C).
+
+    `on_end(run, seconds)` is called for each in the order of `runs`. A run that fails ends like any other: see its log.
+    """
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        for run, seconds in zip(runs, pool.map(_train, runs), strict=True):
+            on_end(run, seconds)
+    except KeyboardInterrupt:
+        # the processes had the same signal, and save what they can: wait for them, and start no other
+        pool.shutdown(cancel_futures=True)
+        return False
+    pool.shutdown()
+    return True
+
+
+def _check_place(run: SweepRun) -> None:
+    """Raises RunError if the run's folder holds a run with another configuration; the number of steps may differ."""
+    directory = RunDirectory(run.path)
+    if directory.exists and _without_steps(directory.config()) != _without_steps(run.config):
+        raise RunError(f"{run.path} holds a run with another configuration: choose another --out")
+
+
+def _without_steps(config: Config) -> Config:
+    return config.model_copy(update={"run": config.run.model_copy(update={"steps": 0})})
+
+
+def _train(run: SweepRun) -> float:
+    """Starts or resumes one run in a process of its own and waits for its end; returns the seconds it took."""
+    directory = RunDirectory(run.path)
+    started = time.monotonic()
+    command = [sys.executable, "-m", "redqueen", "train"]
+    if directory.saved():
+        command += ["--resume", str(run.path), "--steps", str(run.config.run.steps)]
+    else:
+        if directory.exists:
+            # It was killed before its first checkpoint: nothing was trained, and `train` wants an empty folder. The
+            # lock makes sure that no other process is training there.
+            directory.lock()
+            shutil.rmtree(run.path)
+            directory.unlock()
+        command += [*run.args, "--run", str(run.path)]
+    run.log.parent.mkdir(parents=True, exist_ok=True)
+    with run.log.open("a") as log:
+        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=False)
+    return time.monotonic() - started

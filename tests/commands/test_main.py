@@ -1,0 +1,61 @@
+"""The command line itself: it starts quickly, and bad input is one clear line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from redqueen import __version__
+from tests.commands.running import redqueen
+
+
+def test_version_in_a_process_of_its_own() -> None:
+    done = subprocess.run([sys.executable, "-m", "redqueen", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"redqueen {__version__}\n"
+
+
+def test_help_names_every_command() -> None:
+    done = redqueen("--help")
+    assert done.returncode == 0
+    for command in ("train", "sweep", "warm-start", "export", "lineage", "report", "retention", "ancestry", "verify"):
+        assert f" {command} " in done.stdout
+
+
+@pytest.mark.parametrize("args", [["--version"], ["--help"], ["train", "--resume", "/no/such/run"]])
+def test_answers_that_need_no_model_import_no_torch(args: list[str]) -> None:
+    script = f"""
+import sys
+from redqueen.cli import main
+sys.argv = ["redqueen", *{args}]
+try:
+    main()
+except SystemExit:
+    pass
+print([name for name in ("torch", "transformers", "matplotlib") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("population.students=0",), "population.students"),
+        (("model.rank=0",), "model.rank"),
+        (("evolution.every=0",), "evolution.every"),
+        (("populaton.teachers=3",), "did you mean 'population.teachers'?"),
+        (("quikstart",), "did you mean 'quickstart'?"),
+        (("--model", "/no/such/model"), "/no/such/model"),
+        (("--resume", "/no/such/run"), "/no/such/run holds no readable run"),
+        (("--resume", "/no/such/run", "learning.lr=1"), "only --steps and --workers may be given"),
+    ],
+)
+def test_bad_input_is_one_clear_line(tmp_path: Path, args: tuple[str, ...], message: str) -> None:
+    done = redqueen("train", *args, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
