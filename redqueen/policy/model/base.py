@@ -19,24 +19,23 @@ from redqueen.policy.model.bundled import obtain
 from redqueen.policy.model.decoder import Decoder, decoder_of
 from redqueen.policy.shared_memory import Block, padded
 
-# what a worker process may need: its libraries, its packed weights, its cache and activations
+# What a worker process may need: its libraries, packed weights, KV cache and activations.
 _WORKER_BYTES = 3 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A loaded base, its weights in `block` where several processes share them.
-
-    `model` is a transformers causal LM in eval mode whose parameters take no gradient. `decoder` computes the same over
-    the same weights, with members' adapters, and is what samples and trains.
-    """
+    """A loaded base."""
 
     name: str
     model: Any
+    """A transformers causal LM in eval mode, whose parameters take no gradient."""
     tokenizer: Any
     device: torch.device
     decoder: Decoder
+    """Computes the same over the same weights, with members' adapters. It samples and trains."""
     block: Block | None = None
+    """The shared memory that holds the weights, where several processes use them."""
 
     @property
     def end_ids(self) -> frozenset[int]:
@@ -48,7 +47,7 @@ class Base:
 
 
 def device_of(config: ModelConfig) -> torch.device:
-    """Raises ModelError if CUDA is asked for and absent."""
+    """The device of the base. Raises ModelError if CUDA is asked for and absent."""
     if config.device == "cuda" and not torch.cuda.is_available():
         raise ModelError("model.device=cuda, but torch sees no CUDA device: use model.device=cpu")
     cuda = config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available())
@@ -75,17 +74,14 @@ def dtype_of(config: ModelConfig, device: torch.device) -> torch.dtype:
 
 
 def load(config: ModelConfig) -> Base:
-    """Loads the base that `config.name` means. Raises ModelError in one line."""
+    """Loads the base called `config.name`. Raises ModelError if it cannot be loaded or is not supported."""
     device = device_of(config)
     if device.type == "cpu":
         torch.set_num_threads(config.threads or cores())
     where = location(config.name)
     try:
         tokenizer = AutoTokenizer.from_pretrained(where)
-        model = AutoModelForCausalLM.from_pretrained(
-            where,
-            dtype=dtype_of(config, device),
-        )
+        model = AutoModelForCausalLM.from_pretrained(where, dtype=dtype_of(config, device))
     except (OSError, ValueError) as error:
         raise ModelError(f"cannot load '{config.name}': {str(error).splitlines()[0]}") from error
     module: Any = model.requires_grad_(False)
@@ -97,7 +93,7 @@ def load(config: ModelConfig) -> Base:
 
 
 def workers_of(config: ModelConfig) -> int:
-    """How many processes sample and train; 1: this one.
+    """How many processes sample and train; 1 means this process alone.
 
     Raises ModelError if several are asked for where they cannot share memory.
     """
@@ -110,12 +106,12 @@ def workers_of(config: ModelConfig) -> int:
 
 
 def location(name: str) -> str:
-    """Where `from_pretrained` finds the model called `name`."""
+    """The id or path by which `from_pretrained` finds the model called `name`. Raises ModelError if it is missing."""
     return str(obtain()) if name == BUNDLED else name
 
 
 def fingerprint(model: nn.Module) -> str:
-    """SHA-256 over the base's parameters, to prove that a run never touched them."""
+    """SHA-256 over the base's parameters. It proves that a run never changed them."""
     digest = hashlib.sha256()
     for name, parameter in sorted(model.named_parameters()):
         digest.update(name.encode())

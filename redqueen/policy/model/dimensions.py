@@ -1,4 +1,4 @@
-"""The sizes that memory depends on: the base's, without its weights, and its tokenizer's count of a text."""
+"""The sizes that memory depends on: the base's dimensions, read without its weights, and the tokens of a prompt."""
 
 from __future__ import annotations
 
@@ -21,10 +21,7 @@ _STACKED = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A base's numbers. `weights` are all, `linear` those of its layers' products and the head, `stacked` those that
-    are laid together (q, k and v; gate and up); `factors` is one member's weights at rank 1, `inner` the adapted layers
-    of one block; `head_norms`: q and k have norms. `dtype` is that of its file.
-    """
+    """A base's dimensions and numbers of weights."""
 
     layers: int
     hidden: int
@@ -34,18 +31,25 @@ class Shape:
     head_size: int
     vocabulary: int
     weights: int
+    """All weights."""
     linear: int
+    """Weights of the linear layers, the output matrix included."""
     stacked: int
+    """Weights of the layers that share a site with others (q, k and v; gate and up)."""
     factors: int
+    """One member's weights at rank 1."""
     inner: int
+    """Adapted linear layers of one block."""
     head_norms: bool
+    """Whether q and k have norms."""
     dtype: torch.dtype | None
+    """The dtype in the base's file."""
 
 
 def shape_of(config: ModelConfig, *, download: bool) -> Shape:
-    """The shape of the base that `config.name` means. Without `download` only what is on this machine is looked at.
+    """The dimensions of the base called `config.name`. Without `download` only files on this machine are read.
 
-    Raises ModelError in one line.
+    Raises ModelError if the base cannot be loaded.
     """
     try:
         shell: Any = AutoConfig.from_pretrained(location(config.name), local_files_only=not download)
@@ -75,9 +79,9 @@ def shape_of(config: ModelConfig, *, download: bool) -> Shape:
 
 
 def token_counter(config: ModelConfig, *, download: bool) -> Callable[[Prompt], int]:
-    """Counts a prompt's tokens as the base's tokenizer makes them. Without `download` only this machine is looked at.
+    """Returns a function that counts a prompt's tokens. Without `download` only files on this machine are read.
 
-    Raises ModelError in one line.
+    Raises ModelError if the tokenizer cannot be loaded.
     """
     try:
         tokenizer = AutoTokenizer.from_pretrained(location(config.name), local_files_only=not download)
