@@ -18,7 +18,7 @@ from benchmarks.run_memory import measure_runs
 from benchmarks.system import BenchmarkConfig
 from benchmarks.timing import in_fresh_process, peak
 from redqueen.config import Config, LearningConfig, SamplingConfig
-from redqueen.policy.memory.estimate import gradients_item, held_items, holes, total, training_items
+from redqueen.policy.memory.estimate import fragmentation, gradients_item, held_items, total, training_items
 from redqueen.policy.model.dimensions import shape_of
 from redqueen.records import PromptLengths
 
@@ -75,7 +75,7 @@ def estimate(config: BenchmarkConfig, members: int, rows: int, width: int) -> in
     shape = shape_of(run_config.model, download=True)
     training = training_items(run_config, shape, PromptLengths(proposal=width - 1, attempt=width - 1))
     held, gradients = held_items(run_config, shape, members), gradients_item(run_config, shape, members)
-    return total([*held, gradients, *training, holes(training)])
+    return total([*held, gradients, *training, fragmentation(training)])
 
 
 def step_peak(config: BenchmarkConfig, members: int, rows: int, width: int) -> tuple[int, int]:
