@@ -9,7 +9,7 @@ from statistics import fmean
 
 from redqueen.evolution import Game, Replacement, Standing
 from redqueen.recording.recorder import Recorder, StepRecord
-from redqueen.records import Kind, MemberUpdate, Verdict
+from redqueen.records import Kind, MemberUpdate, Rollout, Verdict
 from redqueen.runs.directory import RunDirectory
 from redqueen.runs.metrics import MatchMetrics, MemberMetrics, ReplacementMetrics, StepMetrics
 from redqueen.self_play import ScoredAttempt, ScoredProposal
@@ -63,6 +63,10 @@ def step_metrics(record: StepRecord) -> StepMetrics:
             "proposals": _status_counts(proposal.proposed.verdict for proposal in proposals),
             "attempts": _status_counts(attempt.attempted.verdict for attempt in attempts),
         },
+        "truncated_rate": {
+            "proposals": _mean(_is_truncated(proposal.proposed.rollout) for proposal in proposals),
+            "attempts": _mean(_is_truncated(attempt.attempted.rollout) for attempt in attempts),
+        },
         "dropped": len(proposals) + len(attempts) - len(teacher_rewards) - len(student_rewards),
         "tokens_sampled": _tokens_sampled(proposals, attempts),
         "tokens_trained": sum(update.tokens for update in updates),
@@ -76,7 +80,7 @@ def step_metrics(record: StepRecord) -> StepMetrics:
         "matches": [_match(game) for game in record.games],
         "replacements": [_replacement(birth) for birth in record.births],
         "hall": list(record.hall_of_fame),
-        "bank": record.task_bank_size,
+        "task_bank_size": record.task_bank_size,
         "seconds": _rounded(record.seconds),
     }
 
@@ -91,6 +95,10 @@ def _is_valid(proposal: ScoredProposal) -> bool:
 
 def _is_correct(attempt: ScoredAttempt) -> bool:
     return attempt.attempted.verdict.status == "correct"
+
+
+def _is_truncated(rollout: Rollout) -> bool:
+    return rollout.completion.finish_reason == "length"
 
 
 def _solve_rates(proposals: Sequence[ScoredProposal], kind: Kind) -> list[float]:

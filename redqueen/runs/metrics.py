@@ -16,6 +16,13 @@ class StatusCounts(TypedDict):
     attempts: dict[str, int]
 
 
+class TruncatedRates(TypedDict):
+    """The shares of proposals and attempts that the token limit cut off."""
+
+    proposals: float | None
+    attempts: float | None
+
+
 class MemberMetrics(TypedDict):
     """A living member after the step's births."""
 
@@ -70,6 +77,7 @@ class StepMetrics(TypedDict):
     teacher_reward: float | None
     student_reward: float | None
     statuses: StatusCounts
+    truncated_rate: TruncatedRates
     dropped: int
     """Proposals and attempts without a reward: faults of the machine."""
     tokens_sampled: int
@@ -88,7 +96,7 @@ class StepMetrics(TypedDict):
     replacements: list[ReplacementMetrics]
     hall: list[str]
     """Names of the champions in the hall of fame."""
-    bank: int
+    task_bank_size: int
     """Tasks in the task bank."""
     seconds: dict[str, float]
     """Wall time by phase, and `total`."""

@@ -14,6 +14,7 @@ from redqueen.records import (
     KINDS,
     Attempted,
     Completion,
+    FinishReason,
     MemberUpdate,
     Pair,
     Proposed,
@@ -52,7 +53,7 @@ def record(step: int, **changes: object) -> StepRecord:
     return replace(EMPTY, played=PlayedStep(step=step, matches=()), **changes)
 
 
-def completion(text: str, tokens: int = 2) -> Completion:
+def completion(text: str, tokens: int = 2, finish_reason: FinishReason = "stop") -> Completion:
     return Completion(
         member="T0",
         version=1,
@@ -60,12 +61,14 @@ def completion(text: str, tokens: int = 2) -> Completion:
         token_ids=(5,) * tokens,
         logprobs=(-1.0,) * tokens,
         text=text,
-        finish_reason="stop",
+        finish_reason=finish_reason,
     )
 
 
 def attempt(number: int, verdict: Verdict, reward: float | None) -> ScoredAttempt:
-    rollout = Rollout(member="S0", role="student", kind="code_o", group=TASK.id, completion=completion("1"))
+    rollout = Rollout(
+        member="S0", role="student", kind="code_o", group=TASK.id, completion=completion("1", finish_reason="length")
+    )
     attempted = Attempted(task=TASK, number=number, rollout=rollout, verdict=verdict)
     return ScoredAttempt(attempted=attempted, reward=reward)
 

@@ -35,6 +35,8 @@ def test_metrics_count_the_machines_faults_nowhere_but_in_statuses_and_dropped()
     assert (line["novel_rate"], line["dropped"]) == (1.0, 2)
     assert line["contested_by_kind"] == {"code_o": 1, "code_i": 0, "code_f": 0}
     assert line["statuses"]["attempts"] == {"correct": 1, "infra_error": 1, "wrong": 1}
+    assert line["truncated_rate"] == {"proposals": 0.0, "attempts": 1.0}
+    assert line["task_bank_size"] == 7
     assert line["tokens_sampled"] == 3 * 3 + 3 * 2
     assert line["members"]["S1"]["parents"] == ["S0"]
     assert line["replacements"][0].get("tries") == 2
@@ -63,6 +65,8 @@ def test_the_archive_holds_the_whole_step(tmp_path: Path) -> None:
         assert [(row.number, row.status, row.reward) for row in reader.attempts()] == [
             (0, "correct", 1.0), (1, "wrong", -0.5), (2, "infra_error", None),
         ]  # fmt: skip
+        assert {row.finish_reason for row in reader.proposals()} == {"stop"}
+        assert {row.finish_reason for row in reader.attempts()} == {"length"}
         (task,) = reader.tasks()
         assert (task.task(), task.rho, task.novel) == (TASK, 0.5, True)
         (birth,) = reader.replacements()

@@ -45,7 +45,7 @@ def match(name: str, step: int) -> MatchRow:
 
 def proposal(name: str, step: int) -> ProposalRow:
     return ProposalRow(
-        id=name, step=step, match=name, teacher="T0", kind="code_o", prompt="", text="", tokens=1,
+        id=name, step=step, match=name, teacher="T0", kind="code_o", prompt="", text="", tokens=1, finish_reason="stop",
         status="valid", output="", detail="", cpu_ms=0.0, reward=1.0,
     )  # fmt: skip
 
@@ -59,7 +59,7 @@ def task(name: str, step: int) -> TaskRow:
 
 def attempt(name: str, number: int, step: int, text: str = "2") -> AttemptRow:
     return AttemptRow(
-        task=name, number=number, step=step, student="S0", text=text, tokens=3,
+        task=name, number=number, step=step, student="S0", text=text, tokens=3, finish_reason="length",
         status="correct", output="", detail="", cpu_ms=0.5, reward=1.0,
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from redqueen.records import Kind, Pair, Role, Status, Task
+from redqueen.records import FinishReason, Kind, Pair, Role, Status, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +52,7 @@ class ProposalRow:
     prompt: str
     text: str
     tokens: int
+    finish_reason: FinishReason
     status: Status
     output: str
     detail: str
@@ -96,6 +97,7 @@ class AttemptRow:
     student: str
     text: str
     tokens: int
+    finish_reason: FinishReason
     status: Status
     output: str
     detail: str
