@@ -1,12 +1,12 @@
-"""The seam between what is computed and where: one process, several worker processes, or other machines."""
+"""The seam between what is computed and where: in this process, in worker processes, or on other machines."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from redqueen.policy.learning.gradients import Pass, Tally
-from redqueen.policy.learning.packing import Pack
+from redqueen.policy.learning.gradients import ForwardOptions, TokenStats
+from redqueen.policy.learning.packing import PromptGroup
 from redqueen.policy.lora.adapter_bank import Gradients
 from redqueen.policy.sampling.continuous_batch import Row, RowGroup
 
@@ -25,9 +25,14 @@ class Executor(Protocol):
         ...
 
     def accumulate(
-        self, packs: Sequence[Pack], budget: int, gradients: Gradients, how: Pass, on_batch: Callable[[int], None]
-    ) -> list[dict[int, Tally]]:
-        """Adds the gradients of all packs to `gradients`, in micro-batches of at most `budget` tokens.
+        self,
+        groups: Sequence[PromptGroup],
+        budget: int,
+        gradients: Gradients,
+        options: ForwardOptions,
+        on_batch: Callable[[int], None],
+    ) -> list[dict[int, TokenStats]]:
+        """Adds the gradients of all groups to `gradients`, in micro-batches of at most `budget` tokens.
 
         Returns the token statistics of each micro-batch, by slot. `on_batch` is called with the number of tokens of
         each micro-batch when it is done.

@@ -8,18 +8,21 @@ import os
 import torch
 from torch import Tensor
 
+# Tensors begin at cache lines.
 _ALIGNMENT = 64
 
 
-class Block:
-    """Zeroed memory without a name in any file system; it is gone when the last process that maps it is gone (Linux).
+class SharedBlock:
+    """Zeroed memory without a name in any file system. It is gone when the last process that maps it ends (Linux).
 
-    Tensors are taken one after the other: a process that attaches to `path` and takes the same ones in the same order
-    has the same tensors.
+    Allocation is deterministic: a process that attaches to `path` and makes the same `allocate` calls in the same order
+    gets the same tensors.
     """
 
     def __init__(self, size: int, path: str | None = None) -> None:
-        self.size, self.used = size, 0
+        """Makes a block of `size` bytes, or attaches to the one at `path`."""
+        self.size = size
+        self.used = 0
         if path is None:
             self._descriptor = os.memfd_create("redqueen")
             os.ftruncate(self._descriptor, size)
@@ -27,30 +30,33 @@ class Block:
         self.path = path
         self._bytes = torch.from_file(path, shared=True, size=size, dtype=torch.uint8)
 
-    def take(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """The next tensor. Raises MemoryError past the end."""
-        start, size = self.used, math.prod(shape) * dtype.itemsize
+    def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """Returns the next tensor. Raises MemoryError past the end."""
+        start = self.used
+        size = math.prod(shape) * dtype.itemsize
         if start + size > self.size:
             raise MemoryError(f"{self.size} shared bytes, {start + size} wanted")
         self.used = start + padded(size)
         return self._bytes[start : start + size].view(dtype).view(shape)
 
-    def keep(self, tensor: Tensor) -> Tensor:
-        """A copy of `tensor` in this block."""
-        return self.take(tuple(tensor.shape), tensor.dtype).copy_(tensor)
+    def store(self, tensor: Tensor) -> Tensor:
+        """Returns a copy of `tensor` in this block."""
+        return self.allocate(tuple(tensor.shape), tensor.dtype).copy_(tensor)
 
     def offset(self, tensor: Tensor) -> int | None:
-        """Where `tensor` begins in this block, in bytes; None if it is elsewhere."""
+        """Returns where `tensor` begins in this block, in bytes; None if it is elsewhere."""
         offset = tensor.data_ptr() - self._bytes.data_ptr()
         return offset if 0 <= offset < self.size else None
 
     def view(self, offset: int, shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """The tensor that begins there."""
-        length = 1 + sum((n - 1) * step for n, step in zip(shape, stride, strict=True)) if math.prod(shape) else 0
+        """Returns the tensor that begins at `offset`, which `offset` returned in another process."""
+        length = 0
+        if math.prod(shape):
+            length = 1 + sum((n - 1) * step for n, step in zip(shape, stride, strict=True))
         flat = self._bytes[offset : offset + length * dtype.itemsize].view(dtype)
         return flat.as_strided(shape, stride)
 
 
 def padded(size: int) -> int:
-    """The bytes that a tensor of `size` bytes takes in a block."""
+    """Returns how many bytes of a block a tensor of `size` bytes takes."""
     return size + -size % _ALIGNMENT

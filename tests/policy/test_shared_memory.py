@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.policy.shared_memory import Block, padded
+from redqueen.policy.shared_memory import SharedBlock, padded
 
 SHAPES = st.lists(
     st.tuples(
@@ -26,11 +26,11 @@ def test_who_attaches_and_takes_the_same_has_the_same_tensors(
     shapes: list[tuple[tuple[int, ...], torch.dtype]],
 ) -> None:
     sizes = [padded(torch.empty(shape, dtype=dtype).nbytes) for shape, dtype in shapes]
-    block = Block(sum(sizes))
-    ours = [block.take(*wanted) for wanted in shapes]
+    block = SharedBlock(sum(sizes))
+    ours = [block.allocate(*wanted) for wanted in shapes]
     assert not any(tensor.any() for tensor in ours)
-    other = Block(block.size, block.path)
-    theirs = [other.take(*wanted) for wanted in shapes]
+    other = SharedBlock(block.size, block.path)
+    theirs = [other.allocate(*wanted) for wanted in shapes]
     for number, tensor in enumerate(ours, 1):
         tensor.fill_(number)
         assert tensor.data_ptr() % 64 == 0
@@ -39,13 +39,13 @@ def test_who_attaches_and_takes_the_same_has_the_same_tensors(
         assert (tuple(found.shape), found.dtype) == (shape, dtype)
         assert (found == number).all(), "no tensor overlaps another"
     with pytest.raises(MemoryError, match="shared bytes"):
-        block.take((1,), torch.uint8)
+        block.allocate((1,), torch.uint8)
 
 
 def test_a_view_is_the_tensor_that_begins_there() -> None:
-    block = Block(1000)
-    block.take((3,), torch.float32)
-    whole = block.keep(torch.arange(24).view(4, 6).float())
+    block = SharedBlock(1000)
+    block.allocate((3,), torch.float32)
+    whole = block.store(torch.arange(24).view(4, 6).float())
     for tensor in (whole, whole[1:3], whole[:, 2:4], whole.T, whole[1:, ::2], whole[3, 5]):
         offset = block.offset(tensor)
         assert offset is not None
@@ -58,12 +58,12 @@ def test_a_view_is_the_tensor_that_begins_there() -> None:
 
 
 def double(size: int, path: str) -> None:
-    Block(size, path).take((4,), torch.float32).mul_(2)
+    SharedBlock(size, path).allocate((4,), torch.float32).mul_(2)
 
 
 def test_another_process_writes_into_it() -> None:
-    block = Block(padded(16))
-    tensor = block.take((4,), torch.float32)
+    block = SharedBlock(padded(16))
+    tensor = block.allocate((4,), torch.float32)
     tensor.copy_(torch.arange(4.0))
     process = multiprocessing.get_context("spawn").Process(target=double, args=(block.size, block.path))
     process.start()

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from redqueen.analysis.replay import Replay
-from redqueen.policy.learning.packing import Pack, Weighted, assemble, micro_batches
+from redqueen.policy.learning.packing import PromptGroup, WeightedSample, build_micro_batch, micro_batches
 from redqueen.policy.model.attention import SharedPrefixAttention
 from redqueen.policy.model.logprobs import CHUNK
 from redqueen.records import Completion, Sample
@@ -34,16 +34,16 @@ def mean_kl(replay: Replay, parent: str, children: Sequence[str], written: Seque
     batches = [_batches(replay, name, written) for name in (parent, *children)]
     for of_parent, *others in zip(*batches, strict=True):
         reference_SH = _hidden(replay, of_parent)
-        for child, packs in zip(children, others, strict=True):
-            totals[child] += _divergence(replay, reference_SH, _hidden(replay, packs))
+        for child, groups in zip(children, others, strict=True):
+            totals[child] += _divergence(replay, reference_SH, _hidden(replay, groups))
     return {child: total / count for child, total in totals.items()}
 
 
-def _batches(replay: Replay, member: str, written: Sequence[Completion]) -> Iterator[list[Pack]]:
+def _batches(replay: Replay, member: str, written: Sequence[Completion]) -> Iterator[list[PromptGroup]]:
     """Yields the same micro-batches for every member; only the slot differs."""
     slot = replay.policy.adapters.slots[member]
     items = [
-        Weighted(
+        WeightedSample(
             Sample(member=member, prompt_ids=c.prompt_ids, token_ids=c.token_ids, logprobs=c.logprobs, advantage=1.0),
             slot,
             1.0,
@@ -53,11 +53,11 @@ def _batches(replay: Replay, member: str, written: Sequence[Completion]) -> Iter
     return micro_batches(items, replay.config.learning.batch_tokens)
 
 
-def _hidden(replay: Replay, packs: Sequence[Pack]) -> Tensor:
+def _hidden(replay: Replay, groups: Sequence[PromptGroup]) -> Tensor:
     """Returns the states [S, H] that predict the scored tokens."""
     device = replay.policy.base.device
-    batch = assemble(packs, device)
-    rows = replay.policy.adapters.rows([pack.slot for pack in packs], [pack.tokens for pack in packs])
+    batch = build_micro_batch(groups, device)
+    rows = replay.policy.adapters.rows([group.slot for group in groups], [group.tokens for group in groups])
     attention = SharedPrefixAttention(batch.prefixes, device)
     return replay.policy.base.decoder.hidden(batch.ids_N, batch.position_N, attention, rows)[batch.source_S]
 

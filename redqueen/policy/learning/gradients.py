@@ -1,4 +1,7 @@
-"""The joint forward and backward pass: it adds to the gradients of all members that played."""
+"""The joint forward and backward pass: it adds to the gradients of all members that have samples.
+
+Shape suffixes: N rows (tokens that go through the model), S scored tokens, H hidden size.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from redqueen.errors import PromptError
-from redqueen.policy.learning.packing import Pack, assemble
+from redqueen.policy.learning.packing import PromptGroup, build_micro_batch
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
 from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.policy.model.decoder import Decoder
@@ -16,15 +19,18 @@ from redqueen.policy.model.logprobs import TokenLogprobs
 
 
 @dataclass(slots=True)
-class Tally:
-    """Sums over one member's trained tokens; `gap` is of |sampler's - learner's| log-probabilities."""
+class TokenStats:
+    """Sums over one member's trained tokens."""
 
     loss: float = 0.0
     entropy: float = 0.0
+    """Of the next-token distributions, in nats."""
     gap: float = 0.0
+    """Absolute differences of the sampler's and the learner's log-probabilities, in nats."""
     tokens: int = 0
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: TokenStats) -> None:
+        """Adds the sums of other tokens."""
         self.loss += other.loss
         self.entropy += other.entropy
         self.gap += other.gap
@@ -32,17 +38,20 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class ForwardOptions:
     """How a micro-batch is computed."""
 
     temperature: float
+    """Of the distribution that is trained: the one that the samples were drawn at."""
     checkpointing: bool
+    """Whether activations are recomputed in the backward pass instead of kept."""
 
 
-def rehearse(decoder: Decoder) -> None:
-    """A pass over a few tokens of the base: it loads, or compiles, whatever comes only with the first use.
+def warm_up(decoder: Decoder) -> None:
+    """Runs one tiny forward and backward pass so that lazy loading and JIT compilation happen now.
 
-    Loaded among a batch's activations, that would stay there when they are freed, and leave the heap in pieces.
+    If they happened during the first batch, their long-lived allocations would sit between the activations and
+    fragment the heap.
     """
     device = decoder.embed_VH.device
     ids_N = torch.zeros(6, dtype=torch.long, device=device)
@@ -54,37 +63,43 @@ def rehearse(decoder: Decoder) -> None:
 
 
 def accumulate(
-    decoder: Decoder, bank: AdapterBank, gradients: Gradients, packs: Sequence[Pack], how: Pass
-) -> dict[int, Tally]:
-    """Adds one micro-batch's gradients of -sum(weight x log-probability); what its tokens say, by slot.
+    decoder: Decoder,
+    bank: AdapterBank,
+    gradients: Gradients,
+    groups: Sequence[PromptGroup],
+    options: ForwardOptions,
+) -> dict[int, TokenStats]:
+    """Adds one micro-batch's gradients of -sum(weight x log-probability) and returns its token statistics by slot.
 
     Raises PromptError for a sample that is longer than the base's sliding window.
     """
     device = bank.masters.device
-    longest = max(len(pack.prompt_ids) + max(pack.tails) for pack in packs)
+    longest = max(len(group.prompt_ids) + max(group.suffix_lengths) for group in groups)
     if decoder.window and longest > decoder.window:
         raise PromptError(f"{longest} tokens are more than this base's sliding window of {decoder.window}")
-    batch = assemble(packs, device)
-    rows = bank.rows([pack.slot for pack in packs], [pack.tokens for pack in packs], gradients)
+    batch = build_micro_batch(groups, device)
+    adapters = bank.rows([group.slot for group in groups], [group.tokens for group in groups], gradients)
     with torch.enable_grad():
         hidden_NH = decoder.hidden(
             batch.ids_N,
             batch.position_N,
             SharedPrefixAttention(batch.prefixes, device),
-            rows,
-            checkpointing=how.checkpointing,
+            adapters,
+            checkpointing=options.checkpointing,
         )
         logp_S, entropy_S = TokenLogprobs.apply(
-            hidden_NH[batch.source_S], decoder.head.weight, batch.target_S, how.temperature
+            hidden_NH[batch.source_S], decoder.head.weight, batch.target_S, options.temperature
         )
         loss_S = -batch.weight_S * logp_S
         loss_S.sum().backward()
-    numbers = torch.stack([loss_S.detach(), entropy_S, (logp_S.detach() - batch.logprob_S).abs()]).double()
-    tallies: dict[int, Tally] = {}
+    # One copy to the host for all statistics, summed there in float64.
+    gap_S = (logp_S.detach() - batch.logprob_S).abs()
+    per_token = torch.stack([loss_S.detach(), entropy_S, gap_S]).double()
+    stats: dict[int, TokenStats] = {}
     start = 0
-    for pack in packs:
-        end = start + sum(len(item.sample.token_ids) for item in pack.items)
-        loss, entropy, gap = numbers[:, start:end].sum(1).tolist()
-        tallies.setdefault(pack.slot, Tally()).add(Tally(loss, entropy, gap, end - start))
+    for group in groups:
+        end = start + sum(len(weighted.sample.token_ids) for weighted in group.samples)
+        loss, entropy, gap = per_token[:, start:end].sum(1).tolist()
+        stats.setdefault(group.slot, TokenStats()).add(TokenStats(loss, entropy, gap, end - start))
         start = end
-    return tallies
+    return stats

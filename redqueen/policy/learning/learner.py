@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
@@ -10,8 +11,8 @@ from torch import Tensor
 from redqueen.adapters.factors import Factors
 from redqueen.config import LearningConfig
 from redqueen.policy.executor import Executor
-from redqueen.policy.learning.gradients import Pass, Tally
-from redqueen.policy.learning.packing import Weighted, split
+from redqueen.policy.learning.gradients import ForwardOptions, TokenStats
+from redqueen.policy.learning.packing import PromptGroup, WeightedSample, group_by_prompt
 from redqueen.policy.learning.token_weights import token_weights
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
 from redqueen.records import MemberUpdate, Sample
@@ -21,18 +22,22 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 class LocalLearner:
-    """Policy gradient on the members of `bank`. Each member has its own AdamW; those without samples do not move."""
+    """Policy gradient on the members of `bank`, computed wherever `executor` computes.
+
+    Each member has its own AdamW (Loshchilov & Hutter 2019); members without samples do not move.
+    """
 
     def __init__(self, bank: AdapterBank, config: LearningConfig, temperature: float, executor: Executor) -> None:
+        """`temperature` is that of the distribution that is trained."""
         self.bank = bank
         self.config = config
         self.executor = executor
-        self.how = Pass(temperature, config.checkpointing)
+        self.options = ForwardOptions(temperature, config.checkpointing)
         self.optimizers: dict[str, torch.optim.AdamW] = {}
-        self._kept: Gradients | None = None
+        self._kept_gradients: Gradients | None = None
 
     def reset(self, member: str) -> None:
-        """A fresh optimizer for `member`'s current weights; no moment or step count survives."""
+        """Makes a new optimizer for `member`'s current weights; no moment and no step count survives."""
         self.optimizers[member] = torch.optim.AdamW(
             [self.bank.masters[self.bank.slots[member]]],
             lr=self.config.lr,
@@ -42,113 +47,131 @@ class LocalLearner:
         )
 
     def forget(self, member: str) -> None:
-        """Drops the optimizer of a member that has been replaced, if it has one."""
+        """Drops the optimizer of a member that leaves, if it has one."""
         self.optimizers.pop(member, None)
 
     def update(
         self, samples: Sequence[Sample], progress: Progress | None = None, *, lr: float | None = None
     ) -> list[MemberUpdate]:
-        """One optimizer step of every member that has samples, at `lr` if that is given, else at the configured rate.
+        """Takes one optimizer step for every member that has samples, and reports on each, sorted by name.
 
-        Raises KeyError for a member that is unknown or has no optimizer.
+        `lr` replaces the configured learning rate and its warm-up. `progress(done, total)` is called with tokens.
+        Raises KeyError for a member that has no optimizer, before any member has moved.
         """
-        weights = token_weights(samples, self.config.loss)
-        active = [
-            Weighted(sample, self.bank.slots[sample.member], weight * sample.advantage)
-            for sample, weight in zip(samples, weights, strict=True)
-            if sample.advantage != 0
-        ]
-        tallies = {sample.member: Tally() for sample in samples}
-        names = {self.bank.slots[member]: member for member in tallies}
-        gradients = self._gradients(names)
-        packs = list(split(active, self.config.batch_tokens))
-        done, total = 0, sum(pack.tokens for pack in packs)
+        stats = {sample.member: TokenStats() for sample in samples}
+        optimizers = {member: self.optimizers[member] for member in sorted(stats)}
+        by_slot = {self.bank.slots[member]: member for member in stats}
+        gradients = self._cleared_gradients(by_slot)
+        groups = self._groups(samples)
+        total = sum(group.tokens for group in groups)
+        done = 0
 
-        def report(tokens: int) -> None:
+        def on_batch(tokens: int) -> None:
             nonlocal done
             done += tokens
             if progress:
                 progress(done, total)
 
-        for by_slot in self.executor.accumulate(packs, self.config.batch_tokens, gradients, self.how, report):
-            for slot, tally in by_slot.items():
-                tallies[names[slot]].add(tally)
-        updates = [self._step(m, tallies[m], gradients.flat[self.bank.slots[m]], lr) for m in sorted(tallies)]
+        budget = self.config.batch_tokens
+        for batch in self.executor.accumulate(groups, budget, gradients, self.options, on_batch):
+            for slot, tokens in batch.items():
+                stats[by_slot[slot]].add(tokens)
+        updates: list[MemberUpdate] = []
+        for member, optimizer in optimizers.items():
+            gradient = gradients.flat[self.bank.slots[member]]
+            updates.append(self._step(member, stats[member], gradient, optimizer, lr))
         self.bank.refresh(*(update.member for update in updates if not update.skipped))
         return updates
 
-    def _gradients(self, slots: Iterable[int]) -> Gradients:
-        """Zero in these slots. On a GPU they are gone after the update, for sampling needs the memory for its cache; on
-        a CPU, where new pages would cost some percent of a small update, they stay.
-        """
-        if self._kept is None:
-            gradients = self.bank.gradients()
-            self._kept = gradients if gradients.flat.device.type == "cpu" else None
-            return gradients
-        self._kept.clear(slots)
-        return self._kept
+    def _groups(self, samples: Sequence[Sample]) -> list[PromptGroup]:
+        """Groups the samples to compute; those with advantage 0 count in the normalisation only."""
+        weighted = [
+            WeightedSample(sample, self.bank.slots[sample.member], weight * sample.advantage)
+            for sample, weight in zip(samples, token_weights(samples, self.config.loss), strict=True)
+            if sample.advantage != 0
+        ]
+        return list(group_by_prompt(weighted, self.config.batch_tokens))
 
-    def _step(self, member: str, tally: Tally, gradient: Tensor, lr: float | None) -> MemberUpdate:
-        norm, skipped = 0.0, ""
-        if not tally.tokens:
+    def _cleared_gradients(self, slots: Iterable[int]) -> Gradients:
+        """Returns gradients that are zero in these slots.
+
+        On a GPU they are freed after the update, because sampling needs the memory for its cache. On a CPU they are
+        kept: fresh pages would cost some percent of a small update.
+        """
+        if self._kept_gradients is None:
+            gradients = self.bank.gradients()
+            self._kept_gradients = gradients if gradients.flat.device.type == "cpu" else None
+            return gradients
+        self._kept_gradients.clear(slots)
+        return self._kept_gradients
+
+    def _step(
+        self, member: str, stats: TokenStats, gradient: Tensor, optimizer: torch.optim.AdamW, lr: float | None
+    ) -> MemberUpdate:
+        """Clips one member's gradient and moves the member, unless there is nothing to move it by."""
+        norm = 0.0
+        skipped = ""
+        if not stats.tokens:
             skipped = "every advantage was zero"
         else:
             norm = float(gradient.norm())
-            if norm != norm or norm == float("inf"):
+            if not math.isfinite(norm):
                 skipped = "non-finite gradient"
-            else:
-                if norm > self.config.clip:
-                    gradient.mul_(self.config.clip / norm)
-                self._move(member, gradient, lr)
-        count = max(tally.tokens, 1)
+        if not skipped:
+            if norm > self.config.clip:
+                gradient.mul_(self.config.clip / norm)
+            self._move(optimizer, gradient, lr)
+        count = max(stats.tokens, 1)
         return MemberUpdate(
             member=member,
-            loss=tally.loss,
+            loss=stats.loss,
             grad_norm=norm,
             adapter_norm=float(self.bank.masters[self.bank.slots[member]].norm()),
-            entropy=tally.entropy / count,
-            logprob_gap=tally.gap / count,
-            tokens=tally.tokens,
+            entropy=stats.entropy / count,
+            logprob_gap=stats.gap / count,
+            tokens=stats.tokens,
             skipped=skipped,
         )
 
-    def _move(self, member: str, gradient: Tensor, lr: float | None) -> None:
-        optimizer = self.optimizers[member]
+    def _move(self, optimizer: torch.optim.AdamW, gradient: Tensor, lr: float | None) -> None:
         group = optimizer.param_groups[0]
-        # the optimizer's own parameter is the member's row of the masters
+        # The optimizer's only parameter is the member's row of the masters.
         (parameter,) = group["params"]
         if lr is None:
             lr = self.config.lr
+            # The warm-up counts a member's own steps: a newborn begins with a small rate whenever it is born.
             if self.config.lr_warmup:
-                taken = float(optimizer.state[parameter].get("step", 0))
-                lr *= min(1.0, (taken + 1) / self.config.lr_warmup)
+                steps_taken = float(optimizer.state[parameter].get("step", 0))
+                lr *= min(1.0, (steps_taken + 1) / self.config.lr_warmup)
         group["lr"] = lr
         parameter.grad = gradient
         optimizer.step()
         parameter.grad = None
 
     def state(self, member: str) -> dict[str, Tensor]:
-        """The step count and moments of `member`'s optimizer, by layer; empty before its first step."""
+        """Returns the step count and moments of `member`'s optimizer, by layer; empty before its first step."""
         optimizer = self.optimizers[member]
-        own = optimizer.state[optimizer.param_groups[0]["params"][0]]
-        if not own:
+        saved = optimizer.state[optimizer.param_groups[0]["params"][0]]
+        if not saved:
             return {}
-        made: dict[str, Tensor] = {"step": own["step"].detach().cpu().clone()}
+        state: dict[str, Tensor] = {"step": saved["step"].detach().cpu().clone()}
         for moment in _MOMENTS:
-            for name, factors in self.bank.unpack(member, own[moment]).items():
-                made |= {f"{name}.a.{moment}": factors.a, f"{name}.b.{moment}": factors.b}
-        return made
+            for name, factors in self.bank.unpack(member, saved[moment]).items():
+                state[f"{name}.a.{moment}"] = factors.a
+                state[f"{name}.b.{moment}"] = factors.b
+        return state
 
     def load_state(self, member: str, state: Mapping[str, Tensor]) -> None:
-        """Puts back what `state` returned."""
+        """Puts back what `state` returned, in a new optimizer."""
         self.reset(member)
         if not state:
             return
         optimizer = self.optimizers[member]
         parameter = optimizer.param_groups[0]["params"][0]
-        own: dict[str, Tensor] = {"step": state["step"].to(parameter.device, copy=True)}
+        restored: dict[str, Tensor] = {"step": state["step"].to(parameter.device, copy=True)}
         for moment in _MOMENTS:
-            own[moment] = self.bank.pack(
-                {name: Factors(state[f"{name}.a.{moment}"], state[f"{name}.b.{moment}"]) for name in self.bank.places}
-            )
-        optimizer.state[parameter] = own
+            factors = {
+                name: Factors(state[f"{name}.a.{moment}"], state[f"{name}.b.{moment}"]) for name in self.bank.places
+            }
+            restored[moment] = self.bank.pack(factors)
+        optimizer.state[parameter] = restored

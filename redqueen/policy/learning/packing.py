@@ -1,4 +1,4 @@
-"""From samples to flat micro-batches: no padding, and a prompt once for all samples that continue it.
+"""From samples to flat micro-batches: without padding, and with a prompt only once for all samples that continue it.
 
 Shape suffixes: N rows (tokens that go through the model), S scored tokens.
 """
@@ -16,109 +16,126 @@ from redqueen.records import Sample
 
 
 @dataclass(frozen=True, slots=True)
-class Weighted:
-    """A sample with the weight of each of its tokens in the loss, its advantage included."""
+class WeightedSample:
+    """A sample and its place in the loss."""
 
     sample: Sample
+    """What a member wrote."""
     slot: int
+    """The member's slot in the adapter bank."""
     weight: float
+    """The weight of each of its tokens in the loss, its advantage included."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pack:
-    """Samples of one member that continue one prompt. The last token of a sample predicts nothing: no row."""
+class PromptGroup:
+    """Samples of one member that continue one prompt."""
 
     slot: int
+    """The member's slot in the adapter bank."""
     prompt_ids: tuple[int, ...]
-    items: tuple[Weighted, ...]
+    """The tokens that all samples begin with."""
+    samples: tuple[WeightedSample, ...]
+    """What continues them."""
 
     @property
-    def tails(self) -> tuple[int, ...]:
-        return tuple(len(item.sample.token_ids) - 1 for item in self.items)
+    def suffix_lengths(self) -> tuple[int, ...]:
+        """The rows of each sample after the prompt. Its last token predicts nothing, so it has no row."""
+        return tuple(len(weighted.sample.token_ids) - 1 for weighted in self.samples)
 
     @property
     def tokens(self) -> int:
-        return len(self.prompt_ids) + sum(self.tails)
+        """The rows of the whole group."""
+        return len(self.prompt_ids) + sum(self.suffix_lengths)
 
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """What one forward pass needs. Row `source_S[i]` predicts token `target_S[i]`."""
+    """What one forward and backward pass reads. Row `source_S[i]` predicts token `target_S[i]`."""
 
-    packs: tuple[Pack, ...]
+    groups: tuple[PromptGroup, ...]
     prefixes: tuple[SharedPrefix, ...]
     ids_N: Tensor
     position_N: Tensor
     source_S: Tensor
     target_S: Tensor
     logprob_S: Tensor
+    """The sampler's log-probabilities of the targets."""
     weight_S: Tensor
+    """The targets' weights in the loss."""
 
 
-def micro_batches(items: Sequence[Weighted], budget: int) -> Iterator[list[Pack]]:
-    """Every item once, as packs of at most `budget` rows together, sorted by slot; a single sample may exceed it."""
-    return batched(split(items, budget), budget)
+def micro_batches(samples: Sequence[WeightedSample], budget: int) -> Iterator[list[PromptGroup]]:
+    """Yields every sample once, in groups of at most `budget` rows together, sorted by slot.
+
+    A single sample may be longer than the budget.
+    """
+    return fill_micro_batches(group_by_prompt(samples, budget), budget)
 
 
-def batched(packs: Iterable[Pack], budget: int) -> Iterator[list[Pack]]:
-    """Neighbouring packs together, as far as the budget goes."""
-    batch: list[Pack] = []
+def fill_micro_batches(groups: Iterable[PromptGroup], budget: int) -> Iterator[list[PromptGroup]]:
+    """Yields neighbouring groups together, as far as the budget reaches, sorted by slot."""
+    batch: list[PromptGroup] = []
     room = budget
-    for pack in packs:
-        if batch and pack.tokens > room:
-            yield sorted(batch, key=lambda p: p.slot)
-            batch, room = [], budget
-        batch.append(pack)
-        room -= pack.tokens
+    for group in groups:
+        if batch and group.tokens > room:
+            yield sorted(batch, key=lambda g: g.slot)
+            batch = []
+            room = budget
+        batch.append(group)
+        room -= group.tokens
     if batch:
-        yield sorted(batch, key=lambda p: p.slot)
+        yield sorted(batch, key=lambda g: g.slot)
 
 
-def split(items: Sequence[Weighted], budget: int) -> Iterator[Pack]:
-    """Samples by member and prompt; what is above the budget computes its prompt more than once."""
-    groups: dict[tuple[int, tuple[int, ...]], list[Weighted]] = {}
-    for item in items:
-        groups.setdefault((item.slot, item.sample.prompt_ids), []).append(item)
-    for (slot, prompt_ids), members in groups.items():
-        part: list[Weighted] = []
+def group_by_prompt(samples: Sequence[WeightedSample], budget: int) -> Iterator[PromptGroup]:
+    """Yields groups of at most `budget` rows; where a prompt's samples need more, its prompt is in several groups."""
+    by_prompt: dict[tuple[int, tuple[int, ...]], list[WeightedSample]] = {}
+    for weighted in samples:
+        by_prompt.setdefault((weighted.slot, weighted.sample.prompt_ids), []).append(weighted)
+    for (slot, prompt_ids), members in by_prompt.items():
+        part: list[WeightedSample] = []
         rows = len(prompt_ids)
-        for item in members:
-            tail = len(item.sample.token_ids) - 1
-            if part and rows + tail > budget:
-                yield Pack(slot, prompt_ids, tuple(part))
-                part, rows = [], len(prompt_ids)
-            part.append(item)
-            rows += tail
-        yield Pack(slot, prompt_ids, tuple(part))
+        for weighted in members:
+            suffix = len(weighted.sample.token_ids) - 1
+            if part and rows + suffix > budget:
+                yield PromptGroup(slot, prompt_ids, tuple(part))
+                part = []
+                rows = len(prompt_ids)
+            part.append(weighted)
+            rows += suffix
+        yield PromptGroup(slot, prompt_ids, tuple(part))
 
 
-def assemble(packs: Sequence[Pack], device: torch.device) -> MicroBatch:
-    """The tensors of one micro-batch."""
+def build_micro_batch(groups: Sequence[PromptGroup], device: torch.device) -> MicroBatch:
+    """Returns the tensors of one micro-batch."""
     ids: list[int] = []
     positions: list[int] = []
     sources: list[int] = []
     prefixes: list[SharedPrefix] = []
-    for pack in packs:
-        start, prompt = len(ids), len(pack.prompt_ids)
-        prefixes.append(SharedPrefix(start, prompt, pack.tails))
-        ids += pack.prompt_ids
+    for group in groups:
+        start = len(ids)
+        prompt = len(group.prompt_ids)
+        prefixes.append(SharedPrefix(start, prompt, group.suffix_lengths))
+        ids += group.prompt_ids
         positions += range(prompt)
-        for item, tail in zip(pack.items, pack.tails, strict=True):
-            sources += [start + prompt - 1, *range(len(ids), len(ids) + tail)]
-            ids += item.sample.token_ids[:-1]
-            positions += range(prompt, prompt + tail)
-    samples = [(item.sample, item.weight) for pack in packs for item in pack.items]
+        for weighted, suffix in zip(group.samples, group.suffix_lengths, strict=True):
+            # The prompt's last row predicts each sample's first token, the sample's own rows predict the others.
+            sources += [start + prompt - 1, *range(len(ids), len(ids) + suffix)]
+            ids += weighted.sample.token_ids[:-1]
+            positions += range(prompt, prompt + suffix)
+    samples = [weighted for group in groups for weighted in group.samples]
 
     def tensor(values: list[int] | list[float], dtype: torch.dtype) -> Tensor:
         return torch.tensor(values, dtype=dtype, device=device)
 
     return MicroBatch(
-        tuple(packs),
-        tuple(prefixes),
-        tensor(ids, torch.long),
-        tensor(positions, torch.long),
-        tensor(sources, torch.long),
-        tensor([t for s, _ in samples for t in s.token_ids], torch.long),
-        tensor([x for s, _ in samples for x in s.logprobs], torch.float32),
-        tensor([w for s, w in samples for _ in s.token_ids], torch.float32),
+        groups=tuple(groups),
+        prefixes=tuple(prefixes),
+        ids_N=tensor(ids, torch.long),
+        position_N=tensor(positions, torch.long),
+        source_S=tensor(sources, torch.long),
+        target_S=tensor([token for w in samples for token in w.sample.token_ids], torch.long),
+        logprob_S=tensor([logprob for w in samples for logprob in w.sample.logprobs], torch.float32),
+        weight_S=tensor([w.weight for w in samples for _ in w.sample.token_ids], torch.float32),
     )

@@ -17,7 +17,7 @@ from redqueen.errors import ModelError
 from redqueen.machine import cores
 from redqueen.policy.model.bundled import obtain
 from redqueen.policy.model.decoder import Decoder, decoder_of
-from redqueen.policy.shared_memory import Block, padded
+from redqueen.policy.shared_memory import SharedBlock, padded
 
 # What a worker process may need: its libraries, packed weights, KV cache and activations.
 _WORKER_BYTES = 3 << 30
@@ -34,7 +34,7 @@ class Base:
     device: torch.device
     decoder: Decoder
     """Computes the same over the same weights, with members' adapters. It samples and trains."""
-    block: Block | None = None
+    block: SharedBlock | None = None
     """The shared memory that holds the weights, where several processes use them."""
 
     @property
@@ -88,8 +88,8 @@ def load(config: ModelConfig) -> Base:
     module = module.to(device).eval()
     if workers_of(config) == 1:
         return Base(config.name, module, tokenizer, device, decoder_of(module))
-    block = Block(sum(padded(p.numel() * p.element_size()) for p in module.parameters()))
-    return Base(config.name, module, tokenizer, device, decoder_of(module, block.keep, pack=False), block)
+    block = SharedBlock(sum(padded(p.numel() * p.element_size()) for p in module.parameters()))
+    return Base(config.name, module, tokenizer, device, decoder_of(module, block.store, pack=False), block)
 
 
 def workers_of(config: ModelConfig) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from redqueen.policy.learning.gradients import Pass, Tally, accumulate, rehearse
-from redqueen.policy.learning.packing import Pack, batched
+from redqueen.policy.learning.gradients import ForwardOptions, TokenStats, accumulate, warm_up
+from redqueen.policy.learning.packing import PromptGroup, fill_micro_batches
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
 from redqueen.policy.model.base import Base
 from redqueen.policy.sampling.continuous_batch import ContinuousBatch, Row, RowGroup, TextModel
@@ -17,7 +17,7 @@ class InlineExecutor:
     def __init__(self, base: Base, bank: AdapterBank) -> None:
         self._base = base
         self._bank = bank
-        rehearse(base.decoder)
+        warm_up(base.decoder)
 
     def sample(self, groups: Sequence[RowGroup], batch_rows: int, on_row: Callable[[Row], None]) -> None:
         """Samples the groups as one continuous batch."""
@@ -26,14 +26,19 @@ class InlineExecutor:
         ContinuousBatch(model, self._bank, batch_rows, groups, on_row).run()
 
     def accumulate(
-        self, packs: Sequence[Pack], budget: int, gradients: Gradients, how: Pass, on_batch: Callable[[int], None]
-    ) -> list[dict[int, Tally]]:
+        self,
+        groups: Sequence[PromptGroup],
+        budget: int,
+        gradients: Gradients,
+        options: ForwardOptions,
+        on_batch: Callable[[int], None],
+    ) -> list[dict[int, TokenStats]]:
         """Computes one micro-batch after the other."""
-        tallies: list[dict[int, Tally]] = []
-        for batch in batched(packs, budget):
-            tallies.append(accumulate(self._base.decoder, self._bank, gradients, batch, how))
-            on_batch(sum(pack.tokens for pack in batch))
-        return tallies
+        stats: list[dict[int, TokenStats]] = []
+        for batch in fill_micro_batches(groups, budget):
+            stats.append(accumulate(self._base.decoder, self._bank, gradients, batch, options))
+            on_batch(sum(group.tokens for group in batch))
+        return stats
 
     def close(self) -> None:
         """Does nothing: there is no process to end."""

@@ -1,7 +1,8 @@
-"""Worker processes on a CPU. They share the base's and the members' memory: nothing is copied, nothing goes stale.
+"""Worker processes on a CPU. They share the memory of the base and the members: nothing is copied, nothing is stale.
 
-Processes, because decoding gains next to nothing from a second thread, and twice from a second process (measured). Work
-is dealt out by a fixed rule, never to whoever is free: the same run gives the same bits again on the same machine.
+They are processes, not threads, because decoding gains next to nothing from a second thread, but doubles with a second
+process (measured). Work is divided by a fixed rule, never by who is free: the same run gives the same bits again on the
+same machine.
 """
 
 from __future__ import annotations
@@ -10,30 +11,30 @@ import math
 import multiprocessing
 from collections.abc import Callable, Iterable, Sequence
 from multiprocessing import connection
-from types import TracebackType
+from multiprocessing.context import SpawnContext
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from redqueen.errors import WorkerError
-from redqueen.policy.learning.gradients import Pass, Tally
-from redqueen.policy.learning.packing import Pack, batched
+from redqueen.policy.learning.gradients import ForwardOptions, TokenStats
+from redqueen.policy.learning.packing import PromptGroup, fill_micro_batches
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
 from redqueen.policy.lora.sites import Site
 from redqueen.policy.model.base import Base
 from redqueen.policy.sampling.continuous_batch import Row, RowGroup
-from redqueen.policy.shared_memory import Block, padded
-from redqueen.policy.workers.shared_decoder import freeze
-from redqueen.policy.workers.worker import Done, Learn, Place, Setup, Tallied, Write, serve
+from redqueen.policy.shared_memory import SharedBlock, padded
+from redqueen.policy.workers.shared_decoder import pickle_decoder
+from redqueen.policy.workers.worker import Done, GradientJob, GradientResult, SampleJob, Setup, SharedRegion, serve
 
 T = TypeVar("T")
 
 
 class WorkerPool:
-    """`workers` processes over one bank of members. Use it as a context manager, or call `close`."""
+    """Samples and computes gradients in several processes over one base and one bank of members."""
 
-    def __init__(self, base: Base, bank: AdapterBank, members: Block, workers: int, threads: int) -> None:
+    def __init__(self, base: Base, bank: AdapterBank, members: SharedBlock, workers: int, threads: int) -> None:
         """`bank` lies in `members`. Raises WorkerError if a worker does not start."""
         if base.block is None:
             raise ValueError("the base is not in shared memory: load it with model.workers above 1")
@@ -42,81 +43,91 @@ class WorkerPool:
         self.pipes: list[Any] = []
         self.processes: list[Any] = []
         self.gradients: list[Tensor] = []
-        # kept: a block is gone when nobody holds it
+        # A block lives as long as some process holds it, so this one holds them all.
         self.blocks = [base.block, members]
         context = multiprocessing.get_context("spawn")
-        decoder, tokenizer = freeze(base.decoder, base.block), base.tokenizer.backend_tokenizer.to_str()
+        decoder = pickle_decoder(base.decoder, base.block)
+        tokenizer: str = base.tokenizer.backend_tokenizer.to_str()
         for _ in range(workers):
-            own = Block(bank.masters.nbytes)
-            self.blocks.append(own)
-            self.gradients.append(own.take(tuple(bank.masters.shape), bank.masters.dtype))
+            gradients = SharedBlock(bank.masters.nbytes)
+            self.blocks.append(gradients)
+            self.gradients.append(gradients.allocate(tuple(bank.masters.shape), bank.masters.dtype))
             setup = Setup(
-                Place(base.block.path, base.block.size),
-                decoder,
-                tokenizer,
-                Place(members.path, members.size),
-                Place(own.path, own.size),
-                len(bank.masters),
-                bank.rank,
-                bank.alpha,
-                bank.targets,
-                threads,
+                base=SharedRegion(base.block.path, base.block.size),
+                decoder=decoder,
+                tokenizer=tokenizer,
+                members=SharedRegion(members.path, members.size),
+                gradients=SharedRegion(gradients.path, gradients.size),
+                slots=len(bank.masters),
+                rank=bank.rank,
+                alpha=bank.alpha,
+                targets=bank.targets,
+                threads=threads,
             )
-            ours, theirs = context.Pipe()
-            process = context.Process(target=serve, args=(theirs, setup), daemon=True)
-            process.start()
-            theirs.close()
-            self.pipes.append(ours)
-            self.processes.append(process)
+            self._start(context, setup)
+        # Each worker says once that it is ready.
         self._collect(self.pipes, lambda _worker, _message: None)
 
-    def __enter__(self) -> WorkerPool:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def _start(self, context: SpawnContext, setup: Setup) -> None:
+        ours, theirs = context.Pipe()
+        process = context.Process(target=serve, args=(theirs, setup), daemon=True)
+        process.start()
+        # Only the worker may hold its end: otherwise its death would not close the pipe.
+        theirs.close()
+        self.pipes.append(ours)
+        self.processes.append(process)
 
     def close(self) -> None:
-        """Ends the workers, whatever they are doing. Safe to call twice."""
+        """Ends the workers, whatever they are doing. It may be called twice."""
         for pipe in self.pipes:
             pipe.close()
         for process in self.processes:
             process.terminate()
             process.join()
-        self.pipes, self.processes = [], []
+        self.pipes = []
+        self.processes = []
 
     def sample(self, groups: Sequence[RowGroup], batch_rows: int, on_row: Callable[[Row], None]) -> None:
         """Samples the groups, a part of them in each worker."""
-        # a prompt's token costs about a quarter of a sampled one (measured)
-        costs = [len(g.rows) * g.max_tokens + len(g.prompt_ids) / 4 for g in groups]
-        shares = deal(groups, costs, len(self.pipes))
+        # A token of a prompt costs about a quarter of a sampled one (measured).
+        costs = [len(group.rows) * group.max_tokens + len(group.prompt_ids) / 4 for group in groups]
+        shares = partition_by_cost(groups, costs, len(self.pipes))
         end_ids = self.base.end_ids
-        busy = self._send([Write(share, batch_rows, end_ids) if share else None for share in shares])
+        busy = self._send([SampleJob(share, batch_rows, end_ids) if share else None for share in shares])
         self._collect(busy, lambda _worker, row: on_row(row))
 
     def accumulate(
-        self, packs: Sequence[Pack], budget: int, gradients: Gradients, how: Pass, on_batch: Callable[[int], None]
-    ) -> list[dict[int, Tally]]:
-        """Computes a part of the packs in each worker and adds the workers' gradients up."""
-        slots = sorted({pack.slot for pack in packs})
-        # packs, not micro-batches: the finer the parts, the more evenly they are dealt
-        shares = deal(packs, [pack.tokens for pack in packs], len(self.pipes))
+        self,
+        groups: Sequence[PromptGroup],
+        budget: int,
+        gradients: Gradients,
+        options: ForwardOptions,
+        on_batch: Callable[[int], None],
+    ) -> list[dict[int, TokenStats]]:
+        """Computes a part of the groups in each worker and adds the workers' gradients up."""
+        slots = tuple(sorted({group.slot for group in groups}))
         scales = tuple(self.bank.scales)
-        jobs = [Learn(list(batched(own, budget)), how, tuple(slots), scales) if own else None for own in shares]
-        made: dict[int, list[dict[int, Tally]]] = {}
+        # Groups are divided, not micro-batches: the smaller the parts, the more even the shares.
+        shares = partition_by_cost(groups, [group.tokens for group in groups], len(self.pipes))
+        jobs: list[GradientJob | None] = []
+        for share in shares:
+            batches = list(fill_micro_batches(share, budget))
+            jobs.append(GradientJob(batches, options, slots, scales) if batches else None)
+        stats: dict[int, list[dict[int, TokenStats]]] = {}
 
-        def take(worker: int, done: Tallied) -> None:
-            made.setdefault(worker, []).append(done.tallies)
-            on_batch(done.tokens)
+        def on_result(worker: int, result: GradientResult) -> None:
+            stats.setdefault(worker, []).append(result.stats)
+            on_batch(result.tokens)
 
-        self._collect(self._send(jobs), take)
-        for worker in sorted(made):  # in a fixed order, for sums depend on it in their last bits
-            gradients.flat[slots] += self.gradients[worker][slots]
-        return [tallies for worker in sorted(made) for tallies in made[worker]]
+        self._collect(self._send(jobs), on_result)
+        # In the workers' order, not in that of arrival: the last bits of a sum depend on the order.
+        rows = list(slots)
+        for worker in sorted(stats):
+            gradients.flat[rows] += self.gradients[worker][rows]
+        return [batch for worker in sorted(stats) for batch in stats[worker]]
 
-    def _send(self, jobs: Sequence[object]) -> list[Any]:
+    def _send(self, jobs: Sequence[SampleJob | GradientJob | None]) -> list[Any]:
+        """Sends job i to worker i; returns the pipes of the workers that have one."""
         busy: list[Any] = []
         for pipe, job in zip(self.pipes, jobs, strict=True):
             if job is not None:
@@ -127,26 +138,31 @@ class WorkerPool:
                 busy.append(pipe)
         return busy
 
-    def _collect(self, busy: Sequence[Any], take: Callable[[int, Any], None]) -> None:
-        """What the workers send until each is done. Raises what one of them raised, WorkerError if one has ended."""
-        left, failed = list(busy), None
-        while left:
-            ready: list[Any] = connection.wait(left)
+    def _collect(self, busy: Sequence[Any], on_message: Callable[[int, Any], None]) -> None:
+        """Calls `on_message(worker, message)` for what the workers send until each is done.
+
+        Raises what a worker or `on_message` raised, WorkerError if a worker has ended.
+        """
+        working = list(busy)
+        failure: Exception | None = None
+        while working:
+            ready: list[Any] = connection.wait(working)
             for pipe in ready:
                 try:
                     message = pipe.recv()
                 except (EOFError, OSError) as error:
                     raise self._ended(pipe) from error
                 if isinstance(message, Done):
-                    left.remove(pipe)
-                    failed = failed or message.error
-                elif failed is None:
+                    working.remove(pipe)
+                    failure = failure or message.error
+                elif failure is None:
+                    # A failure waits until the pipes are empty, or the next job would read this one's messages.
                     try:
-                        take(self.pipes.index(pipe), message)
-                    except Exception as error:  # noqa: BLE001 - raised below: first the pipes must be empty again
-                        failed = error
-        if failed:
-            raise failed
+                        on_message(self.pipes.index(pipe), message)
+                    except Exception as error:  # noqa: BLE001 - raised below
+                        failure = error
+        if failure:
+            raise failure
 
     def _ended(self, pipe: Any) -> WorkerError:
         process = self.processes[self.pipes.index(pipe)]
@@ -159,8 +175,8 @@ class WorkerPool:
 
 def shared_bank(
     sites: Iterable[Site], slots: int, rank: int, alpha: float, targets: Sequence[str]
-) -> tuple[AdapterBank, Block]:
-    """An adapter bank (see there) in shared memory, and the block that it lies in."""
+) -> tuple[AdapterBank, SharedBlock]:
+    """Returns an adapter bank (see there) in shared memory, and the block that it lies in."""
     sites = tuple(sites)
     size = 0
 
@@ -171,16 +187,19 @@ def shared_bank(
 
     # A bank without memory asks for the same tensors, so it tells how large the block must be.
     AdapterBank(sites, slots, rank, alpha, targets, allocate=count)
-    block = Block(size)
-    return AdapterBank(sites, slots, rank, alpha, targets, allocate=block.take), block
+    block = SharedBlock(size)
+    return AdapterBank(sites, slots, rank, alpha, targets, allocate=block.allocate), block
 
 
-def deal(items: Sequence[T], costs: Sequence[float], hands: int) -> list[list[T]]:
-    """Each item, the costliest first, to the hand that holds least; within a hand the order stays."""
-    held = [0.0] * hands
-    places: list[list[int]] = [[] for _ in range(hands)]
+def partition_by_cost(items: Sequence[T], costs: Sequence[float], workers: int) -> list[list[T]]:
+    """Divides the items into a share for each worker, of about the same cost; within a share the order stays.
+
+    The costliest item goes first, each to the worker that has least (longest processing time first, Graham 1969).
+    """
+    loads = [0.0] * workers
+    shares: list[list[int]] = [[] for _ in range(workers)]
     for index in sorted(range(len(items)), key=lambda i: -costs[i]):
-        hand = held.index(min(held))
-        held[hand] += costs[index]
-        places[hand].append(index)
-    return [[items[i] for i in sorted(own)] for own in places]
+        worker = loads.index(min(loads))
+        loads[worker] += costs[index]
+        shares[worker].append(index)
+    return [[items[index] for index in sorted(share)] for share in shares]

@@ -1,4 +1,4 @@
-"""A decoder for another process: its tensors are written as places in shared memory, not as bytes."""
+"""A decoder for another process: its tensors are pickled as places in shared memory, not as bytes."""
 
 from __future__ import annotations
 
@@ -12,43 +12,48 @@ from torch import Tensor
 from redqueen.policy.kernels.onednn import packed
 from redqueen.policy.lora.sites import Site
 from redqueen.policy.model.decoder import Decoder
-from redqueen.policy.shared_memory import Block
+from redqueen.policy.shared_memory import SharedBlock
+
+_PACKED = "packed"
 
 
-class _Freezer(pickle.Pickler):
-    def __init__(self, file: io.BytesIO, block: Block) -> None:
+class _DecoderPickler(pickle.Pickler):
+    def __init__(self, file: io.BytesIO, block: SharedBlock) -> None:
         super().__init__(file)
         self.block = block
 
     def persistent_id(self, obj: Any) -> Any:
-        """Tensors of the block by their places, packed weights not at all, everything else as it is."""
+        """Replaces tensors of the block by their places and leaves packed weights out; all else is pickled."""
         if not isinstance(obj, Tensor):
             return None
         if obj.is_mkldnn:
-            return "packed"
+            return _PACKED
         start = self.block.offset(obj)
         return None if start is None else (start, tuple(obj.shape), tuple(obj.stride()), obj.dtype)
 
 
-class _Thawer(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, block: Block) -> None:
+class _DecoderUnpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, block: SharedBlock) -> None:
         super().__init__(file)
         self.block = block
 
     def persistent_load(self, pid: Any) -> Any:
-        return None if pid == "packed" else self.block.view(*pid)
+        return None if pid == _PACKED else self.block.view(*pid)
 
 
-def freeze(decoder: Decoder, block: Block) -> bytes:
-    """A decoder whose weights are in `block`; our own process to our own process, never from outside."""
+def pickle_decoder(decoder: Decoder, block: SharedBlock) -> bytes:
+    """Pickles a decoder whose weights are in `block`.
+
+    Pickles run code when they are loaded. This one goes from our process to our process, never from outside.
+    """
     file = io.BytesIO()
-    _Freezer(file, block).dump(decoder)
+    _DecoderPickler(file, block).dump(decoder)
     return file.getvalue()
 
 
-def thaw(frozen: bytes, block: Block) -> Decoder:
-    """The decoder again, over the same memory; this processor packs its own copy of the weights."""
-    decoder: Decoder = _Thawer(io.BytesIO(frozen), block).load()
+def load_decoder(pickled: bytes, block: SharedBlock) -> Decoder:
+    """Returns the decoder over the same memory. Each process packs the weights for oneDNN itself."""
+    decoder: Decoder = _DecoderUnpickler(io.BytesIO(pickled), block).load()
 
     def pack(site: Site) -> Site:
         return replace(site, packed=packed(site.weight))

@@ -1,4 +1,4 @@
-"""One worker process of a crew: base and members in shared memory, jobs over a pipe. Imports no transformers."""
+"""One worker process of the pool: base and members in shared memory, jobs over a pipe. It imports no transformers."""
 
 from __future__ import annotations
 
@@ -15,44 +15,52 @@ import torch
 from tokenizers import Tokenizer
 
 from redqueen.errors import UserError
-from redqueen.policy.learning.gradients import Pass, Tally, accumulate, rehearse
-from redqueen.policy.learning.packing import Pack
+from redqueen.policy.learning.gradients import ForwardOptions, TokenStats, accumulate, warm_up
+from redqueen.policy.learning.packing import PromptGroup
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.sampling.continuous_batch import ContinuousBatch, RowGroup, TextModel
-from redqueen.policy.shared_memory import Block
-from redqueen.policy.workers.shared_decoder import thaw
+from redqueen.policy.shared_memory import SharedBlock
+from redqueen.policy.workers.shared_decoder import load_decoder
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Shared memory and its size in bytes."""
+class SharedRegion:
+    """How another process finds a block of shared memory."""
 
     path: str
     size: int
+    """In bytes."""
 
-    def attach(self) -> Block:
-        return Block(self.size, self.path)
+    def attach(self) -> SharedBlock:
+        """Maps the block into this process."""
+        return SharedBlock(self.size, self.path)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What a worker needs to know once. `decoder` is pickled, its tensors being places in the base's memory."""
+    """What a worker is told once, when it starts."""
 
-    base: Place
+    base: SharedRegion
+    """The base's weights."""
     decoder: bytes
+    """The pickled decoder, whose tensors are places in the base's memory."""
     tokenizer: str
-    members: Place
-    gradients: Place
+    """The tokenizer as JSON."""
+    members: SharedRegion
+    """The adapter bank."""
+    gradients: SharedRegion
+    """The worker's own gradients; the parent reads them."""
     slots: int
     rank: int
     alpha: float
     targets: tuple[str, ...]
     threads: int
+    """How many threads torch uses in the worker."""
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
-    """Sample these groups; each finished `Row` is sent back, then `Done`."""
+class SampleJob:
+    """Sample these groups. The worker sends each complete `Row`, then `Done`."""
 
     groups: Sequence[RowGroup]
     batch_rows: int
@@ -60,33 +68,41 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Learn:
-    """Make the gradients of these micro-batches in the worker's own buffers; a `Tallied` for each, then `Done`."""
+class GradientJob:
+    """Compute the gradients of these micro-batches in the worker's memory.
 
-    batches: Sequence[Sequence[Pack]]
-    how: Pass
+    The worker sends a `GradientResult` for each, then `Done`.
+    """
+
+    batches: Sequence[Sequence[PromptGroup]]
+    options: ForwardOptions
     slots: tuple[int, ...]
+    """The slots to clear first: those of all workers' batches."""
     scales: tuple[float, ...]
+    """The scale of each slot's update. It changes with a member's rank and is not in shared memory."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tallied:
-    """One micro-batch is done: its place among them all is the worker's to know, its numbers are by slot."""
+class GradientResult:
+    """One micro-batch is done."""
 
-    tallies: dict[int, Tally]
+    stats: dict[int, TokenStats]
+    """Its token statistics, by slot."""
     tokens: int
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The job is finished; `error` says why it is not."""
+    """The job has ended."""
 
     error: Exception | None = None
+    """Why it failed; None if it did not."""
 
 
 def serve(pipe: connection.Connection, setup: Setup) -> None:
-    """The worker's life: until the pipe closes or its parent dies."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    """Runs the worker until the pipe closes or its parent dies."""
+    # Ctrl-C is for the parent to handle.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
     torch.set_num_threads(setup.threads)
     worker = _Worker(setup)
@@ -97,7 +113,10 @@ def serve(pipe: connection.Connection, setup: Setup) -> None:
         except EOFError:
             return
         try:
-            worker.write(job, pipe) if isinstance(job, Write) else worker.learn(job, pipe)
+            if isinstance(job, SampleJob):
+                worker.sample(job, pipe)
+            else:
+                worker.accumulate(job, pipe)
             pipe.send(Done())
         except UserError as error:
             pipe.send(Done(error))
@@ -106,8 +125,10 @@ def serve(pipe: connection.Connection, setup: Setup) -> None:
 
 
 class _Worker:
+    """The decoder and the adapter bank, over the parent's memory."""
+
     def __init__(self, setup: Setup) -> None:
-        self.decoder = thaw(setup.decoder, setup.base.attach())
+        self.decoder = load_decoder(setup.decoder, setup.base.attach())
         self.tokenizer: Any = Tokenizer.from_str(setup.tokenizer)
         self.bank = AdapterBank(
             self.decoder.sites,
@@ -115,24 +136,25 @@ class _Worker:
             setup.rank,
             setup.alpha,
             setup.targets,
-            allocate=setup.members.attach().take,
+            allocate=setup.members.attach().allocate,
         )
-        self.gradients = self.bank.gradients(setup.gradients.attach().take)
-        rehearse(self.decoder)
+        self.gradients = self.bank.gradients(setup.gradients.attach().allocate)
+        warm_up(self.decoder)
 
-    def write(self, job: Write, pipe: connection.Connection) -> None:
+    def sample(self, job: SampleJob, pipe: connection.Connection) -> None:
         model = TextModel(self.decoder, self.tokenizer, job.end_ids)
         ContinuousBatch(model, self.bank, job.batch_rows, job.groups, pipe.send).run()
 
-    def learn(self, job: Learn, pipe: connection.Connection) -> None:
+    def accumulate(self, job: GradientJob, pipe: connection.Connection) -> None:
         self.bank.scales[:] = job.scales
         self.gradients.clear(job.slots)
-        for packs in job.batches:
-            tallies = accumulate(self.decoder, self.bank, self.gradients, packs, job.how)
-            pipe.send(Tallied(tallies, sum(pack.tokens for pack in packs)))
+        for groups in job.batches:
+            stats = accumulate(self.decoder, self.bank, self.gradients, groups, job.options)
+            pipe.send(GradientResult(stats, sum(group.tokens for group in groups)))
 
 
 def _die_with_parent() -> None:
+    """Ends this process when its parent ends, even if the parent is killed."""
     parent = parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from redqueen.config import ModelConfig
 from redqueen.errors import PromptError
-from redqueen.policy.learning.gradients import Pass, Tally, accumulate
-from redqueen.policy.learning.packing import Weighted, micro_batches
+from redqueen.policy.learning.gradients import ForwardOptions, TokenStats, accumulate
+from redqueen.policy.learning.packing import WeightedSample, micro_batches
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.decoder import FAMILIES
@@ -22,7 +22,7 @@ from redqueen.records import Sample
 from tests.reference import doubled, gradient, merged, noisy
 
 MEMBERS = "abc"
-PLAIN = Pass(temperature=1.0, checkpointing=False)
+PLAIN = ForwardOptions(temperature=1.0, checkpointing=False)
 
 
 def bank_of(
@@ -34,7 +34,7 @@ def bank_of(
     return bank
 
 
-def samples(seed: int = 0) -> list[Weighted]:
+def samples(seed: int = 0) -> list[WeightedSample]:
     """Groups of several attempts at one prompt, uneven lengths, single tokens, a prompt that two members share."""
     g = torch.Generator().manual_seed(seed)
 
@@ -43,7 +43,7 @@ def samples(seed: int = 0) -> list[Weighted]:
 
     prompts = [ids(6), ids(3), ids(1)]
     plan = [("a", 0, (4, 1, 7, 3)), ("b", 0, (5,)), ("b", 1, (1, 1)), ("c", 2, (2, 6)), ("c", 1, (3,)), ("a", 1, (2,))]
-    made: list[Weighted] = []
+    made: list[WeightedSample] = []
     for member, prompt, lengths in plan:
         for length in lengths:
             weight = float(torch.randn((), generator=g))
@@ -54,20 +54,20 @@ def samples(seed: int = 0) -> list[Weighted]:
                 logprobs=(-2.0,) * length,
                 advantage=1.0,
             )
-            made.append(Weighted(sample, MEMBERS.index(member), weight))
+            made.append(WeightedSample(sample, MEMBERS.index(member), weight))
     return made
 
 
 def joint(
-    base: Base, bank: AdapterBank, items: Sequence[Weighted], budget: int = 4096, how: Pass = PLAIN
-) -> tuple[Tensor, dict[int, Tally]]:
-    """All members' gradients [slots, P], and the tallies by slot."""
+    base: Base, bank: AdapterBank, items: Sequence[WeightedSample], budget: int = 4096, options: ForwardOptions = PLAIN
+) -> tuple[Tensor, dict[int, TokenStats]]:
+    """All members' gradients [slots, P], and the stats by slot."""
     gradients = bank.gradients()
-    tallies: dict[int, Tally] = {}
-    for packs in micro_batches(items, budget):
-        for slot, tally in accumulate(base.decoder, bank, gradients, packs, how).items():
-            tallies.setdefault(slot, Tally()).add(tally)
-    return gradients.flat, tallies
+    stats: dict[int, TokenStats] = {}
+    for groups in micro_batches(items, budget):
+        for slot, tokens in accumulate(base.decoder, bank, gradients, groups, options).items():
+            stats.setdefault(slot, TokenStats()).add(tokens)
+    return gradients.flat, stats
 
 
 def close(found: Tensor, expected: Tensor, tolerance: float = 1e-4) -> None:
@@ -83,13 +83,13 @@ def test_loss_and_gradients_are_those_of_the_plain_way(
 ) -> None:
     base = bases(family)
     bank, items = bank_of(base), samples()
-    found, tallies = joint(base, bank, items, how=Pass(temperature, False))
+    found, stats = joint(base, bank, items, options=ForwardOptions(temperature, False))
     for slot, member in enumerate(MEMBERS):
         own = [(i.sample, i.weight) for i in items if i.slot == slot]
         loss, expected = gradient(base, bank, member, own, temperature)
         close(found[slot], expected)
-        assert tallies[slot].loss == pytest.approx(loss, rel=1e-4, abs=1e-4)
-        assert tallies[slot].tokens == sum(len(sample.token_ids) for sample, _ in own)
+        assert stats[slot].loss == pytest.approx(loss, rel=1e-4, abs=1e-4)
+        assert stats[slot].tokens == sum(len(sample.token_ids) for sample, _ in own)
 
 
 def test_in_float64_nothing_but_the_norms_precision_is_left(bases: Callable[[str], Base]) -> None:
@@ -119,7 +119,7 @@ def test_any_budget_gives_the_total_gradient_of_one_pass(
     base = bases("llama")
     bank, items = bank_of(base), samples(seed)
     whole, one = joint(base, bank, items)
-    split, many = joint(base, bank, items, budget, Pass(1.0, checkpointing))
+    split, many = joint(base, bank, items, budget, ForwardOptions(1.0, checkpointing))
     for slot in range(3):
         close(split[slot], whole[slot], 1e-5)
         assert many[slot].tokens == one[slot].tokens
@@ -130,7 +130,7 @@ def test_any_budget_gives_the_total_gradient_of_one_pass(
 def test_checkpointing_changes_no_bit(bases: Callable[[str], Base]) -> None:
     base = bases("qwen2")
     bank, items = bank_of(base), samples()
-    assert torch.equal(*(joint(base, bank, items, how=Pass(1.0, c))[0] for c in (False, True)))
+    assert torch.equal(*(joint(base, bank, items, options=ForwardOptions(1.0, c))[0] for c in (False, True)))
 
 
 def test_a_members_gradient_does_not_depend_on_who_else_is_in_the_batch(bases: Callable[[str], Base]) -> None:
@@ -158,7 +158,7 @@ def test_spare_components_of_a_lower_rank_get_no_gradient_at_all(bases: Callable
 def test_entropy_and_gap_are_those_of_the_merged_model(bases: Callable[[str], Base]) -> None:
     base = bases("llama")
     bank, items = bank_of(base), [i for i in samples() if i.slot == 0]
-    _, tallies = joint(base, bank, items, how=Pass(0.7, False))
+    _, stats = joint(base, bank, items, options=ForwardOptions(0.7, False))
     model, entropy, gap = merged(base, bank, "a"), 0.0, 0.0
     for i in items:
         ids = i.sample.prompt_ids + i.sample.token_ids
@@ -167,16 +167,16 @@ def test_entropy_and_gap_are_those_of_the_merged_model(bases: Callable[[str], Ba
         entropy -= float((logp.exp() * logp).sum())
         chosen = logp.gather(1, torch.tensor(i.sample.token_ids)[:, None])[:, 0]
         gap += float((chosen - torch.tensor(i.sample.logprobs)).abs().sum())
-    assert tallies[0].entropy == pytest.approx(entropy, rel=1e-4)
-    assert tallies[0].gap == pytest.approx(gap, rel=1e-4)
+    assert stats[0].entropy == pytest.approx(entropy, rel=1e-4)
+    assert stats[0].gap == pytest.approx(gap, rel=1e-4)
 
 
 def test_a_sample_beyond_the_sliding_window_is_refused(tiny_base: Base) -> None:
     bank = bank_of(tiny_base)
-    item = Weighted(
+    item = WeightedSample(
         Sample(member="a", prompt_ids=(1, 2, 3, 4), token_ids=(5, 6, 7), logprobs=(-1.0,) * 3, advantage=1.0), 0, 1.0
     )
-    packs = next(micro_batches([item], 64))
-    accumulate(replace(tiny_base.decoder, window=6), bank, bank.gradients(), packs, PLAIN)
+    groups = next(micro_batches([item], 64))
+    accumulate(replace(tiny_base.decoder, window=6), bank, bank.gradients(), groups, PLAIN)
     with pytest.raises(PromptError, match="sliding window of 5"):
-        accumulate(replace(tiny_base.decoder, window=5), bank, bank.gradients(), packs, PLAIN)
+        accumulate(replace(tiny_base.decoder, window=5), bank, bank.gradients(), groups, PLAIN)

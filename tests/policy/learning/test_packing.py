@@ -9,16 +9,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.policy.learning.packing import Pack, Weighted, assemble, micro_batches
+from redqueen.policy.learning.packing import PromptGroup, WeightedSample, build_micro_batch, micro_batches
 from redqueen.records import Sample
 
 PROMPTS = ((7,), (1, 2, 3), (1, 2, 3, 4, 5, 6), (9, 9))
 
 
-def item(number: int, slot: int, prompt: int, tokens: int) -> Weighted:
+def item(number: int, slot: int, prompt: int, tokens: int) -> WeightedSample:
     """Numbered tokens, so that each can be told from all others."""
     ids = tuple(100 * (number + 1) + i for i in range(tokens))
-    return Weighted(
+    return WeightedSample(
         Sample(
             member="m", prompt_ids=PROMPTS[prompt], token_ids=ids, logprobs=tuple(float(-i) for i in ids), advantage=1.0
         ),
@@ -34,66 +34,66 @@ ITEMS = st.lists(
 
 @given(ITEMS, st.integers(1, 60))
 def test_every_sample_is_in_one_micro_batch_that_is_sorted_and_within_the_budget(
-    items: list[Weighted], budget: int
+    items: list[WeightedSample], budget: int
 ) -> None:
     batches = list(micro_batches(items, budget))
-    assert Counter(i.weight for packs in batches for pack in packs for i in pack.items) == Counter(
+    assert Counter(i.weight for groups in batches for group in groups for i in group.samples) == Counter(
         i.weight for i in items
     )
-    for packs in batches:
-        assert all(one.slot <= other.slot for one, other in pairwise(packs))
-        alone = len(packs) == 1 and len(packs[0].items) == 1
-        assert alone or sum(pack.tokens for pack in packs) <= budget
-        for pack in packs:
-            assert {(i.slot, i.sample.prompt_ids) for i in pack.items} == {(pack.slot, pack.prompt_ids)}
-            assert pack.tokens == len(pack.prompt_ids) + sum(len(i.sample.token_ids) - 1 for i in pack.items)
+    for groups in batches:
+        assert all(one.slot <= other.slot for one, other in pairwise(groups))
+        alone = len(groups) == 1 and len(groups[0].samples) == 1
+        assert alone or sum(group.tokens for group in groups) <= budget
+        for group in groups:
+            assert {(i.slot, i.sample.prompt_ids) for i in group.samples} == {(group.slot, group.prompt_ids)}
+            assert group.tokens == len(group.prompt_ids) + sum(len(i.sample.token_ids) - 1 for i in group.samples)
 
 
 @given(ITEMS)
-def test_with_room_enough_each_prompt_is_computed_once_for_each_member(items: list[Weighted]) -> None:
-    ((*packs,),) = micro_batches(items, 10_000)
-    assert sorted((pack.slot, pack.prompt_ids) for pack in packs) == sorted(
+def test_with_room_enough_each_prompt_is_computed_once_for_each_member(items: list[WeightedSample]) -> None:
+    ((*groups,),) = micro_batches(items, 10_000)
+    assert sorted((group.slot, group.prompt_ids) for group in groups) == sorted(
         {(i.slot, i.sample.prompt_ids) for i in items}
     )
-    rows = sum(pack.tokens for pack in packs)
+    rows = sum(group.tokens for group in groups)
     plain = sum(len(i.sample.prompt_ids) + len(i.sample.token_ids) - 1 for i in items)
     repeated = Counter((i.slot, i.sample.prompt_ids) for i in items)
-    assert plain - rows == sum((count - 1) * len(prompt) for (_, prompt), count in repeated.items())
+    assert plain - rows == sum((count - 1) * len(prompt) for (_, prompt), count in repeated.samples())
 
 
 @given(ITEMS, st.integers(1, 60))
-def test_each_row_predicts_the_next_token_of_its_own_sample(items: list[Weighted], budget: int) -> None:
-    for packs in micro_batches(items, budget):
-        batch = assemble(packs, torch.device("cpu"))
+def test_each_row_predicts_the_next_token_of_its_own_sample(items: list[WeightedSample], budget: int) -> None:
+    for groups in micro_batches(items, budget):
+        batch = build_micro_batch(groups, torch.device("cpu"))
         # a prefix's rows are a prompt and tails; walk back from each scored row to the text before its target
-        owners = [i for pack in packs for i in pack.items]
+        owners = [i for group in groups for i in group.samples]
         at = 0
-        for pack, prefix in zip(packs, batch.prefixes, strict=True):
-            assert (prefix.prompt, prefix.suffix_lengths) == (len(pack.prompt_ids), pack.tails)
+        for group, prefix in zip(groups, batch.prefixes, strict=True):
+            assert (prefix.prompt, prefix.suffix_lengths) == (len(group.prompt_ids), group.suffix_lengths)
             tail_start = prefix.start + prefix.prompt
-            for own in pack.items:
+            for own in group.samples:
                 ids = own.sample.token_ids
                 for j, token in enumerate(ids):
                     row = prefix.start + prefix.prompt - 1 if j == 0 else tail_start + j - 1
                     assert batch.source_S[at] == row
                     assert batch.target_S[at] == token
-                    assert batch.ids_N[row] == (pack.prompt_ids[-1] if j == 0 else ids[j - 1])
-                    assert batch.position_N[row] == len(pack.prompt_ids) + j - 1
+                    assert batch.ids_N[row] == (group.prompt_ids[-1] if j == 0 else ids[j - 1])
+                    assert batch.position_N[row] == len(group.prompt_ids) + j - 1
                     assert batch.weight_S[at] == own.weight
                     assert batch.logprob_S[at] == own.sample.logprobs[j]
                     at += 1
                 tail_start += len(ids) - 1
-            assert tuple(batch.ids_N[prefix.start : prefix.start + prefix.prompt].tolist()) == pack.prompt_ids
+            assert tuple(batch.ids_N[prefix.start : prefix.start + prefix.prompt].tolist()) == group.prompt_ids
             assert batch.position_N[prefix.start : prefix.start + prefix.prompt].tolist() == list(range(prefix.prompt))
             assert tail_start == prefix.end
         assert at == len(batch.target_S) == sum(len(i.sample.token_ids) for i in owners)
-        assert batch.prefixes[-1].end == len(batch.ids_N) == sum(pack.tokens for pack in packs)
+        assert batch.prefixes[-1].end == len(batch.ids_N) == sum(group.tokens for group in groups)
 
 
 def test_a_completion_of_one_token_has_no_row() -> None:
-    pack = Pack(0, PROMPTS[1], (item(0, 0, 1, 1), item(1, 0, 1, 1)))
-    assert (pack.tails, pack.tokens) == ((0, 0), 3)
-    batch = assemble([pack], torch.device("cpu"))
+    group = PromptGroup(0, PROMPTS[1], (item(0, 0, 1, 1), item(1, 0, 1, 1)))
+    assert (group.suffix_lengths, group.tokens) == ((0, 0), 3)
+    batch = build_micro_batch([group], torch.device("cpu"))
     assert batch.source_S.tolist() == [2, 2]
     assert batch.target_S.tolist() == [100, 200]
 

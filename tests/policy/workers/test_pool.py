@@ -19,7 +19,7 @@ from redqueen.errors import WorkerError
 from redqueen.policy.model.base import fingerprint, load
 from redqueen.policy.policy import Policy, open_policy
 from redqueen.policy.workers.inline import InlineExecutor
-from redqueen.policy.workers.pool import WorkerPool, deal
+from redqueen.policy.workers.pool import WorkerPool, partition_by_cost
 from redqueen.records import Completion, Sample
 from tests.policy.requests import crowd, request, same
 from tests.reference import noisy
@@ -162,10 +162,10 @@ def test_an_ended_worker_is_an_error_that_says_what_to_do(config: ModelConfig) -
 
 
 @given(st.lists(st.floats(0, 100), max_size=20), st.integers(1, 5))
-def test_work_is_dealt_out_evenly_and_in_order(costs: list[float], hands: int) -> None:
+def test_work_is_divided_evenly_and_in_order(costs: list[float], workers: int) -> None:
     items = list(range(len(costs)))
-    shares = deal(items, costs, hands)
-    assert len(shares) == hands
+    shares = partition_by_cost(items, costs, workers)
+    assert len(shares) == workers
     assert sorted(i for share in shares for i in share) == items
     assert all(share == sorted(share) for share in shares)
     held = [math.fsum(costs[i] for i in share) for share in shares]

@@ -12,8 +12,8 @@ from redqueen.config import ModelConfig
 from redqueen.policy.kernels.onednn import packed
 from redqueen.policy.model.base import load
 from redqueen.policy.model.decoder import FAMILIES
-from redqueen.policy.shared_memory import Block
-from redqueen.policy.workers.shared_decoder import freeze, thaw
+from redqueen.policy.shared_memory import SharedBlock
+from redqueen.policy.workers.shared_decoder import load_decoder, pickle_decoder
 from tests.reference import logits
 
 
@@ -30,10 +30,10 @@ def test_a_thawed_decoder_computes_the_same_from_the_same_memory(
     before = base.model(torch.tensor([[5, 6, 7]])).logits[0]
     (ours,) = logits(base.decoder, [[5, 6, 7]])
     torch.testing.assert_close(ours, before, atol=1e-4 if dtype == "float32" else 0.5, rtol=0)
-    written = freeze(base.decoder, base.block)
+    written = pickle_decoder(base.decoder, base.block)
     weights = sum(p.numel() * p.element_size() for p in base.model.parameters())
     assert len(written) < weights / 4, "places are written, not weights"
-    other = thaw(written, Block(base.block.size, base.block.path))
+    other = load_decoder(written, SharedBlock(base.block.size, base.block.path))
     torch.testing.assert_close(logits(other, [[5, 6, 7]])[0], ours, atol=1e-6 if dtype == "float32" else 0.1, rtol=0)
     for mine, theirs in zip(base.decoder.sites, other.sites, strict=True):
         assert (mine.name, mine.projections) == (theirs.name, theirs.projections)
