@@ -58,7 +58,7 @@ def test_with_room_enough_each_prompt_is_computed_once_for_each_member(items: li
     rows = sum(group.tokens for group in groups)
     plain = sum(len(i.sample.prompt_ids) + len(i.sample.token_ids) - 1 for i in items)
     repeated = Counter((i.slot, i.sample.prompt_ids) for i in items)
-    assert plain - rows == sum((count - 1) * len(prompt) for (_, prompt), count in repeated.samples())
+    assert plain - rows == sum((count - 1) * len(prompt) for (_, prompt), count in repeated.items())
 
 
 @given(ITEMS, st.integers(1, 60))
