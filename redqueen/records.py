@@ -39,7 +39,8 @@ Status = Literal[
 class Verdict:
     """The verifier's structured answer, e.g. `Verdict("error", "", "ZeroDivisionError at line 2", 1.3)`.
 
-    `output` is the literal that the program returned (validation of code_o and code_i, attempts at code_i), else "".
+    `output` holds the literals that the program returned, joined by "; ": one for code_o and code_i, several for a
+    code_f proposal. It is "" where no program ran or none of its values was read.
     """
 
     status: Status
@@ -270,11 +271,11 @@ class Verifier(Protocol):
     """The only judge: runs programs outside the trainer's process. Verdicts come in the order asked."""
 
     def submit_proposal(self, proposal: Proposal) -> Future[tuple[Verdict, Task | None]]:
-        """Hands one proposal over and goes on: a task where the verdict is `valid`, else None."""
+        """Submits one proposal and returns at once: a task where the verdict is `valid`, else None."""
         ...
 
     def submit_attempt(self, task: Task, answer: str | None) -> Future[Verdict]:
-        """Hands one answer to a task over and goes on; None is a text in which no answer was found."""
+        """Submits one answer to a task and returns at once; None is a text in which no answer was found."""
         ...
 
     def validate(self, proposals: Sequence[Proposal]) -> list[tuple[Verdict, Task | None]]:
