@@ -189,5 +189,19 @@ print(*(n.partition(".")[0] for n in set(sys.modules) - before))
     assert set(done.stdout.split()) <= set(sys.stdlib_module_names) | CHILD
 
 
+def test_the_sandboxed_child_imports_nothing_else_anywhere_in_its_files() -> None:
+    """Also what it imports inside functions; and none of its modules hides one of the standard library."""
+    assert CHILD.isdisjoint(sys.stdlib_module_names)
+    allowed = sys.stdlib_module_names | CHILD
+    for path in CHILD_FOLDER.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            modules: list[str] = []
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                modules = [node.module or ""]
+            assert {module.partition(".")[0] for module in modules} <= allowed, f"{path.name}:{node.lineno}"
+
+
 def test_help_and_version_load_no_tensor_library() -> None:
     assert loaded_after("import redqueen.cli").isdisjoint({"torch", "transformers", "peft"})
