@@ -9,20 +9,21 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-# Okabe and Ito's palette, told apart by colour-blind readers, then two more: there are more operators than hues in it.
+# The first are Okabe and Ito's palette, which colour-blind readers can tell apart. It has fewer hues than there are
+# operators, so more follow.
 HUES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C564B", "#6A3D9A", "#B8A800", "#333333")
-# an SVG's ids are random and dated otherwise
+# By default an SVG has random ids and today's date.
 _STABLE: dict[Any, Any] = {"svg.hashsalt": "redqueen", "svg.fonttype": "none"}
 
 
 def write(figure: Figure, file: Path) -> None:
-    """As PNG or SVG, by the file's ending. Raises OSError."""
+    """Writes a PNG or SVG file, by the file's ending. Raises OSError if it cannot be written."""
     with mpl.rc_context(_STABLE):
         figure.savefig(file, dpi=130, metadata={"Date": None} if file.suffix == ".svg" else None)
 
 
 def svg(figure: Figure) -> bytes:
-    """As an SVG document."""
+    """Returns the figure as an SVG document."""
     memory = io.BytesIO()
     with mpl.rc_context(_STABLE):
         figure.savefig(memory, format="svg", metadata={"Date": None})

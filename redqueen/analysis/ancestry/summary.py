@@ -1,8 +1,8 @@
 """One verdict on each side of a run: progress, cycling, collapse, or nothing shown, from who solves whose tasks.
 
-For students the sample is tasks: the same tasks are attempted by every student epoch, so differences are paired by
-task. For teachers the sample is tasks too, but each epoch has its own, so samples are independent. docs/EVOLUTION.md,
-"Does evolution help?", has the rules in words.
+The sample is tasks on both sides. Every student epoch attempts the same tasks, so students' differences are paired by
+task. Each teacher epoch has tasks of its own, so teachers' samples are independent. docs/EVOLUTION.md, "Does evolution
+help?", has the rules in words.
 """
 
 from __future__ import annotations
@@ -20,25 +20,22 @@ Conclusion = Literal["progress", "cycling", "collapse", "nothing shown", "too fe
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one side did.
-
-    Attributes:
-        verdict: see `students` and `teachers`.
-        change: the trend over the whole run, with a 95 % interval; None with fewer than two epochs. Students: fitted
-            change of the solve rate at fixed tasks from the first student epoch to the last. Teachers: fitted change of
-            difficulty (1 - solve rate of fixed students) from the first task epoch to the last.
-        fall: the last epoch minus the best one before it, at a level that allows for the choice of the best.
-        cycle: the epoch (a number of steps) that the last one beats on recent opponents and loses to on older ones.
-    """
+    """What one side did."""
 
     verdict: Conclusion
+    """See `students` and `teachers`."""
     change: Interval | None
+    """The trend over the whole run, with a 95 % interval; None with fewer than two epochs. Students: fitted change of
+    the solve rate at fixed tasks from the first student epoch to the last. Teachers: fitted change of difficulty (1 -
+    solve rate of fixed students) from the first task epoch to the last."""
     fall: Interval | None
+    """The last epoch minus the best one before it, at a level that allows for the choice of the best."""
     cycle: int | None
+    """The epoch (a number of steps) that the last one beats on recent opponents and loses to on older ones."""
 
 
 def students(games: Games) -> Finding:
-    """Of the students of the epochs, at the tasks of all epochs.
+    """Returns the finding about the students of the epochs, at the tasks of all epochs.
 
     collapse: `change` is below 0, or `fall` is. cycling: there is an earlier epoch that the last students beat on the
     tasks made since, and lose to on those made before. progress: `change` is above 0. Cycling goes before collapse,
@@ -50,35 +47,36 @@ def students(games: Games) -> Finding:
         return Finding("too few epochs", None, None, None)
     times = [epoch.step for epoch in games.students]
     length = times[-1] - times[0]
-    rises = [_rise(times, own) * length for _, own in scores]
-    change = interval(rises)
+    change = interval([_rise(times, by_epoch) * length for _, by_epoch in scores])
+    # Bonferroni: one comparison with each earlier epoch
     level = 1 - (1 - LEVEL) / (epochs - 1)
-    falls = [interval([own[-1] - own[i] for _, own in scores], level) for i in range(epochs - 1)]
+    falls = [interval([by_epoch[-1] - by_epoch[i] for _, by_epoch in scores], level) for i in range(epochs - 1)]
     fall = min((f for f in falls if f is not None), key=lambda f: f.mean)
     cycle = None
     for i, step in enumerate(times[:-1]):
-        old = interval([own[-1] - own[i] for made, own in scores if made < step], level)
-        recent = interval([own[-1] - own[i] for made, own in scores if made >= step], level)
+        old = interval([by_epoch[-1] - by_epoch[i] for made, by_epoch in scores if made < step], level)
+        recent = interval([by_epoch[-1] - by_epoch[i] for made, by_epoch in scores if made >= step], level)
         if old is not None and recent is not None and old.below and recent.above:
             cycle = step
     return Finding(_verdict(change, fall, cycle), change, fall, cycle)
 
 
 def teachers(games: Games) -> Finding:
-    """The finding about the tasks of the epochs; the verdicts mean the same, with difficulty instead of solving.
+    """Returns the finding about the tasks of the epochs; verdicts are of difficulty instead of solving.
 
     cycling: the last tasks are harder than those of an earlier epoch for the students since, and easier for those
     before.
     """
     if len(games.tasks) < 2:
         return Finding("too few epochs", None, None, None)
-    own = [_difficulties(games, j, range(len(games.students))) for j in range(len(games.tasks))]
+    everyone = range(len(games.students))
+    difficulties = [_difficulties(games, j, everyone) for j in range(len(games.tasks))]
     times = [(epoch.first + epoch.end) / 2 for epoch in games.tasks]
-    points = [(time, value) for time, values in zip(times, own, strict=True) for value in values]
+    points = [(time, value) for time, values in zip(times, difficulties, strict=True) for value in values]
     trend = slope([time for time, _ in points], [value for _, value in points])
     change = None if trend is None else _scaled(trend, times[-1] - times[0])
-    level = 1 - (1 - LEVEL) / (len(own) - 1)
-    falls = [f for values in own[:-1] if (f := difference(own[-1], values, level)) is not None]
+    level = 1 - (1 - LEVEL) / (len(difficulties) - 1)
+    falls = [f for values in difficulties[:-1] if (f := difference(difficulties[-1], values, level)) is not None]
     fall = min(falls, key=lambda f: f.mean) if falls else None
     cycle = None
     for j, epoch in enumerate(games.tasks[:-1]):
@@ -92,16 +90,18 @@ def teachers(games: Games) -> Finding:
 
 
 def rates(games: Games) -> list[list[float | None]]:
-    """The matrix [student epoch, task epoch] of mean solve rates."""
+    """Returns the matrix [student epoch, task epoch] of mean solve rates."""
     return [[_mean(cell) for cell in row] for row in games.solved]
 
 
 def unsolved(games: Games) -> list[float]:
-    """For each task epoch the share of its tasks that no student of any epoch solved: too hard, or impossible."""
-    return [
-        fmean(not any(row[j][t] for row in games.solved) for t in range(len(epoch.tasks)))
-        for j, epoch in enumerate(games.tasks)
-    ]
+    """Returns the share of each task epoch's tasks that no student of any epoch solved: too hard, or impossible."""
+    return [fmean(not solved for solved in _solved_by_anyone(games, j)) for j in range(len(games.tasks))]
+
+
+def _solved_by_anyone(games: Games, j: int) -> list[bool]:
+    """Says of each task of epoch `j` whether any student epoch solved it."""
+    return [any(row[j][t] for row in games.solved) for t in range(len(games.tasks[j].tasks))]
 
 
 def _verdict(change: Interval | None, fall: Interval | None, cycle: int | None) -> Conclusion:
@@ -115,40 +115,42 @@ def _verdict(change: Interval | None, fall: Interval | None, cycle: int | None) 
 
 
 def _complete(games: Games) -> list[tuple[int, list[float]]]:
-    """For each task that every epoch could be judged on: the step it is from, and the solve rates by student epoch."""
-    found: list[tuple[int, list[float]]] = []
+    """Returns the step and the solve rates by student epoch of each task that every epoch could be judged on."""
+    complete: list[tuple[int, list[float]]] = []
     for j, epoch in enumerate(games.tasks):
         for t, task in enumerate(epoch.tasks):
-            own = [row[j][t] for row in games.solved]
-            known = [value for value in own if value is not None]
-            if len(known) == len(own):
-                found.append((task.step, known))
-    return found
+            by_epoch = [row[j][t] for row in games.solved]
+            known = [value for value in by_epoch if value is not None]
+            if len(known) == len(by_epoch):
+                complete.append((task.step, known))
+    return complete
 
 
 def _rise(times: Sequence[float], values: Sequence[float]) -> float:
-    """The least-squares slope."""
+    """Returns the least-squares slope."""
     mean = fmean(times)
     return sum((t - mean) * v for t, v in zip(times, values, strict=True)) / sum((t - mean) ** 2 for t in times)
 
 
 def _difficulties(games: Games, j: int, rows: Sequence[int]) -> list[float]:
-    """1 - mean solve rate of these student epochs, for each task of epoch `j`."""
-    return [
-        1 - mean
-        for t in range(len(games.tasks[j].tasks))
-        if (mean := _mean([games.solved[i][j][t] for i in rows])) is not None
-    ]
+    """Returns 1 - mean solve rate of these student epochs, for each task of epoch `j` that one could be judged on."""
+    difficulties: list[float] = []
+    for t in range(len(games.tasks[j].tasks)):
+        mean = _mean([games.solved[i][j][t] for i in rows])
+        if mean is not None:
+            difficulties.append(1 - mean)
+    return difficulties
 
 
 def _harder(games: Games, j: int, rows: Sequence[int], level: float) -> Interval | None:
-    """How much harder the last tasks are than those of epoch `j`, for these student epochs."""
+    """Returns how much harder the last tasks are than those of epoch `j`, for these student epochs."""
     return difference(_difficulties(games, len(games.tasks) - 1, rows), _difficulties(games, j, rows), level)
 
 
-def _scaled(found: Interval, factor: float) -> Interval:
-    low, high = (None if end is None else end * factor for end in (found.low, found.high))
-    return Interval(found.mean * factor, low, high, found.n)
+def _scaled(trend: Interval, factor: float) -> Interval:
+    low = None if trend.low is None else trend.low * factor
+    high = None if trend.high is None else trend.high * factor
+    return Interval(trend.mean * factor, low, high, trend.n)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -16,23 +16,23 @@ from redqueen.analysis.lineage.tree import Life
 _START = "#999999"
 
 
-def draw(found: Sequence[Life], steps: int) -> Figure:
-    """The figure of these lives over `steps` steps played: a panel for each role, operators by colour.
+def draw(members: Sequence[Life], steps: int) -> Figure:
+    """Returns the figure of these lives over `steps` steps played: a panel for each role, operators by colour.
 
     A line begins at the member's birth and ends where it was replaced (a cross) or at the present (a dot); the number
     at its end is its last fitness. The arc of the fitter parent is solid, the other's dashed.
     """
-    roles = list(dict.fromkeys(life.role for life in found))
-    operators = sorted({life.operator for life in found if life.parents})
+    roles = list(dict.fromkeys(life.role for life in members))
+    operators = sorted({life.operator for life in members if life.parents})
     hues = {name: HUES[i % len(HUES)] for i, name in enumerate(operators)}
-    rows = {role: sum(life.role == role for life in found) for role in roles}
+    rows = {role: sum(life.role == role for life in members) for role in roles}
     height = 1.6 + sum(0.6 + 0.24 * count for count in rows.values())
     figure = Figure(figsize=(11, min(height, 60)), layout="constrained")
     grid = figure.subplots(
         len(roles), 1, sharex=True, squeeze=False, height_ratios=[count + 1.5 for count in rows.values()]
     )
     for axes, role in zip(grid[:, 0], roles, strict=True):
-        _panel(axes, [life for life in found if life.role == role], steps, hues)
+        _panel(axes, [life for life in members if life.role == role], steps, hues)
         axes.set_title(
             {"teacher": "teachers", "student": "students"}.get(role, "single agent"), loc="left", fontsize=10
         )
@@ -54,11 +54,13 @@ def draw(found: Sequence[Life], steps: int) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, found: Sequence[Life], steps: int, hues: Mapping[str, str]) -> None:
-    row = {life.name: i for i, life in enumerate(found)}
-    for life in found:
-        y, hue = row[life.name], hues.get(life.operator, _START)
-        begin, end = life.born + 1, steps if life.died is None else life.died + 1
+def _panel(axes: Axes, members: Sequence[Life], steps: int, hues: Mapping[str, str]) -> None:
+    row = {life.name: i for i, life in enumerate(members)}
+    for life in members:
+        y = row[life.name]
+        hue = hues.get(life.operator, _START)
+        begin = life.born + 1
+        end = steps if life.died is None else life.died + 1
         axes.plot([begin, end], [y, y], color=hue, lw=2.2, solid_capstyle="butt")
         axes.plot([end], [y], color=hue, marker="o" if life.died is None else "x", ms=5)
         axes.annotate(life.name, (begin, y), (-4, 0), textcoords="offset points", ha="right", va="center", fontsize=8)
@@ -68,7 +70,8 @@ def _panel(axes: Axes, found: Sequence[Life], steps: int, hues: Mapping[str, str
         for rank, parent in enumerate(life.parents):
             if parent in row:
                 _arc(axes, begin, row[parent], y, hue, "solid" if rank == 0 else "dashed")
-    axes.set_ylim(len(found) - 0.3, -0.9)
+    # the oldest member on top
+    axes.set_ylim(len(members) - 0.3, -0.9)
     axes.set_xlim(-0.06 * max(steps, 1), max(steps, 1) * 1.06)
     axes.set_yticks([])
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -1,4 +1,4 @@
-"""Who descends from whom: every member's life, read from a run's archive.
+"""Who descends from whom: every member's life, from a run's archive.
 
 Steps are counted from 0, as in the archive; -1 is the start.
 """
@@ -49,7 +49,10 @@ class Life:
 
 
 def lives(run: Path) -> list[Life]:
-    """Everyone who ever lived in `run`, in order of birth. Raises RunError if there is no run or it left no archive."""
+    """Returns every member that ever lived in `run`, in order of birth.
+
+    Raises RunError if there is no such run or it left no archive.
+    """
     directory = RunDirectory(run)
     directory.config()
     with ArchiveReader(directory.archive) as archive:
@@ -63,15 +66,16 @@ def lives(run: Path) -> list[Life]:
 
 
 def last_step(run: Path) -> int:
-    """The last step that was played, -1 before the first. Raises RunError as `lives`."""
+    """Returns the last step that was played, -1 before the first. Raises RunError as `lives` does."""
     lines = RunDirectory(run).metrics()
     return int(lines[-1]["step"]) if lines else -1
 
 
-def ancestors(found: Iterable[Life], name: str) -> list[Life]:
-    """`name` and all it descends from, youngest first, each once."""
-    by_name = {life.name: life for life in found}
-    queue, family = [name], dict[str, Life]()
+def ancestors(members: Iterable[Life], name: str) -> list[Life]:
+    """Returns `name` and all it descends from, breadth first from the member itself, each once."""
+    by_name = {life.name: life for life in members}
+    queue = [name]
+    family: dict[str, Life] = {}
     while queue:
         life = by_name.get(queue.pop(0))
         if life is not None and life.name not in family:
@@ -81,7 +85,7 @@ def ancestors(found: Iterable[Life], name: str) -> list[Life]:
 
 
 def _life(member: MemberRow, birth: ReplacementRow | None, died: int | None, standings: list[StandingRow]) -> Life:
-    # a probe may come later than the first game
+    # The held-out fitness is measured every few steps, so it may be known only some games after the first.
     rated = [s for s in standings if s.games and s.fitness is not None]
     return Life(
         name=member.name,

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from redqueen.analysis.drawing import HUES
 
-# up to so many steps each one is marked
+# In a run of at most so many steps each step has a marker.
 _MARKED = 20
 
 Lines = Sequence[Mapping[str, Any]]
@@ -19,7 +19,7 @@ Series = Sequence[float | None]
 
 
 def draw(lines: Lines) -> Figure:
-    """Three panels over the steps played, from the lines of metrics.jsonl; what was not known leaves a gap."""
+    """Returns three panels over the steps played, from the lines of metrics.jsonl; an unknown value leaves a gap."""
     figure = Figure(figsize=(11, 3.4), layout="constrained")
     shares, contested, rewards = figure.subplots(1, 3)
     steps = [line["step"] + 1 for line in lines]
@@ -49,8 +49,8 @@ def draw(lines: Lines) -> Figure:
 
 def _plot(axes: Axes, title: str, steps: Sequence[int], series: Mapping[str, Series]) -> None:
     mark = "o" if len(steps) <= _MARKED else ""
-    for hue, (name, found) in zip(HUES, series.items(), strict=False):
-        values = [float("nan") if value is None else value for value in found]
+    for hue, (name, column) in zip(HUES, series.items(), strict=False):
+        values = [float("nan") if value is None else value for value in column]
         axes.plot(steps, values, color=hue, lw=1.6, marker=mark, ms=3.5, label=name)
     axes.set_title(title, loc="left", fontsize=10)
     axes.set_xlabel("step")
@@ -60,5 +60,6 @@ def _plot(axes: Axes, title: str, steps: Sequence[int], series: Mapping[str, Ser
 
 
 def _contested(line: Mapping[str, Any], kind: str) -> float | None:
+    """Returns the share of the step's tasks of this kind with 0 < rho < 1."""
     tasks = line["tasks_by_kind"][kind]
     return line["contested_by_kind"][kind] / tasks if tasks else None

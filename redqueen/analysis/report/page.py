@@ -10,9 +10,9 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from redqueen.analysis.drawing import svg
-from redqueen.analysis.lineage import figure as family_figure
+from redqueen.analysis.lineage import figure as tree_figure
 from redqueen.analysis.lineage.tree import Life, lives
-from redqueen.analysis.report import curves as course_figure
+from redqueen.analysis.report import curves
 from redqueen.config import Config
 from redqueen.recording.terminal import number
 from redqueen.runs.directory import RunDirectory, RunError
@@ -40,8 +40,10 @@ _CAUTION = (
 
 
 def page(directory: RunDirectory) -> str:
-    """The page. Raises RunError for a run that has played no step."""
-    config, lines, found = directory.config(), directory.metrics(), lives(directory.path)
+    """Returns the page. Raises RunError if there is no such run or it has played no step."""
+    config = directory.config()
+    lines = directory.metrics()
+    members = lives(directory.path)
     if not lines:
         raise RunError(f"{directory.path} has played no step yet: nothing to report")
     title = escape(directory.path.resolve().name)
@@ -50,9 +52,9 @@ def page(directory: RunDirectory) -> str:
         [
             f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>',
             f"<h1>{title}</h1>{_summary(config, steps, lines)}",
-            f"<h2>Course</h2>{_image(course_figure.draw(lines), 'rates and rewards by step')}<p>{_COURSE}</p>",
-            f"<h2>Family tree</h2>{_image(family_figure.draw(found, steps), 'family tree')}<p>{_FAMILY}</p>",
-            f"<h2>Members</h2>{_members(found)}<p>{_CAUTION}</p>",
+            f"<h2>Course</h2>{_image(curves.draw(lines), 'rates and rewards by step')}<p>{_COURSE}</p>",
+            f"<h2>Family tree</h2>{_image(tree_figure.draw(members, steps), 'family tree')}<p>{_FAMILY}</p>",
+            f"<h2>Members</h2>{_members(members)}<p>{_CAUTION}</p>",
             "</html>\n",
         ]
     )
@@ -68,9 +70,9 @@ def _summary(config: Config, steps: int, lines: Sequence[Mapping[str, Any]]) -> 
     )
 
 
-def _members(found: Sequence[Life]) -> str:
-    """Everyone who ever lived, the living first, the fittest of them on top."""
-    ranked = sorted(found, key=lambda life: (life.role != "teacher", life.died is not None, -_fitness(life)))
+def _members(members: Sequence[Life]) -> str:
+    """Returns a table of every member that ever lived: the living first, the fittest of them on top."""
+    ranked = sorted(members, key=lambda life: (life.role != "teacher", life.died is not None, -_fitness(life)))
     head = "".join(
         f"<th>{name}</th>" for name in ("member", "role", "made by", "parents", "born", "end", "games", "fitness")
     )
