@@ -152,7 +152,9 @@ class Llama:
         batch, n = self.batch, 0
         for row, ids in enumerate(tokens):
             for i, token in enumerate(ids):
-                batch.token[n], batch.pos[n], batch.n_seq_id[n] = token, start + i, 1
+                batch.token[n] = token
+                batch.pos[n] = start + i
+                batch.n_seq_id[n] = 1
                 batch.seq_id[n][0] = row
                 batch.logits[n] = i == len(ids) - 1
                 n += 1

@@ -22,7 +22,9 @@ from redqueen.adapters.factors import Adapter, Factors
 from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS
 from redqueen.adapters.operators.modules import Operator
 
-HIDDEN, INTERMEDIATE, KEY_VALUE = 3584, 18944, 512
+HIDDEN = 3584
+INTERMEDIATE = 18944
+KEY_VALUE = 512
 SHAPES = {
     "self_attn.q_proj": (HIDDEN, HIDDEN),
     "self_attn.k_proj": (HIDDEN, KEY_VALUE),

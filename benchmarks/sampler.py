@@ -76,7 +76,10 @@ class Contenders:
     """Us and the peers, loaded once for all numbers of rows."""
 
     def __init__(self, config: BenchmarkConfig, members: int, lengths: Lengths, report: Report) -> None:
-        self.config, self.members, self.lengths, self.report = config, members, lengths, report
+        self.config = config
+        self.members = members
+        self.lengths = lengths
+        self.report = report
         self.ours = system.build(config, members)
         adapters = {workload.name(i): system.adapter(self.ours, i) for i in range(members)}
         self.plain = plain(config)

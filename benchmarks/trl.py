@@ -138,7 +138,9 @@ class _Waiter(TrainerCallback):
     """Holds the trainer before each step until it is told to go on, and times the step."""
 
     def __init__(self, orders: Connection) -> None:
-        self.orders, self.watch, self.tokens = orders, Stopwatch(), 0
+        self.orders = orders
+        self.watch = Stopwatch()
+        self.tokens = 0
 
     def reward(self, completion_ids: list[list[int]], **_: Any) -> list[float]:
         """Every second completion is right: no group is without an advantage."""

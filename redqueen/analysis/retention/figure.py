@@ -12,7 +12,9 @@ from matplotlib.ticker import MaxNLocator
 from redqueen.analysis.retention.study import COPY, MEAN, Plan, Trial
 
 _COLUMNS = 4
-_OWN, _COPY, _MEAN = "#0072B2", "#333333", "#D55E00"
+_OWN = "#0072B2"
+_COPY = "#333333"
+_MEAN = "#D55E00"
 
 
 def draw(trials: Sequence[Trial], plan: Plan) -> Figure:
