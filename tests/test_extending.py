@@ -1,0 +1,127 @@
+"""Every snippet of docs/EXTENDING.md runs, and does what its section says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from redqueen.adapters.factors import Factors
+from redqueen.adapters.operators import MUTATIONS
+from redqueen.config import GameConfig, ModelConfig
+from redqueen.game.prompts import Prompts
+from redqueen.league.population import Member
+from redqueen.policy.model import decoder
+from redqueen.policy.model.base import load
+from redqueen.records import Completion, Kind, Task, Verdict
+from redqueen.verifier import LocalVerifier
+from tests import tiny, toy
+from tests.reference import logits
+
+PAGE = Path(__file__).parents[1] / "docs" / "EXTENDING.md"
+SNIPPETS: dict[str, str] = dict(
+    re.findall(r"^## An? ([^\n]+)\n.*?^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
+)
+
+
+def snippet(title: str) -> dict[str, Any]:
+    """The names that a section's snippet defines."""
+    names: dict[str, Any] = {"__name__": "snippet"}
+    exec(compile(SNIPPETS[title], f"{PAGE.name}: {title}", "exec"), names)
+    return names
+
+
+def test_an_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redqueen.adapters.operators.MUTATIONS", dict(MUTATIONS))
+    fade = snippet("operator")["fade"]
+    parent = {"x": Factors(torch.randn(5, 2), torch.randn(2, 3)), "y": Factors(torch.randn(4, 2), torch.randn(2, 4))}
+    child = fade([parent], torch.Generator().manual_seed(0))
+    again = fade([dict(reversed(parent.items()))], torch.Generator().manual_seed(0))
+    assert child.keys() == parent.keys()
+    for layer, factors in parent.items():
+        share = child[layer].b / factors.b
+        assert share.min() >= 0.5
+        assert share.max() <= 1
+        assert torch.equal(child[layer].b, again[layer].b)
+        assert child[layer].a.data_ptr() != factors.a.data_ptr()
+
+
+def test_a_fitness() -> None:
+    steadiness = snippet("fitness")["steadiness"]
+
+    def member(*rewards: float) -> Member:
+        return Member("S0", "student", -1, rewards=rewards)
+
+    assert steadiness(member(0.5)) is None
+    assert steadiness(member(0.5, 0.5)) == 0 > steadiness(member(0.0, 1.0))
+
+
+def test_a_reward() -> None:
+    reward = snippet("reward")["learnability_reward"]
+    pay = GameConfig()
+    assert [reward(Verdict("valid"), rho, pay) for rho in (0.0, 0.5, 1.0)] == [0, 1, 0]
+    assert reward(Verdict("error"), None, pay) == pay.teacher_invalid
+    assert reward(Verdict("infra_error"), None, pay) is None
+
+
+def test_a_prompt_format(seed_tasks: dict[Kind, list[Task]]) -> None:
+    prompts: Prompts = snippet("prompt format")["TitledPrompts"](GameConfig())
+    task = seed_tasks["code_o"][0]
+    assert prompts.attempt(task, ()).text.startswith("# exercise code_o\n")
+    assert prompts.read_attempt("code_o", prompts.write_attempt(task)) == task.pairs[0].output
+
+
+def test_a_model_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoder, "FAMILIES", decoder.FAMILIES)
+    snippet("model family")
+    base = load(ModelConfig(name=str(tiny.make(tmp_path, "seed_oss")), dtype="float32", workers=1, threads=1))
+    ids = [7, 30, 200, 5, 7]
+    with torch.no_grad():
+        expected = base.model(torch.tensor([ids])).logits[0]
+    torch.testing.assert_close(logits(base.decoder, [ids])[0], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_recorder(tmp_path: Path, verifier: LocalVerifier) -> None:
+    log = snippet("recorder")["BirthLog"](tmp_path / "births.txt")
+    changes = {"evolution.enabled": True, "evolution.every": 1, "evolution.burn_in": 1, "run.steps": 2}
+    trainer = toy.trainer(toy.config(tmp_path, **changes), tmp_path / "run", verifier, watchers=[log])
+    trainer.run()
+    trainer.close()
+    assert re.findall(r"^(\d): \w+ replaces \w+ \(\w+\)$", log.path.read_text(), re.M) == ["1", "1", "2", "2"]
+
+
+def test_a_benchmark() -> None:
+    class Calculator:
+        """A member that adds rightly below ten."""
+
+        def sample(self, requests: Any, on_completion: Callable[[int, Completion], None]) -> list[Completion]:
+            completions = []
+            for index, request in enumerate(requests):
+                assert request.sampling.temperature == 0
+                total = sum(int(number) for number in re.findall(r"\d+", request.prompt.text))
+                completions.append(
+                    Completion(
+                        member=request.member,
+                        version=1,
+                        prompt_ids=(0,),
+                        token_ids=(0,),
+                        logprobs=(0.0,),
+                        text=f" {total % 10}",
+                        finish_reason="stop",
+                    )
+                )
+                on_completion(index, completions[-1])
+            return completions
+
+    score = snippet("benchmark")["addition_score"]
+    assert score(Calculator(), "S0", [(1, 2), (3, 4), (5, 6), (2, 2)]) == 0.75
+
+
+def test_no_snippet_is_left_out() -> None:
+    tested = {name.removeprefix("test_").removeprefix("an_").removeprefix("a_") for name in globals()}
+    assert len(SNIPPETS) == PAGE.read_text().count("\n## A")
+    assert {title.replace(" ", "_") for title in SNIPPETS} <= tested
