@@ -88,7 +88,8 @@ def test_a_model_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_recorder(tmp_path: Path, verifier: LocalVerifier) -> None:
     log = snippet("recorder")["BirthLog"](tmp_path / "births.txt")
     changes = {"evolution.enabled": True, "evolution.every": 1, "evolution.burn_in": 1, "run.steps": 2}
-    trainer = toy.trainer(toy.config(tmp_path, **changes), tmp_path / "run", verifier, watchers=[log])
+    trainer = toy.trainer(toy.config(tmp_path, **changes), tmp_path / "run", verifier)
+    trainer.watchers = (log,)
     trainer.run()
     trainer.close()
     assert re.findall(r"^(\d): \w+ replaces \w+ \(\w+\)$", log.path.read_text(), re.M) == ["1", "1", "2", "2"]
