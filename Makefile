@@ -18,7 +18,7 @@ help:
 	@echo "make check     the quick tests: under a minute"
 	@echo "make test      the tests that a change should pass: a few minutes"
 	@echo "make test-all  all tests: long properties, real runs, the benchmarks at tiny size"
-	@echo "make bench     measure this machine beside its peers (docs/BENCHMARKS.md): well over an hour"
+	@echo "make bench     measure this machine and compare with other libraries (docs/BENCHMARKS.md): well over an hour"
 	@echo "make lint      ruff (lint, format) and strict types"
 	@echo "make format    let ruff rewrite the code"
 	@echo "make setup     only build .venv"
@@ -36,7 +36,7 @@ test: setup
 test-all: setup
 	@$(PYTEST) --hypothesis-profile thorough $(TESTS)
 
-# a peer that cannot be installed or built here is a line in the report
+# a library that cannot be installed or built here is a line in the report
 bench: setup
 	@for peer in trl populora llama-cpp-python; do \
 	  .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $$peer \

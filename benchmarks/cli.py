@@ -9,7 +9,9 @@ import typer
 from redqueen.config import BUNDLED
 
 app = typer.Typer(
-    help="Measure this machine, and peers beside us in the same run.", no_args_is_help=True, rich_markup_mode=None
+    help="Measure this machine and compare with other libraries in the same run.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]

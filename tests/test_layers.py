@@ -1,4 +1,4 @@
-"""DESIGN section 4: arrows go down only. Every import counts, wherever in a file it hides."""
+"""docs/ARCHITECTURE.md, "Rooms": imports go down only. Every import counts, wherever in a file it hides."""
 
 from __future__ import annotations
 

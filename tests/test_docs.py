@@ -1,0 +1,44 @@
+"""What the pages for people say about files is true."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/*.md")])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_that_a_page_names_is_there(page: Path) -> None:
+    named = set(re.findall(r"`((?:[\w.-]+/)*[\w-]+(?:\.py|/))`", page.read_text()))
+    roots = (
+        REPOSITORY,
+        REPOSITORY / "redqueen",
+        REPOSITORY / "redqueen" / "policy",
+        REPOSITORY / "redqueen" / "sandbox",
+    )
+    anywhere = {path.name for path in (REPOSITORY / "redqueen").rglob("*")}
+    missing = [
+        name
+        for name in sorted(named)
+        if not any((root / name).exists() for root in roots) and name.rstrip("/") not in anywhere
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_architecture_names_every_room() -> None:
+    text = (REPOSITORY / "docs" / "ARCHITECTURE.md").read_text()
+    rooms = [path for path in (REPOSITORY / "redqueen").iterdir() if path.is_dir() and path.name != "__pycache__"]
+    parts = [
+        path for path in (REPOSITORY / "redqueen" / "policy").iterdir() if path.is_dir() and path.name != "__pycache__"
+    ]
+    assert [room.name for room in [*rooms, *parts] if f"{room.name}/`" not in text] == []
