@@ -1,4 +1,4 @@
-"""Memory that processes share."""
+"""Checks the memory that processes share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHAPES = st.lists(
 
 
 @given(SHAPES)
-def test_who_attaches_and_takes_the_same_has_the_same_tensors(
+def test_the_same_allocations_give_the_same_tensors_in_every_process(
     shapes: list[tuple[tuple[int, ...], torch.dtype]],
 ) -> None:
     sizes = [padded(torch.empty(shape, dtype=dtype).nbytes) for shape, dtype in shapes]
@@ -34,10 +34,9 @@ def test_who_attaches_and_takes_the_same_has_the_same_tensors(
     for number, tensor in enumerate(ours, 1):
         tensor.fill_(number)
         assert tensor.data_ptr() % 64 == 0
-    for number, (shape, dtype) in enumerate(shapes, 1):
-        found = theirs[number - 1]
-        assert (tuple(found.shape), found.dtype) == (shape, dtype)
-        assert (found == number).all(), "no tensor overlaps another"
+    for number, (tensor, (shape, dtype)) in enumerate(zip(theirs, shapes, strict=True), 1):
+        assert (tuple(tensor.shape), tensor.dtype) == (shape, dtype)
+        assert (tensor == number).all(), "no tensor overlaps another"
     with pytest.raises(MemoryError, match="shared bytes"):
         block.allocate((1,), torch.uint8)
 
@@ -58,6 +57,7 @@ def test_a_view_is_the_tensor_that_begins_there() -> None:
 
 
 def double(size: int, path: str) -> None:
+    """Doubles the first four numbers of the block at `path`, in another process."""
     SharedBlock(size, path).allocate((4,), torch.float32).mul_(2)
 
 

@@ -21,6 +21,7 @@ class Norm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x_NH: Tensor, y_NH: Tensor | None, weight_H: Tensor, eps: float) -> tuple[Tensor, Tensor]:
         stream_NH = x_NH if y_NH is None else torch.empty_like(x_NH)
+        # A compiled kernel takes arrays only, so a missing y is an array without rows.
         added_NH = x_NH[:0] if y_NH is None else y_NH
         out_NH = torch.empty_like(x_NH)
         training.norm(
@@ -34,11 +35,15 @@ class Norm(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         stream_NH, weight_H = ctx.saved_tensors
+        # `past` is the gradient that reaches the stream from later blocks. They continue from the stream that this
+        # function returns, so the kernel can add both gradients in fp32 and round once. If they continued from x,
+        # autograd would add the two in bf16, in one more pass over memory.
         past_NH, dy_NH = (grad.contiguous() for grad in grads)
         dx_NH = torch.empty_like(stream_NH)
         training.norm_backward(
             as_array(dy_NH), as_array(stream_NH), as_array(weight_H), ctx.eps, as_array(past_NH), as_array(dx_NH)
         )
+        # s = x + y passes the same gradient to both.
         return dx_NH, None if ctx.alone else dx_NH, None, None
 
 
@@ -56,10 +61,12 @@ class Heads(torch.autograd.Function):
         cos: Tensor,
         sin: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
+        # Views into `qkv` are not contiguous; the kernels take any strides, so no copies are made.
         q, k, v = _split(qkv_NHD, kv_heads)
         out_q, out_k = q.new_empty(q.shape), k.new_empty(k.shape)
         training.heads(as_array(q), _weight(norm_q), eps, as_array(cos), as_array(sin), as_array(out_q))
         training.heads(as_array(k), _weight(norm_k), eps, as_array(cos), as_array(sin), as_array(out_k))
+        # A rotation's gradient needs no input. Only a norm's does, so a model without them saves none.
         ctx.save_for_backward(cos, sin, norm_q, norm_k, None if norm_q is None and norm_k is None else qkv_NHD)
         ctx.eps = eps
         # A view of v would keep the memory of all three alive.
@@ -69,6 +76,7 @@ class Heads(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         cos, sin, norm_q, norm_k, saved_NHD = ctx.saved_tensors
         dq, dk, dv = grads
+        # Concatenating allocates the result and puts dv in its place; the kernels then overwrite the parts of q and k.
         d_qkv_NHD = torch.cat(grads, 1)
         out_q, out_k, _ = _split(d_qkv_NHD, dv.shape[1])
         # Without a norm the kernel does not read q and k; any tensor of their shape will do.
@@ -87,10 +95,12 @@ class Heads(torch.autograd.Function):
 
 
 def _split(qkv_NHD: Tensor, kv_heads: int) -> tuple[Tensor, ...]:
+    """Returns the heads of q, k and v as views."""
     return qkv_NHD.split([qkv_NHD.shape[1] - 2 * kv_heads, kv_heads, kv_heads], 1)
 
 
 def _weight(norm: Tensor | None) -> Array:
+    """Returns a norm's weight; an empty array tells the kernel that there is no norm."""
     return np.empty(0, np.float32) if norm is None else as_array(norm)
 
 

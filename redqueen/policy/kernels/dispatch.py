@@ -1,4 +1,4 @@
-"""The kernels: what the decoder computes between its products. The choice of an implementation stands here only.
+"""The kernels: what the decoder computes between its products. Only this module chooses an implementation.
 
 Norms are computed in fp32, products in the base's dtype, as in transformers' Llama, Mistral, Qwen2 and Qwen3.
 Shape suffixes: N rows, H hidden size, D head size, F intermediate size, K kv heads, M sequences, G query heads of each
@@ -19,14 +19,14 @@ from redqueen.policy.kernels.numba_kernels import NumbaKernels
 from redqueen.policy.kernels.torch_kernels import TorchKernels
 
 VARIABLE = "REDQUEEN_KERNELS"
-"""The environment variable that chooses: `torch` for torch's operations everywhere, else `auto` (default)."""
+"""The environment variable that chooses: `torch` (torch's operations everywhere) or `auto` (the default)."""
 
 Rotation = tuple[Tensor, Tensor]
 """Rotary embeddings of a batch's positions, cos and sin, as a kernel's `heads` reads them."""
 
 
 class Kernels(Protocol):
-    """One implementation. What has no underscore at its end is differentiable in whatever is not a weight."""
+    """One implementation. A method without an underscore at its end is differentiable in all inputs but the weights."""
 
     @property
     def compiled(self) -> bool:
@@ -38,7 +38,7 @@ class Kernels(Protocol):
         ...
 
     def norm(self, x_NH: Tensor, y_NH: Tensor | None, weight_H: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-        """The residual stream s = x + y, or x without y, and w * s / rms(s) (Zhang and Sennrich 2019).
+        """Returns the residual stream s = x + y (x without y) and w * s / rms(s) (Zhang and Sennrich 2019).
 
         Continue from the returned stream, not from `x`: the two gradients are then summed in fp32 before rounding.
         """
@@ -53,7 +53,7 @@ class Kernels(Protocol):
         eps: float,
         rotation: Rotation,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k and v [N, heads, D] of `qkv`, which holds their heads one after the other.
+        """Returns q, k and v [N, heads, D] of `qkv`, which holds their heads one after the other.
 
         q and k are normed, if there are weights, and rotated (Su et al. 2021) in Llama's halves: (x1, x2) becomes
         (x1 cos - x2 sin, x2 cos + x1 sin).
@@ -61,15 +61,15 @@ class Kernels(Protocol):
         ...
 
     def swiglu(self, both_N2F: Tensor) -> Tensor:
-        """silu(gate) * up [N, F] for gate and up side by side in [N, 2F] (Shazeer 2020)."""
+        """Returns silu(gate) * up [N, F] for gate and up side by side in [N, 2F] (Shazeer 2020)."""
         ...
 
     def gather(self, x: Tensor, row_MC: Tensor, kv_heads: int) -> Tensor:
-        """[K, M, G, C, D] from the rows `row_MC` of x [N, heads, D]; zeros where the row is -1."""
+        """Returns the rows `row_MC` of x [N, heads, D] as [K, M, G, C, D], with zeros where the row is -1."""
         ...
 
     def scatter_(self, x_KMGCD: Tensor, row_MC: Tensor, out: Tensor, *, add: bool = False) -> None:
-        """The inverse of `gather`: writes to the rows `row_MC` of `out` [N, heads, D], or adds to them."""
+        """Inverts `gather`: writes to the rows `row_MC` of `out` [N, heads, D], or adds to them."""
         ...
 
     def softmax_(self, shared: Tensor, own: Tensor, scale: float) -> None:
@@ -84,7 +84,7 @@ class Kernels(Protocol):
         ...
 
     def scratch(self, logits_CV: Tensor) -> tuple[Tensor, ...]:
-        """Memory that `token_shares_` reuses for every chunk; new memory for each would cost a tenth of the time."""
+        """Returns memory that `token_shares_` reuses for every chunk. New memory each time would cost 10 % more."""
         ...
 
     def token_shares_(
@@ -103,15 +103,17 @@ class Kernels(Protocol):
         ...
 
 
+# Kernels hold no state, so one object of each is enough.
 _TORCH: Kernels = TorchKernels()
 _NUMBA: Kernels = NumbaKernels()
 
 
 def kernels_of(tensor: Tensor) -> Kernels:
-    """The kernels that compute with `tensor`: Numba's for bf16 and fp32 on a CPU, torch's for everything else.
+    """Returns the kernels that compute with `tensor`: Numba's for bf16 and fp32 on a CPU, torch's for everything else.
 
     Raises ModelError if REDQUEEN_KERNELS is neither `auto` nor `torch`.
     """
+    # The variable is read on every call: tests and comparisons switch kernels within one process.
     choice = os.environ.get(VARIABLE) or "auto"
     if choice not in ("auto", "torch"):
         raise ModelError(f"{VARIABLE} is '{choice}': use auto or torch")

@@ -1,4 +1,4 @@
-"""The kernels that Numba compiles: bf16 and fp32 on a CPU, on one thread. Each reads and writes its rows once.
+"""The kernels that Numba compiles, for bf16 and fp32 on one thread of a CPU. Each reads and writes its rows once.
 
 Shape suffixes as in `redqueen.policy.kernels.dispatch`.
 """
@@ -24,6 +24,7 @@ class NumbaKernels:
     compiled = True
 
     def rotation(self, cos: Tensor, sin: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        # The compiled kernels compute in fp32 and take the half [D/2] as it is.
         del dtype
         return cos, sin
 
@@ -45,6 +46,7 @@ class NumbaKernels:
         return cpu_autograd.SwiGLU.apply(both_N2F)
 
     def gather(self, x: Tensor, row_MC: Tensor, kv_heads: int) -> Tensor:
+        # The kernel writes every number of `out`, also the zeros of the padding, so the memory need not be cleared.
         sequences, places = row_MC.shape
         _, heads, size = x.shape
         out = x.new_empty(kv_heads, sequences, heads // kv_heads, places, size)
@@ -55,6 +57,7 @@ class NumbaKernels:
         attention.scatter(as_array(x_KMGCD), as_array(row_MC), as_array(out), add)
 
     def softmax_(self, shared: Tensor, own: Tensor, scale: float) -> None:
+        # Flattening contiguous scores returns views, and arrays share the tensors' memory: the kernel works in place.
         attention.softmax(as_array(shared.flatten(0, 1)), as_array(own.flatten(0, 1)), scale)
 
     def softmax_backward_(self, d_shared: Tensor, d_own: Tensor, shared: Tensor, own: Tensor, scale: float) -> None:
@@ -63,6 +66,7 @@ class NumbaKernels:
         attention.softmax_backward(d_shared_XP, d_own_XC, shared_XP, own_XC, scale)
 
     def scratch(self, logits_CV: Tensor) -> tuple[Tensor, ...]:
+        # The kernel overwrites the logits one by one and needs no other memory.
         del logits_CV
         return ()
 
@@ -85,6 +89,7 @@ class NumbaKernels:
             as_array(entropy_C),
             as_array(total_C),
         )
+        # The kernel counts in bits, because it computes powers of two.
         logp_C.mul_(_NATS_PER_BIT)
         entropy_C.mul_(_NATS_PER_BIT)
         return total_C

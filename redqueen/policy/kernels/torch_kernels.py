@@ -1,4 +1,4 @@
-"""The kernels by torch's operations, on any device and in any dtype.
+"""The kernels in torch's operations, for any device and dtype.
 
 Shape suffixes as in `redqueen.policy.kernels.dispatch`.
 """
@@ -22,7 +22,7 @@ class TorchKernels:
     compiled = False
 
     def rotation(self, cos: Tensor, sin: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """[N, 1, D] each, rounded to `dtype` as transformers rounds them."""
+        """Returns cos and sin [N, 1, D], rounded to `dtype` as in transformers."""
         return _per_head(cos, dtype), _per_head(sin, dtype)
 
     def norm(self, x_NH: Tensor, y_NH: Tensor | None, weight_H: Tensor, eps: float) -> tuple[Tensor, Tensor]:
@@ -47,6 +47,7 @@ class TorchKernels:
         return swiglu(both_N2F)
 
     def gather(self, x: Tensor, row_MC: Tensor, kv_heads: int) -> Tensor:
+        # Padding has row -1. Indexing would read the last row there, so it reads row 0, and zeros replace what it read.
         rows_MCHD = torch.where((row_MC < 0)[..., None, None], 0, x[row_MC.clamp(min=0)])
         return rows_MCHD.unflatten(2, (kv_heads, -1)).permute(2, 0, 3, 1, 4).contiguous()
 
@@ -56,8 +57,11 @@ class TorchKernels:
         out[row_MC[present_MC]] = rows + out[row_MC[present_MC]] if add else rows
 
     def softmax_(self, shared: Tensor, own: Tensor, scale: float) -> None:
-        shared_XP, own_XC = shared.flatten(0, 1), own.flatten(0, 1)
-        prompt, places = shared_XP.shape[1], own_XC.shape[1]
+        # `flatten` returns views of contiguous scores, so the writes below reach the caller's tensors.
+        shared_XP = shared.flatten(0, 1)
+        own_XC = own.flatten(0, 1)
+        prompt = shared_XP.shape[1]
+        places = own_XC.shape[1]
         late_CC = torch.ones(places, places, dtype=torch.bool, device=own.device).triu(1)
         own_XC.view(-1, places, places).masked_fill_(late_CC, float("-inf"))
         weights = (scale * torch.cat([shared_XP, own_XC], 1)).softmax(-1)
@@ -65,13 +69,16 @@ class TorchKernels:
         own_XC.copy_(weights[:, prompt:])
 
     def softmax_backward_(self, d_shared: Tensor, d_own: Tensor, shared: Tensor, own: Tensor, scale: float) -> None:
-        d_shared_XP, d_own_XC, shared_XP, own_XC = (x.flatten(0, 1) for x in (d_shared, d_own, shared, own))
+        d_shared_XP, d_own_XC = d_shared.flatten(0, 1), d_own.flatten(0, 1)
+        shared_XP, own_XC = shared.flatten(0, 1), own.flatten(0, 1)
+        # For weights w = softmax(scale * scores), the gradient of the scores is scale * w * (dw - sum(w * dw)). The sum
+        # runs over a row's prompt and its own sequence.
         along_X1 = (d_shared_XP * shared_XP).sum(1, keepdim=True) + (d_own_XC * own_XC).sum(1, keepdim=True)
         d_shared_XP.sub_(along_X1).mul_(shared_XP).mul_(scale)
         d_own_XC.sub_(along_X1).mul_(own_XC).mul_(scale)
 
     def scratch(self, logits_CV: Tensor) -> tuple[Tensor, ...]:
-        """Two times the logits in fp32."""
+        """Returns two tensors of the logits' shape, in fp32."""
         return tuple(logits_CV.new_empty(logits_CV.shape, dtype=torch.float32) for _ in range(2))
 
     def token_shares_(
@@ -83,6 +90,8 @@ class TorchKernels:
         entropy_C: Tensor,
         scratch: tuple[Tensor, ...],
     ) -> Tensor:
+        # The last chunk may be smaller than the scratch memory. Logits are taken relative to the row's largest, so no
+        # power exceeds 1 and none overflows.
         bits_CV, mass_CV = (memory[: len(logits_CV)] for memory in scratch)
         bits_CV.copy_(logits_CV).mul_(1 / (temperature * _NATS_PER_BIT))
         top_C1 = bits_CV.amax(-1, keepdim=True)
@@ -96,5 +105,5 @@ class TorchKernels:
 
 
 def _per_head(half_ND: Tensor, dtype: torch.dtype) -> Tensor:
-    """[N, 1, D] of `dtype` from [N, D/2]."""
+    """Returns [N, 1, D] of `dtype` from [N, D/2], which both halves of a head share."""
     return half_ND.repeat(1, 2).to(dtype)[:, None]

@@ -43,7 +43,7 @@ class _Place:
     """The layer's columns of B's block [rank, all of the site's outputs]."""
 
     def views(self, vector: Tensor) -> tuple[Tensor, Tensor]:
-        """A [in, rank] and B [rank, out], as views of `vector`."""
+        """Returns A [in, rank] and B [rank, out] as views of `vector`."""
         a = vector[self.a].view(-1, self.fan_in)[self.a_rows].T
         b = vector[self.b].view(self.rank, -1)[:, self.b_columns]
         return a, b
@@ -59,7 +59,7 @@ class Gradients:
     """Views of `flat` by site."""
 
     def clear(self, slots: Iterable[int]) -> None:
-        """Writes zeros in these slots."""
+        """Writes zeros in these slots, with one call for each run of consecutive slots."""
         for run in contiguous_runs(slots):
             self.flat[run].zero_()
 
@@ -68,7 +68,7 @@ class AdapterBank:
     """Slots for members' factors at a base's sites.
 
     A member is one row of `masters` [S, P]: all its factors in fp32, in a fixed order. Members may have any rank up to
-    the bank's: spare components are zero and stay zero, because their gradients are zero.
+    the bank's: unused components are zero and stay zero, because their gradients are zero.
     """
 
     def __init__(
@@ -94,11 +94,15 @@ class AdapterBank:
         self.scales = [alpha / rank] * slots
 
         adapted = _adapted(sites, self.targets)
-        present = {_layer_type(projection) for _, projections in adapted for projection in projections}
+        present: set[str] = set()
+        for _, projections in adapted:
+            present.update(_layer_type(projection) for projection in projections)
         if missing := set(self.targets) - present:
             raise AdapterError(f"the model has no module named {', '.join(sorted(missing))} (model.targets)")
         device = adapted[0][0].weight.device
         allocate = allocate or (lambda shape, dtype: torch.zeros(shape, dtype=dtype, device=device))
+        # All of a member's weights lie in one row, so that the optimizer sees one vector per member. They are fp32,
+        # because bf16 weights would round small updates away.
         self.masters = allocate((slots, sum(_parameters(*pair, rank) for pair in adapted)), master)
 
         self.places: dict[str, _Place] = {}
@@ -111,6 +115,7 @@ class AdapterBank:
             start = stacked.end
 
     def _add_places(self, stacked: StackedFactors, projections: Sequence[Projection]) -> None:
+        """Notes where each layer of a site lies in a member's vector."""
         a_block = slice(stacked.start, stacked.middle)
         b_block = slice(stacked.middle, stacked.end)
         column = 0
@@ -129,6 +134,7 @@ class AdapterBank:
             raise AdapterError(f"member '{member}' is in the bank already")
         if not self.free:
             raise AdapterError(f"no free slot for member '{member}': the bank holds {len(self.slots)}")
+        # The check comes before the slot is taken, so that a refused adapter leaves the bank as it was.
         self._check(adapter)
         self.slots[member] = self.free.pop(0)
         self.write(member, adapter)
@@ -142,7 +148,10 @@ class AdapterBank:
         """Overwrites `member`'s weights. Raises AdapterError if the adapter does not fit the base."""
         rank = self._check(adapter)
         slot = self.slots[member]
-        self.ranks[slot], self.scales[slot] = rank, self.alpha / rank
+        self.ranks[slot] = rank
+        self.scales[slot] = self.alpha / rank
+        # The whole row is overwritten. A slot's former member may have had a higher rank, and its weights would
+        # otherwise remain in the components that the new member lacks.
         self.masters[slot].copy_(self.pack(adapter))
         self.refresh(member)
 
@@ -160,7 +169,7 @@ class AdapterBank:
         return by_layer
 
     def pack(self, adapter: Adapter) -> Tensor:
-        """The inverse of `unpack`: returns a vector [P], zero in components that a lower rank does not have."""
+        """Returns an adapter as a vector [P], with zeros in the components that it lacks. Inverts `unpack`."""
         vector = torch.zeros_like(self.masters[0])
         for name, factors in adapter.items():
             a, b = self.places[name].views(vector)
@@ -169,7 +178,7 @@ class AdapterBank:
         return vector
 
     def refresh(self, *members: str) -> None:
-        """Updates the copies that products read. To be called after a write to these members' masters."""
+        """Updates the copies that products read. Call it after every write to these members' masters."""
         for slots in contiguous_runs(self.slots[member] for member in members):
             scale_S = torch.tensor(self.scales[slots], dtype=self.masters.dtype, device=self.masters.device)
             for stacked in self.stacked.values():
@@ -177,20 +186,22 @@ class AdapterBank:
 
     def gradients(self, allocate: Allocate | None = None) -> Gradients:
         """Returns zeros for all members, made by `allocate` (default: on the masters' device)."""
-        shape, dtype = tuple(self.masters.shape), self.masters.dtype
-        flat = allocate(shape, dtype) if allocate else torch.zeros_like(self.masters)
+        allocate = allocate or (lambda shape, dtype: torch.zeros(shape, dtype=dtype, device=self.masters.device))
+        flat = allocate(tuple(self.masters.shape), self.masters.dtype)
         return Gradients(flat, {name: stacked.gradients(flat) for name, stacked in self.stacked.items()})
 
     def rows(
         self, slots: Sequence[int], lengths: Sequence[int] | None = None, gradients: Gradients | None = None
     ) -> RowAdapters:
-        """The adapters of a batch that is sorted by slot: item i has `lengths[i]` rows and belongs to `slots[i]`.
+        """Returns the adapters of a batch that is sorted by slot: item i has `lengths[i]` rows, of slot `slots[i]`.
 
         A backward pass adds to `gradients`; without them the result is for a forward pass only.
         Raises ValueError if the batch is not sorted by slot.
         """
+        # Rows are sorted by slot so that each member's rows are one slice: its products then need no gather.
         groups = group_rows(slots, lengths)
         device = self.masters.device
+        # A GPU would spend its time on launches if every member had its own products. On a CPU slices are faster.
         has_grouped = device.type == "cuda" and hasattr(F, "grouped_mm")
         grouped = has_grouped and all(stacked.aligned for stacked in self.stacked.values())
         products: TrainingProducts = GroupedMatmul(groups, device) if grouped else SlicedMatmul(groups)
@@ -198,14 +209,16 @@ class AdapterBank:
         return RowAdapters(self.stacked, self.scales, products, count, gradients.sites if gradients else {})
 
     def decoding(self, slots: Sequence[int]) -> RowAdapters:
-        """The adapters of a batch of one row a sequence, forward only: row i belongs to `slots[i]`, in any order."""
+        """Returns the adapters of a decoding step, forward only: row i belongs to `slots[i]`, in any order."""
         return RowAdapters(self.stacked, self.scales, PaddedBmm(slots, self.masters.device), len(slots), {})
 
     def shapes(self) -> Mapping[str, tuple[int, int]]:
-        """(in, out) of each adapted layer, by name."""
-        return {
-            name: (place.fan_in, place.b_columns.stop - place.b_columns.start) for name, place in self.places.items()
-        }
+        """Returns (in, out) of each adapted layer, by name."""
+        shapes: dict[str, tuple[int, int]] = {}
+        for name, place in self.places.items():
+            fan_out = place.b_columns.stop - place.b_columns.start
+            shapes[name] = (place.fan_in, fan_out)
+        return shapes
 
     def _check(self, adapter: Adapter) -> int:
         """Returns the adapter's rank. Raises AdapterError if it does not fit the base."""
@@ -224,7 +237,7 @@ class AdapterBank:
 
 
 def _adapted(sites: Iterable[Site], targets: Sequence[str]) -> list[tuple[Site, tuple[Projection, ...]]]:
-    """The sites that have layers named in `targets`, each with these layers."""
+    """Returns the sites that have layers named in `targets`, each with these layers."""
     adapted: list[tuple[Site, tuple[Projection, ...]]] = []
     for site in sites:
         projections = tuple(p for p in site.projections if _layer_type(p) in targets)
@@ -234,15 +247,16 @@ def _adapted(sites: Iterable[Site], targets: Sequence[str]) -> list[tuple[Site, 
 
 
 def _layer_type(projection: Projection) -> str:
-    """`q_proj` of `model.layers.0.self_attn.q_proj`."""
+    """Returns the last part of a layer's name: `q_proj` for `model.layers.0.self_attn.q_proj`."""
     return projection.name.rpartition(".")[2]
 
 
 def _parameters(site: Site, projections: Sequence[Projection], rank: int) -> int:
-    """One member's parameters at a site."""
+    """Returns the number of one member's parameters at a site."""
     fan_in = site.weight.shape[1]
     return rank * sum(fan_in + projection.width for projection in projections)
 
 
-def _copy(t: Tensor) -> Tensor:
-    return t.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+def _copy(tensor: Tensor) -> Tensor:
+    """Returns a contiguous copy on the CPU, which later updates of the bank do not change."""
+    return tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)

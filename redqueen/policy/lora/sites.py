@@ -33,10 +33,10 @@ class Site:
     """The weight once more, in the order in which this processor's products read it."""
 
     def __call__(self, x_NI: Tensor, adapters: RowAdapters | None = None) -> Tensor:
-        """The output [N, O]; the base's alone without `adapters`, or where no member has factors.
+        """Returns the output [N, O]: the base's alone if `adapters` is None or no member has factors here.
 
-        Raises ValueError if `adapters` was made for another number of rows, for the rest would run without adapters, or
-        if gradients are on and `adapters` holds no gradients of this site.
+        Raises ValueError if `adapters` was made for another number of rows, because the rest would run without
+        adapters, or if gradients are on and `adapters` holds no gradients of this site.
         """
         factors = adapters.factors.get(self.name) if adapters else None
         if adapters is not None and len(x_NI) != adapters.count:
@@ -47,29 +47,30 @@ class Site:
             if self.name not in adapters.gradients:
                 raise ValueError(f"{self.name}: gradients are on, but there is no tensor for the members' gradients")
             return LowRankLinear.apply(x_NI, self, factors, adapters)
+        # Without gradients the adapters' output is added to the base's in place, so no second output exists.
         y_NO = self.frozen(x_NI)
         if adapters is not None and factors is not None:
             adapters.products.add(factors, x_NI, y_NO)
         return y_NO
 
     def frozen(self, x_NI: Tensor) -> Tensor:
-        """x W^T + b, without a gradient."""
+        """Returns x W^T + b, without a gradient."""
         if self.packed is not None:
             return onednn.linear(x_NI, self.packed, self.bias)
         return F.linear(x_NI, self.weight, self.bias)
 
 
 class LowRankLinear(torch.autograd.Function):
-    """A site's forward and backward pass. The gradients of A and B are added to the tensors that `adapters` holds.
+    """A site's forward and backward pass. The gradients of A and B are added to the tensors that `adapters` holds."""
 
-    If A and B were inputs of autograd, it would allocate and add a gradient of the whole bank at every site of every
-    micro-batch.
-    """
+    # A and B are no inputs of autograd on purpose. It would return their gradients as new tensors of the whole bank, at
+    # every site of every micro-batch, and add them up afterwards; here each product adds to one buffer directly.
 
     @staticmethod
     def forward(ctx: Any, x_NI: Tensor, site: Site, factors: StackedFactors, adapters: RowAdapters) -> Tensor:
         y_NO = site.frozen(x_NI)
         inner_NK = adapters.products.add(factors, x_NI, y_NO)
+        # x A is saved, because it is thin (K columns) and the gradient of B needs it.
         ctx.save_for_backward(x_NI, inner_NK)
         ctx.site = site
         ctx.factors = factors
@@ -81,6 +82,7 @@ class LowRankLinear(torch.autograd.Function):
         (dy_NO,) = grads
         x_NI, inner_NK = ctx.saved_tensors
         adapters = ctx.adapters
+        # The base is frozen: its weight passes a gradient on and takes none. Packed weights serve forward passes only.
         dx_NI = dy_NO @ ctx.site.weight
         site = BackwardContext(ctx.factors, adapters.gradients[ctx.site.name], adapters.scales)
         adapters.products.backward(site, x_NI, inner_NK, dy_NO, dx_NI)

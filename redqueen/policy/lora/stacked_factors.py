@@ -18,7 +18,7 @@ from torch import Tensor
 Allocate = Callable[[tuple[int, ...], torch.dtype], Tensor]
 """Makes a tensor of zeros of this shape and dtype, or returns one that other processes share."""
 
-# torch's grouped product wants strides that are multiples of this
+# torch's grouped product takes only strides that are multiples of this many bytes.
 _ALIGNMENT = 16
 
 
@@ -35,7 +35,7 @@ class Projection:
 
     @property
     def width(self) -> int:
-        """Its outputs."""
+        """The number of its outputs."""
         return self.end - self.start
 
 
@@ -87,7 +87,7 @@ class StackedFactors:
         self.widths = [projection.width for projection in projections]
         self.a, b_masters = self.views(masters_SP)
         self.a_copy = allocate(tuple(self.a.shape), weight_OI.dtype)
-        # A layer's members lie together: a batched product would copy a slice of a larger tensor.
+        # Each layer's B factors are one contiguous block, because a batched product copies a slice of a larger tensor.
         self.b_copy = allocate((slots * rank * sum(self.widths),), weight_OI.dtype)
         b_copies = self.b_copy.split([slots * rank * width for width in self.widths])
         self.projections: list[ProjectionFactors] = []
@@ -95,19 +95,21 @@ class StackedFactors:
             inner = slice(index * rank, (index + 1) * rank)
             out = slice(projection.start, projection.end)
             self.projections.append(ProjectionFactors(inner, out, b, copy.view(b.shape)))
+        # A misaligned start of any row makes the grouped product raise an error, so all strides and starts are checked.
         sizes = [rank, *weight_OI.shape]
         for projection in projections:
             sizes += [projection.start, projection.end]
         self.aligned = all(size * weight_OI.element_size() % _ALIGNMENT == 0 for size in sizes)
 
     def views(self, flat_SP: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """This site's A [S, K, I] and each layer's B [S, R, o], views of a tensor that is laid out as the masters."""
+        """Returns this site's A [S, K, I] and each layer's B [S, R, o] as views of a tensor laid out as the masters."""
         slots = len(flat_SP)
-        a, b = flat_SP[:, self.start : self.end].split((self.middle - self.start, self.end - self.middle), dim=1)
+        a = flat_SP[:, self.start : self.middle]
+        b = flat_SP[:, self.middle : self.end]
         return a.view(slots, -1, self.fan_in), b.view(slots, self.rank, -1).split(self.widths, dim=2)
 
     def gradients(self, flat_SP: Tensor) -> SiteGradients:
-        """This site's share of the gradients `flat_SP`."""
+        """Returns this site's share of the gradients `flat_SP`."""
         return SiteGradients(*self.views(flat_SP))
 
     @property
@@ -127,6 +129,7 @@ class StackedFactors:
 
     def refresh(self, slots: slice, scale_S11: Tensor) -> None:
         """Copies some members' masters to the tensors that products read."""
+        # The scale is folded into the copy of B, once per update. Otherwise every product would multiply its rows by s.
         self.a_copy[slots].copy_(self.a[slots])
         for projection in self.projections:
             projection.copy[slots].copy_(projection.b[slots] * scale_S11)

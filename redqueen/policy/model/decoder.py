@@ -1,7 +1,7 @@
 """The base model's forward pass over a flat batch of tokens, for sampling and for training.
 
-A batch has one row a token, of any number of sequences, without padding; an `Attention` knows which rows see which. The
-weights are those of a transformers model, whose modules become views of the stacked weights here: nothing is held
+A batch has one row per token, from any number of sequences, without padding; an `Attention` knows which rows see which.
+The weights are those of a transformers model, whose modules become views of the stacked weights here: nothing is held
 twice, and the model still works by itself. Architectures: Llama, Mistral, Qwen2 and 2.5, Qwen3.
 
 Shape suffixes: N rows (tokens), H hidden size, V vocabulary, D head size.
@@ -33,7 +33,7 @@ class Attention(Protocol):
     """Attention over one batch, which knows which rows see which. The keys are rotated already."""
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """q [N, heads, D], k and v [N, kv heads, D]; returns [N, heads, D]."""
+        """Returns the mixed values [N, heads, D] for q [N, heads, D], k and v [N, kv heads, D]."""
         ...
 
 
@@ -52,6 +52,7 @@ class Layer:
 
     @property
     def sites(self) -> tuple[Site, Site, Site, Site]:
+        """The block's linear layers, in the order in which the forward pass uses them."""
         return self.qkv, self.o, self.gate_up, self.down
 
 
@@ -74,11 +75,16 @@ class Decoder:
 
     @property
     def head_size(self) -> int:
+        """D, the numbers in one head."""
         return 2 * len(self.inv_freq)
 
     @property
     def sites(self) -> tuple[Site, ...]:
-        return tuple(site for layer in self.layers for site in layer.sites)
+        """The sites of all layers, in order; the output matrix is not among them."""
+        sites: list[Site] = []
+        for layer in self.layers:
+            sites.extend(layer.sites)
+        return tuple(sites)
 
     def hidden(
         self,
@@ -89,14 +95,20 @@ class Decoder:
         *,
         checkpointing: bool = False,
     ) -> Tensor:
-        """The last hidden states [N, H], after the final norm. Where gradients are on they flow to the adapters."""
+        """Returns the last hidden states [N, H], after the final norm.
+
+        If gradients are on, a backward pass adds the adapters' gradients to the tensors that `adapters` holds.
+        """
         x_NH = F.embedding(ids_N, self.embed_VH)
         if torch.is_grad_enabled():
             # Autograd skips a layer unless an input requires grad, and the adapters' gradients are computed inside it.
             x_NH.requires_grad_()
         kernels = kernels_of(x_NH)
+        # Angles depend on positions only, so they are prepared once for all layers.
         rotation = kernels.rotation(*self.angles(position_N), x_NH.dtype)
         batch = _Batch(kernels, rotation, attention, adapters)
+        # A block returns the residual stream together with its norm for the next block: one kernel adds to the stream
+        # and normalises it in a single pass over memory.
         x_NH, unit_NH = kernels.norm(x_NH, None, self.layers[0].norm_in, self.eps)
         for index in range(len(self.layers)):
             if checkpointing:
@@ -106,21 +118,22 @@ class Decoder:
         return unit_NH
 
     def angles(self, position_N: Tensor) -> Rotation:
-        """cos and sin [N, D/2] of these positions' rotary embeddings (Su et al. 2021), in fp32."""
+        """Returns cos and sin [N, D/2] of these positions' rotary embeddings (Su et al. 2021), in fp32."""
         angle = torch.outer(position_N.float(), self.inv_freq)
         return angle.cos() * self.rope_scale, angle.sin() * self.rope_scale
 
     def norm_after(self, index: int) -> Tensor:
-        """The weight [H] of the norm that follows layer `index`."""
+        """Returns the weight [H] of the norm that follows layer `index`."""
         return self.layers[index + 1].norm_in if index + 1 < len(self.layers) else self.norm_H
 
     def _recomputed_block(self, index: int, x_NH: Tensor, batch: _Batch) -> tuple[Tensor, Tensor]:
-        """As `_block`, but from the residual stream alone: a checkpoint then keeps nothing else."""
+        """Does the same as `_block`, from the residual stream alone."""
+        # A checkpoint keeps its inputs until the backward pass. Recomputing the norm makes the stream the only one.
         x_NH, unit_NH = batch.kernels.norm(x_NH, None, self.layers[index].norm_in, self.eps)
         return self._block(index, x_NH, unit_NH, batch)
 
     def _block(self, index: int, x_NH: Tensor, unit_NH: Tensor, batch: _Batch) -> tuple[Tensor, Tensor]:
-        """The residual stream and its norm, after layer `index` from before it."""
+        """Returns the residual stream and its norm after layer `index`, from those before it."""
         layer = self.layers[index]
         kernels, adapters = batch.kernels, batch.adapters
         qkv_NHD = layer.qkv(unit_NH, adapters).unflatten(1, (-1, self.head_size))
@@ -146,7 +159,7 @@ Keep = Callable[[Tensor], Tensor]
 
 
 def decoder_of(model: Any, keep: Keep = lambda tensor: tensor, *, pack: bool = True) -> Decoder:
-    """The decoder of a transformers causal LM, whose linear layers become views of the stacked weights.
+    """Returns the decoder of a transformers causal LM, whose linear layers become views of the stacked weights.
 
     `pack` also makes the packed weights, for sampling in this process.
     Raises ModelError if this forward pass does not compute the model's architecture.
@@ -155,6 +168,7 @@ def decoder_of(model: Any, keep: Keep = lambda tensor: tensor, *, pack: bool = T
     rope: Any = model.model.rotary_emb if config.model_type in FAMILIES else None
     _check_architecture(config, rope)
     layers = tuple(_layer(f"model.layers.{i}", block, keep, pack) for i, block in enumerate(model.model.layers))
+    # Tied weights have to stay one tensor: two calls of `keep` would copy the vocabulary matrix twice.
     tied = model.lm_head.weight is model.model.embed_tokens.weight
     embed_VH = _kept(model.model.embed_tokens, keep)
     head_VH = embed_VH if tied else _kept(model.lm_head, keep)
@@ -183,7 +197,7 @@ def _check_architecture(config: Any, rope: Any) -> None:
 
 
 def _layer(name: str, block: Any, keep: Keep, pack: bool) -> Layer:
-    """The weights of one transformers block called `name`."""
+    """Returns the weights of the transformers block called `name`."""
     attention = block.self_attn
     return Layer(
         qkv=_stack(attention, f"{name}.self_attn", ("q_proj", "k_proj", "v_proj"), keep, pack),
@@ -198,14 +212,19 @@ def _layer(name: str, block: Any, keep: Keep, pack: bool) -> Layer:
 
 
 def _kept(module: Any, keep: Keep) -> Tensor:
+    """Moves a module's weight to where `keep` wants it; the module then reads it there."""
     module.weight.data = keep(module.weight.data)
     return module.weight.data
 
 
 def _stack(module: nn.Module, prefix: str, names: Sequence[str], keep: Keep, pack: bool) -> Site:
-    """One site from the linear layers `names` of `module`."""
+    """Returns one site for the linear layers `names` of `module`.
+
+    Raises ModelError if only some of them have a bias.
+    """
     linears: list[Any] = [getattr(module, name) for name in names]
     weights = [linear.weight.data for linear in linears]
+    # One stacked weight turns the layers over one input into one product. A single layer is used where it lies.
     weight = keep(torch.cat(weights) if len(weights) > 1 else weights[0])
     biases = [linear.bias.data for linear in linears if linear.bias is not None]
     bias = keep(torch.cat(biases)) if biases else None
@@ -214,6 +233,7 @@ def _stack(module: nn.Module, prefix: str, names: Sequence[str], keep: Keep, pac
     projections: list[Projection] = []
     start = 0
     for name, linear in zip(names, linears, strict=True):
+        # The layer's module becomes a view of the stack. Its old tensor is freed with the last reference to it.
         end = start + linear.out_features
         linear.weight.data = weight[start:end]
         if bias is not None:

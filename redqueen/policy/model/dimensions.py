@@ -1,4 +1,4 @@
-"""The sizes that memory depends on: the base's dimensions, read without its weights, and the tokens of a prompt."""
+"""Reads what the need of memory depends on: the base's dimensions, without its weights, and the tokens of a prompt."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from redqueen.policy.model.base import location
 from redqueen.policy.model.tokens import encode
 from redqueen.records import Prompt
 
+# The layers that share a site with others, so that loading copies their weights into a stack.
 _STACKED = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
 
 
@@ -47,19 +48,22 @@ class Shape:
 
 
 def shape_of(config: ModelConfig, *, download: bool) -> Shape:
-    """The dimensions of the base called `config.name`. Without `download` only files on this machine are read.
+    """Returns the dimensions of the base called `config.name`. Without `download` only files on this machine are read.
 
     Raises ModelError if the base cannot be loaded.
     """
     try:
         shell: Any = AutoConfig.from_pretrained(location(config.name), local_files_only=not download)
+        # On the meta device the modules have shapes but no memory, so even a large base is measured in a moment.
         with torch.device("meta"):
             model: Any = AutoModelForCausalLM.from_config(shell)
     except (OSError, ValueError) as error:
         raise ModelError(f"cannot load '{config.name}': {str(error).splitlines()[0]}") from error
-    linears = [(n.rpartition(".")[2], m) for n, m in model.named_modules() if isinstance(m, nn.Linear)]
+    modules = list(model.named_modules())
+    linears = [(name.rpartition(".")[2], module) for name, module in modules if isinstance(module, nn.Linear)]
     adapted = [m for name, m in linears if name in config.targets]
-    heads, hidden = int(shell.num_attention_heads), int(shell.hidden_size)
+    heads = int(shell.num_attention_heads)
+    hidden = int(shell.hidden_size)
     return Shape(
         layers=int(shell.num_hidden_layers),
         hidden=hidden,
@@ -73,7 +77,7 @@ def shape_of(config: ModelConfig, *, download: bool) -> Shape:
         stacked=sum(m.weight.numel() for name, m in linears if name in _STACKED),
         factors=sum(m.in_features + m.out_features for m in adapted),
         inner=len(adapted) // int(shell.num_hidden_layers),
-        head_norms=any(name.endswith("q_norm") for name, _ in model.named_modules()),
+        head_norms=any(name.endswith("q_norm") for name, _ in modules),
         dtype=shell.dtype,
     )
 

@@ -1,4 +1,4 @@
-"""Log-probabilities of tokens without ever holding [tokens, vocabulary].
+"""Log-probabilities of tokens, computed in chunks so that no tensor of [tokens, vocabulary] exists.
 
 Shape suffixes: N scored tokens, C tokens of a chunk, H hidden size, V vocabulary.
 """
@@ -13,11 +13,11 @@ from torch import Tensor
 from redqueen.policy.kernels.dispatch import kernels_of
 
 CHUNK = 128
-"""How many tokens' logits are held at a time."""
+"""The number of tokens whose logits are held at a time."""
 
 
 class TokenLogprobs(torch.autograd.Function):
-    """log p(target | hidden) under a frozen output matrix, and the entropy of each prediction.
+    """Computes log p(target | hidden) under a frozen output matrix, and the entropy of each prediction.
 
     The forward pass keeps d logp / d hidden. That costs [N, H] and saves the second product with the vocabulary matrix
     that recomputing would need.
@@ -31,6 +31,7 @@ class TokenLogprobs(torch.autograd.Function):
         logp_N = hidden_NH.new_empty(len(target_N), dtype=torch.float32)
         entropy_N = torch.empty_like(logp_N)
         slope_NH = torch.empty_like(hidden_NH)
+        # All chunks reuse one tensor of logits and the kernels' scratch memory.
         work_CV = weight_VH.new_empty(min(CHUNK, len(target_N)), len(weight_VH))
         scratch = kernels.scratch(work_CV)
         for start in range(0, len(target_N), CHUNK):
@@ -41,6 +42,8 @@ class TokenLogprobs(torch.autograd.Function):
             total_C = kernels.token_shares_(
                 logits_CV, target_N[chunk], temperature, logp_N[chunk], entropy_N[chunk], scratch
             )
+            # d logp / d hidden = (W[target] - sum over v of p(v) W[v]) / T. The kernel has left p(v) times the row's
+            # total in `logits`, so the sum is one product.
             expected_CH = (logits_CV @ weight_VH) / total_C[:, None]
             slope_NH[chunk] = (chosen_CH - expected_CH) / temperature
         ctx.save_for_backward(slope_NH)

@@ -18,6 +18,7 @@ def encode(tokenizer: Any, prompt: Prompt) -> tuple[int, ...]:
         if not ids:
             raise PromptError("an empty prompt: this tokenizer adds no first token, so write at least one letter")
         return ids
+    # The template writes the special tokens itself; the tokenizer could add the first one a second time.
     text = tokenizer.apply_chat_template(
         [{"role": "user", "content": prompt.text}], tokenize=False, add_generation_prompt=True
     )

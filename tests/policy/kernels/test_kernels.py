@@ -1,4 +1,4 @@
-"""Both kernels against transformers' own modules, forward and backward, against finite differences and each other."""
+"""Compares both kernels with transformers' modules (forward and backward), finite differences and each other."""
 
 from __future__ import annotations
 
@@ -39,10 +39,13 @@ def heads_of(
 
 
 def results(function: Function, inputs: Sequence[Tensor]) -> list[Tensor]:
-    """What it computes, and the gradients of its inputs for random ones of its results."""
+    """Returns the function's results, and the gradients of its inputs for random gradients of its results.
+
+    Also checks that neither inputs nor gradients are written to, and that the results are the same without autograd.
+    """
     leaves = [x.clone().requires_grad_() for x in inputs]
-    made = function(*leaves)
-    outputs = [made] if isinstance(made, Tensor) else list(made)
+    output = function(*leaves)
+    outputs = [output] if isinstance(output, Tensor) else list(output)
     generator = torch.Generator().manual_seed(1)
     slopes = [torch.randn(y.shape, generator=generator).to(y.dtype) for y in outputs]
     kept = [slope.clone() for slope in slopes]
@@ -56,11 +59,12 @@ def results(function: Function, inputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 def agree(found: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float) -> None:
-    """To `tolerance` of the largest number of each."""
-    for mine, other in zip(found, expected, strict=True):
-        assert mine.dtype == other.dtype
-        assert mine.shape == other.shape
-        assert (mine.double() - other.double()).abs().max() <= tolerance * max(1.0, other.abs().max().item())
+    """Asserts that all pairs agree, to `tolerance` of the largest number of each."""
+    for tensor, reference in zip(found, expected, strict=True):
+        assert tensor.dtype == reference.dtype
+        assert tensor.shape == reference.shape
+        error = (tensor.double() - reference.double()).abs().max()
+        assert error <= tolerance * max(1.0, reference.abs().max().item())
 
 
 @both_kernels
@@ -123,10 +127,10 @@ def test_heads_are_those_of_transformers(
 @both_kernels
 def test_a_rotation_keeps_lengths_and_the_backward_pass_turns_back(kernels: Kernels) -> None:
     x = torch.randn(5, 3, 8, requires_grad=True)
-    made = heads_of(kernels, x, 1)
-    for i, part in enumerate(made):
+    parts = heads_of(kernels, x, 1)
+    for i, part in enumerate(parts):
         torch.testing.assert_close(part.norm(dim=-1), x[:, i : i + 1].norm(dim=-1))
-    torch.autograd.backward(made, [part.detach() for part in made])
+    torch.autograd.backward(parts, [part.detach() for part in parts])
     torch.testing.assert_close(x.grad, x.detach())
 
 
@@ -149,7 +153,7 @@ def test_the_gradients_are_derivatives() -> None:
     qkv, both = (torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((3, 4, 8), (3, 10)))
     assert torch.autograd.gradcheck(lambda x: heads_of(TORCH, x, 1), (qkv,))
     assert torch.autograd.gradcheck(TORCH.swiglu, (both,))
-    # The norm computes in float32 whatever comes in, so the finite differences have to be wide.
+    # The norm computes in float32 for every input dtype, so the finite differences have to be wide.
     weight = torch.randn(10, dtype=torch.float64)
     assert torch.autograd.gradcheck(
         lambda x: TORCH.norm(x, None, weight, EPS)[1], (both,), eps=1e-3, atol=2e-3, rtol=1e-3
@@ -166,7 +170,7 @@ def test_strides_and_expanded_gradients_change_nothing(name: str, dtype: torch.d
     torch.testing.assert_close(leaves[0].grad, leaves[1].grad)
 
 
-# rows of three sequences, of which the second is shorter
+# The rows of three sequences, of which the second is shorter.
 ROWS = torch.tensor([[0, 1, 2], [5, 6, -1], [3, 4, 7]])
 
 
@@ -193,7 +197,8 @@ def test_both_softmaxes_are_those_of_exact_scores(dtype: torch.dtype, tolerance:
     slopes = [torch.randn(shape, generator=generator).to(dtype) for shape in shapes]
 
     def weights_and_gradients(kernels: Kernels, dtype: torch.dtype) -> list[Tensor]:
-        weights, gradients = ([x.to(dtype, copy=True) for x in tensors] for tensors in (scores, slopes))
+        weights = [score.to(dtype, copy=True) for score in scores]
+        gradients = [slope.to(dtype, copy=True) for slope in slopes]
         kernels.softmax_(*weights, 0.5)
         kernels.softmax_backward_(*gradients, *weights, 0.5)
         return [*weights, *gradients]

@@ -1,4 +1,4 @@
-"""One site of three layers with members of several ranks, and the obvious loop over its rows."""
+"""Provides a site of three layers with members of several ranks, and a plain loop over its rows as the reference."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ from tests.reference import noisy
 
 SLOTS, ALPHA = 4, 5.1
 CPU = torch.device("cpu")
-# widths that share no factor and are no multiple of anything; torch's grouped product wants strides of 16 bytes
-ODD, EVEN = (7, (5, 3, 2), 3), (16, (8, 12, 16), 4)
-# q and v have factors, k is left out of the targets
-NAMES, TARGETS = ("x.q_proj", "x.k_proj", "x.v_proj"), ("q_proj", "v_proj")
+# Inputs, outputs of each layer, rank. ODD has widths without a common factor; EVEN has the strides of 16 bytes that
+# torch's grouped product needs.
+ODD = (7, (5, 3, 2), 3)
+EVEN = (16, (8, 12, 16), 4)
+# q and v have factors; k is left out of the targets.
+NAMES = ("x.q_proj", "x.k_proj", "x.v_proj")
+TARGETS = ("q_proj", "v_proj")
 
 TRAINING = {
     "loop": (lambda slots: SlicedMatmul(group_rows(slots)), ODD),
@@ -31,7 +34,7 @@ TRAINING = {
 def site_and_bank(
     sizes: tuple[int, tuple[int, ...], int], seed: int = 0, bias: bool = True, dtype: torch.dtype = torch.float32
 ) -> tuple[Site, AdapterBank]:
-    """One site of three parts and a bank with a member "0", "1", ... in each slot, the last one of half the rank."""
+    """Returns a site of three layers and a full bank of members "0", "1", ..., of which the last has half the rank."""
     fan_in, widths, rank = sizes
     g = torch.Generator().manual_seed(seed)
     parts = tuple(Projection(name, sum(widths[:j]), sum(widths[: j + 1])) for j, name in enumerate(NAMES))
@@ -51,19 +54,19 @@ def rows_of(bank: AdapterBank, name: str, slots: Sequence[int], gradients: Gradi
 
 
 def oracle(site: Site, bank: AdapterBank, x: Tensor, slots: Sequence[int], dy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """y, the gradient of x and that of all masters [slots, P], row by row in float64 by autograd."""
+    """Returns y, the gradient of x and that of all masters [slots, P], computed row by row in float64 by autograd."""
     masters = bank.masters.detach().clone().double().requires_grad_()
     x = x.detach().double().requires_grad_()
     bias = None if site.bias is None else site.bias.double()
-    made = []
+    outputs: list[Tensor] = []
     for row, slot in zip(x, slots, strict=True):
         y = F.linear(row, site.weight.double(), bias)
         for part in site.projections:
             if part.name in bank.places:
                 a, b = bank.places[part.name].views(masters[slot])
                 y = y + F.pad(bank.scales[slot] * (row @ a) @ b, (part.start, len(site.weight) - part.end))
-        made.append(y)
-    y = torch.stack(made)
+        outputs.append(y)
+    y = torch.stack(outputs)
     y.backward(dy.double())
     assert x.grad is not None
     assert masters.grad is not None
@@ -71,12 +74,16 @@ def oracle(site: Site, bank: AdapterBank, x: Tensor, slots: Sequence[int], dy: T
 
 
 def close(got: Tensor, expected: Tensor, tolerance: float = 1e-5) -> None:
-    """Equal to `tolerance` of the largest number."""
+    """Asserts that both are equal, to `tolerance` of the largest number."""
     assert (got.double() - expected).abs().max() <= tolerance * max(1.0, expected.abs().max().item())
 
 
 def runs(counts: Sequence[int], order: Sequence[int] = range(SLOTS)) -> list[int]:
-    return [slot for slot, count in zip(order, counts, strict=True) for _ in range(count)]
+    """Returns `counts[i]` rows of the slot `order[i]`, for all i."""
+    rows: list[int] = []
+    for slot, count in zip(order, counts, strict=True):
+        rows += [slot] * count
+    return rows
 
 
 COUNTS = st.lists(st.integers(0, 5), min_size=SLOTS, max_size=SLOTS).filter(any)

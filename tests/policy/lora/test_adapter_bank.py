@@ -1,4 +1,4 @@
-"""The bank: members' slots over one frozen base."""
+"""Checks the adapter bank: members' slots over one frozen base."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_members_in_one_batch_get_what_each_gets_alone(new_base: Callable[..., B
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("rank", [1, RANK])
 def test_a_member_is_the_base_with_its_update_merged(new_base: Callable[..., Base], family: str, rank: int) -> None:
-    # in float64, where merging rounds nothing that matters; the norms are computed in float32 by both
+    # Merging in float64 adds no rounding error that matters. Both compute the norms in float32.
     base = doubled(new_base(family))
     bank = AdapterBank(base.decoder.sites, 1, RANK, ALPHA, TARGETS)
     bank.add("a", noisy(bank, rank=rank))
@@ -106,7 +106,7 @@ def test_no_weight_of_the_base_takes_a_gradient_and_its_fingerprint_stays(new_ba
 
 
 def backward(base: Base, bank: AdapterBank, member: str) -> torch.Tensor:
-    """All members' gradients of any loss of one member's hidden states, through the decoder."""
+    """Returns all members' gradients of a loss of one member's hidden states, through the decoder."""
     gradients, attention = bank.gradients(), SharedPrefixAttention([SharedPrefix(0, 5)], bank.masters.device)
     assert not gradients.flat.any()
     rows = bank.rows([bank.slots[member]], [5], gradients)
@@ -178,7 +178,7 @@ def test_gradients_begin_at_zero_and_lie_as_the_masters_do(base: Base, bank: Ada
     assert all(factors.a.any() and factors.b.any() for factors in found.values())
 
 
-# sites of several parts, of which one may be left out of the targets
+# Sites of several layers, of which one may be left out of the targets.
 SITES = [
     Site("m", torch.zeros(9, 5), None, (Projection("m.q", 0, 4), Projection("m.k", 4, 6), Projection("m.v", 6, 9))),
     Site("n", torch.zeros(5, 3), None, (Projection("n.q", 0, 5),)),
@@ -190,14 +190,15 @@ SITES = [
 )
 def test_packing_and_unpacking_are_inverse(targets: tuple[str, ...], rank: int, data: st.DataObject, seed: int) -> None:
     bank = AdapterBank(SITES, 2, rank, 1.0, targets)
-    adapter = noisy(bank, seed, own := data.draw(st.integers(1, rank)))
+    adapter_rank = data.draw(st.integers(1, rank))
+    adapter = noisy(bank, seed, adapter_rank)
     bank.add("a", adapter)
     vector = bank.pack(adapter)
     assert same(bank.unpack("a", vector), adapter)
     assert torch.equal(vector, bank.masters[0])
-    # every number has a place of its own, and nothing else has one
+    # Each number of the adapter has a place of its own, and all other places are zero.
     assert vector.count_nonzero() == sum(f.a.numel() + f.b.numel() for f in adapter.values())
-    if own == rank:
+    if adapter_rank == rank:
         any_vector = torch.randn(len(vector), generator=torch.Generator().manual_seed(seed))
         assert torch.equal(bank.pack(bank.unpack("a", any_vector)), any_vector)
 
@@ -272,7 +273,7 @@ def test_a_misfitting_adapter_is_refused_and_the_member_stays_as_it_was(bank: Ad
     assert same(bank.read("a"), noisy(bank, 0))
 
 
-# `add` takes the slot and the name before it looks at the weights.
+# `add` has to check the weights before it takes a slot and the name.
 @pytest.mark.parametrize("which", ["site missing", "rank"])
 def test_a_refused_newcomer_leaves_neither_name_nor_slot_behind(bank: AdapterBank, which: str) -> None:
     slots, free = dict(bank.slots), list(bank.free)

@@ -1,6 +1,8 @@
-"""A site: the base plus each row's own member, and nothing else."""
+"""Checks that a site computes the base plus each row's own member, and nothing else."""
 
 from __future__ import annotations
+
+from itertools import chain
 
 import pytest
 import torch
@@ -47,11 +49,9 @@ def test_rows_see_their_own_member_only() -> None:
 
 def test_a_part_left_out_of_the_targets_is_the_base_to_the_bit() -> None:
     site, bank = site_and_bank(EVEN)
-    x, slots, left_out = (
-        torch.randn(4, EVEN[0]),
-        [0, 1, 1, 3],
-        slice(site.projections[1].start, site.projections[1].end),
-    )
+    x = torch.randn(4, EVEN[0])
+    slots = [0, 1, 1, 3]
+    left_out = slice(site.projections[1].start, site.projections[1].end)
     plain = site(x, None)
     for rows in (bank.rows(slots), rows_of(bank, "grouped", slots), bank.decoding(slots)):
         with torch.no_grad():
@@ -130,11 +130,11 @@ def test_rows_of_one_member_that_are_no_neighbours_are_refused(slots: list[int])
 @given(SLOT_RUNS, st.data())
 def test_groups_are_the_runs_of_equal_slots(slots: list[int], data: st.DataObject) -> None:
     groups = group_rows(slots)
-    assert [slot for slot, start, end in groups for _ in range(start, end)] == slots
+    assert list(chain.from_iterable([slot] * (end - start) for slot, start, end in groups)) == slots
     assert all(start < end for _, start, end in groups)
     assert len({slot for slot, _, _ in groups}) == len(groups)
     lengths = data.draw(st.lists(st.integers(0, 3), min_size=len(slots), max_size=len(slots)))
-    spread = [slot for slot, length in zip(slots, lengths, strict=True) for _ in range(length)]
+    spread = list(chain.from_iterable([slot] * length for slot, length in zip(slots, lengths, strict=True)))
     assert group_rows(slots, lengths) == group_rows(spread)
 
 
@@ -145,16 +145,16 @@ def test_a_pass_with_gradients_on_and_no_place_for_the_members_is_refused(way: s
         site(torch.randn(2, EVEN[0]), getattr(bank, way)([0, 1]))
 
 
-# Rows beyond the routed ones would run without any adapter, and no error would say so.
+# Without this check, rows beyond the expected ones would silently run without an adapter.
 @pytest.mark.parametrize("rows", [1, 3, 5])
 @pytest.mark.parametrize("name", ["loop", "grouped", "padded", "scattered"])
 def test_a_batch_of_another_size_than_was_announced_is_refused(name: str, rows: int) -> None:
     site, bank = site_and_bank(EVEN)
-    made = {
+    adapters = {
         "loop": lambda: bank.rows([0, 1]),
         "grouped": lambda: rows_of(bank, "grouped", [0, 1]),
         "padded": lambda: bank.decoding([0, 1]),
         "scattered": lambda: bank.decoding([3, 0]),
     }[name]()
     with torch.no_grad(), pytest.raises(ValueError, match=f"{rows} rows, but the members of 2 are known"):
-        site(torch.randn(rows, EVEN[0]), made)
+        site(torch.randn(rows, EVEN[0]), adapters)

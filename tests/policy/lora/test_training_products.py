@@ -1,4 +1,4 @@
-"""The kernels against the obvious loop: a plain linear layer and a product of two factors for each row."""
+"""Compares the low-rank products with a plain loop: a linear layer and a product of two factors for each row."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_decoding_rows_in_any_order_are_those_of_the_loop_over_rows(slots: list[
     close(y, oracle(site, bank, x, slots, torch.zeros_like(y))[0])
 
 
-# equal and unequal groups, empty ones, one row, neighbouring and scattered slots: each shape once for certain
+# Each shape at least once: equal and unequal groups, empty ones, one row, neighbouring and scattered slots.
 @pytest.mark.parametrize("counts", [(2, 2, 2, 2), (0, 1, 0, 0), (9, 1, 0, 3), (1, 0, 0, 1), (0, 3, 3, 0), (5, 0, 0, 0)])
 def test_every_kernel_gives_the_same_rows(counts: tuple[int, ...]) -> None:
     slots = runs(counts)
@@ -85,7 +85,7 @@ def test_the_gradients_of_input_and_masters_are_derivatives(counts: tuple[int, .
         for member in bank.slots:
             bank.refresh(member)
 
-    # the masters' gradients go to buffers of their own: hand them to gradcheck as autograd would
+    # The masters' gradients are added to buffers, so this function hands them to gradcheck as autograd would.
     class Masters(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, masters: Tensor) -> Tensor:
@@ -111,7 +111,7 @@ def test_two_backward_passes_add_up(name: str) -> None:
     site, bank = site_and_bank(sizes)
     gradients = bank.gradients()
     x, rows = torch.randn(3, sizes[0]).requires_grad_(), rows_of(bank, name, [1, 1, 2], gradients)
-    # the sum's gradient is expanded from one number: no kernel may need it to lie in memory
+    # The gradient of a sum is one number, expanded to all elements. Every kernel has to take such strides.
     site(x, rows).sum().backward()
     once = gradients.flat.clone()
     site(x, rows).sum().backward()

@@ -1,4 +1,4 @@
-"""The estimate against tensors counted, in both dtypes. Real runs are measured by `python -m benchmarks memory`."""
+"""Compares the estimate with the bytes of real tensors, in both dtypes. `python -m benchmarks memory` measures runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def sizes(config: Config, shape: Shape, members: int = 3) -> dict[str, int]:
 
 
 def bytes_of(tensors: Sequence[torch.Tensor]) -> int:
-    """Bytes of these tensors' storages, each counted once."""
+    """Returns the bytes of these tensors' storages, each counted once."""
     storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
     return sum(storages.values())
 
@@ -48,12 +48,17 @@ def test_base_and_members_have_the_sizes_of_the_real_tensors(tmp_path: Path, fam
     base = load(config.model)
     bank = AdapterBank(base.decoder.sites, 3, 4, 8.0, config.model.targets)
     assert estimated["base weights"] == bytes_of(list(base.model.parameters()))
-    stacks = bytes_of([site.weight for layer in base.decoder.layers for site in (layer.qkv, layer.gate_up)])
-    # The file holds fp32: its mapping and the stacked weights exist together only if they are taken as they are.
+    stacked_weights: list[torch.Tensor] = []
+    for layer in base.decoder.layers:
+        stacked_weights += [layer.qkv.weight, layer.gate_up.weight]
+    stacks = bytes_of(stacked_weights)
+    # The file holds fp32. Only in that dtype does the model use the mapped file, which then exists besides the stacks.
     assert estimated.get("base weights, stacked", 0) == (stacks if dtype == "float32" else 0)
     packed = [site.packed for site in (*base.decoder.sites, base.decoder.head) if site.packed is not None]
     assert estimated.get("base weights, packed", 0) == 2 * sum(tensor.numel() for tensor in packed)
-    copies = [copy for stacked in bank.stacked.values() for copy in (stacked.a_copy, stacked.b_copy)]
+    copies: list[torch.Tensor] = []
+    for stacked in bank.stacked.values():
+        copies += [stacked.a_copy, stacked.b_copy]
     assert estimated["members: weights in fp32 and copies"] == bytes_of([bank.masters, *copies])
     assert estimated["members: gradients"] == bytes_of([bank.gradients().flat])
     optimizer = torch.optim.AdamW([bank.masters])

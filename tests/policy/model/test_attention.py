@@ -1,4 +1,4 @@
-"""Shared-prefix attention, plain and fused, against attention over separate sequences."""
+"""Compares shared-prefix attention, plain and fused, with attention over separate sequences."""
 
 from __future__ import annotations
 
@@ -11,27 +11,31 @@ from torch import Tensor
 from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
 
 CPU = torch.device("cpu")
-Shape = tuple[int, tuple[int, ...]]  # prompt, tails
+Shape = tuple[int, tuple[int, ...]]
+"""The tokens of a prompt, and those of each continuation."""
 
 
 def prefixes_of(shapes: list[Shape]) -> list[SharedPrefix]:
-    made: list[SharedPrefix] = []
+    """Returns prefixes of these shapes, one after the other in one batch."""
+    prefixes: list[SharedPrefix] = []
     for prompt, tails in shapes:
-        made.append(SharedPrefix(made[-1].end if made else 0, prompt, tails))
-    return made
+        start = prefixes[-1].end if prefixes else 0
+        prefixes.append(SharedPrefix(start, prompt, tails))
+    return prefixes
 
 
 def separate(prefixes: list[SharedPrefix], q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """softmax(q kᵀ / sqrt D) v of each prompt by itself, and of each continuation after a prompt of its own."""
+    """Returns softmax(q kᵀ / sqrt D) v of each prompt alone, and of each continuation after a copy of the prompt."""
     groups = q.shape[1] // k.shape[1]
     out = torch.zeros_like(q)
     for prefix in prefixes:
         prompt = list(range(prefix.start, prefix.start + prefix.prompt))
         start = prefix.start + prefix.prompt
-        own = [prompt]
+        sequences = [prompt]
         for tail in prefix.suffix_lengths:
-            own.append(list(range(start, start := start + tail)))
-        for rows in own:
+            sequences.append(list(range(start, start + tail)))
+            start += tail
+        for rows in sequences:
             seen = rows if rows is prompt else prompt + rows
             keys, values = (t[seen].repeat_interleave(groups, 1) for t in (k, v))
             scores = torch.einsum("ihd,jhd->hij", q[seen], keys) * q.shape[-1] ** -0.5
@@ -42,14 +46,14 @@ def separate(prefixes: list[SharedPrefix], q: Tensor, k: Tensor, v: Tensor) -> T
 
 
 def inputs(tokens: int, kv_heads: int, groups: int, seed: int, dtype: torch.dtype) -> list[Tensor]:
-    """q, k, v and the gradient of the output."""
+    """Returns q, k, v and the gradient of the output."""
     g = torch.Generator().manual_seed(seed)
     heads = (kv_heads * groups, kv_heads, kv_heads, kv_heads * groups)
     return [torch.randn(tokens, count, 4, generator=g, dtype=torch.float64).to(dtype) for count in heads]
 
 
 def check(shapes: list[Shape], kv_heads: int, groups: int, seed: int, tolerance: float, dtype: torch.dtype) -> None:
-    """Output and gradients of both ways against the separate sequences in float64."""
+    """Asserts that output and gradients of both ways are those of the separate sequences in float64."""
     prefixes = prefixes_of(shapes)
     *qkv, dy = inputs(prefixes[-1].end, kv_heads, groups, seed, dtype)
     found: list[list[Tensor]] = []
@@ -62,10 +66,10 @@ def check(shapes: list[Shape], kv_heads: int, groups: int, seed: int, tolerance:
         leaves = [t.detach().to(wide).requires_grad_() for t in qkv]
         y = attention(*leaves)
         found.append([y.detach(), *torch.autograd.grad(y, leaves, dy.to(wide))])
-    for own in found[1:]:
-        for mine, expected in zip(own, found[0], strict=True):
-            assert mine.dtype == dtype
-            assert (mine.double() - expected).abs().max() <= tolerance * max(1.0, expected.abs().max().item())
+    for results in found[1:]:
+        for result, expected in zip(results, found[0], strict=True):
+            assert result.dtype == dtype
+            assert (result.double() - expected).abs().max() <= tolerance * max(1.0, expected.abs().max().item())
 
 
 SHAPES = st.lists(
@@ -80,7 +84,7 @@ def test_both_ways_are_attention_over_separate_sequences(
     check(shapes, kv_heads, groups, seed, 1e-10, torch.float64)
 
 
-# each shape once for certain: no tail, one, even, uneven, empty ones among others, only empty ones, one token as prompt
+# Each shape at least once: no continuation, one, even, uneven, some empty, all empty, a prompt of one token.
 @pytest.mark.parametrize(
     "shape",
     [
@@ -115,7 +119,7 @@ def test_nothing_flows_back_in_time_nor_between_continuations_nor_between_prefix
     prefixes = prefixes_of([(3, (2, 2)), (2, ())])
     *qkv, _ = inputs(prefixes[-1].end, 1, 1, 0, torch.float64)
     attention = SharedPrefixAttention(prefixes, CPU, fused=fused)
-    # who sees row j: rows 0-2 are a prompt, 3-4 and 5-6 its continuations, 7-8 another prompt
+    # The rows that see row j. Rows 0-2 are a prompt, 3-4 and 5-6 its continuations, 7-8 another prompt.
     seen_by = [set(range(j, 7)) for j in range(3)] + [{3, 4}, {4}, {5, 6}, {6}, {7, 8}, {8}]
     before = attention(0, *qkv)
     for j, expected in enumerate(seen_by):

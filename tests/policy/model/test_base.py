@@ -1,3 +1,5 @@
+"""Checks loading of a base, its fingerprint and its dtype."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -63,7 +65,7 @@ def test_the_environment_may_choose_what_auto_means(monkeypatch: pytest.MonkeyPa
     for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
         monkeypatch.setenv("REDQUEEN_DTYPE", name)
         assert dtype_of(ModelConfig(), cpu) == dtype
-        assert dtype_of(ModelConfig(dtype="float32"), cpu) == torch.float32, "a config that says more has its way"
+        assert dtype_of(ModelConfig(dtype="float32"), cpu) == torch.float32, "an explicit dtype overrides the variable"
     monkeypatch.setenv("REDQUEEN_DTYPE", "float16")
     with pytest.raises(ModelError, match="REDQUEEN_DTYPE=float16: set it to bfloat16 or float32"):
         dtype_of(ModelConfig(), cpu)

@@ -1,4 +1,4 @@
-"""The bundled model, really converted (or taken from the user's cache, where the first test run put it)."""
+"""Checks the bundled model, which the first test run converts and later ones take from the user's cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The decoder against the transformers model whose weights it uses, and what it refuses."""
+"""Compares the decoder with the transformers model whose weights it uses, and checks which models it refuses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LLAMA3 = {
 
 
 def model(family: str = "llama", **options: Any) -> Any:
-    """A random model of this family, with weights large enough that every part of it matters."""
+    """Returns a random model of this family, with weights so large that each part affects the logits."""
     torch.manual_seed(0)
     sizes = {
         "vocab_size": 211,
@@ -44,15 +44,17 @@ def model(family: str = "llama", **options: Any) -> Any:
         "initializer_range": 0.3,
         "tie_word_embeddings": False,
     }
-    made: Any = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **{**sizes, **options}))
-    for name, parameter in made.named_parameters():
-        if "norm" in name or name.endswith("bias"):  # which begin at one and at zero
+    result: Any = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **{**sizes, **options}))
+    for name, parameter in result.named_parameters():
+        # Norms begin at one and biases at zero, where a mistake in them would not show.
+        if "norm" in name or name.endswith("bias"):
             parameter.data.normal_()
-    return made.requires_grad_(False).eval()
+    return result.requires_grad_(False).eval()
 
 
 def largest_difference(own: Any, dtype: torch.dtype = torch.float32) -> float:
-    """Between the logits of transformers before `decoder_of` and those of the decoder, as a batch of many lengths."""
+    """Returns the largest difference between the logits of transformers and those of the decoder."""
+    # transformers runs before `decoder_of`, which replaces its weights by views.
     own = own.to(dtype)
     with torch.no_grad():
         expected = [own(torch.tensor([ids])).logits[0].float() for ids in SEQUENCES]
@@ -71,7 +73,7 @@ def test_the_logits_are_those_of_transformers(family: str, tied: bool) -> None:
 def test_in_bf16_the_decoder_is_no_further_from_the_exact_logits_than_transformers(family: str) -> None:
     own = model(family).bfloat16()
     exact = copy.deepcopy(own).double()
-    # enough tokens that chance evens out
+    # With this many tokens the two errors differ little by chance.
     texts = torch.randint(0, 211, (12, 25), generator=torch.Generator().manual_seed(0)).tolist()
     with torch.no_grad():
         expected = [exact(torch.tensor([ids])).logits[0] for ids in texts]
@@ -112,7 +114,7 @@ def test_the_model_by_itself_is_unchanged_to_the_bit_and_its_weights_are_the_dec
         decoder = decoder_of(own)
         assert torch.equal(own(ids).logits, before)
     assert {name: torch.equal(p, names[name]) for name, p in own.named_parameters()} == dict.fromkeys(names, True)
-    # nothing is held twice: each linear layer lies inside one of the decoder's tensors
+    # Nothing is held twice: each linear layer is a view of one of the decoder's tensors.
     homes = {site.weight.untyped_storage().data_ptr() for site in decoder.sites}
     for site in decoder.sites:
         for projection in site.projections:

@@ -1,3 +1,5 @@
+"""Compares log-probabilities computed in chunks with a plain log-softmax."""
+
 from __future__ import annotations
 
 from functools import partial
@@ -9,16 +11,19 @@ from redqueen.policy.model import logprobs
 from redqueen.policy.model.logprobs import TokenLogprobs
 
 
-# float64 takes torch's operations, the others the compiled kernels
+# float64 uses torch's operations, the other dtypes use the compiled kernels.
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-6), (torch.float32, 1e-5), (torch.bfloat16, 0.03)])
 def test_log_probabilities_and_gradient_equal_plain_log_softmax(
     monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, tolerance: float
 ) -> None:
     monkeypatch.setattr(logprobs, "CHUNK", 3)
     torch.manual_seed(0)
-    hidden, weight = torch.randn(8, 5).to(dtype), torch.randn(11, 5).to(dtype)
-    target, upstream = torch.randint(11, (8,)), torch.randn(8)
-    ours, plain = hidden.clone().requires_grad_(), hidden.clone().requires_grad_()
+    hidden = torch.randn(8, 5).to(dtype)
+    weight = torch.randn(11, 5).to(dtype)
+    target = torch.randint(11, (8,))
+    upstream = torch.randn(8)
+    ours = hidden.clone().requires_grad_()
+    plain = hidden.clone().requires_grad_()
 
     logp, entropy = TokenLogprobs.apply(ours, weight, target, 0.7)
     (logp * upstream).sum().backward()

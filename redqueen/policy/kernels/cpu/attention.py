@@ -20,6 +20,7 @@ def gather(x_NHD: Array, row_MC: Array, out_KMGCD: Array) -> None:
             for g in range(group):
                 for c in range(places):
                     row, out = row_MC[m, c], out_KMGCD[k, m, g, c]
+                    # Padding must be zero. Its weight is zero, but leftover memory may hold NaN, and 0 * NaN is NaN.
                     if row < 0:
                         for d in range(len(out)):
                             out[d] = 0
@@ -33,6 +34,7 @@ def gather(x_NHD: Array, row_MC: Array, out_KMGCD: Array) -> None:
 def scatter(x_KMGCD: Array, row_MC: Array, out_NHD: Array, add: bool) -> None:
     """The inverse of `gather`: writes to the rows `row_MC`, or adds to them."""
     kv_heads, sequences, group, places, _ = x_KMGCD.shape
+    # Rows are the outer loops here, so that padding is skipped once and not once per head.
     for m in range(sequences):
         for c in range(places):
             row = row_MC[m, c]
@@ -52,6 +54,8 @@ def scatter(x_KMGCD: Array, row_MC: Array, out_NHD: Array, add: bool) -> None:
 @compiled
 def softmax(shared_XP: Array, own_XC: Array, scale: float) -> None:
     """In place: the softmax of scale x scores over the prompt and over the sequence's places up to the row's own."""
+    # 1.44269504 is log2(e): powers of two are cheaper than exponentials. A row's powers go to fp32 memory, so
+    # that a bf16 weight is rounded once, when it is complete.
     factor, prompt, places = np.float32(1.44269504 * scale), shared_XP.shape[1], own_XC.shape[1]
     of_prompt, of_own = np.empty(prompt, np.float32), np.empty(places, np.float32)
     for x in range(len(own_XC)):
@@ -63,6 +67,7 @@ def softmax(shared_XP: Array, own_XC: Array, scale: float) -> None:
             put(shared, t, share * of_prompt[t])
         for t in range(seen):
             put(own, t, share * of_own[t])
+        # Later places are masked. They get zeros, because the products that follow read the whole row.
         for t in range(seen, places):
             own[t] = 0
 
@@ -73,6 +78,7 @@ def softmax_backward(d_shared_XP: Array, d_own_XC: Array, shared_XP: Array, own_
     factor, prompt, places = np.float32(scale), shared_XP.shape[1], own_XC.shape[1]
     for x in range(len(own_XC)):
         d_shared, d_own, shared, own = d_shared_XP[x], d_own_XC[x], shared_XP[x], own_XC[x]
+        # The gradient of a score is scale * w * (dw - sum(w * dw)); the sum runs over both parts of the row.
         along = np.float32(0)
         for t in range(prompt):
             along += wide(d_shared[t]) * wide(shared[t])

@@ -57,10 +57,13 @@ class SiteFactors(NamedTuple):
 @inlined
 def _dots(x_NI: Array, a_KI: Array, y_NK: Array) -> None:
     """y = x A^T, four rows by two columns at a time."""
+    # Four rows and two columns need eight sums, few enough for registers. Each weight that is loaded and widened serves
+    # four rows, and each input two columns.
     rows, columns, zero = len(x_NI), len(a_KI), np.float32(0)
     n = 0
     while n < rows:
         if rows - n > 2:
+            # Of three remaining rows the third is computed twice, which is cheaper than a loop of its own.
             last = min(n + 3, rows - 1)
             x0, x1, x2, x3 = x_NI[n], x_NI[n + 1], x_NI[n + 2], x_NI[last]
             for k in range(0, columns, 2):
@@ -94,6 +97,8 @@ def _dots(x_NI: Array, a_KI: Array, y_NK: Array) -> None:
 def _add(h_NK: Array, first: int, b_RO: Array, y_NO: Array, column: int) -> None:
     """Adds h B to y, `len(b_RO)` columns of h from `first` on to the columns of y from `column` on."""
     rows, rank, outputs = len(h_NK), len(b_RO), b_RO.shape[1]
+    # Two rows and four ranks at a time: y is read and written once for four ranks, and each widened b serves two rows.
+    # With an odd number of rows, the last one is its own partner, and `pair` keeps it from being added twice.
     even = rank - rank % 4
     for n in range(0, rows, 2):
         h, g = h_NK[n], h_NK[min(n + 1, rows - 1)]
@@ -124,6 +129,7 @@ def _add(h_NK: Array, first: int, b_RO: Array, y_NO: Array, column: int) -> None
 def _adapted(rows: RowTasks, task: int, factors: SiteFactors, x_NI: Array, y_NO: Array) -> None:
     """Writes y + s (x A) B for the rows of one task to `rows.outputs`, in the task's order."""
     slot, start, end = rows.tasks[task]
+    # Rows are gathered into fp32 memory once. All later steps of the task then read them in order and without widening.
     count, outputs = end - start, y_NO.shape[1]
     for n in range(count):
         y, out = y_NO[rows.order[start + n]], rows.outputs[n]
@@ -139,6 +145,7 @@ def _adapted(rows: RowTasks, task: int, factors: SiteFactors, x_NI: Array, y_NO:
         for i in range(inputs):
             out[i] = wide(x[i])
     _dots(wide_NI, factors.a[slot], rows.inner[:count])
+    # b holds one projection after the other, and within each one member after the other.
     slots, rank, at = len(factors.a), factors.rank, 0
     for j in range(parts):
         first, last = factors.columns[j]
@@ -168,6 +175,7 @@ def close(
             stream, more = stream_NO[row], rows.outputs[n]
             for o in range(len(stream)):
                 put(stream, o, wide(stream[o]) + more[o])
+            # The norm reads the stream as it was stored, rounded, as in the kernels of training.
             unit(stream, inverse_rms(stream, eps), norm, out_NO[row])
 
 
@@ -228,6 +236,7 @@ def attend(
     """
     size = keys_NHTD.shape[3]
     group = settings.heads // settings.kv_heads
+    # The factor log2(e) / sqrt(D) is multiplied into the queries, so the scores are exponents of two.
     scale = np.float32(1.44269504 / np.sqrt(size))
     scores_GT, masses_T = np.empty((group, keys_NHTD.shape[2]), np.float32), np.empty(keys_NHTD.shape[2], np.float32)
     mixed_GD = np.empty((group, size), np.float32)
@@ -247,6 +256,8 @@ def attend(
             for h in range(settings.kv_heads):
                 keys, values = keys_NHTD[row, h], values_NHTD[row, h]
                 key, value, q_GD = keys[at], values[at], wide_HD[h * group : (h + 1) * group]
+                # The key and value are stored first and then read back from the cache with the others, so a token sees
+                # its own key rounded, just as later tokens do.
                 for d in range(size):
                     put(key, d, wide_HD[settings.heads + h, d])
                     put(value, d, wide_HD[both + h, d])

@@ -1,6 +1,6 @@
 """What the compiled kernels share: how numbers are stored, and how functions are compiled.
 
-Arrays hold fp32, or bf16 as the upper halves of fp32 in uint16. Sums are fp32.
+Arrays hold fp32, or bf16 as the upper halves of fp32 in uint16. Sums are computed in fp32.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from torch import Tensor
 Array = NDArray[Any]
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-# Sums may be reordered, so that loops become vector instructions; but NaN and infinity must survive.
+# Sums may be reordered, so that loops become vector instructions. The flags that assume no NaN and no infinity are left
+# out on purpose: with them a diverged run would not be noticed. Without the GIL other threads go on meanwhile.
 _FAST: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 _INLINE: Any = {"forceinline": True}
 # Numba invalidates its cache by the function's own file only. Every kernel also depends on this file, so its hash is
@@ -29,26 +30,28 @@ _STAMP = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]
 
 
 def numba_supports(tensor: Tensor) -> bool:
-    """Whether the compiled kernels can compute with `tensor`."""
+    """Returns whether the compiled kernels can compute with `tensor`."""
     return tensor.device.type == "cpu" and tensor.dtype in (torch.bfloat16, torch.float32)
 
 
 def as_array(tensor: Tensor) -> Array:
-    """The same memory as an array. NumPy has no bf16, so that becomes its bits in uint16."""
+    """Returns the same memory as an array. bf16 becomes uint16, because NumPy and Numba have no bf16."""
+    # `wide` and `put` convert such bits: bf16 is the upper half of an fp32, so a shift and a rounding are enough.
     return (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
 def compiled(function: _Function) -> _Function:
-    """Compiles a function once on a machine. It may call functions of this module and of its own."""
+    """Compiles a function once per machine. It may call functions of its own module and of this one."""
     function.__qualname__ += f"-{_STAMP}"
     try:
         return cast(_Function, njit(cache=True, **_FAST)(function))
-    except RuntimeError:  # Numba found no folder to write to: each process compiles for itself
+    except RuntimeError:
+        # Numba found no folder for its cache that it may write to, so each process compiles for itself.
         return cast(_Function, njit(**_FAST)(function))
 
 
 def inlined(function: _Function) -> _Function:
-    """A helper that is always inlined.
+    """Compiles a helper that is always inlined.
 
     A separately compiled helper rounds differently when it is loaded from Numba's cache than right after compilation.
     """
@@ -65,6 +68,8 @@ def put(array: Array, index: int, value: Any) -> None:
     raise NotImplementedError
 
 
+# Numba chooses between the two implementations by the type of the argument, at compile time: one kernel serves both
+# dtypes without a branch in its loops.
 @overload(wide, jit_options=_INLINE)
 def _wide_of(value: Any) -> Any:  # pyright: ignore[reportUnusedFunction]
     if not isinstance(value, types.Integer):
@@ -90,6 +95,7 @@ def _put_in(array: Any, index: Any, value: Any) -> Any:  # pyright: ignore[repor
         return whole
 
     def half(array: Any, index: Any, value: Any) -> Any:
+        # Adding half of the last kept place, less one unit if that place is even, rounds ties to even.
         bits = np.float32(value).view(np.uint32)
         array[index] = np.uint16((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16))
 
@@ -99,9 +105,12 @@ def _put_in(array: Any, index: Any, value: Any) -> Any:  # pyright: ignore[repor
 @inlined
 def exp2(x: Any) -> Any:
     """2^x for x <= 0, in fp32's precision (Taylor series of degree 6 on [-1/2, 1/2]); never less than 2^-126."""
+    # Below -126 the exponent field would run out of its bits and wrap around to a large number.
     x = np.float32(-126) if x < np.float32(-126) else x
     whole = np.floor(x + np.float32(0.5))
     rest = x - whole
+    # A polynomial instead of the C library's function: a call would keep the loop around it from becoming vector
+    # instructions. The coefficients are (ln 2)^n / n! from n = 6 down.
     p = np.float32(1.5403530e-4)
     p = p * rest + np.float32(1.3333558e-3)
     p = p * rest + np.float32(9.6181291e-3)
@@ -109,6 +118,7 @@ def exp2(x: Any) -> Any:
     p = p * rest + np.float32(2.4022651e-1)
     p = p * rest + np.float32(6.9314718e-1)
     p = p * rest + np.float32(1)
+    # 2^whole is made from its bits: the exponent with its bias of 127, in the place where fp32 keeps it.
     return p * np.int32((np.int32(whole) + np.int32(127)) << np.int32(23)).view(np.float32)
 
 
@@ -151,6 +161,7 @@ def powers(x: Array, count: Any, factor: Any, top: Any, out: Array) -> Any:
 @inlined
 def sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x))."""
+    # The power is taken of -|x|, which `exp2` requires and which cannot overflow.
     e = exp2(np.float32(-1.44269504) * abs(x))
     return (e if x < np.float32(0) else np.float32(1)) / (np.float32(1) + e)
 

@@ -33,12 +33,14 @@ def norm(x_NH: Array, y_NH: Array, weight_H: Array, eps: float, sum_NH: Array, o
             x, y = x_NH[n], y_NH[n]
             for i in range(len(x)):
                 put(total, i, wide(x[i]) + wide(y[i]))
+        # The norm reads the sum as it was stored, rounded: the backward pass sees the same numbers.
         unit(total, inverse_rms(total, eps), weight_H, out_NH[n])
 
 
 @inlined
 def _slope(dy: Array, x: Array, weight: Array, eps: float) -> tuple[float, float]:
     """1 / rms(x), and the factor of x in the gradient of x."""
+    # With u = x * scale and g = w * dy, the gradient is scale * (g - u * mean(g * u)); `along` is sum(g * x).
     scale, along = inverse_rms(x, eps), np.float32(0)
     for i in range(len(x)):
         along += wide(dy[i]) * wide(weight[i]) * wide(x[i])
@@ -51,6 +53,7 @@ def norm_backward(dy_NH: Array, x_NH: Array, weight_H: Array, eps: float, past_N
     for n in range(len(x_NH)):
         dy, x, past, dx = dy_NH[n], x_NH[n], past_NH[n], dx_NH[n]
         scale, share = _slope(dy, x, weight_H, eps)
+        # Both gradients are added in fp32 and rounded once.
         for i in range(len(x)):
             put(dx, i, wide(past[i]) + scale * (wide(dy[i]) * wide(weight_H[i]) - share * wide(x[i])))
 
@@ -77,6 +80,7 @@ def heads_backward(
     dy_NHD: Array, x_NHD: Array, norm_D: Array, eps: float, cos: Array, sin: Array, dx_NHD: Array
 ) -> None:
     """Writes the gradient of `heads` to `dx`."""
+    # A rotation is orthogonal: its gradient is rotated back, by the negative angle.
     head, back = np.empty(x_NHD.shape[2], np.float32), -sin
     for n in range(len(x_NHD)):
         for h in range(x_NHD.shape[1]):
@@ -110,6 +114,7 @@ def swiglu_backward(dy_NF: Array, both_N2F: Array, d_both_N2F: Array) -> None:
         d_gate, d_up = d_both_N2F[n, :half], d_both_N2F[n, half:]
         for f in range(half):
             x, slope = wide(gate[f]), wide(dy[f])
+            # The derivative of x * sigmoid(x) is sigmoid(x) * (1 + x * (1 - sigmoid(x))).
             part = sigmoid(x)
             put(d_up, f, slope * x * part)
             put(d_gate, f, slope * wide(up[f]) * part * (np.float32(1) + x * (np.float32(1) - part)))
@@ -124,7 +129,9 @@ def masses(logits_CV: Array, target_C: Array, bits: float, logp_C: Array, entrop
     for c in range(len(logits_CV)):
         row, factor = logits_CV[c], np.float32(bits)
         top = highest(row[0], row, len(row))
+        # The target's logit is read first, because the loop overwrites the row. No bounds are checked.
         chosen = factor * (wide(row[target_C[c]]) - top)
+        # The entropy is log(total) - sum(x * mass) / total, so one pass over the vocabulary is enough for both results.
         total, weighted = np.float32(0), np.float32(0)
         for v in range(len(row)):
             x = factor * (wide(row[v]) - top)
