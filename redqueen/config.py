@@ -1,6 +1,6 @@
 """The typed configuration of a run. Every field can be overridden as `section.field=value`.
 
-Values that the paper does not publish carry their reason beside them; docs/ALGORITHM.md has the whole list.
+Values that the paper does not publish have their reason next to them; docs/ALGORITHM.md has the whole list.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from redqueen.records import Kind, SamplingParams
 
 BUNDLED = "smollm2-135m-instruct"
 
-# copy_parent, fresh and linear_mean are controls: what the others must beat
+# copy_parent, fresh and linear_mean are controls, which the others must beat. The operators' names are repeated here,
+# because the operators import torch and the configuration does not. A test compares the two.
 Mutation = Literal[
     "svd_spectral", "layer_gaussian", "component_mask", "full_gaussian", "neftune", "copy_parent", "fresh"
 ]
@@ -29,12 +30,13 @@ ParentSelection = Literal["rank", "tournament", "uniform"]
 
 
 class ConfigError(UserError):
-    """A configuration that cannot be run; the message is one line and says what to do."""
+    """A configuration that cannot be run. The message is one line and says what to do."""
 
 
 class Section(BaseModel):
-    """One section; unknown keys are refused, and so are infinities and NaN."""
+    """One section. Unknown keys are refused, and so are infinities and NaN."""
 
+    # JSON has no infinity, so a run with one could not be read back.
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=())
 
 
@@ -64,14 +66,14 @@ class ModelConfig(Section):
 
 
 class PopulationConfig(Section):
-    """Who there is. `single_agent` puts one member in both roles: the AZR baseline."""
+    """The members of a run."""
 
     teachers: int = Field(default=2, ge=1)
     """Living teachers, T."""
     students: int = Field(default=2, ge=1)
     """Living students, S."""
     single_agent: bool = False
-    """One member plays both roles."""
+    """One member plays both roles: the AZR baseline."""
     init: str = "auto"
     """"auto" (the shipped warm start where it fits, else fresh), "fresh", or a PEFT folder."""
     perturbation: float = Field(default=0.05, ge=0)
@@ -85,7 +87,7 @@ class PopulationConfig(Section):
 
 
 class GameConfig(Section):
-    """The tasks and what they pay (docs/ALGORITHM.md; student rewards as in AZR's code)."""
+    """The tasks and their rewards (docs/ALGORITHM.md; student rewards as in AZR's code)."""
 
     kinds: tuple[Kind, ...] = Field(default=("code_o", "code_i", "code_f"), min_length=1)
     """The kinds of tasks that are played."""
@@ -108,9 +110,9 @@ class GameConfig(Section):
     bank_size: int = Field(default=4096, ge=16)
     """Tasks of each kind that the task bank holds."""
     teacher_invalid: float = -1.0
-    """Reward of a proposal that is no valid task."""
+    """Reward of a proposal that does not become a valid task."""
     teacher_unsolved: float = 0.0
-    """Reward of a task that nobody solved; else it is 1 - rho."""
+    """Reward of a task without a correct attempt; otherwise it is 1 - rho."""
     student_correct: float = 1.0
     """Reward of a correct answer."""
     student_wrong: float = -0.5
@@ -121,6 +123,7 @@ class GameConfig(Section):
     @field_validator("kinds")
     @classmethod
     def _distinct(cls, kinds: tuple[Kind, ...]) -> tuple[Kind, ...]:
+        # A kind given twice would give two proposals one id, which is a primary key of the archive.
         if len(set(kinds)) != len(kinds):
             raise ValueError("a kind is given twice")
         return kinds
@@ -149,7 +152,7 @@ class SamplingConfig(Section):
     """Completions that are sampled at once."""
 
     def params(self, max_tokens: int) -> SamplingParams:
-        """How a completion of at most `max_tokens` is sampled."""
+        """Returns how a completion of at most `max_tokens` is sampled."""
         return SamplingParams(max_tokens=max_tokens, temperature=self.temperature, top_p=self.top_p, top_k=self.top_k)
 
 
@@ -177,14 +180,14 @@ class LearningConfig(Section):
 
 
 class LeagueConfig(Section):
-    """Who plays whom, and what members are ranked by. Ratings have TrueSkill's defaults (docs/EVOLUTION.md)."""
+    """Who plays whom, and how members are ranked. Ratings have TrueSkill's defaults (docs/EVOLUTION.md)."""
 
     matchmaking: Matchmaking = "balanced"
-    """How it is decided who meets whom."""
+    """How opponents are drawn."""
     teacher_fitness: TeacherFitness = "lcb"
-    """What teachers are ranked by."""
+    """The fitness that teachers are ranked by."""
     student_fitness: FitnessName = "lcb"
-    """What students are ranked by."""
+    """The fitness that students are ranked by."""
     lcb: float = Field(default=3.0, ge=0)
     """Fitness lcb = mu - lcb * sigma."""
     held_out_tasks: int = Field(default=64, ge=1)
@@ -215,7 +218,7 @@ class EvolutionConfig(Section):
     """How members are replaced. `every`, `gamma` and `burn_in` are not published (docs/EVOLUTION.md)."""
 
     enabled: bool = True
-    """Off: nobody is replaced."""
+    """Off: no member is replaced."""
     every: int = Field(default=10, ge=1)
     """k: steps between two rounds of replacements."""
     gamma: float = Field(default=0.25, gt=0, lt=1)
@@ -233,7 +236,7 @@ class EvolutionConfig(Section):
     )
     """Two-parent operators, drawn uniformly."""
     survivors: SurvivorSelection = "truncation"
-    """How it is decided who is at risk."""
+    """How the members at risk are chosen."""
     parents: ParentSelection = "rank"
     """How parents are drawn among those that stay."""
     contestants: int = Field(default=2, ge=1)
@@ -241,10 +244,7 @@ class EvolutionConfig(Section):
     elite: int = Field(default=0, ge=0)
     """The fittest of a role that are never replaced."""
     min_distance: float = Field(default=0.0, ge=0, lt=2)
-    """A child closer than this to a living member is drawn again.
-
-    The distance is the Frobenius norm of the difference of two ΔW as a share of the larger one's. 0: not measured.
-    """
+    """A child closer than this to a living member (`adapters.distance`) is drawn again; 0: not measured."""
 
 
 class SandboxConfig(Section):
@@ -259,7 +259,7 @@ class SandboxConfig(Section):
     value_bytes: int = Field(default=4096, ge=16, le=16_384)
     """Longest input or output of a task as literal text. A longer one is refused, never cut."""
     unsafe_no_isolation: bool = False
-    """Run programs where the kernel gives no isolation; it is in the run's record."""
+    """Run programs even if the kernel gives no isolation; the run records this."""
     workers: int = Field(default=0, ge=0)
     """Sandbox processes; 0: one for each core."""
 
@@ -305,6 +305,7 @@ class Config(Section):
         population = self.population
         if population.single_agent and self.league.hall_of_fame:
             raise ValueError("the single agent plays itself and has no champions: set league.hall_of_fame=0")
+        # A role of one is never replaced, so it sets no limit.
         smallest = min(size for size in (population.teachers, population.students, 10**9) if size > 1)
         if self.evolution.enabled and self.evolution.elite >= smallest:
             raise ValueError(
@@ -313,10 +314,11 @@ class Config(Section):
         return self
 
     def override(self, assignments: Iterable[str]) -> Config:
-        """A copy with `section.field=value` assignments applied.
+        """Returns a copy with `section.field=value` assignments applied.
 
         Raises ConfigError, with the nearest valid key, for an unknown key or an impossible value.
         """
+        # All assignments are applied before any is validated: single_agent=true needs teachers=1 and students=1 too.
         data = self.model_dump()
         valid = set(keys(type(self)))
         for assignment in assignments:
@@ -333,7 +335,7 @@ class Config(Section):
 
 
 def resolve(data: dict[str, Any]) -> Config:
-    """A configuration from plain data. Raises ConfigError in one line."""
+    """Returns the configuration that plain data describe. Raises ConfigError, in one line, if they are invalid."""
     try:
         return Config.model_validate(data)
     except ValidationError as error:

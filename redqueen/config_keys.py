@@ -1,4 +1,4 @@
-"""Keys of a configuration as text: which there are, which one was probably meant, and how a value is written."""
+"""Configuration keys as text: lists them, suggests the nearest one, and reads a value."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from pydantic import BaseModel
 
 
 def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Every key that can be overridden, e.g. "learning.lr"."""
+    """Yields every key that can be overridden, e.g. "learning.lr"."""
     for name, field in model.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             yield from keys(field.annotation, f"{prefix}{name}.")
+        # The recipe is the name that a run started from. A changed name would not change the configuration.
         elif name != "recipe":
             yield prefix + name
 
 
 def unknown_key(name: str, valid: Iterable[str]) -> str:
-    """The message for a key that does not exist, with the one of `valid` that was probably meant."""
+    """Returns the message for a key that does not exist, with the most similar one of `valid`."""
     field = name.rpartition(".")[2]
 
-    # The right field in a wrong section counts as much as the right spelling: `league.gamma` means `evolution.gamma`.
+    # The right field in a wrong section counts as much as a similar name: `league.gamma` suggests `evolution.gamma`.
     def likeness(key: str) -> tuple[float, float]:
         whole = difflib.SequenceMatcher(None, key, name).ratio()
-        # A switch goes by its section's name: `evolution` alone means `evolution.enabled`.
+        # A switch is compared by its section's name: `league.evolution` suggests `evolution.enabled`.
         key_field = key.removesuffix(".enabled").rpartition(".")[2]
         last = difflib.SequenceMatcher(None, key_field, field).ratio()
         return max(whole, last), whole

@@ -1,4 +1,7 @@
-"""Means with confidence intervals from few observations: Student's t, in closed form for whole degrees of freedom."""
+"""Means with confidence intervals from few observations: Student's t, for whole degrees of freedom.
+
+The quantile is computed here, so that no statistics package is needed.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,15 @@ LEVEL = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean of `n` observations and its confidence interval; the ends are None where there is none."""
+    """A mean and its confidence interval."""
 
     mean: float
     low: float | None
+    """The lower end; None if the observations give no interval."""
     high: float | None
+    """The upper end; None if the observations give no interval."""
     n: int
+    """How many observations there were."""
 
     @property
     def above(self) -> bool:
@@ -32,7 +38,7 @@ class Interval:
 
 
 def interval(values: Sequence[float], level: float = LEVEL) -> Interval | None:
-    """The mean of independent `values`; None if there are none. One value, or equal ones, have no interval."""
+    """Returns the mean of independent `values`, or None without any. One value, or equal ones, have no interval."""
     if not values:
         return None
     if len(values) == 1:
@@ -41,23 +47,26 @@ def interval(values: Sequence[float], level: float = LEVEL) -> Interval | None:
 
 
 def difference(x: Sequence[float], y: Sequence[float], level: float = LEVEL) -> Interval | None:
-    """mean(x) - mean(y) of two independent samples of at least 2, variances unequal (Welch 1947); None if smaller.
+    """Returns mean(x) - mean(y) of two independent samples with unequal variances (Welch 1947).
 
-    Degrees of freedom by Satterthwaite's formula, rounded down: the interval is a little wide rather than narrow.
+    Returns None if a sample has fewer than 2 values. The degrees of freedom follow Satterthwaite's formula.
     """
     if min(len(x), len(y)) < 2:
         return None
-    a, b = variance(x) / len(x), variance(y) / len(y)
+    a = variance(x) / len(x)
+    b = variance(y) / len(y)
     spread = a * a / (len(x) - 1) + b * b / (len(y) - 1)
+    # Rounded down, so that the interval is a little wide rather than a little narrow.
     freedom = max(1, int((a + b) ** 2 / spread)) if spread else len(x) + len(y) - 2
     return around(fmean(x) - fmean(y), math.sqrt(a + b), freedom, len(x) + len(y), level)
 
 
 def slope(x: Sequence[float], y: Sequence[float], level: float = LEVEL) -> Interval | None:
-    """The least-squares slope of `y` on `x`; None with fewer than 3 points or all `x` equal."""
+    """Returns the least-squares slope of `y` on `x`; None with fewer than 3 points or all `x` equal."""
     if len(x) < 3 or max(x) == min(x):
         return None
-    mean_x, mean_y = fmean(x), fmean(y)
+    mean_x = fmean(x)
+    mean_y = fmean(y)
     square = sum((a - mean_x) ** 2 for a in x)
     rise = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / square
     left = sum((b - mean_y - rise * (a - mean_x)) ** 2 for a, b in zip(x, y, strict=True))
@@ -65,10 +74,12 @@ def slope(x: Sequence[float], y: Sequence[float], level: float = LEVEL) -> Inter
 
 
 def around(mean: float, error: float, freedom: int, n: int, level: float = LEVEL) -> Interval:
-    """mean ± t · error, `error` being the standard error of the mean with `freedom` degrees of freedom.
+    """Returns mean ± t · error, where `error` is the standard error of the mean with `freedom` degrees of freedom.
 
-    Without any spread there is no interval: few equal observations (3 tasks, all solved) do not show that all are.
+    Observations without spread give no interval.
     """
+    # An interval of width 0 would claim certainty, and a few equal observations (3 tasks, all solved) do not show that
+    # all tasks would be solved. Rounding leaves equal observations a tiny spread.
     if error <= 1e-12 * abs(mean):
         return Interval(mean, None, None, n)
     reach = t_quantile(level, freedom) * error
@@ -77,26 +88,35 @@ def around(mean: float, error: float, freedom: int, n: int, level: float = LEVEL
 
 @cache
 def t_quantile(level: float, freedom: int) -> float:
-    """The t with P(|T| < t) = `level`, for Student's T with `freedom` >= 1 degrees of freedom, to about 1e-12.
+    """Returns the t with P(|T| < t) = `level`, for Student's T with `freedom` >= 1 degrees of freedom, to about 1e-12.
 
-    The distribution function is a finite sum in θ = atan(t / √ν) (Abramowitz and Stegun 1964, 26.7.3 and 26.7.4);
-    θ is found by bisection. Raises ValueError outside 0 < level < 1 or freedom < 1.
+    The distribution function is a finite sum in θ = atan(t / √ν) (Abramowitz and Stegun 1964, 26.7.3 and 26.7.4), and
+    bisection finds θ. Raises ValueError if `level` is outside (0, 1) or `freedom` is below 1.
     """
     if not 0 < level < 1 or freedom < 1:
         raise ValueError(f"no quantile for level {level} and {freedom} degrees of freedom")
-    low, high = 0.0, math.pi / 2
+    low = 0.0
+    high = math.pi / 2
+    # Each round halves the bracket; after about 55 its ends are neighbouring floats.
     for _ in range(80):
         middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, freedom) < level else (low, middle)
+        if _within(middle, freedom) < level:
+            low = middle
+        else:
+            high = middle
     return math.tan((low + high) / 2) * math.sqrt(freedom)
 
 
 def _within(theta: float, freedom: int) -> float:
-    """P(|T| < √ν tan θ)."""
-    sine, cosine = math.sin(theta), math.cos(theta)
+    """Returns P(|T| < √ν tan θ)."""
+    sine = math.sin(theta)
+    cosine = math.cos(theta)
     odd = freedom % 2
-    term, total = (cosine if odd else 1.0), 0.0
+    # 26.7.3 for odd ν (whose sum starts at cos θ) and 26.7.4 for even ν; each term follows from the one before.
+    term = cosine if odd else 1.0
+    total = 0.0
     for i in range(freedom // 2):
         total += term
-        term *= cosine * cosine * (2 * i + 2 if odd else 2 * i + 1) / (2 * i + 3 if odd else 2 * i + 2)
+        upper = 2 * i + 2 if odd else 2 * i + 1
+        term *= cosine * cosine * upper / (upper + 1)
     return (theta + sine * total) * 2 / math.pi if odd else sine * total

@@ -18,7 +18,7 @@ from redqueen.config import (
     SandboxConfig,
 )
 
-# a 135M model cannot yet describe, or write, more than a line or two
+# A model of 135M parameters can describe and write programs of a line or two only.
 _SMALL = GameConfig(references=2, start_lines=2)
 
 
@@ -27,7 +27,8 @@ def quickstart() -> Config:
     return Config(
         game=_SMALL,
         sampling=SamplingConfig(temperature=0.8, proposal_tokens=80, batch_rows=96),
-        learning=LearningConfig(batch_tokens=1024),  # small micro-batches stay in a CPU's caches
+        # Small micro-batches stay in a CPU's caches.
+        learning=LearningConfig(batch_tokens=1024),
         evolution=EvolutionConfig(every=3, gamma=0.5, burn_in=3),
         sandbox=SandboxConfig(value_bytes=200),
         run=RunConfig(steps=6),
@@ -92,21 +93,24 @@ RECIPES: dict[str, Callable[[], Config]] = {
 
 
 def recipe(name: str) -> Config:
-    """The configuration called `name`. Raises ConfigError with the nearest name."""
+    """Returns the configuration called `name`. Raises ConfigError, with the nearest name, if there is none."""
     if name not in RECIPES:
+        # A cutoff of 0 always gives a name, however different.
         near = difflib.get_close_matches(name, RECIPES, n=1, cutoff=0.0)[0]
         raise ConfigError(f"no recipe '{name}': did you mean '{near}'? There are: {', '.join(RECIPES)}")
     return RECIPES[name]()
 
 
 def configure(args: Sequence[str], steps: int | None = None, model: str | None = None) -> Config:
-    """The configuration that a command line means: a recipe's name (default quickstart), then overrides.
+    """Returns the configuration of a command line: a recipe's name (default quickstart), then overrides.
 
-    Raises ConfigError.
+    Raises ConfigError if the recipe is unknown or an override is invalid.
     """
-    name, overrides = "quickstart", list(args)
+    name = "quickstart"
+    overrides = list(args)
     if overrides and "=" not in overrides[0]:
         name = overrides.pop(0)
+    # The options --model and --steps come last, so that they win over overrides of the same keys.
     if model is not None:
         overrides.append(f"model.name={model}")
     if steps is not None:

@@ -1,4 +1,8 @@
-"""Stateless randomness: every generator is derived from names and numbers, so resuming needs no generator state."""
+"""Stateless randomness: every generator is derived from names and numbers.
+
+A resumed run derives the same generators again, so checkpoints hold no generator state, and what one part of a run
+draws has no effect on another.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,21 @@ import numpy as np
 
 
 def key(*parts: str | int) -> int:
-    """A 128-bit number that depends on every part, e.g. `key(seed, step, "match")`; stable across processes."""
+    """Returns a 128-bit number that depends on every part, e.g. `key(seed, step, "match")`; stable across processes."""
+    # JSON keeps parts apart: with a separator ("a", "b") could equal ("a|b",), and 1 could equal "1". Python's `hash`
+    # differs between processes.
     digest = hashlib.blake2b(json.dumps(parts).encode(), digest_size=16)
     return int.from_bytes(digest.digest(), "little")
 
 
 def python(*parts: str | int) -> random.Random:
-    """The standard library's generator for this purpose."""
+    """Returns a generator of the standard library for this purpose."""
     return random.Random(key(*parts))
 
 
 def uniforms(count: int, *parts: str | int) -> np.ndarray:
-    """`count` float64 uniforms in [0, 1) from a counter-based stream (Philox; Salmon et al. 2011)."""
+    """Returns `count` float64 uniforms in [0, 1) from a counter-based stream (Philox; Salmon et al. 2011).
+
+    A longer request begins with the numbers of a shorter one.
+    """
     return np.random.Generator(np.random.Philox(key=key(*parts))).random(count)

@@ -1,4 +1,4 @@
-"""A member's weights as values: one pair of low-rank factors for each site."""
+"""A member's weights: one pair of low-rank factors for each site."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Factors:
     a: Tensor
     """[in, r], the side that reads the layer's input."""
     b: Tensor
-    """[r, out], the side that writes its output; zero in an adapter that has not been trained."""
+    """[r, out], the side that writes the layer's output; zero in an adapter that has not been trained."""
 
 
 Adapter = Mapping[str, Factors]

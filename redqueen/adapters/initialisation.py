@@ -1,4 +1,4 @@
-"""New adapters: PEFT's initialisation, noise around a start, another rank or scale."""
+"""New adapters: PEFT's initialisation, and noise around a given adapter."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from redqueen.adapters.factors import Adapter, Factors
 
 
 def generator(*purpose: str | int) -> torch.Generator:
-    """A CPU generator for this purpose (see `redqueen.streams`), so that noise is the same on every device."""
+    """Returns a CPU generator for this purpose (see `redqueen.streams`), so that noise is the same on every device."""
+    # A stream's key has 128 bits, and torch takes at most 64, one of them for the sign.
     return torch.Generator().manual_seed(streams.key(*purpose) % 2**63)
 
 
 def fresh(shapes: Mapping[str, tuple[int, int]], rank: int, generator: torch.Generator) -> dict[str, Factors]:
-    """A new adapter: a as PEFT draws it, b zero, so ΔW = 0. `shapes` are (in, out) by site."""
+    """Returns a new adapter: a as PEFT draws it, b zero, so ΔW = 0. `shapes` are (in, out) by site."""
     adapter: dict[str, Factors] = {}
     for name, (fan_in, fan_out) in shapes.items():
         a = fresh_columns(fan_in, rank, generator)
@@ -26,14 +27,18 @@ def fresh(shapes: Mapping[str, tuple[int, int]], rank: int, generator: torch.Gen
 
 
 def fresh_columns(fan_in: int, count: int, generator: torch.Generator) -> Tensor:
-    """`count` columns of a new a, [in, count]: uniform within ±1/√in, PEFT's Kaiming-uniform with a = √5."""
+    """Returns `count` columns of a new a, [in, count]: uniform within ±1/√in, PEFT's Kaiming-uniform with a = √5."""
     return (torch.rand(fan_in, count, generator=generator) * 2 - 1) / fan_in**0.5
 
 
 def perturb(adapter: Adapter, share: float, generator: torch.Generator) -> dict[str, Factors]:
-    """`adapter` plus Gaussian noise of `share` times each tensor's own standard deviation."""
+    """Returns `adapter` plus Gaussian noise of `share` times each tensor's own standard deviation.
 
-    def noisy(t: Tensor) -> Tensor:
-        return t + share * t.std(correction=0) * torch.randn(t.shape, generator=generator)
+    A b of zero stays zero, so a new adapter still changes nothing.
+    """
 
-    return {name: Factors(noisy(f.a), noisy(f.b)) for name, f in adapter.items()}
+    def noisy(tensor: Tensor) -> Tensor:
+        # Without a correction for small samples, which would divide by zero for a tensor with a single entry.
+        return tensor + share * tensor.std(correction=0) * torch.randn(tensor.shape, generator=generator)
+
+    return {name: Factors(noisy(factors.a), noisy(factors.b)) for name, factors in adapter.items()}

@@ -20,8 +20,9 @@ from redqueen.errors import AdapterError
 WEIGHTS = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
 _PREFIX = "base_model.model."
-_A, _B = ".lora_A.weight", ".lora_B.weight"
-# PEFT variants whose update is not s·B·A with one rank and scale everywhere.
+_A = ".lora_A.weight"
+_B = ".lora_B.weight"
+# Options of PEFT whose update is not s·B·A with one rank and scale everywhere. Such an adapter would load and be wrong.
 _VARIANTS = (
     "use_dora",
     "use_rslora",
@@ -41,15 +42,19 @@ def save_adapter(
     base: str,
     dtype: torch.dtype = torch.float32,
 ) -> None:
-    """Writes `adapter` as a PEFT folder. Raises OSError."""
+    """Writes `adapter` as a PEFT folder, which is made if needed. Raises OSError if that fails.
+
+    The tensors are stored as `dtype`; `base` is the base model's name.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     tensors: dict[str, Tensor] = {}
     for name, factors in adapter.items():
-        tensors[f"{_PREFIX}{name}.lora_A.weight"] = factors.a.T.to(dtype).contiguous()
-        tensors[f"{_PREFIX}{name}.lora_B.weight"] = factors.b.T.to(dtype).contiguous()
+        # safetensors refuses tensors that are not contiguous, and a transposed one is not.
+        tensors[f"{_PREFIX}{name}{_A}"] = factors.a.T.to(dtype).contiguous()
+        tensors[f"{_PREFIX}{name}{_B}"] = factors.b.T.to(dtype).contiguous()
     config = LoraConfig(
         r=next(iter(adapter.values())).a.shape[1],
-        # PEFT's annotation says int, and vLLM refuses a float even where it is whole.
+        # PEFT's annotation is int, and vLLM refuses a float even if it is whole.
         lora_alpha=int(alpha) if alpha == int(alpha) else alpha,  # pyright: ignore[reportArgumentType]
         target_modules=sorted({name.rpartition(".")[2] for name in adapter}),
         lora_dropout=0.0,
@@ -59,13 +64,14 @@ def save_adapter(
         inference_mode=True,
     )
     write_tensors(folder / WEIGHTS, tensors)
-    # PEFT holds some fields as sets, whose order differs between processes; equal adapters must make equal files.
-    plain = {k: sorted(v) if isinstance(v, set) else v for k, v in config.to_dict().items()}
+    # PEFT holds some fields as sets, whose order differs between processes. Equal adapters must give equal files.
+    plain = {key: sorted(value) if isinstance(value, set) else value for key, value in config.to_dict().items()}
     (folder / CONFIG).write_text(json.dumps(plain, indent=2, sort_keys=True) + "\n")
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Writes a safetensors file. Raises OSError, also where the library raises an error of its own (a full disk)."""
+    """Writes a safetensors file. Raises OSError if that fails."""
+    # The library raises an error of its own when the disk is full; callers handle OSError.
     try:
         save_file(dict(tensors), path, metadata={"format": "pt"})
     except SafetensorError as error:
@@ -73,9 +79,9 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def load_adapter(folder: Path) -> tuple[dict[str, Factors], float]:
-    """Returns the fp32 factors and alpha of a PEFT folder.
+    """Returns the factors (fp32, sites in the order of their names) and the alpha of a PEFT folder.
 
-    Raises AdapterError, naming the folder, if it cannot be read or is not plain LoRA.
+    Raises AdapterError, which names the folder, if it cannot be read or is not plain LoRA.
     """
     try:
         config: dict[str, Any] = dict(json.loads((folder / CONFIG).read_text()))
@@ -88,25 +94,26 @@ def load_adapter(folder: Path) -> tuple[dict[str, Factors], float]:
         variant = ", ".join(used) or config.get("peft_type")
         raise AdapterError(f"{folder}: only plain LoRA is supported, this uses {variant}")
     sites = {key.removesuffix(_A) for key in tensors if key.endswith(_A)}
-    # Every tensor must have its place: a bias, or a B without its A, would otherwise be lost silently.
-    if odd := sorted(tensors.keys() ^ {site + end for site in sites for end in (_A, _B)}):
+    # Every tensor must belong to a pair: a bias, or a B without its A, would otherwise be lost silently.
+    pairs = {site + _A for site in sites} | {site + _B for site in sites}
+    if odd := sorted(tensors.keys() ^ pairs):
         raise AdapterError(f"{folder}: only pairs of lora_A and lora_B are supported, see {odd[0]}")
     if not sites:
         raise AdapterError(f"{folder} holds no LoRA weights")
-    return {
-        site.removeprefix(_PREFIX): Factors(
-            tensors[site + _A].T.float().contiguous(), tensors[site + _B].T.float().contiguous()
-        )
-        for site in sorted(sites)
-    }, alpha
+    adapter: dict[str, Factors] = {}
+    for site in sorted(sites):
+        a = tensors[site + _A].T.float().contiguous()
+        b = tensors[site + _B].T.float().contiguous()
+        adapter[site.removeprefix(_PREFIX)] = Factors(a, b)
+    return adapter, alpha
 
 
 def refit(
     adapter: Mapping[str, Factors], scale: float, rank: int, new_scale: float, generator: torch.Generator
 ) -> dict[str, Factors]:
-    """The same update ΔW at another rank and scale: spare components get a random A column and a zero B row.
+    """Returns the same update ΔW at another rank and scale (s = alpha / rank).
 
-    Raises AdapterError if `rank` is too small to hold it.
+    Raises AdapterError if `rank` is smaller than the adapter's.
     """
     fitted: dict[str, Factors] = {}
     for name, factors in adapter.items():
@@ -117,7 +124,10 @@ def refit(
                 "raise model.rank, or use population.init=fresh"
             )
         fan_in, fan_out = factors.a.shape[0], factors.b.shape[1]
+        # A spare component gets a random column of a and a zero row of b. With both at zero, neither would ever get a
+        # gradient.
         noise = fresh_columns(fan_in, spare, generator)
+        # The scale goes into b alone, so that old and new columns of a are of one size.
         b = factors.b * (scale / new_scale)
         fitted[name] = Factors(torch.cat([factors.a, noise], 1), torch.cat([b, torch.zeros(spare, fan_out)]))
     return fitted

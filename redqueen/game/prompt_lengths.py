@@ -1,4 +1,7 @@
-"""How long the prompts of a run's first step are, from the seed programs alone: memory is estimated before a run."""
+"""Estimates how long the prompts of a run's first step are.
+
+Memory is planned before a run starts, so the estimate uses the seed programs only.
+"""
 
 from __future__ import annotations
 
@@ -14,26 +17,30 @@ from redqueen.records import Kind, Pair, Prompt, PromptLengths, Task
 CountTokens = Callable[[Prompt], int]
 """How many tokens the base's tokenizer makes of a prompt."""
 
-# teachers' prompts drawn of each kind
+# How many teachers' prompts are drawn for each kind.
 _DRAWN = 100
-# the share of prompts that are no longer than the estimate
+# The share of prompts that are no longer than the estimate. The maximum would plan memory for one unusual prompt.
 _QUANTILE = 0.95
 
 
 def prompt_lengths(config: Config, count_tokens: CountTokens) -> PromptLengths:
-    """The lengths that 95 of 100 prompts of the first step do not exceed, of the kind whose prompts are longest.
+    """Returns the lengths, in tokens, that 95 of 100 prompts of the first step do not exceed.
 
-    Only the sandbox knows outputs, so an output is taken to be as long as its input. A task that a teacher wrote is
-    taken to be as long as the teacher's limit. Programs grow in a run, so later prompts may be longer.
+    The kind with the longest prompts decides.
+
+    The estimate runs no programs, so it takes an output to be as long as its input, and a teacher's task to be as long
+    as a teacher may write. Programs grow during a run, so later prompts may be longer.
     """
     prompts_of = prompts(config.model.prompts, config.game)
     proposals: list[int] = []
     attempts: list[int] = []
     for kind in config.game.kinds:
         tasks = _seed_tasks(kind)
+        # A stream of its own: the estimate must not move any draw of the run.
         rng = streams.python(config.run.seed, "lengths", kind)
         proposals.append(_long(_proposal_prompts(config, prompts_of, kind, tasks, rng), count_tokens))
         attempts.append(_long(_attempt_prompts(config, prompts_of, tasks, rng), count_tokens))
+    # A student is also shown what a teacher wrote, which may be as long as a proposal can be.
     return PromptLengths(proposal=max(proposals), attempt=max(*attempts, config.sampling.proposal_tokens))
 
 
@@ -41,10 +48,15 @@ def _proposal_prompts(
     config: Config, prompts_of: Prompts, kind: Kind, tasks: Sequence[Task], rng: random.Random
 ) -> list[Prompt]:
     game = config.game
-    starts = [t for t in tasks if not game.start_lines or len(t.program.splitlines()) <= game.start_lines]
-    # all references come first: the estimate must not change, so neither may the order of the draws
+    starts = [task for task in tasks if not game.start_lines or len(task.program.splitlines()) <= game.start_lines]
+    # All references are drawn before the first start. Another order of draws would give another estimate for the same
+    # configuration.
     references = [rng.sample(tasks, min(game.references, len(tasks))) for _ in range(_DRAWN)]
-    return [prompts_of.propose(kind, shown, rng.choice(starts) if kind == "code_f" else None) for shown in references]
+    drawn: list[Prompt] = []
+    for shown in references:
+        start = rng.choice(starts) if kind == "code_f" else None
+        drawn.append(prompts_of.propose(kind, shown, start))
+    return drawn
 
 
 def _attempt_prompts(config: Config, prompts_of: Prompts, tasks: Sequence[Task], rng: random.Random) -> list[Prompt]:
@@ -53,12 +65,13 @@ def _attempt_prompts(config: Config, prompts_of: Prompts, tasks: Sequence[Task],
 
 
 def _long(asked: Sequence[Prompt], count_tokens: CountTokens) -> int:
+    """Returns the quantile of the prompts' lengths, in tokens."""
     lengths = sorted(count_tokens(prompt) for prompt in asked)
     return lengths[int(_QUANTILE * len(lengths))]
 
 
 def _seed_tasks(kind: Kind) -> list[Task]:
-    """The seed programs as tasks, each input standing in for its output."""
+    """Returns the seed programs as tasks. Each input also stands for its output, which only the sandbox could tell."""
     tasks: list[Task] = []
     for number, draft in enumerate(seeds()):
         pairs = tuple(Pair(text, text) for text in draft.inputs)

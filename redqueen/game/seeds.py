@@ -1,4 +1,4 @@
-"""The seed programs: short, clean, written by hand. Their outputs are computed by the verifier, never stored.
+"""The seed programs, short and written by hand. The verifier computes their outputs, which are not stored.
 
 A file holds blocks separated by blank lines: `# message`, the program, then one line `f(<arguments>)` per input.
 """
@@ -11,19 +11,20 @@ from importlib import resources
 from redqueen.programs.normal_form import split_calls
 from redqueen.records import Draft
 
+# The order of the files, and of the blocks in them, numbers the seeds. Draws by number depend on it.
 FILES = ("numbers_lists.txt", "strings_dicts.txt")
 AUTHOR = "seed"
 
 
 @cache
 def seeds() -> tuple[Draft, ...]:
-    """All seed drafts, in file order; each has a message and several inputs."""
+    """Returns all seed drafts in file order; each has a message and several inputs."""
     folder = resources.files("redqueen.game") / "seeds"
-    return tuple(
-        parse_block(block)
-        for name in FILES
-        for block in (folder / name).read_text(encoding="utf-8").strip().split("\n\n")
-    )
+    drafts: list[Draft] = []
+    for name in FILES:
+        text = (folder / name).read_text(encoding="utf-8")
+        drafts += [parse_block(block) for block in text.strip().split("\n\n")]
+    return tuple(drafts)
 
 
 def parse_block(block: str) -> Draft:

@@ -1,1 +1,1 @@
-"""Who plays whom, and who stays: ratings, matchmaking, selection. These modules need neither torch nor numpy."""
+"""Who plays whom and who stays: ratings, matchmaking, selection. These modules import neither torch nor numpy."""

@@ -1,4 +1,4 @@
-"""What selection ranks by. A fitness maps a member to a number, higher is fitter, or to None where it is not known.
+"""The values that selection ranks by. A fitness maps a member to a number (higher is fitter), or to None if unknown.
 
 `lcb`, `mean_reward` and `learnability` are internal: they depend on the opponents that a member met. `held_out` is
 external: its tasks are the same for everyone and for the whole run. An unknown fitness ranks below every known one.
@@ -14,7 +14,7 @@ Fitness = Callable[[Member], float | None]
 
 
 def lcb(k: float) -> Fitness:
-    """The lower confidence bound mu - k sigma of the member's rating, in rating points.
+    """Returns the lower confidence bound mu - k sigma of the member's rating, in rating points.
 
     k = 3 is what TrueSkill's leaderboards show (Herbrich et al. 2006).
     """
@@ -22,22 +22,25 @@ def lcb(k: float) -> Fitness:
 
 
 def mean_reward(member: Member) -> float | None:
-    """The mean over the latest games of the mean reward in each, in reward units; None before the first game."""
+    """Returns the mean reward of the latest games, in reward units, each game counting once.
+
+    Returns None before the first game.
+    """
     return fmean(member.rewards) if member.rewards else None
 
 
 def learnability(member: Member) -> float | None:
-    """The mean of the latest games' learnabilities, in [0, 1]; None before the first game. It ignores who won."""
+    """Returns the mean learnability of the latest games, in [0, 1], whoever won; None before the first game."""
     return fmean(member.learnability) if member.learnability else None
 
 
 def held_out(member: Member) -> float | None:
-    """The latest held-out score, in [0, 1]; None before the first."""
+    """Returns the latest held-out score, in [0, 1]; None before the first."""
     return member.held_out
 
 
 def named_fitness(name: FitnessName, k: float = 3.0) -> Fitness:
-    """The fitness called `name`; `k` is the number of sigmas that `lcb` subtracts."""
+    """Returns the fitness called `name`; `k` is the number of sigmas that `lcb` subtracts."""
     by_name: dict[FitnessName, Fitness] = {
         "lcb": lcb(k),
         "mean_reward": mean_reward,
@@ -48,7 +51,7 @@ def named_fitness(name: FitnessName, k: float = 3.0) -> Fitness:
 
 
 def game_learnability(solve_rates: Sequence[float]) -> float:
-    """The mean of 4 rho (1 - rho) over one game's tasks, in [0, 1]; an invalid proposal counts as rho = 0.
+    """Returns the mean of 4 rho (1 - rho) over one game's tasks, in [0, 1]; an invalid proposal counts as rho = 0.
 
     rho (1 - rho) is the variance of one attempt's success: tasks near 1/2 carry the most gradient. It is the
     learnability of Tzannetos et al. 2023 ("Proximal Curriculum for Reinforcement Learning Agents") and Rutherford et

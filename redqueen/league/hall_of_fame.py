@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from redqueen.league.matchmaking import Match, match_id
+from redqueen.league.matchmaking import Match, numbered
 from redqueen.league.rating import Rating
 from redqueen.records import Role
 
@@ -28,20 +28,23 @@ class Champion:
     name: str
     """Member and step, e.g. "S3@39"; members' names have no @."""
     member: str
+    """The member that was copied. It may have been replaced since."""
     role: Role
     step: int
+    """The step after which the copy was made."""
     rating: Rating
+    """The rating at that time, which stays."""
     fitness: float | None
-    """What it was ranked by when it entered."""
+    """The fitness that it was ranked by when it entered."""
 
 
 def champion_of(member: str, role: Role, step: int, rating: Rating, fitness: float | None) -> Champion:
-    """`member` as it is at the end of `step`."""
+    """Returns `member` as it is at the end of `step`."""
     return Champion(f"{member}@{step}", member, role, step, rating, fitness)
 
 
 def add(hall: Sequence[Champion], newcomer: Champion, capacity: int) -> tuple[list[Champion], list[Champion]]:
-    """One role's hall with `newcomer`, oldest first, and those who had to leave.
+    """Returns one role's hall with `newcomer`, oldest first, and the champions that leave it.
 
     Raises ValueError if `capacity` is below one, or the newcomer is not younger than everyone in the hall.
     """
@@ -52,7 +55,8 @@ def add(hall: Sequence[Champion], newcomer: Champion, capacity: int) -> tuple[li
     staying = [*hall, newcomer]
     leaving: list[Champion] = []
     while len(staying) > capacity:
-        # The first and the newest stay; with a single place only the newest can.
+        # The first champion and the newest stay, so that the hall spans the whole run; with a single place only the
+        # newest can. Among the others the gap that a departure leaves is smallest, and of equal gaps the oldest goes.
         candidates = range(1, len(staying) - 1) if capacity > 1 else range(len(staying) - 1)
         closest = min(candidates, key=lambda i: (staying[i + 1].step - staying[max(0, i - 1)].step, i))
         leaving.append(staying.pop(closest))
@@ -62,24 +66,26 @@ def add(hall: Sequence[Champion], newcomer: Champion, capacity: int) -> tuple[li
 def add_champion_matches(
     matches: Iterable[Match], hall: Iterable[Champion], fraction: float, step: int, rng: random.Random
 ) -> list[Match]:
-    """Replaces a fraction of a step's matches by matches against past champions.
+    """Replaces a fraction of a step's matches with matches against past champions, which are drawn uniformly.
 
-    With probability `fraction` a match (t, s) becomes two: t against a past student and a past teacher against s. So
+    With probability `fraction` a match (t, s) becomes two: t against a past student, and a past teacher against s. So
     every living member plays exactly as often as it was drawn to, and in expectation `fraction` of its games are
-    against champions, who are drawn uniformly. `rng` serves this purpose only, so that the other matches do not depend
-    on the fraction. Returns the matches in order, numbered anew; until both roles have a champion, or with a fraction
-    of 0, nothing is drawn and nothing changes.
+    against champions. `rng` serves this purpose only, so that the other matches do not depend on the fraction.
+
+    Returns the matches in order, with new numbers. Until both roles have a champion, or with a fraction of 0, nothing
+    is drawn and nothing changes.
     """
     champions = list(hall)
-    teachers = [c.name for c in champions if c.role == "teacher"]
-    students = [c.name for c in champions if c.role == "student"]
+    teachers = [champion.name for champion in champions if champion.role == "teacher"]
+    students = [champion.name for champion in champions if champion.role == "student"]
     if not fraction or not teachers or not students:
         return list(matches)
     pairs: list[tuple[str, str]] = []
     for match in matches:
+        # One match becomes two, not one: if only one side met a champion, the other side would lose a game.
         if rng.random() < fraction:
             pairs.append((match.teacher, rng.choice(students)))
             pairs.append((rng.choice(teachers), match.student))
         else:
             pairs.append((match.teacher, match.student))
-    return [Match(id=match_id(step, i), teacher=teacher, student=student) for i, (teacher, student) in enumerate(pairs)]
+    return numbered(pairs, step)

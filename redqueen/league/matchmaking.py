@@ -1,4 +1,4 @@
-"""Who plays whom: prioritised fictitious self-play (PFSP) over predicted results.
+"""Draws the matches of a step: prioritised fictitious self-play (PFSP) over predicted results.
 
 The weights follow AlphaStar (Vinyals et al. 2019, "Prioritized fictitious self-play"), with p the predicted
 probability that the *student* wins.
@@ -6,14 +6,15 @@ probability that the *student* wins.
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
 from redqueen.config import Matchmaking
 from redqueen.league.rating import Rating, TrueSkill
 
-# Both probabilities are passed, each exact in its own tail: 1 - p would be zero long before the chance is.
+# A weight takes both probabilities, each exact in its own tail. 1 - p would round to zero long before the other
+# probability does, and hopeless pairs would then all weigh the same.
 _WEIGHTS: dict[str, Callable[[float, float], float]] = {
     "balanced": lambda student, teacher: student * teacher,
     "hard": lambda student, teacher: teacher,
@@ -36,9 +37,12 @@ class Match:
     """A member's or a champion's name."""
 
 
-def match_id(step: int, position: int) -> str:
-    """The id of a step's match, e.g. "7.0"."""
-    return f"{step}.{position}"
+def numbered(pairs: Iterable[tuple[str, str]], step: int) -> list[Match]:
+    """Returns the matches of a step from its pairs (teacher, student), with the ids "7.0", "7.1" and so on."""
+    return [
+        Match(id=f"{step}.{position}", teacher=teacher, student=student)
+        for position, (teacher, student) in enumerate(pairs)
+    ]
 
 
 def matchmake(
@@ -53,10 +57,10 @@ def matchmake(
 ) -> list[Match]:
     """Draws one step's matches between `teachers` and `students`, ratings by member name.
 
-    In a round every member of the larger role plays exactly once and every member of the smaller role at
-    least half of its share, rounded up: ceil(L / 2S) games for roles of L and S, so everyone plays. The larger role
-    comes in random order; while members of the smaller role are owed games, the opponent is drawn from those that
-    have played least, afterwards from all of them. With T = S a round is a permutation.
+    In a round every member of the larger role plays exactly once and every member of the smaller role at least half of
+    its share, rounded up: ceil(L / 2S) games for roles of L and S, so everyone plays. The larger role comes in random
+    order. While members of the smaller role are owed games, the opponent is drawn from those that have played least,
+    afterwards from all of them. With T = S a round is a permutation.
 
     Weights of a pair, with p the predicted probability that the student wins:
 
@@ -67,9 +71,11 @@ def matchmake(
     If every candidate's weight is zero, the draw is uniform. `round_robin` draws nothing: in round n the i-th member of
     the larger role meets number i + n (modulo S) of the smaller. S rounds in a row hold each pair exactly once.
 
-    There are max(T, S) matches unless `matches` asks for more: that starts another round, the last one cut short. The
-    single-agent baseline (one name, in both roles) repeats its only pair. Returns the matches in the order drawn,
-    numbered by it; it depends only on `rng`, on `step` and on the mappings, including their order.
+    There are max(T, S) matches unless `matches` asks for more. Further matches come from further rounds, of which the
+    last is cut short. The single-agent baseline (one name in both roles) repeats its only pair.
+
+    Returns the matches in the order in which they were drawn, which also numbers them. The result depends only on
+    `rng`, on `step` and on the mappings, including their order.
 
     Raises ValueError if a role is empty, the weighting is unknown, or there are too few matches for everyone to play.
     """
@@ -82,7 +88,8 @@ def matchmake(
     if wanted < least:
         raise ValueError(f"{wanted} matches leave members without a game; at least {least} are needed")
 
-    # The larger role draws its opponents from the smaller one.
+    # The larger role draws its opponents from the smaller one. Each of its members then plays once, and only the
+    # smaller role needs a rule that keeps its games even.
     teachers_draw = len(teachers) >= len(students)
     drawers, pool = (teachers, students) if teachers_draw else (students, teachers)
 
@@ -96,6 +103,7 @@ def matchmake(
         return [weigh(student, teacher) for student, teacher in chances]
 
     pairs: list[tuple[str, str]] = []
+    # Rounds are numbered through all steps, so that round robin goes on where the step before ended.
     rounds = math.ceil(wanted / least)
     for number in range(step * rounds, (step + 1) * rounds):
         if weighting == "round_robin":
@@ -104,22 +112,22 @@ def matchmake(
             pairs += _round(list(drawers), list(pool), weights, rng)
     if not teachers_draw:
         pairs = [(teacher, student) for student, teacher in pairs]
-    return [
-        Match(id=match_id(step, i), teacher=teacher, student=student)
-        for i, (teacher, student) in enumerate(pairs[:wanted])
-    ]
+    return numbered(pairs[:wanted], step)
 
 
 def _rotation(drawers: Sequence[str], pool: Sequence[str], number: int) -> list[tuple[str, str]]:
+    """Returns the pairs (drawer, opponent) of a round of round robin."""
     return [(name, pool[(i + number) % len(pool)]) for i, name in enumerate(drawers)]
 
 
 def _round(
     drawers: list[str], pool: list[str], weights: Callable[[str, Sequence[str]], list[float]], rng: random.Random
 ) -> list[tuple[str, str]]:
-    # Random order, because those who draw late find fewer opponents left.
+    """Draws the pairs (drawer, opponent) of a round, and shuffles `drawers`."""
+    # The order is random, because those that draw late find fewer opponents left.
     rng.shuffle(drawers)
-    # Games that each member of the pool is owed; those who still wait for the current one are drawn first.
+    # The games that each member of the pool is owed. While some members wait for their next owed game, only they are
+    # candidates. Drawing by weight alone would let a hopeless member play almost never, and its rating stand still.
     owed = math.ceil(len(drawers) / (2 * len(pool)))
     waiting: list[str] = []
     pairs: list[tuple[str, str]] = []
@@ -136,6 +144,8 @@ def _round(
 
 
 def _draw(weights: list[float], rng: random.Random) -> int:
+    """Returns an index, drawn by `weights`."""
+    # Weights of pairs that are far apart underflow to zero, and `choices` refuses a total of zero.
     if not sum(weights) > 0.0:
         weights = [1.0] * len(weights)
     return rng.choices(range(len(weights)), weights)[0]

@@ -1,4 +1,4 @@
-"""Parent selection: given a ranking of the survivors, which of them are a child's parents."""
+"""Parent selection: draws a child's parents from the ranks of the survivors."""
 
 from collections.abc import Callable
 from random import Random
@@ -10,10 +10,11 @@ Parents = Callable[[int, int, int, Random], list[int]]
 
 
 def rank(survivors: int, count: int, contestants: int, rng: Random) -> list[int]:
-    """Linear ranking (Baker 1985): of n survivors the fittest has weight n, the last has weight 1."""
+    """Draws by linear ranking (Baker 1985): of n survivors the fittest has weight n and the last has weight 1."""
     del contestants
     left = list(range(survivors))
     parents: list[int] = []
+    # Without replacement: a crossover of a member with itself would be a copy. The weights of those left stay.
     for _ in range(count):
         parents.append(rng.choices(left, [survivors - r for r in left])[0])
         left.remove(parents[-1])
@@ -21,7 +22,7 @@ def rank(survivors: int, count: int, contestants: int, rng: Random) -> list[int]
 
 
 def tournament(survivors: int, count: int, contestants: int, rng: Random) -> list[int]:
-    """Each parent is the fittest of a random group of `contestants`, or of all where fewer are left.
+    """Draws each parent as the fittest of a random group of `contestants`, or of all if fewer are left.
 
     Goldberg and Deb 1991, "A comparative analysis of selection schemes used in genetic algorithms".
     """
@@ -34,7 +35,7 @@ def tournament(survivors: int, count: int, contestants: int, rng: Random) -> lis
 
 
 def uniform(survivors: int, count: int, contestants: int, rng: Random) -> list[int]:
-    """Every survivor is equally likely, so that only survivor selection exerts pressure."""
+    """Draws every survivor with equal probability, so that only survivor selection exerts pressure."""
     del contestants
     return rng.sample(range(survivors), count)
 

@@ -1,4 +1,4 @@
-"""The population: who is in it, how each member is rated, and where each came from."""
+"""The population: its members with their ratings and lineage, and the hall of fame."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from redqueen.records import Role
 AnyRole = Literal["teacher", "student", "both"]
 _LETTERS: dict[AnyRole, str] = {"teacher": "T", "student": "S", "both": "A"}
 
-# Games that `mean_reward` and `learnability` look back on: members change, and so do their opponents. The paper reports
-# 10 to 20 updates until a child is at its parent's level; the mean of more games would mostly tell of the time before.
+# How many games `mean_reward` and `learnability` look back on. Members and their opponents change, so old games
+# mislead: the paper reports that a child needs 10 to 20 updates to reach its parent's level, and the mean of more games
+# would mostly describe the time before.
 RECENT = 10
 
 
@@ -35,6 +36,7 @@ class Member:
     parents: tuple[str, ...] = ()
     """Fitter first; empty for those that start the run."""
     operator: str = "init"
+    """The operator that made it; "init" for those that start the run."""
     rating: Rating = field(default_factory=Rating)
     """After its last game."""
     wins: int = 0
@@ -54,7 +56,7 @@ class Member:
 
 
 class Population:
-    """The living members, in order of birth, and the hall of fame. Names are never reused."""
+    """The living members, in order of birth, and the hall of fame. A name is never used again."""
 
     def __init__(
         self,
@@ -69,6 +71,7 @@ class Population:
 
     def add_member(self, role: AnyRole, step: int, parents: tuple[str, ...] = (), operator: str = "init") -> Member:
         """Adds and returns a new member with a new name and the rating that everyone starts with."""
+        # Births are counted, not members: a name used twice would mix the records of two members.
         number = self.born.get(role, 0)
         self.born[role] = number + 1
         member = Member(f"{_LETTERS[role]}{number}", role, step, parents, operator)
@@ -76,12 +79,15 @@ class Population:
         return member
 
     def remove_member(self, name: str) -> None:
-        """Raises KeyError if `name` is not alive."""
+        """Removes a living member. Raises KeyError if `name` is not alive."""
         del self.members[name]
 
     def add_champion(self, champion: Champion, capacity: int) -> list[Champion]:
-        """Takes `champion` into the hall of fame, of `capacity` places for its role; returns those who had to leave."""
-        same_role = [c for c in self.hall_of_fame.values() if c.role == champion.role]
+        """Adds `champion` to the hall of fame, which has `capacity` places for its role.
+
+        Returns the champions that leave it.
+        """
+        same_role = [other for other in self.hall_of_fame.values() if other.role == champion.role]
         _, leaving = hall_of_fame.add(same_role, champion, capacity)
         self.hall_of_fame[champion.name] = champion
         for leaver in leaving:
@@ -89,21 +95,23 @@ class Population:
         return leaving
 
     def members_of(self, role: AnyRole) -> list[Member]:
-        """The members whose role is `role`: those that are ranked against each other."""
-        return [m for m in self.members.values() if m.role == role]
+        """Returns the members whose role is `role`: those that are ranked against each other."""
+        return [member for member in self.members.values() if member.role == role]
 
     def players(self, role: Role) -> dict[str, Rating]:
-        """The ratings of those who can play `role`: its members and the single agent."""
-        return {m.name: m.rating for m in self.members.values() if m.role in (role, "both")}
+        """Returns the ratings of those who can play `role`: its members and the single agent."""
+        return {member.name: member.rating for member in self.members.values() if member.role in (role, "both")}
 
     def ratings(self) -> dict[str, Rating]:
-        """The ratings of everyone who may have played: members and champions."""
+        """Returns the ratings of everyone who may have played: members and champions."""
         return {who.name: who.rating for who in (*self.members.values(), *self.hall_of_fame.values())}
 
     def rate_game(self, teacher: str, student: str, result: Outcome, trueskill: TrueSkill) -> None:
-        """Rates one game. A champion's rating stays, and so does that of a member that played itself."""
+        """Rates one game. A champion's rating stays, and so does the rating of a member that played itself."""
+        # A game against itself says nothing about a member's skill.
         if teacher == student:
             return
+        # Both new ratings follow from both old ones, so neither is stored before both are computed.
         ratings = trueskill.rate(self._rating(teacher), self._rating(student), result)
         roles: tuple[Role, Role] = ("teacher", "student")
         for name, role, rating in zip((teacher, student), roles, ratings, strict=True):
@@ -111,7 +119,7 @@ class Population:
                 self.members[name] = _counted(replace(self.members[name], rating=rating), result, role)
 
     def record_game(self, name: str, reward: float | None, learnability: float | None) -> None:
-        """Records the mean reward and the learnability of a game that `name` played, None where there was none.
+        """Records the mean reward and the learnability of a game that `name` played; None is not recorded.
 
         Champions are frozen, so nothing is recorded for them.
         """
@@ -125,7 +133,7 @@ class Population:
         )
 
     def set_held_out(self, scores: Mapping[str, float]) -> None:
-        """Records held-out scores by member name. Raises KeyError for a name that is not alive."""
+        """Records held-out scores by member name. Raises KeyError if a name is not alive."""
         for name, score in scores.items():
             self.members[name] = replace(self.members[name], held_out=score)
 
@@ -134,10 +142,12 @@ class Population:
 
 
 def _latest(values: tuple[float, ...], value: float | None) -> tuple[float, ...]:
+    """Returns the latest `RECENT` of `values` and `value`."""
     return values if value is None else (*values, value)[-RECENT:]
 
 
 def _counted(member: Member, result: Outcome, role: Role) -> Member:
+    """Returns `member` with one more win, draw or loss in `role`."""
     if result == "draw":
         return replace(member, draws=member.draws + 1)
     if result == role:

@@ -1,4 +1,4 @@
-"""Ratings: two-player TrueSkill with draws, and how a match's tasks become one game.
+"""Ratings: two-player TrueSkill with draws, and how the tasks of a match become one game.
 
 TrueSkill is Herbrich, Minka and Graepel, "TrueSkill: A Bayesian Skill Rating System" (NIPS 2006). With two
 players message passing ends after one sweep, so the update is the closed form of that paper: the truncated
@@ -16,13 +16,14 @@ Outcome = Literal["student", "teacher", "draw"]
 
 STUDENT_WINS_ABOVE = 0.55
 TEACHER_WINS_BELOW = 0.45
-# A mean that is a threshold in exact arithmetic is a draw, whatever its last bit became.
+# A mean that equals a threshold in exact arithmetic is a draw, whichever way its last bit was rounded. Without this the
+# mean of n scores of 0.55 would be a win for some n and a draw for others.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Rating:
-    """What the league believes about one member's skill: a normal distribution, in rating points.
+    """The league's belief about one member's skill: a normal distribution, in rating points.
 
     Raises ValueError if a value is not finite, or sigma is not positive.
 
@@ -40,7 +41,7 @@ class Rating:
             raise ValueError(f"a rating needs a finite mu and a finite sigma above zero, not {self}")
 
     def lcb(self, k: float = 3.0) -> float:
-        """The lower confidence bound mu - k sigma, in rating points: the default fitness."""
+        """Returns the lower confidence bound mu - k sigma, in rating points: the default fitness."""
         return self.mu - k * self.sigma
 
 
@@ -69,10 +70,10 @@ class TrueSkill:
             raise ValueError(f"draw_probability must be in [0, 1), not {self.draw_probability}")
 
     def rate(self, teacher: Rating, student: Rating, score: Outcome) -> tuple[Rating, Rating]:
-        """Returns (teacher, student): the ratings after one game that `score` has won.
+        """Returns the ratings (teacher, student) after one game with the outcome `score`.
 
-        They are finite and have a positive sigma however unlikely the outcome was. Raises ValueError if `score` is none
-        of the three outcomes.
+        Both are finite and have a positive sigma, however unlikely the outcome was. Raises ValueError if `score` is not
+        one of the three outcomes.
         """
         if score == "teacher":
             return self._update(teacher, student, drawn=False)
@@ -84,16 +85,16 @@ class TrueSkill:
         raise ValueError(f"unknown outcome {score!r}")
 
     def win_probability(self, a: Rating, b: Rating) -> float:
-        """Predicted probability that `a` beats `b`, in [0, 1], a draw counted as half a win for each.
+        """Returns the predicted probability that `a` beats `b`, in [0, 1]. A draw counts as half a win for each.
 
-        The probability that a's performance is the higher one, so it ignores the draw margin: matchmaking
-        then sees p and 1 - p as each other's mirror. Drift (tau) is not added: the prediction is about skill
-        as it is now.
+        It is the probability that a's performance is the higher one and ignores the draw margin, so that the
+        probabilities of the two players add up to 1. Drift (tau) is not added, because the prediction is about the
+        present skill.
         """
         return next(self.win_probabilities([(a, b)]))[0]
 
     def win_probabilities(self, pairs: Iterable[tuple[Rating, Rating]]) -> Iterator[tuple[float, float]]:
-        """For each pair (a, b) the `win_probability` of a over b and of b over a, each exact in its own tail."""
+        """Yields for each pair (a, b) the `win_probability` of a over b and of b over a, each exact in its own tail."""
         noise_var = 2.0 * self.beta**2
         root2 = math.sqrt(2.0)
         for a, b in pairs:
@@ -106,13 +107,14 @@ class TrueSkill:
         noise_var = 2.0 * self.beta**2
         total_var = noise_var + winner_var + loser_var
         c = math.sqrt(total_var)
-        # The margin inside which two equal players' performances count as a draw with the given probability.
+        # Performances within this margin count as a draw; between equals that has `draw_probability`.
         margin = NormalDist().inv_cdf((self.draw_probability + 1.0) / 2.0) * math.sqrt(2.0) * self.beta
         gap = (winner.mu - loser.mu) / c
         v, w = _drawn(gap, margin / c) if drawn else _won(gap - margin / c)
 
         def moved(player: Rating, var: float, other_var: float, sign: float) -> Rating:
-            # Equal to var * (1 - var / total_var * w), but without the cancellation that could give sigma = 0.
+            # The paper's var * (1 - var / total_var * w), rearranged. With w near 1 and a large variance the difference
+            # could cancel to sigma = 0, which is no rating.
             new_var = var * (noise_var + other_var + var * (1.0 - w)) / total_var
             return Rating(player.mu + sign * var / c * v, math.sqrt(new_var))
 
@@ -120,13 +122,14 @@ class TrueSkill:
 
 
 def task_score(rho: float | None, valid: bool) -> float:
-    """The student's score on one proposal, in [0, 1].
+    """Returns the student's score on one proposal, in [0, 1].
 
-    It is the solve rate `rho`, but 1.0 for a proposal that did not become a task (`rho` is then ignored), since the
-    teacher has failed, and 0.5 for a task that nobody solved, since an impossible task earns the teacher nothing.
+    It is the solve rate `rho` with two exceptions. A proposal that did not become a task scores 1.0, because the
+    teacher has failed; `rho` is then ignored. A task without a correct attempt scores 0.5, because an impossible task
+    must not earn the teacher a win.
 
-    Raises ValueError for a valid task without a solve rate in [0, 1]. A task whose attempts were lost to a fault of the
-    machine has no score: leave it out, so that it moves no rating.
+    Raises ValueError for a valid task without a solve rate in [0, 1]. A task whose attempts were all lost to a fault of
+    the machine has no score; the caller leaves it out, so that it moves no rating.
     """
     if not valid:
         return 1.0
@@ -136,7 +139,7 @@ def task_score(rho: float | None, valid: bool) -> float:
 
 
 def match_score(task_scores: Sequence[float]) -> float:
-    """The mean of a match's task scores, in [0, 1]; 1 is the student's best.
+    """Returns the mean of a match's task scores, in [0, 1]; 1 is the student's best.
 
     Raises ValueError if there are no scores (every sample was dropped, so there was no game), or one is outside [0, 1].
     """
@@ -144,11 +147,12 @@ def match_score(task_scores: Sequence[float]) -> float:
         raise ValueError("a match without scored tasks is no game; leave the ratings as they are")
     if not all(0.0 <= score <= 1.0 for score in task_scores):
         raise ValueError(f"task scores must be in [0, 1]: {list(task_scores)}")
+    # The exact sum does not depend on the order of the tasks.
     return math.fsum(task_scores) / len(task_scores)
 
 
 def outcome(score: float) -> Outcome:
-    """Who won a match with this score: above 0.55 the student, below 0.45 the teacher, else a draw.
+    """Returns who won a match with this score: above 0.55 the student, below 0.45 the teacher, else a draw.
 
     The thresholds themselves, and anything within 1e-9 of them, are draws.
 
@@ -163,7 +167,8 @@ def outcome(score: float) -> Outcome:
     return "draw"
 
 
-# From here on a normal density or tail may underflow, so ratios are formed before the exponentials vanish.
+# Beyond _TAIL a normal density or tail probability may underflow to 0, and v and w would be 0 / 0. There the ratios are
+# computed directly, by a continued fraction. Beyond _FAR a draw is its own limit.
 _TAIL = 5.0
 _FAR = 1e5
 
@@ -177,7 +182,7 @@ def _cdf(x: float) -> float:
 
 
 def _excess(x: float) -> float:
-    """pdf(x) / cdf(-x) - x for x >= 5, by Laplace's continued fraction 1 / (x + 2 / (x + 3 / (x + ...)))."""
+    """Returns pdf(x) / cdf(-x) - x for x >= 5, by Laplace's continued fraction 1 / (x + 2 / (x + 3 / (x + ...)))."""
     tail = x
     for term in range(60, 1, -1):
         tail = x + term / tail
@@ -185,12 +190,12 @@ def _excess(x: float) -> float:
 
 
 def _mills(x: float) -> float:
-    """cdf(-x) / pdf(x)."""
+    """Returns Mills' ratio cdf(-x) / pdf(x)."""
     return 1.0 / (x + _excess(x)) if x > _TAIL else _cdf(-x) / _pdf(x)
 
 
 def _won(x: float) -> tuple[float, float]:
-    """v and w of a win; x is the winner's standardised lead less the draw margin."""
+    """Returns v and w of a win; `x` is the winner's standardised lead less the draw margin."""
     if x < -_TAIL:
         excess = _excess(-x)
         v = excess - x
@@ -201,11 +206,13 @@ def _won(x: float) -> tuple[float, float]:
 
 
 def _drawn(gap: float, margin: float) -> tuple[float, float]:
-    """v and w of a draw; both arguments are standardised. A margin of zero is the limit of a small one."""
+    """Returns v and w of a draw; both arguments are standardised. A margin of zero is the limit of a small one."""
     t = abs(gap)
-    near, far = t - margin, t + margin
+    near = t - margin
+    far = t + margin
     if margin < 1e-6 or near > _FAR:
-        v, w = -max(near, 0.0), 1.0
+        v = -max(near, 0.0)
+        w = 1.0
     else:
         # Everything is divided by pdf(near), which alone would underflow at a gap of about 40.
         ratio = math.exp(-2.0 * margin * t)

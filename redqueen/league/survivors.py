@@ -1,4 +1,4 @@
-"""Survivor selection: given a ranking of one role, which places are to be replaced."""
+"""Survivor selection: chooses the ranks of one role that are at risk."""
 
 from collections.abc import Callable
 from random import Random
@@ -10,16 +10,17 @@ Survivors = Callable[[int, int, int, Random], set[int]]
 
 
 def truncation(size: int, places: int, contestants: int, rng: Random) -> set[int]:
-    """The last `places` ranks (Eiben and Smith 2015, section 5.3). It draws nothing."""
+    """Returns the last `places` ranks (Eiben and Smith 2015, section 5.3). Draws nothing."""
     del contestants, rng
     return set(range(size - places, size))
 
 
 def tournament(size: int, places: int, contestants: int, rng: Random) -> set[int]:
-    """`places` distinct ranks, each the least fit of a random group, so that a weak member may stay.
+    """Returns `places` distinct ranks, each the least fit of a random group, so that a weak member may stay.
 
-    A group has `contestants` of the ranks that are left, or all of them where fewer are left.
+    A group has `contestants` of the ranks that are left, or all of them if fewer are left.
     """
+    # The list stays sorted, so a draw depends on the generator alone. A set's order would be an accident.
     left = list(range(size))
     losers: set[int] = set()
     for _ in range(places):

@@ -1,4 +1,4 @@
-"""Programs as text: their calls, and a normal form by which two spellings of one program are recognised."""
+"""Programs as text: how calls are split from a program, and a normal form that two spellings of a program share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ENTRY = "f"
 def split_calls(text: str) -> tuple[str, tuple[str, ...]]:
     """Separates a program from the `f(<arguments>)` lines after it: `("def f(x):\\n    return x", ("3",))`.
 
-    Lines after the first call that are no calls make the inputs empty.
+    If any line after the first call is not a call, the inputs are empty.
     """
     lines = text.strip("\n").split("\n")
     first = next((i for i, line in enumerate(lines) if line.startswith(f"{ENTRY}(")), len(lines))
@@ -24,27 +24,31 @@ def split_calls(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def normalise(program: str) -> str:
-    """The program without comments, docstrings and spacing.
+    """Returns the program without comments, docstrings and its own spacing.
 
     Raises SyntaxError or ValueError if it does not parse, RecursionError if it is too deeply nested.
 
     It is meant for programs that the sandbox has accepted, not for hostile text.
     """
+    # Without docstrings removed, a teacher could make any program of the bank new with one line.
     tree = ast.parse(program)
     for node in ast.walk(tree):
         documented = isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        # A body that is only a docstring keeps it, because an empty body would not parse.
         if documented and len(node.body) > 1 and ast.get_docstring(node, clean=False) is not None:
             del node.body[0]
     return ast.unparse(tree)
 
 
-# A step asks about the same program several times (task bank, worked examples), and parsing it takes a millisecond.
+# A step asks for the same program several times (task bank, worked examples), and parsing takes a millisecond.
 @lru_cache(maxsize=4096)
 def fingerprint(program: str) -> str:
-    """A short hash of the normal form: equal for programs that differ in spacing, comments and docstrings only.
+    """Returns a short hash of the normal form: equal for programs that differ in spacing, comments and docstrings only.
 
-    A program that runs but that `ast` cannot write again (it is nested too deeply) is identified by its text.
+    A program that `ast` cannot parse or write is identified by its text.
     """
+    # The sandbox accepts programs that `ast.unparse` cannot write, for example "x + x + ..." with hundreds of terms.
+    # This runs in the trainer's process, where an exception would end the run.
     try:
         form = normalise(program)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

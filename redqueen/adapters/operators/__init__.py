@@ -1,4 +1,4 @@
-"""How a child's weights are made from its parents' (docs/OPERATORS.md has the formulas).
+"""Operators make a child's weights from its parents' weights (docs/OPERATORS.md has the formulas).
 
 An operator is a pure function (parents, generator) -> child; its own parameters are keywords with defaults. Parents
 come fitter first; mutations and the controls `copy_parent` and `fresh` read only the first, crossovers need two.
@@ -26,7 +26,7 @@ CROSSOVERS: dict[str, Operator] = {
     "svd_subspace": svd_subspace,
     "extrapolate": extrapolate,
 }
-# Not in the game by default: what every operator has to beat in an ablation.
+# Controls are not in the game by default. They are what every operator has to beat in an ablation.
 CONTROLS: dict[str, Operator] = {
     "copy_parent": copy_parent,
     "linear_mean": linear_mean,

@@ -1,4 +1,4 @@
-"""Controls: what an operator has to beat before its name means anything."""
+"""Controls: the simplest ways to make a child, which any other operator has to beat."""
 
 import math
 from collections.abc import Sequence
@@ -18,12 +18,13 @@ def copy_parent(parents: Sequence[Adapter], generator: torch.Generator) -> Adapt
 def linear_mean(parents: Sequence[Adapter], generator: torch.Generator) -> Adapter:
     """Takes the best rank-r approximation (Eckart-Young) of the mean of the updates of any number of parents.
 
-    The mean is taken of the products a @ b. Averaging a and b separately gives cross terms (PEFT #3004).
+    Raises ValueError if there is no parent, or `checked` refuses the parents.
     """
     if not parents:
         raise ValueError("an operator needs a parent")
 
     def make(module: Module, terms: list[Factors], module_generator: torch.Generator) -> Factors:
+        # The products are averaged, not the factors: mean(a) @ mean(b) has cross terms (PEFT #3004).
         return weighted_sum(update(terms), [1.0 / len(terms)] * len(terms), terms[0].a)
 
     return by_module(checked(parents), generator, make)
@@ -32,9 +33,10 @@ def linear_mean(parents: Sequence[Adapter], generator: torch.Generator) -> Adapt
 def fresh(parents: Sequence[Adapter], generator: torch.Generator) -> Adapter:
     """Makes a new, untrained adapter of the parents' form: b is zero, a uniform within ±1/√in, as PEFT draws it.
 
-    `initialisation.fresh` draws from the same distribution, but from one generator for all sites, and scales the draws
-    in another order. Its numbers differ in their last bits, and recorded runs depend on both, so they stay apart.
+    `initialisation.fresh` draws from the same distribution for the members that start a run.
     """
+    # The two are not merged: `initialisation.fresh` uses one generator for all sites and scales in another order, so
+    # its numbers differ in their last bits, and recorded runs depend on both.
 
     def make(module: Module, terms: list[Factors], module_generator: torch.Generator) -> Factors:
         parent = terms[0]

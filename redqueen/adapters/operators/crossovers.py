@@ -29,12 +29,12 @@ def dare(
     here, so entries of its output side are dropped, in the singular basis: with a @ b = u diag(s) vt, each entry of vt
     is zeroed with probability 0.7 and otherwise divided by 0.3. Because u's columns are orthonormal, this keeps two of
     dense DARE's moments exactly: the expectation is the parent's update, and the expected squared Frobenius distance
-    from it is 0.7 / 0.3 · ‖ΔW‖². Masking a and b separately, as PEFT's merges do, has cross terms and neither moment
-    (PEFT #3004).
+    from it is 0.7 / 0.3 · ‖ΔW‖². Masking a and b separately, as PEFT's merges do, gives cross terms and keeps neither
+    moment (PEFT #3004).
 
     Each parent weighs 0.5, so before the truncation to rank r the child's expectation is the parents' mean, and
     identical parents have children around themselves. Weights of 1 would double the update with every generation. The
-    truncation keeps the r strongest of 2r components and so shrinks the result: the expectation is exact only before.
+    truncation keeps the r strongest of 2r components and shrinks the result, so the expectation is not exact after it.
 
     Raises ValueError if `dropped` is outside [0, 1) or `weight` is negative.
     """
@@ -44,14 +44,14 @@ def dare(
     def make(module: Module, terms: list[Factors], module_generator: torch.Generator) -> Factors:
         pair, (first, second) = _pair(terms)
         left = torch.block_diag(first.p * first.s, second.p * second.s)
-        # Both parents' vt, one under the other, with entries dropped; u diag(s) stays in `left`.
+        # Both parents' vt, one below the other, with entries dropped; u diag(s) stays in `left`.
         rank = terms[0].a.shape[1]
         first_vt = product(first.q, terms[0].b, fits_fp32(pair.gram_b[:rank, :rank], first.q.T))
         second_vt = product(second.q, terms[1].b, fits_fp32(pair.gram_b[rank:, rank:], second.q.T))
         thinned = torch.cat([first_vt.float(), second_vt.float()])
         thinned *= uniforms(thinned.shape, module_generator) >= dropped
         thinned *= weight / (1.0 - dropped)
-        # The sum has rank 2r and new singular components.
+        # The sum has rank 2r and new singular components, of which `rebuilt` keeps the r strongest.
         gram_b = gram(thinned.T)
         p, s, q = components(left.T @ pair.gram_a @ left, gram_b, pair.sign_weights @ left)
         return rebuilt(pair._replace(b=thinned, gram_b=gram_b), Components(left @ p, s, q), terms[0].a)
@@ -69,11 +69,12 @@ def slot_swap(parents: Sequence[Adapter], generator: torch.Generator) -> Adapter
 def svd_subspace(parents: Sequence[Adapter], generator: torch.Generator) -> Adapter:
     """Joins the leading singular components of one parent with the rest of the other.
 
-    One coin for the whole child says which parent leads, so that what the layers do together stays together. The cut
-    is drawn for every module: uniform in 1 .. r-1 components from the leading parent, components cut+1 .. r from the
-    other. Rank r is kept without truncation. At rank 1 the leading parent gives all.
+    One draw for the whole child decides which parent leads. The cut is drawn for every module, uniformly from 1 .. r-1:
+    components 1 .. cut come from the leading parent, components cut+1 .. r from the other. Rank r is kept without
+    truncation. At rank 1 the leading parent gives everything.
     """
     both = two_of(parents)
+    # One draw for each child, not for each module: modules with different leaders would break what layers do together.
     lead = integer(2, generator)
 
     def make(module: Module, terms: list[Factors], module_generator: torch.Generator) -> Factors:
@@ -91,7 +92,7 @@ def svd_subspace(parents: Sequence[Adapter], generator: torch.Generator) -> Adap
 def extrapolate(
     parents: Sequence[Adapter], generator: torch.Generator, *, low: float = 1.0, high: float = 1.5
 ) -> Adapter:
-    """Goes past the fitter parent, away from the other: ΔW = ΔW₂ + η (ΔW₁ - ΔW₂), back at rank r.
+    """Goes beyond the fitter parent, away from the other: ΔW = ΔW₂ + η (ΔW₁ - ΔW₂), back at rank r.
 
     η is uniform in [1, 1.5], one draw for the whole child; at 1 the child is the fitter parent.
 
@@ -100,6 +101,7 @@ def extrapolate(
     both = two_of(parents)
     if not strength("low", low) <= strength("high", high):
         raise ValueError(f"low must not be above high, not {low} and {high}")
+    # One draw for each child: the whole adapter moves along one line through its parents.
     eta = low + (high - low) * uniform(generator)
 
     def make(module: Module, terms: list[Factors], module_generator: torch.Generator) -> Factors:
@@ -109,7 +111,7 @@ def extrapolate(
 
 
 def _pair(terms: list[Factors]) -> tuple[Update, tuple[Components, Components]]:
-    """The sum of two updates, and the components of each as combinations of its own factors."""
+    """Returns the sum of two updates, and the components of each as combinations of its own factors."""
     pair = update(terms)
     rank = terms[0].a.shape[1]
     parts = slice(rank), slice(rank, 2 * rank)

@@ -3,10 +3,8 @@
 For a @ b of rank r everything that an operator decides is r×r algebra on the Gram matrices aᵀa and b bᵀ: with
 aᵀa = Va diag(λ) Vaᵀ the columns of a Va λ^(-1/2) are orthonormal, likewise for b, and one r×r SVD of
 λa^(1/2) Vaᵀ Vb λb^(1/2) gives the components. So an update is read twice, once for the Gram matrices and once to be
-multiplied with the r×r result, where a QR would pass over it r times. Squaring a factor squares its condition number;
-in fp64 what is left is about fp32's precision (sqrt(eps64) = 1.5e-8), so ill-conditioned factors lose nothing against
-a QR in fp32. Everything runs on the CPU, whatever the parents' dtype and device, so that the child does not depend on
-the device that its parents are on.
+multiplied with the r×r result, where a QR would pass over it r times. Everything runs on the CPU, whatever the parents'
+dtype and device, so that the child does not depend on the device of its parents.
 """
 
 from collections.abc import Sequence
@@ -18,9 +16,10 @@ from torch import Tensor
 from redqueen.adapters.factors import Factors
 
 EPSILON = torch.finfo(torch.float32).eps
-# How much larger than its result a product's terms may be before it is computed in fp64: fp32 leaves 2^-18 then.
+# How much larger than its result a product's terms may be before it is computed in fp64. At this limit fp32 leaves a
+# relative error of 2^-18.
 FP32_GROWTH = 64.0
-# Rows widened to fp64 at a time: what fits into a core's cache, and memory that is used again.
+# Rows that are widened to fp64 at a time. A part fits into a core's cache, and its memory is used for the next one.
 GRAM_ROWS = 2048
 
 
@@ -55,7 +54,10 @@ class Components(NamedTuple):
 
 
 def update(terms: Sequence[Factors]) -> Update:
-    """Σ a @ b with the ranks added up: a [in, Σr], b [Σr, out]. One term may share its storage: read only."""
+    """Returns Σ a @ b with the ranks added up: a [in, Σr], b [Σr, out].
+
+    The result of a single term may share its storage, so callers only read it.
+    """
     one = terms[0] if len(terms) == 1 else None
     a = one.a.float() if one else torch.cat([f.a.float() for f in terms], dim=1)
     b = one.b.float() if one else torch.cat([f.b.float() for f in terms], dim=0)
@@ -63,7 +65,9 @@ def update(terms: Sequence[Factors]) -> Update:
 
 
 def gram(tall: Tensor) -> Tensor:
-    """tallᵀ tall in fp64 for an fp32 tensor [n, r]."""
+    """Returns tallᵀ tall in fp64 for an fp32 tensor [n, r]."""
+    # Gram matrices are fp64 because a Gram matrix squares the condition number of its factor. In fp64 about fp32's
+    # precision is left (sqrt(eps64) = 1.5e-8), so ill-conditioned factors lose nothing against a QR in fp32.
     total = torch.zeros(tall.shape[1], tall.shape[1], dtype=torch.float64)
     for part in tall.split(GRAM_ROWS):
         wide = part.double()
@@ -72,7 +76,8 @@ def gram(tall: Tensor) -> Tensor:
 
 
 def _sign_weights(tall: Tensor) -> Tensor:
-    """Σ √i tall_i over the rows (i from 1), [r], in fp64 as `gram`, since nearly parallel columns almost cancel."""
+    """Returns Σ √i tall_i over the rows (i from 1), [r], fp64."""
+    # fp64 as in `gram`: where nearly parallel columns are separated, their sums almost cancel.
     root_N = torch.arange(1, len(tall) + 1, dtype=torch.float64).sqrt()
     total = torch.zeros(tall.shape[1], dtype=torch.float64)
     for root, part in zip(root_N.split(GRAM_ROWS), tall.split(GRAM_ROWS), strict=True):
@@ -81,25 +86,26 @@ def _sign_weights(tall: Tensor) -> Tensor:
 
 
 def components(gram_a: Tensor, gram_b: Tensor, sign_weights: Tensor) -> Components:
-    """The singular components that are above fp32's rounding error, from what `Update` holds.
+    """Returns the singular components that are above fp32's rounding error, from what `Update` holds.
 
-    An SVD leaves each pair's sign open; what is drawn in this basis must not depend on the LAPACK in use. So the signs
-    are chosen such that Σ √i u_i > 0 (i from 1; unequal weights, because plain sums are often zero by symmetry).
+    Their signs are such that Σ √i u_i > 0 over the rows of u (i from 1).
     """
     root_a, inverse_a = _root(gram_a)
     root_b, inverse_b = _root(gram_b)
     left, s, right = torch.linalg.svd(root_a.T @ root_b, full_matrices=False)
-    # Rounding error is relative to the size of the factors: a @ b may cancel to nothing.
+    # Rounding error is relative to the size of the factors, not of the product: a @ b may cancel to nothing.
     size = (gram_a.trace() * gram_b.trace()).sqrt()
     n = int((s > EPSILON * gram_a.shape[0] * size).sum())
     p = inverse_a @ left[:, :n]
     q = right[:n] @ inverse_b.T
+    # An SVD leaves the sign of each pair open, and numbers are drawn in this basis, so without a rule a child would
+    # depend on the LAPACK in use. The weights are unequal, because plain sums are often zero by symmetry.
     signs = torch.where(sign_weights @ p < 0, -1.0, 1.0).double()
     return Components(p * signs, s[:n], signs[:, None] * q)
 
 
 def rebuilt(source: Update, parts: Components, reader: Tensor) -> Factors:
-    """Factors of the best approximation of u diag(s) vt with `reader`'s rank, balanced: √s on both sides.
+    """Returns factors of the best approximation of u diag(s) vt with `reader`'s rank, balanced: √s on both sides.
 
     `parts` are components of `source`, strongest first; those beyond the rank are dropped. For `reader` see `mixed`.
     """
@@ -109,21 +115,22 @@ def rebuilt(source: Update, parts: Components, reader: Tensor) -> Factors:
 
 
 def weighted_sum(source: Update, weights: Sequence[float], reader: Tensor) -> Factors:
-    """The best rank-r approximation (Eckart-Young) of Σ weight · a @ b, as `rebuilt` gives it.
+    """Returns the best rank-r approximation (Eckart-Young) of Σ weight · a @ b, as `rebuilt` gives it.
 
     `source` is the `update` of the terms, which all have `reader`'s rank; there is one weight for each term.
     """
+    # A weight scales b, so it enters the Gram matrix of b from both sides; a negative one needs no special case.
     each = torch.tensor(weights, dtype=torch.float64).repeat_interleave(reader.shape[1])
     p, s, q = components(source.gram_a, each[:, None] * source.gram_b * each, source.sign_weights)
     return rebuilt(source, Components(p, s, q * each), reader)
 
 
 def mixed(source: Update, left: Tensor, right: Tensor, reader: Tensor) -> Factors:
-    """Factors a @ left and right @ b, filled up to the rank of `reader` [in, rank].
+    """Returns factors a @ left and right @ b, filled up to the rank of `reader` [in, rank].
 
-    `left` [r, n] and `right` [n, r] are fp64, with n at most `reader`'s rank. Where n is smaller, the spare places of
-    the rank get b = 0 and keep `reader`'s column in a: with both sides zero no gradient would ever reach them, and this
-    way an update of zero stays what LoRA starts from. Returns new tensors, fp32 or fp64: a [in, rank], b [rank, out].
+    `left` [r, n] and `right` [n, r] are fp64, with n at most `reader`'s rank. If n is smaller, the spare places of the
+    rank get b = 0 and keep `reader`'s columns in a. The factors are new tensors, fp32 or fp64: a [in, rank] and
+    b [rank, out].
     """
     n = left.shape[1]
     rank = reader.shape[1]
@@ -131,31 +138,38 @@ def mixed(source: Update, left: Tensor, right: Tensor, reader: Tensor) -> Factor
     b = product(right, source.b, fits_fp32(source.gram_b, right.T))
     if n == rank:
         return Factors(a, b)
+    # With a and b both zero no gradient would ever reach the spare places. This way an update of zero stays the state
+    # that LoRA starts from.
     return Factors(torch.cat([a, reader[:, n:]], dim=1), torch.cat([b, b.new_zeros(rank - n, b.shape[1])]))
 
 
 def copied(factors: Factors) -> Factors:
-    """The same values, bit for bit, in new storage."""
+    """Returns the same values, bit for bit, in new storage."""
     return Factors(factors.a.clone(), factors.b.clone())
 
 
 def product(x: Tensor, y: Tensor, narrow: bool) -> Tensor:
-    """x @ y, in fp32 if `narrow` and in fp64 otherwise."""
+    """Returns x @ y, in fp32 if `narrow` and in fp64 otherwise."""
     return x.float() @ y.float() if narrow else x.double() @ y.double()
 
 
 def fits_fp32(factor_gram: Tensor, coefficients: Tensor) -> bool:
-    """Whether a product of `coefficients` [r, n] with a factor of this Gram matrix loses little in fp32.
+    """Returns whether a product of `coefficients` [r, n] with a factor of this Gram matrix loses little in fp32.
 
-    It does not where the product's terms are much larger than its result: where nearly parallel columns are separated.
+    It loses much if the product's terms are much larger than its result, which is so where nearly parallel columns are
+    separated.
     """
     result = (coefficients * (factor_gram @ coefficients)).sum()
     return bool(factor_gram.trace() * coefficients.square().sum() <= FP32_GROWTH**2 * result)
 
 
 def _root(factor_gram: Tensor) -> tuple[Tensor, Tensor]:
-    """R [r, k] and I [r, k] with gram = R Rᵀ and Iᵀ gram I = 1, without directions below fp32's rounding error."""
+    """Returns R [r, k] and I [r, k] with gram = R Rᵀ and Iᵀ gram I = 1.
+
+    Directions below fp32's rounding error are left out.
+    """
     values, vectors = torch.linalg.eigh(factor_gram)
+    # Eigenvalues are squared singular values, hence the squared epsilon.
     kept = values > EPSILON**2 * factor_gram.trace()
     root = values[kept].sqrt()
     vectors = vectors[:, kept]

@@ -1,4 +1,4 @@
-"""How an operator goes over its parents' modules: checked, in parallel, each with random numbers of its own.
+"""Runs an operator over its parents' modules: checked, in parallel, each module with its own random numbers.
 
 A module is one projection of one layer: a site, or one slice of a stacked site (a [n, in, r], b [n, r, out]). Modules
 are independent of each other, so they are shared out among as many threads as torch may use, and each is computed by
@@ -29,13 +29,13 @@ class Module:
     """Along the first axis of a stacked site."""
 
     def of(self, adapter: Adapter) -> Factors:
-        """Its factors in `adapter`."""
+        """Returns its factors in `adapter`."""
         f = adapter[self.site]
         return f if self.index is None else Factors(f.a[self.index], f.b[self.index])
 
 
 def modules_of(adapter: Adapter) -> list[Module]:
-    """Every module, in the order of the sites' names."""
+    """Returns every module, in the order of the sites' names."""
     modules: list[Module] = []
     for site in sorted(adapter):
         if adapter[site].a.ndim == 2:
@@ -50,13 +50,15 @@ Make = Callable[[Module, list[Factors], torch.Generator], Factors]
 
 
 def by_module(parents: Sequence[Adapter], generator: torch.Generator, make: Make) -> Adapter:
-    """The child of `parents` (as `checked` returns them), made module by module, in the first parent's order of sites.
+    """Returns the child of `parents`, as `checked` returns them. Its sites are in the first parent's order.
 
-    One number is drawn from `generator`; with a module's place in the order of names it seeds the module's generator.
+    One number is drawn from `generator`. With a module's place in the order of names it seeds the module's generator.
     What `make` returns is rounded to fp32, then to the first parent's dtype, and put on its device.
 
     Raises ValueError if a value is NaN or infinite: a diverged parent must not have children.
     """
+    # Places go by name, because the order of a mapping is an accident: an adapter from a file may have another.
+    # One draw for each child leaves the generator in the same state whatever the modules draw.
     modules = modules_of(parents[0])
     seed = integer(2**32, generator)
 
@@ -74,14 +76,14 @@ def by_module(parents: Sequence[Adapter], generator: torch.Generator, make: Make
 
 
 def first_of(parents: Sequence[Adapter]) -> list[Adapter]:
-    """The fittest parent alone, checked. Raises ValueError if there is no parent, or `checked` refuses it."""
+    """Returns the fittest parent alone, checked. Raises ValueError if there is no parent, or `checked` refuses it."""
     if not parents:
         raise ValueError("an operator needs a parent")
     return checked(parents[:1])
 
 
 def two_of(parents: Sequence[Adapter]) -> list[Adapter]:
-    """The two parents of a crossover, checked.
+    """Returns the two parents of a crossover, checked.
 
     Raises ValueError if there are not exactly two, or `checked` refuses them.
     """
@@ -91,7 +93,7 @@ def two_of(parents: Sequence[Adapter]) -> list[Adapter]:
 
 
 def checked(parents: Sequence[Adapter]) -> list[Adapter]:
-    """The parents, if every one has the first one's sites, shapes and dtypes.
+    """Returns the parents, if every one has the first one's sites, shapes and dtypes.
 
     Raises ValueError if they differ, or a site's factors are not a [.., in, r] and b [.., r, out] with at most one axis
     before these.
@@ -111,39 +113,39 @@ def checked(parents: Sequence[Adapter]) -> list[Adapter]:
 
 
 def share(name: str, value: float) -> float:
-    """`value`, if it is in [0, 1). Raises ValueError, naming the parameter, if not."""
+    """Returns `value`. Raises ValueError, which names the parameter, if it is not in [0, 1)."""
     if not 0 <= value < 1:
         raise ValueError(f"{name} must be at least 0 and below 1, not {value}")
     return value
 
 
 def strength(name: str, value: float) -> float:
-    """`value`, if it is finite and not negative. Raises ValueError, naming the parameter, if not."""
+    """Returns `value`. Raises ValueError, which names the parameter, if it is negative or not finite."""
     if not 0 <= value < float("inf"):
         raise ValueError(f"{name} must be finite and at least 0, not {value}")
     return value
 
 
-# The draws below name their dtype: loading a model may have changed torch's default, and they must not depend on it.
+# The draws below name their dtype. Loading a model may change torch's default, and draws must not depend on it.
 
 
 def normals(shape: Sequence[int], generator: torch.Generator) -> Tensor:
-    """Standard normal fp32 numbers."""
+    """Returns standard normal fp32 numbers."""
     return torch.randn(tuple(shape), generator=generator, dtype=torch.float32)
 
 
 def uniforms(shape: Sequence[int], generator: torch.Generator) -> Tensor:
-    """Numbers from [0, 1), fp32."""
+    """Returns numbers from [0, 1), fp32."""
     return torch.rand(tuple(shape), generator=generator, dtype=torch.float32)
 
 
 def uniform(generator: torch.Generator) -> float:
-    """One number from [0, 1)."""
+    """Returns one number from [0, 1)."""
     return float(torch.rand((), generator=generator, dtype=torch.float64))
 
 
 def integer(bound: int, generator: torch.Generator) -> int:
-    """One of 0 .. bound - 1."""
+    """Returns one of 0 .. bound - 1."""
     return int(torch.randint(bound, (), generator=generator))
 
 
@@ -152,21 +154,22 @@ def _form(f: Factors) -> tuple[torch.Size, torch.Size, torch.dtype, torch.dtype]
 
 
 def _finite(module: Module, factors: Factors) -> Factors:
-    """The factors on the CPU without history, in their dtype. Raises ValueError if a value is not finite."""
+    """Returns the factors on the CPU without history, in their dtype. Raises ValueError if a value is not finite."""
     values = Factors(factors.a.detach().cpu(), factors.b.detach().cpu())
     for t in (values.a, values.b):
-        # A finite sum has finite terms, and summing reads them once; only an overflow needs the second look.
+        # A finite sum has finite terms, and a sum reads them only once. A sum that overflows needs the second look.
         if not t.sum(dtype=torch.float32).isfinite() and not t.isfinite().all():
             raise ValueError(f"{module.site}: a parent's factors are not finite")
     return values
 
 
 def _as(t: Tensor, like: Tensor) -> Tensor:
+    # Rounding goes through fp32 even from fp64 to bf16, so that every path to a child rounds the same way.
     return t.to(torch.promote_types(torch.float32, like.dtype)).to(like.device, like.dtype)
 
 
 def _joined(site: str, like: Factors, by_module: dict[Module, Factors]) -> Factors:
-    """A site's factors out of its modules', stacked as in `like`."""
+    """Returns a site's factors out of its modules', stacked as in `like`."""
     if like.a.ndim == 2:
         return _on(by_module[Module(site)], like)
     if not like.a.shape[0]:
@@ -181,11 +184,11 @@ def _on(factors: Factors, like: Factors) -> Factors:
 
 @contextmanager
 def _single_threaded_workers() -> Iterator[Callable[[Callable[[int], Factors], Sequence[int]], Iterator[Factors]]]:
-    """A parallel `map` whose workers give torch one thread each; afterwards the caller's setting is restored."""
+    """Yields a parallel `map` whose workers give torch one thread each, then restores the caller's setting."""
     threads = torch.get_num_threads()
     with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         try:
             yield pool.map
         finally:
-            # Later threads start from this number too, and the workers have changed it.
+            # The workers have changed this number for the whole process, and later threads start from it too.
             torch.set_num_threads(threads)

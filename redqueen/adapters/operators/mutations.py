@@ -24,10 +24,10 @@ from redqueen.adapters.operators.modules import (
 def svd_spectral(parents: Sequence[Adapter], generator: torch.Generator, *, epsilon: float = 0.1) -> Adapter:
     """Changes the spectrum of every module and turns both its singular subspaces a little.
 
-    With u, s, vt the components of a module, of rank n: s becomes s · exp(ε z), z standard normal; u becomes u R and
-    vt becomes Qᵀ vt, where R and Q are independent n×n rotations exp(K - Kᵀ), K normal with standard deviation
-    ε / √(2n), so that a component turns by about ε whatever the rank. The spans of u and vt stay the parent's: what
-    it reads from and writes to is remixed, not replaced. Median of each singular value: the parent's.
+    Let u, s, vt be the components of a module, of rank n. s becomes s · exp(ε z) with z standard normal, so the median
+    of each singular value is the parent's. u becomes u R and vt becomes Qᵀ vt, where R and Q are independent n×n
+    rotations exp(K - Kᵀ), K normal with standard deviation ε / √(2n), so that a component turns by about ε whatever the
+    rank. The spans of u and vt stay the parent's: the child reads from and writes to the same subspaces.
     """
     epsilon = strength("epsilon", epsilon)
 
@@ -55,6 +55,7 @@ def layer_gaussian(
     only = first_of(parents)
     scale = strength("scale", scale)
     fraction = share("fraction", fraction)
+    # The layers are sorted, because a set's order differs between processes and the draw goes by position.
     layers = sorted({_layer(module) for module in modules_of(only[0])})
     count = max(1, round(len(layers) * fraction))
     order: list[int] = torch.randperm(len(layers), generator=generator).tolist()
@@ -78,7 +79,9 @@ def component_mask(parents: Sequence[Adapter], generator: torch.Generator, *, dr
         parent = update(terms)
         p, s, q = components(parent.gram_a, parent.gram_b, parent.sign_weights)
         n = s.shape[0]
+        # Rounded up or down at random: rounding to the nearest would drop nothing at rank 1, in every draw.
         count = math.floor(dropped * n + uniform(module_generator))
+        # Sorted, because `rebuilt` expects the strongest component first.
         kept = torch.randperm(n, generator=module_generator)[count:].sort().values
         return rebuilt(parent, Components(p[:, kept], s[kept], q[kept]), terms[0].a)
 
@@ -91,9 +94,10 @@ def full_gaussian(parents: Sequence[Adapter], generator: torch.Generator, *, sca
     The noise is drawn for the factors as they are stored, so unlike the spectral operators it depends on how an update
     is split into a and b, and the child keeps that split. An untrained b (zero) gets no noise.
 
-    `initialisation.perturb` is the same noise from one generator for all sites, with a deviation computed in fp32.
-    Its numbers differ, and recorded runs depend on both, so they stay apart.
+    `initialisation.perturb` adds noise of the same distribution to the members that start a run.
     """
+    # The two are not merged: `initialisation.perturb` uses one generator for all sites and computes the deviation in
+    # fp32, so its numbers differ, and recorded runs depend on both.
     scale = strength("scale", scale)
     return by_module(
         first_of(parents), generator, lambda module, terms, module_generator: _noised(terms[0], scale, module_generator)
@@ -108,10 +112,10 @@ def neftune(parents: Sequence[Adapter], generator: torch.Generator, *, alpha: fl
     is drawn anew in every training step and never kept. As a mutation it is kept, and an adapter has no embeddings:
     taking a module's a as r vectors of dimension in, so L d = r · in, follows `populora` (`neftune_style`).
 
-    Ours: the noise is in units of the vectors' root mean square length ρ = ‖a‖ / √r, so it is uniform in
-    ±ρ α / √(r · in), and a relative change of a of α / √(3 r). Without ρ (1 in an a drawn as normal / √in) the effect
-    would depend on how the update is split into a and b. Ours too: α = 1, a tenth of a at rank 32. NEFTune's 5 to 15
-    would leave little of it.
+    Two things differ from there. The noise is in units of the vectors' root mean square length ρ = ‖a‖ / √r, so it is
+    uniform in ±ρ α / √(r · in), a relative change of a of α / √(3 r). Without ρ (1 in an a drawn as normal / √in) the
+    effect would depend on how the update is split into a and b. And α is 1, which changes a tenth of a at rank 32;
+    NEFTune's 5 to 15 would leave little of it.
     """
     alpha = strength("alpha", alpha)
 
@@ -131,13 +135,13 @@ def _noised(original: Factors, scale: float, generator: torch.Generator) -> Fact
 
 def _with_noise(tensor: Tensor, scale: float, generator: torch.Generator) -> Tensor:
     values = tensor.float()
-    # Without a correction for small samples: for a tensor with a single entry that would divide by zero.
+    # The deviation has no correction for small samples, which would divide by zero for a tensor with a single entry.
     spread = torch.linalg.vector_norm(values - values.mean(), dtype=torch.float64) / math.sqrt(values.numel())
     return normals(values.shape, generator).mul_(scale * float(spread)).add_(values)
 
 
 def _small_rotation(n: int, epsilon: float, generator: torch.Generator) -> Tensor:
-    """A random n×n rotation, fp64, that turns each direction by about `epsilon`."""
+    """Returns a random n×n rotation, fp64, that turns each direction by about `epsilon`."""
     if n == 0:
         return torch.zeros(0, 0, dtype=torch.float64)
     k = normals((n, n), generator).double() * (epsilon / math.sqrt(2 * n))
@@ -145,7 +149,7 @@ def _small_rotation(n: int, epsilon: float, generator: torch.Generator) -> Tenso
 
 
 def _layer(module: Module) -> str:
-    """The name that all modules of one layer share."""
+    """Returns the name that all modules of one layer share."""
     numbered = re.match(r"(?:.*?\.)?\d+(?=\.|$)", module.site)
     if numbered:
         return numbered.group()

@@ -1,4 +1,7 @@
-"""Prompts are a seam with two implementations: raw completion for base and small models, chat for instruct models."""
+"""How tasks become prompts and how answers are read.
+
+There are two implementations: raw completion for base and small models, chat for instruct models.
+"""
 
 from __future__ import annotations
 
@@ -14,33 +17,33 @@ __all__ = ["ChatPrompts", "CompletionPrompts", "Prompts", "prompts"]
 
 
 class Prompts(Protocol):
-    """How tasks are asked for and posed, and how answers are read. Reading never evaluates anything."""
+    """Asks for tasks, poses tasks and reads the answers. Reading evaluates nothing."""
 
     def propose(self, kind: Kind, references: Sequence[Task], start: Task | None) -> Prompt:
-        """Asks for a proposal. code_f starts from the program of `start`, the other kinds from none."""
+        """Returns the request for a proposal. code_f starts from the program of `start`; the other kinds pass None."""
         ...
 
     def read_proposal(self, kind: Kind, text: str, start: Task | None) -> Draft | str:
-        """The draft in a teacher's text, or one line on why there is none."""
+        """Returns the draft in a teacher's text, or one line that says why there is none."""
         ...
 
     def write_proposal(self, task: Task) -> str:
-        """The text, prefix included, that a teacher who wrote `task` would have written (the warm start's target)."""
+        """Returns the text, prefix included, with which a teacher proposes `task`. It is the warm start's target."""
         ...
 
     def attempt(self, task: Task, examples: Sequence[Task]) -> Prompt:
-        """Poses a task; `examples` are worked tasks of the same kind."""
+        """Returns the question of a task; `examples` are worked tasks of the same kind."""
         ...
 
     def read_attempt(self, kind: Kind, text: str) -> str | None:
-        """The answer in a student's text (a literal, an argument list or a program), None if there is none."""
+        """Returns the answer in a student's text (a literal, an argument list or a program), None if there is none."""
         ...
 
     def write_attempt(self, task: Task) -> str:
-        """The text, prefix included, that answers `task` as recorded."""
+        """Returns the text, prefix included, that answers `task` as recorded."""
         ...
 
 
 def prompts(name: str, game: GameConfig) -> Prompts:
-    """The implementation called `name` ("completion" or "chat")."""
+    """Returns the implementation called `name` ("completion" or "chat")."""
     return ChatPrompts(game) if name == "chat" else CompletionPrompts(game)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from redqueen.config import GameConfig
 from redqueen.records import Draft, Kind, Prompt, Task
 
+# A model reads the texts below: a changed word makes runs incomparable with earlier ones.
 _STOP = ("</answer>",)
 _FORMAT = "Think first, between <think> and </think>. Then give the result between <answer> and </answer>, as {what}."
 _RULES = (
@@ -51,6 +52,7 @@ class ChatPrompts:
         blocks = _answer_blocks(text)
         if blocks is None:
             return "no <answer> with fenced blocks"
+        # An input that is given twice counts once, in the place where it came first.
         inputs = tuple(dict.fromkeys(body.strip() for name, body in blocks if name == "input"))
         if start is None:
             programs = [body for name, body in blocks if name == "python"]
@@ -69,7 +71,7 @@ class ChatPrompts:
         return f"<answer>\n{_fence('python', task.program)}\n{inputs}\n"
 
     def attempt(self, task: Task, examples: Sequence[Task]) -> Prompt:
-        # An instruct model is told the format instead of being shown worked tasks.
+        # An instruct model reads a description of the format, so it needs no worked tasks.
         del examples
         program, pair = _fence("python", task.program), task.pairs[0]
         if task.kind == "code_f":
@@ -98,10 +100,14 @@ class ChatPrompts:
 
 
 def _answer_blocks(text: str) -> list[tuple[str, str]] | None:
-    """Names and bodies of the fenced blocks after the last <answer>; the closing tag was the stop string.
+    """Returns the names and bodies of the fenced blocks after the last <answer>, or None without that tag.
 
-    Line by line, in linear time; a block that is not closed before the next one opens is none.
+    The closing tag may be missing, because it is the stop string. A block that is not closed before the next one opens
+    is dropped.
     """
+    # The text is read line by line. A regular expression took quadratic time on a run of spaces or letters: seconds for
+    # 20,000 characters, and a model that repeats itself writes that many.
+    # The last tag counts: the reasoning before it may mention <answer> itself.
     _, tag, answer = text.rpartition("<answer>")
     if not tag:
         return None

@@ -1,4 +1,4 @@
-"""Raw completion prompts: worked puzzles, then the beginning of the next, which ends at a blank line."""
+"""Raw completion prompts: worked puzzles and the beginning of the next one, which ends at a blank line."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from redqueen.config import GameConfig
 from redqueen.programs.normal_form import split_calls
 from redqueen.records import Draft, Kind, Prompt, Task
 
+# A model reads these texts: a changed word makes runs incomparable with earlier ones.
 TITLES: dict[Kind, str] = {
     "code_o": "# Puzzle: predict the output",
     "code_i": "# Puzzle: find the input",
@@ -15,7 +16,7 @@ TITLES: dict[Kind, str] = {
 }
 _LINE = ("\n",)
 _BLOCK = ("\n\n",)
-# Inputs of a worked code_f puzzle: more would only lengthen the prompt.
+# Inputs of a worked code_f puzzle. More would lengthen the prompt and show the model nothing new.
 SHOWN_INPUTS = 5
 
 
@@ -38,12 +39,14 @@ class CompletionPrompts:
         first, _, rest = text.partition("\n")
         message = first.removeprefix("#").strip()
         program, inputs = split_calls(rest)
+        # An input that is given twice counts once, in the place where it came first.
         inputs = tuple(dict.fromkeys(inputs))[: self.game.max_inputs]
         if not message or program or len(inputs) < self.game.min_inputs:
             return f"a message and {self.game.min_inputs} different calls f(...) are needed"
         return Draft(start.program, inputs, message)
 
     def write_proposal(self, task: Task) -> str:
+        # At least min_inputs, or the warm start would teach proposals that the game refuses.
         calls = "\n".join(f"f({pair.input})" for pair in task.pairs[: max(SHOWN_INPUTS, self.game.min_inputs)])
         return f"# {task.message}\n{calls}" if task.kind == "code_f" else f"{task.program}\n{calls}"
 
