@@ -1,4 +1,7 @@
-"""The command line. Heavy imports happen inside the commands, so that `--help` and `--version` answer at once."""
+"""The command line: parses arguments and hands them to `redqueen.commands`."""
+
+# Importing torch and transformers takes seconds. What needs them is imported inside the commands, so that `--help`,
+# `--version` and a mistyped option answer at once (held by tests/commands/test_main.py).
 
 from __future__ import annotations
 
@@ -66,6 +69,7 @@ def train(
 ) -> None:
     """Train a population: match, propose, solve, learn, evolve."""
     if resume:
+        # Other settings would make the second half of the run another experiment than the first.
         if args or run or model:
             raise ConfigError(
                 "a resumed run keeps its directory and configuration: only --steps and --workers may be given"
@@ -80,6 +84,7 @@ def train(
         print_memory(config)
         raise typer.Exit
     directory = RunDirectory(run or Path("runs") / config.recipe)
+    # The same command twice must not destroy a run, and it should tell a person how to go on.
     if directory.exists:
         raise typer.Exit(describe(directory))
     from redqueen.commands.train import start_run
@@ -92,6 +97,7 @@ def _workers(count: int | None) -> list[str]:
 
 
 def _resume(directory: RunDirectory, steps: int | None, workers: int | None) -> NoReturn:
+    """Ends with the exit code of the resumed run, or of a description if nothing is left to do."""
     config = remaining(directory, steps, _workers(workers))
     if config is None:
         raise typer.Exit(describe(directory))
@@ -140,7 +146,7 @@ def warm_start(
     config = configure([*(args or []), *_unsafe(unsafe_no_isolation)], model=model)
     from redqueen.commands.warm_start import run_warm_start
 
-    # what somebody else has to type for the same configuration
+    # The arguments that give the same configuration, for the record next to the adapter.
     used = [*(args or []), *([f"model.name={model}"] if model else [])]
     raise typer.Exit(run_warm_start(out, config, used, steps, proposals, sequences, lr))
 
@@ -164,6 +170,7 @@ def lineage(
     figure: Figure = None,
 ) -> None:
     """Print who descends from whom, by which operator, and what became of each."""
+    # The text needs no matplotlib, so the figure is a module of its own.
     if figure is not None:
         from redqueen.commands.lineage_figure import run_lineage_figure
 
@@ -178,7 +185,7 @@ def report(
     run: Run,
     out: Annotated[Path | None, typer.Option(help="The file to write (default: report.html in the run).")] = None,
 ) -> None:
-    """Write a run's course, members and family tree as one page of HTML."""
+    """Write a run's curves, members and family tree as one page of HTML."""
     from redqueen.commands.report import run_report
 
     raise typer.Exit(run_report(run, out))
@@ -248,11 +255,16 @@ def doctor() -> None:
 
 def main() -> None:
     """Runs the command line. A UserError is printed as one line; any other error is our bug and keeps its traceback."""
+    # These variables are read when the libraries are loaded, so they are set before any command imports them. Values
+    # that the user has set stay.
+    #
     # Idle OpenMP threads spin by default, which slows everything down when another process wants the cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # Tokenizers print a warning after a fork unless this is set.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     if not sys.stderr.isatty():
-        os.environ.setdefault("TQDM_DISABLE", "1")  # the libraries' progress bars are for terminals
+        # In a log, a progress bar of a library is hundreds of lines.
+        os.environ.setdefault("TQDM_DISABLE", "1")
     try:
         app()
     except UserError as error:

@@ -1,8 +1,11 @@
-"""The errors that a user can correct. Each message is one line and says what to do; the command line prints only it."""
+"""The errors that a user can correct. Each message is one line that says what to do."""
+
+# Whatever derives from UserError is printed without a traceback (see `redqueen.cli.main`). Any other exception is a
+# bug of ours and keeps its traceback, so nothing that we could have got wrong should derive from it.
 
 
 class UserError(RuntimeError):
-    """Bad input or environment."""
+    """Input or an environment that does not work."""
 
 
 class ModelError(UserError):

@@ -1,9 +1,10 @@
-"""The end of a step: games are rated, and every k steps the weakest are replaced by children of the strong."""
+"""The end of a step: games are rated, and every k steps children of the strong replace the weakest."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import fmean
 
 from redqueen import streams
@@ -27,7 +28,8 @@ from redqueen.self_play import PlayedMatch, PlayedStep, ScoredProposal
 OPERATORS: dict[str, Operator] = {**MUTATIONS, **CROSSOVERS, **CONTROLS}
 
 TRIES = 8
-"""How often a child too close to a living member is drawn, at most: some operators return the same child again."""
+"""How often a child that is too close to a living member is drawn at most. There is a limit because some operators
+return the same child each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,21 +38,23 @@ class Game:
 
     match: Match
     score: float | None
-    """The student's, in [0, 1]; None if a fault of the machine left nothing to judge, and then there is no game."""
+    """The student's share, in [0, 1]; None if a fault of the machine left nothing to judge."""
     outcome: Outcome | None
+    """Who won; None where `score` is None: then there was no game, and no rating moved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """A member with its fitness at one moment; None where that is not known yet."""
+    """A member with its fitness at one moment."""
 
     member: Member
     fitness: float | None
+    """None where it is not known yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """One birth, with the fitness of those concerned at that moment (None: not known yet)."""
+    """One birth, with the fitness of victim and parents at that moment (None: not known yet)."""
 
     victim: str
     child: str
@@ -59,25 +63,26 @@ class Replacement:
     victim_fitness: float | None
     parent_fitness: tuple[float | None, ...]
     distance: float | None
-    """The child's from the nearest living member of its role; None where `evolution.min_distance` is 0."""
+    """The child's distance from the nearest living member of its role; None where `evolution.min_distance` is 0."""
     tries: int
     """How many children were drawn for it."""
 
 
 def rate(population: Population, played: PlayedStep, trueskill: TrueSkill) -> list[Game]:
-    """Rates one game for each match, in order, and records what it was like for its members."""
+    """Rates one game for each match, in order, and records mean rewards and learnability for its members."""
     return [_rate_match(population, match, trueskill) for match in played.matches]
 
 
 def _rate_match(population: Population, played: PlayedMatch, trueskill: TrueSkill) -> Game:
     match = played.match
-    # A proposal without a reward was lost to a fault of the machine.
+    # A proposal without a reward was lost to a fault of the machine. It says nothing about either side.
     paid = [proposal for proposal in played.proposals if proposal.reward is not None]
     if not paid:
         return Game(match=match, score=None, outcome=None)
     score = match_score([task_score(p.solve_rate, p.proposed.task is not None) for p in paid])
     result = outcome(score)
     population.rate_game(match.teacher, match.student, result, trueskill)
+    # The single agent is teacher and student at once. It has no rival, so there is nothing to rank it by.
     if match.teacher != match.student:
         _record_game(population, match, paid)
     return Game(match=match, score=score, outcome=result)
@@ -86,12 +91,14 @@ def _rate_match(population: Population, played: PlayedMatch, trueskill: TrueSkil
 def _record_game(population: Population, match: Match, paid: Sequence[ScoredProposal]) -> None:
     """Records mean reward and learnability for both sides."""
     solve_rates = [proposal.solve_rate for proposal in paid if proposal.solve_rate is not None]
-    # An invalid proposal is the teacher's doing, and no game of the student's.
+    # An invalid proposal is a fault of the teacher. It counts as a task without learnability for the teacher, and for
+    # the student as no task at all.
     invalid = [0.0] * (len(paid) - len(solve_rates))
     teacher_rewards = [proposal.reward for proposal in paid if proposal.reward is not None]
     population.record_game(match.teacher, fmean(teacher_rewards), game_learnability([*solve_rates, *invalid]))
 
-    attempts = [attempt for proposal in paid for attempt in proposal.attempts]
+    # If every proposal was invalid, the student won without having played a task, and there is nothing to record.
+    attempts = chain.from_iterable(proposal.attempts for proposal in paid)
     student_rewards = [attempt.reward for attempt in attempts if attempt.reward is not None]
     population.record_game(
         match.student,
@@ -101,23 +108,23 @@ def _record_game(population: Population, match: Match, paid: Sequence[ScoredProp
 
 
 def fitness_for(role: AnyRole, league: LeagueConfig) -> Fitness:
-    """What members of `role` are ranked by."""
+    """Returns the fitness that members of `role` are ranked by."""
     return named_fitness(league.teacher_fitness if role == "teacher" else league.student_fitness, league.lcb)
 
 
 def fitness_of(member: Member, league: LeagueConfig) -> float | None:
-    """The member's fitness as of now; None: not known yet."""
+    """Returns the member's present fitness, or None if it is not known yet."""
     return fitness_for(member.role, league)(member)
 
 
 def standings_of(population: Population, league: LeagueConfig) -> tuple[Standing, ...]:
-    """Where every living member stands now, in order of birth."""
+    """Returns where every living member stands now, in order of birth."""
     members = population.members.values()
     return tuple(Standing(member=member, fitness=fitness_of(member, league)) for member in members)
 
 
 def is_evolution_step(step: int, config: EvolutionConfig) -> bool:
-    """Whether an evolution round (every `evolution.every` steps) follows this step."""
+    """Returns whether an evolution round, which comes every `evolution.every` steps, follows this step."""
     return (step + 1) % config.every == 0
 
 
@@ -126,8 +133,9 @@ def score_held_out(
 ) -> list[Attempted]:
     """Scores the students on the held-out tasks if an evolution round that ranks by them follows `step`.
 
-    `attempt` lets members attempt these tasks. Returns their attempts, none if there is no such round.
+    `attempt` lets members attempt these tasks. Returns their attempts, or none if there is no such round.
     """
+    # The attempts cost a phase of sampling, so they are made only where a ranking is about to use them.
     if config.league.student_fitness != "held_out" or not is_evolution_step(step, config.evolution):
         return []
     students = [member.name for member in population.members.values() if member.role != "teacher"]
@@ -137,11 +145,12 @@ def score_held_out(
 
 
 def update_hall_of_fame(population: Population, policy: Policy, step: int, config: Config) -> list[Champion]:
-    """Lets copies of the fittest join the hall of fame, and returns them, if an evolution round follows `step`.
+    """Lets copies of the fittest join the hall of fame if an evolution round follows `step`. Returns the new champions.
 
-    Call it before the births: they may replace the fittest of this round.
+    It must come before the births, which may replace a member that is about to become a champion.
     """
     entered, left = add_champions(population, step, config)
+    # First those who leave: the adapter bank has just as many slots as the run has members and champions.
     for champion in left:
         policy.leave(champion.name)
     for champion in entered:
@@ -150,7 +159,7 @@ def update_hall_of_fame(population: Population, policy: Policy, step: int, confi
 
 
 def add_champions(population: Population, step: int, config: Config) -> tuple[list[Champion], list[Champion]]:
-    """Adds the fittest of each role to the population's hall of fame, and returns who entered and who left.
+    """Adds the fittest of each role to the population's hall of fame. Returns the champions that entered and that left.
 
     Only a member that has played, and has played its burn-in, is a candidate.
     """
@@ -160,6 +169,7 @@ def add_champions(population: Population, step: int, config: Config) -> tuple[li
     if not (league.hall_of_fame and is_evolution_step(step, config.evolution)):
         return entered, left
     for role in ROLES:
+        # The rating of a member that never played is the prior, so without a game it could be a champion by default.
         ranked = ranking(population.members_of(role), fitness_for(role, league))
         proven = [member for member in ranked if member.games >= max(1, config.evolution.burn_in)]
         if proven:
@@ -171,7 +181,7 @@ def add_champions(population: Population, step: int, config: Config) -> tuple[li
 
 
 def plan(population: Population, role: Role, step: int, config: Config) -> list[Birth]:
-    """The births of `role` that follow `step`; none unless evolution is on and k steps have passed."""
+    """Plans the births of `role` that follow `step`. Returns none unless evolution is on and this is its step."""
     members = population.members_of(role)
     if not config.evolution.enabled or not is_evolution_step(step, config.evolution) or len(members) < 2:
         return []
@@ -181,6 +191,8 @@ def plan(population: Population, role: Role, step: int, config: Config) -> list[
 
 def replace_weakest(population: Population, policy: Policy, step: int, config: Config) -> list[Replacement]:
     """Replaces the weakest of each role by children of the strong, if an evolution round follows `step`."""
+    # Children are put in place one after the other, but parents and victims of a role were all chosen before: no child
+    # is a parent in the round of its own birth.
     births: list[Replacement] = []
     for role in ROLES:
         births += [_replace(birth, population, policy, step, config) for birth in plan(population, role, step, config)]
@@ -188,9 +200,10 @@ def replace_weakest(population: Population, policy: Policy, step: int, config: C
 
 
 def _replace(birth: Birth, population: Population, policy: Policy, step: int, config: Config) -> Replacement:
-    """Makes the child and puts it in the victim's place: fresh rating, fresh optimizer, new name and version."""
+    """Makes the child and puts it in the victim's place, with a fresh rating and optimizer and a new name."""
     victim = population.members[birth.victim]
     assert victim.role != "both", "the single agent is never replaced"
+    # Everything that reads the old population comes first: the victim's slot is the child's from here on.
     child, distance, tries = _make_child(birth, population, policy, step, config)
     parent_fitness = tuple(fitness_of(population.members[name], config.league) for name in birth.parents)
     population.remove_member(victim.name)
@@ -212,9 +225,10 @@ def _replace(birth: Birth, population: Population, policy: Policy, step: int, co
 def _make_child(
     birth: Birth, population: Population, policy: Policy, step: int, config: Config
 ) -> tuple[Adapter, float | None, int]:
-    """The child's weights, its distance from the nearest that lives on, and how often it was drawn.
+    """Returns the child's weights, its distance from the nearest member that lives on, and how often it was drawn.
 
-    With `evolution.min_distance` a child closer than that is drawn again, `TRIES` times in all; the last one is kept.
+    With `evolution.min_distance` a child that is closer than that is drawn again, `TRIES` times in all. The last one is
+    kept in any case.
     """
     parents = [policy.adapter(name) for name in birth.parents]
     operator = OPERATORS[birth.operator]
@@ -223,10 +237,13 @@ def _make_child(
     child = operator(parents, generator(seed, step, "operator", birth.victim))
     if not least:
         return child, None, 1
+    # The victim leaves, so a child may be as close to it as it likes.
     role = population.members[birth.victim].role
     survivors = [member.name for member in population.members_of(role) if member.name != birth.victim]
     others = [policy.adapter(name) for name in survivors]
     nearest = min(relative_distance(child, other) for other in others)
+    # The number of the try is part of the stream's name from the second on. So the first child is the one that a run
+    # without a least distance would have drawn.
     tries = 1
     while nearest < least and tries < TRIES:
         child = operator(parents, generator(seed, step, "operator", birth.victim, tries))

@@ -1,4 +1,4 @@
-"""The records that flow through a step. Each stage makes a new frozen one; no field means "not computed yet".
+"""The records that flow through a step. Each stage makes a new frozen record; no field means "not computed yet".
 
 Completion -> Rollout -> Proposed | Attempted -> GradedRollout -> Sample        Draft -> Proposal -> Task
 """
@@ -11,6 +11,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
+# The kinds of tasks of Absolute Zero: predict the output (deduction), find an input (abduction), write the function
+# from a message and examples (induction).
 Kind = Literal["code_o", "code_i", "code_f"]
 KINDS: tuple[Kind, ...] = ("code_o", "code_i", "code_f")
 
@@ -19,6 +21,9 @@ FinishReason = Literal["stop", "length"]
 Role = Literal["teacher", "student"]
 ROLES: tuple[Role, ...] = ("teacher", "student")
 
+# "valid" is for proposals only, "correct" and "wrong" are for attempts. All others but the last say what was wrong with
+# a text or its program. "infra_error" is a fault of the machine, which no member caused: a verdict with it is never
+# paid, never counted in a rate and never trained on.
 Status = Literal[
     "valid",
     "correct",
@@ -51,7 +56,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What could be read from a teacher's text: `Draft("def f(x):\\n    return x", ("3",), "")`.
+    """A proposal as it was read from a teacher's text: `Draft("def f(x):\\n    return x", ("3",), "")`.
 
     `inputs` are literal argument lists; code_o and code_i have one, code_f several and a `message`.
     """
@@ -63,7 +68,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A draft with its author: what a teacher wrote, before it is known to be a valid task."""
+    """A draft with its author, before it is known to be a valid task."""
 
     id: str
     kind: Kind
@@ -103,9 +108,9 @@ class Task:
         return self.pairs[(len(self.pairs) + 1) // 2 :]
 
     def as_kind(self, kind: Kind, rng: random.Random | None = None) -> Task:
-        """A task of `kind` from this one, which has several pairs: `seed-0` becomes `seed-0-code_o`.
+        """Returns a task of `kind` made from this one, which has several pairs: `seed-0` becomes `seed-0-code_o`.
 
-        code_f keeps all pairs. The other kinds keep one: `rng` draws it, without `rng` it is the first.
+        code_f keeps all pairs. The other kinds keep one, which `rng` draws; without `rng` it is the first.
         """
         pairs = self.pairs
         if kind != "code_f":
@@ -115,15 +120,15 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Text to complete. `prefix` is the part already written on the writer's behalf, e.g. `"def f("`.
-
-    With `chat` the text is one user message that goes through the model's chat template, else it is raw.
-    """
+    """A text to complete."""
 
     text: str
     stop: tuple[str, ...]
+    """Strings that end the completion."""
     prefix: str = ""
+    """The start of the answer, already written on the member's behalf, e.g. `"def f("`."""
     chat: bool = False
+    """Whether the text is one user message that goes through the model's chat template; if not, it is used as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,11 +148,11 @@ class SamplingParams:
     max_tokens: int
     """The most tokens that are sampled."""
     temperature: float = 1.0
-    """What the logits are divided by; 0 takes the likeliest token each time, whatever `top_p` and `top_k` are."""
+    """The divisor of the logits; 0 takes the likeliest token each time, whatever `top_p` and `top_k` are."""
     top_p: float = 1.0
-    """Only the fewest likeliest tokens whose probability reaches this can be sampled; 1: all."""
+    """Only the fewest likeliest tokens whose probabilities add up to this can be sampled; 1: all."""
     top_k: int = 0
-    """Only so many of the likeliest tokens can be sampled; 0: all."""
+    """Only this many of the likeliest tokens can be sampled; 0: all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,9 +160,9 @@ class Request:
     """One completion to sample. Requests of one member for one prompt share the prompt's prefill."""
 
     member: str
-    """Who writes it."""
+    """The name of the member that writes it."""
     prompt: Prompt
-    """What it continues."""
+    """The text that it continues."""
     sampling: SamplingParams
     """How its tokens are sampled."""
     seed: tuple[str | int, ...]
@@ -166,10 +171,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """What a member wrote."""
+    """The text that a member wrote for one request, as tokens and as a string."""
 
     member: str
-    """Who wrote it."""
+    """The name of the member that wrote it."""
     version: int
     """The version of the member's weights that wrote it."""
     prompt_ids: tuple[int, ...]
@@ -188,18 +193,19 @@ class Completion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
-    """A completion with its place in the game. `group` is what its reward is centred with."""
+    """A completion with its place in the game."""
 
     member: str
     role: Role
     kind: Kind
     group: str
+    """The name of its group: the mean reward of a group is the baseline of its rollouts."""
     completion: Completion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradedRollout:
-    """A rollout with its reward; a machine's fault never becomes one."""
+    """A rollout with its reward. A rollout that was lost to a fault of the machine has none and never becomes one."""
 
     rollout: Rollout
     reward: float
@@ -207,7 +213,7 @@ class GradedRollout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What the learner trains on: the completion's tokens, each weighted by the advantage."""
+    """The tokens of one completion, which the learner weights by their advantage."""
 
     member: str
     prompt_ids: tuple[int, ...]
@@ -218,20 +224,20 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberUpdate:
-    """What one optimizer step did to one member. Norms are L2; `entropy` is nats per trained token.
-
-    `logprob_gap` is the mean absolute difference of the sampler's and the learner's log-probabilities.
-    `skipped` says why the member did not move ("" if it did).
-    """
+    """The effect of one optimizer step on one member. Norms are L2."""
 
     member: str
     loss: float
     grad_norm: float
     adapter_norm: float
     entropy: float
+    """Nats per trained token."""
     logprob_gap: float
+    """Mean absolute difference of the sampler's and the learner's log-probabilities, in nats per trained token."""
     tokens: int
+    """How many tokens were trained on."""
     skipped: str = ""
+    """Why the member was not updated; "" if it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,31 +263,33 @@ class Attempted:
     verdict: Verdict
 
 
+# Self-play knows the sampler and the verifier by these two protocols alone, so that either can be served by another
+# process or machine without a change to the game.
 class Sampler(Protocol):
-    """Draws completions from members; the local one runs in process, others may be served elsewhere."""
+    """Draws completions from members."""
 
     def sample(
         self, requests: Sequence[Request], on_completion: Callable[[int, Completion], None] | None = None
     ) -> list[Completion]:
-        """Completions in the order of `requests`; `on_completion(index, completion)` is called as each is done."""
+        """Returns completions in the order of `requests`; calls `on_completion(index, completion)` as each is done."""
         ...
 
 
 class Verifier(Protocol):
-    """The only judge: runs programs outside the trainer's process. Verdicts come in the order asked."""
+    """The only judge. It runs programs outside the trainer's process, and its verdicts come in the order asked."""
 
     def submit_proposal(self, proposal: Proposal) -> Future[tuple[Verdict, Task | None]]:
-        """Submits one proposal and returns at once: a task where the verdict is `valid`, else None."""
+        """Submits one proposal and returns at once. The future has a task if the verdict is `valid`, else None."""
         ...
 
     def submit_attempt(self, task: Task, answer: str | None) -> Future[Verdict]:
-        """Submits one answer to a task and returns at once; None is a text in which no answer was found."""
+        """Submits one answer to a task and returns at once. None stands for a text in which no answer was found."""
         ...
 
     def validate(self, proposals: Sequence[Proposal]) -> list[tuple[Verdict, Task | None]]:
-        """`submit_proposal` for many, and their results."""
+        """Submits many proposals and waits for their results."""
         ...
 
     def grade(self, attempts: Sequence[tuple[Task, str | None]]) -> list[Verdict]:
-        """`submit_attempt` for many, and their results."""
+        """Submits many answers and waits for their verdicts."""
         ...

@@ -1,6 +1,6 @@
 """Self-play, the middle of a step: teachers propose, the matched students attempt, the verifier judges, rewards follow.
 
-What is left of a step is a tree: a `PlayedStep` has matches, a match its proposals, a proposal its attempts.
+The result of a step is a tree: a `PlayedStep` has matches, a match has proposals, and a proposal has attempts.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeVar
 
 from redqueen import streams
@@ -48,8 +49,11 @@ def ask(
     """Samples the requests and judges each completion while the others are still being written.
 
     `submit(index, completion)` hands a completion to the verifier and returns at once. Returns each request's
-    completion with what `submit`'s future came to, in the order of the requests.
+    completion with the result of `submit`'s future, in the order of the requests.
     """
+    # The sandbox works while the model still samples, so judging costs next to no time of its own. Completions end in
+    # an order that depends on their lengths and on the batch, so futures are kept by index: the order in which
+    # anything finished has no influence on the result.
     judged: dict[int, Future[T]] = {}
 
     def on_completion(index: int, completion: Completion) -> None:
@@ -102,15 +106,17 @@ class PlayedStep:
     @property
     def proposals(self) -> list[ScoredProposal]:
         """The proposals of all matches."""
-        return [proposal for match in self.matches for proposal in match.proposals]
+        return list(chain.from_iterable(match.proposals for match in self.matches))
 
     @property
     def attempts(self) -> list[ScoredAttempt]:
         """The attempts of all matches."""
-        return [attempt for proposal in self.proposals for attempt in proposal.attempts]
+        return list(chain.from_iterable(proposal.attempts for proposal in self.proposals))
 
     def graded(self) -> list[GradedRollout]:
-        """All rollouts that are paid, teachers' first."""
+        """Returns all rollouts that have a reward, teachers' first."""
+        # No member caused a fault of the machine. Paid as a failure, it would teach members to avoid what they wrote
+        # on a machine that happened to be busy, so such a rollout has no reward and is not trained on.
         paid = [(proposal.proposed.rollout, proposal.reward) for proposal in self.proposals]
         paid += [(attempt.attempted.rollout, attempt.reward) for attempt in self.attempts]
         return [GradedRollout(rollout=rollout, reward=reward) for rollout, reward in paid if reward is not None]
@@ -118,13 +124,14 @@ class PlayedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Assignment:
-    """One proposal that a teacher is asked for. `start` is the task whose program a code_f proposal begins with."""
+    """One proposal that a teacher is asked for."""
 
     id: str
     match: Match
     kind: Kind
     prompt: Prompt
     start: Task | None
+    """The task whose program a code_f proposal begins with; None for the other kinds."""
 
 
 class SelfPlay:
@@ -139,7 +146,7 @@ class SelfPlay:
         self.seed = config.run.seed
 
     def add_seed_tasks(self) -> int:
-        """Adds the seed programs in all kinds to the task bank; returns how many programs there are."""
+        """Adds the seed programs in all kinds to the task bank. Returns how many programs there are."""
         tasks = seed_tasks(self.verifier)
         for task in tasks:
             for kind in self.config.game.kinds:
@@ -148,7 +155,9 @@ class SelfPlay:
         return len(tasks)
 
     def propose(self, step: int, matches: Sequence[Match], progress: Progress) -> list[Proposed]:
-        """`game.proposals` proposals of each kind in each match, judged as they are written."""
+        """Returns `game.proposals` judged proposals of each kind in each match."""
+        # All prompts are made before the first proposal is sampled. So every teacher of a step sees the same task bank,
+        # whatever the order in which matches were drawn.
         assignments: list[_Assignment] = []
         for match in matches:
             for kind in self.config.game.kinds:
@@ -171,6 +180,8 @@ class SelfPlay:
         proposed: list[Proposed] = []
         for assignment, (completion, (verdict, task)) in zip(assignments, answers, strict=True):
             teacher = assignment.match.teacher
+            # Advantages are centred within a group: all proposals of one kind that the teacher wrote in this step, also
+            # those of other matches.
             rollout = Rollout(
                 member=teacher,
                 role="teacher",
@@ -192,18 +203,23 @@ class SelfPlay:
         return proposed
 
     def solve(self, proposed: Sequence[Proposed], progress: Progress) -> list[Attempted]:
-        """`game.attempts` attempts of the matched student at each valid task, judged as they are written."""
+        """Returns `game.attempts` judged attempts of the matched student at each valid task."""
         posed = [(proposal.student, proposal.task) for proposal in proposed if proposal.task is not None]
         return self.attempt(posed, self.config.game.attempts, progress)
 
     def attempt(
         self, posed: Sequence[tuple[str, Task]], attempts: int, progress: Progress | None = None
     ) -> list[Attempted]:
-        """`attempts` attempts of each member at its task; at one task all members draw the same random numbers."""
-        # A prompt depends on its task alone, and making one may read the whole task bank: so each is made once.
+        """Returns `attempts` judged attempts of each member at its task, in the order of `posed`.
+
+        At one task all members draw the same random numbers, so a difference between them is not one of luck.
+        """
+        # A prompt depends on its task alone, and making one may read the whole task bank. So each is made only once.
         prompt_of = {task: self._pose(task) for _, task in posed}
         sampling = self.config.sampling.params(self.config.sampling.attempt_tokens)
-        places = [(member, task, number) for member, task in posed for number in range(attempts)]
+        places: list[tuple[str, Task, int]] = []
+        for member, task in posed:
+            places += [(member, task, number) for number in range(attempts)]
         requests = [
             Request(
                 member=member,
@@ -225,6 +241,8 @@ class SelfPlay:
         ]
 
     def _assign(self, match: Match, kind: Kind, number: int) -> _Assignment:
+        """Returns one assignment with its prompt."""
+        # The stream has the proposal's own name. How much another proposal draws does not change this one's references.
         name = f"{match.id}.{kind}.{number}"
         rng = streams.python(self.seed, "references", name)
         start = self.task_bank.program(rng, self.config.game.start_lines) if kind == "code_f" else None
@@ -233,12 +251,14 @@ class SelfPlay:
         return _Assignment(id=name, match=match, kind=kind, prompt=prompt, start=start)
 
     def _pose(self, task: Task) -> Prompt:
+        """Returns the prompt of an attempt at `task`, with `game.shots` worked examples from the task bank."""
         shots = self.config.game.shots
         if not shots:
             return self.prompts.attempt(task, ())
         rng = streams.python(self.seed, "shots", task.id)
         name = fingerprint(task.program)
-        # A worked example must not be the program that is asked about.
+        # A worked example with the same program would give the answer away. The bank holds a program at most once in
+        # each kind, so drawing one task too many leaves enough after the program itself is dropped.
         drawn = self.task_bank.references(task.kind, shots + 1, rng)
         others = [other for other in drawn if fingerprint(other.program) != name]
         return self.prompts.attempt(task, others[:shots])
@@ -248,7 +268,7 @@ class SelfPlay:
     ) -> Future[tuple[Verdict, Task | None]]:
         draft = self.prompts.read_proposal(assignment.kind, completion.text, assignment.start)
         if not isinstance(draft, Draft):
-            # What cannot be read is not run: the reason is the verdict.
+            # A text without a proposal is not run. Its author is paid as for any invalid proposal.
             return finished((Verdict("malformed", detail=draft), None))
         proposal = Proposal(
             id=assignment.id, kind=assignment.kind, author=assignment.match.teacher, step=step, draft=draft
@@ -264,10 +284,13 @@ def score_step(
     task_bank: TaskBank,
     pay: GameConfig,
 ) -> PlayedStep:
-    """Solve rates, rewards and the tree that holds them. The step's valid tasks go into the task bank."""
+    """Returns the step's tree with solve rates and rewards, and adds its valid tasks to the task bank."""
+    # A task has the id of its proposal, so attempts find their proposal by it.
     attempts: dict[str, list[Attempted]] = {}
     for attempt in attempted:
         attempts.setdefault(attempt.task.id, []).append(attempt)
+    # The order of the proposals decides which of two equal programs is the new one. It is the order in which they were
+    # asked for and not that of their ends, so a run can be repeated exactly.
     scored: dict[str, list[ScoredProposal]] = {match.id: [] for match in matches}
     for proposal in proposed:
         scored[proposal.match].append(_score(proposal, attempts.get(proposal.id, []), task_bank, pay))
@@ -289,19 +312,20 @@ def _score(proposed: Proposed, attempts: Sequence[Attempted], task_bank: TaskBan
 
 
 def attempt_rollout(member: str, task: Task, completion: Completion) -> Rollout:
-    """The rollout of an attempt; the attempts at one task are one group."""
+    """Returns the rollout of an attempt; the attempts at one task are one group."""
     return Rollout(member=member, role="student", kind=task.kind, group=task.id, completion=completion)
 
 
 def finished(value: T) -> Future[T]:
-    """A future that has its result."""
+    """Returns a future that has its result already."""
     future: Future[T] = Future()
     future.set_result(value)
     return future
 
 
 def seed_tasks(verifier: Verifier) -> list[Task]:
-    """The seed programs as code_f tasks with all their inputs; the verifier computes the outputs."""
+    """Returns the seed programs as code_f tasks with all their inputs; the verifier computes the outputs."""
+    # As code_f, since that is the only kind that holds several pairs. `Task.as_kind` makes the other kinds of it.
     proposals = [
         Proposal(id=f"seed-{number}", kind="code_f", author=AUTHOR, step=-1, draft=draft)
         for number, draft in enumerate(seeds())

@@ -1,4 +1,8 @@
-"""The main job: five phases a step, a checkpoint after it."""
+"""Trains a population: each step has five phases, and a checkpoint may follow it.
+
+A run is a function of its configuration. Every random number comes from a stream that is named by the seed and by where
+it is used, so a resumed run plays each step exactly as the uninterrupted run would have.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +49,7 @@ class Trainer:
         directory: RunDirectory,
         watchers: Sequence[Recorder] = (),
     ) -> None:
-        """`watchers` hear of the run as it goes on; whoever made them closes them."""
+        """Opens the policy and the archive. `watchers` are told of each event; whoever made them closes them."""
         self.config = config
         self.base = base
         self.fingerprint = base_fingerprint
@@ -71,8 +75,12 @@ class Trainer:
         with phases.phase("solve"):
             attempted = self.self_play.solve(proposed, phases.progress)
             played = score_step(step, matches, proposed, attempted, self.self_play.task_bank, config.game)
+        # One update of each member on this step's rollouts alone. They were sampled from the weights that are updated
+        # here, and nothing changes these in between.
         with phases.phase("learn"):
             updates = self.policy.update(advantages(self._trainable(played)), phases.progress)
+        # The order matters. Ratings must know this step's games before anything ranks by them, held-out scores must be
+        # there before the ranking, and champions are copied before the births, which may remove the original.
         with phases.phase("evolve"):
             games = rate(self.population, played, self.trueskill)
             ratings = self.population.ratings()
@@ -98,15 +106,19 @@ class Trainer:
         )
 
     def run(self) -> None:
-        """Plays the steps that are left, and records each."""
+        """Plays and records the steps that are left. Raises OSError or sqlite3.Error if the disk is full or fails."""
         steps = self.config.run.steps
         for step in range(self.next_step, steps):
             record = self.step(step)
+            # Records come before the checkpoint. A kill between the two leaves records of a step that no checkpoint
+            # knows: `restore` removes them, and the step is played again. In the other order the step would be lost to
+            # the archive, as nothing could play it again.
             self.record(record)
             self.next_step = step + 1
             if self.next_step % self.config.run.checkpoint_every == 0 or self.next_step == steps:
                 self.save()
-            # Watchers hear of a step after its checkpoint, so what they show as finished is not lost in a kill.
+            # Watchers are told of a step after its checkpoint, so a step that was shown as finished survives a kill
+            # (with run.checkpoint_every=1).
             for watcher in self.watchers:
                 watcher.record(record)
 
@@ -116,11 +128,13 @@ class Trainer:
         self.metrics.record(record)
 
     def begin(self) -> None:
-        """Makes the first population and fills the task bank.
+        """Makes the first population, fills the task bank and writes the first checkpoint.
 
-        Raises AdapterError if the start does not fit the base.
+        Raises AdapterError if the starting adapter does not fit the base.
         """
         self.self_play.add_seed_tasks()
+        # All members start near one adapter. The noise tells them apart: two equal adapters would give the same answers
+        # to the same prompts, since at one task all members draw the same random numbers.
         start = starting_adapter(self.config, self.policy.shapes())
         for role in _first_roles(self.config):
             member = self.population.add_member(role, -1)
@@ -131,6 +145,8 @@ class Trainer:
 
     def restore(self, saved: checkpoint.Checkpoint) -> None:
         """Resumes where `saved` was made. Raises CheckpointError if it belongs to another base."""
+        # An adapter is a difference from its base. On other weights of the same shapes it would load without a word and
+        # mean nothing.
         if saved.fingerprint != self.fingerprint:
             raise checkpoint.CheckpointError(
                 f"the checkpoint at step {saved.step} was made on another base ({saved.base}), not on these weights"
@@ -142,11 +158,13 @@ class Trainer:
             self.policy.join(name, saved.adapters[name], state=saved.optimizers[name], version=saved.versions[name])
         for name in self.population.hall_of_fame:
             self.policy.join(name, saved.adapters[name], trained=False, version=saved.versions[name])
+        # Steps that were recorded after the checkpoint are played again, so their records must go. Both recorders do
+        # nothing if there are none.
         self.archive.rewind(saved.step)
         self.metrics.rewind(saved.step)
 
     def save(self) -> Path:
-        """Writes a checkpoint of everything up to `next_step`."""
+        """Writes a checkpoint of everything up to `next_step`. Returns its folder."""
         names = (*self.population.members, *self.population.hall_of_fame)
         return checkpoint.save(
             self.directory.checkpoints,
@@ -172,12 +190,13 @@ class Trainer:
 
     @cached_property
     def held_out(self) -> HeldOutEvaluation:
-        """The held-out tasks, drawn when they are first needed: the same after a resume."""
+        """The held-out tasks, drawn when they are first needed. They are the same after a resume."""
+        # Most runs do not use them, and preparing them runs every seed program in the sandbox.
         play = self.self_play
         return HeldOutEvaluation(self.config, seed_tasks(play.verifier), play.prompts, play.sampler, play.verifier)
 
     def _matches(self, step: int) -> list[Match]:
-        """Who plays whom in this step: pairs of the living, some of them split to meet past champions instead."""
+        """Returns who plays whom: pairs of the living, some of which are split to meet past champions instead."""
         league = self.config.league
         seed = self.config.run.seed
         drawn = matchmake(
@@ -196,7 +215,7 @@ class Trainer:
         return self.held_out.attempt(members)
 
     def _trainable(self, played: PlayedStep) -> list[GradedRollout]:
-        """The paid rollouts of the living: champions play, but are not trained."""
+        """Returns the rewarded rollouts of the living: champions play, but are not trained."""
         return [graded for graded in played.graded() if graded.rollout.member in self.population.members]
 
 
@@ -210,23 +229,25 @@ class _Phases:
 
     @contextmanager
     def phase(self, name: str) -> Generator[None]:
-        """A phase, from its beginning to its end."""
+        """Announces a phase and measures it from its beginning to its end."""
         for watcher in self.watchers:
             watcher.phase(self.step, name)
         start = time.perf_counter()
         yield
+        # After an error there is no step to record, so its time is not needed: no `finally`.
         self.seconds[name] = time.perf_counter() - start
         self.seconds["total"] = sum(value for key, value in self.seconds.items() if key != "total")
 
     def progress(self, done: int, total: int) -> None:
-        """The present phase has done `done` of `total` parts."""
+        """Tells the watchers that the present phase has done `done` of `total` parts."""
         for watcher in self.watchers:
             watcher.progress(done, total)
 
 
 def starting_adapter(config: Config, shapes: Mapping[str, tuple[int, int]]) -> dict[str, Factors]:
-    """The adapter that all members start near. Raises AdapterError if it does not fit the base, whose `shapes` are
-    (inputs, outputs) by the name of a module.
+    """Returns the adapter that all members start near.
+
+    `shapes` are the base's (inputs, outputs) by the name of a module. Raises AdapterError if the adapter does not fit.
     """
     model = config.model
     noise = generator(config.run.seed, "fresh")
@@ -236,12 +257,13 @@ def starting_adapter(config: Config, shapes: Mapping[str, tuple[int, int]]) -> d
     adapter, alpha = load_adapter(folder)
     if adapter.keys() != shapes.keys():
         raise AdapterError(f"{folder} was made for another base or other model.targets")
+    # The folder may have another rank and alpha than this run. Refitting keeps the update of the weights the same.
     rank = next(iter(adapter.values())).a.shape[1]
     return refit(adapter, alpha / rank, model.rank, model.alpha / model.rank, noise)
 
 
 def _starting_folder(config: Config) -> Path | None:
-    """Where `population.init` says that the first adapter is; None: it is drawn."""
+    """Returns the folder of the first adapter according to `population.init`, or None if it is drawn at random."""
     init = config.population.init
     if init == "auto":
         return warm_start(config.model)
@@ -249,7 +271,7 @@ def _starting_folder(config: Config) -> Path | None:
 
 
 def _first_roles(config: Config) -> list[AnyRole]:
-    """The roles of the first population, in order of birth."""
+    """Returns the roles of the first population, in order of birth."""
     population = config.population
     if population.single_agent:
         return ["both"]
@@ -259,7 +281,7 @@ def _first_roles(config: Config) -> list[AnyRole]:
 
 
 def members(config: Config) -> int:
-    """How many adapters a run holds."""
+    """Returns how many adapters a run holds at most: the living and the champions of both roles."""
     population = config.population
     living = 1 if population.single_agent else population.teachers + population.students
     return living + 2 * config.league.hall_of_fame

@@ -27,15 +27,16 @@ from redqueen.self_play import ask, finished, seed_tasks
 
 MEMBER = "warm"
 MAX_PAIRS = 8
-"""Pairs of a code_f task that are learnt from at a time: more only lengthen the text."""
+"""How many pairs of a code_f task one training text holds. More of them only lengthen the text."""
 _UNREAD = Verdict("malformed", detail="no proposal in the text")
 Report = Callable[[str, int, int], None]
 
 
 class Warmup:
-    """Fits the member "warm". `config` gives model, prompts and game; the learning rate is its own."""
+    """Fits the member "warm". `config` gives model, prompts and game, but not the learning rate."""
 
     def __init__(self, base: Base, verifier: Verifier, config: Config, lr: float, report: Report) -> None:
+        """Opens a policy with one fresh adapter; `report(what, done, total)` is called as the work goes on."""
         self.base = base
         self.verifier = verifier
         self.config = config
@@ -43,9 +44,10 @@ class Warmup:
         self.report = report
         self.seed = config.run.seed
         model = config.model
-        # Every sequence counts the same: answers are a few tokens, proposals dozens.
+        # Every sequence counts the same. With a mean over tokens the proposals, which have dozens of tokens, would
+        # drown the answers, which have a few.
         learning = config.learning.model_copy(update={"loss": "sequence_mean", "lr": lr})
-        # Supervised targets were not sampled at any temperature, so the fit is of the distribution at 1.
+        # Supervised targets were not sampled at any temperature, so the distribution at temperature 1 is fitted.
         self.policy = open_policy(base, model, 1, config.sampling, learning, temperature=1.0)
         self.policy.join(MEMBER, fresh(self.policy.shapes(), model.rank, generator(self.seed, "fresh")))
         self.prompts: Prompts = prompts(model.prompts, config.game)
@@ -54,7 +56,10 @@ class Warmup:
         """The valid tasks that the adapter proposed."""
 
     def fit(self, round_: int, steps: int, sequences: int) -> None:
-        """`steps` optimizer steps of `sequences` each; the learning rate rises for a tenth, then falls to a tenth."""
+        """Takes `steps` optimizer steps on `sequences` sequences each.
+
+        The learning rate rises during the first tenth of the steps, then falls to a tenth of its peak.
+        """
         for step in range(steps):
             rise = (step + 1) / max(1, steps // 10)
             lr = self.lr * min(rise, 1 - 0.9 * (step / steps))
@@ -63,9 +68,9 @@ class Warmup:
             self.report(f"round {round_}: loss {update.loss:.3f}", step + 1, steps)
 
     def explore(self, round_: int, count: int) -> dict[str, int]:
-        """Samples `count` proposals of each kind and keeps the valid ones; returns how many had each status.
+        """Samples `count` proposals of each kind and keeps the valid ones. Returns how many had each status.
 
-        "unread" counts those in which no proposal was found.
+        "unread" counts the texts in which no proposal was found.
         """
         statuses: Counter[str] = Counter(unread=0)
         for number, kind in enumerate(KINDS):
@@ -74,7 +79,8 @@ class Warmup:
                 statuses["unread" if verdict is _UNREAD else verdict.status] += 1
                 if task is None:
                     continue
-                # Only new programs count, except for code_f, which describes programs that are there already.
+                # A program that was shown is easily repeated and teaches nothing new. So only new programs count,
+                # except for code_f, which describes programs that exist already.
                 program = fingerprint(task.program)
                 if kind == "code_f" or program not in known:
                     known.add(program)
@@ -83,7 +89,7 @@ class Warmup:
         return dict(statuses)
 
     def adapter(self) -> dict[str, Factors]:
-        """The weights that were fitted so far."""
+        """Returns the weights that were fitted so far."""
         return self.policy.adapter(MEMBER)
 
     def close(self) -> None:
@@ -91,7 +97,7 @@ class Warmup:
         self.policy.close()
 
     def _propose(self, kind: Kind, count: int, round_: int) -> list[tuple[Verdict, Task | None]]:
-        """`count` judged proposals; `_UNREAD` where the text holds no proposal."""
+        """Returns the verdicts on `count` proposals, `_UNREAD` where the text holds none."""
         starts: list[Task | None] = []
         requests: list[Request] = []
         sampling = self.config.sampling.params(self.config.sampling.proposal_tokens)
@@ -118,14 +124,15 @@ class Warmup:
         return [judged for _, judged in answers]
 
     def _start(self, rng: random.Random) -> Task:
-        """A task whose program a code_f proposal starts from."""
+        """Returns a task whose program a code_f proposal starts from."""
         return rng.choice(self.seed_tasks + self.new_tasks["code_o"] + self.new_tasks["code_i"])
 
     def _references(self, kind: Kind, rng: random.Random) -> list[Task]:
         return [varied(task, kind, rng) for task in rng.sample(self.seed_tasks, self.config.game.references)]
 
     def _task(self, kind: Kind, rng: random.Random) -> Task:
-        """A seed task or, half of the time, one that the adapter proposed."""
+        """Returns a seed task or, half of the time, one that the adapter proposed."""
+        # Half of the tasks are seeds in every round, so the adapter never learns from its own proposals alone.
         new_tasks = self.new_tasks[kind]
         if new_tasks and rng.random() < 0.5:
             task = rng.choice(new_tasks)
@@ -133,7 +140,7 @@ class Warmup:
         return varied(rng.choice(self.seed_tasks), kind, rng)
 
     def _sequence(self, rng: random.Random) -> Sample:
-        """A worked proposal (a quarter) or a worked answer, with advantage 1."""
+        """Returns a worked proposal (a quarter of the time) or a worked answer, with advantage 1."""
         kind = rng.choice(KINDS)
         task = self._task(kind, rng)
         if rng.random() < 0.25:
@@ -143,7 +150,9 @@ class Warmup:
         return self._sample(self.prompts.attempt(task, ()), self.prompts.write_attempt(task))
 
     def _sample(self, prompt: Prompt, text: str) -> Sample:
-        """`text` as a completion of `prompt`: without the prompt's prefix, and with the string that ends it."""
+        """Returns `text` as a completion of `prompt`: without the prompt's prefix, and with the string that ends it."""
+        # The stop string is part of the target, so the member learns to stop. No member sampled the target, so its
+        # log-probabilities are placeholders: they enter a metric (the gap to the sampler) and never the loss.
         target = text.removeprefix(prompt.prefix) + prompt.stop[0]
         tokens = tuple(self.base.tokenizer(target, add_special_tokens=False).input_ids)
         return Sample(
@@ -156,7 +165,10 @@ class Warmup:
 
 
 def varied(task: Task, kind: Kind, rng: random.Random) -> Task:
-    """A task of `kind` from one with several pairs: code_f keeps up to `MAX_PAIRS` in a new order, other kinds one."""
+    """Returns a task of `kind` made from one with several pairs.
+
+    code_f keeps up to `MAX_PAIRS` of them in a new order, the other kinds keep one.
+    """
     if kind == "code_f":
         task = replace(task, pairs=tuple(rng.sample(task.pairs, min(len(task.pairs), MAX_PAIRS))))
     return task.as_kind(kind, rng)

@@ -76,6 +76,7 @@ def sum_of(rows: Iterable[object]) -> str:
 
 
 def _play() -> dict[str, str]:
+    # Imported here, since the caller of `digest` needs none of it: the run is played in another process.
     import sqlite3
 
     import torch
@@ -88,17 +89,17 @@ def _play() -> dict[str, str]:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as scratch, LocalVerifier(SandboxConfig(workers=1)) as verifier:
         run = toy.played(Path(scratch), verifier, **CHANGES)
-        lines = [{k: v for k, v in line.items() if k != "seconds"} for line in run.metrics()]
-        sums = {"metrics": sum_of(lines)}
+        # Times differ from run to run: the wall time of a step, the CPU time of a program.
+        sums = {"metrics": sum_of(toy.without(line, "seconds") for line in run.metrics())}
         connection = sqlite3.connect(run.archive)
-        for (table,) in connection.execute(
-            "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
-        ).fetchall():
+        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+        for (table,) in tables.fetchall():
             cursor = connection.execute(f"SELECT * FROM {table} ORDER BY rowid")
             columns = [column[0] for column in cursor.description]
             rows = [dict(zip(columns, row, strict=True)) for row in cursor]
-            sums[f"archive.{table}"] = sum_of({k: v for k, v in row.items() if k != "cpu_ms"} for row in rows)
+            sums[f"archive.{table}"] = sum_of(toy.without(row, "cpu_ms") for row in rows)
         connection.close()
+        # Tensors are summed by their bytes, not by their files: how a file is laid out may change with a library.
         adapters = hashlib.sha256()
         for path in sorted(run.checkpoints.rglob("*.safetensors")):
             for name, tensor in sorted(load_file(path).items()):

@@ -1,4 +1,4 @@
-"""The end of a step: what a game leaves with its players, champions, probes and children that are too alike."""
+"""The end of a step: games and what they record, champions, held-out scores, and children that are too alike."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from redqueen.evolution import (
     rate,
     score_held_out,
 )
-from redqueen.league.hall_of_fame import champion_of
+from redqueen.league.hall_of_fame import Champion, champion_of
 from redqueen.league.matchmaking import Match
 from redqueen.league.population import Population
 from redqueen.league.rating import Rating, TrueSkill
@@ -87,10 +88,10 @@ def game(match: Match, rho: list[float | None], attempts: int = 4) -> PlayedStep
 def without_rewards(step: PlayedStep) -> PlayedStep:
     """The step as it is if the machine failed on everything."""
     (match,) = step.matches
-    lost = [
-        replace(p, reward=None, solve_rate=None, attempts=tuple(replace(a, reward=None) for a in p.attempts))
-        for p in match.proposals
-    ]
+    lost: list[ScoredProposal] = []
+    for proposal in match.proposals:
+        attempts = tuple(replace(attempt, reward=None) for attempt in proposal.attempts)
+        lost.append(replace(proposal, reward=None, solve_rate=None, attempts=attempts))
     return replace(step, matches=(replace(match, proposals=tuple(lost)),))
 
 
@@ -100,7 +101,7 @@ def test_a_game_leaves_its_rewards_and_its_learnability_with_both() -> None:
     assert played.outcome == "student"
     teacher, student = league.members["T0"], league.members["S0"]
     assert teacher.rewards == (pytest.approx((0.5 + 0.0 - 1.0) / 3),)
-    # the invalid proposal is the teacher's doing: for the student it was no task
+    # The invalid proposal is a fault of the teacher; for the student it was no task.
     assert teacher.learnability == (pytest.approx(1 / 3),)
     assert student.rewards == (pytest.approx((2 * 1.0 - 2 * 0.5 + 4 * 1.0) / 8),)
     assert student.learnability == (pytest.approx(1 / 2),)
@@ -115,11 +116,11 @@ def test_without_a_valid_task_the_student_has_nothing_to_remember() -> None:
     assert league.members["S0"].wins == 1
 
 
-def test_what_the_machine_spoilt_is_no_game_and_no_memory() -> None:
+def test_a_match_that_the_machine_lost_is_no_game_and_is_not_recorded() -> None:
     league, match = table(), Match(id="0.0", teacher="T0", student="S0")
-    spoilt = without_rewards(game(match, [0.5]))
+    lost = without_rewards(game(match, [0.5]))
     before = dict(league.members)
-    assert rate(league, spoilt, TrueSkill())[0].outcome is None
+    assert rate(league, lost, TrueSkill())[0].outcome is None
     assert league.members == before
 
 
@@ -152,14 +153,18 @@ def test_births_probes_and_champions_come_every_kth_step() -> None:
     assert [step for step in range(10) if is_evolution_step(step, evolution)] == [2, 5, 8]
 
 
+def names(champions: Sequence[Champion]) -> list[str]:
+    return [champion.name for champion in champions]
+
+
 def test_the_fittest_of_each_role_enter_the_hall_and_the_oldest_between_leave() -> None:
     config = configured("evolution.every=2", "league.hall_of_fame=2")
     league = settled(config)
     seen = [add_champions(league, step, config) for step in range(8)]
-    assert [[c.name for c in entered] for entered, _ in seen] == [
+    assert [names(entered) for entered, _ in seen] == [
         [], ["T0@1", "S0@1"], [], ["T0@3", "S0@3"], [], ["T0@5", "S0@5"], [], ["T0@7", "S0@7"],
     ]  # fmt: skip
-    assert [[c.name for c in left] for _, left in seen][5::2] == [["T0@3", "S0@3"], ["T0@5", "S0@5"]]
+    assert [names(left) for _, left in seen][5::2] == [["T0@3", "S0@3"], ["T0@5", "S0@5"]]
     assert list(league.hall_of_fame) == ["T0@1", "S0@1", "T0@7", "S0@7"]
     assert league.hall_of_fame["T0@1"].rating == league.members["T0"].rating
     assert league.hall_of_fame["T0@1"].fitness == 37.0
@@ -187,7 +192,10 @@ def test_the_probe_is_asked_about_the_students_when_a_ranking_by_it_is_due() -> 
     def attempt(members: Sequence[str]) -> list[Attempted]:
         """Ten attempts each: member i solves i tenths of them."""
         asked.append(list(members))
-        return [held_out_attempt(name, n < i) for i, name in enumerate(members) for n in range(10)]
+        attempted: list[Attempted] = []
+        for i, name in enumerate(members):
+            attempted += [held_out_attempt(name, n < i) for n in range(10)]
+        return attempted
 
     by_rating = configured("evolution.every=2")
     held_out = configured("evolution.every=2", "league.student_fitness=held_out")
@@ -218,6 +226,11 @@ EVOLVING = {
 }
 
 
+def replacements(lines: list[dict]) -> list[dict]:
+    """The births of all steps."""
+    return list(chain.from_iterable(line["replacements"] for line in lines))
+
+
 def run(folder: Path, verifier: LocalVerifier, **changes: object) -> tuple[list[dict], sqlite3.Connection]:
     directory = toy.played(folder, verifier, **(EVOLVING | changes))
     return directory.metrics(), sqlite3.connect(directory.path / "run.sqlite")
@@ -228,7 +241,7 @@ def test_a_child_too_like_the_living_is_drawn_again_a_bounded_number_of_times_an
 ) -> None:
     changes = {"evolution.mutations": "copy_parent", "evolution.crossover": 0, "evolution.min_distance": 0.01}
     lines, db = run(tmp_path, verifier, **changes)
-    births = [b for line in lines for b in line["replacements"]]
+    births = replacements(lines)
     assert len(births) >= 2
     assert all(b["tries"] == TRIES and b["distance"] < 1e-6 for b in births)
     rows = db.execute("SELECT tries, distance FROM replacements ORDER BY rowid").fetchall()
@@ -245,18 +258,16 @@ def test_each_try_is_a_new_draw_and_the_last_is_kept(tmp_path: Path, verifier: L
         assert birth.tries == TRIES
         parent = trainer.policy.adapter(birth.parents[0])
         stream = (trainer.config.run.seed, 0, "operator", birth.victim)
-        child, first, last = (
-            trainer.policy.adapter(birth.child),
-            OPERATORS["full_gaussian"]([parent], generator(*stream)),
-            OPERATORS["full_gaussian"]([parent], generator(*stream, TRIES - 1)),
-        )
+        child = trainer.policy.adapter(birth.child)
+        first = OPERATORS["full_gaussian"]([parent], generator(*stream))
+        last = OPERATORS["full_gaussian"]([parent], generator(*stream, TRIES - 1))
         assert all(torch.equal(child[site].a, last[site].a) for site in child)
         assert not all(torch.equal(child[site].a, first[site].a) for site in child)
     trainer.close()
 
 
 def test_a_draw_that_is_far_enough_ends_the_search(tmp_path: Path, verifier: LocalVerifier) -> None:
-    # a fresh adapter's update is zero, hence exactly 1 away from anything that has learnt
+    # The update of a fresh adapter is zero, so its distance from any adapter that has learnt is exactly 1.
     changes = {
         "evolution.mutations": "fresh",
         "evolution.crossover": 0,
@@ -272,7 +283,7 @@ def test_a_draw_that_is_far_enough_ends_the_search(tmp_path: Path, verifier: Loc
 
 def test_without_a_least_distance_nothing_is_measured(tmp_path: Path, verifier: LocalVerifier) -> None:
     lines, db = run(tmp_path, verifier)
-    births = [b for line in lines for b in line["replacements"]]
+    births = replacements(lines)
     assert births
     assert all("distance" not in b for b in births)
     assert set(db.execute("SELECT distance, tries FROM replacements")) == {(None, 1)}
@@ -281,7 +292,7 @@ def test_without_a_least_distance_nothing_is_measured(tmp_path: Path, verifier: 
 
 def test_the_archive_holds_every_standing_before_the_births(tmp_path: Path, verifier: LocalVerifier) -> None:
     lines, db = run(tmp_path, verifier)
-    living = {f"{letter}{i}" for letter in "TS" for i in range(3)}
+    living = {"T0", "T1", "T2", "S0", "S1", "S2"}
     for line in lines:
         rows = dict(db.execute("SELECT member, fitness FROM standings WHERE step = ?", (line["step"],)))
         assert set(rows) == living

@@ -20,11 +20,12 @@ from redqueen.assets import WARM
 from redqueen.config import ModelConfig
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import load, location
+from tests import toy
 from tests.reference import member_logits, merged
 
 pytestmark = pytest.mark.integration
 
-# births after every step, so that resuming has children to restore
+# Births come after every step, so that resuming has children to restore.
 SMALL = (
     "game.proposals=2",
     "game.attempts=3",
@@ -58,7 +59,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def lines(run: Path) -> list[dict]:
     parsed = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in line.items() if k != "seconds"} for line in parsed]
+    return [toy.without(line, "seconds") for line in parsed]
 
 
 def test_teachers_write_valid_tasks_and_students_solve_some(whole: Path) -> None:
@@ -85,7 +86,7 @@ def test_kill_9_in_the_middle_of_a_step_then_resume_equals_the_uninterrupted_run
 
     assert "resuming at step 2 of 2" in finish(train("--resume", str(run)))
     assert lines(run) == lines(whole)
-    # the manifests hold the checksum of every adapter, every optimizer state, the ratings and the bank
+    # The manifests hold the checksum of every adapter, every optimizer state, the ratings and the bank.
     one, two = (json.loads((r / "checkpoints" / "step-000002" / "manifest.json").read_text()) for r in (run, whole))
     assert one == two
 

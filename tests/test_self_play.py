@@ -1,4 +1,4 @@
-"""Self-play: each prompt is made once, and what is left of a step is a tree with rewards on its leaves."""
+"""Self-play: each prompt is made once, and the result of a step is a tree with rewards on its leaves."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_prompt_is_built_once_for_each_task(verifier: LocalVerifier) -> None:
     proposed = play.propose(3, MATCHES, silent)
     attempted = play.solve(proposed, silent)
     assert isinstance(play.prompts, CountingPrompts)
-    assert play.prompts.posed == [f"{match}.code_o.{n}" for match in ("3.0", "3.1") for n in range(2)]
+    assert play.prompts.posed == ["3.0.code_o.0", "3.0.code_o.1", "3.1.code_o.0", "3.1.code_o.1"]
     assert len(attempted) == 4 * 3
     assert isinstance(play.sampler, Writer)
     seeds = [request.seed for request in play.sampler.requests[4:7]]

@@ -21,11 +21,12 @@ CONTROLS = {"copy_parent", "fresh", "linear_mean"}
 
 
 def births(*overrides: str, size: int = 4, rounds: int = 40) -> list[Birth]:
-    """What many rounds of evolution would bring to a population of `size` a side that has played its burn-in."""
+    """The births that many rounds of evolution plan for a population of `size` a side after its burn-in."""
     config = configure(["paper_7b", f"population.teachers={size}", f"population.students={size}", *overrides])
     children: list[Birth] = []
     for round_ in range(rounds):
-        table, rng = Population(), random.Random(round_)
+        table = Population()
+        rng = random.Random(round_)
         for role in ("teacher", "student"):
             for _ in range(size):
                 member = table.add_member(role, -1)

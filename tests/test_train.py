@@ -1,3 +1,5 @@
+"""A run on the toy game: it learns, it is repeated exactly after a resume, and it leaves what it says it leaves."""
+
 from __future__ import annotations
 
 import json
@@ -33,12 +35,14 @@ def play(trainer: Trainer, steps: int | None = None) -> list[dict]:
 
 
 def without_time(lines: list[dict]) -> list[dict]:
-    return [{k: v for k, v in line.items() if k != "seconds"} for line in lines]
+    """The lines without what differs from run to run."""
+    return [toy.without(line, "seconds") for line in lines]
 
 
 def test_the_loop_learns(tmp_path: Path, verifier: LocalVerifier) -> None:
     lines = play(toy.trainer(toy.config(tmp_path, **{"run.steps": 15}), tmp_path / "run", verifier))
-    first, last = lines[:2], lines[-3:]
+    first = lines[:2]
+    last = lines[-3:]
     for what, gain in (("valid_rate", 0.2), ("solve_rate", 0.3), ("student_reward", 0.4)):
         assert fmean(line[what] for line in last) > fmean(line[what] for line in first) + gain, what
 
@@ -85,7 +89,7 @@ def test_resuming_gives_exactly_the_uninterrupted_run(tmp_path: Path, verifier: 
 
     broken = toy.trainer(config, tmp_path / "broken", verifier)
     play(broken, 3)
-    # a step that was played and recorded, but whose checkpoint was never written, is played again
+    # A step that was played and recorded, but whose checkpoint was never written, is played again.
     lost = toy.trainer(config, tmp_path / "broken", verifier, begin=False)
     lost.restore(checkpoint.load(lost.directory.checkpoints, 3))
     lost.record(lost.step(3))
@@ -110,12 +114,13 @@ def test_resuming_gives_exactly_the_uninterrupted_run(tmp_path: Path, verifier: 
 def _dump(path: Path) -> dict[str, list]:
     connection = sqlite3.connect(path)
     tables = ("members", "matches", "tasks", "replacements")
-    found = {t: sorted(map(repr, connection.execute(f"SELECT * FROM {t}"))) for t in tables}
-    for table in ("proposals", "attempts"):  # all but the CPU time
+    dump = {table: sorted(map(repr, connection.execute(f"SELECT * FROM {table}"))) for table in tables}
+    # These two tables also hold the CPU time of a program, which no two runs share.
+    for table in ("proposals", "attempts"):
         rows = connection.execute(f"SELECT rowid, step, text, status, output, reward FROM {table}")
-        found[table] = sorted(repr(row[1:]) for row in rows)
+        dump[table] = sorted(repr(row[1:]) for row in rows)
     connection.close()
-    return found
+    return dump
 
 
 def test_a_child_starts_with_a_fresh_rating_optimizer_name_and_version(tmp_path: Path, verifier: LocalVerifier) -> None:
@@ -177,8 +182,9 @@ def test_the_single_agent_plays_both_roles_and_is_neither_rated_nor_replaced(
     lines = play(trainer)
     assert list(trainer.population.members) == ["A0"]
     assert trainer.population.members["A0"].rating.mu == 25.0
-    assert all([m["teacher"], m["student"]] == ["A0", "A0"] for line in lines for m in line["matches"])
-    assert all(len(line["matches"]) == 2 for line in lines)
+    for line in lines:
+        assert len(line["matches"]) == 2
+        assert all([match["teacher"], match["student"]] == ["A0", "A0"] for match in line["matches"])
     assert trainer.policy.state("A0"), "it learns from what it did in both roles"
 
 

@@ -5,7 +5,7 @@ The verifier, the sandbox and everything else are the real ones; only the prompt
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from redqueen.config import Config, EvolutionConfig, GameConfig, LearningConfig, ModelConfig, RunConfig, SamplingConfig
@@ -18,7 +18,7 @@ from tests import tiny
 
 
 class ToyPrompts:
-    """A proposal is valid if its byte is even; the program returns 1 for every input; so does a right answer."""
+    """A proposal is valid if its byte is even, and its program returns 1 for every input. So 1 is the right answer."""
 
     def propose(self, kind: Kind, references: Sequence[Task], start: Task | None) -> Prompt:
         return Prompt(f"{kind}:", ())
@@ -45,7 +45,7 @@ def _byte(text: str) -> int:
 
 
 def config(folder: Path, **changes: object) -> Config:
-    """2T2S on a tiny random model, for a few dozen quick steps."""
+    """Two teachers and two students on a tiny random model, for a few dozen quick steps."""
     start = Config(
         model=ModelConfig(name=str(tiny.make(folder / "model")), dtype="float32", workers=1, threads=1),
         game=GameConfig(kinds=("code_o",), proposals=12, attempts=4),
@@ -58,20 +58,26 @@ def config(folder: Path, **changes: object) -> Config:
 
 
 def trainer(config: Config, run: Path, verifier: LocalVerifier, *, begin: bool = True) -> Trainer:
+    """A trainer of the toy game in `run`; without `begin` it is for a run that is there, and has to be restored."""
     directory = RunDirectory(run)
     if begin:
         directory.create(config, {})
     base = load(config.model)
-    made = Trainer(config, base, fingerprint(base.model), verifier, directory)
-    made.self_play.prompts = ToyPrompts()
+    result = Trainer(config, base, fingerprint(base.model), verifier, directory)
+    result.self_play.prompts = ToyPrompts()
     if begin:
-        made.begin()
-    return made
+        result.begin()
+    return result
 
 
 def played(folder: Path, verifier: LocalVerifier, **changes: object) -> RunDirectory:
     """A run in `folder`, played to its end."""
-    made = trainer(config(folder, **changes), folder / "run", verifier)
-    made.run()
-    made.close()
-    return made.directory
+    player = trainer(config(folder, **changes), folder / "run", verifier)
+    player.run()
+    player.close()
+    return player.directory
+
+
+def without(line: Mapping[str, object], name: str) -> dict:
+    """The line without one of its fields, such as the wall time."""
+    return {key: value for key, value in line.items() if key != name}

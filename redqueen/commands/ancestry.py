@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from redqueen.analysis.ancestry.figure import draw
-from redqueen.analysis.ancestry.study import SLOTS, Games, StudentEpoch, play, student_epochs, task_epochs
+from redqueen.analysis.ancestry.study import SLOTS, Games, StudentEpoch, TaskEpoch, play, student_epochs, task_epochs
 from redqueen.analysis.ancestry.summary import Finding, rates, students, teachers, unsolved
 from redqueen.analysis.replay import load_step, open_replay
 from redqueen.commands.environment import quiet_libraries
@@ -30,9 +30,10 @@ difficulty for the same students for teachers. Harder is not better where the sh
 def run_ancestry(
     run: Path, epochs: int, tasks: int, attempts: int, most: int, *, as_json: bool, figure: Path | None
 ) -> int:
-    """Plays the games and prints what they show; returns the exit code. Raises UserError.
+    """Plays the games and prints the findings; returns the exit code.
 
     At most the fittest `most` students of an epoch play.
+    Raises UserError if the run cannot be read or the figure cannot be written.
     """
     check_figure(figure)
     quiet_libraries()
@@ -40,9 +41,10 @@ def run_ancestry(
     config = directory.config()
     of_tasks = task_epochs(directory, config, epochs, tasks)
     of_students = student_epochs(directory, config, epochs, most)
-    # on standard error: --json is for pipes
+    # Progress goes to standard error: --json is for pipes.
     progress = Console(stderr=True, highlight=False, soft_wrap=True)
     progress.print(available(config, directory, of_students))
+    # Students of many checkpoints may be more than the adapter bank should hold at once; then they take turns.
     slots = min(SLOTS, sum(len(epoch.adapters) for epoch in of_students))
     with open_replay(config, load_step(directory, None), slots) as replay, TaskReporter(progress) as report:
         games = play(replay, of_students, of_tasks, attempts, report)
@@ -94,15 +96,19 @@ def show(games: Games, findings: dict[str, Finding]) -> None:
     console.print(NOTES, soft_wrap=True)
 
 
+def _task_epoch(epoch: TaskEpoch) -> dict[str, object]:
+    """Returns an epoch of tasks as JSON."""
+    # Here a task is named "ancestry." and its id in the archive. Readers of the JSON want the latter.
+    names = [task.id.partition(".")[2] for task in epoch.tasks]
+    return {"first": epoch.first, "end": epoch.end, "of": epoch.count, "tasks": names}
+
+
 def document(run: Path, games: Games, findings: dict[str, Finding]) -> dict[str, object]:
     """Returns the JSON: every solve rate by task, the matrix, the findings."""
     return {
         "run": str(run),
         "students": [{"step": epoch.step, "members": list(epoch.adapters)} for epoch in games.students],
-        "tasks": [
-            {"first": e.first, "end": e.end, "of": e.count, "tasks": [task.id.partition(".")[2] for task in e.tasks]}
-            for e in games.tasks
-        ],
+        "tasks": [_task_epoch(epoch) for epoch in games.tasks],
         "solve_rates": rates(games),
         "solved": games.solved,
         "unsolved": unsolved(games),

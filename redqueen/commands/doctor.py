@@ -1,4 +1,4 @@
-"""`redqueen doctor`: what works on this machine and what does not."""
+"""`redqueen doctor`: checks what works on this machine and what does not."""
 
 from __future__ import annotations
 
@@ -68,6 +68,7 @@ def _device() -> Check:
 
 
 def _model() -> Check:
+    """Returns whether the bundled model can be used; a model that is yet to be converted can."""
     folder = cached()
     if folder is None:
         if installed():
@@ -80,9 +81,11 @@ def _model() -> Check:
 
 
 def _isolation() -> Iterator[Check]:
+    """Yields one check for each wall of the sandbox, and one for all of them together."""
+    # Each probe really tries what a hostile program would, in a sandbox like that of a run.
     tier, probes = probe()
     for each in probes:
-        # A wall that only doubles another one may be missing: the tier says so, and the check still passes.
+        # A wall that only doubles another one may be missing. The tier says so, and the check still passes.
         note = each.detail if each.ok or each.required else f"absent ({each.detail}); the others hold without it"
         yield Check("sandbox", each.ok or not each.required, f"{each.name}: {note}" if note else each.name)
     yield Check("isolation", tier != PROCESS, f"tier '{tier}'")

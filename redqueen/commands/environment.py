@@ -1,4 +1,4 @@
-"""The environment record of a run, and quieter logging of third-party libraries."""
+"""The record of a run's environment, and quieter logging of third-party libraries."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def announce_conversion(model: ModelConfig, console: Console) -> None:
 
 
 def environment(base: Base, base_fingerprint: str, tier: str) -> dict[str, object]:
-    """Returns what a run's environment.json says about where the run was made."""
+    """Returns the content of environment.json: where and with what the run was made."""
+    # It is for people who compare runs. No command reads it, so a run can be resumed on another machine.
     return {
         "redqueen": __version__,
         "python": platform.python_version(),

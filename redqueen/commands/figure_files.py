@@ -1,4 +1,4 @@
-"""Figures that commands write."""
+"""Checks and writes the figures of commands."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def family_tree(members: Sequence[Life], title: str) -> Tree:
     """Returns one role's members under their fitter parents; a second parent is named after the operator."""
     tree = Tree(title)
     branches: dict[str, Tree] = {}
-    # parents come before their children: `members` is in the order of birth
+    # Parents come before their children, since `members` is in the order of birth.
     for life in members:
         above = branches.get(life.parents[0], tree) if life.parents else tree
         branches[life.name] = above.add(label(life))

@@ -1,4 +1,6 @@
-"""`redqueen lineage --figure`: the family tree of a run as a picture. Apart, since it imports matplotlib."""
+"""`redqueen lineage --figure`: the family tree of a run as a picture."""
+
+# This is not part of `redqueen.commands.lineage`, which prints the tree and should not load matplotlib for it.
 
 from __future__ import annotations
 

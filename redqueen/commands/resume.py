@@ -1,4 +1,6 @@
-"""What to do about a run that exists already. Imports no torch, so that the answer comes at once."""
+"""Decides and says what can be done about a run that exists already."""
+
+# No import here may load torch: these answers come at once (see `redqueen.cli`).
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from redqueen.runs.directory import RunDirectory
 def remaining(directory: RunDirectory, steps: int | None, overrides: Sequence[str] = ()) -> Config | None:
     """Returns the configuration to resume with, or None if nothing is left to do.
 
-    `steps` is the new number of steps in all. `overrides` are for keys that do not change the run's course, such as the
+    `steps` is the new number of steps in all. `overrides` are for keys that do not change a run's results, such as the
     number of processes.
     Raises RunError if the directory holds no run, ConfigError if `steps` is impossible.
     """
@@ -30,6 +32,7 @@ def describe(directory: RunDirectory) -> int:
     path = directory.path
     config = directory.config()
     saved = directory.saved()
+    # What has no checkpoint is not done: a resume would play it again.
     done = saved[-1] if saved else 0
     steps = config.run.steps
     console.print(f"{path} holds a run of '{config.recipe}' with {done} of {steps} steps done; nothing was changed.")

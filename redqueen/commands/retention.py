@@ -29,13 +29,16 @@ above 0 (yes), below (worse) or around it (no: nothing shown); - without a compa
 
 
 def run_retention(run: Path, step: int | None, plan: Plan, *, as_json: bool, figure: Path | None) -> int:
-    """Runs the experiment and prints; returns the exit code. Raises UserError."""
+    """Runs the experiment and prints its table; returns the exit code.
+
+    Raises UserError if the run cannot be read or the figure cannot be written.
+    """
     check_figure(figure)
     quiet_libraries()
     directory = RunDirectory(run)
     config = directory.config()
     saved = load_step(directory, step)
-    # on standard error: --json is for pipes
+    # Progress goes to standard error: --json is for pipes.
     with open_replay(config, saved, slots_needed(saved)) as replay, TaskReporter(Console(stderr=True)) as report:
         trials = retention(replay, saved, plan, report)
     summaries = summarise(trials, plan)
@@ -58,7 +61,7 @@ def table(summaries: Sequence[Summary]) -> Table:
     rows.add_column("beats copy")
     rows.add_column("beats mean")
     for s in summaries:
-        # a child that never reached its parent counts as all updates, so the mean is a lower bound
+        # A child that never reached its parent counts as all updates, so the mean is a lower bound.
         bound = ">= " if s.regained < 1 else ""
         rows.add_row(
             s.operator,

@@ -22,6 +22,7 @@ from redqueen.commands.tables import signed_interval, table_console, unsigned_in
 from redqueen.recipes import configure
 from redqueen.recording.terminal import clock
 from redqueen.runs.directory import write_json
+from redqueen.runs.metrics import StepMetrics
 
 NOTES = """\
 final: mean over the last quarter of the steps; mean: over all; [..]: 95 % intervals over seeds (Student's t).
@@ -34,16 +35,20 @@ Probes = dict[str, dict[int, float]]
 def run_sweep(
     args: Sequence[str], options: Sequence[str], seeds: int, out: Path, jobs: int, probe: int, *, as_json: bool
 ) -> int:
-    """Trains what is left of the sweep and prints its table; returns the exit code. Raises UserError."""
+    """Trains the rest of the sweep and prints its table; returns the exit code. Raises UserError for a bad grid."""
     cells = grid(options, configure(args))
     runs = plan_runs(args, cells, seeds, out)
-    # on standard error: --json is for pipes
+    # Progress goes to standard error: --json is for pipes.
     progress = Console(stderr=True, highlight=False, soft_wrap=True)
     if not _play(runs, jobs, progress):
         progress.print("stopped: the same command resumes the sweep")
         return 130
     probes = _probes(cells, runs, probe, progress)
-    lines = {cell.name: {run.seed: run.lines() for run in runs if run.done and run.cell == cell.name} for cell in cells}
+    # A run that failed leaves its cell with fewer seeds. The table is still worth having, and the exit code tells.
+    lines: dict[str, dict[int, list[StepMetrics]]] = {cell.name: {} for cell in cells}
+    for run in runs:
+        if run.done:
+            lines[run.cell][run.seed] = run.lines()
     table = rows(lines, probes)
     document = {
         "args": list(args),
@@ -97,7 +102,7 @@ def _show(table: Sequence[Row], cells: Sequence[Cell]) -> None:
         columns.add_column(name, no_wrap=True)
     for i, row in enumerate(table):
         columns.add_row(
-            # a metric's name stands in its first row only
+            # A metric has one row for each cell, and its name is in the first of them only.
             row.metric.removesuffix("_rate") if i % len(cells) == 0 else "",
             row.cell,
             str(row.final.n if row.final else 0),

@@ -1,4 +1,4 @@
-"""`redqueen train`: a new run, or the rest of a run that was stopped."""
+"""`redqueen train`: trains a new run, or the rest of a run that was stopped."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ console = Console(soft_wrap=True)
 
 
 def print_memory(config: Config) -> None:
-    """Prints what a run would need, on standard error; nothing is downloaded or converted."""
+    """Prints on standard error how much memory a run would need. Nothing is downloaded or converted for it."""
     quiet_libraries()
-    # standard output is for the configuration, which is JSON
+    # Standard output is for the configuration, which is JSON and may be piped into another program.
     errors = Console(stderr=True, soft_wrap=True)
     if config.model.name == BUNDLED and cached() is None:
         errors.print("memory: not estimated, the bundled model is not converted yet: the first run does that")
@@ -70,14 +70,18 @@ def _check_memory(config: Config) -> None:
 
 
 def _train(config: Config, directory: RunDirectory, *, resuming: bool) -> int:
+    """Trains, and turns what can stop a run into a line that says how to go on. Returns the exit code."""
     console.print(f"loading {config.model.name} ...")
     base = load(config.model)
     base_fingerprint = fingerprint(base.model)
     try:
         with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:
+            # The directory is made only now: a base that cannot be loaded or a machine without isolation leaves no
+            # empty run behind, which the next attempt would refuse to write into.
             if not resuming:
                 directory.create(config, environment(base, base_fingerprint, verifier.tier))
             directory.lock()
+            # Only the owner of the lock may write: the longer run of --steps goes into config.json after it.
             if resuming:
                 directory.set_config(config)
             reporter = (LiveReporter if console.is_terminal else LineReporter)(console, config.run.steps)
@@ -95,6 +99,7 @@ def _train(config: Config, directory: RunDirectory, *, resuming: bool) -> int:
 
 
 def _begin(trainer: Trainer, tier: str, resuming: bool) -> None:
+    """Restores the newest checkpoint, or makes the first population."""
     if resuming:
         trainer.restore(_newest(trainer.directory))
         console.print(f"resuming at step {trainer.next_step + 1} of {trainer.config.run.steps}")
@@ -104,6 +109,7 @@ def _begin(trainer: Trainer, tier: str, resuming: bool) -> None:
 
 
 def _conclude(directory: RunDirectory) -> None:
+    """Prints the final population, and the command that a person is most likely to want next."""
     lines = directory.metrics()
     seconds = sum(line["seconds"]["total"] for line in lines)
     console.print(f"\ndone: {len(lines)} steps in {clock(seconds)}, in {directory.path}")

@@ -59,25 +59,28 @@ class _Window:
 
 
 def run_verify(source: str, jobs: int | None, *, unsafe: bool = False) -> int:
-    """Returns the exit code: 0 unless a line got `infra_error`, that is no verdict. Raises UserError for a bad file."""
+    """Judges a whole file. Returns the exit code: 0 unless a line got `infra_error`, which is no verdict.
+
+    Raises UserError if the file cannot be read.
+    """
     config = SandboxConfig(workers=jobs or 0, unsafe_no_isolation=unsafe)
     try:
-        # It is never closed: closing would wait for the reading thread, which may be waiting for input.
+        # The file is never closed: closing would wait for the reading thread, which may be waiting for input.
         file = _open(source)
         with LocalVerifier(config) as verifier:
             progress = _Progress(verifier.tier)
             _copy(file, verifier, progress)
             sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of our output has left. Standard output leads nowhere now, so that Python's own flush at the end
-        # does not fail.
+        # The reader of our output (`head`, say) has left. Standard output leads nowhere from now on, so that Python's
+        # own flush at the end of the process does not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return progress.finish()
 
 
 def _open(source: str) -> BinaryIO:
-    """Opens the file; standard input as a second object, because Python locks `sys.stdin` when it ends."""
+    """Opens the file. Standard input gets a second object, because Python locks `sys.stdin` when it ends."""
     try:
         return open(0 if source == "-" else source, "rb", closefd=source != "-")
     except OSError as error:
@@ -99,6 +102,8 @@ def _copy(file: BinaryIO, verifier: LocalVerifier, progress: _Progress) -> None:
             lines.put(error)
 
     threading.Thread(target=read, daemon=True, name="reader").start()
+    # Verdicts are written in the order of the lines, whichever was ready first. Output is flushed when no line waits,
+    # so that a program that sends one line at a time gets its answer, and a long file is not flushed for every line.
     while (line := lines.get()) is not None:
         if isinstance(line, Exception):
             raise line
@@ -118,7 +123,9 @@ def _copy(file: BinaryIO, verifier: LocalVerifier, progress: _Progress) -> None:
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Yields the lines without their ends; of a line that is too long, its first bytes, a few more than allowed."""
+    """Yields the lines without their ends. Of a line that is too long it yields the first bytes."""
+    # Two bytes more than allowed: then the longest good line still fits with its \r\n, and a longer line can be told
+    # from it by its length. The rest of a longer line is read in pieces, so no line can fill the memory.
     while line := file.readline(MAX_LINE_BYTES + 2):
         if not line.endswith(b"\n"):
             rest = line
@@ -158,6 +165,7 @@ class _Progress:
         self._start = self._shown = time.monotonic()
 
     def count(self, status: str) -> None:
+        """Counts one verdict."""
         self._counts[status] += 1
         now = time.monotonic()
         if now - self._shown >= self._every:
@@ -175,6 +183,6 @@ class _Progress:
         parts = ", ".join(f"{status} {count}" for status, count in self._counts.most_common())
         rate = f"{total / seconds:.0f}/s" if seconds > 0 else "-"
         text = f"{total} lines in {seconds:.1f} s ({rate}), isolation {self._tier}: {parts or 'nothing to do'}"
-        # If standard error is closed the verdicts still matter.
+        # The verdicts matter even if nobody can see the progress: a closed standard error is no reason to stop.
         with contextlib.suppress(BrokenPipeError):
             print(f"{before}{text}", end=after, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Reads one line of `redqueen verify`'s input: what it asks, or why it is a bad line. No program runs here."""
+"""Reads one line of the input of `redqueen verify`: the question that it asks, or why it is a bad line."""
 
 from __future__ import annotations
 
@@ -10,34 +10,38 @@ from redqueen.records import KINDS, Draft, Kind, Pair, Proposal, Verdict
 from redqueen.sandbox import MAX_INPUTS, CodecError, OversizeError
 from redqueen.verifier import Answer, answer_to
 
+# A line that has one of these without an answer is more likely an attempt that lost its answer than a proposal. Judging
+# it as a proposal would report "valid" for something that was never asked.
 _ONLY_ATTEMPTS = ("output", "hidden", "examples")
 
 
 class BadLineError(ValueError):
-    """The line asks nothing that can be judged; `id` is its id where that could be read."""
+    """A line that asks nothing that can be judged."""
 
     def __init__(self, id: str | int | None, reason: str) -> None:
+        """Keeps the line's id, or None if it could not be read, so that the verdict can name it."""
         super().__init__(reason)
         self.id = id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A good line."""
+    """A line that can be judged."""
 
     id: str | int
     question: Proposal | Answer | Verdict
-    """What the verifier is asked; or the verdict where the line itself decides it."""
+    """The question for the verifier, or the verdict if the line alone decides it."""
 
 
 def read_entry(raw: bytes) -> Entry:
-    """A proposal `{"id", "kind", "program", "input"}`, or an attempt, which has an `"answer"`.
+    """Reads a proposal `{"id", "kind", "program", "input"}`, or an attempt, which has an `"answer"`. Runs no program.
 
-    With an answer, code_o needs `"output"`, code_i `"program"` and `"output"`, code_f `"hidden"`; the other fields of a
-    task may be there and are not looked at. Raises BadLineError.
+    With an answer, code_o needs `"output"`, code_i `"program"` and `"output"`, and code_f `"hidden"`. Other fields are
+    ignored. Raises BadLineError if the line is no JSON object, or if a field is missing or of the wrong type.
     """
     fields = _fields(raw)
     name = fields.get("id")
+    # In Python a bool is an int, but `true` as an id is a mistake.
     if not isinstance(name, str | int) or isinstance(name, bool):
         raise BadLineError(None, '"id" must be a text or a whole number')
     try:

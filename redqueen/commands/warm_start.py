@@ -25,16 +25,17 @@ from redqueen.verifier import LocalVerifier
 from redqueen.warm_start import Warmup
 
 RECORD = "warm_start.json"
-"""The file beside the adapter that says how it was made."""
+"""The name of the file next to the adapter that says how it was made."""
 
 
 def run_warm_start(
     out: Path, config: Config, args: Sequence[str], steps: str, proposals: str, sequences: int, lr: float
 ) -> int:
-    """Fits and writes the adapter; returns the exit code. `args` made the config and go into the record.
+    """Fits and writes the adapter; returns the exit code. `args`, which gave the config, go into the record.
 
     Raises UserError if `out` is not empty or a number is impossible.
     """
+    # All input is checked before anything is loaded: a mistake must not show after an hour of work.
     console = Console()
     if occupied(out):
         raise UserError(f"{out} is not empty: choose another folder")
@@ -54,11 +55,12 @@ def run_warm_start(
         closing(Warmup(base, verifier, config, lr, report)) as warm,
     ):
         for round_, count in enumerate(steps_by_round):
-            # between two rounds the model itself proposes tasks, which the next round learns from
+            # Between two rounds the model itself proposes tasks, which the next round learns from.
             if round_:
                 history.append(warm.explore(round_ - 1, proposals_by_round[round_ - 1]))
             warm.fit(round_, count, sequences)
         save_adapter(out, warm.adapter(), alpha=config.model.alpha, base=base.name, dtype=torch.bfloat16)
+    # The record makes the adapter reproducible: the command that made it, and the checksum that a second run must give.
     digest = hashlib.sha256((out / WEIGHTS).read_bytes()).hexdigest()
     command = (
         f"redqueen warm-start OUT --steps {steps} --proposals {proposals} --sequences {sequences} --lr {lr} "
@@ -71,6 +73,7 @@ def run_warm_start(
 
 
 def _counts(option: str, text: str) -> list[int]:
+    """Returns the numbers of "110,90,80". Raises UserError if one is not positive and whole."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not all(part.isdigit() and int(part) > 0 for part in parts):
         raise UserError(f"{option} takes positive whole numbers with commas, not '{text}'")

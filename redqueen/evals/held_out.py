@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from itertools import product
 
 from redqueen import streams
 from redqueen.config import Config, ConfigError
@@ -19,12 +20,15 @@ from redqueen.self_play import ask, attempt_rollout
 
 
 class HeldOutEvaluation:
-    """`league.held_out_tasks` tasks, the kinds in turn, and how members do on them."""
+    """Holds `league.held_out_tasks` tasks, whose kinds alternate, and lets members attempt them."""
 
     def __init__(
         self, config: Config, seeds: Sequence[Task], prompts: Prompts, sampler: Sampler, verifier: Verifier
     ) -> None:
-        """`seeds` are code_f tasks with all their pairs. Raises ConfigError if more are asked for than there are."""
+        """Draws the tasks from `seeds`, code_f tasks with all their pairs.
+
+        Raises ConfigError if `league.held_out_tasks` is more than there are.
+        """
         count = config.league.held_out_tasks
         kinds = config.game.kinds
         if count > len(seeds):
@@ -35,17 +39,22 @@ class HeldOutEvaluation:
         self.prompts = prompts
         self.sampler = sampler
         self.verifier = verifier
+        # The tasks are the first of one shuffled list and the worked examples come from the rest, so the two never
+        # share a program. The stream's name holds no step: a resumed run draws the same tasks.
         shuffled = streams.python(config.run.seed, "probe").sample(list(seeds), len(seeds))
         self.tasks = [self._as_kind(task, kinds[i % len(kinds)]) for i, task in enumerate(shuffled[:count])]
-        # As many worked examples as in training, and no program that is asked about.
         shown = shuffled[count:][: config.game.shots]
-        self.examples = {kind: [self._as_kind(task, kind) for task in shown] for kind in kinds}
+        self.examples: dict[Kind, list[Task]] = {}
+        for kind in kinds:
+            self.examples[kind] = [self._as_kind(task, kind) for task in shown]
 
     def attempt(self, members: Sequence[str]) -> list[Attempted]:
-        """One judged attempt of each member at each task. All answer the same prompts with the same random numbers."""
+        """Returns one judged attempt of each member at each task, by member and then by task."""
+        # All members answer the same prompts with the same random numbers (the stream's name holds no member), so a
+        # difference of two scores is due to the members and not to their luck.
         sampling = self.config.sampling.params(self.config.sampling.attempt_tokens)
         prompt_of = {task: self.prompts.attempt(task, self.examples[task.kind]) for task in self.tasks}
-        places = [(member, task) for member in members for task in self.tasks]
+        places = list(product(members, self.tasks))
         requests = [
             Request(
                 member=member,
@@ -67,13 +76,13 @@ class HeldOutEvaluation:
         ]
 
     def _as_kind(self, task: Task, kind: Kind) -> Task:
-        # The prefix gives them other random numbers than the tasks of the game have.
+        # The game has tasks of these programs too, named `seed-0-code_o` and the like. The prefix tells them apart.
         renamed = replace(task, id=f"probe-{task.id}")
         return renamed.as_kind(kind, streams.python(self.config.run.seed, "probe", task.id, kind))
 
 
 def scores(attempted: Sequence[Attempted]) -> dict[str, float]:
-    """Solve rates in [0, 1] by member; one whose every attempt was lost to a fault of the machine is left out."""
+    """Returns solve rates in [0, 1] by member; a member of whom the machine lost every attempt is left out."""
     verdicts: dict[str, list[Verdict]] = {}
     for attempt in attempted:
         verdicts.setdefault(attempt.rollout.member, []).append(attempt.verdict)

@@ -1,4 +1,4 @@
-"""The archive's rows of a step, and the recorder that writes them."""
+"""Turns the record of a step into rows of the archive, and writes them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ArchiveRecorder(Recorder):
     """Writes every match, proposal, task, attempt and birth of a run into its archive."""
 
     def __init__(self, path: Path) -> None:
-        """Opens or makes the archive. Raises RunError if another version of Red Queen wrote it."""
+        """Opens the archive, or makes a new one. Raises RunError if another version of Red Queen wrote it."""
         self.archive = Archive(path)
 
     def begin(self, population: Iterable[Member]) -> None:
@@ -39,20 +39,25 @@ class ArchiveRecorder(Recorder):
         self.archive.write([member_row(member) for member in population])
 
     def rewind(self, step: int) -> None:
-        """Drops what was recorded for `step` and later: a resumed run plays those steps again."""
+        """Drops the rows of `step` and of later steps: a resumed run plays those steps again."""
         self.archive.rewind(step)
 
     def record(self, record: StepRecord) -> None:
-        """Raises sqlite3.Error, with nothing of the step written."""
+        """Writes the step's rows in one transaction. Raises sqlite3.Error if one is refused; then none is written."""
         self.archive.write(rows_of(record))
 
     def close(self) -> None:
+        """Closes the archive."""
         self.archive.close()
 
 
 def rows_of(record: StepRecord) -> list[Row]:
-    """Everything that the archive keeps of a step."""
+    """Returns everything that the archive keeps of a step.
+
+    The order is part of the format: readers get rows of one step in the order of writing.
+    """
     step = record.step
+    # The standings are of those who played. The children of this step are found among those who play the next one.
     members = {standing.member.name: standing.member for standing in record.population}
     rows: list[Row] = [_match_row(step, game, record.ratings) for game in record.games]
     rows += _played_rows(record.played)
@@ -65,7 +70,8 @@ def rows_of(record: StepRecord) -> list[Row]:
 
 
 def _played_rows(played: PlayedStep) -> list[Row]:
-    """The rows of the step's tree."""
+    """Returns the rows of the step's tree."""
+    # Depth first: a task follows its proposal and its attempts follow the task, as the keys refer to one another.
     rows: list[Row] = []
     for match in played.matches:
         for proposal in match.proposals:
@@ -89,7 +95,7 @@ def _standing_row(step: int, standing: Standing) -> StandingRow:
 
 
 def member_row(member: Member) -> MemberRow:
-    """A member's birth."""
+    """Returns the row of a member's birth."""
     return MemberRow(
         name=member.name, role=member.role, step=member.born, parents=member.parents, operator=member.operator
     )

@@ -1,4 +1,4 @@
-"""metrics.jsonl: a step summed up in one line."""
+"""Sums a step up in one line of metrics.jsonl."""
 
 from __future__ import annotations
 
@@ -22,22 +22,25 @@ class MetricsRecorder(Recorder):
         self.directory = directory
 
     def record(self, record: StepRecord) -> None:
-        """Raises OSError if the line cannot be written."""
+        """Appends the step's line. Raises OSError if it cannot be written."""
         self.directory.append_metrics(step_metrics(record))
 
     def rewind(self, step: int) -> None:
-        """Drops the lines of `step` and later: a resumed run plays those steps again."""
+        """Drops the lines of `step` and of later steps: a resumed run plays those steps again."""
         self.directory.rewind_metrics(step)
 
 
 def step_metrics(record: StepRecord) -> StepMetrics:
-    """The step's line; what each number is stands at `StepMetrics`."""
+    """Returns the step's line; `StepMetrics` explains each number."""
     kinds = record.kinds
     proposals = record.played.proposals
     attempts = record.played.attempts
+    # Rates are over what was judged. If faults of the machine counted as failures, a machine under load would look like
+    # members that get worse.
     judged = [proposal for proposal in proposals if _is_judged(proposal.proposed.verdict)]
     answered = [attempt for attempt in attempts if _is_judged(attempt.attempted.verdict)]
     valid = [proposal for proposal in judged if _is_valid(proposal)]
+    # A proposal can be judged and still have no reward: the machine may have lost every attempt at its task.
     teacher_rewards = [proposal.reward for proposal in proposals if proposal.reward is not None]
     student_rewards = [attempt.reward for attempt in attempts if attempt.reward is not None]
     solve_rates = {kind: _solve_rates(proposals, kind) for kind in kinds}
@@ -45,18 +48,12 @@ def step_metrics(record: StepRecord) -> StepMetrics:
     return {
         "step": record.step,
         "valid_rate": _mean(_is_valid(proposal) for proposal in judged),
-        "valid_rate_by_kind": {
-            kind: _mean(_is_valid(proposal) for proposal in judged if proposal.proposed.rollout.kind == kind)
-            for kind in kinds
-        },
+        "valid_rate_by_kind": {kind: _valid_rate_of(kind, judged) for kind in kinds},
         "novel_rate": _mean(proposal.novel for proposal in valid),
         "solve_rate": _mean(_is_correct(attempt) for attempt in answered),
-        "solve_rate_by_kind": {
-            kind: _mean(_is_correct(attempt) for attempt in answered if attempt.attempted.rollout.kind == kind)
-            for kind in kinds
-        },
+        "solve_rate_by_kind": {kind: _solve_rate_of(kind, answered) for kind in kinds},
         "tasks_by_kind": {kind: len(rates) for kind, rates in solve_rates.items()},
-        "contested_by_kind": {kind: sum(0 < rate < 1 for rate in rates) for kind, rates in solve_rates.items()},
+        "contested_by_kind": {kind: _contested(rates) for kind, rates in solve_rates.items()},
         "teacher_reward": _mean(teacher_rewards),
         "student_reward": _mean(student_rewards),
         "statuses": {
@@ -101,8 +98,21 @@ def _is_truncated(rollout: Rollout) -> bool:
     return rollout.completion.finish_reason == "length"
 
 
+def _valid_rate_of(kind: Kind, judged: Sequence[ScoredProposal]) -> float | None:
+    return _mean(_is_valid(proposal) for proposal in judged if proposal.proposed.rollout.kind == kind)
+
+
+def _solve_rate_of(kind: Kind, answered: Sequence[ScoredAttempt]) -> float | None:
+    return _mean(_is_correct(attempt) for attempt in answered if attempt.attempted.rollout.kind == kind)
+
+
+def _contested(solve_rates: Sequence[float]) -> int:
+    """Returns how many tasks were solved sometimes: only these tell a student's attempts apart."""
+    return sum(0 < rate < 1 for rate in solve_rates)
+
+
 def _solve_rates(proposals: Sequence[ScoredProposal], kind: Kind) -> list[float]:
-    """The solve rates of the tasks of `kind` that have one."""
+    """Returns the solve rates of the tasks of `kind` that have one."""
     rates: list[float] = []
     for proposal in proposals:
         if proposal.proposed.rollout.kind == kind and proposal.solve_rate is not None:
@@ -121,7 +131,7 @@ def _tokens_sampled(proposals: Sequence[ScoredProposal], attempts: Sequence[Scor
 
 
 def _per_token(updates: Sequence[MemberUpdate], values: Sequence[float]) -> float | None:
-    """The mean of the updates' values, each weighted by the tokens it was computed from."""
+    """Returns the mean of the updates' values, each weighted by the tokens that it was computed from."""
     tokens = sum(update.tokens for update in updates)
     weighted = sum(value * update.tokens for value, update in zip(values, updates, strict=True))
     return _finite(weighted / tokens) if tokens else None
@@ -167,7 +177,8 @@ def _rounded(seconds: Mapping[str, float]) -> dict[str, float]:
 
 
 def _finite(value: float) -> float | None:
-    """JSON has no NaN. Why a value is not finite is said in `skipped`."""
+    """Returns `value`, or None if it is not finite; the line's `skipped` says why."""
+    # Python would write NaN, which is no JSON: other programs could not read the file.
     return value if math.isfinite(value) else None
 
 

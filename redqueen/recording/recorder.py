@@ -1,4 +1,4 @@
-"""What is told about a run, and to whom: metrics.jsonl, the archive and the terminal are all recorders."""
+"""The record of a step and the protocol of those who receive it: metrics.jsonl, the archive and the terminal."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from redqueen.records import Attempted, Kind, MemberUpdate
 from redqueen.self_play import PlayedStep
 
 
+# A recorder never looks at the trainer. Populations and task banks change while a step goes on, so what a recorder
+# needs of them is copied into the record at the moment that the field's text names.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord:
     """Everything that one step leaves to record, made once at its end."""
@@ -24,13 +26,13 @@ class StepRecord:
     games: tuple[Game, ...]
     """One for each match, in order."""
     ratings: Mapping[str, Rating]
-    """Of everyone who may have played, after the games and before the births."""
+    """The ratings of all members and champions, after the games and before the births."""
     held_out: tuple[Attempted, ...]
     """The attempts at the held-out tasks; empty in a step that has none."""
     standings: tuple[Standing, ...]
     """The members that played, after the games and before the births."""
     champions: tuple[Champion, ...]
-    """Those who entered the hall of fame."""
+    """The champions that entered the hall of fame."""
     births: tuple[Replacement, ...]
     population: tuple[Standing, ...]
     """The members that play the next step."""
@@ -47,16 +49,18 @@ class StepRecord:
 
 
 class Recorder(Protocol):
-    """Hears of a run while it goes on. A class that derives from this one implements what it needs."""
+    """Receives what happens in a run. A class that derives from this one implements the methods that it needs."""
+
+    # The bodies are empty on purpose: a recorder that ignores an event inherits a method that does nothing.
 
     def phase(self, step: int, name: str) -> None:
-        """A phase begins: `match`, `propose`, `solve`, `learn` or `evolve`."""
+        """Is called when a phase begins: `match`, `propose`, `solve`, `learn` or `evolve`."""
 
     def progress(self, done: int, total: int) -> None:
-        """The phase has done `done` of `total` parts."""
+        """Is called when the phase has done `done` of `total` parts."""
 
     def record(self, record: StepRecord) -> None:
-        """A step has ended."""
+        """Is called when a step has ended."""
 
     def close(self) -> None:
-        """The run has ended, or has failed."""
+        """Is called when the run has ended or failed."""

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 
 class TaskReporter:
-    """Shows a bar for each part of a job in a terminal, and prints a line now and then elsewhere."""
+    """Shows a bar for each part of a job in a terminal. Elsewhere it prints a line now and then."""
 
     EVERY_S = 15.0
     """Seconds between two lines, where there is no terminal."""
@@ -36,11 +36,12 @@ class TaskReporter:
         self.bar.stop()
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """`what` is "name: detail"; each name has its own bar."""
+        """Shows that `done` of `total` is done. `what` is "name: detail", and each name has its own bar."""
         name = what.partition(":")[0]
         if name not in self.tasks:
             self.tasks[name] = self.bar.add_task(what, total=total)
         self.bar.update(self.tasks[name], description=what, completed=done, total=total)
+        # A log gets the last line in any case, so that it never ends in the middle of a part that was finished.
         if not self.console.is_terminal and (done == total or time.monotonic() - self.printed > self.EVERY_S):
             self.printed = time.monotonic()
             self.console.print(f"{what}  {done}/{total}", highlight=False, soft_wrap=True)

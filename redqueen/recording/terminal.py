@@ -1,4 +1,4 @@
-"""What a person sees of a run: a live table in a terminal, plain lines elsewhere."""
+"""Shows a run to a person: a live table in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -17,29 +17,31 @@ PHASES = ("match", "propose", "solve", "learn", "evolve")
 
 
 def clock(seconds: float) -> str:
-    """`75` is "1:15"."""
+    """Formats a duration: 75 is "1:15"."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def percent(rate: float | None) -> str:
-    """`0.347` is "35%"; what is not known is "-"."""
+    """Formats a rate: 0.347 is "35%", and None is "-"."""
     return "-" if rate is None else f"{rate:.0%}"
 
 
 def number(value: float | None) -> str:
-    """A fitness: rating points or a share, so two decimals."""
+    """Formats a fitness with two decimals; None is "-"."""
+    # A fitness may be rating points or a share. Two decimals suit both.
     return "-" if value is None else f"{value:.2f}"
 
 
 def headline(line: StepMetrics) -> str:
-    """One step in one line of text."""
+    """Returns one step as one line of text."""
+    # The last letter tells the kinds apart: code_o is "o".
     solved = " ".join(f"{kind[-1]}:{percent(rate)}" for kind, rate in line["solve_rate_by_kind"].items())
     contested = "/".join(str(count) for count in line["contested_by_kind"].values())
-    births = "".join(
-        f"  {b['victim']} -> {b['child']} ({b['operator']} of {'+'.join(b['parents'])})" for b in line["replacements"]
-    )
+    births = ""
+    for birth in line["replacements"]:
+        births += f"  {birth['victim']} -> {birth['child']} ({birth['operator']} of {'+'.join(birth['parents'])})"
     return (
         f"step {line['step'] + 1}  {line['seconds']['total']:.0f}s  valid {percent(line['valid_rate'])}  "
         f"solved {percent(line['solve_rate'])} ({solved})  contested {contested}{births}"
@@ -47,7 +49,7 @@ def headline(line: StepMetrics) -> str:
 
 
 def members_table(line: StepMetrics) -> Table:
-    """The population with ratings, records and parents, fittest first within each role."""
+    """Returns the population with ratings, records and parents, fittest first within each role."""
     table = Table(box=None, pad_edge=False)
     for name in ("member", "role", "rating", "fitness", "won-drawn-lost", "born", "parents"):
         table.add_column(name, justify="right" if name in ("rating", "fitness") else "left")
@@ -65,6 +67,7 @@ def members_table(line: StepMetrics) -> Table:
 
 
 def _teachers_then_fittest(item: tuple[str, MemberMetrics]) -> tuple[bool, float]:
+    """Returns a sort key. A member without a fitness comes last in its role."""
     member = item[1]
     fitness = float("-inf") if member["fitness"] is None else member["fitness"]
     return member["role"] != "teacher", -fitness
@@ -82,7 +85,7 @@ class StepClock:
         self.seconds.append(line["seconds"]["total"])
 
     def left(self, step: int) -> str:
-        """The time left after `step`, e.g. "1:15 left"; "" before the first step has ended."""
+        """Returns the time left after `step`, e.g. "1:15 left", or "" before the first step has ended."""
         if not self.seconds:
             return ""
         mean = sum(self.seconds) / len(self.seconds)
@@ -110,7 +113,7 @@ class LineReporter(Recorder):
 
 
 class LiveReporter(Recorder):
-    """A live view: finished steps scroll by, below them the members and the phase with its bar."""
+    """Shows finished steps as they scroll by, and below them the members and the phase with its bar."""
 
     def __init__(self, console: Console, steps: int) -> None:
         self.console = console
@@ -137,7 +140,7 @@ class LiveReporter(Recorder):
         self.close()
 
     def phase(self, step: int, name: str) -> None:
-        # `reset` restarts the elapsed time, so that it is that of the phase.
+        # `reset` restarts the elapsed time, so the view shows the time of the phase and not of the run.
         self.bar.reset(
             self.task,
             total=None,
@@ -156,6 +159,7 @@ class LiveReporter(Recorder):
         self.console.print(headline(line), highlight=False)
 
     def close(self) -> None:
+        # The bar is hidden before the last refresh. Otherwise the view would leave a half-filled bar on the screen.
         self.bar.update(self.task, visible=False)
         self.live.update(self._view(), refresh=True)
         self.live.stop()

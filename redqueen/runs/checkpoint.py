@@ -1,4 +1,4 @@
-"""Checkpoints: a folder for each saved step, written beside its place and renamed into it, every file checksummed.
+"""Checkpoints: one folder for each saved step, written under a temporary name and renamed, with checksums of its files.
 
 checkpoints/step-000004/  state.json  manifest.json  members/<name>/{adapter_model,optimizer}.safetensors ...
 """
@@ -26,6 +26,8 @@ from redqueen.league.hall_of_fame import Champion
 from redqueen.league.population import Member, Population
 from redqueen.runs.directory import saved_steps
 
+# The layout of the folder. A checkpoint of another format is refused: a run that went on from half-understood state
+# would be neither the old experiment nor a new one.
 FORMAT = 2
 _MANIFEST = "manifest.json"
 _MEMBERS = TypeAdapter(list[Member])
@@ -37,54 +39,77 @@ class CheckpointError(UserError):
     """A checkpoint that is damaged or belongs to something else; the message names it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Everything a run needs to go on at `step` (the next one to play)."""
+    """Everything that a run needs to go on.
+
+    No state of a random generator is among it: every stream is named by the seed and the place where it is used.
+    """
 
     step: int
-    base: str  # the base's name, and its fingerprint
+    """The next step to play."""
+    base: str
+    """The name of the base model."""
     fingerprint: str
+    """SHA-256 of the base's weights."""
     alpha: float
+    """The scale of the adapters, as PEFT defines it."""
     population: Population
     bank: list[Entry]
+    """The content of the task bank."""
     adapters: Mapping[str, Mapping[str, Factors]]
+    """Weights by member or champion and by module."""
     optimizers: Mapping[str, Mapping[str, Tensor]]
+    """Optimizer states by member; champions have none."""
     versions: Mapping[str, int]
+    """Versions of the weights by member or champion: each join under the name and each update counts one."""
 
 
 def save(folder: Path, checkpoint: Checkpoint, *, keep_last: int, keep_every: int) -> Path:
-    """Writes `folder`/step-NNNNNN and removes old ones. A kill at any instant leaves the former ones whole.
+    """Writes the folder step-NNNNNN, removes old checkpoints, and returns the new folder.
 
-    Raises OSError (a full disk, say), also with the former ones whole.
+    The `keep_last` newest checkpoints stay, and those at multiples of `keep_every` (0: none). A kill at any instant
+    leaves the earlier checkpoints whole. Raises OSError if the disk is full or fails; they are whole then, too.
     """
     clean(folder)
     final = folder / f"step-{checkpoint.step:06d}"
     scratch = folder / f".{final.name}.tmp"
+
+    # Every file is written under a name that `saved_steps` does not see, so a kill here costs nothing.
     scratch.mkdir(parents=True)
     for name, adapter in checkpoint.adapters.items():
         home = scratch / "members" / name
         save_adapter(home, adapter, alpha=checkpoint.alpha, base=checkpoint.base)
-        if name in checkpoint.optimizers:  # champions have none
+        if name in checkpoint.optimizers:
             write_tensors(home / "optimizer.safetensors", checkpoint.optimizers[name])
     (scratch / "state.json").write_text(json.dumps(_state(checkpoint)))
+
+    # The content must be on the disk before the name is: a file system may write a rename first and the data later,
+    # and a power cut between the two would leave a checkpoint with the right name and empty files.
     _seal(scratch)
     if final.exists():
-        # only a run that was rewound by hand gets here; the new one is as complete as the old
+        # Only a run that was rewound by hand gets here. A folder cannot be renamed onto one that is not empty.
         shutil.rmtree(final)
     scratch.rename(final)
     _sync(folder)
+
+    # Old checkpoints go last: until the new one is in its place they are all that the run has.
     _prune(folder, keep_last, keep_every)
     return final
 
 
 def clean(folder: Path) -> None:
-    """Removes what a killed process left half-written."""
+    """Removes the unfinished folders that a killed process left."""
     for path in folder.glob(".step-*.tmp"):
         shutil.rmtree(path)
 
 
 def load(folder: Path, step: int) -> Checkpoint:
-    """Reads one checkpoint whole. Raises CheckpointError, naming it, if any file differs from its checksum."""
+    """Returns the checkpoint of `step`.
+
+    Raises CheckpointError, which names the checkpoint, if a file is missing or differs from its checksum, or if the
+    format is another one.
+    """
     path = folder / f"step-{step:06d}"
     _verify(path)
     state: dict[str, Any] = json.loads((path / "state.json").read_text())
@@ -95,19 +120,20 @@ def load(folder: Path, step: int) -> Checkpoint:
     adapters = {m.name: load_adapter(path / "members" / m.name)[0] for m in (*members, *hall)}
     optimizers = {m.name: load_file(path / "members" / m.name / "optimizer.safetensors") for m in members}
     return Checkpoint(
-        state["step"],
-        state["base"],
-        state["fingerprint"],
-        state["alpha"],
-        Population(members, state["born"], hall),
-        _ENTRIES.validate_python(state["bank"]),
-        adapters,
-        optimizers,
-        state["versions"],
+        step=state["step"],
+        base=state["base"],
+        fingerprint=state["fingerprint"],
+        alpha=state["alpha"],
+        population=Population(members, state["born"], hall),
+        bank=_ENTRIES.validate_python(state["bank"]),
+        adapters=adapters,
+        optimizers=optimizers,
+        versions=state["versions"],
     )
 
 
 def _state(checkpoint: Checkpoint) -> dict[str, object]:
+    """Returns the content of state.json: everything but tensors. JSON keeps every float exactly."""
     return {
         "format": FORMAT,
         "step": checkpoint.step,
@@ -123,22 +149,25 @@ def _state(checkpoint: Checkpoint) -> dict[str, object]:
 
 
 def _seal(folder: Path) -> None:
-    """Flushes every file to the disk and writes the manifest."""
+    """Writes the manifest and flushes everything to the disk."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     sums = {str(path.relative_to(folder)): _checksum(path) for path in files}
     manifest = folder / _MANIFEST
     manifest.write_text(json.dumps(sums, indent=1))
+    # A folder's entries are data of the folder, so flushing the files alone could lose their names.
     folders = [path for path in folder.rglob("*") if path.is_dir()]
     for path in [*files, manifest, *folders, folder]:
         _sync(path)
 
 
 def _verify(folder: Path) -> None:
+    """Raises CheckpointError if the folder is incomplete or a file differs from its checksum."""
     try:
         sums: dict[str, str] = json.loads((folder / _MANIFEST).read_text())
         damaged = [name for name, expected in sums.items() if _checksum(folder / name) != expected]
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{folder} is no complete checkpoint: {error}") from error
+    # A manifest that is valid JSON but names no state.json was not written by `_seal`.
     if damaged or "state.json" not in sums:
         names = ", ".join(damaged) or "state.json"
         raise CheckpointError(

@@ -1,7 +1,7 @@
 """The lines of metrics.jsonl, one for each step of a run.
 
 Rates and means are null where there was nothing to average. Faults of the machine count in `statuses` and `dropped`
-and in nothing else.
+and in nothing else, so that a busy or broken machine does not look like a weak population.
 """
 
 from __future__ import annotations

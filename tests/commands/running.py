@@ -17,7 +17,7 @@ from redqueen.cli import main
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a command left behind."""
+    """The exit code and the output of a command."""
 
     returncode: int
     stdout: str
@@ -25,7 +25,7 @@ class Done:
 
 
 def redqueen(*args: str, cwd: Path | None = None) -> Done:
-    """The command line's own entry point with these arguments; the environment is as before afterwards."""
+    """Runs the command line's own entry point with these arguments, and restores the environment afterwards."""
     out, err = io.StringIO(), io.StringIO()
     with (
         mock.patch.object(sys, "argv", ["redqueen", *args]),
@@ -48,7 +48,7 @@ def _exit_code() -> int:
 
 @contextlib.contextmanager
 def started(*args: str) -> Iterator[subprocess.Popen[str]]:
-    """The command in a process of its own, which is killed at the end if it still runs."""
+    """Starts the command in a process of its own, which is killed at the end if it still runs."""
     command = [sys.executable, "-m", "redqueen", *args]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:

@@ -85,7 +85,7 @@ def test_a_damaged_model_fails_and_is_named(cache: Cache) -> None:
 
 def test_a_model_that_is_installed_but_not_converted_is_no_failure(cache: Cache, package: Path) -> None:
     (package / GGUF).touch()
-    # a manifest whose files are not whole is an unfinished conversion
+    # A manifest whose files are missing is an unfinished conversion.
     (cache / "model.safetensors").unlink()
     (line,) = lines("model", redqueen("doctor").stdout)
     assert line.startswith("ok not converted yet")

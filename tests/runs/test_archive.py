@@ -169,15 +169,15 @@ def test_no_archive_and_no_database_are_refused_in_one_line(tmp_path: Path) -> N
 
 
 def test_types_say_what_may_be_null(archive: Archive) -> None:
-    nullable = {
-        (table.name, column.name) for table in TABLES for column in columns(table.row) if column.nullable
-    }  # fmt: skip
-    found = set()
+    nullable: set[tuple[str, str]] = set()
+    for table in TABLES:
+        nullable |= {(table.name, column.name) for column in columns(table.row) if column.nullable}
+    stored: set[tuple[str, str]] = set()
     for name in NAMES:
         for _, column, _, required, _, _ in archive.connection.execute(f"PRAGMA table_info({name})"):
             if not required:
-                found.add((name, column))
-    assert found == nullable
+                stored.add((name, column))
+    assert stored == nullable
     assert ("attempts", "reward") in nullable
     assert ("attempts", "text") not in nullable
 

@@ -35,16 +35,18 @@ def make(step: int = 4, seed: int = 0) -> Checkpoint:
     child = table.add_member("student", 3, ("S0", "S1"), "dare")
     table.remove_member("S0")
     table.members["T0"] = replace(table.members["T0"], rating=Rating(25.1 + 0.2, 1 / 3), wins=3, draws=1, losses=2)
-    adapters = {
-        name: {site: Factors(torch.randn(6, 2, generator=g), torch.randn(2, 5, generator=g)) for site in SITES}
-        for name in table.members
-    }
+    adapters: dict[str, dict[str, Factors]] = {name: {} for name in table.members}
+    for adapter in adapters.values():
+        for site in SITES:
+            adapter[site] = Factors(torch.randn(6, 2, generator=g), torch.randn(2, 5, generator=g))
+    # Values that a detour over text or another dtype would change.
     adapters["T0"][SITES[0]].b[0] = torch.tensor([0.0, -0.0, 1e-45, 3.4e38, 1 / 3])
     optimizers: dict[str, dict[str, torch.Tensor]] = {
         name: {f"{SITES[0]}.a.exp_avg": torch.randn(6, 2, generator=g), f"{SITES[0]}.a.step": torch.tensor(7.0)}
         for name in table.members
     }
-    optimizers[child.name] = {}  # born this step: no moments yet
+    # Born in this step, so it has no moments yet.
+    optimizers[child.name] = {}
     task = Task(
         id="0.0.code_f.1",
         kind="code_f",
@@ -56,7 +58,17 @@ def make(step: int = 4, seed: int = 0) -> Checkpoint:
     )
     bank = [Entry(task, 0.1 + 0.2), Entry(replace(task, id="seed", kind="code_o", program="def f(x): return x"), None)]
     versions = {name: 3 + i for i, name in enumerate(table.members)}
-    return Checkpoint(step, "some/base", "abc123", 16.5, table, bank, adapters, optimizers, versions)
+    return Checkpoint(
+        step=step,
+        base="some/base",
+        fingerprint="abc123",
+        alpha=16.5,
+        population=table,
+        bank=bank,
+        adapters=adapters,
+        optimizers=optimizers,
+        versions=versions,
+    )
 
 
 def save(folder: Path, saved: Checkpoint, keep_last: int = 9, keep_every: int = 0) -> Path:
@@ -78,12 +90,13 @@ def assert_same(one: Checkpoint, other: Checkpoint) -> None:
     assert one.population.born == other.population.born
     assert one.adapters.keys() == other.adapters.keys()
     for member, adapter in one.adapters.items():
-        assert {s: (bits(f.a), bits(f.b)) for s, f in adapter.items()} == {
-            s: (bits(f.a), bits(f.b)) for s, f in other.adapters[member].items()
-        }
-    assert {m: {k: bits(t) for k, t in s.items()} for m, s in one.optimizers.items()} == {
-        m: {k: bits(t) for k, t in s.items()} for m, s in other.optimizers.items()
-    }
+        assert adapter.keys() == other.adapters[member].keys()
+        for site, factors in other.adapters[member].items():
+            assert (bits(adapter[site].a), bits(adapter[site].b)) == (bits(factors.a), bits(factors.b))
+    assert one.optimizers.keys() == other.optimizers.keys()
+    for member, state in one.optimizers.items():
+        assert state.keys() == other.optimizers[member].keys()
+        assert all(bits(tensor) == bits(state[key]) for key, tensor in other.optimizers[member].items())
 
 
 @pytest.fixture

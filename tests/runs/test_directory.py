@@ -211,6 +211,10 @@ for n in range(150):
     write_text(Path({str(path)!r}), str(n % 10) * 200_000)
 """
     with subprocess.Popen([sys.executable, "-c", code]) as writer:
-        seen = {(len(text), len(set(text))) for _ in iter(writer.poll, 0) for text in [path.read_text()]}
+        seen: set[tuple[int, int]] = set()
+        while writer.poll() is None:
+            text = path.read_text()
+            seen.add((len(text), len(set(text))))
+    assert writer.returncode == 0
     assert seen <= {(200_000, 1)}
     assert path.read_text() == "9" * 200_000

@@ -32,6 +32,7 @@ class ArchiveReader:
         """Opens the archive. Raises RunError if there is none, or if another version of Red Queen wrote it."""
         if not path.exists():
             raise RunError(f"{path.parent} has no archive ({path.name}): nothing was trained here")
+        # Read-only by the URI: an analysis can never damage a run, and never makes an empty file by opening it.
         self.connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
         try:
             check_layout(self.connection, path)
@@ -50,45 +51,52 @@ class ArchiveReader:
         self.close()
 
     def close(self) -> None:
+        """Closes the file."""
         self.connection.close()
 
     def members(self) -> list[MemberRow]:
-        """Every member that ever lived, in order of birth."""
+        """Returns every member that ever lived, in order of birth."""
         return self._rows(MemberRow)
 
     def replacements(self) -> list[ReplacementRow]:
-        """Every birth after the first population."""
+        """Returns every birth after the first population."""
         return self._rows(ReplacementRow)
 
     def standings(self) -> list[StandingRow]:
-        """Where each living member stood after each step."""
+        """Returns where each living member stood after each step."""
         return self._rows(StandingRow)
 
     def champions(self) -> list[ChampionRow]:
-        """Every entry into the hall of fame."""
+        """Returns every entry into the hall of fame."""
         return self._rows(ChampionRow)
 
     def matches(self, step: int | None = None) -> list[MatchRow]:
-        """The matches of `step`, or of all steps."""
+        """Returns the matches of `step`, or of all steps."""
         return self._rows(MatchRow, step)
 
     def proposals(self, step: int | None = None) -> list[ProposalRow]:
-        """The proposals of `step`, or of all steps."""
+        """Returns the proposals of `step`, or of all steps."""
         return self._rows(ProposalRow, step)
 
     def tasks(self, step: int | None = None) -> list[TaskRow]:
-        """The valid tasks of `step`, or of all steps; `TaskRow.task()` is the task itself."""
+        """Returns the valid tasks of `step`, or of all steps; `TaskRow.task()` is the task itself."""
         return self._rows(TaskRow, step)
 
     def attempts(self, step: int | None = None) -> list[AttemptRow]:
-        """The attempts of `step`, or of all steps."""
+        """Returns the attempts of `step`, or of all steps."""
         return self._rows(AttemptRow, step)
 
     def probes(self, step: int | None = None) -> list[ProbeRow]:
-        """The attempts at held-out tasks after `step`, or after all steps."""
+        """Returns the attempts at held-out tasks after `step`, or after all steps."""
         return self._rows(ProbeRow, step)
 
     def _rows(self, row: type[R], step: int | None = None) -> list[R]:
-        where, values = ("", ()) if step is None else (" WHERE step = ?", (step,))
+        """Returns the rows of one table in a fixed order, so that every analysis of them gives the same numbers."""
+        where = ""
+        values: tuple[int, ...] = ()
+        if step is not None:
+            where = " WHERE step = ?"
+            values = (step,)
+        # `rowid` is the order of writing, which SQL does not promise unless it is asked for.
         cursor = self.connection.execute(f"{select_statement(row)}{where} ORDER BY step, rowid", values)
-        return [row_of(row, found) for found in cursor]
+        return [row_of(row, stored) for stored in cursor]

@@ -62,7 +62,10 @@ class ProposalRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRow:
-    """A valid task; its id is its proposal's. `rho` is the solve rate, `novel` says if the task bank lacked it."""
+    """A valid task; its id is its proposal's.
+
+    `rho` is the solve rate. `novel` says whether the task bank did not hold the program yet.
+    """
 
     id: str
     step: int
@@ -75,7 +78,7 @@ class TaskRow:
     novel: bool
 
     def task(self) -> Task:
-        """The task as it was played."""
+        """Returns the task as it was played."""
         return Task(
             id=self.id,
             kind=self.kind,

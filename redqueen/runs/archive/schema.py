@@ -30,6 +30,7 @@ from redqueen.runs.archive.rows import (
 from redqueen.runs.directory import RunError
 
 R = TypeVar("R", bound=Row)
+# SQLite has neither truth values nor lists: a bool is stored as 0 or 1, and a tuple as the text of a JSON list.
 _SQL_TYPES = {str: "TEXT", int: "INTEGER", bool: "INTEGER", float: "REAL", tuple: "TEXT"}
 
 
@@ -41,7 +42,7 @@ class Table:
     row: type[Row]
     key: tuple[str, ...]
     references: Mapping[str, str] = field(default_factory=dict[str, str])
-    """For readers of the file: which column holds the key of which table."""
+    """Which column holds the key of which table. SQLite does not enforce it here; it documents the file for readers."""
     index: str = ""
     """A column that is searched often."""
 
@@ -71,12 +72,13 @@ class Column:
 
 @cache
 def columns(row: type[Row]) -> tuple[Column, ...]:
-    """The columns of a table, in the order of the fields."""
+    """Returns the columns of a table, in the order of the fields."""
     hints = get_type_hints(row)
     return tuple(_column(part.name, hints[part.name]) for part in fields(row))
 
 
 def _column(name: str, annotation: Any) -> Column:
+    # `float | None` has two options. Exactly one may be left without None: SQLite stores one type in a column.
     options = list(get_args(annotation)) if get_origin(annotation) is UnionType else [annotation]
     nullable = NoneType in options
     (value,) = [option for option in options if option is not NoneType]
@@ -87,7 +89,7 @@ def _column(name: str, annotation: Any) -> Column:
 
 
 def create_statements() -> list[str]:
-    """The statements that make a new archive. They change nothing where the tables are there."""
+    """Returns the statements that make a new archive. They change nothing where the tables exist."""
     statements: list[str] = []
     for table in TABLES:
         parts = [_definition(column, table) for column in columns(table.row)]
@@ -111,7 +113,7 @@ def _definition(column: Column, table: Table) -> str:
 
 @cache
 def insert_statement(row: type[Row]) -> str:
-    """`INSERT INTO members (name, ...) VALUES (?, ...)`; `values_of` gives the values."""
+    """Returns `INSERT INTO members (name, ...) VALUES (?, ...)`; `values_of` gives the values."""
     names = [column.name for column in columns(row)]
     marks = ", ".join("?" for _ in names)
     return f"INSERT INTO {_NAMES[row]} ({', '.join(names)}) VALUES ({marks})"
@@ -119,13 +121,13 @@ def insert_statement(row: type[Row]) -> str:
 
 @cache
 def select_statement(row: type[Row]) -> str:
-    """`SELECT name, ... FROM members`, in the order that `row_of` takes."""
+    """Returns `SELECT name, ... FROM members`, in the order that `row_of` takes."""
     names = ", ".join(column.name for column in columns(row))
     return f"SELECT {names} FROM {_NAMES[row]}"
 
 
 def values_of(row: Row) -> list[object]:
-    """A row's values as SQLite stores them."""
+    """Returns a row's values as SQLite stores them."""
     values: list[object] = []
     for column in columns(type(row)):
         value = getattr(row, column.name)
@@ -134,7 +136,7 @@ def values_of(row: Row) -> list[object]:
 
 
 def row_of(row: type[R], values: Sequence[Any]) -> R:
-    """The row that was stored as `values`."""
+    """Returns the row that was stored as `values`."""
     by_name: dict[str, Any] = {}
     for column, value in zip(columns(row), values, strict=True):
         if column.type is tuple:
@@ -147,14 +149,16 @@ def row_of(row: type[R], values: Sequence[Any]) -> R:
 
 
 def _tuples(value: Any) -> Any:
+    # JSON knows only lists, but a row that was read must equal the row that was written, also where tuples are nested.
     return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
 
 
 def check_layout(connection: sqlite3.Connection, path: Path) -> None:
     """Raises RunError if the archive's tables are not exactly these: another version of Red Queen wrote it."""
     for table in TABLES:
-        there = {info[1] for info in connection.execute(f"PRAGMA table_info({table.name})")}
-        if there != {column.name for column in columns(table.row)}:
+        # The second item of each row of `table_info` is the column's name. A table that is missing has no rows.
+        names = {info[1] for info in connection.execute(f"PRAGMA table_info({table.name})")}
+        if names != {column.name for column in columns(table.row)}:
             raise RunError(
                 f"{path} was written by another version of Red Queen (its table '{table.name}' differs): "
                 "use that version, or start a new run"

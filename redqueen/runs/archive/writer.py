@@ -21,7 +21,9 @@ class Archive:
         """
         new = not path.exists()
         self.connection = sqlite3.connect(path)
+        # With a write-ahead log people can read the archive while the run writes to it, and neither waits.
         self.connection.execute("PRAGMA journal_mode = WAL")
+        # The check comes first: CREATE TABLE IF NOT EXISTS would quietly add what an older archive lacks.
         if not new:
             check_layout(self.connection, path)
         for statement in create_statements():
@@ -36,19 +38,24 @@ class Archive:
         self.close()
 
     def close(self) -> None:
+        """Closes the file."""
         self.connection.close()
 
     def write(self, rows: Iterable[Row]) -> None:
-        """Inserts rows, each into its table, in order. Raises sqlite3.Error, with nothing written."""
+        """Inserts rows, each into its table, in order. Raises sqlite3.Error if one is refused; then none is written."""
+        # One transaction for all rows of a step: after a kill there is never a task without its attempts, so no reader
+        # has to ask whether a step is complete.
         with self.connection:
             for row in rows:
                 self.connection.execute(insert_statement(type(row)), values_of(row))
 
     def rewind(self, step: int) -> None:
-        """Drops what was recorded for `step` and later: a resumed run plays those steps again.
+        """Removes the rows of `step` and of later steps: a resumed run plays those steps again.
 
-        Children of the replacements at the end of a step belong to that step.
+        The children that were born at the end of a step belong to that step.
         """
+        # The archive is written before the checkpoint, so after a kill it may be ahead of the checkpoint that the run
+        # resumes from. Without the rewind the steps in between would be refused as keys that exist already.
         with self.connection:
             for table in TABLES:
                 self.connection.execute(f"DELETE FROM {table.name} WHERE step >= ?", (step,))
