@@ -1,4 +1,4 @@
-"""The seam between what is computed and where: in this process, in worker processes, or on other machines."""
+"""The protocol that separates what is computed from where: here, in worker processes, or on other machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The policy: one frozen base, the members' adapters on it, and everything that samples from them or trains them."""
+"""The policy holds one frozen base and the members' adapters on it, and samples from the members or trains them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OptimizerState = Mapping[str, Tensor]
 class Policy:
     """Owns a base, its adapter bank, the executor, the sampler, the learner and the version of each member.
 
-    A member is known by its name from `join` to `leave`. It is a `redqueen.records.Sampler`. Use it as a context
+    A member is known by its name from `join` to `leave`. A policy is a `redqueen.records.Sampler`. Use it as a context
     manager, or call `close`.
     """
 
@@ -43,7 +43,8 @@ class Policy:
         self.base = base
         self.adapters = adapters
         self.executor = executor
-        # An entry stays after its member has left: if the name joins again, its version still rises.
+        # An entry stays after its member has left: if the name joins again, its version still rises. A server that
+        # caches by name alone returns the old weights' results after such a change (vLLM issue 42125).
         self._versions: dict[str, int] = {}
         self.sampler = LocalSampler(base, adapters, sampling.batch_rows, executor, self._versions)
         self.learner = LocalLearner(adapters, learning, temperature, executor)
@@ -54,7 +55,7 @@ class Policy:
         return tuple(self.adapters.slots)
 
     def shapes(self) -> Mapping[str, tuple[int, int]]:
-        """(inputs, outputs) of each layer that an adapter changes, by the layer's name."""
+        """Returns (inputs, outputs) of each layer that an adapter changes, by the layer's name."""
         return self.adapters.shapes()
 
     def join(
@@ -68,54 +69,56 @@ class Policy:
     ) -> None:
         """Adds a member with these weights. A member that is not `trained` has no optimizer: it can only sample.
 
-        `state` is a saved optimizer state (default: a fresh optimizer); `version` is a saved version (default: one
+        `state` is a saved optimizer state (default: a fresh optimizer). `version` is a saved version (default: one
         more than the last member of that name had, or 1).
         Raises AdapterError if the name is taken, if no slot is free or if the adapter does not fit the base.
         """
+        # The bank raises all these errors, so it comes first: a refused member leaves no optimizer and no version.
         self.adapters.add(name, adapter)
         if trained:
             self.learner.load_state(name, state or {})
         self._versions[name] = self._versions.get(name, 0) + 1 if version is None else version
 
     def leave(self, name: str) -> None:
-        """Removes a member and its optimizer. Raises KeyError for an unknown member."""
+        """Removes a member and its optimizer. Raises KeyError if the member is unknown."""
         self.adapters.retire(name)
         self.learner.forget(name)
 
     def adapter(self, name: str) -> dict[str, Factors]:
-        """A copy of a member's fp32 factors, on the CPU. Raises KeyError for an unknown member."""
+        """Returns a copy of a member's fp32 factors, on the CPU. Raises KeyError if the member is unknown."""
         return self.adapters.read(name)
 
     def state(self, name: str) -> dict[str, Tensor]:
-        """A copy of the optimizer state of a trained member, on the CPU. Raises KeyError for any other."""
+        """Returns a copy of a member's optimizer state, on the CPU. Raises KeyError if the member is not trained."""
         return self.learner.state(name)
 
     def version(self, name: str) -> int:
-        """The version of a member's weights: 1 when the name first joins, one more after each update and each join.
+        """Returns the version of a member's weights: 1 at the name's first join, +1 on every further join and update.
 
-        Whoever caches what these weights computed (a prefix cache, a remote copy) compares versions to notice that it
-        is stale. Raises KeyError for a name that never joined.
+        A cache of what these weights computed (a prefix cache, a remote copy) is stale if its version differs.
+        Raises KeyError if the name never joined.
         """
         return self._versions[name]
 
     def sample(
         self, requests: Sequence[Request], on_completion: Callable[[int, Completion], None] | None = None
     ) -> list[Completion]:
-        """Completions in the order of `requests`; `on_completion(index, completion)` is called as each is done.
+        """Returns completions in the order of `requests`, and calls `on_completion(index, completion)` as each ends.
 
-        Raises KeyError for an unknown member, PromptError for a prompt that is empty or too long for the base.
+        Raises KeyError if a member is unknown, PromptError if a prompt is empty or too long for the base.
         """
         return self.sampler.sample(requests, on_completion)
 
     def update(
         self, samples: Sequence[Sample], progress: Progress | None = None, *, lr: float | None = None
     ) -> list[MemberUpdate]:
-        """One optimizer step of every member that has samples; the version of each that moved rises.
+        """Takes one optimizer step for every member that has samples; the version of each member that moved rises.
 
         `lr` replaces the configured learning rate for this update. Samples with advantage 0 count in the loss's
-        normalisation and cost nothing. Raises KeyError for a member that is unknown or not trained.
+        normalisation and cost nothing. Raises KeyError if a member is unknown or not trained.
         """
         updates = self.learner.update(samples, progress, lr=lr)
+        # The weights of a skipped member are the same as before, so what was computed with them stays valid.
         for update in updates:
             if not update.skipped:
                 self._versions[update.member] += 1
@@ -143,13 +146,16 @@ def open_policy(
     *,
     temperature: float | None = None,
 ) -> Policy:
-    """A policy without members that has room for `capacity` of them, in worker processes if the base is shared.
+    """Returns a policy without members, with room for `capacity` of them. A shared base gets worker processes.
 
-    Of `sampling` it uses the rows of a batch; how tokens are sampled is said by each request. The learner trains the
-    distribution at `temperature` (default: the one that `sampling` names).
+    Only `batch_rows` of `sampling` is used here: each request carries its own sampling parameters. The learner trains
+    the distribution at `temperature` (default: the temperature of `sampling`).
     Raises WorkerError if a worker process does not start.
     """
     shape = (base.decoder.sites, capacity, model.rank, model.alpha, model.targets)
+
+    # Worker processes read the base and the bank in shared memory. A base on a GPU, and one that a single process
+    # uses, is in ordinary memory.
     workers = workers_of(model)
     executor: Executor
     if base.block is None or workers == 1:
@@ -159,6 +165,7 @@ def open_policy(
         adapters, block = shared_bank(*shape)
         threads = model.threads or max(1, cores() // workers)
         executor = WorkerPool(base, adapters, block, workers, threads)
+
     if temperature is None:
         temperature = sampling.temperature
     return Policy(base, adapters, executor, sampling, learning, temperature)

@@ -1,4 +1,4 @@
-"""The joint forward and backward pass: it adds to the gradients of all members that have samples.
+"""The joint forward and backward pass, which adds to the gradients of all members that have samples.
 
 Shape suffixes: N rows (tokens that go through the model), S scored tokens, H hidden size.
 """
@@ -23,11 +23,13 @@ class TokenStats:
     """Sums over one member's trained tokens."""
 
     loss: float = 0.0
+    """The weighted negative log-probabilities, in nats."""
     entropy: float = 0.0
-    """Of the next-token distributions, in nats."""
+    """The entropies of the next-token distributions, in nats."""
     gap: float = 0.0
-    """Absolute differences of the sampler's and the learner's log-probabilities, in nats."""
+    """The absolute differences of the sampler's and the learner's log-probabilities, in nats."""
     tokens: int = 0
+    """The number of tokens."""
 
     def add(self, other: TokenStats) -> None:
         """Adds the sums of other tokens."""
@@ -42,7 +44,7 @@ class ForwardOptions:
     """How a micro-batch is computed."""
 
     temperature: float
-    """Of the distribution that is trained: the one that the samples were drawn at."""
+    """The temperature of the distribution that is trained: that at which the samples were drawn."""
     checkpointing: bool
     """Whether activations are recomputed in the backward pass instead of kept."""
 
@@ -55,6 +57,7 @@ def warm_up(decoder: Decoder) -> None:
     """
     device = decoder.embed_VH.device
     ids_N = torch.zeros(6, dtype=torch.long, device=device)
+    # A prompt of two tokens and two continuations, so that both branches of attention run.
     attention = SharedPrefixAttention([SharedPrefix(0, 2, (2, 2))], device)
     with torch.enable_grad():
         hidden_NH = decoder.hidden(ids_N, torch.arange(6, device=device), attention)
@@ -71,12 +74,16 @@ def accumulate(
 ) -> dict[int, TokenStats]:
     """Adds one micro-batch's gradients of -sum(weight x log-probability) and returns its token statistics by slot.
 
-    Raises PromptError for a sample that is longer than the base's sliding window.
+    Raises PromptError if a sample is longer than the base's sliding window.
     """
     device = bank.masters.device
+
+    # Attention here sees the whole sequence, so a longer one would be computed differently from the base's definition.
     longest = max(len(group.prompt_ids) + max(group.suffix_lengths) for group in groups)
     if decoder.window and longest > decoder.window:
         raise PromptError(f"{longest} tokens are more than this base's sliding window of {decoder.window}")
+
+    # Only the adapters' gradients are computed, inside the layers; the base's weights require none.
     batch = build_micro_batch(groups, device)
     adapters = bank.rows([group.slot for group in groups], [group.tokens for group in groups], gradients)
     with torch.enable_grad():
@@ -92,7 +99,8 @@ def accumulate(
         )
         loss_S = -batch.weight_S * logp_S
         loss_S.sum().backward()
-    # One copy to the host for all statistics, summed there in float64.
+
+    # The sums run over thousands of tokens and are therefore taken in float64.
     gap_S = (logp_S.detach() - batch.logprob_S).abs()
     per_token = torch.stack([loss_S.detach(), entropy_S, gap_S]).double()
     stats: dict[int, TokenStats] = {}

@@ -1,4 +1,4 @@
-"""The learner: one joint forward and backward pass for all members that played, an optimizer for each."""
+"""The learner computes all members' gradients in one joint pass and moves each member with its own optimizer."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 class LocalLearner:
-    """Policy gradient on the members of `bank`, computed wherever `executor` computes.
+    """Trains the members of `bank` by policy gradient. The executor decides where gradients are computed.
 
     Each member has its own AdamW (Loshchilov & Hutter 2019); members without samples do not move.
     """
 
     def __init__(self, bank: AdapterBank, config: LearningConfig, temperature: float, executor: Executor) -> None:
-        """`temperature` is that of the distribution that is trained."""
+        """`temperature` is the temperature of the distribution that is trained."""
         self.bank = bank
         self.config = config
         self.executor = executor
@@ -37,7 +37,7 @@ class LocalLearner:
         self._kept_gradients: Gradients | None = None
 
     def reset(self, member: str) -> None:
-        """Makes a new optimizer for `member`'s current weights; no moment and no step count survives."""
+        """Gives `member` a new optimizer, without moments and with a step count of 0. Its weights stay."""
         self.optimizers[member] = torch.optim.AdamW(
             [self.bank.masters[self.bank.slots[member]]],
             lr=self.config.lr,
@@ -56,13 +56,16 @@ class LocalLearner:
         """Takes one optimizer step for every member that has samples, and reports on each, sorted by name.
 
         `lr` replaces the configured learning rate and its warm-up. `progress(done, total)` is called with tokens.
-        Raises KeyError for a member that has no optimizer, before any member has moved.
+        Raises KeyError if a member has no optimizer, before any member has moved.
         """
+        # Members are looked up first: an unknown one must not leave the others with half an update.
         stats = {sample.member: TokenStats() for sample in samples}
         optimizers = {member: self.optimizers[member] for member in sorted(stats)}
         by_slot = {self.bank.slots[member]: member for member in stats}
         gradients = self._cleared_gradients(by_slot)
         groups = self._groups(samples)
+
+        # One call computes all members' gradients. Micro-batches may end in any order, so progress counts tokens.
         total = sum(group.tokens for group in groups)
         done = 0
 
@@ -76,15 +79,22 @@ class LocalLearner:
         for batch in self.executor.accumulate(groups, budget, gradients, self.options, on_batch):
             for slot, tokens in batch.items():
                 stats[by_slot[slot]].add(tokens)
+
+        # Clipping and the optimizer's step are each member's own, so one member's large gradient scales no other's.
         updates: list[MemberUpdate] = []
         for member, optimizer in optimizers.items():
             gradient = gradients.flat[self.bank.slots[member]]
             updates.append(self._step(member, stats[member], gradient, optimizer, lr))
+
+        # Sampling reads copies in the compute dtype. They are renewed for the members that moved.
         self.bank.refresh(*(update.member for update in updates if not update.skipped))
         return updates
 
     def _groups(self, samples: Sequence[Sample]) -> list[PromptGroup]:
-        """Groups the samples to compute; those with advantage 0 count in the normalisation only."""
+        """Groups the samples to compute by prompt; those with advantage 0 count in the normalisation only."""
+        # An advantage of 0 has no gradient, and a task that all or no attempts solved gives only such samples, so
+        # leaving them out saves whole prompts. Their tokens still count in the weights: leaving them out there would
+        # make the step larger the fewer samples carry a signal.
         weighted = [
             WeightedSample(sample, self.bank.slots[sample.member], weight * sample.advantage)
             for sample, weight in zip(samples, token_weights(samples, self.config.loss), strict=True)
@@ -93,11 +103,9 @@ class LocalLearner:
         return list(group_by_prompt(weighted, self.config.batch_tokens))
 
     def _cleared_gradients(self, slots: Iterable[int]) -> Gradients:
-        """Returns gradients that are zero in these slots.
-
-        On a GPU they are freed after the update, because sampling needs the memory for its cache. On a CPU they are
-        kept: fresh pages would cost some percent of a small update.
-        """
+        """Returns gradients that are zero in these slots."""
+        # On a GPU they are freed after the update, because sampling needs the memory for its cache. On a CPU they are
+        # kept: the page faults of new memory would cost some percent of a small update.
         if self._kept_gradients is None:
             gradients = self.bank.gradients()
             self._kept_gradients = gradients if gradients.flat.device.type == "cpu" else None
@@ -108,9 +116,11 @@ class LocalLearner:
     def _step(
         self, member: str, stats: TokenStats, gradient: Tensor, optimizer: torch.optim.AdamW, lr: float | None
     ) -> MemberUpdate:
-        """Clips one member's gradient and moves the member, unless there is nothing to move it by."""
+        """Clips one member's gradient and takes the optimizer's step, unless there is no usable gradient."""
         norm = 0.0
         skipped = ""
+        # A step with a zero gradient would not be harmless: AdamW would still decay the weights and follow its moments.
+        # A gradient that is not finite would destroy the weights and the moments for good.
         if not stats.tokens:
             skipped = "every advantage was zero"
         else:
@@ -134,22 +144,25 @@ class LocalLearner:
         )
 
     def _move(self, optimizer: torch.optim.AdamW, gradient: Tensor, lr: float | None) -> None:
+        """Takes one optimizer step along a clipped gradient. `lr` replaces the configured rate and its warm-up."""
         group = optimizer.param_groups[0]
         # The optimizer's only parameter is the member's row of the masters.
         (parameter,) = group["params"]
         if lr is None:
             lr = self.config.lr
-            # The warm-up counts a member's own steps: a newborn begins with a small rate whenever it is born.
+            # The warm-up counts a member's own steps: a child starts with a small rate whenever it joins the run.
             if self.config.lr_warmup:
                 steps_taken = float(optimizer.state[parameter].get("step", 0))
                 lr *= min(1.0, (steps_taken + 1) / self.config.lr_warmup)
         group["lr"] = lr
+        # The gradient lies in memory that all members share, so the parameter holds it only during the step.
         parameter.grad = gradient
         optimizer.step()
         parameter.grad = None
 
     def state(self, member: str) -> dict[str, Tensor]:
         """Returns the step count and moments of `member`'s optimizer, by layer; empty before its first step."""
+        # By layer and at the member's own rank, as its weights are saved: the bank's layout may differ in another run.
         optimizer = self.optimizers[member]
         saved = optimizer.state[optimizer.param_groups[0]["params"][0]]
         if not saved:
@@ -162,7 +175,7 @@ class LocalLearner:
         return state
 
     def load_state(self, member: str, state: Mapping[str, Tensor]) -> None:
-        """Puts back what `state` returned, in a new optimizer."""
+        """Gives `member` a new optimizer with a saved state, as `state` returns it."""
         self.reset(member)
         if not state:
             return

@@ -1,4 +1,4 @@
-"""From samples to flat micro-batches: without padding, and with a prompt only once for all samples that continue it.
+"""Builds flat micro-batches from samples. They have no padding, and samples of one prompt share its rows.
 
 Shape suffixes: N rows (tokens that go through the model), S scored tokens.
 """
@@ -17,14 +17,14 @@ from redqueen.records import Sample
 
 @dataclass(frozen=True, slots=True)
 class WeightedSample:
-    """A sample and its place in the loss."""
+    """A sample, its member's slot and the weight of its tokens."""
 
     sample: Sample
-    """What a member wrote."""
+    """The sample."""
     slot: int
     """The member's slot in the adapter bank."""
     weight: float
-    """The weight of each of its tokens in the loss, its advantage included."""
+    """The weight of each of the sample's tokens in the loss, multiplied by the sample's advantage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,31 +34,37 @@ class PromptGroup:
     slot: int
     """The member's slot in the adapter bank."""
     prompt_ids: tuple[int, ...]
-    """The tokens that all samples begin with."""
+    """The prompt's tokens."""
     samples: tuple[WeightedSample, ...]
-    """What continues them."""
+    """The samples that continue the prompt."""
 
     @property
     def suffix_lengths(self) -> tuple[int, ...]:
-        """The rows of each sample after the prompt. Its last token predicts nothing, so it has no row."""
+        """How many rows each sample has after the prompt. A sample's last token predicts nothing, so it has no row."""
         return tuple(len(weighted.sample.token_ids) - 1 for weighted in self.samples)
 
     @property
     def tokens(self) -> int:
-        """The rows of the whole group."""
+        """How many rows the whole group has."""
         return len(self.prompt_ids) + sum(self.suffix_lengths)
 
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """What one forward and backward pass reads. Row `source_S[i]` predicts token `target_S[i]`."""
+    """The input of one forward and backward pass."""
 
     groups: tuple[PromptGroup, ...]
+    """The groups that the batch was built from, in the order of their rows."""
     prefixes: tuple[SharedPrefix, ...]
+    """Where each group's prompt and samples are."""
     ids_N: Tensor
+    """The token of each row."""
     position_N: Tensor
+    """The position of each row in its own sequence."""
     source_S: Tensor
+    """The row that predicts each scored token."""
     target_S: Tensor
+    """The scored tokens."""
     logprob_S: Tensor
     """The sampler's log-probabilities of the targets."""
     weight_S: Tensor
@@ -66,15 +72,15 @@ class MicroBatch:
 
 
 def micro_batches(samples: Sequence[WeightedSample], budget: int) -> Iterator[list[PromptGroup]]:
-    """Yields every sample once, in groups of at most `budget` rows together, sorted by slot.
+    """Yields micro-batches of at most `budget` rows that hold every sample once, their groups sorted by slot.
 
-    A single sample may be longer than the budget.
+    A sample that alone is longer than the budget gets a micro-batch of its own.
     """
     return fill_micro_batches(group_by_prompt(samples, budget), budget)
 
 
 def fill_micro_batches(groups: Iterable[PromptGroup], budget: int) -> Iterator[list[PromptGroup]]:
-    """Yields neighbouring groups together, as far as the budget reaches, sorted by slot."""
+    """Yields micro-batches of consecutive groups with at most `budget` rows together, each sorted by slot."""
     batch: list[PromptGroup] = []
     room = budget
     for group in groups:
@@ -89,7 +95,7 @@ def fill_micro_batches(groups: Iterable[PromptGroup], budget: int) -> Iterator[l
 
 
 def group_by_prompt(samples: Sequence[WeightedSample], budget: int) -> Iterator[PromptGroup]:
-    """Yields groups of at most `budget` rows; where a prompt's samples need more, its prompt is in several groups."""
+    """Yields groups of at most `budget` rows. A prompt whose samples need more rows is repeated in several groups."""
     by_prompt: dict[tuple[int, tuple[int, ...]], list[WeightedSample]] = {}
     for weighted in samples:
         by_prompt.setdefault((weighted.slot, weighted.sample.prompt_ids), []).append(weighted)
@@ -112,6 +118,9 @@ def build_micro_batch(groups: Sequence[PromptGroup], device: torch.device) -> Mi
     ids: list[int] = []
     positions: list[int] = []
     sources: list[int] = []
+    targets: list[int] = []
+    logprobs: list[float] = []
+    weights: list[float] = []
     prefixes: list[SharedPrefix] = []
     for group in groups:
         start = len(ids)
@@ -124,7 +133,10 @@ def build_micro_batch(groups: Sequence[PromptGroup], device: torch.device) -> Mi
             sources += [start + prompt - 1, *range(len(ids), len(ids) + suffix)]
             ids += weighted.sample.token_ids[:-1]
             positions += range(prompt, prompt + suffix)
-    samples = [weighted for group in groups for weighted in group.samples]
+            # Every token of the completion is scored, the first as well as the last.
+            targets += weighted.sample.token_ids
+            logprobs += weighted.sample.logprobs
+            weights += [weighted.weight] * len(weighted.sample.token_ids)
 
     def tensor(values: list[int] | list[float], dtype: torch.dtype) -> Tensor:
         return torch.tensor(values, dtype=dtype, device=device)
@@ -135,7 +147,7 @@ def build_micro_batch(groups: Sequence[PromptGroup], device: torch.device) -> Mi
         ids_N=tensor(ids, torch.long),
         position_N=tensor(positions, torch.long),
         source_S=tensor(sources, torch.long),
-        target_S=tensor([token for w in samples for token in w.sample.token_ids], torch.long),
-        logprob_S=tensor([logprob for w in samples for logprob in w.sample.logprobs], torch.float32),
-        weight_S=tensor([w.weight for w in samples for _ in w.sample.token_ids], torch.float32),
+        target_S=tensor(targets, torch.long),
+        logprob_S=tensor(logprobs, torch.float32),
+        weight_S=tensor(weights, torch.float32),
     )

@@ -9,11 +9,12 @@ from redqueen.records import Sample
 
 
 def token_weights(samples: Sequence[Sample], loss: Literal["token_mean", "sequence_mean"]) -> list[float]:
-    """For each sample the weight of each of its tokens, normalised over its own member's samples only.
+    """Returns one weight for each sample: that of each of its tokens in the loss.
 
-    token_mean: 1 / (the member's completion tokens). sequence_mean: 1 / (its samples x this one's tokens).
-    A member's update therefore does not depend on who else is in the batch.
+    token_mean: 1 / (the completion tokens of the sample's member).
+    sequence_mean: 1 / (the samples of the sample's member x the sample's tokens).
     """
+    # The sums run over the samples of one member: its update must not depend on the other members in the batch.
     tokens: dict[str, int] = {}
     count: dict[str, int] = {}
     for sample in samples:

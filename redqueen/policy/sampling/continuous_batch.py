@@ -22,9 +22,12 @@ from redqueen.policy.sampling.kv_cache import KVCache, Prefill, PrefillEntry
 from redqueen.policy.sampling.tokens import SampledTokens, SamplingTensors, sample_tokens
 from redqueen.records import FinishReason, SamplingParams
 
-# The batch is compacted when more than this share of its rows is free.
+# The batch is compacted when more than this share of its rows is free. A free row costs as much as any other in each
+# step, but compacting copies whole rows of the cache, so a few free rows are left alone until requests fill them.
 _COMPACT_ABOVE = 0.125
-# How many tokens are sampled before the host reads them. On a GPU, reading waits for the device.
+# How many tokens are sampled before the host reads them. Reading waits until a GPU has finished all its work, and the
+# GPU then idles until the host has prepared the next step. Eight tokens at once spread that wait; a row that ends
+# earlier wastes at most seven of them. A CPU gains nothing from waiting.
 _STRIDE = {"cpu": 1, "cuda": 8}
 # Free rows are sampled with the others; their tokens are never read.
 _FREE_ROW = SamplingParams(max_tokens=1)
@@ -32,7 +35,7 @@ _FREE_ROW = SamplingParams(max_tokens=1)
 
 @dataclass(frozen=True, slots=True)
 class TextModel:
-    """What turns rows into text, besides the members' weights."""
+    """The parts that turn rows into text and are the same for all members."""
 
     decoder: Decoder
     """The base's decoder."""
@@ -47,19 +50,19 @@ class Row:
     """One completion while it is sampled."""
 
     index: int
-    """Its place among the requests."""
+    """The row's place among the requests."""
     seed: tuple[str | int, ...]
-    """The name of its random stream."""
+    """The name of the row's random stream."""
     sampling: SamplingParams
-    """How its tokens are sampled, and how many at most."""
+    """How the row's tokens are sampled, and how many at most."""
     stop: tuple[str, ...]
-    """Strings that end it."""
+    """Strings that end the row."""
     token_ids: list[int] = field(default_factory=list[int])
     """The tokens sampled so far."""
     logprobs: list[float] = field(default_factory=list[float])
-    """Their log-probabilities, in nats."""
+    """The log-probabilities of these tokens, in nats."""
     finish_reason: FinishReason | None = None
-    """Why it ended; None while it goes on."""
+    """Why the row ended; None until it ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +70,15 @@ class RowGroup:
     """Rows that continue one prompt of one member, so that the prompt is computed once for all of them."""
 
     slot: int
+    """The member's slot in the adapter bank."""
     prompt_ids: tuple[int, ...]
+    """The prompt's tokens."""
     rows: list[Row]
+    """The completions of the prompt."""
 
     @property
     def max_tokens(self) -> int:
-        """The most tokens that any of the rows may get."""
+        """The largest token limit among the rows."""
         return max(row.sampling.max_tokens for row in self.rows)
 
 
@@ -96,26 +102,32 @@ class ContinuousBatch:
         self.on_row = on_row
         self.decoder = model.decoder
         self.queue = deque(groups)
-        self.device = device = bank.masters.device
-        self.stride = _STRIDE[device.type]
+        self.device = bank.masters.device
+        self.stride = _STRIDE[self.device.type]
+
+        # A row may be sampled up to one stride beyond its end before the host notices that it has ended.
         tokens = max((group.max_tokens for group in groups), default=0) + self.stride
         room = max((len(group.prompt_ids) for group in groups), default=0) + tokens
         if self.decoder.window and room > self.decoder.window:
             raise PromptError(f"{room} tokens are more than this base's sliding window of {self.decoder.window}")
-        capacity = min(batch_rows, sum(len(group.rows) for group in groups))
-        self.capacity = capacity
+        self.capacity = min(batch_rows, sum(len(group.rows) for group in groups))
+
+        # The state of each row on the host. `lengths` counts a row's tokens in the cache, as `cache.length_R` does on
+        # the device; the host keeps its own copy so that it need not wait for the device to learn the longest.
         self.rows: list[Row | None] = []
         self.slots: list[int] = []
-        # Tokens of each row in the cache; kept on the host, so that the device need not be asked.
         self.lengths: list[int] = []
+
+        # The state of each row on the device, allocated once.
+        capacity = self.capacity
         self.cache = KVCache(self.decoder, capacity)
         self.step = decode_step(self.decoder, bank, self.cache)
-        self.params = SamplingTensors.of([], device)
-        self.work_RV = torch.empty(capacity, len(self.decoder.embed_VH), device=device)
+        self.params = SamplingTensors.of([], self.device)
+        self.work_RV = torch.empty(capacity, len(self.decoder.embed_VH), device=self.device)
         self.hidden_RH = self.decoder.embed_VH.new_zeros(capacity, self.decoder.embed_VH.shape[1])
-        self.token_R = torch.zeros(capacity, dtype=torch.long, device=device)
-        self.uniform_RT = torch.zeros(capacity, tokens, device=device)
-        self.count_R = torch.zeros(capacity, dtype=torch.long, device=device)
+        self.token_R = torch.zeros(capacity, dtype=torch.long, device=self.device)
+        self.uniform_RT = torch.zeros(capacity, tokens, device=self.device)
+        self.count_R = torch.zeros(capacity, dtype=torch.long, device=self.device)
 
     @torch.inference_mode()
     def run(self) -> None:
@@ -135,6 +147,9 @@ class ContinuousBatch:
     def _admit(self) -> None:
         """Fills free rows with the groups that fit, longest first, and computes their prompts in one pass."""
         free = [r for r, row in enumerate(self.rows) if row is None] + list(range(len(self.rows), self.capacity))
+
+        # The queue's order is kept even if a later group would fit: its longest completions decide when the whole
+        # batch ends, so they must not be overtaken by short ones.
         admitted: list[tuple[RowGroup, list[int]]] = []
         while self.queue and len(self.queue[0].rows) <= len(free):
             group = self.queue.popleft()
@@ -142,10 +157,15 @@ class ContinuousBatch:
             del free[: len(group.rows)]
         if not admitted:
             return
+
+        # Places behind the old end of the batch; the loop below fills all of them.
         new_rows = max(max(places) for _, places in admitted) + 1 - len(self.rows)
         self.rows += [None] * new_rows
         self.slots += [admitted[0][0].slot] * new_rows
         self.lengths += [0] * new_rows
+
+        # All of a row's random numbers are drawn now, from a stream that only its seed names. Its text therefore does
+        # not depend on the other rows, on its place in the batch or on the process that samples it.
         for group, places in admitted:
             for r, row in zip(places, group.rows, strict=True):
                 self.rows[r] = row
@@ -154,6 +174,8 @@ class ContinuousBatch:
                 uniforms = streams.uniforms(row.sampling.max_tokens, *row.seed)
                 self.uniform_RT[r, : len(uniforms)] = torch.from_numpy(uniforms)
                 self.count_R[r] = 0
+
+        # One pass computes the prompts of all members; the bank wants its rows sorted by slot.
         self._prefill(sorted(admitted, key=lambda pair: pair[0].slot))
         self._rows_changed()
 
@@ -165,7 +187,10 @@ class ContinuousBatch:
             entries.append(PrefillEntry(SharedPrefix(start, len(group.prompt_ids)), places))
             start += len(group.prompt_ids)
         device = self.device
-        ids_N = torch.tensor([t for group, _ in admitted for t in group.prompt_ids], device=device)
+        prompt_ids: list[int] = []
+        for group, _ in admitted:
+            prompt_ids += group.prompt_ids
+        ids_N = torch.tensor(prompt_ids, device=device)
         position_N = torch.cat([torch.arange(entry.prefix.prompt, device=device) for entry in entries])
         slots = [group.slot for group, _ in admitted]
         adapters = self.bank.rows(slots, [entry.prefix.prompt for entry in entries])
@@ -174,7 +199,7 @@ class ContinuousBatch:
             self.hidden_RH[entry.rows] = hidden_NH[entry.prefix.end - 1]
 
     def _rows_changed(self) -> None:
-        """Tells the decode step and the token sampling which row is whose now."""
+        """Tells the decode step which member each row belongs to, and builds the rows' sampling parameters."""
         self.step.assign_rows(self.slots)
         self.params = SamplingTensors.of([row.sampling if row else _FREE_ROW for row in self.rows], self.device)
 
@@ -189,7 +214,7 @@ class ContinuousBatch:
         return sampled
 
     def _step(self) -> None:
-        """Puts every row's newest token through the decoder."""
+        """Computes the hidden state after every row's newest token."""
         rows = len(self.rows)
         self.hidden_RH[:rows] = self.step(self.token_R[:rows], max(self.lengths))
         self.lengths = [length + 1 for length in self.lengths]
@@ -201,6 +226,8 @@ class ContinuousBatch:
         free: list[int] = []
         for r, row in enumerate(self.rows):
             if row is not None:
+                # Adapter weights that overflowed make the logits NaN, and sampling from NaN returns some token without
+                # an error. The text would go into the archive and the gradient; NaN differs from itself.
                 if any(value != value for value in logprobs[r]):
                     raise AdapterError(
                         f"slot {self.slots[r]}: not a number where a probability should be; its weights?"
@@ -213,7 +240,8 @@ class ContinuousBatch:
                 free.append(r)
                 self.lengths[r] = 0
         if free:
-            # A free row still takes part in each step. Resetting its length makes it overwrite position 0 only.
+            # A free row still takes part in each step, because leaving it out would mean copying the rows behind it.
+            # Resetting its length makes it overwrite position 0 only, and never grow the cache.
             self.cache.length_R[free] = 0
             self.count_R[free] = 0
 
@@ -233,7 +261,8 @@ class ContinuousBatch:
         """Whether the newest token completes a stop string."""
         if not row.stop:
             return False
-        # One token is at least one byte, so this tail holds every stop string that the token can complete.
+        # Decoding the whole text after each token would take quadratic time, so only a tail is decoded. One token is
+        # at least one byte, so this tail holds every stop string that the newest token can complete.
         last = row.token_ids[-(max(len(s.encode()) for s in row.stop) + 1) :]
         tail = self.model.tokenizer.decode(last, skip_special_tokens=False)
         return any(s in tail for s in row.stop)
@@ -243,6 +272,8 @@ class ContinuousBatch:
         live = [r for r, row in enumerate(self.rows) if row is not None]
         if len(self.rows) - len(live) <= _COMPACT_ABOVE * len(self.rows):
             return
+
+        # The last rows fill the gaps, so only as many rows move as there are gaps in front of them.
         targets = [r for r in range(len(live)) if self.rows[r] is None]
         sources = live[len(live) - len(targets) :]
         if targets:
@@ -253,6 +284,8 @@ class ContinuousBatch:
                 self.rows[target] = self.rows[source]
                 self.slots[target] = self.slots[source]
                 self.lengths[target] = self.lengths[source]
+
+        # What is left behind the moved rows is free: the batch ends before it.
         for per_row in (self.rows, self.slots, self.lengths):
             del per_row[len(live) :]
         if live:

@@ -1,4 +1,4 @@
-"""One step of decoding: a token of each row goes through the decoder and joins the cache.
+"""One decode step computes the hidden state of one token of each row and appends its keys and values to the cache.
 
 Shape suffixes: R rows, H hidden size, T tokens of a row, N rows, O outputs.
 """
@@ -24,36 +24,39 @@ from redqueen.policy.lora.training_products import group_rows
 from redqueen.policy.model.decoder import Decoder, Layer
 from redqueen.policy.sampling.kv_cache import KVCache
 
-# rows whose products with one member's factors are computed together
+# At most so many rows of one member are multiplied with its factors in one task of a compiled kernel.
 _TASK = 8
 
 
 class DecodeStep(Protocol):
-    """Puts tokens through the decoder; `assign_rows` says whose rows they are, until it is called again."""
+    """Computes the hidden states of the rows' newest tokens."""
 
     def assign_rows(self, slots: Sequence[int]) -> None:
-        """Row r belongs to `slots[r]`."""
+        """Sets the member of each row: row r uses the adapter in `slots[r]` until the next call."""
         ...
 
     def __call__(self, token_R: Tensor, longest: int) -> Tensor:
-        """The last hidden states [R, H] of a token for each of the first R rows of the cache, appended to it. No row
-        is longer than `longest`, which the host knows without asking the device.
+        """Appends a token to each of the first R rows of the cache and returns its last hidden states [R, H].
 
-        Raises ValueError if R is not what `assign_rows` was told: rows would go without adapters.
+        No row holds more than `longest` tokens yet; the host knows this number without asking the device.
+        Raises ValueError if R differs from the number of assigned rows: some would be computed without an adapter.
         """
         ...
 
 
 def decode_step(decoder: Decoder, bank: AdapterBank, cache: KVCache) -> DecodeStep:
-    """The way of stepping that this device wants. The members' weights must not change while it is used."""
-    return (NumbaDecodeStep if kernels_of(cache.keys).compiled else TorchDecodeStep)(decoder, bank, cache)
+    """Returns the fastest decode step for the cache's device. The members' weights must not change while it is used."""
+    step = NumbaDecodeStep if kernels_of(cache.keys).compiled else TorchDecodeStep
+    return step(decoder, bank, cache)
 
 
 class TorchDecodeStep:
-    """Of torch's operations, on any device."""
+    """Computes a step with torch's operations, on any device."""
 
     def __init__(self, decoder: Decoder, bank: AdapterBank, cache: KVCache) -> None:
-        self.decoder, self.bank, self.cache = decoder, bank, cache
+        self.decoder = decoder
+        self.bank = bank
+        self.cache = cache
         self.adapters: RowAdapters | None = None
 
     def assign_rows(self, slots: Sequence[int]) -> None:
@@ -67,12 +70,20 @@ class TorchDecodeStep:
 
 
 class _Attention:
+    """Attention of one new token of each row over the row's tokens in the cache, itself included."""
+
     def __init__(self, cache: KVCache, rows: int, longest: int) -> None:
         cache.reserve(longest + 1)
-        self.cache, self.rows, width = cache, rows, cache.room
+        self.cache = cache
+        self.rows = rows
+        width = cache.room
         device = cache.keys.device
+
+        # A copy, because the lengths rise when the step is done.
         self.at_R = cache.length_R[:rows].clone()
         self.row_R = torch.arange(rows, device=device)
+
+        # The whole T axis takes part, so each row masks what lies behind its own length. One mask serves all layers.
         late_RT = torch.arange(width, device=device) > self.at_R[:, None]
         mask_RT = torch.zeros(rows, width, device=device, dtype=cache.keys.dtype).masked_fill_(late_RT, float("-inf"))
         self.mask = mask_RT.repeat_interleave(cache.keys.shape[2], 0)[:, None]
@@ -81,7 +92,10 @@ class _Attention:
         keys, values = self.cache.keys[layer, : self.rows], self.cache.values[layer, : self.rows]
         keys[self.row_R, :, self.at_R] = k
         values[self.row_R, :, self.at_R] = v
-        heads, size = k.shape[1], q.shape[-1]
+        heads = k.shape[1]
+        size = q.shape[-1]
+
+        # Query heads that share a kv head are the rows of one product, so keys and values are not repeated for them.
         q = q.reshape(self.rows * heads, -1, size)
         scores = torch.baddbmm(self.mask, q, keys.flatten(0, 1).mT, alpha=size**-0.5)
         mixed = torch.bmm(scores.softmax(-1), values.flatten(0, 1))
@@ -90,35 +104,47 @@ class _Attention:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """A decoder layer as the compiled kernels read it: factors by site; `norm_next` is the norm that follows it."""
+    """A decoder layer as the compiled kernels read it."""
 
-    own: Layer
+    frozen: Layer
+    """The base's weights."""
     factors: tuple[decoding.SiteFactors, ...]
+    """The members' factors, in the order of the layer's sites."""
     norm_q: Array
     norm_k: Array
     norm_mlp: Array
     norm_next: Array
+    """The weight of the norm that follows the layer."""
 
 
 class NumbaDecodeStep:
     """Computes a layer by four frozen products and four compiled kernels (`redqueen.policy.kernels.cpu.decoding`)."""
 
     def __init__(self, decoder: Decoder, bank: AdapterBank, cache: KVCache) -> None:
-        self.decoder, self.cache = decoder, cache
+        self.decoder = decoder
+        self.cache = cache
+
+        # NumPy views of the cache, by layer. They are made again when the cache has grown.
         self.keys: Tensor | None = None
         self.memory: list[tuple[Array, Array]] = []
-        none = decoder.norm_H[:0]
-        self.layers = [
-            _Layer(
-                layer,
-                tuple(_factors(site, bank.stacked.get(site.name)) for site in layer.sites),
-                as_array(none if layer.norm_q is None else layer.norm_q),
-                as_array(none if layer.norm_k is None else layer.norm_k),
-                as_array(layer.norm_mlp),
-                as_array(decoder.norm_after(index)),
+
+        # NumPy views of all weights are made here, once, and not in each step.
+        # They point into the bank, so a member's new weights are seen, but a bank that moved its memory would not be.
+        absent = decoder.norm_H[:0]
+        self.layers: list[_Layer] = []
+        for index, layer in enumerate(decoder.layers):
+            self.layers.append(
+                _Layer(
+                    frozen=layer,
+                    factors=tuple(_factors(site, bank.stacked.get(site.name)) for site in layer.sites),
+                    norm_q=as_array(absent if layer.norm_q is None else layer.norm_q),
+                    norm_k=as_array(absent if layer.norm_k is None else layer.norm_k),
+                    norm_mlp=as_array(layer.norm_mlp),
+                    norm_next=as_array(decoder.norm_after(index)),
+                )
             )
-            for index, layer in enumerate(decoder.layers)
-        ]
+
+        # Memory for one task's intermediate results, large enough for every site.
         shapes = [site.weight.shape for site in decoder.sites]
         widths = [factors.inner_width for factors in bank.stacked.values()]
         self.work = (
@@ -128,35 +154,44 @@ class NumbaDecodeStep:
         )
 
     def assign_rows(self, slots: Sequence[int]) -> None:
+        # The rows stay where they are in the cache: the kernels read them in the order of their members.
         order = sorted(range(len(slots)), key=lambda row: slots[row])
-        groups = group_rows([slots[row] for row in order])
-        tasks = [(slot, at, min(at + _TASK, end)) for slot, start, end in groups for at in range(start, end, _TASK)]
+        tasks: list[tuple[int, int, int]] = []
+        for slot, start, end in group_rows([slots[row] for row in order]):
+            for at in range(start, end, _TASK):
+                tasks.append((slot, at, min(at + _TASK, end)))
         self.rows = decoding.RowTasks(np.array(order), np.array(tasks), *self.work)
 
     def __call__(self, token_R: Tensor, longest: int) -> Tensor:
-        decoder, rows, eps = self.decoder, self.rows, self.decoder.eps
+        decoder = self.decoder
+        rows = self.rows
+        eps = decoder.eps
         self._reserve(longest + 1)
         at_R = self.cache.length_R[: len(token_R)]
-        # The compiled kernels do no bounds checks.
+
+        # The compiled kernels do no bounds checks: a wrong number here would write outside the cache.
         if len(token_R) != len(rows.order) or int(at_R.max()) > longest:
-            known = f"{len(rows.order)} of at most {longest} tokens"
+            announced = f"{len(rows.order)} rows of at most {longest} tokens"
             raise ValueError(
-                f"a step of {len(token_R)} rows, the longest of {int(at_R.max())} tokens: known are {known}"
+                f"a step of {len(token_R)} rows, the longest of {int(at_R.max())} tokens; announced were {announced}"
             )
+
+        # Each buffer is a tensor for the frozen products and an array over the same memory for the kernels, which
+        # overwrite it in place.
         cos, sin = (as_array(half) for half in decoder.angles(at_R))
         x = F.embedding(token_R, decoder.embed_VH)
         _, unit = kernels_of(x).norm(x, None, decoder.layers[0].norm_in, eps)
         mixed = x.new_empty(len(x), decoder.heads * decoder.head_size)
         gated = x.new_empty(len(x), decoder.layers[0].down.weight.shape[1])
-        at, stream, to_unit, to_mixed, to_gated = (
-            as_array(at_R),
-            as_array(x),
-            as_array(unit),
-            as_array(mixed),
-            as_array(gated),
-        )
+        at = as_array(at_R)
+        stream = as_array(x)
+        to_unit = as_array(unit)
+        to_mixed = as_array(mixed)
+        to_gated = as_array(gated)
+
         for layer, (keys, values) in zip(self.layers, self.memory, strict=True):
-            own, (qkv, o, gate_up, down) = layer.own, layer.factors
+            own = layer.frozen
+            qkv, o, gate_up, down = layer.factors
             heads = decoding.AttentionSettings(
                 decoder.heads, decoder.kv_heads, cos, sin, layer.norm_q, layer.norm_k, eps
             )
@@ -166,19 +201,23 @@ class NumbaDecodeStep:
             decoding.close(
                 rows, down, to_gated, as_array(own.down.frozen(gated)), stream, layer.norm_next, eps, to_unit
             )
+        # `at_R` is a view of the cache's lengths, which therefore rise here.
         at_R += 1
         return unit
 
     def _reserve(self, tokens: int) -> None:
         self.cache.reserve(tokens)
-        if self.keys is not self.cache.keys:  # as it has grown
+        # A cache that has grown holds new tensors; the old views would still point to the old memory.
+        if self.keys is not self.cache.keys:
             self.keys = self.cache.keys
             self.memory = [(as_array(k), as_array(v)) for k, v in zip(self.keys, self.cache.values, strict=True)]
 
 
 def _factors(site: Site, stacked: StackedFactors | None) -> decoding.SiteFactors:
+    """Returns a site's factors for the kernels; empty arrays of rank 0 if no adapter changes the site."""
     if stacked is None:
-        none = site.weight[0, :0]
-        return decoding.SiteFactors(as_array(none.view(0, 0, 0)), as_array(none), np.empty((0, 2), np.int64), 0)
+        # Numba compiles for the types of its arguments, so an absent array has the dtype of a present one.
+        empty = site.weight[0, :0]
+        return decoding.SiteFactors(as_array(empty.view(0, 0, 0)), as_array(empty), np.empty((0, 2), np.int64), 0)
     columns = np.array([(projection.out.start, projection.out.stop) for projection in stacked.projections])
     return decoding.SiteFactors(as_array(stacked.a_copy), as_array(stacked.b_copy), columns, stacked.rank)

@@ -1,4 +1,4 @@
-"""The keys and values of a batch that is being decoded, allocated once; rows come and go in place.
+"""The KV cache of a continuous batch: rows are allocated once and reused when their sequence has ended.
 
 Shape suffixes: R rows, T tokens of a row, M tokens of all rows, K kv heads, D head size.
 """
@@ -14,37 +14,41 @@ from torch import Tensor
 from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.policy.model.decoder import Decoder
 
-# the cache grows by so many tokens at a time
+# The T axis grows by multiples of this. Growing copies the whole cache, so it must be rare; a longer axis makes every
+# step read more, so it must not be generous.
 GROWTH = 32
 
 
 class KVCache:
-    """`rows` sequences for every layer. Row r holds tokens 0..length[r]; what lies behind is never read.
+    """Keys and values [layers, R, K, T, D] of `rows` sequences. Row r holds its first `length_R[r]` tokens.
 
-    Keys and values are [layers, R, K, T, D]. All of T takes part in a step, for a part of it would be copied each
-    time: so T is what is needed now, and grows.
+    Values behind a row's length have weight 0 in its attention. Each step reads the whole T axis (slicing would copy),
+    so T is kept as short as the longest sequence so far and grows in blocks of 32.
     """
 
     def __init__(self, decoder: Decoder, rows: int) -> None:
         shape = (len(decoder.layers), rows, decoder.kv_heads, 0, decoder.head_size)
-        self.keys, self.values = decoder.embed_VH.new_zeros(shape), decoder.embed_VH.new_zeros(shape)
+        self.keys = decoder.embed_VH.new_zeros(shape)
+        self.values = decoder.embed_VH.new_zeros(shape)
         self.length_R = torch.zeros(rows, dtype=torch.long, device=self.keys.device)
 
     @property
     def room(self) -> int:
+        """How many tokens each row can hold now."""
         return self.keys.shape[-2]
 
     def reserve(self, tokens: int) -> None:
-        """Makes room for sequences of `tokens`."""
+        """Grows the cache until each row can hold `tokens` tokens. Tensors taken from it before are then stale."""
         if tokens > self.room:
             more = tokens - self.room
             more += -more % GROWTH
-            # zeros: whatever has weight 0 in a sum must still be a number
+            # New places hold zeros and not uninitialised memory: attention multiplies them by the weight 0, and 0
+            # times NaN is NaN.
             self.keys = torch.nn.functional.pad(self.keys, (0, 0, 0, more))
             self.values = torch.nn.functional.pad(self.values, (0, 0, 0, more))
 
     def move(self, source: Sequence[int], target: Sequence[int]) -> None:
-        """Copies whole rows onto others."""
+        """Copies each row of `source` to the row of `target` at the same place."""
         for tensor in (self.keys, self.values):
             tensor[:, list(target)] = tensor[:, list(source)]
         self.length_R[list(target)] = self.length_R[list(source)]
@@ -52,14 +56,16 @@ class KVCache:
 
 @dataclass(frozen=True, slots=True)
 class PrefillEntry:
-    """A prompt in a flat batch (rows `prefix` of it), and the rows of the cache that continue it."""
+    """One prompt of a flat batch."""
 
     prefix: SharedPrefix
+    """Where the prompt's tokens are in the batch."""
     rows: list[int]
+    """The rows of the cache that continue the prompt."""
 
 
 class Prefill:
-    """Attention over whole prompts that leaves their keys and values in the cache, once for each row."""
+    """Attention over whole prompts. It copies a prompt's keys and values to each row of the cache that continues it."""
 
     def __init__(self, cache: KVCache, entries: Sequence[PrefillEntry]) -> None:
         self.cache = cache
@@ -68,7 +74,9 @@ class Prefill:
         self.attention = SharedPrefixAttention([entry.prefix for entry in entries], device)
         for entry in entries:
             cache.length_R[entry.rows] = entry.prefix.prompt
-        # each prompt's tokens, once for each row that continues it: where they go, and where they come from
+
+        # A list of copies, the same for all layers: cache row, token of that row, row of the flat batch. A prompt that
+        # n rows continue is computed once and written n times.
         places: list[tuple[int, int, int]] = []
         for entry in entries:
             for row in entry.rows:

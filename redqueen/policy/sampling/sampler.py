@@ -1,4 +1,4 @@
-"""The sampler: requests become groups of rows that share a prompt, and rows become completions."""
+"""The sampler turns requests into groups of rows that share a prompt, and sampled rows into completions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LocalSampler:
     def __init__(
         self, base: Base, bank: AdapterBank, batch_rows: int, executor: Executor, versions: Mapping[str, int]
     ) -> None:
-        """A process decodes at most `batch_rows` rows at once; `versions` always holds each member's version."""
+        """A process decodes at most `batch_rows` rows at once. `versions` is read when a completion is made."""
         self.base = base
         self.bank = bank
         self.batch_rows = batch_rows
@@ -28,14 +28,18 @@ class LocalSampler:
         self.versions = versions
 
     def sample(self, requests: Sequence[Request], on_completion: OnCompletion | None = None) -> list[Completion]:
-        """Returns completions in the order of `requests`; `on_completion(index, completion)` is called as each is done.
+        """Returns completions in the order of `requests`, and calls `on_completion(index, completion)` as each ends.
 
-        Raises KeyError for a member that the bank does not hold, PromptError for a prompt that is empty or too long.
+        Raises KeyError if the bank does not hold a member, PromptError if a prompt is empty or too long.
         """
         completions: dict[int, Completion] = {}
         groups = self._groups(requests)
-        prompt_ids = {row.index: group.prompt_ids for group in groups for row in group.rows}
+        prompt_ids: dict[int, tuple[int, ...]] = {}
+        for group in groups:
+            for row in group.rows:
+                prompt_ids[row.index] = group.prompt_ids
 
+        # Completions are handed over as they end, so that verification overlaps with the sampling of the others.
         def on_row(row: Row) -> None:
             completion = self._completion(requests[row.index], prompt_ids[row.index], row)
             completions[row.index] = completion
@@ -50,6 +54,7 @@ class LocalSampler:
         groups: dict[tuple[str, Prompt, int], RowGroup] = {}
         counts: dict[tuple[str, Prompt], int] = {}
         for index, request in enumerate(requests):
+            # A group enters the batch as a whole, so a prompt with more requests than rows is split.
             same_prompt = (request.member, request.prompt)
             number = counts.get(same_prompt, 0)
             counts[same_prompt] = number + 1
@@ -58,12 +63,15 @@ class LocalSampler:
                 slot = self.bank.slots[request.member]
                 groups[key] = RowGroup(slot, encode(self.base.tokenizer, request.prompt), [])
             groups[key].rows.append(Row(index, request.seed, request.sampling, request.prompt.stop))
+
+        # Rows that may become the longest start first: if they started last, they would end alone.
         return sorted(groups.values(), key=lambda g: (-g.max_tokens, -len(g.prompt_ids)))
 
     def _completion(self, request: Request, prompt_ids: tuple[int, ...], row: Row) -> Completion:
         assert row.finish_reason is not None, "only complete rows are handed over"
         prompt = request.prompt
         text: str = self.base.tokenizer.backend_tokenizer.decode(row.token_ids, skip_special_tokens=True)
+        # The token that completes a stop string may hold characters before and after it.
         stops = [text.find(stop) for stop in prompt.stop if stop in text]
         return Completion(
             member=request.member,

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from redqueen.records import SamplingParams
 
+# The vocabulary is cumulated in blocks of this size.
 _BLOCK = 256
-# Everything is computed in powers of two: on a CPU, exp2 takes a third of the time of exp.
+# Logits are scaled to bits and exponentiated with base 2: on a CPU, exp2 takes a third of the time of exp.
 _BITS_PER_NAT = 1 / math.log(2)
 
 
@@ -24,21 +25,22 @@ class SamplingTensors:
     """The sampling parameters of a batch's rows, as tensors."""
 
     scale_R: Tensor
-    """What turns a logit into bits at the row's temperature (1 for a greedy row), fp32."""
+    """The factor from a logit to bits at the row's temperature (1 for a greedy row), fp32."""
     top_p_R: Tensor
-    """The row's top_p, fp32; infinite where nothing is cut off by it."""
+    """The row's top_p, fp32; infinite if the row does not use it."""
     top_k_R: Tensor
-    """The row's top_k; larger than any vocabulary where nothing is cut off by it."""
+    """The row's top_k; larger than any vocabulary if the row does not use it."""
     greedy_R: Tensor
     """Whether the row takes the likeliest token."""
     truncates: bool
-    """Whether top_p or top_k cuts anything off in any row."""
+    """Whether any row uses top_p or top_k."""
     greedy: bool
     """Whether any row is greedy."""
 
     @staticmethod
     def of(params: Sequence[SamplingParams], device: torch.device) -> SamplingTensors:
-        """Row r of the result is `params[r]`."""
+        """Returns the tensors of these parameters; row r holds `params[r]`."""
+        # A row that does not use a filter gets a value that keeps every token, so that one expression serves all rows.
         greedy = [p.temperature == 0 for p in params]
         temperatures = [p.temperature or 1.0 for p in params]
         top_p = [p.top_p if p.top_p < 1 and p.temperature else math.inf for p in params]
@@ -64,7 +66,7 @@ class SampledTokens:
 def sample_tokens(
     logits_RV: Tensor, uniform_R: Tensor, params: SamplingTensors, work_RV: Tensor | None = None
 ) -> SampledTokens:
-    """Samples one token of each row by inverting the cumulated distribution at `uniform_R`, which is in [0, 1).
+    """Samples one token of each row by inverting its cumulative distribution at `uniform_R`, which is in [0, 1).
 
     Of the distribution at the row's temperature only the `top_k` likeliest tokens can be sampled, and of those only
     the fewest whose probability reaches `top_p` (Holtzman et al. 2020). A greedy row takes the likeliest token.
@@ -74,8 +76,10 @@ def sample_tokens(
     if work_RV is None:
         work_RV = torch.empty_like(logits_RV, dtype=torch.float32)
     bits_RV = work_RV.copy_(logits_RV).mul_(params.scale_R[:, None])
+    # Truncation sorts the whole vocabulary, so it is skipped unless some row needs it.
     if params.truncates:
         bits_RV = _truncate(bits_RV, params)
+    # Subtracting the largest keeps exp2 from overflowing.
     top_R1 = bits_RV.amax(-1, keepdim=True)
     token_R, total_R = _invert(bits_RV.sub_(top_R1).exp2_(), uniform_R)
     if params.greedy:
@@ -85,19 +89,21 @@ def sample_tokens(
 
 
 def _invert(mass_RV: Tensor, uniform_R: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the token at `uniform_R` of each row's total mass, and the totals.
-
-    It first finds the block, then the token in it: cumulating the whole vocabulary would cost more than all the rest.
-    """
+    """Returns each row's token at the share `uniform_R` of its total mass [R], and the totals [R]."""
     rows, vocabulary = mass_RV.shape
     spare = -vocabulary % _BLOCK
     if spare:
         mass_RV = torch.nn.functional.pad(mass_RV, (0, spare))
+
+    # First the block is found, then the token in it. A cumulative sum over the whole vocabulary would cost more than
+    # everything else here.
     blocks_RBV = mass_RV.view(rows, -1, _BLOCK)
     block_RB = blocks_RBV.sum(-1).cumsum_(-1)
     total_R = block_RB[:, -1]
     target_R1 = (uniform_R * total_R)[:, None]
-    # Rounding must not lead past the last token that has any mass.
+
+    # Rounding can put the target at or above the last sum. Without the bound, a token of probability 0 would be taken,
+    # whose log-probability is -inf.
     block_R1 = torch.minimum(torch.searchsorted(block_RB, target_R1, right=True), _last(block_RB))
     before_R1 = torch.where(block_R1 > 0, block_RB.gather(1, (block_R1 - 1).clamp_(min=0)), 0)
     inside_RV = blocks_RBV[torch.arange(rows, device=mass_RV.device), block_R1[:, 0]].cumsum(-1)
@@ -107,17 +113,18 @@ def _invert(mass_RV: Tensor, uniform_R: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _last(cumulated: Tensor) -> Tensor:
-    """Returns the first index [R, 1] at which a cumulated sum has reached its end; any index if that is NaN."""
+    """Returns the first index [R, 1] at which a cumulative sum has its final value; any index if that is NaN."""
     index_R1 = torch.searchsorted(cumulated, cumulated[:, -1:].contiguous())
     return index_R1.clamp_(max=cumulated.shape[1] - 1)
 
 
 def _truncate(bits_RV: Tensor, params: SamplingTensors) -> Tensor:
-    """Returns the logits, in bits, with -inf for tokens that cannot be sampled; the likeliest can always be."""
+    """Returns the logits, in bits, with -inf for tokens that are cut off. The likeliest is never cut off."""
     sorted_RV, order_RV = bits_RV.sort(-1, descending=True)
     rank_V = torch.arange(bits_RV.shape[1], device=bits_RV.device)
     drop_RV = rank_V >= params.top_k_R[:, None]
     p_RV = sorted_RV.mul(math.log(2)).masked_fill_(drop_RV, float("-inf")).softmax(-1)
+    # A token is kept if the mass before it is below top_p, so the token that reaches top_p is kept too.
     drop_RV |= p_RV.cumsum(-1) - p_RV >= params.top_p_R[:, None]
     drop_RV[:, 0] = False
     return bits_RV.masked_fill(torch.zeros_like(drop_RV).scatter_(1, order_RV, drop_RV), float("-inf"))

@@ -17,6 +17,7 @@ class InlineExecutor:
     def __init__(self, base: Base, bank: AdapterBank) -> None:
         self._base = base
         self._bank = bank
+        # Before the first batch: what is loaded or compiled during a batch fragments the heap (see `warm_up`).
         warm_up(base.decoder)
 
     def sample(self, groups: Sequence[RowGroup], batch_rows: int, on_row: Callable[[Row], None]) -> None:

@@ -1,8 +1,8 @@
-"""Worker processes on a CPU. They share the memory of the base and the members: nothing is copied, nothing is stale.
+"""A pool of worker processes on a CPU, which share the memory of the base and the adapters.
 
-They are processes, not threads, because decoding gains next to nothing from a second thread, but doubles with a second
-process (measured). Work is divided by a fixed rule, never by who is free: the same run gives the same bits again on the
-same machine.
+They are processes, not threads, because decoding gains almost nothing from a second thread but is twice as fast with a
+second process (measured). Work is divided by a fixed rule and not by which worker is free, so that a run repeats to the
+bit on the same machine.
 """
 
 from __future__ import annotations
@@ -35,16 +35,20 @@ class WorkerPool:
     """Samples and computes gradients in several processes over one base and one bank of members."""
 
     def __init__(self, base: Base, bank: AdapterBank, members: SharedBlock, workers: int, threads: int) -> None:
-        """`bank` lies in `members`. Raises WorkerError if a worker does not start."""
+        """The tensors of `bank` are in the block `members`. Raises WorkerError if a worker does not start."""
         if base.block is None:
             raise ValueError("the base is not in shared memory: load it with model.workers above 1")
         self.base = base
         self.bank = bank
         self.pipes: list[Any] = []
         self.processes: list[Any] = []
+        # Each worker adds to gradients of its own. In shared ones, the order of the additions would depend on timing,
+        # and with it the last bits of the sums.
         self.gradients: list[Tensor] = []
         # A block lives as long as some process holds it, so this one holds them all.
         self.blocks = [base.block, members]
+
+        # Workers are spawned: a forked process inherits the locks of torch's threads in any state, and can hang on one.
         context = multiprocessing.get_context("spawn")
         decoder = pickle_decoder(base.decoder, base.block)
         tokenizer: str = base.tokenizer.backend_tokenizer.to_str()
@@ -65,7 +69,7 @@ class WorkerPool:
                 threads=threads,
             )
             self._start(context, setup)
-        # Each worker says once that it is ready.
+        # Workers start in parallel, and each sends `Done` when it is ready.
         self._collect(self.pipes, lambda _worker, _message: None)
 
     def _start(self, context: SpawnContext, setup: Setup) -> None:
@@ -78,7 +82,7 @@ class WorkerPool:
         self.processes.append(process)
 
     def close(self) -> None:
-        """Ends the workers, whatever they are doing. It may be called twice."""
+        """Ends the workers, even in the middle of a job. It may be called twice."""
         for pipe in self.pipes:
             pipe.close()
         for process in self.processes:
@@ -88,8 +92,9 @@ class WorkerPool:
         self.processes = []
 
     def sample(self, groups: Sequence[RowGroup], batch_rows: int, on_row: Callable[[Row], None]) -> None:
-        """Samples the groups, a part of them in each worker."""
-        # A token of a prompt costs about a quarter of a sampled one (measured).
+        """Samples a share of the groups in each worker."""
+        # Shares are divided by the expected cost, because the slowest worker decides when the phase ends. A token of a
+        # prompt costs about a quarter of a sampled one (measured).
         costs = [len(group.rows) * group.max_tokens + len(group.prompt_ids) / 4 for group in groups]
         shares = partition_by_cost(groups, costs, len(self.pipes))
         end_ids = self.base.end_ids
@@ -104,9 +109,10 @@ class WorkerPool:
         options: ForwardOptions,
         on_batch: Callable[[int], None],
     ) -> list[dict[int, TokenStats]]:
-        """Computes a part of the groups in each worker and adds the workers' gradients up."""
+        """Computes a share of the groups in each worker and adds up the workers' gradients."""
         slots = tuple(sorted({group.slot for group in groups}))
         scales = tuple(self.bank.scales)
+
         # Groups are divided, not micro-batches: the smaller the parts, the more even the shares.
         shares = partition_by_cost(groups, [group.tokens for group in groups], len(self.pipes))
         jobs: list[GradientJob | None] = []
@@ -120,14 +126,17 @@ class WorkerPool:
             on_batch(result.tokens)
 
         self._collect(self._send(jobs), on_result)
+
         # In the workers' order, not in that of arrival: the last bits of a sum depend on the order.
         rows = list(slots)
+        in_order: list[dict[int, TokenStats]] = []
         for worker in sorted(stats):
             gradients.flat[rows] += self.gradients[worker][rows]
-        return [batch for worker in sorted(stats) for batch in stats[worker]]
+            in_order += stats[worker]
+        return in_order
 
     def _send(self, jobs: Sequence[SampleJob | GradientJob | None]) -> list[Any]:
-        """Sends job i to worker i; returns the pipes of the workers that have one."""
+        """Sends job i to worker i. Returns the pipes of the workers that have a job."""
         busy: list[Any] = []
         for pipe, job in zip(self.pipes, jobs, strict=True):
             if job is not None:
@@ -139,9 +148,9 @@ class WorkerPool:
         return busy
 
     def _collect(self, busy: Sequence[Any], on_message: Callable[[int, Any], None]) -> None:
-        """Calls `on_message(worker, message)` for what the workers send until each is done.
+        """Calls `on_message(worker, message)` for every message until each worker is done.
 
-        Raises what a worker or `on_message` raised, WorkerError if a worker has ended.
+        Raises the first error of a worker or of `on_message`, WorkerError if a worker has ended.
         """
         working = list(busy)
         failure: Exception | None = None
@@ -165,6 +174,7 @@ class WorkerPool:
             raise failure
 
     def _ended(self, pipe: Any) -> WorkerError:
+        """Returns the error that tells how a worker process ended."""
         process = self.processes[self.pipes.index(pipe)]
         process.join(5)
         return WorkerError(
@@ -176,7 +186,7 @@ class WorkerPool:
 def shared_bank(
     sites: Iterable[Site], slots: int, rank: int, alpha: float, targets: Sequence[str]
 ) -> tuple[AdapterBank, SharedBlock]:
-    """Returns an adapter bank (see there) in shared memory, and the block that it lies in."""
+    """Returns an adapter bank whose tensors are in shared memory, and the block that holds them."""
     sites = tuple(sites)
     size = 0
 
@@ -185,21 +195,27 @@ def shared_bank(
         size += padded(math.prod(shape) * dtype.itemsize)
         return torch.empty(shape, dtype=dtype, device="meta")
 
-    # A bank without memory asks for the same tensors, so it tells how large the block must be.
+    # A first bank on the meta device, which has no memory, asks for the same tensors. It counts how large the block
+    # must be, so that no second list of their shapes has to agree with the bank.
     AdapterBank(sites, slots, rank, alpha, targets, allocate=count)
     block = SharedBlock(size)
     return AdapterBank(sites, slots, rank, alpha, targets, allocate=block.allocate), block
 
 
 def partition_by_cost(items: Sequence[T], costs: Sequence[float], workers: int) -> list[list[T]]:
-    """Divides the items into a share for each worker, of about the same cost; within a share the order stays.
+    """Divides the items into one share for each worker, of about the same cost. Each share keeps the items' order.
 
-    The costliest item goes first, each to the worker that has least (longest processing time first, Graham 1969).
+    Items are assigned from the costliest to the cheapest, each to the worker with the least cost so far ("longest
+    processing time first", Graham 1969).
     """
+    # The result depends on the costs only, never on timing: every run of the same work makes the same shares.
     loads = [0.0] * workers
     shares: list[list[int]] = [[] for _ in range(workers)]
     for index in sorted(range(len(items)), key=lambda i: -costs[i]):
         worker = loads.index(min(loads))
         loads[worker] += costs[index]
         shares[worker].append(index)
-    return [[items[index] for index in sorted(share)] for share in shares]
+    result: list[list[T]] = []
+    for share in shares:
+        result.append([items[index] for index in sorted(share)])
+    return result

@@ -1,4 +1,4 @@
-"""A decoder for another process: its tensors are pickled as places in shared memory, not as bytes."""
+"""Pickles a decoder for another process. Its tensors are pickled as places in shared memory, not as bytes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from redqueen.policy.lora.sites import Site
 from redqueen.policy.model.decoder import Decoder
 from redqueen.policy.shared_memory import SharedBlock
 
+# Stands for a weight in oneDNN's own layout. That layout is private to a process and cannot be pickled.
 _PACKED = "packed"
 
 
@@ -23,7 +24,7 @@ class _DecoderPickler(pickle.Pickler):
         self.block = block
 
     def persistent_id(self, obj: Any) -> Any:
-        """Replaces tensors of the block by their places and leaves packed weights out; all else is pickled."""
+        """Returns what replaces a tensor of the block or a packed weight; None lets pickle write the object itself."""
         if not isinstance(obj, Tensor):
             return None
         if obj.is_mkldnn:
@@ -52,7 +53,7 @@ def pickle_decoder(decoder: Decoder, block: SharedBlock) -> bytes:
 
 
 def load_decoder(pickled: bytes, block: SharedBlock) -> Decoder:
-    """Returns the decoder over the same memory. Each process packs the weights for oneDNN itself."""
+    """Returns a decoder that reads the same memory. It packs the weights for oneDNN in this process."""
     decoder: Decoder = _DecoderUnpickler(io.BytesIO(pickled), block).load()
 
     def pack(site: Site) -> Site:

@@ -1,4 +1,7 @@
-"""One worker process of the pool: base and members in shared memory, jobs over a pipe. It imports no transformers."""
+"""One worker process of the pool. It reads the base and the adapters in shared memory and gets jobs over a pipe.
+
+It does not import transformers, so that it starts fast and stays small.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,9 @@ class SharedRegion:
     """How another process finds a block of shared memory."""
 
     path: str
+    """The file that the block is mapped from."""
     size: int
-    """In bytes."""
+    """The block's size in bytes."""
 
     def attach(self) -> SharedBlock:
         """Maps the block into this process."""
@@ -38,7 +42,7 @@ class SharedRegion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What a worker is told once, when it starts."""
+    """The message that a worker gets when it starts."""
 
     base: SharedRegion
     """The base's weights."""
@@ -51,31 +55,40 @@ class Setup:
     gradients: SharedRegion
     """The worker's own gradients; the parent reads them."""
     slots: int
+    """How many slots the bank has."""
     rank: int
+    """The bank's rank: the largest that a member can have."""
     alpha: float
+    """The numerator of a member's scale, alpha / rank."""
     targets: tuple[str, ...]
+    """The modules that adapters change."""
     threads: int
     """How many threads torch uses in the worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class SampleJob:
-    """Sample these groups. The worker sends each complete `Row`, then `Done`."""
+    """Asks a worker to sample these groups. The worker sends each complete `Row`, then `Done`."""
 
     groups: Sequence[RowGroup]
+    """The prompts and the rows that continue them."""
     batch_rows: int
+    """How many rows are decoded at once, at most."""
     end_ids: frozenset[int]
+    """Tokens that end a completion."""
 
 
 @dataclass(frozen=True, slots=True)
 class GradientJob:
-    """Compute the gradients of these micro-batches in the worker's memory.
+    """Asks a worker to compute the gradients of these micro-batches in its own memory.
 
     The worker sends a `GradientResult` for each, then `Done`.
     """
 
     batches: Sequence[Sequence[PromptGroup]]
+    """The micro-batches."""
     options: ForwardOptions
+    """How each micro-batch is computed."""
     slots: tuple[int, ...]
     """The slots to clear first: those of all workers' batches."""
     scales: tuple[float, ...]
@@ -84,24 +97,25 @@ class GradientJob:
 
 @dataclass(frozen=True, slots=True)
 class GradientResult:
-    """One micro-batch is done."""
+    """The message that one micro-batch is done."""
 
     stats: dict[int, TokenStats]
-    """Its token statistics, by slot."""
+    """The micro-batch's token statistics, by slot."""
     tokens: int
+    """How many rows the micro-batch had."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The job has ended."""
+    """The message that a job has ended."""
 
     error: Exception | None = None
-    """Why it failed; None if it did not."""
+    """The error that ended the job; None if it succeeded."""
 
 
 def serve(pipe: connection.Connection, setup: Setup) -> None:
     """Runs the worker until the pipe closes or its parent dies."""
-    # Ctrl-C is for the parent to handle.
+    # A terminal sends Ctrl-C to every process of the group. Only the parent handles it, and then closes the pool.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
     torch.set_num_threads(setup.threads)
@@ -118,14 +132,16 @@ def serve(pipe: connection.Connection, setup: Setup) -> None:
             else:
                 worker.accumulate(job, pipe)
             pipe.send(Done())
+        # A user's error keeps its type, because the command line prints its message alone. Another error may not be
+        # picklable, so its traceback is sent as text.
         except UserError as error:
             pipe.send(Done(error))
-        except Exception:  # noqa: BLE001 - whatever it is, the parent must hear of it
+        except Exception:  # noqa: BLE001 - the parent waits for `Done` after any error
             pipe.send(Done(RuntimeError(traceback.format_exc())))
 
 
 class _Worker:
-    """The decoder and the adapter bank, over the parent's memory."""
+    """Holds a decoder and an adapter bank that read the parent's memory, so that no weight is copied or stale."""
 
     def __init__(self, setup: Setup) -> None:
         self.decoder = load_decoder(setup.decoder, setup.base.attach())
@@ -139,6 +155,7 @@ class _Worker:
             allocate=setup.members.attach().allocate,
         )
         self.gradients = self.bank.gradients(setup.gradients.attach().allocate)
+        # Before the first batch: what is loaded or compiled during a batch fragments the heap (see `warm_up`).
         warm_up(self.decoder)
 
     def sample(self, job: SampleJob, pipe: connection.Connection) -> None:

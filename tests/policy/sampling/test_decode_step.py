@@ -166,7 +166,7 @@ def test_no_row_is_longer_than_was_said(bases: Callable[[str], Base]) -> None:
     cache.length_R[1] = 5
     one = NumbaDecodeStep(decoder, bank_of(decoder), cache)
     one.assign_rows([0, 1])
-    with torch.inference_mode(), pytest.raises(ValueError, match="5 tokens: known are 2 of at most 4"):
+    with torch.inference_mode(), pytest.raises(ValueError, match="5 tokens; announced were 2 rows of at most 4"):
         one(torch.zeros(2, dtype=torch.long), 4)
 
 
