@@ -16,7 +16,7 @@ from redqueen.policy.kernels.cpu.floats import Array, as_array
 
 
 class Norm(torch.autograd.Function):
-    """The stream s = x + y, or x without y, and w * s / rms(s)."""
+    """Computes the stream s = x + y (x without y) and w * s / rms(s)."""
 
     @staticmethod
     def forward(ctx: Any, x_NH: Tensor, y_NH: Tensor | None, weight_H: Tensor, eps: float) -> tuple[Tensor, Tensor]:
@@ -48,7 +48,7 @@ class Norm(torch.autograd.Function):
 
 
 class Heads(torch.autograd.Function):
-    """Queries and keys after their norms, if there are weights, and their rotary embeddings; values unchanged."""
+    """Applies norms (if there are weights) and rotary embeddings to queries and keys; copies the values."""
 
     @staticmethod
     def forward(
@@ -105,7 +105,7 @@ def _weight(norm: Tensor | None) -> Array:
 
 
 class SwiGLU(torch.autograd.Function):
-    """silu(gate) * up of both = (gate, up)."""
+    """Computes silu(gate) * up of both = (gate, up)."""
 
     @staticmethod
     def forward(ctx: Any, both_N2F: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ class Site:
     projections: tuple[Projection, ...]
     """The layers."""
     packed: Tensor | None = None
-    """The weight once more, in the order in which this processor's products read it."""
+    """A second copy of the weight, in the order in which this processor's products read it; None if there is none."""
 
     def __call__(self, x_NI: Tensor, adapters: RowAdapters | None = None) -> Tensor:
         """Returns the output [N, O]: the base's alone if `adapters` is None or no member has factors here.

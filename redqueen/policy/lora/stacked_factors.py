@@ -140,7 +140,7 @@ class BackwardContext(NamedTuple):
 
     factors: StackedFactors
     gradients: SiteGradients
-    """What the pass adds to."""
+    """The tensors that the pass adds to."""
     scales: Sequence[float]
     """s by slot."""
 
@@ -170,8 +170,8 @@ class RowAdapters:
     scales: Sequence[float]
     """s = alpha / rank by slot."""
     products: LowRankProducts
-    """Computes the products; it knows the rows."""
+    """Computes the products. It knows which rows belong to which slot."""
     count: int
     """How many rows the batch has."""
     gradients: Mapping[str, SiteGradients]
-    """What a backward pass adds to, by site; empty for a forward pass only."""
+    """The tensors that a backward pass adds to, by site; empty if there is only a forward pass."""

@@ -32,7 +32,7 @@ _LOADED = 40 * _MB
 # Fragmentation of the heap: extra memory as a share of what a step allocates there and frees. The KV cache is not
 # there: its tensors are so large that each has a mapping of its own, which is gone when the tensor is.
 _FRAGMENTATION = 0.15
-# torch's kernels hold a chunk's logits, and the same twice in fp32.
+# torch's kernels hold a chunk's logits, and two fp32 tensors of the same shape.
 _FP32_SCRATCH = 2 * 4
 
 
@@ -165,7 +165,7 @@ def _saved_per_token(config: Config, shape: Shape, longest: int, *, compiled: bo
     # x A of each adapted layer.
     saved += shape.inner * config.model.rank
     if shape.head_norms or not compiled:
-        # q, k and v once more, as the product wrote them. Only the compiled kernels without norms do not keep them.
+        # q, k and v a second time, as the product wrote them. Only the compiled kernels without norms do not keep them.
         saved += qkv
     if device_of(config.model).type != "cuda":
         # A row's attention weights over its sequence. A GPU's fused kernels never write them to memory.

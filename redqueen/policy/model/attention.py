@@ -1,7 +1,7 @@
 """Causal attention over a flat batch of prompts and their continuations; each continuation sees its prompt and itself.
 
-The prompt is computed once, whatever the number of its continuations. Shape suffixes: N tokens, B prompts, P tokens of
-each, M continuations of all of them, C longest continuation, K kv heads, G query heads of each, D head size, X = K x B,
+The prompt is computed once, however many continuations it has. Shape suffixes: N tokens, B prompts, P tokens of each, M
+continuations of all of them, C longest continuation, K kv heads, G query heads of each, D head size, X = K x B,
 Y = M / B x G x C, S = K x M, Z = G x C.
 """
 
@@ -30,9 +30,9 @@ class SharedPrefix:
     start: int
     """The prompt's first row."""
     prompt: int
-    """The prompt's tokens."""
+    """The number of the prompt's tokens."""
     suffix_lengths: tuple[int, ...] = ()
-    """The tokens of each continuation; may be 0."""
+    """The number of tokens of each continuation; may be 0."""
 
     @property
     def end(self) -> int:
@@ -41,7 +41,7 @@ class SharedPrefix:
 
 
 class SharedPrefixAttention:
-    """The attention of one batch (see `redqueen.policy.model.decoder.Attention`).
+    """Computes the attention of one batch (see `redqueen.policy.model.decoder.Attention`).
 
     `fused` takes torch's fused kernels (default: on a GPU), which never write the scores to memory. On a CPU plain
     products are faster, above all in the backward pass.
@@ -49,24 +49,24 @@ class SharedPrefixAttention:
 
     def __init__(self, prefixes: Sequence[SharedPrefix], device: torch.device, *, fused: bool | None = None) -> None:
         self.fused = device.type == "cuda" if fused is None else fused
-        alone: list[range] = []
-        shared: dict[tuple[int, int], list[_Continued]] = {}
+        sequences: list[range] = []
+        by_shape: dict[tuple[int, int], list[_Continued]] = {}
         for prefix in prefixes:
             continued = _continued(prefix)
             # A prompt, and a prompt with its only continuation, are plain sequences.
             if len(continued.suffixes) == 1:
-                alone.append(range(prefix.start, prefix.end))
+                sequences.append(range(prefix.start, prefix.end))
                 continue
             # The tokens of a prompt never see its continuations, so its own rows are a plain sequence as well.
-            alone.append(continued.prompt)
+            sequences.append(continued.prompt)
             # A batched product needs prompts of one length with equally many continuations each.
             if continued.suffixes:
-                shared.setdefault((prefix.prompt, len(continued.suffixes)), []).append(continued)
+                by_shape.setdefault((prefix.prompt, len(continued.suffixes)), []).append(continued)
 
         # The prompts' own rows come first: a prompt's gradient is written there, and its continuations add to it.
-        self.parts = [_PaddedSequences([range(0)], group, device) for group in _similar(alone, len)]
-        for of_one_shape in shared.values():
-            for group in _similar(of_one_shape, _longest_suffix):
+        self.parts = [_PaddedSequences([range(0)], group, device) for group in _similar(sequences, len)]
+        for same_shape in by_shape.values():
+            for group in _similar(same_shape, _longest_suffix):
                 suffixes: list[range] = []
                 for continued in group:
                     suffixes.extend(continued.suffixes)
@@ -217,7 +217,7 @@ class _PaddedSequences:
 
 
 class _Plain(torch.autograd.Function):
-    """Attention by plain products, which keeps the scores of all parts for the backward pass."""
+    """Computes attention by plain products and keeps all parts' weights for the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, parts: list[_PaddedSequences]) -> Tensor:

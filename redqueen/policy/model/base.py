@@ -35,7 +35,7 @@ class Base:
     decoder: Decoder
     """The forward pass over the same weights that applies members' adapters. Sampling and training use it."""
     block: SharedBlock | None = None
-    """The shared memory that holds the weights, where several processes use them."""
+    """The shared memory that holds the weights; None if one process uses them."""
 
     @property
     def end_ids(self) -> frozenset[int]:

@@ -26,7 +26,7 @@ both_kernels = pytest.mark.parametrize("kernels", [NUMBA, TORCH], ids=["numba", 
 
 
 def angles(tokens: int, half: int = 4) -> Rotation:
-    """cos and sin [tokens, half] of random angles."""
+    """Returns cos and sin [tokens, half] of random angles."""
     angle = 6.3 * torch.rand(tokens, half, generator=torch.Generator().manual_seed(2))
     return angle.cos(), angle.sin()
 
