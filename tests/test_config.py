@@ -1,4 +1,4 @@
-"""The configuration: what can be said, and how what cannot be run is refused."""
+"""The configuration: overrides, recipes, and the messages that refuse an invalid one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def field(config: Config, key: str) -> object:
 def test_every_recipe_is_a_whole_and_valid_configuration(name: str) -> None:
     config = recipe(name)
     assert config.recipe == name
-    # recipes are made with model_copy, which does not validate: the whole has to pass again
+    # Recipes are made with model_copy, which validates nothing, so the whole configuration is validated here.
     assert resolve(config.model_dump()) == config
     prompts(config.model.prompts, config.game)
 

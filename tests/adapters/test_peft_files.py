@@ -36,9 +36,10 @@ def noisy(shapes: dict[str, tuple[int, int]], rank: int, seed: int = 0) -> dict[
 
 
 SHAPES = {
-    f"model.layers.{i}.{name}": shape
-    for i in range(2)
-    for name, shape in (("self_attn.q_proj", (8, 8)), ("mlp.down_proj", (16, 8)))
+    "model.layers.0.self_attn.q_proj": (8, 8),
+    "model.layers.0.mlp.down_proj": (16, 8),
+    "model.layers.1.self_attn.q_proj": (8, 8),
+    "model.layers.1.mlp.down_proj": (16, 8),
 }
 
 
@@ -166,7 +167,7 @@ def test_a_variant_is_refused_by_name(saved: Path, change: dict[str, object], na
         {"use_rslora": True},
         {"rank_pattern": {"q_proj": 2}},
         {"modules_to_save": ["lm_head"]},
-        # the next two train biases, which are in the weights and would be left out without a word
+        # The next two train biases, which are in the weights and would be left out silently.
         {"bias": "lora_only"},
         {"lora_bias": True},
     ],
@@ -210,7 +211,7 @@ def test_a_missing_half_is_refused(saved: Path) -> None:
     assert "model.layers.0.self_attn.q_proj.lora_B" in refused(saved)
 
 
-# The mirror of the above: the site is left out without a word.
+# The opposite case: a loader that lists sites by lora_A would leave the site out silently.
 def test_the_other_missing_half_is_refused_too(saved: Path) -> None:
     tensors = load_file(saved / WEIGHTS)
     del tensors["base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"]

@@ -1,4 +1,4 @@
-"""Both prompt formats: what is written can be read back, hostile texts stay text, and no prompt shows its answer."""
+"""Both prompt formats: written texts can be read back, hostile texts stay text, and no prompt shows its answer."""
 
 from __future__ import annotations
 

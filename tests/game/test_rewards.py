@@ -1,4 +1,4 @@
-"""What is paid, and how pay becomes advantage."""
+"""The rewards of teachers and students, and the advantages that rewards become."""
 
 from __future__ import annotations
 
@@ -143,12 +143,7 @@ def test_advantages_are_centred_by_group_and_of_unit_size_by_role(rows: list[tup
 def test_neither_the_scale_nor_the_zero_of_rewards_matters(
     rows: list[tuple[float, str, Role]], scale: float, shift: float
 ) -> None:
-    def of(change: bool) -> list[float]:
-        return [
-            s.advantage
-            for s in advantages(
-                [graded(r * scale + shift if change else r, f"{role}.{g}", role) for r, g, role in rows]
-            )
-        ]
-
-    assert of(True) == pytest.approx(of(False), abs=1e-6)
+    plain = [graded(reward, f"{role}.{group}", role) for reward, group, role in rows]
+    changed = [graded(reward * scale + shift, f"{role}.{group}", role) for reward, group, role in rows]
+    expected = [sample.advantage for sample in advantages(plain)]
+    assert [sample.advantage for sample in advantages(changed)] == pytest.approx(expected, abs=1e-6)

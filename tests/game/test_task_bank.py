@@ -36,7 +36,8 @@ def test_each_kind_has_its_own_shelf() -> None:
     bank = TaskBank(1)
     assert all(bank.add(task(1, kind), None) for kind in KINDS)
     assert len(bank) == 3
-    assert [t.kind for kind in KINDS for t in bank.references(kind, 5, random.Random(0))] == list(KINDS)
+    for kind in KINDS:
+        assert [task.kind for task in bank.references(kind, 5, random.Random(0))] == [kind]
 
 
 def test_the_oldest_of_the_kind_goes_first_and_other_kinds_stay() -> None:
@@ -73,7 +74,10 @@ def test_every_task_is_drawn_sooner_or_later() -> None:
         bank.add(task(number, KINDS[number % 2]), None)
     rng = random.Random(1)
     assert {bank.program(rng).id for _ in range(200)} == {f"t{number}" for number in range(6)}
-    assert {t.id for _ in range(200) for t in bank.references("code_o", 1, rng)} == {"t0", "t2", "t4"}
+    references: set[str] = set()
+    for _ in range(200):
+        references |= {task.id for task in bank.references("code_o", 1, rng)}
+    assert references == {"t0", "t2", "t4"}
 
 
 def test_an_empty_bank_has_no_program_to_start_from() -> None:

@@ -1,4 +1,4 @@
-"""What members are ranked by."""
+"""The values that members are ranked by."""
 
 from typing import get_args
 

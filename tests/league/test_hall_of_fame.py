@@ -1,4 +1,4 @@
-"""Past champions: who enters, who has to leave, and how they are met again."""
+"""The hall of fame: which champions enter and leave, and the matches against them."""
 
 import random
 from collections import Counter
@@ -40,7 +40,7 @@ def test_the_hall_is_bounded_and_keeps_the_newest_and_from_two_places_the_first(
 def test_champions_stay_spread_over_time(capacity, entries):
     hall = fill(range(0, 10 * entries, 10), capacity)
     gaps = [b.step - a.step for a, b in pairwise(hall)]
-    # perfectly even gaps can not be had online; none is more than four times the even one
+    # Even gaps need the whole run's length in advance; without it no gap is more than four times the even one.
     assert max(gaps) <= 4 * max(10, (hall[-1].step - hall[0].step) / (capacity - 1))
 
 
@@ -81,24 +81,32 @@ def matches(n: int) -> list[Match]:
     return [Match(id=f"4.{i}", teacher=f"T{i}", student=f"S{i % 3}") for i in range(n)]
 
 
+def players(matches: list[Match]) -> list[str]:
+    """Both names of every match."""
+    return [match.teacher for match in matches] + [match.student for match in matches]
+
+
 HALL = [after(3, "teacher", "T9"), after(3, "student", "S9"), after(7, "student", "S8")]
 
 
 @given(st.integers(1, 30), st.floats(0, 1), st.integers(0, 10**6))
 def test_the_living_play_as_often_as_they_were_drawn_to(n, fraction, seed):
     invited = add_champion_matches(matches(n), HALL, fraction, 4, random.Random(seed))
-    living = Counter(x for m in invited for x in (m.teacher, m.student) if "@" not in x)
-    assert living == Counter(x for m in matches(n) for x in (m.teacher, m.student))
+    living = Counter(name for name in players(invited) if "@" not in name)
+    assert living == Counter(players(matches(n)))
     assert all("@" not in m.teacher or "@" not in m.student for m in invited), "the past does not play itself"
+    drawn = [(match.teacher, match.student) for match in matches(n)]
     for m in invited:
-        assert "@" in m.teacher + m.student or (m.teacher, m.student) in [(x.teacher, x.student) for x in matches(n)]
+        assert "@" in m.teacher + m.student or (m.teacher, m.student) in drawn
         assert m.teacher[0] == "T"
     assert [m.id for m in invited] == [f"4.{i}" for i in range(len(invited))]
 
 
 def test_the_fraction_of_games_against_the_past():
     rng = random.Random(0)
-    games = [m for _ in range(400) for m in add_champion_matches(matches(10), HALL, 0.3, 4, rng)]
+    games: list[Match] = []
+    for _ in range(400):
+        games += add_champion_matches(matches(10), HALL, 0.3, 4, rng)
     against = sum("@" in m.student for m in games)
     assert against / 4000 == pytest.approx(0.3, abs=0.03)
     met = Counter(m.student for m in games if "@" in m.student)

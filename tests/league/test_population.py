@@ -1,4 +1,4 @@
-"""The population: what is kept of each member's games."""
+"""The population: the records of each member's games."""
 
 import pytest
 

@@ -1,5 +1,4 @@
-"""The closed form against the `trueskill` package, the far tails, and the rules that turn tasks into a
-game."""
+"""The closed form against the `trueskill` package, the far tails, and the rules that make tasks a game."""
 
 import math
 import random
@@ -96,7 +95,9 @@ def test_the_tail_joins_the_body_without_a_step():
 
 @given(st.floats(0, 50), st.floats(0, 50), st.floats(0.1, 10), st.floats(0.1, 10))
 def test_roles_are_symmetric_and_probabilities_mirror(mu_a, mu_b, sigma_a, sigma_b):
-    a, b, ts = Rating(mu_a, sigma_a), Rating(mu_b, sigma_b), TrueSkill()
+    a = Rating(mu_a, sigma_a)
+    b = Rating(mu_b, sigma_b)
+    ts = TrueSkill()
     assert ts.rate(a, b, "teacher") == ts.rate(b, a, "student")[::-1]
     assert ts.win_probability(a, b) + ts.win_probability(b, a) == pytest.approx(1)
 

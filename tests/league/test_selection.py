@@ -1,4 +1,4 @@
-"""Who goes, who breeds, and who is spared."""
+"""Selection: which members are replaced, which become parents, and which are protected."""
 
 import random
 from collections import Counter
@@ -101,7 +101,8 @@ def test_fitness_is_the_lower_bound_not_the_mean():
 
 
 def test_ties_fall_to_the_name():
-    assert [b.victim for b in plan([member(n, Rating()) for n in "bdca"])] == ["d"]
+    equals = [member(name, Rating()) for name in "bdca"]
+    assert [birth.victim for birth in plan(equals)] == ["d"]
 
 
 def test_a_lone_survivor_mutates():

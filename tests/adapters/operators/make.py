@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 import torch
 
 from redqueen.adapters.factors import Adapter, Factors
 from redqueen.adapters.operators.lowrank import EPSILON, FP32_GROWTH
 
-SITES = tuple(f"model.layers.{i}.{module}" for i in range(6) for module in ("self_attn.q_proj", "mlp.up_proj"))
+MODULES = ("self_attn.q_proj", "mlp.up_proj")
+SITES = tuple(f"model.layers.{layer}.{module}" for layer, module in product(range(6), MODULES))
 EPSILON_64 = torch.finfo(torch.float64).eps
 
 

@@ -1,4 +1,4 @@
-"""What holds for every operator, whatever it does."""
+"""Properties that every operator has."""
 
 from __future__ import annotations
 
@@ -24,7 +24,18 @@ every = pytest.mark.parametrize("name", ALL)
 
 
 def parents_for(name: str, **form: Any) -> list[dict[str, Factors]]:
-    return [make.adapter(seed, **form) for seed in ((1, 2) if name in TWO_PARENTS else (1,))]
+    seeds = (1, 2) if name in TWO_PARENTS else (1,)
+    return [make.adapter(seed, **form) for seed in seeds]
+
+
+def copied(parent: Adapter) -> dict[str, Factors]:
+    return {site: Factors(factors.a.clone(), factors.b.clone()) for site, factors in parent.items()}
+
+
+def storages(adapter: Adapter) -> list[int]:
+    """The address of every tensor's storage."""
+    tensors = [factors.a for factors in adapter.values()] + [factors.b for factors in adapter.values()]
+    return [tensor.untyped_storage().data_ptr() for tensor in tensors]
 
 
 @every
@@ -33,7 +44,7 @@ def parents_for(name: str, **form: Any) -> list[dict[str, Factors]]:
 def test_form_is_kept_and_parents_are_untouched(name: str, shape: tuple[int, int, int], dtype: torch.dtype) -> None:
     n_in, n_out, rank = shape
     parents = parents_for(name, n_in=n_in, n_out=n_out, rank=rank, dtype=dtype)
-    before = [{s: Factors(f.a.clone(), f.b.clone()) for s, f in p.items()} for p in parents]
+    before = [copied(parent) for parent in parents]
     child = ALL[name](parents, make.generator(0))
     assert list(child) == list(parents[0])
     for f in child.values():
@@ -48,17 +59,19 @@ def test_form_is_kept_and_parents_are_untouched(name: str, shape: tuple[int, int
 @every
 def test_child_shares_no_storage(name: str) -> None:
     parents = parents_for(name)
-    taken = {t.untyped_storage().data_ptr() for p in parents for f in p.values() for t in (f.a, f.b)}
-    own = [t.untyped_storage().data_ptr() for f in ALL[name](parents, make.generator(0)).values() for t in (f.a, f.b)]
-    assert not taken & set(own)
-    assert len(set(own)) == len(own)
+    child = storages(ALL[name](parents, make.generator(0)))
+    for parent in parents:
+        assert not set(storages(parent)) & set(child)
+    assert len(set(child)) == len(child)
 
 
 @every
 def test_trainable_parents_give_a_child_without_history(name: str) -> None:
-    parents = [
-        {s: Factors(f.a.requires_grad_(), f.b.requires_grad_()) for s, f in p.items()} for p in parents_for(name)
-    ]
+    parents = parents_for(name)
+    for parent in parents:
+        for factors in parent.values():
+            factors.a.requires_grad_()
+            factors.b.requires_grad_()
     for f in ALL[name](parents, make.generator(0)).values():
         assert not f.a.requires_grad
         assert not f.b.requires_grad
@@ -129,7 +142,9 @@ def test_no_slot_is_dead_on_both_sides(name: str) -> None:
 @every
 @pytest.mark.parametrize("scale", [1e-12, 1e6])
 def test_tiny_and_huge_updates_stay_finite(name: str, scale: float) -> None:
-    parents = [{s: Factors(f.a, f.b * scale) for s, f in p.items()} for p in parents_for(name)]
+    parents: list[Adapter] = []
+    for parent in parents_for(name):
+        parents.append({site: Factors(factors.a, factors.b * scale) for site, factors in parent.items()})
     for f in ALL[name](parents, make.generator(0)).values():
         assert f.a.isfinite().all()
         assert f.b.isfinite().all()
@@ -175,11 +190,17 @@ def test_a_layer_as_wide_as_real_ones(name: str, rank: int) -> None:
 @every
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_stacked_site_is_as_many_slots_as_its_first_axis(name: str, dtype: torch.dtype) -> None:
-    stacks = [
-        {site: Factors(*(torch.stack([getattr(f, side) for f in p.values()]) for side in "ab")) for site in ("q", "up")}
-        for p in parents_for(name, sites=tuple(f"l.{i}" for i in range(6)), dtype=dtype)
-    ]
-    apart = [{f"{site}.{i}": Factors(f.a[i], f.b[i]) for site, f in p.items() for i in range(6)} for p in stacks]
+    stacks: list[Adapter] = []
+    apart: list[Adapter] = []
+    sites = [f"l.{i}" for i in range(6)]
+    for parent in parents_for(name, sites=sites, dtype=dtype):
+        slices = list(parent.values())
+        a = torch.stack([factors.a for factors in slices])
+        b = torch.stack([factors.b for factors in slices])
+        stacks.append({site: Factors(a, b) for site in ("q", "up")})
+        q = {f"q.{i}": factors for i, factors in enumerate(slices)}
+        up = {f"up.{i}": factors for i, factors in enumerate(slices)}
+        apart.append(q | up)
     child = ALL[name](stacks, make.generator(0))
     for f in child.values():
         assert (f.a.shape, f.b.shape) == ((6, 8, 3), (6, 3, 6))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 import torch
 
-from redqueen.adapters.factors import Factors
+from redqueen.adapters.factors import Adapter, Factors
 from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS
 from redqueen.adapters.operators.lowrank import EPSILON
 from redqueen.adapters.operators.mutations import neftune
@@ -141,7 +143,9 @@ def test_svd_spectral_keeps_the_subspaces_and_moves_a_little() -> None:
     for site, f in MUTATIONS["svd_spectral"]([parent], make.generator(0)).items():
         wanted, got = make.dense(parent[site]), make.dense(f)
         u, s, vt = torch.linalg.svd(wanted, full_matrices=False)
-        u, s, vt = u[:, :8], s[:8], vt[:8]
+        u = u[:, :8]
+        s = s[:8]
+        vt = vt[:8]
         make.assert_close(u @ (u.T @ got @ vt.T) @ vt, got, make.rounding([parent[site]]))
         moved.append(float((got - wanted).norm() / wanted.norm()))
         # The columns of a stay orthogonal, √s long, so their squares are the child's singular values.
@@ -190,7 +194,7 @@ def test_full_gaussian_noise_is_in_proportion_to_each_tensor() -> None:
 
 @pytest.mark.parametrize(("layers", "changed"), [(1, 1), (2, 1), (3, 1), (6, 2), (28, 9)])
 def test_layer_gaussian_changes_a_third_of_the_layers_whole(layers: int, changed: int) -> None:
-    sites = tuple(f"model.layers.{i}.{m}" for i in range(layers) for m in ("self_attn.q_proj", "mlp.up_proj"))
+    sites = tuple(f"model.layers.{layer}.{module}" for layer, module in product(range(layers), make.MODULES))
     parent = make.adapter(1, sites=sites)
     child = MUTATIONS["layer_gaussian"]([parent], make.generator(0))
     touched = [s for s in sites if not torch.equal(child[s].a, parent[s].a)]
@@ -206,12 +210,17 @@ def test_layer_gaussian_takes_unnumbered_sites_as_layers() -> None:
         child = MUTATIONS["layer_gaussian"]([parent], make.generator(seed))
         seen.add(frozenset(s for s in sites if not torch.equal(child[s].a, parent[s].a)))
     groups = [{"embed"}, {"2.proj", "2.up"}, {"mlp1.up"}, {"layers.10.x"}, {"layers.1.x"}]
-    assert all(sum(g <= t for g in groups) == 2 and sum(bool(g & t) for g in groups) == 2 for t in seen)
+    for touched in seen:
+        # Two of the groups are changed whole, and no other is changed in part.
+        assert sum(group <= touched for group in groups) == 2
+        assert sum(bool(group & touched) for group in groups) == 2
 
 
 def test_a_bf16_child_is_the_rounded_fp32_child() -> None:
     parents = [make.adapter(1, dtype=torch.bfloat16), make.adapter(2, dtype=torch.bfloat16)]
-    wide = [{s: Factors(f.a.float(), f.b.float()) for s, f in p.items()} for p in parents]
+    wide: list[Adapter] = []
+    for parent in parents:
+        wide.append({site: Factors(factors.a.float(), factors.b.float()) for site, factors in parent.items()})
     for name in ("dare", "svd_subspace", "extrapolate"):
         narrow, full = (CROSSOVERS[name](p, make.generator(0)) for p in (parents, wide))
         assert all(torch.equal(narrow[s].a, full[s].a.bfloat16()) for s in narrow)
@@ -231,7 +240,9 @@ def test_full_gaussian_and_the_noise_of_layer_gaussian_are_normal_in_each_tensor
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3, 1e4])
 def test_neftune_is_uniform_noise_on_the_reading_side_in_units_of_its_length(scale: float) -> None:
-    n_in, rank, alpha = 500, 16, 2.0
+    n_in = 500
+    rank = 16
+    alpha = 2.0
     before = {s: Factors(scale * f.a, f.b) for s, f in make.adapter(1, n_in=n_in, rank=rank, sites=ONE).items()}
     child = neftune([before], make.generator(0), alpha=alpha)
     a, b = before[ONE[0]].a, before[ONE[0]].b
@@ -251,6 +262,7 @@ def test_layer_gaussian_takes_the_first_axis_of_unnumbered_stacks_for_the_layers
     stack = make.adapter(1, sites=tuple(str(i) for i in range(9)))
     whole = Factors(torch.stack([f.a for f in stack.values()]), torch.stack([f.b for f in stack.values()]))
     child = MUTATIONS["layer_gaussian"]([{"q": whole, "up": whole}], make.generator(0))
-    changed = [{i for i in range(9) if not torch.equal(child[s].a[i], whole.a[i])} for s in ("q", "up")]
-    assert changed[0] == changed[1]
-    assert len(changed[0]) == 3
+    q_changed = {i for i in range(9) if not torch.equal(child["q"].a[i], whole.a[i])}
+    up_changed = {i for i in range(9) if not torch.equal(child["up"].a[i], whole.a[i])}
+    assert q_changed == up_changed
+    assert len(q_changed) == 3

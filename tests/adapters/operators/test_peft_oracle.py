@@ -122,7 +122,7 @@ def test_pefts_merge_of_a_and_b_apart_is_another_matrix() -> None:
 
 
 def test_the_oracles_scaling_is_one() -> None:
-    parents = [{s: Factors(f.a, f.b) for s, f in p.items()} for p in parents_of(FORMS[0])]
+    parents = parents_of(FORMS[0])
     merge = Merge(parents, **FORMS[0])
     for site, f in parents[0].items():
         theirs = merge.layer(site).get_delta_weight("0").detach().T.double()
