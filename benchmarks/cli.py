@@ -1,4 +1,7 @@
-"""`python -m benchmarks WHAT`: one command for each measurement. Everything heavy is imported when it runs."""
+"""`python -m benchmarks WHAT`: one command for each measurement.
+
+A command imports what it measures when it runs, so that `--help` loads no torch.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +48,7 @@ Model = Annotated[str, typer.Option(help="Hugging Face id or local folder (adapt
 
 
 def _numbers(text: str, least: int) -> list[int]:
+    """Returns the numbers of a comma-separated list. Raises BadParameter if one is no whole number or below `least`."""
     try:
         numbers = [int(part) for part in text.split(",")]
     except ValueError:
@@ -55,6 +59,7 @@ def _numbers(text: str, least: int) -> list[int]:
 
 
 def _check_step(completions: int, attempts: int, members: int) -> None:
+    """Raises BadParameter if prompts would have unequal numbers of attempts, or a member fewer than two completions."""
     if completions % attempts or completions < 2 * members:
         raise typer.BadParameter("--completions must be a multiple of --attempts, and at least two for each member")
 
@@ -94,7 +99,8 @@ def sampler(
     from benchmarks.sampler import Lengths, run_bench_sampler
     from benchmarks.system import BenchmarkConfig
 
-    counts, lengths = _numbers(rows, 1), Lengths(prompt, new)
+    counts = _numbers(rows, 1)
+    lengths = Lengths(prompt, new)
     raise typer.Exit(
         run_bench_sampler(BenchmarkConfig(model, threads), members, counts, lengths, rounds, as_json=as_json)
     )

@@ -34,7 +34,7 @@ _FILE_TYPES = {torch.bfloat16: gguf.LlamaFileType.MOSTLY_BF16, torch.float32: gg
 
 
 def converted(model: Any) -> Path:
-    """Returns a GGUF file of `model` (transformers, Llama family) in its dtype; written once, into the model cache.
+    """Returns a GGUF file of `model` (transformers, Llama family) in its dtype; it is written once, to the model cache.
 
     Raises Missing for another family.
     """
@@ -43,6 +43,8 @@ def converted(model: Any) -> Path:
     path = cache_root() / f"bench-{fingerprint(model)[:16]}-{_DTYPES[model.dtype]}.gguf"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
+        # The file gets its name when it is complete: a conversion that was interrupted leaves nothing that looks
+        # usable.
         unfinished = path.with_suffix(".unfinished")
         convert(model, unfinished)
         unfinished.rename(path)
@@ -50,10 +52,11 @@ def converted(model: Any) -> Path:
 
 
 def convert(model: Any, path: Path) -> None:
-    """Writes weights and sizes, no tokenizer: the benchmark hands over token ids."""
+    """Writes weights and sizes to a GGUF file. It has no tokenizer, since the benchmark passes token ids."""
     config = model.config
     writer = gguf.GGUFWriter(path, "llama")
-    heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
+    heads = config.num_attention_heads
+    kv_heads = config.num_key_value_heads
     writer.add_block_count(config.num_hidden_layers)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -67,6 +70,7 @@ def convert(model: Any, path: Path) -> None:
     writer.add_file_type(_FILE_TYPES[model.dtype])
     writer.add_tokenizer_model("no_vocab")
     for name, weight in model.state_dict().items():
+        # llama.cpp uses the embeddings as the head where the file has no head
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
         if name.endswith(("q_proj.weight", "k_proj.weight")):
@@ -79,14 +83,17 @@ def convert(model: Any, path: Path) -> None:
 
 
 def interleaved(weight: Tensor, heads: int) -> Tensor:
-    """Rows in llama.cpp's order: it rotates neighbouring pairs, transformers the halves of a head (RoFormer, section
-    3.4.2, leaves the order open).
+    """Returns a query or key projection with its rows in llama.cpp's order.
+
+    llama.cpp rotates neighbouring pairs of a head, transformers its two halves. RoFormer (section 3.4.2) has pairs; a
+    model works with either order if weights and rotation agree.
     """
     out, fan_in = weight.shape
     return weight.view(heads, 2, out // heads // 2, fan_in).transpose(1, 2).reshape(out, fan_in)
 
 
 def _name(name: str) -> str:
+    """Returns the name of a transformers weight in a GGUF file."""
     whole = {
         "model.embed_tokens.weight": "token_embd.weight",
         "model.norm.weight": "output_norm.weight",
@@ -99,7 +106,8 @@ def _name(name: str) -> str:
 
 
 def _add(writer: gguf.GGUFWriter, name: str, weight: Tensor) -> None:
-    # norms are fp32 in every GGUF file
+    """Adds one weight; NumPy has no bfloat16, so that is passed as bytes."""
+    # llama.cpp adds and multiplies norms and biases in fp32 and expects them so in every GGUF file.
     if weight.ndim == 1 or weight.dtype == torch.float32:
         writer.add_tensor(name, weight.float().numpy())
     else:
@@ -113,7 +121,8 @@ class Llama:
     def __init__(self, model: Any, rows: int, length: int, threads: int) -> None:
         self.library = library = optional("llama_cpp")
         path = converted(model)
-        # its loader is talkative; kept, since the library holds only a pointer to it
+        # Its loader prints hundreds of lines. The callback is kept as an attribute: the library holds only a pointer to
+        # it, and Python would free it.
         self._silence = library.llama_log_callback(_say_nothing)
         library.llama_log_set(self._silence, ctypes.c_void_p(0))
         library.llama_backend_init()
@@ -121,6 +130,7 @@ class Llama:
         if not self.model:
             raise BenchmarkError(f"llama.cpp cannot load {path}: delete it and try again")
         params = library.llama_context_default_params()
+        # The context is shared by all sequences, and each one's part is rounded up to llama.cpp's blocks of 256.
         params.n_ctx = rows * (-(-length // 256) * 256)
         params.n_batch = rows * length
         params.n_seq_max = rows
@@ -132,24 +142,31 @@ class Llama:
         self.vocabulary = int(model.config.vocab_size)
 
     def generate(self, ids_RT: Tensor, new_tokens: int) -> list[list[int]]:
-        """Samples `new_tokens` tokens for each row at temperature 1, all rows together."""
+        """Returns `new_tokens` tokens for each row, sampled at temperature 1, all rows together."""
         self.library.llama_memory_clear(self.library.llama_get_memory(self.context), True)
-        rows, width = ids_RT.shape
+        width = ids_RT.shape[1]
         logits_RV = self._decode(ids_RT.tolist(), 0)
         drawn = [self._draw(logits_RV)]
         for step in range(new_tokens - 1):
             logits_RV = self._decode([[token] for token in drawn[-1]], width + step)
             drawn.append(self._draw(logits_RV))
-        return [[tokens[row] for tokens in drawn] for row in range(rows)]
+        return [list(tokens) for tokens in zip(*drawn, strict=True)]
 
     def logits(self, ids_RT: Tensor) -> Tensor:
-        """Next-token logits after each row, [R, V]."""
+        """Returns the next-token logits after each row, [R, V]."""
         self.library.llama_memory_clear(self.library.llama_get_memory(self.context), True)
+        # the library writes the next logits over these
         return self._decode(ids_RT.tolist(), 0).clone()
 
     def _decode(self, tokens: list[list[int]], start: int) -> Tensor:
-        """Appends `tokens[row]` to each row from position `start` on; logits after the last one of each."""
-        batch, n = self.batch, 0
+        """Appends `tokens[row]` to each row at position `start`; returns the logits [R, V] after each last token.
+
+        Raises BenchmarkError if llama.cpp refuses the batch.
+        """
+        # Only the last token of a row asks for logits: the head over all prompt tokens would be work that no other
+        # contender does.
+        batch = self.batch
+        n = 0
         for row, ids in enumerate(tokens):
             for i, token in enumerate(ids):
                 batch.token[n] = token
@@ -161,6 +178,8 @@ class Llama:
         batch.n_tokens = n
         if self.library.llama_decode(self.context, batch):
             raise BenchmarkError("llama.cpp could not decode a batch: ask for fewer rows")
+        # The tensor is a view of the library's memory. Copying all logits in each step would slow this peer
+        # down.
         address = self.library.llama_get_logits(self.context)
         count = len(tokens) * self.vocabulary
         flat = torch.frombuffer(
@@ -169,12 +188,17 @@ class Llama:
         return flat.view(len(tokens), self.vocabulary)
 
     def _draw(self, logits_RV: Tensor) -> list[int]:
-        """Inverse-CDF sampling of all rows at once: its own sampler goes row by row and is slower."""
+        """Returns one token for each row by inverse-CDF sampling of all rows at once.
+
+        llama.cpp's own sampler goes row by row and is slower: a peer is measured at its best.
+        """
         cdf_RV = logits_RV.softmax(-1).cumsum_(-1)
+        # rounding leaves the last sum slightly off 1, so the draw is scaled to it
         uniform_R = torch.rand(len(logits_RV), 1) * cdf_RV[:, -1:]
         return torch.searchsorted(cdf_RV, uniform_R, right=True).clamp_(max=self.vocabulary - 1)[:, 0].tolist()
 
     def close(self) -> None:
+        """Frees what the library allocated."""
         self.library.llama_batch_free(self.batch)
         self.library.llama_free(self.context)
         self.library.llama_model_free(self.model)

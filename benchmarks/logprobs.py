@@ -1,5 +1,7 @@
-"""`python -m benchmarks logprobs`: log-probabilities of given tokens and their gradient, without a
-[rows, vocabulary] table.
+"""`python -m benchmarks logprobs`: log-probabilities of given tokens and their gradient.
+
+Red Queen computes them without a table [rows, vocabulary]; it is compared with the full table and with torch's own
+fused loss.
 
 Times are taken in this process, where the contenders take turns. Memory is measured in a fresh process for each
 contender: how far its resident memory rises above what it was with the inputs in place.
@@ -48,11 +50,12 @@ class Shape:
 
 
 def run_bench_logprobs(config: BenchmarkConfig, rows: int, rounds: int, *, as_json: bool) -> int:
-    """Measures and prints; returns the exit code."""
+    """Measures and prints the report; returns the exit code."""
     vocabulary, hidden = system.quiet_base(config).model.get_output_embeddings().weight.shape
     shape = Shape(rows, hidden, vocabulary)
     report = Report("logprobs", {**asdict(config), **asdict(shape), "rounds": rounds})
     case = f"{rows} rows x {vocabulary} tokens, hidden size {hidden}, forward and backward"
+    # An older torch lacks the fused loss. The two contenders that need it are then reported as missing.
     ways: list[Way] = list(NAMES)
     if not hasattr(F, "linear_cross_entropy"):
         ways = ways[:2]
@@ -67,6 +70,8 @@ def run_bench_logprobs(config: BenchmarkConfig, rows: int, rounds: int, *, as_js
     for way, contender in contenders.items():
         error = float((work(way, shape, config.dtype)() - exact).abs().max())
         row = {**times(case, contender, contenders["full"]), "error": round(error, 6)}
+        # Memory is measured apart from time: in this process the allocator still holds what earlier contenders freed,
+        # so that a peak would depend on the order.
         try:
             row["peak_bytes"] = in_fresh_process(growth, way, shape, config.dtype)
             row["peak_mb"] = round(row["peak_bytes"] / 1e6, 1)
@@ -80,12 +85,16 @@ def run_bench_logprobs(config: BenchmarkConfig, rows: int, rounds: int, *, as_js
 
 
 def work(way: Way, shape: Shape, dtype: str) -> Callable[[], Tensor]:
-    """A function that computes log-probabilities [N] and leaves the gradient of their weighted sum in its inputs."""
+    """Returns a function that computes log-probabilities [N] and the gradient of their weighted sum in its inputs.
+
+    Inputs are the same for all ways. Weights are small enough that no probability is 0 or 1.
+    """
     noise = torch.Generator().manual_seed(0)
     kind: torch.dtype = getattr(torch, dtype)
     hidden_NH = torch.randn(shape.rows, shape.hidden, generator=noise).to(kind).requires_grad_()
     weight_VH = torch.randn(shape.vocabulary, shape.hidden, generator=noise).mul_(0.05).to(kind)
     target_N = torch.randint(shape.vocabulary, (shape.rows,), generator=noise)
+    # Every row has another weight: with equal ones a way could skip the multiplication.
     weight_N = torch.randn(shape.rows, generator=noise)
     compute = _WAYS[way]
 
@@ -99,14 +108,17 @@ def work(way: Way, shape: Shape, dtype: str) -> Callable[[], Tensor]:
 
 
 def growth(way: Way, shape: Shape, dtype: str) -> int:
-    """Bytes by which resident memory rises, in a process that is fresh."""
+    """Returns the bytes by which resident memory rises. It must run in a fresh process."""
     once = work(way, shape, dtype)
-    work(way, Shape(2, shape.hidden, 8), dtype)()  # loads the kernels
+    # A tiny run loads libraries and compiled kernels first, so that their memory does not count.
+    work(way, Shape(2, shape.hidden, 8), dtype)()
     before, most = peak(once)
     return most - before
 
 
 def _turn(once: Callable[[], Tensor]) -> Callable[[], Timing]:
+    """Returns `once` as a turn of a contender."""
+
     def turn() -> Timing:
         with Stopwatch() as watch:
             once()

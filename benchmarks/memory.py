@@ -1,9 +1,9 @@
 """`python -m benchmarks memory`: peak resident memory of a training step with many members and with one.
 
 Each is measured in a fresh process, in its second step (moments and gradients exist), over the same number of tokens.
-The difference is compared with what the further adapters need in any case: fp32 weights, gradients and two moments.
-Each peak is compared with what `redqueen.policy.memory.estimate` estimates for it. So are the peaks of two short runs,
-with one worker process and with two, each played once.
+The difference is compared with the fp32 weights, gradients and two moments of the further adapters, which no method
+avoids. Each peak is compared with its estimate by `redqueen.policy.memory.estimate`. So are the peaks of two short
+runs, with one worker process and with two, each played once.
 """
 
 from __future__ import annotations
@@ -29,14 +29,17 @@ COLUMNS = (
     ("estimate_mb", "estimate, MB"),
     ("error", "estimate / peak - 1"),
 )
-FP32_TENSORS = 4  # weights, gradients, two moments
+FP32_TENSORS = 4
+"""Tensors of an adapter's size in training: weights, gradients, two moments."""
 
 
 def run_bench_memory(config: BenchmarkConfig, members: int, tokens: int, rounds: int, *, as_json: bool) -> int:
-    """Measures and prints; returns the exit code."""
+    """Measures and prints the report; returns the exit code."""
     report = Report("memory", {**asdict(config), "members": members, "tokens": tokens, "rounds": rounds})
     rows = 2 * members
     case = f"a training step over {rows * (tokens // rows)} tokens"
+    # Each measurement has a process of its own: the allocator keeps what was freed, so in one process the second peak
+    # would contain the first. Rounds alternate between the two, as elsewhere.
     peaks: dict[int, list[int]] = {members: [], 1: []}
     size = 0
     for number in range(rounds):
@@ -45,7 +48,8 @@ def run_bench_memory(config: BenchmarkConfig, members: int, tokens: int, rounds:
             most, size = in_fresh_process(step_peak, config, count, rows, tokens // rows)
             peaks[count].append(most)
     needs = {count: estimate(config, count, rows, tokens // rows) for count in peaks}
-    one, need = median(peaks[1]), (members - 1) * size * 4 * FP32_TENSORS
+    one = median(peaks[1])
+    need = (members - 1) * size * 4 * FP32_TENSORS
     report.results = [
         {
             "ratio": round(median(found) / one, 3),
@@ -66,7 +70,7 @@ def run_bench_memory(config: BenchmarkConfig, members: int, tokens: int, rounds:
 
 
 def estimate(config: BenchmarkConfig, members: int, rows: int, width: int) -> int:
-    """Bytes that a training step over `rows` samples of `width` tokens is estimated to need; nothing is sampled."""
+    """Returns the estimated bytes of a training step over `rows` samples of `width` tokens; nothing is sampled."""
     run_config = Config(
         model=config.model_config.model_copy(update={"workers": 1}),
         learning=LearningConfig(batch_tokens=max(64, rows * width)),
@@ -74,19 +78,24 @@ def estimate(config: BenchmarkConfig, members: int, rows: int, width: int) -> in
     )
     shape = shape_of(run_config.model, download=True)
     training = training_items(run_config, shape, PromptLengths(proposal=width - 1, attempt=width - 1))
-    held, gradients = held_items(run_config, shape, members), gradients_item(run_config, shape, members)
+    held = held_items(run_config, shape, members)
+    gradients = gradients_item(run_config, shape, members)
     return total([*held, gradients, *training, fragmentation(training)])
 
 
 def step_peak(config: BenchmarkConfig, members: int, rows: int, width: int) -> tuple[int, int]:
-    """Largest resident bytes in a training step, and the number of weights of one adapter. For a process of its own."""
-    # transformers' loading threads leave another heap each time
+    """Returns the largest resident bytes in a training step, and the number of weights of one adapter.
+
+    It must run in a fresh process.
+    """
+    # transformers loads weights in threads, and the heap that they leave differs from start to start.
     os.environ["HF_DEACTIVATE_ASYNC_LOAD"] = "1"
     ours = system.build(config, members)
     vocabulary = int(ours.base.model.config.vocab_size)
     samples = workload.samples(
         vocabulary, workload.owners(workload.equal(rows, members)), width + 1 - width // 2, width // 2
     )
+    # The first update allocates moments and gradients, so that the second shows what training holds all the time.
     system.update(ours, samples)
     _, most = peak(lambda: system.update(ours, samples))
     return most, sum(config.rank * (fan_in + fan_out) for fan_in, fan_out in ours.shapes().values())

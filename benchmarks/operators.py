@@ -1,14 +1,15 @@
-"""`python -m benchmarks operators`: seconds for a child, each operator beside `populora`'s of the same purpose.
+"""`python -m benchmarks operators`: seconds for a child, each operator compared with `populora`'s of the same purpose.
 
 Shapes are those of a 7B model (Qwen2.5-Coder-7B: hidden 3584, intermediate 18944, all seven modules of a layer).
-Both sides hold the same two parents in fp32, with the same threads. A child of ours is new tensors, and the parents
-are read; populora writes into a third individual that it holds already, for a mutation after copying the parent there.
+Both sides hold the same two parents in fp32 and use as many threads. Our operators read the parents and return new
+tensors. populora writes into a third individual that it holds already; a mutation first copies the parent there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from statistics import median
 from typing import Any
 
@@ -34,6 +35,8 @@ SHAPES = {
     "mlp.up_proj": (HIDDEN, INTERMEDIATE),
     "mlp.down_proj": (INTERMEDIATE, HIDDEN),
 }
+# No B is zero, as it is in a new adapter: an operator would then have nothing to mix, and a product with zero tells
+# nothing about its speed.
 B_STD = 0.02
 COLUMNS = (
     ("ratio", "x as fast"),
@@ -49,12 +52,12 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """populora's operator of the same purpose. `same` is whether it computes the same kind of child; where it does not,
-    it mixes or masks A and B apart, which is less work and has cross terms where ours works on ΔW (docs/OPERATORS.md).
-    """
+    """populora's operator of the same purpose."""
 
     name: str
     same: bool = True
+    """Whether it computes the same kind of child. If not, it mixes or masks A and B separately, which is less work and
+    has cross terms; ours works on ΔW (docs/OPERATORS.md)."""
 
 
 PEERS = {
@@ -77,7 +80,7 @@ NOTES = (
 
 
 def run_bench_operators(layers: int, rank: int, threads: int, rounds: int, *, as_json: bool) -> int:
-    """Measures and prints; returns the exit code."""
+    """Measures and prints the report; returns the exit code."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -88,7 +91,7 @@ def run_bench_operators(layers: int, rank: int, threads: int, rounds: int, *, as
 
 
 def measure(layers: int, rank: int, threads: int, rounds: int) -> Report:
-    """The report: a row for each operator; `ratio` is populora's seconds over ours, median over the rounds."""
+    """Returns the report: a row for each operator; `ratio` is populora's seconds over ours, median over the rounds."""
     parents = [parent(layers, rank, seed) for seed in (1, 2)]
     count = sum(f.a.numel() + f.b.numel() for f in parents[0].values())
     settings = {"layers": layers, "rank": rank, "parameters": count, "threads": threads, "rounds": rounds}
@@ -99,6 +102,7 @@ def measure(layers: int, rank: int, threads: int, rounds: int) -> Report:
         theirs = None
         report.unavailable("populora", why)
     for name, operator in (MUTATIONS | CROSSOVERS | CONTROLS).items():
+        # Operators are measured one after the other: a ratio compares an operator with its namesake, never two of ours.
         two = name in CROSSOVERS or name == "linear_mean"
         ours = Contender(name, _ours(operator, parents if two else parents[:1]))
         peer = PEERS.get(name)
@@ -111,27 +115,27 @@ def measure(layers: int, rank: int, threads: int, rounds: int) -> Report:
 
 
 def parent(layers: int, rank: int, seed: int) -> Adapter:
-    """An adapter of the 7B shape as after some training: A as PEFT draws it, B Gaussian."""
+    """Returns an adapter of the 7B shape as after some training: A as PEFT draws it, B Gaussian."""
     noise = torch.Generator().manual_seed(seed)
-    return {
-        f"model.layers.{layer}.{module}": Factors(
-            torch.empty(n_in, rank).uniform_(-(n_in**-0.5), n_in**-0.5, generator=noise),
-            B_STD * torch.randn(rank, n_out, generator=noise),
-        )
-        for layer in range(layers)
-        for module, (n_in, n_out) in SHAPES.items()
-    }
+    adapter: Adapter = {}
+    for layer, (module, (n_in, n_out)) in product(range(layers), SHAPES.items()):
+        a = torch.empty(n_in, rank).uniform_(-(n_in**-0.5), n_in**-0.5, generator=noise)
+        b = B_STD * torch.randn(rank, n_out, generator=noise)
+        adapter[f"model.layers.{layer}.{module}"] = Factors(a, b)
+    return adapter
 
 
 class Population:
-    """populora's population: the two parents and room for a child. Raises Missing."""
+    """populora's population: the two parents and room for a child. Raises Missing if populora is not installed."""
 
     def __init__(self, parents: list[Adapter]) -> None:
         library = optional("populora")
         rank = next(iter(parents[0].values())).a.shape[1]
         self.population: Any = library.Population(_base(parents[0]), pop_size=3, low_rank=rank)
         self.mutations = frozenset(library.MUTATION_REGISTRY)
-        down, up = self.population.weight_down, self.population.weight_up
+        # its dictionaries have the sites in the order of the base's layers, which is the adapter's
+        down = self.population.weight_down
+        up = self.population.weight_up
         with torch.no_grad():
             for number, adapter in enumerate(parents):
                 for key, factors in zip(down, adapter.values(), strict=True):
@@ -139,12 +143,16 @@ class Population:
                     up[key][number].copy_(factors.b.T)
 
     def turn(self, name: str) -> Callable[[], Timing]:
-        """Makes the third individual from the first, or from the first two, the first being the fitter."""
-        child, fitness = torch.tensor([2]), torch.tensor([1.0, 0.0, 0.0])
-        alone, both = torch.tensor([[0]]), torch.tensor([[0, 1]])
+        """Returns a turn that makes the third individual from the first, the fitter one, or from the first two."""
+        child = torch.tensor([2])
+        fitness = torch.tensor([1.0, 0.0, 0.0])
+        alone = torch.tensor([[0]])
+        both = torch.tensor([[0, 1]])
 
         def run() -> Timing:
             with Stopwatch() as watch:
+                # A mutation changes an individual in place. Ours leaves the parent as it is, so the copy is part of the
+                # work.
                 if name in self.mutations:
                     self.population.crossover_("clone", alone, child)
                     self.population.mutate_(name, individuals=child)
@@ -156,11 +164,16 @@ class Population:
 
 
 def _base(adapter: Adapter) -> nn.Module:
-    """Linear layers of the adapter's shapes whose weights take no memory: only their shapes are used."""
+    """Returns linear layers of the adapter's shapes whose weights take no memory.
+
+    populora reads only the shapes of its base. A real base of 7B parameters would take 15 GB in bf16.
+    """
     layers = nn.ModuleList()
     for factors in adapter.values():
         linear = nn.Linear(1, 1, bias=False)
-        linear.in_features, linear.out_features = factors.a.shape[0], factors.b.shape[1]
+        linear.in_features = factors.a.shape[0]
+        linear.out_features = factors.b.shape[1]
+        # one number, seen as a whole matrix
         empty: Tensor = torch.zeros(()).expand(linear.out_features, linear.in_features)
         linear.weight = nn.Parameter(empty, requires_grad=False)
         layers.append(linear)
@@ -168,6 +181,7 @@ def _base(adapter: Adapter) -> nn.Module:
 
 
 def _ours(operator: Operator, parents: list[Adapter]) -> Callable[[], Timing]:
+    """Returns a turn that makes a child; to free it is not part of the time."""
     generator = torch.Generator().manual_seed(0)
 
     def run() -> Timing:

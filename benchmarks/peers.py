@@ -1,4 +1,4 @@
-"""Other people's ways to put adapters on a base: PEFT, and populora where it is installed. Same base, same factors."""
+"""Other libraries that put adapters on a base: PEFT, and populora where it is installed. Base and factors are ours."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Attention = Literal["eager", "sdpa"]
 ATTENTIONS: tuple[Attention, ...] = ("eager", "sdpa")
 
 
-class Missing(Exception):  # noqa: N818 - not an error: a peer that is not here is a line in the report
+class Missing(Exception):  # noqa: N818 - not an error: a missing peer is a line in the report
     """A peer that cannot take part; the message says why, and what to install."""
 
 
@@ -32,20 +32,22 @@ def require(module: str) -> None:
 
 
 def optional(module: str) -> Any:
-    """The module called `module`. Raises Missing if it is not installed."""
+    """Returns the module called `module`. Raises Missing if it is not installed."""
     require(module)
     return importlib.import_module(module)
 
 
 def plain(config: BenchmarkConfig, attention: Attention = "sdpa") -> Any:
-    """The base alone, as transformers loads it."""
+    """Returns the base alone, as transformers loads it."""
     model = quiet_base(config).model
     model.set_attn_implementation(attention)
     return model
 
 
 def generate(model: Any, ids_RT: Tensor, new_tokens: int, **extra: Any) -> Timing:
-    """transformers' `generate`: exactly `new_tokens` for each row, sampled at temperature 1."""
+    """Times transformers' `generate`: exactly `new_tokens` for each row, sampled at temperature 1."""
+    # All contenders write the same number of tokens. `min_new_tokens` bars an early end, and top-k and top-p are off,
+    # as in our sampler.
     with Stopwatch() as watch, torch.no_grad():
         out = model.generate(
             input_ids=ids_RT,
@@ -62,7 +64,10 @@ def generate(model: Any, ids_RT: Tensor, new_tokens: int, **extra: Any) -> Timin
 
 
 def faster_attention(model: Any, ids_RT: Tensor, new_tokens: int) -> Attention:
-    """What suits `generate` best with so many rows, by two short turns each."""
+    """Returns the attention with which `generate` is faster for these rows, by two short turns each.
+
+    Which one wins depends on rows and lengths, and a peer is measured at its best.
+    """
 
     def seconds(kind: Attention) -> float:
         model.set_attn_implementation(kind)
@@ -72,9 +77,7 @@ def faster_attention(model: Any, ids_RT: Tensor, new_tokens: int) -> Attention:
 
 
 class Peft:
-    """A base with one PEFT adapter for each of `adapters`, in the base's dtype (PEFT's fastest config: by default it
-    would keep adapters in fp32 and convert activations back and forth).
-    """
+    """A base with one PEFT adapter for each of `adapters`, in the base's dtype."""
 
     def __init__(self, config: BenchmarkConfig, adapters: Mapping[str, Adapter]) -> None:
         lora_config = LoraConfig(
@@ -85,14 +88,19 @@ class Peft:
             bias="none",
             task_type="CAUSAL_LM",
         )
+        # By default PEFT keeps adapters in fp32 and converts activations to it and back at every site. With adapters in
+        # the base's dtype it is fastest, and a peer is measured at its best.
         names = list(adapters)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # PEFT reads a name that transformers has renamed
+            # PEFT reads a name that transformers has renamed
+            warnings.simplefilter("ignore", FutureWarning)
             self.model: Any = get_peft_model(plain(config), lora_config, names[0], autocast_adapter_dtype=False)
             for name in names[1:]:
                 self.model.add_adapter(name, lora_config, autocast_adapter_dtype=False)
         inner = self.model.get_base_model()
-        self.backbone, self.head_VH = inner.base_model, inner.get_output_embeddings().weight
+        self.backbone = inner.base_model
+        self.head_VH = inner.get_output_embeddings().weight
+        # The peers start from our factors: the same products, and losses that can be compared.
         self.weights: list[torch.nn.Parameter] = []
         for name, adapter in adapters.items():
             for site, factors in adapter.items():
@@ -101,10 +109,11 @@ class Peft:
                 self._fill(layer.lora_B[name].weight, factors.b)
         self.trainable()
         self.optimizer = _adamw(self.weights)
-        self.model.eval()  # there is no dropout, and PEFT refuses mixed batches in training mode
+        # PEFT refuses mixed batches in training mode; without dropout the modes compute the same.
+        self.model.eval()
 
     def trainable(self) -> None:
-        """Makes all adapters trainable, for a mixed batch: PEFT leaves only the active one so."""
+        """Makes all adapters trainable, as a mixed batch needs them; PEFT freezes all but the active one."""
         for weight in self.weights:
             weight.requires_grad_(True)
 
@@ -114,21 +123,29 @@ class Peft:
         self.weights.append(weight)
 
     def attention(self, attention: Attention) -> None:
+        """Chooses the attention of the base."""
         self.model.set_attn_implementation(attention)
 
     def mixed(self, members: Sequence[str], **inputs: Any) -> Any:
-        """The backbone's output, row i by adapter `members[i]`, through PEFT's hooks for mixed batches."""
+        """Returns the backbone's output, row i by adapter `members[i]`, through PEFT's hooks for mixed batches."""
+        # PEFT offers mixed batches for inference only. Its public `forward` also computes logits of every token, which
+        # no other contender does, so the hooks are set here.
         with self.model.base_model._enable_peft_forward_hooks(adapter_names=list(members)):
             return self.backbone(**inputs)
 
 
 class Populora:
-    """A base under populora's forward hooks, one individual for each of `adapters`. Raises Missing."""
+    """A base under populora's forward hooks, one individual for each of `adapters`.
+
+    Raises Missing if populora is not installed.
+    """
 
     def __init__(self, config: BenchmarkConfig, adapters: Mapping[str, Adapter]) -> None:
         library = optional("populora")
         self.model = plain(config)
-        self.backbone, self.head_VH = self.model.base_model, self.model.get_output_embeddings().weight
+        self.backbone = self.model.base_model
+        self.head_VH = self.model.get_output_embeddings().weight
+        # its factors are in the base's dtype, as PEFT's are: with fp32 ones it would convert at every site
         self.population: Any = library.Population(
             self.model,
             pop_size=len(adapters),
@@ -138,7 +155,8 @@ class Populora:
             dtype=getattr(torch, config.dtype),
         )
         self.index = {name: i for i, name in enumerate(adapters)}
-        down, up = self.population.weight_down, self.population.weight_up
+        down = self.population.weight_down
+        up = self.population.weight_up
         with torch.no_grad():
             for name, adapter in adapters.items():
                 # its keys are the sites' names, in the order given
@@ -148,7 +166,7 @@ class Populora:
         self.optimizer = _adamw([*down.values(), *up.values()])
 
     def everyone(self) -> Any:
-        """Routes a batch of as many rows for each individual, in order."""
+        """Routes a batch in which every individual has as many rows, in order of the individuals."""
         return self.population.route(all_individuals=True)
 
     def rows(self, members: Sequence[str]) -> Any:
@@ -157,7 +175,7 @@ class Populora:
 
 
 def _adamw(weights: list[torch.nn.Parameter]) -> torch.optim.AdamW:
-    """As our learner's defaults."""
+    """Returns an optimizer with our learner's default settings."""
     learning = LearningConfig()
     return torch.optim.AdamW(
         weights, lr=learning.lr, betas=(learning.beta1, learning.beta2), weight_decay=0.0, fused=True

@@ -1,4 +1,4 @@
-"""The report of a measurement: one dictionary, printed as tables for people or as JSON."""
+"""The report of a measurement: one dictionary, printed as tables or as JSON."""
 
 from __future__ import annotations
 
@@ -20,30 +20,40 @@ from benchmarks.timing import Contender
 from redqueen.machine import cores
 
 LIBRARIES = ("torch", "transformers", "peft", "populora", "trl", "llama_cpp_python")
-WIDTH = 120  # of tables, also where there is no terminal
+WIDTH = 120
+"""Columns of text in a table, also where there is no terminal."""
 _progress = Console(stderr=True, soft_wrap=True)
 
 
 @dataclass(slots=True)
 class Report:
-    """What one command found. `ratios` answer the issue's questions; `results` hold what they were made of."""
+    """The result of one command; its fields are the keys of the JSON."""
 
     bench: str
+    """The command's name."""
     settings: dict[str, Any]
+    """Sizes, threads and rounds."""
     ratios: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """What was asked: ratios between contenders, each with its target."""
     results: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """The measurements behind the ratios: a row for each contender, with every round."""
     missing: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    """Peers that could not take part, and why."""
     surroundings: dict[str, Any] = field(default_factory=lambda: surroundings())
+    """Machine, date and versions."""
 
     def unavailable(self, peer: str, why: object) -> None:
+        """Notes that a peer cannot take part."""
         self.missing.append({"peer": peer, "why": str(why)})
 
     def ratio(self, what: str, value: float, target: str) -> None:
+        """Adds a ratio; the target is text, and may be empty."""
         self.ratios.append({"what": what, "ratio": round(value, 3), "target": target})
 
 
 def surroundings() -> dict[str, Any]:
-    """Machine, date and versions: what a number needs beside it."""
+    """Returns machine, date and versions, without which a number means little."""
+    # The load tells a reader whether other programs disturbed the measurement.
     return {
         "date": time.strftime("%Y-%m-%d %H:%M", time.gmtime()) + " UTC",
         "processor": _processor(),
@@ -70,22 +80,25 @@ def _version(name: str) -> str:
 
 
 def log(line: str) -> None:
-    """A line of progress, on standard error."""
+    """Prints a line of progress on standard error, since standard output may be JSON."""
     _progress.print(line, highlight=False)
 
 
 def named(members: int) -> str:
-    """Our name in a table."""
+    """Returns our name in a table."""
     return f"Red Queen, {members} member{'s' if members > 1 else ''}"
 
 
 def against(ours: Contender, other: Contender, of: Callable[[Any], float]) -> float:
-    """Median over the rounds of ours / other: a round's slowness falls on both."""
+    """Returns the median over the rounds of ours / other."""
+    # A ratio is taken within a round. Speed drifts from round to round by more than many differences between
+    # contenders: a slow round slows both, which cancels in its ratio, but would not in the ratio of two medians.
     return median(of(a) / of(b) for a, b in zip(ours.turns, other.turns, strict=True))
 
 
 def times(case: str, contender: Contender, reference: Contender) -> dict[str, Any]:
-    """A row of a table of times; its ratio is CPU time over the reference's."""
+    """Returns a row of a table of times; its ratio is CPU time over the reference's."""
+    # Every round is kept in the JSON, so that a reader can see how far the rounds differ.
     turns = contender.turns
     return {
         "ratio": round(against(contender, reference, lambda t: t.cpu_s), 3),
@@ -100,7 +113,7 @@ def times(case: str, contender: Contender, reference: Contender) -> dict[str, An
 
 
 def finish(report: Report, columns: Sequence[tuple[str, str]], as_json: bool, notes: Sequence[str] = ()) -> int:
-    """Prints the report, the columns (key, heading) of each result; returns the exit code."""
+    """Prints the report; `columns` are keys of a result with their headings. Returns the exit code."""
     if as_json:
         print(json.dumps(asdict(report), indent=2))
         return 0

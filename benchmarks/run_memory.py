@@ -1,4 +1,4 @@
-"""Memory of whole runs: what their processes really hold at most, compared with the estimate that a run starts with.
+"""Memory of whole runs: the most that their processes hold, compared with the estimate that a run starts with.
 
 Resident memory depends on the memory allocator and on what else the machine does, so this is a measurement and no test.
 """
@@ -25,10 +25,13 @@ WORKERS = (1, 2)
 STEPS = 3
 CASE = f"a whole run: {STEPS} steps of the recipe quickstart"
 _INTERVAL_S = 0.05
+"""Seconds between two looks at the processes' memory."""
 
 
 def measure_runs(config: BenchmarkConfig, report: Report) -> None:
-    """Adds a row for a run with each number of worker processes; where the system has no /proc, a line instead."""
+    """Adds a row for a run with each number of worker processes, or a line that says why this is impossible."""
+    # The estimate decides whether a run may start. It must not be below the real peak, or runs are killed; and if it is
+    # far above, runs that would fit are refused.
     peaks: dict[int, int] = {}
     try:
         for workers in WORKERS:
@@ -69,6 +72,8 @@ def run_peak(args: list[str]) -> int:
     """
     if not Path("/proc/self/status").exists():
         raise BenchmarkError("resident memory is read from Linux's /proc, which this system does not offer")
+    # What the run prints is kept in a file, not in a pipe: a full pipe would block the run, since no one reads it
+    # meanwhile.
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "redqueen", "train", *args, "--run", f"{folder}/run"]
         output = Path(folder) / "output"
@@ -86,7 +91,9 @@ def run_peak(args: list[str]) -> int:
 
 
 def _watch(process: subprocess.Popen[bytes]) -> int:
-    """Looks at the processes again and again until the run has ended; returns the most bytes."""
+    """Returns the most bytes that the processes held at one time, looking at them until the run has ended."""
+    # The high-water mark of each process would not do: their peaks may be at different times, and their sum is then
+    # more than was ever held at once.
     most = 0
     while process.poll() is None:
         most = max(most, resident([process.pid, *_workers_of(process.pid)]))
@@ -95,15 +102,19 @@ def _watch(process: subprocess.Popen[bytes]) -> int:
 
 
 def resident(pids: list[int]) -> int:
-    """Returns the bytes of these processes. Mapped files and shared memory are counted once: all map the same ones."""
+    """Returns the resident bytes of these processes together."""
+    # All processes map the same libraries and the same shared weights. Those pages exist once, so the largest count is
+    # taken; private memory is added up.
     private = files = shared = 0
     for pid in pids:
         try:
             lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
-        except OSError:  # it has ended
+        except OSError:
+            # the process has ended meanwhile
             continue
         sizes = dict(line.split(":", 1) for line in lines if line.startswith("Rss"))
-        if sizes:  # a process that is just ending has none
+        # a process that is just ending has no sizes
+        if sizes:
             private += _bytes(sizes["RssAnon"])
             files = max(files, _bytes(sizes["RssFile"]))
             shared = max(shared, _bytes(sizes["RssShmem"]))
@@ -111,7 +122,7 @@ def resident(pids: list[int]) -> int:
 
 
 def _bytes(kilobytes: str) -> int:
-    """`  1234 kB` in bytes."""
+    """Returns the bytes of an entry like `  1234 kB`."""
     return int(kilobytes.split()[0]) * 1024
 
 
@@ -119,12 +130,14 @@ def _workers_of(pid: int) -> list[int]:
     """Returns the process ids of the run's worker processes, which multiprocessing starts with `spawn_main`."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
-    except OSError:  # the run has ended
+    except OSError:
+        # the run has ended meanwhile
         return []
     return [int(child) for child in children if b"spawn_main" in _command(child)]
 
 
 def _command(pid: str) -> bytes:
+    """Returns the command line of a process; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

@@ -1,8 +1,8 @@
-"""`python -m benchmarks sampler`: tokens per CPU-second, beside other ways to generate on the same base.
+"""`python -m benchmarks sampler`: tokens per CPU-second, compared with other ways to generate on the same base.
 
-All rows have prompts of their own (nothing is shared), the same lengths, temperature 1 and no stop; the peers without
-adapters have less to do than we have. Our rows are unevenly shared among the members. Each turn is made twice, with one
-token for each row and with all: the first is the prompts' share, and the difference is decoding alone.
+Every row has another prompt. All rows have the same lengths, temperature 1 and no stop. Peers without adapters do less
+work than we do. Members have unequal numbers of our rows. Each turn is made twice, with one token for each row and with
+all of them: the first is the cost of the prompts, and the difference is decoding alone.
 """
 
 from __future__ import annotations
@@ -37,15 +37,16 @@ NOTES = (
     "ratio: tokens per CPU-second, prompts included, against transformers' generate.",
     "decoding alone: tokens per CPU-second after the first token of each row.",
 )
-# it cannot be installed beside this project, so there was nothing to try a contender with
+# vLLM and this project need different versions of torch, so that the two cannot be in one environment. A contender that
+# was never run would be no measurement.
 VLLM = "not measured: 0.33 asks for exactly torch 2.14 (docs/BENCHMARKS.md)"
-# samples so many tokens for each row
 Way = Callable[[int], Timing]
+"""Samples as many tokens for each row as it is told."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """Tokens of each row."""
+    """Numbers of tokens of each row."""
 
     prompt: int
     new: int
@@ -54,19 +55,21 @@ class Lengths:
 def run_bench_sampler(
     config: BenchmarkConfig, members: int, rows: Sequence[int], lengths: Lengths, rounds: int, *, as_json: bool
 ) -> int:
-    """Measures and prints; returns the exit code."""
+    """Measures and prints the report; returns the exit code."""
     settings = {**asdict(config), "members": members, **asdict(lengths), "rounds": rounds}
     report = Report("sampler", settings)
     report.unavailable("vLLM", VLLM)
     log("loading")
     models = Contenders(config, members, lengths, report)
+    # llama.cpp allocates its cache for a number of rows, so it is opened and closed with each case.
     for count in rows:
         case = f"{count} rows, {lengths.prompt} + {lengths.new} tokens"
         with ExitStack() as stack:
             contenders = models.contenders(count, stack)
             take_turns(list(contenders.values()), rounds, log, case)
         reference = contenders[TRANSFORMERS]
-        later = (lengths.new - 1) / lengths.new  # of all tokens, those that are no row's first
+        # A row's first token comes from the pass over its prompt, so it does not count for decoding.
+        later = (lengths.new - 1) / lengths.new
         report.results += [_row(case, contender, reference, later) for contender in contenders.values()]
         _ratios(report, case, contenders, members, target=count == 32)
     return finish(report, COLUMNS, as_json, NOTES)
@@ -91,13 +94,16 @@ class Contenders:
             report.unavailable("populora", why)
 
     def contenders(self, rows: int, stack: ExitStack) -> dict[str, Contender]:
-        """By name; what they allocate for this number of rows is freed with `stack`."""
+        """Returns the contenders by name; `stack` frees what they allocate for this number of rows."""
         texts = workload.prompts(self.ours.base, rows, self.lengths.prompt)
         ids = torch.tensor([self.ours.base.tokenizer(text).input_ids for text in texts])
+        # Members of a run have unequal numbers of rows, and equal ones would suit batched products best. The peers that
+        # hold several adapters get the same uneven rows.
         owners = workload.owners(workload.falling(rows, self.members))
         attention = faster_attention(self.plain, ids, self.lengths.new)
         for model in self._transformers():
             model.set_attn_implementation(attention)
+        # A single row has a single owner, and the contender with many members would be the one with one member.
         found: dict[str, Way] = {}
         if len(set(owners)) > 1:
             found[named(len(set(owners)))] = partial(self._ours, texts, owners)
@@ -117,7 +123,7 @@ class Contenders:
 
     def _population(self, population: Populora, ids: Tensor, owners: Sequence[str]) -> Way:
         def way(new: int) -> Timing:
-            # its cache of the rows' factors: without it each step would gather them anew
+            # populora can keep the rows' factors over the steps; without that it would gather them again in each step.
             with population.population.routing_cache(), population.rows(owners):
                 return generate(population.model, ids, new)
 
@@ -142,17 +148,20 @@ class Contenders:
 
 
 def _twice(way: Way, new: int) -> Timing:
-    first, whole = way(1), way(new)
+    """Returns the timing of all tokens, with the part after the first token of each row."""
+    first = way(1)
+    whole = way(new)
+    # both are measured, so the difference of two noisy numbers may come out negative
     return replace(whole, decoding_cpu_s=max(whole.cpu_s - first.cpu_s, 1e-9))
 
 
 def _rate(timing: Timing) -> float:
-    """Tokens per CPU-second."""
+    """Returns tokens per CPU-second."""
     return timing.tokens / timing.cpu_s
 
 
 def _decoding(timing: Timing) -> float:
-    """The same of decoding alone, up to a factor that all contenders of a case share."""
+    """Returns tokens per CPU-second of decoding alone, up to a factor that all contenders of a case share."""
     return timing.tokens / timing.decoding_cpu_s
 
 
@@ -171,7 +180,7 @@ def _row(case: str, contender: Contender, reference: Contender, later: float) ->
 
 
 def _ratios(report: Report, case: str, contenders: dict[str, Contender], members: int, *, target: bool) -> None:
-    """The issue's three questions, of whole turns and of decoding alone, if as many members as asked for take part."""
+    """Adds the ratios of whole turns and of decoding alone, if all members have a row."""
     many = contenders.get(named(members))
     if many is None:
         return

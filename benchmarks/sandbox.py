@@ -1,4 +1,4 @@
-"""`python -m benchmarks sandbox`: how many programs a second, against a fresh interpreter each and an unprotected pool.
+"""`python -m benchmarks sandbox`: programs a second, compared with fresh interpreters and with an unprotected pool.
 
 All contenders take turns on the same slices of the seed programs, so that a machine that slows down slows all of them.
 """
@@ -39,6 +39,7 @@ NOTES = (
 OURS, POOL = "Red Queen's sandbox", "unprotected pool"
 FRESH = {"validate": "two fresh python -I -S", "grade": "a fresh python -I -S"}
 _SPIN = Draft("def f(x):\n    while True:\n        pass", ("1",))
+# A few programs that never end must not hold up the others: they occupy workers until their limit.
 _LATE_PROGRAMS = 64
 _LATE_EVERY = 8
 Submit = Callable[[Draft], "Future[Any]"]
@@ -61,13 +62,14 @@ class Way:
 def run_bench_sandbox(
     programs: int, rounds: int, jobs: int | None, cpu_s: float, *, as_json: bool, unsafe: bool = False
 ) -> int:
-    """Measures and prints; returns the exit code."""
+    """Measures and prints the report; returns the exit code."""
     config = SandboxConfig(cpu_s=cpu_s, workers=jobs or 0, unsafe_no_isolation=unsafe)
     workers = config.workers or cores()
     limits = Limits(cpu_s=config.cpu_s, wall_s=config.wall_s, memory_mb=config.memory_mb)
     settings = {"workers": workers, "cpu_limit_s": limits.cpu_s, "programs_a_round": programs, "rounds": rounds}
     with Sandbox(GAME.with_limits(limits), workers, allow_unsafe=unsafe) as sandbox:
         report = Report("sandbox", {"isolation": sandbox.tier, **settings})
+        # The outputs to grade against are made by the sandbox before anything is timed.
         gold = _gold(sandbox, [*seeds(), _SPIN])
         with peers.new_pool(workers) as pool, ThreadPoolExecutor(workers) as threads:
             ways = _ways(sandbox, pool.submit, threads.submit, gold, limits.cpu_s)
@@ -84,12 +86,13 @@ def run_bench_sandbox(
 
 
 def _gold(sandbox: Sandbox, drafts: Sequence[Draft]) -> dict[str, tuple[bytes, ...]]:
-    """Canonical outputs by program, to grade against; for a program that never ends, outputs that nothing equals."""
+    """Returns canonical outputs by program, to grade against; no output equals those of a program that never ends."""
     outcomes = sandbox.run([Job(draft.program, draft.inputs) for draft in drafts])
-    return {
-        draft.program: tuple(canonical(parse_literal(text)) for text in outcome.outputs) or (b"",) * len(draft.inputs)
-        for draft, outcome in zip(drafts, outcomes, strict=True)
-    }
+    gold: dict[str, tuple[bytes, ...]] = {}
+    for draft, outcome in zip(drafts, outcomes, strict=True):
+        outputs = tuple(canonical(parse_literal(text)) for text in outcome.outputs)
+        gold[draft.program] = outputs or (b"",) * len(draft.inputs)
+    return gold
 
 
 def _ways(
@@ -99,7 +102,8 @@ def _ways(
     gold: dict[str, tuple[bytes, ...]],
     cpu_s: float,
 ) -> list[Way]:
-    # a validation runs a program twice, in as much CPU time as one attempt at it has
+    """Returns every way to validate and to grade, ours and the peers'."""
+    # A validation runs a program twice within the CPU time of one attempt, so each of a peer's two runs has half of it.
     half = cpu_s / 2
 
     def grade(d: Draft) -> Future[Any]:
@@ -116,9 +120,10 @@ def _ways(
 
 
 def _measure(ways: Sequence[Way], programs: int, rounds: int, workers: int) -> dict[tuple[str, str], Contender]:
-    """All turns, then the late programs; contenders by case and name."""
+    """Measures all turns, then the late programs. Returns the contenders by case and name."""
     drafts = list(itertools.islice(itertools.cycle(seeds()), programs * rounds))
-    # The turn that does not count is short: zygotes are started, files are in the page cache.
+    # In one round all contenders have the same programs. The uncounted turn is short: it starts the sandbox's processes
+    # and brings files into the page cache.
     slices = [drafts[: 4 * workers]]
     slices += [drafts[number * programs : (number + 1) * programs] for number in range(rounds)]
     contenders = {
@@ -128,6 +133,7 @@ def _measure(ways: Sequence[Way], programs: int, rounds: int, workers: int) -> d
     log(f"{_LATE_PROGRAMS} programs, one in {_LATE_EVERY} runs into its limit")
     late = [_SPIN if i % _LATE_EVERY == 0 else drafts[i % len(drafts)] for i in range(_LATE_PROGRAMS)]
     for way in ways:
+        # this takes seconds for each way, so it is measured once and not in every round
         started = time.perf_counter()
         _drive(way.submit, late, len(late))
         way.late_s = time.perf_counter() - started
@@ -141,8 +147,11 @@ def _turns(way: Way, slices: Sequence[Sequence[Draft]], workers: int) -> Callabl
     def turn() -> Timing:
         number, drafts = next(left)
         with Stopwatch() as watch:
-            _drive(way.submit, drafts, len(drafts))  # a whole batch at once, as the trainer does
+            # the whole batch is submitted at once, as the trainer does
+            _drive(way.submit, drafts, len(drafts))
+        # With a whole batch, latency would be mostly time in the queue. One program for each worker leaves no queue.
         waits_ms = _drive(way.submit, drafts[: max(8, len(drafts) // 3)], workers)
+        # slice 0 is the uncounted turn
         if number:
             way.waits_ms += waits_ms
         return Timing(watch.cpu_s, watch.wall_s, len(drafts))
@@ -151,7 +160,7 @@ def _turns(way: Way, slices: Sequence[Sequence[Draft]], workers: int) -> Callabl
 
 
 def _drive(submit: Submit, drafts: Sequence[Draft], in_flight: int) -> list[float]:
-    """Keeps `in_flight` programs running; returns milliseconds from submission to verdict, in the order they ended."""
+    """Keeps `in_flight` programs running; returns milliseconds from submission to verdict, in order of the verdicts."""
     room = threading.Semaphore(in_flight)
     waits: list[float] = []
     futures: list[Future[Any]] = []
@@ -166,6 +175,7 @@ def _drive(submit: Submit, drafts: Sequence[Draft], in_flight: int) -> list[floa
 
 
 def _stopwatch(room: threading.Semaphore, waits: list[float]) -> Callable[[Future[Any]], None]:
+    """Returns a callback that notes the time since now and makes room for another program."""
     started = time.perf_counter()
 
     def stop(_: Future[Any]) -> None:
@@ -176,7 +186,10 @@ def _stopwatch(room: threading.Semaphore, waits: list[float]) -> Callable[[Futur
 
 
 def _rate(timing: Timing) -> float:
-    """Programs per second of wall time: the work is done in other processes, whose CPU time is not counted here."""
+    """Returns programs per second of wall time.
+
+    The work is done in other processes, whose CPU time is not counted here.
+    """
     return timing.tokens / timing.wall_s
 
 

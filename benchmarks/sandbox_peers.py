@@ -1,6 +1,7 @@
-"""What `python -m benchmarks sandbox` compares with: the two usual ways to run a generated program, written plainly.
+"""The two usual ways to run a generated program, as peers of `python -m benchmarks sandbox`.
 
-Neither protects anything; both get the same programs, inputs and time limit. They run the project's own seed programs.
+Neither protects the machine. Both get the same programs, inputs and time limit. They only run the seed programs of this
+project.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import multiprocessing
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from types import FrameType
 from typing import Any
@@ -20,7 +22,8 @@ _CALL = "\nprint(repr([f(*arguments) for arguments in {arguments}]))\n"
 
 
 def fresh(program: str, inputs: tuple[str, ...], cpu_s: float) -> str:
-    """A new `python -I -S` for one program; what it printed, or "timeout" or "error"."""
+    """Runs one program in a new `python -I -S`; returns what it printed, or "timeout" or "error"."""
+    # -I and -S make the start as fast as it can be: no site packages, no environment variables.
     source = program + _CALL.format(arguments="[" + "".join(f"({text},)," for text in inputs) + "]")
     try:
         done = subprocess.run(
@@ -36,16 +39,18 @@ def fresh(program: str, inputs: tuple[str, ...], cpu_s: float) -> str:
 
 
 def fresh_twice(program: str, inputs: tuple[str, ...], cpu_s: float) -> str:
-    """Two new interpreters that must agree: a determinism check made of fresh processes."""
+    """Runs one program in two new interpreters; returns "nondeterministic" if they do not agree."""
     first, second = (fresh(program, inputs, cpu_s) for _ in range(2))
     return first if first == second else "nondeterministic"
 
 
 def pooled(program: str, inputs: tuple[str, ...], cpu_s: float, passes: int = 1) -> str:
-    """In a worker process that runs one program after another, as Absolute Zero's executor does.
+    """Runs one program in a worker process that runs one after another, as Absolute Zero's executor does.
 
-    Pebble kills a worker whose program is late; an alarm inside the worker costs less, and flatters this peer.
+    Returns the outputs of the first pass, or "timeout", "error" or "nondeterministic".
     """
+    # Absolute Zero uses Pebble, which kills a worker whose program is late and starts another. An alarm inside the
+    # worker costs less, so this peer looks faster here than it is.
 
     def late(_signal: int, _frame: FrameType | None) -> None:
         raise TimeoutError
@@ -56,7 +61,7 @@ def pooled(program: str, inputs: tuple[str, ...], cpu_s: float, passes: int = 1)
         names: dict[str, Any] = {}
         with contextlib.redirect_stdout(io.StringIO()):
             exec(program, names)
-            runs = [repr([names["f"](*ast.literal_eval(f"({text},)")) for text in inputs]) for _ in range(passes)]
+            runs = [_outputs(names["f"], inputs) for _ in range(passes)]
     except TimeoutError:
         return "timeout"
     except Exception:  # noqa: BLE001 - whatever a program raises
@@ -66,8 +71,15 @@ def pooled(program: str, inputs: tuple[str, ...], cpu_s: float, passes: int = 1)
     return runs[0] if len(set(runs)) == 1 else "nondeterministic"
 
 
+def _outputs(function: Callable[..., Any], inputs: tuple[str, ...]) -> str:
+    """Returns the outputs for all inputs as text."""
+    return repr([function(*ast.literal_eval(f"({text},)")) for text in inputs])
+
+
 def new_pool(workers: int) -> ProcessPoolExecutor:
-    """Fresh interpreters, so that the pool does not share the caller's memory; started and warm."""
+    """Returns a warm pool whose workers are new interpreters."""
+    # A forked worker would share the memory of this process, torch included. The first programs wait for the
+    # interpreters to start; four for each worker make it likely that every worker had one.
     pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
     for started in [pool.submit(pooled, "def f():\n    return 1", ("",), 1.0) for _ in range(workers * 4)]:
         started.result()

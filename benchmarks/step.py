@@ -1,8 +1,8 @@
 """`python -m benchmarks step`: a whole step, sampling and training, against TRL's GRPOTrainer with one PEFT adapter.
 
 Both write the same number of completions of the same length to the same prompts, and train on all of them once. Each
-prompt has `attempts` completions; with more members than prompts a prompt's attempts are shared among its members, so
-that everybody plays. Rewards cost nothing on either side: no verifier takes part.
+prompt has `attempts` completions. With more members than prompts, several members share the attempts at one prompt, so
+that every member takes part. Rewards cost nothing on either side, since no verifier takes part.
 """
 
 from __future__ import annotations
@@ -36,16 +36,20 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """`completions` of `new` tokens to prompts of `prompt` tokens, `attempts` to each."""
+    """The sizes of a step."""
 
     completions: int
+    """Completions of all prompts."""
     attempts: int
+    """Completions of each prompt."""
     prompt: int
+    """Tokens of each prompt."""
     new: int
+    """Tokens of each completion."""
 
 
 def run_bench_step(config: BenchmarkConfig, members: int, work: Work, rounds: int, *, as_json: bool) -> int:
-    """Measures and prints; returns the exit code."""
+    """Measures and prints the report; returns the exit code."""
     report = Report("step", {**asdict(config), "members": members, **asdict(work), "rounds": rounds})
     log("loading")
     ours = system.build(config, members)
@@ -54,6 +58,8 @@ def run_bench_step(config: BenchmarkConfig, members: int, work: Work, rounds: in
         contenders = [
             Contender(named(count), partial(take_step, ours, requests_of(texts, count, work))) for count in (members, 1)
         ]
+        # TRL's process prepares before its first step, which the uncounted round waits for: hence one step more than
+        # rounds.
         try:
             require("trl")
             best = _attention(config, ours, texts, work)
@@ -72,27 +78,30 @@ def run_bench_step(config: BenchmarkConfig, members: int, work: Work, rounds: in
 
 def _row(case: str, contender: Contender, reference: Contender) -> dict[str, Any]:
     sampling = median(turn.sampling_cpu_s for turn in contender.turns) * 1000
-    # TRL does not let us look inside its step
+    # the steps of TRL have no hook between sampling and training, so that its part is unknown
     return {**times(case, contender, reference), "sampling_cpu_ms": round(sampling, 1) or None}
 
 
 def _attention(config: BenchmarkConfig, ours: Policy, texts: list[str], work: Work) -> Attention:
-    """What suits TRL best: most of its time goes into transformers' generate."""
+    """Returns the faster attention for TRL, most of whose time goes into transformers' generate."""
     ids = torch.tensor([ours.base.tokenizer(text).input_ids for text in texts])
     return faster_attention(plain(config), ids.repeat_interleave(work.attempts, 0), work.new)
 
 
 def requests_of(texts: list[str], members: int, work: Work) -> list[Request]:
-    """All attempts, the members taking turns over neighbouring ones of one prompt."""
-    attempted = [text for text in texts for _ in range(work.attempts)]
+    """Returns a request for each attempt; a member's attempts are neighbours."""
+    attempted: list[str] = []
+    for text in texts:
+        attempted += [text] * work.attempts
     return workload.requests(attempted, workload.owners(workload.equal(work.completions, members)), work.new)
 
 
 def take_step(ours: Policy, requests: list[Request]) -> Timing:
-    """Samples and trains once."""
+    """Samples and trains once. Returns the timing; its `tokens` are those written."""
     with Stopwatch() as watch:
         with Stopwatch() as sampling:
             completions = ours.sample(requests)
+        # Advantages alternate, as TRL's rewards do here: no sample has advantage 0, so that none can be left out.
         samples = [
             Sample(
                 member=request.member,

@@ -19,13 +19,14 @@ from redqueen.policy.policy import Policy, open_policy
 from redqueen.records import Request, Sample
 
 Dtype = Literal["bfloat16", "float32"]
-# as wide as the update of a member that has learnt for a while, and far from zero: nothing can be skipped
+# About as large as after some training. A new adapter's B is zero, so that its product is zero and a contender could
+# skip it; its members would also all sample alike.
 B_STD = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkConfig:
-    """What is fixed in a measurement."""
+    """Base, dtype, threads and adapters, the same for our side and for the peers."""
 
     model: str = BUNDLED
     """Hugging Face id or local folder of the base."""
@@ -40,6 +41,7 @@ class BenchmarkConfig:
 
     @property
     def model_config(self) -> ModelConfig:
+        """Returns the configuration of our side's base."""
         return ModelConfig(
             name=self.model,
             dtype=self.dtype,
@@ -68,7 +70,8 @@ def build(config: BenchmarkConfig, members: int, *, batch_tokens: int = 4096, ba
 
 
 def quiet_base(config: BenchmarkConfig) -> Base:
-    """The config's base with no end token: every row is as long as was asked, for us and for the peers."""
+    """Loads the base with no end token, so that every row has the requested length, for us and for the peers."""
+    # With an end token, rows would end at random, and each contender would have written another number of tokens.
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     base = load(config.model_config)
@@ -78,7 +81,7 @@ def quiet_base(config: BenchmarkConfig) -> Base:
 
 
 def adapter(policy: Policy, number: int) -> Adapter:
-    """Member `number`'s weights: A as a new adapter's, B Gaussian."""
+    """Returns the weights of member `number`: A as in a new adapter, B Gaussian."""
     noise = generator("bench", number)
     return {
         site: Factors(f.a, B_STD * torch.randn(f.b.shape, generator=noise))
@@ -87,14 +90,18 @@ def adapter(policy: Policy, number: int) -> Adapter:
 
 
 def sample(ours: Policy, requests: Sequence[Request]) -> Timing:
-    """Samples all requests; `tokens` are those written."""
+    """Samples all requests and returns the timing; its `tokens` are those written."""
     with Stopwatch() as watch:
         completions = ours.sample(requests)
     return Timing(watch.cpu_s, watch.wall_s, sum(len(c.token_ids) for c in completions))
 
 
 def update(ours: Policy, samples: Sequence[Sample]) -> Timing:
-    """One joint update. The optimizer's part is what follows the last micro-batch."""
+    """Makes one joint update and returns the timing; its `tokens` are the input tokens.
+
+    Raises BenchmarkError if a member was not trained.
+    """
+    # The learner reports progress after each micro-batch: what follows the last one is the optimizer's part.
     passes = Stopwatch()
 
     def progress(done: int, total: int) -> None:
@@ -104,6 +111,7 @@ def update(ours: Policy, samples: Sequence[Sample]) -> Timing:
     with Stopwatch() as watch:
         passes.start()
         updates = ours.update(samples, progress)
+    # An update without advantages, or with a gradient that is not finite, returns early and would look fast.
     if skipped := [f"{u.member}: {u.skipped}" for u in updates if u.skipped]:
         raise BenchmarkError(f"members were not trained ({'; '.join(skipped)}): this would measure nothing")
     tokens = sum(len(s.prompt_ids) + len(s.token_ids) - 1 for s in samples)

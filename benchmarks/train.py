@@ -1,10 +1,10 @@
-"""`python -m benchmarks train`: one joint update of all members, against one PEFT adapter over the same
-tokens and against
-other ways to train several adapters.
+"""`python -m benchmarks train`: one joint update of all members, compared with PEFT and populora.
+
+The main peer is one PEFT adapter over the same tokens; the others are ways to train several adapters.
 
 Every contender computes the same loss with the same chunked log-probabilities (`workload.loss`), so that only adapters
-and backbone differ. A step is forward, backward and optimizer (AdamW, fused); the optimizer's part is also reported
-apart. Our master weights and moments are fp32; the peers' are in the base's dtype, which is cheaper where that is bf16.
+and backbone differ. A step is forward, backward and optimizer (fused AdamW); the optimizer's part is also reported. Our
+master weights and moments are fp32. The peers' have the base's dtype, which is cheaper where that is bf16.
 """
 
 from __future__ import annotations
@@ -34,34 +34,45 @@ COLUMNS = (
     ("optimizer_cpu_ms", "of it optimizer"),
     ("wall_ms", "step, wall ms"),
 )
-ATTEMPT = (128, 32)  # tokens of a prompt that is shared, and of each attempt
+ATTEMPT = (128, 32)
+"""Tokens of a prompt that is shared, and of each attempt."""
 OURS, ONE = "Red Queen", "PEFT, one adapter"
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Rows of `width` tokens, half of them scored, shared among the members."""
+    """One workload: rows of equal length, half of whose tokens are scored."""
 
     name: str
     width: int
+    """Input tokens of each row."""
     shares: list[int]
+    """Rows of each member."""
     target: str
+    """The target of the ratio to one PEFT adapter; may be empty."""
 
     def samples(self, vocabulary: int) -> list[Sample]:
+        """Returns the samples of all members."""
         half = self.width // 2
         return workload.samples(vocabulary, workload.owners(self.shares), self.width + 1 - half, half)
 
 
 def cases(tokens: Sequence[int], members: int) -> list[Case]:
-    """Equal groups of each size in `tokens`, of two rows or (below 1024 tokens) one; unequal ones of the largest."""
+    """Returns equal groups for each size in `tokens`, and unequal groups for the largest size.
+
+    Equal groups have two rows for each member, or one below 1024 tokens.
+    """
     aims = {2048: "<= 1.03", 512: "<= 1.05"}
+    # Small groups are the hard case for a joint update: the products of each member's few rows are small, and one
+    # adapter over all rows has large ones. Unequal groups are what a run has.
     made: list[Case] = []
     for count in tokens:
         rows = members * (2 if count >= 1024 else 1)
         made.append(
             Case(f"{count} tokens, equal groups", count // rows, workload.equal(rows, members), aims.get(count, ""))
         )
-    largest, rows = max(tokens), 2 * members
+    largest = max(tokens)
+    rows = 2 * members
     shares = workload.half_for_one(rows, members)
     made.append(Case(f"{largest} tokens, one member has half", largest // rows, shares, "<= 1.08"))
     return made
@@ -70,7 +81,7 @@ def cases(tokens: Sequence[int], members: int) -> list[Case]:
 def run_bench_train(
     config: BenchmarkConfig, members: int, tokens: Sequence[int], attempts: int, rounds: int, *, as_json: bool
 ) -> int:
-    """Measures and prints; returns the exit code."""
+    """Measures and prints the report; returns the exit code."""
     report = Report("train", {**asdict(config), "members": members, "rounds": rounds})
     log("loading")
     models = Contenders(config, members, report)
@@ -78,10 +89,13 @@ def run_bench_train(
         samples = case.samples(models.vocabulary)
         contenders = models.contenders(samples)
         take_turns(contenders, rounds, log, case.name)
+        # The reference is one PEFT adapter with the faster of two attentions. The choice falls after the measurement,
+        # on the medians, so that it favours the peer.
         singles = [contender for contender in contenders if contender.name.startswith(ONE)]
         reference = min(singles, key=lambda single: median(turn.cpu_s for turn in single.turns))
         report.results += [_row(case.name, contender, reference) for contender in contenders]
-        ours, what = contenders[0], f"{case.name}: {members} members jointly / {ONE}"
+        ours = contenders[0]
+        what = f"{case.name}: {members} members jointly / {ONE}"
         report.ratio(f"{what}, whole step", against(ours, reference, lambda t: t.cpu_s), case.target)
         report.ratio(f"{what}, forward and backward", against(ours, reference, _passes), case.target)
     _attempts(models, members, attempts, rounds, report)
@@ -105,7 +119,7 @@ class Contenders:
             report.unavailable("populora", why)
 
     def contenders(self, samples: Sequence[Sample]) -> list[Contender]:
-        """Ours first, then each way of the peers, all over the same tokens."""
+        """Returns the contenders, all over the same tokens: ours first, then the peers' ways."""
         batch = workload.batch(samples)
         head_VH = self.many.head_VH
         best = self._faster_attention(batch)
@@ -131,7 +145,7 @@ class Contenders:
         return found
 
     def _faster_attention(self, batch: Batch) -> Attention:
-        """What suits the peers best at this size, by two turns each."""
+        """Returns the faster attention for the peers at this size, by two turns each after one that does not count."""
         turns = {kind: self._single(batch, kind) for kind in ATTENTIONS}
         for turn in turns.values():
             turn()
@@ -148,7 +162,8 @@ class Contenders:
         return turn
 
     def _bare_backbone(self, input_ids: Tensor, use_cache: bool) -> Any:
-        # without a leaf that takes a gradient there would be no backward pass
+        # No weight of the bare base takes a gradient, so that there would be no backward pass. Its embeddings do here:
+        # the pass then goes through all layers.
         leaf = self.bare.get_input_embeddings()(input_ids).requires_grad_()
         return self.bare.base_model(inputs_embeds=leaf, use_cache=use_cache)
 
@@ -162,6 +177,7 @@ class Contenders:
 
         def turn() -> Timing:
             timing = _step(passes, self.many.optimizer)
+            # `set_adapter` has frozen all but the last adapter, and the next contender needs all of them
             self.many.trainable()
             return timing
 
@@ -171,6 +187,7 @@ class Contenders:
         counts = {batch.members.count(member) for member in batch.members}
 
         def route() -> AbstractContextManager[Any]:
+            # populora has a route of its own for equal groups
             return population.everyone() if len(counts) == 1 else population.rows(batch.members)
 
         def passes() -> None:
@@ -181,6 +198,7 @@ class Contenders:
 
 
 def _step(passes: Callable[[], None], optimizer: torch.optim.Optimizer | None) -> Timing:
+    """Times forward, backward and the optimizer's step of a peer."""
     with Stopwatch() as watch:
         split = Stopwatch()
         split.start()
@@ -193,12 +211,13 @@ def _step(passes: Callable[[], None], optimizer: torch.optim.Optimizer | None) -
 
 
 def _passes(timing: Timing) -> float:
-    """CPU seconds of forward and backward."""
+    """Returns the CPU seconds of forward and backward."""
     return timing.cpu_s - timing.optimizer_cpu_s
 
 
 def _attempts(models: Contenders, members: int, attempts: int, rounds: int, report: Report) -> None:
-    """Groups of attempts at one prompt, against as many attempts at prompts of their own."""
+    """Measures groups of attempts at one prompt, and as many attempts at different prompts."""
+    # A joint update computes a prompt once for all attempts at it.
 
     def group(*, shared: bool) -> list[Sample]:
         owners = [workload.name(number) for number in range(members)]

@@ -1,4 +1,4 @@
-"""TRL's GRPOTrainer as a peer of the whole step: one PEFT adapter, in a process of its own that waits between steps.
+"""TRL's GRPOTrainer as a peer of the whole step: one PEFT adapter, in another process that waits between steps.
 
 Its settings are the fastest: the adapter in the base's dtype without autocasting, no checkpointing of activations, no
 KL term, one update for each generated batch, and a reward that costs nothing.
@@ -28,7 +28,7 @@ from redqueen.policy.model.base import load
 
 
 class Trl:
-    """A trainer that makes one step for each `turn`, at most `steps`. Raises Missing if TRL is not installed."""
+    """A trainer that makes one step for each `turn`, and at most `steps`. Raises Missing if TRL is not installed."""
 
     def __init__(
         self,
@@ -41,6 +41,9 @@ class Trl:
     ) -> None:
         for module in ("trl", "datasets"):
             require(module)
+        # `GRPOTrainer.train` returns after its last step only, so it cannot take turns in this process. In its own
+        # process it waits before each step, and TRL's settings of torch and its output do not reach the other
+        # contenders.
         context = multiprocessing.get_context("spawn")
         self._ours, theirs = context.Pipe()
         work = (theirs, config, list(texts), attempts, new_tokens, steps, attention)
@@ -49,6 +52,7 @@ class Trl:
         theirs.close()
 
     def turn(self) -> Timing:
+        """Lets the trainer make one step. Raises BenchmarkError if its process has ended."""
         try:
             self._ours.send("step")
             return self._ours.recv()
@@ -60,7 +64,8 @@ class Trl:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self._ours.close()
-        self._process.join(timeout=20)  # after its last step it ends by itself, and otherwise since nobody asks for one
+        # The process ends by itself: after its last step, or when it waits for a message and the pipe is closed.
+        self._process.join(timeout=20)
         if self._process.is_alive():
             self._process.terminate()
             self._process.join()
@@ -75,9 +80,10 @@ def serve(
     steps: int,
     attention: Attention,
 ) -> None:
-    """Runs in the process: a step for each message, answered with what it took."""
+    """Runs in the trainer's process: makes one step for each message and answers with its timing."""
     os.environ["TQDM_DISABLE"] = "1"
-    warnings.simplefilter("ignore", FutureWarning)  # TRL sets options by names that transformers has renamed
+    # TRL sets options by names that transformers has renamed
+    warnings.simplefilter("ignore", FutureWarning)
     torch.set_num_threads(config.threads)
     quiet_child(config.threads)
     trl: Any = importlib.import_module("trl")
@@ -99,11 +105,12 @@ def serve(
 
 
 def peft_model(model: Any, config: BenchmarkConfig) -> Any:
-    """`model` with one adapter in the base's dtype, its B as far from zero as ours."""
+    """Returns `model` with one adapter in the base's dtype; its B is as far from zero as ours."""
     peft: Any = importlib.import_module("peft")
     targets = list(config.model_config.targets)
     lora_config = peft.LoraConfig(r=config.rank, lora_alpha=config.rank, target_modules=targets, task_type="CAUSAL_LM")
     wrapped = peft.get_peft_model(model, lora_config, autocast_adapter_dtype=False)
+    # PEFT starts with B = 0, with which the first steps would have no gradient for A.
     noise = generator("bench", "trl")
     for name, weight in wrapped.named_parameters():
         if "lora_B" in name:
@@ -112,6 +119,9 @@ def peft_model(model: Any, config: BenchmarkConfig) -> Any:
 
 
 def _config(trl: Any, folder: str, completions: int, attempts: int, new_tokens: int, steps: int) -> Any:
+    """Returns TRL's fastest settings for this work."""
+    # With `beta` above 0 TRL would run a reference model as well. `bf16` would mean autocasting, and the base already
+    # has its dtype. Recomputing activations saves memory for time.
     return trl.GRPOConfig(
         output_dir=folder,
         per_device_train_batch_size=completions,
@@ -143,14 +153,16 @@ class _Waiter(TrainerCallback):
         self.tokens = 0
 
     def reward(self, completion_ids: list[list[int]], **_: Any) -> list[float]:
-        """Every second completion is right: no group is without an advantage."""
+        """Rewards every second completion, so that every group has advantages."""
         self.tokens = sum(map(len, completion_ids))
         return [float(i % 2) for i in range(len(completion_ids))]
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
+        """Waits for a message, then starts the clock."""
         self.orders.recv()
         self.watch.start()
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
+        """Stops the clock and sends the timing."""
         self.watch.stop()
         self.orders.send(Timing(self.watch.cpu_s, self.watch.wall_s, self.tokens))

@@ -1,6 +1,6 @@
-"""`python -m benchmarks workers`: what more processes bring, in tokens per second of wall time.
+"""`python -m benchmarks workers`: the gain from several processes, in tokens per second of wall time.
 
-The same requests in one process of one thread, and in several that share the base and the members. As in a run, each
+The same requests are sampled in one process, and in several that share the base and the members. As in a run, each
 process decodes a limited number of rows at once, and the members' weights are updated between two steps.
 """
 
@@ -34,11 +34,12 @@ NOTES = ("ratio: tokens per second of wall time over one worker's; tokens: those
 def run_bench_workers(
     config: BenchmarkConfig, members: int, workers: int, rows: int, work: Work, rounds: int, *, as_json: bool
 ) -> int:
-    """Measures and prints; returns the exit code."""
+    """Measures and prints the report; returns the exit code."""
     sizes = {"members": members, "workers": workers, "rows": rows, **asdict(work), "rounds": rounds}
     report = Report("workers", {**asdict(config), **sizes})
     log("loading")
     with ExitStack() as stack:
+        # Both stay open, so that they can take turns; idle worker processes use no CPU time.
         systems: dict[int, Policy] = {}
         for count in (workers, 1):
             systems[count] = system.build(replace(config, workers=count), members, batch_tokens=1024, batch_rows=rows)
@@ -60,6 +61,8 @@ def _measure(
     rounds: int,
     aim: str,
 ) -> None:
+    """Measures one kind of turn and adds its rows and ratio."""
+    # Workers are compared by wall time: their CPU time is spent in other processes, which a `Stopwatch` does not see.
     contenders = [Contender(_named(count), partial(turn, ours, requests)) for count, ours in systems.items()]
     take_turns(contenders, rounds, log, case)
     many, one = contenders
@@ -72,7 +75,7 @@ def _named(workers: int) -> str:
 
 
 def _rate(timing: Timing) -> float:
-    """Tokens written per second of wall time."""
+    """Returns the tokens written per second of wall time."""
     return timing.tokens / timing.wall_s
 
 

@@ -1,4 +1,4 @@
-"""The work that all contenders of a measurement share: rows, prompts, samples, and one loss for us and for the peers.
+"""The work that all contenders of a measurement share: rows, prompts, samples, and one loss for all of them.
 
 Shape suffixes: R rows, T tokens of a row, N scored tokens, H hidden size, V vocabulary.
 """
@@ -23,6 +23,7 @@ from redqueen.records import Prompt, Request, Sample, SamplingParams
 
 
 def name(number: int) -> str:
+    """Returns the name of a member."""
     return f"m{number}"
 
 
@@ -30,19 +31,20 @@ def name(number: int) -> str:
 
 
 def equal(rows: int, members: int) -> list[int]:
-    """`equal(16, 8)` is two rows for each; the first ones take what is left over."""
+    """Returns equal shares: `equal(16, 8)` is two rows for each. The first members take the remainder."""
     return [rows // members + (number < rows % members) for number in range(members)]
 
 
 def half_for_one(rows: int, members: int) -> list[int]:
-    """The first member has half of all rows, the others share the rest."""
+    """Returns half of all rows for the first member, and equal shares of the rest for the others."""
     if members == 1:
         return [rows]
     return [rows // 2, *equal(rows - rows // 2, members - 1)]
 
 
 def falling(rows: int, members: int) -> list[int]:
-    """Shares that go as 1/(i + 1), but nobody is without a row if there are enough: `[12, 6, 4, 3, 2, 2, 2, 1]`."""
+    """Returns shares that fall as 1/(i + 1), at least one row each if there are enough: `[12, 6, 4, 3, 2, 2, 2, 1]`."""
+    # Each further row goes to the member that is furthest below its exact share.
     members = min(rows, members)
     total = sum(1 / (i + 1) for i in range(members))
     shares = [1] * members
@@ -53,17 +55,21 @@ def falling(rows: int, members: int) -> list[int]:
 
 
 def owners(shares: Sequence[int]) -> list[str]:
-    """The member of each row."""
-    return [name(number) for number, rows in enumerate(shares) for _ in range(rows)]
+    """Returns the member of each row."""
+    members: list[str] = []
+    for number, rows in enumerate(shares):
+        members += [name(number)] * rows
+    return members
 
 
 def samples(
     vocabulary: int, members: Sequence[str], prompt: int, completion: int, *, attempts: int = 1, shared: bool = False
 ) -> list[Sample]:
-    """For each member in `members` a group of `attempts` samples of random tokens, none with advantage zero.
+    """Returns a group of `attempts` samples of random tokens for each of `members`; no advantage is zero.
 
-    A group's prompts are all the same with `shared`, else all different; all have `prompt` tokens.
+    All prompts have `prompt` tokens. With `shared` those of a group are the same, otherwise all are different.
     """
+    # Random tokens cost as much as real ones. A zero advantage would let a learner skip a sample.
     noise = generator("bench", "samples")
 
     def tokens(count: int) -> tuple[int, ...]:
@@ -87,13 +93,18 @@ def samples(
 
 
 def prompts(base: Base, count: int, length: int) -> list[str]:
-    """`count` different texts of exactly `length` tokens, cut out of the seed programs."""
+    """Returns `count` different texts of exactly `length` tokens, cut out of the seed programs.
+
+    Raises BenchmarkError if the seed programs are too short for that.
+    """
     text = "\n\n".join(draft.program for draft in seeds())
     ids: list[int] = base.tokenizer(text).input_ids
     found: dict[str, None] = {}
     order = list(range(len(ids) - length))
     streams.python("bench", "prompts").shuffle(order)
     for start in order:
+        # A piece of a text may be tokenized differently from the same place in the text. Only pieces that keep their
+        # length are used, so that all contenders have as many tokens.
         piece = base.tokenizer.decode(ids[start : start + length])
         if list(base.tokenizer(piece).input_ids) == ids[start : start + length]:
             found[piece] = None
@@ -105,7 +116,7 @@ def prompts(base: Base, count: int, length: int) -> list[str]:
 
 
 def requests(texts: Sequence[str], members: Sequence[str], new_tokens: int) -> list[Request]:
-    """One request for each text; nothing stops a row early."""
+    """Returns one request for each text; no row stops early."""
     return [
         Request(
             member=member,
@@ -119,24 +130,22 @@ def requests(texts: Sequence[str], members: Sequence[str], new_tokens: int) -> l
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """`samples` as tensors, for peers: the same tokens in the same rows, the same weights of the same scored tokens.
-
-    Attributes:
-        members: of each row, R.
-        ids: input tokens [R, T].
-        place: where the scored tokens are predicted in the flattened rows, [N]; each row has as many.
-        target: the scored tokens [N].
-        weight: their weights in the loss, advantages included [N].
-    """
+    """Samples as tensors, for the peers: the same tokens and the same weights as our learner has."""
 
     members: list[str]
+    """The member of each row, R names."""
     ids: Tensor
+    """Input tokens [R, T]."""
     place: Tensor
+    """Positions in the flattened rows that predict the scored tokens [N]; every row has equally many."""
     target: Tensor
+    """Scored tokens [N]."""
     weight: Tensor
+    """Weights of the scored tokens in the loss, advantages included [N]."""
 
     def part(self, member: str) -> Batch:
-        """The rows of one member."""
+        """Returns the rows of one member."""
+        # weights stay as they are in the whole batch: the parts' gradients add up to those of one joint update
         rows = [r for r, owner in enumerate(self.members) if owner == member]
         scored = self.target.view(len(self.members), -1)
         place = torch.arange(self.ids.shape[1] - scored.shape[1], self.ids.shape[1])
@@ -150,9 +159,11 @@ class Batch:
 
 
 def batch(samples: Sequence[Sample]) -> Batch:
-    """All samples must have prompts and completions of one length."""
+    """Returns `samples` as a batch; all must have prompts of one length and completions of one length."""
     weights = token_weights(samples, "token_mean")
-    prompt, completion = len(samples[0].prompt_ids), len(samples[0].token_ids)
+    prompt = len(samples[0].prompt_ids)
+    completion = len(samples[0].token_ids)
+    # the last token is predicted but never an input, and position i predicts token i + 1
     width = prompt + completion - 1
     place = torch.arange(prompt - 1, width)
     return Batch(
@@ -165,10 +176,9 @@ def batch(samples: Sequence[Sample]) -> Batch:
 
 
 def loss(backbone: Callable[..., Any], head_VH: Tensor, batch: Batch) -> Tensor:
-    """The learner's policy-gradient loss over any model: only the adapters differ between us and the peers, since all
-    take the same chunked log-probabilities of the same completion tokens. `backbone` is a transformers model without
-    its head.
-    """
+    """Returns the learner's policy-gradient loss; `backbone` is a transformers model without its head."""
+    # All contenders use our chunked log-probabilities. With full logits the peers would be slower by far, and the ratio
+    # would say nothing about adapters.
     hidden_RTH = backbone(input_ids=batch.ids, use_cache=False).last_hidden_state
     logp_N, _ = TokenLogprobs.apply(hidden_RTH.flatten(0, 1)[batch.place], head_VH, batch.target, 1.0)
     return -(batch.weight * logp_N).sum()

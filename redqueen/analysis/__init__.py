@@ -1,1 +1,1 @@
-"""What a run meant, read from what it left: hangs off the side, only the commands import it."""
+"""Studies of runs, made from the files that a run leaves. Only the commands import this package."""

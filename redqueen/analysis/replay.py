@@ -1,4 +1,4 @@
-"""A run's base with room for members, to play and to train outside the run: what the studies work with."""
+"""A run's base with room for members, on which a study plays and trains outside the run."""
 
 from __future__ import annotations
 
@@ -60,7 +60,10 @@ def open_replay(config: Config, saved: checkpoint.Checkpoint, slots: int) -> Gen
 
     Raises ModelError if that does not fit or cannot be loaded, CheckpointError if the base has other weights.
     """
+    # A study may hold more members than the run did, so memory is checked for its own number of slots.
     check_fit(config, prompt_lengths(config, token_counter(config.model, download=True)), slots)
+    # On other weights the adapters would load without an error and mean nothing. A name does not identify weights: an
+    # id on the Hub can be updated, and a local folder can be replaced.
     base = load(config.model)
     if fingerprint(base.model) != saved.fingerprint:
         raise checkpoint.CheckpointError(
@@ -70,6 +73,7 @@ def open_replay(config: Config, saved: checkpoint.Checkpoint, slots: int) -> Gen
         LocalVerifier(config.sandbox, config.game.min_inputs) as verifier,
         closing(build_replay(config, base, verifier, slots)) as replay,
     ):
+        # Prompts may show tasks of the bank as examples. A study poses them as the run did at that step.
         replay.self_play.task_bank.restore(saved.bank)
         yield replay
 

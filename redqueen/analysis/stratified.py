@@ -1,4 +1,4 @@
-"""Draws tasks for an experiment so that every kind has its share."""
+"""Draws tasks for an experiment so that every kind has an equal share."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ def in_turns(tasks: Sequence[Task], kinds: Sequence[Kind], rng: random.Random) -
 
     Kinds differ in difficulty. With a plain draw a change in the mix of kinds would look like a change of difficulty.
     """
+    # `turn` is a task's place among those of its kind: sorting by it takes one of each kind, then another of each. A
+    # kind that has fewer tasks drops out of the later turns, so that any number of tasks from the start is as mixed as
+    # can be.
     shuffled = rng.sample(list(tasks), len(tasks))
     turns: list[tuple[int, int, Task]] = []
     for position, kind in enumerate(kinds):

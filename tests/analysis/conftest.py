@@ -1,4 +1,4 @@
-"""A short real run of the toy game with every checkpoint kept, and its parts loaded for experiments."""
+"""Fixtures: a short real run of the toy game that keeps every checkpoint, and its parts loaded for studies."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ def played(tmp_path_factory: pytest.TempPathFactory, verifier: LocalVerifier) ->
 
 @pytest.fixture
 def toy_replay(played: Path, verifier: LocalVerifier) -> Iterator[Callable[..., Replay]]:
-    """`toy_replay(slots)`: the toy run's base and game, with a bank of easy tasks (the right answer is 1)."""
-
+    """`toy_replay(slots)` returns the toy run's base and game, with a bank of easy tasks (the right answer is 1)."""
     replays: list[Replay] = []
 
     def make(slots: int, **changes: object) -> Replay:

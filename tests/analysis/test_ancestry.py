@@ -1,4 +1,4 @@
-"""The present plays the past: who plays, what the words mean, and the whole command on a toy run."""
+"""The ancestry study: the choice of epochs, the meaning of the verdicts, and the whole command on a toy run."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def task(step: int, i: int, kind: str = "code_o") -> Task:
 
 
 def games(odds: Callable[[int, int], float], epochs: int = 5, tasks: int = 40, seed: int = 0) -> Games:
-    """`odds(i, j)` is how likely students after step i solve a task of step j; one draw a task, as with one attempt.
+    """Returns games in which students after step i solve a task of step j with probability `odds(i, j)`.
 
-    All student epochs share a task's random number, as in the experiment.
+    Each task has one draw, as with one attempt, which all student epochs share, as in the study.
     """
     rng = random.Random(seed)
     draws = [[rng.random() for _ in range(tasks)] for _ in range(epochs)]
@@ -63,7 +63,7 @@ def test_students_that_unlearn_late_collapse() -> None:
 
 
 def test_students_that_forget_the_past_for_the_present_cycle() -> None:
-    # good at the tasks of the day, bad at all others
+    # the students solve the tasks of their own time and no others
     found = students(games(lambda i, j: 0.9 if abs(i - 1 - j) < 1 or (i == 5 and j >= 3) else 0.2))
     assert found.verdict == "cycling"
     assert found.cycle is not None
@@ -75,7 +75,7 @@ def test_students_that_do_not_move_show_nothing() -> None:
     assert students(games(lambda i, j: 0.5, epochs=5, tasks=1)).verdict == "nothing shown"
 
 
-def test_noise_is_seldom_taken_for_news() -> None:
+def test_noise_is_rarely_taken_for_a_change() -> None:
     rng = random.Random(1)
     words = [students(games(lambda i, j: 0.5 + rng.uniform(-0.1, 0.1), seed=s)).verdict for s in range(100)]
     words += [teachers(games(lambda i, j: 0.5, seed=s)).verdict for s in range(100)]
@@ -92,13 +92,13 @@ def test_teachers() -> None:
     assert cyclic.verdict == "cycling"
 
 
-def test_too_few_epochs_are_said_to_be() -> None:
+def test_too_few_epochs_are_reported() -> None:
     one = games(lambda i, j: 0.5, epochs=1)
     assert teachers(one).verdict == "too few epochs"
     assert students(Games(one.students[:1], one.tasks, one.solved[:1])).verdict == "too few epochs"
 
 
-def test_what_the_machine_spoilt_counts_for_nothing() -> None:
+def test_attempts_lost_to_a_fault_of_the_machine_do_not_count() -> None:
     whole = games(lambda i, j: 0.2 + 0.1 * i)
     holes = tuple(tuple(tuple(None if t % 4 == 0 else v for t, v in enumerate(c)) for c in row) for row in whole.solved)
     found = students(Games(whole.students, whole.tasks, holes))
@@ -148,7 +148,7 @@ def test_epochs_of_a_run(played: Path, tmp_path: Path) -> None:
         student_epochs(RunDirectory(tmp_path), config, 2, 1)
 
 
-def test_everyone_plays_everyone_and_learning_is_seen(
+def test_every_student_epoch_plays_every_task_epoch_and_learning_is_seen(
     played: Path, toy_replay: Callable[..., Replay], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = RunDirectory(played)
@@ -163,7 +163,7 @@ def test_everyone_plays_everyone_and_learning_is_seen(
     assert len(matrix) == 5
     first, last = (sum(v for v in matrix[i] if v is not None) / len(made) for i in (0, -1))
     assert last > first, "the toy run learns"
-    # no member's result depends on who else is in the bank
+    # no member's result depends on the other members in the bank
     monkeypatch.setattr(experiment, "SLOTS", 2)
     assert play(toy_replay(2), past, made, 8, lambda what, done, total: None) == found
 

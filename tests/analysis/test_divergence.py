@@ -1,4 +1,4 @@
-"""The divergence against transformers' own model with each member merged into it, in float64."""
+"""The divergence compared with transformers' own model with each member merged into it, in float64."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WRITTEN = [
 
 
 @pytest.mark.parametrize("batch_tokens", [64, 4096])
-def test_it_is_the_sum_over_the_vocabulary(toy_replay: Callable[..., Replay], batch_tokens: int) -> None:
+def test_the_divergence_is_the_sum_over_the_vocabulary(toy_replay: Callable[..., Replay], batch_tokens: int) -> None:
     replay = toy_replay(4, **{"learning.batch_tokens": batch_tokens})
     for i, name in enumerate(("x", "p", "y")):
         replay.policy.join(name, noisy(replay.policy.adapters, seed=i))
@@ -56,7 +56,7 @@ def test_it_is_the_sum_over_the_vocabulary(toy_replay: Callable[..., Replay], ba
     assert found["same"] == 0
 
 
-def test_nothing_written_is_no_divergence(toy_replay: Callable[..., Replay]) -> None:
+def test_a_divergence_without_tokens_is_refused(toy_replay: Callable[..., Replay]) -> None:
     replay = toy_replay(1)
     replay.policy.join("p", noisy(replay.policy.adapters))
     with pytest.raises(ValueError, match="no token"):

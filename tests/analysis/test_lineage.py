@@ -1,4 +1,4 @@
-"""The family tree of a real run, of one from before standings were recorded, and its figure."""
+"""The family tree of a real run and of a run without recorded standings, and its figure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def by_name(run: Path) -> dict[str, Life]:
     return {life.name: life for life in lives(run)}
 
 
-def test_it_is_what_metrics_say(whole: Path) -> None:
+def test_lives_agree_with_the_metrics(whole: Path) -> None:
     found = by_name(whole)
     lines = RunDirectory(whole).metrics()
     births = [(line["step"], b) for line in lines for b in line["replacements"]]
@@ -90,7 +90,7 @@ def test_a_run_of_another_layout_is_refused_in_one_line(whole: Path, tmp_path: P
         lives(old)
 
 
-def test_ancestors_are_everyone_it_descends_from_once(whole: Path) -> None:
+def test_each_ancestor_is_listed_once(whole: Path) -> None:
     found = lives(whole)
     youngest = [life for life in found if life.parents][-1]
     family = ancestors(found, youngest.name)
@@ -102,7 +102,7 @@ def test_ancestors_are_everyone_it_descends_from_once(whole: Path) -> None:
     assert ancestors(found, "nobody") == []
 
 
-def test_what_is_no_run_is_refused(tmp_path: Path, whole: Path) -> None:
+def test_a_folder_without_a_run_is_refused(tmp_path: Path, whole: Path) -> None:
     with pytest.raises(RunError, match="holds no readable run"):
         lives(tmp_path)
     (tmp_path / "config.json").write_bytes((whole / "config.json").read_bytes())
@@ -153,7 +153,9 @@ def test_the_command_prints_a_tree_or_json_and_draws(whole: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("figure", "message"), [("tree.pdf", "ends in .png or .svg"), ("no/where.png", "cannot write")]
 )
-def test_a_figure_that_cannot_be_is_one_line(whole: Path, tmp_path: Path, figure: str, message: str) -> None:
+def test_a_figure_that_cannot_be_written_is_a_one_line_error(
+    whole: Path, tmp_path: Path, figure: str, message: str
+) -> None:
     done = lineage(str(whole), "--figure", str(tmp_path / figure))
     assert done.returncode == 2
     assert message in done.stderr

@@ -1,4 +1,4 @@
-"""The page of a real run: it holds everyone, needs nothing else, and refuses what is no run."""
+"""The page of a real run: it shows every member, needs no other file, and is refused for a folder without a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, verifier: LocalVerifier) -> Pa
 
 
 class Page(HTMLParser):
-    """The cells of all tables by row, the images' SVG, and every address that is not inside the page."""
+    """Parses a page: the cells of all tables by row, the images' SVG, and every address outside the page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class Page(HTMLParser):
             self.rows[-1].append(data)
 
 
-def test_everyone_who_ever_lived_is_in_the_table_and_in_the_tree(run: Path) -> None:
+def test_every_member_that_ever_lived_is_in_the_table_and_in_the_tree(run: Path) -> None:
     found, shown = lives(run), Page(page(RunDirectory(run)))
     assert any(life.died is not None for life in found)
     rows = {row[0]: row for row in shown.rows[1:]}
@@ -96,7 +96,7 @@ def test_the_command_writes_where_it_says(run: Path, tmp_path: Path) -> None:
         assert reason in refused.stderr
 
 
-def test_what_has_not_begun_is_refused(run: Path, tmp_path: Path) -> None:
+def test_a_run_without_a_step_is_refused(run: Path, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no readable run"):
         page(RunDirectory(tmp_path))
     begun = RunDirectory(tmp_path / "begun")

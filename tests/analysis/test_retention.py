@@ -1,4 +1,4 @@
-"""The retention experiment on a toy run: controls behave as they must, and nobody's result depends on company."""
+"""The retention study on a toy run: controls behave as they must, and no result depends on the other members."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ def test_controls_and_curves(toy_replay: Callable[..., Replay], saved: Checkpoin
             assert t.kl > 0 or t.operator == "copy_parent"
             expected = [u for u, r in zip(SMALL.measured, t.rewards, strict=True) if r >= t.level]
             assert t.regained == (expected[0] if expected else None)
-        # it is training: the game is easy, and every child is better at the end
+        # the game is easy, so that training makes every child better
         assert copy.rewards[-1] > copy.rewards[0] + 0.2
         assert found["full_gaussian"].solved[-1] > found["full_gaussian"].solved[0]
     one, two = by_name(trials, 0), by_name(trials, 1)
     assert one["svd_spectral"].kl != two["svd_spectral"].kl, "seeds differ"
 
 
-def test_nobodys_result_depends_on_company_and_all_can_be_repeated(
+def test_no_result_depends_on_the_other_members_and_all_can_be_repeated(
     toy_replay: Callable[..., Replay], saved: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = replace(SMALL, seeds=1, updates=3, every=1)
@@ -190,7 +190,7 @@ def test_the_table_has_a_line_for_each_operator(played: Path, capsys: pytest.Cap
         (None, None, 100_000, "choose a smaller --tasks"),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_impossible_options_are_refused(
     played: Path, step: int | None, figure: Path | None, tasks: int, message: str
 ) -> None:
     with pytest.raises(UserError, match=message) as caught:

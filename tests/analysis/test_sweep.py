@@ -1,4 +1,4 @@
-"""Sweeps: grids as people write them, tables from metrics, and real runs that are skipped, resumed and begun again."""
+"""Sweeps: grids as people write them, tables from metrics, and real runs that are skipped, resumed or restarted."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_lists_go_in_brackets() -> None:
         (["learning.lr=1e-4,1e-4"], "two cells would share a folder"),
     ],
 )
-def test_what_cannot_be_read_is_one_line(options: list[str], message: str) -> None:
+def test_an_unreadable_grid_is_a_one_line_error(options: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         grid(options, START)
     assert "\n" not in str(caught.value)
@@ -116,7 +116,7 @@ AXIS = ["evolution.enabled=true,false"]
 
 
 @pytest.mark.slow
-def test_it_plays_then_skips_resumes_and_begins_again(
+def test_a_sweep_plays_then_skips_resumes_and_restarts(
     tmp_path: Path, small: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "s"
@@ -129,7 +129,7 @@ def test_it_plays_then_skips_resumes_and_begins_again(
     assert "evolution.enabled=false" in done.stdout
     on, off = (RunDirectory(out / f"evolution.enabled={v}" / "seed-0") for v in ("true", "false"))
     assert (on.config().evolution.enabled, off.config().evolution.enabled) == (True, False)
-    # one more step: one is resumed, the other was lost before its first checkpoint and begins again
+    # with one more step, one run is resumed; the other lost its checkpoints and starts again
     shutil.rmtree(off.checkpoints)
     off.checkpoints.mkdir()
     more = (*small, "run.steps=2")
@@ -139,7 +139,7 @@ def test_it_plays_then_skips_resumes_and_begins_again(
     assert json.loads(again) == json.loads((out / "sweep.json").read_text())
     logs = [(d.path.parent / "seed-0.log").read_text() for d in (on, off)]
     assert ["resuming at step 2 of 2" in log for log in logs] == [True, False]
-    # nothing is left to do: nothing is touched, and probes are not measured again
+    # all runs are complete: no file changes, and held-out scores are not measured again
     kept = {p: p.stat().st_mtime_ns for p in out.rglob("*") if p.is_file() and p.name != "sweep.json"}
     assert run_sweep(more, AXIS, 1, out, 1, 3, as_json=True) == 0
     assert capsys.readouterr().out == again
@@ -164,7 +164,7 @@ def test_one_failed_run_does_not_take_the_others_down(
 
 
 @pytest.mark.parametrize(("args", "options"), [((), ["evolution.enabled=maybe"]), (("no_such_recipe",), [])])
-def test_what_cannot_be_is_refused_before_anything_runs(
+def test_an_impossible_sweep_is_refused_before_anything_runs(
     tmp_path: Path, args: tuple[str, ...], options: list[str]
 ) -> None:
     with pytest.raises(ConfigError):

@@ -1,4 +1,4 @@
-"""Each command of `python -m benchmarks` at tiny size: the report is whole, the table is for people."""
+"""Each command of `python -m benchmarks` at tiny size: the JSON report has every key, and the table is readable."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_workers_are_compared_on_the_same_requests(run: Any) -> None:
     assert [(row["how"], row["tokens"]) for row in found["results"]] == [("2 workers", 48), ("1 worker", 48)] * 2
     assert [ratio["target"] for ratio in found["ratios"]] == [">= 1.8", ">= 1.6"]
     for many, one in zip(found["results"][::2], found["results"][1::2], strict=True):
-        # one round: the ratio is that of its two times
+        # with a single round the ratio is that of its two times
         assert many["ratio"] == pytest.approx(one["wall_ms"] / many["wall_ms"], rel=0.01)
         assert one["ratio"] == 1
 
@@ -146,7 +146,7 @@ def test_a_step_without_its_peer_says_so(run: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_step_beside_trl(run: Any) -> None:
+def test_a_step_compared_with_trl(run: Any) -> None:
     pytest.importorskip("trl")
     found = whole(run("step", "--json"))
     assert [row["how"].partition(" (")[0] for row in found["results"]] == [

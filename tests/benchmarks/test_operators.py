@@ -1,4 +1,4 @@
-"""`python -m benchmarks operators`: every operator is measured, beside populora if that is installed."""
+"""`python -m benchmarks operators`: every operator is measured, and compared with populora if that is installed."""
 
 from __future__ import annotations
 
@@ -87,6 +87,6 @@ def test_both_sides_hold_the_same_parents_and_same_means_same() -> None:
     torch.testing.assert_close(child("clone"), ours("copy_parent"), check_dtype=False)
     for slot, *both in zip(child("layer_wise"), *sources, strict=True):
         assert any(torch.allclose(slot, one) for one in both)
-    # the mean of A and B apart has half of the mean's own terms, and cross terms
-    for apart, on_delta in zip(child("average"), ours("linear_mean"), strict=True):
-        assert not torch.allclose(apart, on_delta, rtol=0.1)
+    # averaging A and B separately keeps half of each parent's product and adds cross terms
+    for average, on_delta in zip(child("average"), ours("linear_mean"), strict=True):
+        assert not torch.allclose(average, on_delta, rtol=0.1)

@@ -1,4 +1,4 @@
-"""`python -m benchmarks sandbox`: the contenders really do the work, and the report is whole."""
+"""`python -m benchmarks sandbox`: the contenders do the work, and the report has every key."""
 
 from __future__ import annotations
 

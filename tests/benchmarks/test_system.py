@@ -1,4 +1,4 @@
-"""The work that all contenders share: shares, prompts, samples and the loss."""
+"""Tests of the shared work: shares of rows, prompts, samples and the loss."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_shares_give_out_all_rows(rows: int, members: int) -> None:
     assert len(falling) == min(rows, members)
 
 
-def test_the_issues_unequal_rows() -> None:
+def test_unequal_shares_of_rows() -> None:
     assert workload.falling(32, 8) == [12, 6, 4, 3, 2, 2, 2, 1]
     assert workload.half_for_one(16, 8) == [8, 2, 1, 1, 1, 1, 1, 1]
     assert workload.owners([2, 0, 1]) == ["m0", "m0", "m2"]
@@ -100,7 +100,7 @@ def test_all_contenders_compute_the_same_loss(config: BenchmarkConfig, work: Any
 def test_populora_computes_the_same_loss(config: BenchmarkConfig, work: Any) -> None:
     pytest.importorskip("populora")
     _, adapters, samples = work
-    # the learner of the other test may have moved its members: both sides start from `adapters` here
+    # another test may have trained the members, so both sides start from `adapters` here
     peft, populora = Peft(config, adapters), Populora(config, adapters)
     batch = workload.batch(samples)
     expected = workload.loss(lambda **inputs: peft.mixed(batch.members, **inputs), peft.head_VH, batch)
@@ -130,7 +130,7 @@ def test_an_update_says_what_its_parts_took(work: Any) -> None:
     assert 0 < timing.optimizer_cpu_s < timing.cpu_s
 
 
-def test_an_update_that_moves_nobody_is_no_measurement(work: Any) -> None:
+def test_an_update_that_trains_no_member_is_refused(work: Any) -> None:
     ours, _, samples = work
     idle = [
         Sample(member=s.member, prompt_ids=s.prompt_ids, token_ids=s.token_ids, logprobs=s.logprobs, advantage=0.0)
@@ -163,7 +163,7 @@ def test_llama_cpp_computes_the_same_logits(
     assert file.suffix == ".gguf"
 
 
-def test_another_family_is_no_match_for_llama_cpp(tiny_folder: Any) -> None:
+def test_a_model_of_another_family_is_refused_for_llama_cpp(tiny_folder: Any) -> None:
     pytest.importorskip("llama_cpp")
     model = plain(BenchmarkConfig(str(tiny_folder("qwen2"))))
     with pytest.raises(Missing, match="llama family only, not qwen2"):

@@ -1,4 +1,4 @@
-"""Clocks, turns and fresh processes."""
+"""Tests of clocks, turns and fresh processes."""
 
 from __future__ import annotations
 

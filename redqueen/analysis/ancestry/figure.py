@@ -28,6 +28,8 @@ def draw(games: Games, verdicts: tuple[str, str]) -> Figure:
     matrix = rates(games)
     rows = len(games.students)
     columns = len(games.tasks)
+    # The heat map grows with the number of epochs, so that the number in each cell stays readable. The two margins keep
+    # their width and share its axes by position: row i and column j are at the same place in all three panels.
     figure = Figure(figsize=(4.2 + 0.62 * columns, 4.0 + 0.5 * rows), layout="constrained")
     grid = figure.add_gridspec(2, 2, width_ratios=[max(columns, 3), 2.6], height_ratios=[max(rows, 3), 2.6])
     heat = figure.add_subplot(grid[0, 0])
@@ -55,8 +57,8 @@ def _students(right: Axes, matrix: Matrix, verdict: str) -> None:
 
 def _teachers(below: Axes, games: Games, matrix: Matrix, verdict: str) -> None:
     columns = len(games.tasks)
-    hard = [1 - _mean([row[j] for row in matrix]) for j in range(columns)]
-    below.plot(range(columns), hard, color=_TEACHERS, marker="o", ms=3, label="difficulty, all students")
+    difficulties = [1 - _mean(column) for column in zip(*matrix, strict=True)]
+    below.plot(range(columns), difficulties, color=_TEACHERS, marker="o", ms=3, label="difficulty, all students")
     below.plot(range(columns), unsolved(games), color=_UNSOLVED, marker="s", ms=3, label="solved by nobody")
     below.set_xlim(-0.5, columns - 0.5)
     below.set_xticks(range(columns), [""] * columns)
@@ -72,18 +74,21 @@ def _mean(values: Sequence[float | None]) -> float:
 
 
 def _heat(axes: Axes, games: Games, matrix: Matrix) -> None:
-    values = [[_mean([value]) for value in row] for row in matrix]
+    # The colour scale is fixed to [0, 1], so that heat maps of different runs can be compared by eye.
+    values = [_with_gaps(row) for row in matrix]
     axes.imshow(values, origin="lower", aspect="auto", vmin=0, vmax=1, cmap=colormaps["cividis"])
     for i, row in enumerate(matrix):
         for j, value in enumerate(row):
             if value is not None:
+                # numbers have to be readable on both ends of the colour map
                 hue = "white" if value < 0.6 else "black"
                 # ".43" for a rate below 1: the leading zero would not fit into the cell
                 axes.text(j, i, f"{value:.2f}"[value < 1 :], ha="center", va="center", fontsize=7, color=hue)
-    past = [sum(epoch.end <= s.step for epoch in games.tasks) - 0.5 for s in games.students]
-    axes.stairs(
-        past, [i - 0.5 for i in range(len(past) + 1)], orientation="horizontal", baseline=None, color="white", lw=2
-    )
+    # The white steps separate the past from the future: an epoch's tasks are older than the students if its window
+    # ended before the students were saved. Cells are centred on whole numbers, so that borders are at halves.
+    borders = [_older_epochs(games, epoch.step) - 0.5 for epoch in games.students]
+    edges = [i - 0.5 for i in range(len(borders) + 1)]
+    axes.stairs(borders, edges, orientation="horizontal", baseline=None, color="white", lw=2)
     axes.set_xticks(range(len(games.tasks)), [_steps(e.first, e.end) for e in games.tasks], rotation=60, fontsize=8)
     axes.set_yticks(range(len(games.students)), [str(e.step) for e in games.students], fontsize=8)
     axes.set_xlabel("tasks of step", fontsize=9)
@@ -91,5 +96,16 @@ def _heat(axes: Axes, games: Games, matrix: Matrix) -> None:
     axes.set_title("solve rate (left of the white steps: tasks older than the students)", fontsize=9)
 
 
+def _with_gaps(row: Sequence[float | None]) -> list[float]:
+    """Returns the row with NaN for an unknown value, which leaves its cell blank."""
+    return [float("nan") if value is None else value for value in row]
+
+
+def _older_epochs(games: Games, step: int) -> int:
+    """Returns how many task epochs ended by `step`."""
+    return sum(epoch.end <= step for epoch in games.tasks)
+
+
 def _steps(first: int, end: int) -> str:
+    """Returns a window of steps as people count them, from 1."""
     return f"{first + 1}" if end == first + 1 else f"{first + 1}-{end}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 
 from redqueen import streams
 from redqueen.adapters.factors import Adapter
@@ -23,6 +23,7 @@ from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory, RunError
 
 SLOTS = 16
+"""How many students share the base at a time: more decode together, but each needs memory."""
 Report = Callable[[str, int, int], None]
 
 
@@ -66,12 +67,16 @@ def student_epochs(directory: RunDirectory, config: Config, epochs: int, student
     saved = directory.saved()
     if not saved:
         raise RunError(f"{directory.path} has no checkpoint: nothing was trained here")
+    # By default a run keeps only its last checkpoints, but it keeps champions much longer. Champions fill the gaps of
+    # the past: at a step that still has a checkpoint they are left out, since the checkpoint has them among more
+    # students.
     newest = checkpoint.load(directory.checkpoints, saved[-1])
     champions: dict[int, StudentEpoch] = {}
     for champion in newest.population.hall_of_fame.values():
         played = champion.step + 1
         if champion.role == "student" and played not in saved:
             champions[played] = StudentEpoch(played, {champion.member: newest.adapters[champion.name]})
+    # One checkpoint is loaded at a time, and only the weights of the chosen students are kept from it.
     chosen: list[StudentEpoch] = []
     for step in spread(sorted({*saved, *champions}), epochs):
         if step in champions:
@@ -93,10 +98,14 @@ def task_epochs(directory: RunDirectory, config: Config, epochs: int, tasks: int
         raise RunError(f"{directory.path} has no valid task in its archive: nothing to play")
     played = max(by_step) + 1
     windows = min(epochs, played)
+    # Bounds are rounded one by one, so the windows differ by one step at most and cover all steps played. Every window
+    # gives the same number of tasks: epochs are compared with each other, so none may weigh more.
     bounds = [round(i * played / windows) for i in range(windows + 1)]
     chosen: list[TaskEpoch] = []
     for first, end in pairwise(bounds):
-        candidates = [task for step in range(first, end) for task in by_step.get(step, [])]
+        candidates: list[Task] = []
+        for step in range(first, end):
+            candidates += by_step.get(step, [])
         if candidates:
             chosen.append(TaskEpoch(first, end, _draw(candidates, tasks, config, first), len(candidates)))
     return chosen
@@ -109,11 +118,11 @@ def play(
 
     `replay` has room for `SLOTS` members, so the students come in chunks of that size.
     """
-    members = [
-        (i, f"{epoch.step}/{name}", adapter)
-        for i, epoch in enumerate(students)
-        for name, adapter in epoch.adapters.items()
-    ]
+    # A member lives through several epochs under one name, with other weights in each: here the step is part of the
+    # name.
+    members: list[tuple[int, str, Adapter]] = []
+    for i, epoch in enumerate(students):
+        members += [(i, f"{epoch.step}/{name}", adapter) for name, adapter in epoch.adapters.items()]
     verdicts: dict[tuple[int, str], list[Verdict]] = {}
     for start in range(0, len(members), SLOTS):
         chunk = members[start : start + SLOTS]
@@ -123,7 +132,9 @@ def play(
         # one epoch's tasks at a time, so that progress is reported
         for e, epoch in enumerate(tasks):
             report("playing", start * len(tasks) + e * len(chunk), len(members) * len(tasks))
-            posed = [(name, task) for name in epoch_of for task in epoch.tasks]
+            # The random numbers of an attempt depend on the task only. Draws are paired: a difference between two
+            # student epochs at one task is not blurred by different luck, so intervals of differences are narrower.
+            posed = list(product(epoch_of, epoch.tasks))
             for attempt in replay.attempt(posed, attempts):
                 key = (epoch_of[attempt.rollout.member], attempt.task.id)
                 verdicts.setdefault(key, []).append(attempt.verdict)
@@ -138,7 +149,11 @@ def _solved(
     verdicts: Mapping[tuple[int, str], Sequence[Verdict]], students: int, tasks: Sequence[TaskEpoch]
 ) -> tuple[tuple[float | None, ...], ...]:
     """Returns the solve rates of one student epoch at each task of each epoch."""
-    return tuple(tuple(solve_rate(verdicts[students, task.id]) for task in epoch.tasks) for epoch in tasks)
+    by_epoch: list[tuple[float | None, ...]] = []
+    for epoch in tasks:
+        rates = (solve_rate(verdicts[students, task.id]) for task in epoch.tasks)
+        by_epoch.append(tuple(rates))
+    return tuple(by_epoch)
 
 
 def spread(steps: Sequence[int], most: int) -> list[int]:
@@ -150,7 +165,7 @@ def spread(steps: Sequence[int], most: int) -> list[int]:
 
 
 def _archived(directory: RunDirectory) -> dict[int, list[Task]]:
-    """Every valid task, by step."""
+    """Returns every valid task by step."""
     by_step: dict[int, list[Task]] = {}
     with ArchiveReader(directory.archive) as archive:
         for row in archive.tasks():

@@ -48,14 +48,18 @@ def students(games: Games) -> Finding:
     times = [epoch.step for epoch in games.students]
     length = times[-1] - times[0]
     change = interval([_rise(times, by_epoch) * length for _, by_epoch in scores])
-    # Bonferroni: one comparison with each earlier epoch
+    # The last epoch is compared with each earlier one, and the worst comparison is reported. Among many comparisons one
+    # is far from zero by chance, so each has a share of the error only (Bonferroni): all of them together hold at
+    # LEVEL.
     level = 1 - (1 - LEVEL) / (epochs - 1)
-    falls = [interval([by_epoch[-1] - by_epoch[i] for _, by_epoch in scores], level) for i in range(epochs - 1)]
+    falls = [_gain(scores, i, level) for i in range(epochs - 1)]
     fall = min((f for f in falls if f is not None), key=lambda f: f.mean)
+    # A cycle needs both halves: better at what came later, and worse at what was there before. A student who merely
+    # forgets fails the first half, and one who merely improves fails the second.
     cycle = None
     for i, step in enumerate(times[:-1]):
-        old = interval([by_epoch[-1] - by_epoch[i] for made, by_epoch in scores if made < step], level)
-        recent = interval([by_epoch[-1] - by_epoch[i] for made, by_epoch in scores if made >= step], level)
+        old = _gain([score for score in scores if score[0] < step], i, level)
+        recent = _gain([score for score in scores if score[0] >= step], i, level)
         if old is not None and recent is not None and old.below and recent.above:
             cycle = step
     return Finding(_verdict(change, fall, cycle), change, fall, cycle)
@@ -72,12 +76,20 @@ def teachers(games: Games) -> Finding:
     everyone = range(len(games.students))
     difficulties = [_difficulties(games, j, everyone) for j in range(len(games.tasks))]
     times = [(epoch.first + epoch.end) / 2 for epoch in games.tasks]
-    points = [(time, value) for time, values in zip(times, difficulties, strict=True) for value in values]
-    trend = slope([time for time, _ in points], [value for _, value in points])
+    # Every epoch has other tasks, so nothing is paired here: one line is fitted through all tasks of all epochs.
+    point_times: list[float] = []
+    point_values: list[float] = []
+    for time, values in zip(times, difficulties, strict=True):
+        point_times += [time] * len(values)
+        point_values += values
+    trend = slope(point_times, point_values)
     change = None if trend is None else _scaled(trend, times[-1] - times[0])
+    # Bonferroni, as for students: the worst of several comparisons is reported.
     level = 1 - (1 - LEVEL) / (len(difficulties) - 1)
     falls = [f for values in difficulties[:-1] if (f := difference(difficulties[-1], values, level)) is not None]
     fall = min(falls, key=lambda f: f.mean) if falls else None
+    # The same two groups of students judge the old tasks and the last ones, so that a difference between the groups
+    # cannot look like a difference between the tasks.
     cycle = None
     for j, epoch in enumerate(games.tasks[:-1]):
         before = [i for i, s in enumerate(games.students) if s.step < epoch.end]
@@ -91,20 +103,23 @@ def teachers(games: Games) -> Finding:
 
 def rates(games: Games) -> list[list[float | None]]:
     """Returns the matrix [student epoch, task epoch] of mean solve rates."""
-    return [[_mean(cell) for cell in row] for row in games.solved]
+    return [list(map(_mean, row)) for row in games.solved]
 
 
 def unsolved(games: Games) -> list[float]:
     """Returns the share of each task epoch's tasks that no student of any epoch solved: too hard, or impossible."""
-    return [fmean(not solved for solved in _solved_by_anyone(games, j)) for j in range(len(games.tasks))]
+    return [_unsolved(games, j) for j in range(len(games.tasks))]
 
 
-def _solved_by_anyone(games: Games, j: int) -> list[bool]:
-    """Says of each task of epoch `j` whether any student epoch solved it."""
-    return [any(row[j][t] for row in games.solved) for t in range(len(games.tasks[j].tasks))]
+def _unsolved(games: Games, j: int) -> float:
+    """Returns the share of the tasks of epoch `j` that no student epoch solved."""
+    by_task = zip(*(row[j] for row in games.solved), strict=True)
+    return fmean(not any(by_student) for by_student in by_task)
 
 
 def _verdict(change: Interval | None, fall: Interval | None, cycle: int | None) -> Conclusion:
+    # A cycle can look like a trend, up or down, so it is asked for first. Collapse goes before progress: a run that
+    # rose and then fell may still have a rising trend, which would hide the loss at its end.
     if cycle is not None:
         return "cycling"
     if (fall is not None and fall.below) or (change is not None and change.below):
@@ -116,6 +131,8 @@ def _verdict(change: Interval | None, fall: Interval | None, cycle: int | None) 
 
 def _complete(games: Games) -> list[tuple[int, list[float]]]:
     """Returns the step and the solve rates by student epoch of each task that every epoch could be judged on."""
+    # Students are compared task by task. A task that one epoch has no value for would enter some of the comparisons and
+    # not others, so it is left out of all.
     complete: list[tuple[int, list[float]]] = []
     for j, epoch in enumerate(games.tasks):
         for t, task in enumerate(epoch.tasks):
@@ -124,6 +141,11 @@ def _complete(games: Games) -> list[tuple[int, list[float]]]:
             if len(known) == len(by_epoch):
                 complete.append((task.step, known))
     return complete
+
+
+def _gain(scores: Sequence[tuple[int, list[float]]], i: int, level: float) -> Interval | None:
+    """Returns how much more of these tasks the last student epoch solves than epoch `i`, paired by task."""
+    return interval([by_epoch[-1] - by_epoch[i] for _, by_epoch in scores], level)
 
 
 def _rise(times: Sequence[float], values: Sequence[float]) -> float:
@@ -148,11 +170,13 @@ def _harder(games: Games, j: int, rows: Sequence[int], level: float) -> Interval
 
 
 def _scaled(trend: Interval, factor: float) -> Interval:
+    """Returns the interval in other units."""
     low = None if trend.low is None else trend.low * factor
     high = None if trend.high is None else trend.high * factor
     return Interval(trend.mean * factor, low, high, trend.n)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
+    """Returns the mean of what is known; None if nothing is."""
     known = [value for value in values if value is not None]
     return fmean(known) if known else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
@@ -22,10 +23,13 @@ def draw(members: Sequence[Life], steps: int) -> Figure:
     A line begins at the member's birth and ends where it was replaced (a cross) or at the present (a dot); the number
     at its end is its last fitness. The arc of the fitter parent is solid, the other's dashed.
     """
-    roles = list(dict.fromkeys(life.role for life in members))
+    # Roles are in the order of birth. Operators are sorted, so that their colours do not depend on who was born first.
+    rows = Counter(life.role for life in members)
+    roles = list(rows)
     operators = sorted({life.operator for life in members if life.parents})
     hues = {name: HUES[i % len(HUES)] for i, name in enumerate(operators)}
-    rows = {role: sum(life.role == role for life in members) for role in roles}
+    # Every life has the same room in all panels. The height has a limit, for a long run has thousands of lives, and
+    # few viewers open a figure of that size.
     height = 1.6 + sum(0.6 + 0.24 * count for count in rows.values())
     figure = Figure(figsize=(11, min(height, 60)), layout="constrained")
     grid = figure.subplots(
@@ -55,6 +59,7 @@ def draw(members: Sequence[Life], steps: int) -> Figure:
 
 
 def _panel(axes: Axes, members: Sequence[Life], steps: int, hues: Mapping[str, str]) -> None:
+    # Steps are counted from 0 in the archive and from 1 for people; the start, -1 there, is 0 here.
     row = {life.name: i for i, life in enumerate(members)}
     for life in members:
         y = row[life.name]
@@ -67,6 +72,7 @@ def _panel(axes: Axes, members: Sequence[Life], steps: int, hues: Mapping[str, s
         if life.last is not None:
             text = f"{life.last:.3g}"
             axes.annotate(text, (end, y), (6, 0), textcoords="offset points", va="center", fontsize=7, color="#555555")
+        # a parent of another role has no line in this panel
         for rank, parent in enumerate(life.parents):
             if parent in row:
                 _arc(axes, begin, row[parent], y, hue, "solid" if rank == 0 else "dashed")
@@ -79,6 +85,7 @@ def _panel(axes: Axes, members: Sequence[Life], steps: int, hues: Mapping[str, s
 
 
 def _arc(axes: Axes, x: float, parent: float, child: float, hue: str, style: str) -> None:
+    # The sign follows the direction, so that every arc bends to the same side, with its parent above or below.
     bend = 0.25 if child > parent else -0.25
     axes.add_patch(
         FancyArrowPatch(

@@ -16,36 +16,36 @@ from redqueen.runs.directory import RunDirectory
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One member from birth to death, or to the last step played. A fitness of None is not known.
-
-    Attributes:
-        name, role: the member's.
-        born, died: the steps at whose end it was born and replaced; died is None while it lives.
-        operator, parents: how it was made, the fitter parent first; ("init", ()) at the start.
-        victim: whose place it took; "" at the start.
-        parent_fitness: each parent's when it was born: the fitness before.
-        victim_fitness: of the one it replaced.
-        first, first_rated: its own fitness when it was first known after a game, and the step: the fitness after.
-        last: its own fitness at its death, or now.
-        games: how many it has been rated for.
-        distance, tries: from the nearest living member, and children drawn, where `evolution.min_distance` was set.
-    """
+    """One member from birth to death, or to the last step played. A fitness of None is not known."""
 
     name: str
     role: str
     born: int
+    """The step at whose end it was born."""
     died: int | None
+    """The step at whose end it was replaced; None while it lives."""
     operator: str
+    """The operator that made it; "init" at the start."""
     parents: tuple[str, ...]
+    """The fitter parent first; empty at the start."""
     victim: str
+    """The member whose place it took; "" at the start."""
     parent_fitness: tuple[float | None, ...]
+    """Each parent's fitness when this member was born: the fitness before."""
     victim_fitness: float | None
+    """The fitness of the member that it replaced."""
     first: float | None
+    """Its fitness when that was first known after a game: the fitness after."""
     first_rated: int | None
+    """The step at whose end `first` was known."""
     last: float | None
+    """Its fitness at its death, or now."""
     games: int
+    """The number of games that it has been rated for."""
     distance: float | None
+    """Distance to the nearest living member at birth; None unless `evolution.min_distance` was set."""
     tries: int | None
+    """Children that were drawn until one was far enough away; None unless `evolution.min_distance` was set."""
 
 
 def lives(run: Path) -> list[Life]:
@@ -61,6 +61,7 @@ def lives(run: Path) -> list[Life]:
         standings: dict[str, list[StandingRow]] = {}
         for row in archive.standings():
             standings.setdefault(row.member, []).append(row)
+    # A name is never used twice, so every birth has one victim and every member dies at most once.
     deaths = {row.victim: row.step for row in births.values()}
     return [_life(row, births.get(row.name), deaths.get(row.name), standings.get(row.name, [])) for row in members]
 
@@ -72,8 +73,9 @@ def last_step(run: Path) -> int:
 
 
 def ancestors(members: Iterable[Life], name: str) -> list[Life]:
-    """Returns `name` and all it descends from, breadth first from the member itself, each once."""
+    """Returns the member and all its ancestors, breadth first, each once."""
     by_name = {life.name: life for life in members}
+    # A family tree is no tree: two lines meet again in a common ancestor, who is listed once.
     queue = [name]
     family: dict[str, Life] = {}
     while queue:

@@ -1,4 +1,4 @@
-"""The course of a run as a figure: what was valid, solved and contested, and what it paid, step by step."""
+"""The course of a run as a figure: valid, solved and contested shares and mean rewards, step by step."""
 
 from __future__ import annotations
 
@@ -37,9 +37,11 @@ def draw(lines: Lines) -> Figure:
             "solved": column("solve_rate"),
         },
     )
-    kinds = {kind: [_contested(line, kind) for line in lines] for kind in lines[0]["tasks_by_kind"]}
+    # Kinds are apart here: their difficulties differ, and one kind that is always or never solved pays nothing.
+    kinds = {kind: _contested_column(lines, kind) for kind in lines[0]["tasks_by_kind"]}
     _plot(contested, "contested tasks", steps, kinds)
     _plot(rewards, "mean reward", steps, {"teachers": column("teacher_reward"), "students": column("student_reward")})
+    # Limits are fixed to what is possible: a curve that hardly moves looks flat, in every run alike.
     for axes in (shares, contested):
         axes.set_ylim(-0.03, 1.03)
     rewards.set_ylim(-1.05, 1.05)
@@ -48,6 +50,7 @@ def draw(lines: Lines) -> Figure:
 
 
 def _plot(axes: Axes, title: str, steps: Sequence[int], series: Mapping[str, Series]) -> None:
+    # A curve of one step is no line, and one with gaps can have single points: markers show both.
     mark = "o" if len(steps) <= _MARKED else ""
     for hue, (name, column) in zip(HUES, series.items(), strict=False):
         values = [float("nan") if value is None else value for value in column]
@@ -57,6 +60,11 @@ def _plot(axes: Axes, title: str, steps: Sequence[int], series: Mapping[str, Ser
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.spines[["right", "top"]].set_visible(False)
     axes.legend(fontsize=8, frameon=False, ncols=3, loc="upper left", bbox_to_anchor=(0, -0.18))
+
+
+def _contested_column(lines: Lines, kind: str) -> Series:
+    """Returns the share of contested tasks of this kind, step by step."""
+    return [_contested(line, kind) for line in lines]
 
 
 def _contested(line: Mapping[str, Any], kind: str) -> float | None:

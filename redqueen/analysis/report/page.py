@@ -1,4 +1,4 @@
-"""A run on one page of HTML, which needs no other file: its course, who is alive, and the family tree."""
+"""A run as one page of HTML that needs no other file: its course, its members and its family tree."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ th { border-bottom: 1px solid #bbb; font-weight: 600; } .dead { color: #888; } c
 _COURSE = (
     "A proposal is valid if the sandbox could run it and it gave the same result again; it is new if its program was "
     "not in the task bank. Only contested tasks, solved sometimes but not always, pay both sides. A teacher is paid -1 "
-    "for an invalid task, 0 for one that nobody solves, 1 - solve rate otherwise."
+    "for an invalid task, 0 for one that no student solves, 1 - solve rate otherwise."
 )
 _FAMILY = (
     "A line is a life, its colour the operator that made the member, the number at its end its last fitness. Arcs come "
@@ -71,7 +71,9 @@ def _summary(config: Config, steps: int, lines: Sequence[Mapping[str, Any]]) -> 
 
 
 def _members(members: Sequence[Life]) -> str:
-    """Returns a table of every member that ever lived: the living first, the fittest of them on top."""
+    """Returns a table of every member that ever lived: in each role the living first, the fittest on top."""
+    # Teachers and students have no common scale of fitness, so each role is ranked for itself. A member that was
+    # never rated comes last.
     ranked = sorted(members, key=lambda life: (life.role != "teacher", life.died is not None, -_fitness(life)))
     head = "".join(
         f"<th>{name}</th>" for name in ("member", "role", "made by", "parents", "born", "end", "games", "fitness")
@@ -99,5 +101,6 @@ def _fitness(life: Life) -> float:
 
 
 def _image(figure: Figure, words: str) -> str:
+    # An SVG in an `img` cannot run scripts, and ids inside two figures cannot collide as they would in one document.
     data = base64.b64encode(svg(figure)).decode()
     return f'<img alt="{words}" src="data:image/svg+xml;base64,{data}">'

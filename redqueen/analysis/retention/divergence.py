@@ -30,7 +30,8 @@ def mean_kl(replay: Replay, parent: str, children: Sequence[str], written: Seque
     if not count:
         raise ValueError("no token to compare members on")
     totals = dict.fromkeys(children, 0.0)
-    # the same micro-batches of all members side by side: the parent's states are computed once for all children
+    # The micro-batches of all members advance together, so that the parent's states are computed once for all children
+    # and only one micro-batch of each member is held at a time.
     batches = [_batches(replay, name, written) for name in (parent, *children)]
     for of_parent, *others in zip(*batches, strict=True):
         reference_SH = _hidden(replay, of_parent)
@@ -42,6 +43,8 @@ def mean_kl(replay: Replay, parent: str, children: Sequence[str], written: Seque
 def _batches(replay: Replay, member: str, written: Sequence[Completion]) -> Iterator[list[PromptGroup]]:
     """Yields the same micro-batches for every member; only the slot differs."""
     slot = replay.policy.adapters.slots[member]
+    # Packing wants samples with advantages and weights, as training does. No loss is computed here, so that any value
+    # serves.
     items = [
         WeightedSample(
             Sample(member=member, prompt_ids=c.prompt_ids, token_ids=c.token_ids, logprobs=c.logprobs, advantage=1.0),
@@ -64,6 +67,9 @@ def _hidden(replay: Replay, groups: Sequence[PromptGroup]) -> Tensor:
 
 def _divergence(replay: Replay, p_SH: Tensor, q_SH: Tensor) -> float:
     """Returns the sum over all rows of the divergence of `q` from `p`, in nats."""
+    # The sum over the vocabulary is exact: a divergence of two close members is small, and an estimate from the drawn
+    # tokens alone would be mostly noise. Logits are made in chunks, because [S, V] of two members would fill memory.
+    # Chunks are summed in float64: thousands of small terms are added.
     total = 0.0
     head = replay.policy.base.decoder.head
     for start in range(0, len(p_SH), CHUNK):

@@ -27,6 +27,8 @@ def draw(trials: Sequence[Trial], plan: Plan) -> Figure:
         by_operator.setdefault(trial.operator, []).append(trial)
     names = list(by_operator)
     means = {name: _mean(children) for name, children in by_operator.items()}
+    # Panels share both axes, so that heights can be compared between operators. The last row may be incomplete; its
+    # empty panels are hidden below.
     lines = -(-len(names) // _COLUMNS)
     figure = Figure(figsize=(12, 0.9 + 2.5 * lines), layout="constrained")
     panels = list(figure.subplots(lines, _COLUMNS, sharex=True, sharey=True, squeeze=False).flat)
@@ -50,12 +52,12 @@ def draw(trials: Sequence[Trial], plan: Plan) -> Figure:
 def _panel(axes: Axes, children: Sequence[Trial], plan: Plan) -> None:
     axes.axhline(0, color="#999999", lw=0.8)
     for i, trial in enumerate(children):
-        values = [reward - trial.level for reward in trial.rewards]
+        values = _differences(trial)
         # a label that begins with "_" is not in the legend
         axes.plot(plan.measured, values, color=_OWN, lw=0.7, alpha=0.4, label="one child" if i == 0 else "_")
     if len(children) > 1:
         middle = _mean(children)
-        spread = [stdev(t.rewards[i] - t.level for t in children) for i in range(len(middle))]
+        spread = [stdev(values) for values in _by_measurement(children)]
         low = [m - s for m, s in zip(middle, spread, strict=True)]
         high = [m + s for m, s in zip(middle, spread, strict=True)]
         axes.fill_between(plan.measured, low, high, color=_OWN, alpha=0.12, lw=0, label="± 1 standard deviation")
@@ -64,4 +66,14 @@ def _panel(axes: Axes, children: Sequence[Trial], plan: Plan) -> None:
 
 
 def _mean(children: Sequence[Trial]) -> list[float]:
-    return [fmean(t.rewards[i] - t.level for t in children) for i in range(len(children[0].rewards))]
+    return [fmean(values) for values in _by_measurement(children)]
+
+
+def _by_measurement(children: Sequence[Trial]) -> list[tuple[float, ...]]:
+    """Returns, for each of `Plan.measured`, the differences of all children from their parents."""
+    return list(zip(*map(_differences, children), strict=True))
+
+
+def _differences(trial: Trial) -> list[float]:
+    """Returns the child's rewards minus its parent's."""
+    return [reward - trial.level for reward in trial.rewards]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from statistics import fmean
 
 from redqueen import streams
@@ -81,7 +82,7 @@ class Trial:
     solved: tuple[float, ...]
     """The child's solve rate at each of `Plan.measured`."""
     regained: int | None
-    """Updates after which the child's reward was first no lower than the parent's; None if that was never so."""
+    """Updates after which the child's reward was first no lower than the parent's; None if it never was."""
 
 
 def retention(replay: Replay, saved: Checkpoint, plan: Plan, report: Report) -> list[Trial]:
@@ -139,6 +140,8 @@ def _trial(
 ) -> list[Trial]:
     """Trains and measures the children of one family, from birth to the last update."""
     purpose = f"retention.{seed}.{family[0]}"
+    # The parent joins as well. It is not trained: it gives the level that children have to reach, at the same tasks and
+    # with the same random numbers as they have.
     fixed, pool = _tasks(replay, plan, purpose)
     children = _children(replay, [saved.adapters[name] for name in family], purpose)
     parent = saved.adapters[family[0]]
@@ -150,6 +153,8 @@ def _trial(
     # One completion per task: further completions of the same prompt add little information about the KL.
     written = [attempt.rollout.completion for attempt in by_parent if attempt.number == 0]
     kl = mean_kl(replay, PARENT, list(children), written)
+    # All children train together, each on its own samples of the same tasks. The first measurement is at birth, before
+    # any update.
     measured = [_measure(replay, children, fixed, plan.tries)]
     for update in range(plan.updates):
         report(update)
@@ -157,6 +162,7 @@ def _trial(
         if update + 1 in plan.measured:
             measured.append(_measure(replay, children, fixed, plan.tries))
     report(plan.updates)
+    # The next trial uses the same names, so that its members must find no state of these optimizers.
     for name in (PARENT, *children):
         replay.policy.leave(name)
     trials: list[Trial] = []
@@ -180,6 +186,7 @@ def _trial(
 
 
 def _children(replay: Replay, parents: Sequence[Adapter], purpose: str) -> dict[str, Adapter]:
+    """Returns one child by each operator; each draws from a stream of its own."""
     seed = replay.config.run.seed
     return {name: OPERATORS[name](parents, generator(seed, purpose, name)) for name in operators_for(len(parents))}
 
@@ -191,6 +198,8 @@ def _tasks(replay: Replay, plan: Plan, purpose: str) -> tuple[list[Task], list[T
     """
     tasks = [entry.task for entry in replay.self_play.task_bank.entries()]
     rng = streams.python(replay.config.run.seed, purpose, "tasks")
+    # One program may be posed as several kinds. If the fixed tasks and the pool shared a program under two kinds, a
+    # child would practise what it is measured on. The fixed tasks are never trained on for the same reason.
     drawn = in_turns(tasks, replay.config.game.kinds, rng)
     fixed = drawn[: plan.tasks]
     seen = {fingerprint(task.program) for task in fixed}
@@ -200,6 +209,7 @@ def _tasks(replay: Replay, plan: Plan, purpose: str) -> tuple[list[Task], list[T
             f"the run's bank holds {len(tasks)} tasks, too few for {plan.tasks} fixed ones and {plan.practice} others "
             "to learn from: choose a smaller --tasks or --practice"
         )
+    # Random numbers are derived from the task's id, so another seed of the study draws others at the same task.
     return [replace(task, id=f"{purpose}.{task.id}") for task in fixed], pool
 
 
@@ -208,9 +218,10 @@ def _practice(
 ) -> list[Sample]:
     """Returns one update's samples of all children: the same tasks and random numbers, advantages by child."""
     rng = streams.python(replay.config.run.seed, purpose, "practice", update)
+    # Draws are paired: every child gets the same tasks and random numbers, so that children differ by their operator
+    # and not by luck. The id holds the update, since the same task may be drawn again and must then have new numbers.
     drawn = [replace(task, id=f"{purpose}.{update}.{task.id}") for task in rng.sample(pool, plan.practice)]
-    posed = [(name, task) for name in children for task in drawn]
-    attempted = replay.attempt(posed, replay.config.game.attempts)
+    attempted = replay.attempt(list(product(children, drawn)), replay.config.game.attempts)
     graded = _graded(replay, attempted)
     # A run whitens advantages over all its students. Here each child is whitened alone, so that no child's update
     # depends on which others there are.
@@ -233,7 +244,8 @@ def _graded(replay: Replay, attempted: Sequence[Attempted]) -> list[GradedRollou
 def _measure(
     replay: Replay, children: Mapping[str, Adapter], fixed: Sequence[Task], tries: int
 ) -> dict[str, tuple[float, float]]:
-    return _scores(replay, replay.attempt([(name, task) for name in children for task in fixed], tries))
+    """Returns mean reward and solve rate of each child at the fixed tasks, with the same random numbers each time."""
+    return _scores(replay, replay.attempt(list(product(children, fixed)), tries))
 
 
 def _scores(replay: Replay, attempted: Sequence[Attempted]) -> dict[str, tuple[float, float]]:

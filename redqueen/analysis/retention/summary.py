@@ -64,11 +64,14 @@ def summarise(trials: Sequence[Trial], plan: Plan) -> list[Summary]:
     by_operator: dict[str, list[Trial]] = {}
     for trial in trials:
         by_operator.setdefault(trial.operator, []).append(trial)
+    # Children of the same seed and parent had the same tasks and random numbers, so they are compared in pairs.
     late = {(t.operator, t.seed, t.parents[0]): _late(t, plan) for t in trials}
     return [_summary(name, children, plan, late) for name, children in by_operator.items()]
 
 
 def _summary(name: str, children: Sequence[Trial], plan: Plan, late: dict[tuple[str, int, str], float]) -> Summary:
+    # A child that never reached the level counts as the longest time that was watched. Leaving it out would favour an
+    # operator whose few survivors are quick.
     updates = [float(plan.updates if t.regained is None else t.regained) for t in children]
 
     def over(control: str) -> Interval | None:
@@ -94,6 +97,7 @@ def _summary(name: str, children: Sequence[Trial], plan: Plan, late: dict[tuple[
 
 def _late(trial: Trial, plan: Plan) -> float:
     """Returns the mean reward in the second half of the updates, minus the parent's."""
+    # A single measurement is noisy, and the first ones show the birth rather than where a child ends up.
     half = [r for u, r in zip(plan.measured, trial.rewards, strict=True) if 2 * u > plan.updates]
     return fmean(half) - trial.level
 

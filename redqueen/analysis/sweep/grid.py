@@ -38,6 +38,8 @@ def grid(options: Sequence[str], start: Config) -> list[Cell]:
     for values in itertools.product(*axes.values()):
         overrides = tuple(f"{key}={value}" for key, value in zip(axes, values, strict=True))
         cells.append(Cell(_folder(overrides), overrides))
+    # Characters that a file system does not allow are replaced in a name, so two cells can end up with one name. They
+    # would then train in one folder.
     if len({cell.name for cell in cells}) < len(cells):
         raise ConfigError("--grid: two cells would share a folder: leave out a value that is given twice")
     return cells
@@ -68,12 +70,13 @@ def _values(key: str, text: str) -> list[str]:
 
 def _check(key: str, values: Sequence[str], start: Config) -> None:
     """Raises ConfigError for an unknown key, an impossible value, or a list without brackets."""
+    # A sweep takes hours or days. A wrong value in its last cell has to be reported before the first cell starts.
     for value in values:
         start.override([f"{key}={value}"])
     current: Any = start
     for part in key.split("."):
         current = getattr(current, part)
-    # without brackets nobody could tell where one list ends and the next begins
+    # Without brackets, key=a,b would mean two cells with one name each, where one list of both names may be meant.
     if isinstance(current, tuple) and any(not value.startswith("[") for value in values):
         raise ConfigError(
             f"--grid {key}: this key holds a list, so each value goes in brackets, e.g. {key}=[{','.join(values)}]"

@@ -26,9 +26,10 @@ def held_out_score(run: SweepRun, tasks: int, on_start: Callable[[], None]) -> f
     file = run.path.with_name(f"{run.path.name}.probe.json")
     steps = run.config.run.steps
     if file.exists():
-        kept = json.loads(file.read_text())
-        if (kept["tasks"], kept["step"]) == (tasks, steps):
-            return fmean(kept["scores"].values())
+        # The score belongs to one step and one number of tasks: a sweep that was prolonged measures again.
+        measured = json.loads(file.read_text())
+        if (measured["tasks"], measured["step"]) == (tasks, steps):
+            return fmean(measured["scores"].values())
     on_start()
     by_member = _measure(run, tasks)
     write_json(file, {"tasks": tasks, "step": steps, "scores": by_member})

@@ -43,7 +43,7 @@ class SweepRun:
         return bool(saved) and saved[-1] >= self.config.run.steps
 
     def lines(self) -> list[StepMetrics]:
-        """Returns the steps that were asked for, from metrics.jsonl; an earlier sweep may have played more."""
+        """Returns the steps of this sweep from metrics.jsonl; an earlier sweep may have played more."""
         return [line for line in RunDirectory(self.path).metrics() if line["step"] < self.config.run.steps]
 
 
@@ -52,6 +52,8 @@ def plan_runs(args: Sequence[str], cells: Sequence[Cell], seeds: int, out: Path)
 
     Raises ConfigError for an impossible configuration, RunError if something else is in a run's place.
     """
+    # All cells have the same seeds, so that two cells are compared seed by seed. Every run is checked before the first
+    # one starts.
     first_seed = configure(args).run.seed
     runs: list[SweepRun] = []
     for cell in cells:
@@ -68,12 +70,15 @@ def play(runs: Sequence[SweepRun], jobs: int, on_end: Callable[[SweepRun, float]
 
     `on_end(run, seconds)` is called for each in the order of `runs`. A run that fails ends like any other: see its log.
     """
+    # A run has a process of its own: it has torch's threads and memory for itself, a crash ends only this run, and it
+    # is the same command that a person would type. A thread here only waits for its process.
     pool = ThreadPoolExecutor(jobs)
     try:
         for run, seconds in zip(runs, pool.map(_train, runs), strict=True):
             on_end(run, seconds)
     except KeyboardInterrupt:
-        # the processes had the same signal, and save what they can: wait for them, and start no other
+        # The terminal sent the signal to the runs as well, and each saves a checkpoint. They are waited for, and no
+        # other run is started.
         pool.shutdown(cancel_futures=True)
         return False
     pool.shutdown()
@@ -107,6 +112,8 @@ def _train(run: SweepRun) -> float:
             directory.unlock()
         command += [*run.args, "--run", str(run.path)]
     run.log.parent.mkdir(parents=True, exist_ok=True)
+    # The log is appended to: what an earlier, interrupted sweep printed is still there. A failed run raises nothing,
+    # since the other runs of the sweep are still worth their time.
     with run.log.open("a") as log:
         subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=False)
     return time.monotonic() - started

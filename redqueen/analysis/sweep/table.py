@@ -1,4 +1,4 @@
-"""The table of a sweep: what its cells came to, over seeds. Imports no torch."""
+"""The table of a sweep: each cell's metrics over its seeds. Imports no torch."""
 
 from __future__ import annotations
 
@@ -52,6 +52,7 @@ def rows(lines: Mapping[str, Mapping[int, Sequence[Line]]], probes: ByCell) -> l
 
 
 def _rows(metric: str, final: ByCell, mean: ByCell) -> list[Row]:
+    # The first cell is the baseline of the comparisons, so the order of the values in --grid matters.
     first = next(iter(final))
     return [
         Row(
@@ -68,6 +69,7 @@ def _rows(metric: str, final: ByCell, mean: ByCell) -> list[Row]:
 
 def _difference(values: BySeed, first: BySeed) -> Interval | None:
     """Returns the interval of the differences from the first cell, over the seeds that both have."""
+    # Runs of one seed start from the same weights and random numbers, so a part of the noise cancels in the difference.
     return interval([value - first[seed] for seed, value in values.items() if seed in first])
 
 
