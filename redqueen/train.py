@@ -49,7 +49,7 @@ class Trainer:
         directory: RunDirectory,
         watchers: Sequence[Recorder] = (),
     ) -> None:
-        """Opens the policy and the archive. `watchers` are told of each event; whoever made them closes them."""
+        """Opens the policy and the archive. `watchers` receive each event; the caller closes them."""
         self.config = config
         self.base = base
         self.fingerprint = base_fingerprint
@@ -117,7 +117,7 @@ class Trainer:
             self.next_step = step + 1
             if self.next_step % self.config.run.checkpoint_every == 0 or self.next_step == steps:
                 self.save()
-            # Watchers are told of a step after its checkpoint, so a step that was shown as finished survives a kill
+            # Watchers receive a step after its checkpoint, so a step that was shown as finished survives a kill
             # (with run.checkpoint_every=1).
             for watcher in self.watchers:
                 watcher.record(record)

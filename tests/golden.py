@@ -2,8 +2,8 @@
 
 `python -m tests.golden` plays the run and prints its sums. Products, exponentials and random normals round differently
 on different processors, so the run is played in a process of its own under `PINS`, in fp32, with torch's operations
-(not the compiled kernels) and on one thread. Whoever changes the rules of the game changes `tests/golden.json` on
-purpose, with `python -m tests.golden --write`, and says so in the commit.
+(not the compiled kernels) and on one thread. A change of the rules of the game changes `tests/golden.json` on purpose,
+with `python -m tests.golden --write`, and says so in the commit.
 """
 
 from __future__ import annotations

@@ -170,14 +170,14 @@ def test_the_fittest_of_each_role_enter_the_hall_and_the_oldest_between_leave() 
     assert league.hall_of_fame["T0@1"].fitness == 37.0
 
 
-def test_nobody_unproven_becomes_a_champion() -> None:
+def test_only_a_proven_member_becomes_a_champion() -> None:
     config = configured("evolution.every=1", "league.hall_of_fame=2", "evolution.burn_in=5")
     league = settled(config, games=4)
     assert add_champions(league, 0, config) == ([], [])
     league.members["T3"] = replace(league.members["T3"], wins=5)
     assert [c.name for c in add_champions(league, 0, config)[0]] == ["T3@0"]
     newborn = configured("evolution.every=1", "league.hall_of_fame=2", "evolution.burn_in=0")
-    assert add_champions(table(2, 2), 0, newborn) == ([], []), "a member without a game is nobody's champion"
+    assert add_champions(table(2, 2), 0, newborn) == ([], []), "a member without a game is no champion"
 
 
 def held_out_attempt(member: str, correct: bool) -> Attempted:

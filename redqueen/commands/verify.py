@@ -183,6 +183,6 @@ class _Progress:
         parts = ", ".join(f"{status} {count}" for status, count in self._counts.most_common())
         rate = f"{total / seconds:.0f}/s" if seconds > 0 else "-"
         text = f"{total} lines in {seconds:.1f} s ({rate}), isolation {self._tier}: {parts or 'nothing to do'}"
-        # The verdicts matter even if nobody can see the progress: a closed standard error is no reason to stop.
+        # The verdicts matter even if the progress cannot be seen, so a closed standard error is no reason to stop.
         with contextlib.suppress(BrokenPipeError):
             print(f"{before}{text}", end=after, file=sys.stderr, flush=True)

@@ -24,7 +24,7 @@ class RunError(UserError):
 class RunDirectory:
     """The paths and small files of one run.
 
-    Whoever trains in it calls `lock`, so that two processes never write the same files.
+    A process that trains in it calls `lock` first, so that two processes never write the same files.
     """
 
     def __init__(self, path: Path) -> None:

@@ -24,7 +24,7 @@ def test_export_writes_a_peft_folder_with_a_card(finished: Path, tmp_path: Path)
     assert "base fingerprint" in card
 
 
-def test_exporting_nobody_names_those_who_are_there(finished: Path, tmp_path: Path) -> None:
+def test_exporting_an_unknown_member_names_the_known_ones(finished: Path, tmp_path: Path) -> None:
     done = redqueen("export", str(finished), "S99", str(tmp_path / "out"))
     assert done.returncode == 2
     assert "choose one of T0, T1, S0, S1" in done.stderr

@@ -1,4 +1,4 @@
-"""Held-out scores: the same tasks for everybody and for the whole run, judged by the real verifier."""
+"""Held-out scores: the same tasks for all members and for the whole run, judged by the real verifier."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class Book:
     """A sampler that knows the right answers: `good` members write them, the others write nonsense."""
 
     def __init__(self, good: set[str]) -> None:
-        self.good, self.answers = good, dict[str, str]()
+        self.good = good
+        self.answers: dict[str, str] = {}
         self.asked: list[Request] = []
 
     def sample(self, requests, on_completion=None) -> list[Completion]:
@@ -58,7 +59,7 @@ def test_who_knows_the_answers_scores_one_and_who_does_not_scores_zero(
     attempted = probe(book, seed_tasks["code_f"], verifier).attempt(["S0", "S1"])
     assert scores(attempted) == {"S0": 1.0, "S1": 0.0}
     assert len(attempted) == 18
-    # what the machine spoilt is no score
+    # An attempt that the machine lost is no score.
     assert scores([replace(a, verdict=Verdict("infra_error")) for a in attempted if a.rollout.member == "S0"]) == {}
 
 

@@ -1,3 +1,5 @@
+"""The line of a step in metrics.jsonl: nulls where there is nothing to average, and plain JSON in any case."""
+
 from __future__ import annotations
 
 import json

@@ -112,7 +112,7 @@ def test_a_new_archive_has_every_table_and_nothing_in_them(archive: Archive) -> 
     assert count(archive) == dict.fromkeys(NAMES, 0)
 
 
-def test_what_is_written_can_be_read_by_anybody_with_sqlite(archive: Archive, tmp_path: Path) -> None:
+def test_what_is_written_can_be_read_with_plain_sqlite(archive: Archive, tmp_path: Path) -> None:
     text = "def f(x):\n    return 'é\0\U0001f451'"
     archive.write([member("S1", -1, ("S0", "S7")), attempt("0.0.code_o.1", 3, 0, text)])
     with sqlite3.connect(f"file:{tmp_path / 'run.sqlite'}?mode=ro", uri=True) as reader:

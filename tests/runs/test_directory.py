@@ -1,4 +1,4 @@
-"""The run directory: never half a file, never two writers, never somebody else's folder."""
+"""The run directory: files are whole, there is one writer, and a folder that holds something else is left alone."""
 
 from __future__ import annotations
 
