@@ -11,7 +11,9 @@ from redqueen.sandbox.literals import parse_literal
 from redqueen.sandbox.profile import GAME
 from redqueen.sandbox.worker import Worker
 
-FULL, NO_LANDLOCK, PROCESS = "full", "no-landlock", "process"
+FULL = "full"
+NO_LANDLOCK = "no-landlock"
+PROCESS = "process"
 """The tiers. `full`: every promise holds, behind seccomp and Landlock. `no-landlock`: seccomp alone keeps them.
 `process`: a promise is broken; a program has limits and a process of its own, and nothing else holds it."""
 

@@ -56,10 +56,14 @@ def softmax(shared_XP: Array, own_XC: Array, scale: float) -> None:
     """In place: the softmax of scale x scores over the prompt and over the sequence's places up to the row's own."""
     # 1.44269504 is log2(e): powers of two are cheaper than exponentials. A row's powers go to fp32 memory, so
     # that a bf16 weight is rounded once, when it is complete.
-    factor, prompt, places = np.float32(1.44269504 * scale), shared_XP.shape[1], own_XC.shape[1]
+    factor = np.float32(1.44269504 * scale)
+    prompt = shared_XP.shape[1]
+    places = own_XC.shape[1]
     of_prompt, of_own = np.empty(prompt, np.float32), np.empty(places, np.float32)
     for x in range(len(own_XC)):
-        shared, own, seen = shared_XP[x], own_XC[x], x % places + 1
+        shared = shared_XP[x]
+        own = own_XC[x]
+        seen = x % places + 1
         top = highest(highest(own[0], shared, prompt), own, seen)
         total = powers(shared, prompt, factor, top, of_prompt) + powers(own, seen, factor, top, of_own)
         share = np.float32(1) / total
@@ -75,9 +79,14 @@ def softmax(shared_XP: Array, own_XC: Array, scale: float) -> None:
 @compiled
 def softmax_backward(d_shared_XP: Array, d_own_XC: Array, shared_XP: Array, own_XC: Array, scale: float) -> None:
     """Turns the gradients of the weights into those of the scores, in place."""
-    factor, prompt, places = np.float32(scale), shared_XP.shape[1], own_XC.shape[1]
+    factor = np.float32(scale)
+    prompt = shared_XP.shape[1]
+    places = own_XC.shape[1]
     for x in range(len(own_XC)):
-        d_shared, d_own, shared, own = d_shared_XP[x], d_own_XC[x], shared_XP[x], own_XC[x]
+        d_shared = d_shared_XP[x]
+        d_own = d_own_XC[x]
+        shared = shared_XP[x]
+        own = own_XC[x]
         # The gradient of a score is scale * w * (dw - sum(w * dw)); the sum runs over both parts of the row.
         along = np.float32(0)
         for t in range(prompt):

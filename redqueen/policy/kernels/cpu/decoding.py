@@ -59,17 +59,29 @@ def _dots(x_NI: Array, a_KI: Array, y_NK: Array) -> None:
     """y = x A^T, four rows by two columns at a time."""
     # Four rows and two columns need eight sums, few enough for registers. Each weight that is loaded and widened serves
     # four rows, and each input two columns.
-    rows, columns, zero = len(x_NI), len(a_KI), np.float32(0)
+    rows = len(x_NI)
+    columns = len(a_KI)
+    zero = np.float32(0)
     n = 0
     while n < rows:
         if rows - n > 2:
             # Of three remaining rows the third is computed twice, which is cheaper than a loop of its own.
             last = min(n + 3, rows - 1)
-            x0, x1, x2, x3 = x_NI[n], x_NI[n + 1], x_NI[n + 2], x_NI[last]
+            x0 = x_NI[n]
+            x1 = x_NI[n + 1]
+            x2 = x_NI[n + 2]
+            x3 = x_NI[last]
             for k in range(0, columns, 2):
                 other = min(k + 1, columns - 1)
                 a, b = a_KI[k], a_KI[other]
-                p0, p1, p2, p3, q0, q1, q2, q3 = zero, zero, zero, zero, zero, zero, zero, zero
+                p0 = zero
+                p1 = zero
+                p2 = zero
+                p3 = zero
+                q0 = zero
+                q1 = zero
+                q2 = zero
+                q3 = zero
                 for i in range(a_KI.shape[1]):
                     u, v = wide(a[i]), wide(b[i])
                     p0 += x0[i] * u
@@ -80,8 +92,14 @@ def _dots(x_NI: Array, a_KI: Array, y_NK: Array) -> None:
                     q1 += x1[i] * v
                     q2 += x2[i] * v
                     q3 += x3[i] * v
-                y_NK[n, k], y_NK[n + 1, k], y_NK[n + 2, k], y_NK[last, k] = p0, p1, p2, p3
-                y_NK[n, other], y_NK[n + 1, other], y_NK[n + 2, other], y_NK[last, other] = q0, q1, q2, q3
+                y_NK[n, k] = p0
+                y_NK[n + 1, k] = p1
+                y_NK[n + 2, k] = p2
+                y_NK[last, k] = p3
+                y_NK[n, other] = q0
+                y_NK[n + 1, other] = q1
+                y_NK[n + 2, other] = q2
+                y_NK[last, other] = q3
             n += 4
         else:
             x0 = x_NI[n]
@@ -96,7 +114,9 @@ def _dots(x_NI: Array, a_KI: Array, y_NK: Array) -> None:
 @inlined
 def _add(h_NK: Array, first: int, b_RO: Array, y_NO: Array, column: int) -> None:
     """Adds h B to y, `len(b_RO)` columns of h from `first` on to the columns of y from `column` on."""
-    rows, rank, outputs = len(h_NK), len(b_RO), b_RO.shape[1]
+    rows = len(h_NK)
+    rank = len(b_RO)
+    outputs = b_RO.shape[1]
     # Two rows and four ranks at a time: y is read and written once for four ranks, and each widened b serves two rows.
     # With an odd number of rows, the last one is its own partner, and `pair` keeps it from being added twice.
     even = rank - rank % 4
@@ -105,19 +125,33 @@ def _add(h_NK: Array, first: int, b_RO: Array, y_NO: Array, column: int) -> None
         y, z = y_NO[n][column : column + outputs], y_NO[min(n + 1, rows - 1)][column : column + outputs]
         pair = n + 1 < rows
         for r in range(0, even, 4):
-            b0, b1, b2, b3 = b_RO[r], b_RO[r + 1], b_RO[r + 2], b_RO[r + 3]
-            p0, p1, p2, p3 = h[first + r], h[first + r + 1], h[first + r + 2], h[first + r + 3]
+            b0 = b_RO[r]
+            b1 = b_RO[r + 1]
+            b2 = b_RO[r + 2]
+            b3 = b_RO[r + 3]
+            p0 = h[first + r]
+            p1 = h[first + r + 1]
+            p2 = h[first + r + 2]
+            p3 = h[first + r + 3]
             if pair:
-                q0, q1, q2, q3 = g[first + r], g[first + r + 1], g[first + r + 2], g[first + r + 3]
+                q0 = g[first + r]
+                q1 = g[first + r + 1]
+                q2 = g[first + r + 2]
+                q3 = g[first + r + 3]
                 for o in range(outputs):
-                    u0, u1, u2, u3 = wide(b0[o]), wide(b1[o]), wide(b2[o]), wide(b3[o])
+                    u0 = wide(b0[o])
+                    u1 = wide(b1[o])
+                    u2 = wide(b2[o])
+                    u3 = wide(b3[o])
                     y[o] += p0 * u0 + p1 * u1 + p2 * u2 + p3 * u3
                     z[o] += q0 * u0 + q1 * u1 + q2 * u2 + q3 * u3
             else:
                 for o in range(outputs):
                     y[o] += p0 * wide(b0[o]) + p1 * wide(b1[o]) + p2 * wide(b2[o]) + p3 * wide(b3[o])
         for r in range(even, rank):
-            b0, p0, q0 = b_RO[r], h[first + r], g[first + r]
+            b0 = b_RO[r]
+            p0 = h[first + r]
+            q0 = g[first + r]
             for o in range(outputs):
                 y[o] += p0 * wide(b0[o])
             if pair:
@@ -146,7 +180,9 @@ def _adapted(rows: RowTasks, task: int, factors: SiteFactors, x_NI: Array, y_NO:
             out[i] = wide(x[i])
     _dots(wide_NI, factors.a[slot], rows.inner[:count])
     # b holds one projection after the other, and within each one member after the other.
-    slots, rank, at = len(factors.a), factors.rank, 0
+    slots = len(factors.a)
+    rank = factors.rank
+    at = 0
     for j in range(parts):
         first, last = factors.columns[j]
         size = rank * (last - first)
@@ -245,7 +281,10 @@ def attend(
         _, start, end = rows.tasks[task]
         for n in range(end - start):
             row = rows.order[start + n]
-            at, cos, sin, out = at_N[row], settings.cos[row], settings.sin[row], out_NO[row]
+            at = at_N[row]
+            cos = settings.cos[row]
+            sin = settings.sin[row]
+            out = out_NO[row]
             both = settings.heads + settings.kv_heads
             wide_HD = rows.outputs[n][: (both + settings.kv_heads) * size].reshape(both + settings.kv_heads, size)
             for h in range(both):
@@ -255,7 +294,9 @@ def attend(
                 turn(wide_HD[h], cos, sin)
             for h in range(settings.kv_heads):
                 keys, values = keys_NHTD[row, h], values_NHTD[row, h]
-                key, value, q_GD = keys[at], values[at], wide_HD[h * group : (h + 1) * group]
+                key = keys[at]
+                value = values[at]
+                q_GD = wide_HD[h * group : (h + 1) * group]
                 # The key and value are stored first and then read back from the cache with the others, so a token sees
                 # its own key rounded, just as later tokens do.
                 for d in range(size):

@@ -51,7 +51,10 @@ def _slope(dy: Array, x: Array, weight: Array, eps: float) -> tuple[float, float
 def norm_backward(dy_NH: Array, x_NH: Array, weight_H: Array, eps: float, past_NH: Array, dx_NH: Array) -> None:
     """Writes the gradient of `norm` to `dx`, from those of its result (`dy`) and of its sum (`past`)."""
     for n in range(len(x_NH)):
-        dy, x, past, dx = dy_NH[n], x_NH[n], past_NH[n], dx_NH[n]
+        dy = dy_NH[n]
+        x = x_NH[n]
+        past = past_NH[n]
+        dx = dx_NH[n]
         scale, share = _slope(dy, x, weight_H, eps)
         # Both gradients are added in fp32 and rounded once.
         for i in range(len(x)):
@@ -84,7 +87,9 @@ def heads_backward(
     head, back = np.empty(x_NHD.shape[2], np.float32), -sin
     for n in range(len(x_NHD)):
         for h in range(x_NHD.shape[1]):
-            dy, x, dx = dy_NHD[n, h], x_NHD[n, h], dx_NHD[n, h]
+            dy = dy_NHD[n, h]
+            x = x_NHD[n, h]
+            dx = dx_NHD[n, h]
             for d in range(len(x)):
                 head[d] = wide(dy[d])
             turn(head, cos[n], back[n])
@@ -110,7 +115,9 @@ def swiglu_backward(dy_NF: Array, both_N2F: Array, d_both_N2F: Array) -> None:
     """Writes the gradient of `swiglu` to `d_both`."""
     half = dy_NF.shape[1]
     for n in range(len(dy_NF)):
-        dy, gate, up = dy_NF[n], both_N2F[n, :half], both_N2F[n, half:]
+        dy = dy_NF[n]
+        gate = both_N2F[n, :half]
+        up = both_N2F[n, half:]
         d_gate, d_up = d_both_N2F[n, :half], d_both_N2F[n, half:]
         for f in range(half):
             x, slope = wide(gate[f]), wide(dy[f])
