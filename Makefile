@@ -19,7 +19,7 @@ help:
 	@echo "make test      the tests that a change should pass: a few minutes"
 	@echo "make test-all  all tests: long properties, real runs, the benchmarks at tiny size"
 	@echo "make bench     measure this machine and compare with other libraries (docs/BENCHMARKS.md): well over an hour"
-	@echo "make lint      ruff (lint, format) and strict types"
+	@echo "make lint      ruff (lint, format), strict types, figures of style"
 	@echo "make format    let ruff rewrite the code"
 	@echo "make setup     only build .venv"
 	@echo "make clean     remove .venv and caches (runs stay)"
@@ -48,6 +48,7 @@ lint: setup
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/basedpyright
+	@.venv/bin/python tools/style.py
 
 format: setup
 	@.venv/bin/ruff check --fix .

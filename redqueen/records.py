@@ -56,7 +56,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A proposal as it was read from a teacher's text: `Draft("def f(x):\\n    return x", ("3",), "")`.
+    r"""A proposal as it was read from a teacher's text: `Draft("def f(x):\n    return x", ("3",), "")`.
 
     `inputs` are literal argument lists; code_o and code_i have one, code_f several and a `message`.
     """

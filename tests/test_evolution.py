@@ -33,6 +33,8 @@ from redqueen.self_play import PlayedMatch, PlayedStep, ScoredAttempt, ScoredPro
 from redqueen.verifier import LocalVerifier
 from tests import toy
 
+pytestmark = pytest.mark.integration
+
 NOTHING = Completion(member="S0", version=1, prompt_ids=(), token_ids=(), logprobs=(), text="", finish_reason="stop")
 
 

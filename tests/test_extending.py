@@ -85,6 +85,7 @@ def test_a_model_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     torch.testing.assert_close(logits(base.decoder, [ids])[0], expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.integration
 def test_a_recorder(tmp_path: Path, verifier: LocalVerifier) -> None:
     log = snippet("recorder")["BirthLog"](tmp_path / "births.txt")
     changes = {"evolution.enabled": True, "evolution.every": 1, "evolution.burn_in": 1, "run.steps": 2}

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ def test_keys_are_what_they_were_when_the_first_runs_were_recorded() -> None:
     assert streams.uniforms(2, 0, 1, "match").tolist() == [0.746906317101163, 0.7955850272893302]
 
 
+@pytest.mark.integration
 def test_a_key_does_not_depend_on_the_process() -> None:
     code = "from redqueen import streams; print(streams.key(7, 'propose', 'T1'), streams.python(7, 'x').random())"
     seen = {

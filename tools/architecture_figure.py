@@ -102,6 +102,7 @@ def draw_room(axes: Axes, room: str, centre: tuple[float, float]) -> None:
 
 
 def main() -> None:
+    """Writes the picture."""
     mpl.rcParams["svg.hashsalt"] = "redqueen"  # the same picture gives the same file
     centres = places()
     figure = Figure(figsize=(10, 9.5))

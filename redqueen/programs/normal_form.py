@@ -10,7 +10,7 @@ ENTRY = "f"
 
 
 def split_calls(text: str) -> tuple[str, tuple[str, ...]]:
-    """Separates a program from the `f(<arguments>)` lines after it: `("def f(x):\\n    return x", ("3",))`.
+    r"""Separates a program from the `f(<arguments>)` lines after it: `("def f(x):\n    return x", ("3",))`.
 
     If any line after the first call is not a call, the inputs are empty.
     """

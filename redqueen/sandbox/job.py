@@ -47,9 +47,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One program to be called on some inputs.
+    r"""One program to be called on some inputs.
 
-    >>> Job("def f(xs, x):\\n    return xs.count(x)", ("[1, 2, 1], 1",))  # doctest: +ELLIPSIS
+    >>> Job("def f(xs, x):\n    return xs.count(x)", ("[1, 2, 1], 1",))  # doctest: +ELLIPSIS
     Job(program='def f...
     """
 

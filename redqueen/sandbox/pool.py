@@ -20,13 +20,13 @@ MAX_WAITING = 1024
 
 
 class Sandbox(AbstractContextManager["Sandbox", None]):
-    """Runs untrusted programs, each in a process of its own, under the rules of one profile.
+    r"""Runs untrusted programs, each in a process of its own, under the rules of one profile.
 
     Raises IsolationError, with the names of the probes that failed, if the machine cannot isolate a program, unless
     `allow_unsafe` is set. `tier` says what was found.
 
     >>> with Sandbox(workers=1) as sandbox:  # doctest: +SKIP
-    ...     sandbox.run([Job("def f(x):\\n    return x + 1", ("41",))])
+    ...     sandbox.run([Job("def f(x):\n    return x + 1", ("41",))])
     [Outcome(status='ok', outputs=('42',), detail='', cpu_ms=2.1)]
     """
 

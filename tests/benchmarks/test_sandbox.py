@@ -13,6 +13,8 @@ from benchmarks import sandbox as bench
 from benchmarks import sandbox_peers as peers
 from benchmarks.report import Report, finish
 
+pytestmark = pytest.mark.integration
+
 ADD = "def f(x, y=1):\n    print('noise')\n    return x + y"
 COMMAND = [sys.executable, "-m", "benchmarks", "sandbox", "--limit", "0.1", "--jobs", "2", "--rounds", "2"]
 

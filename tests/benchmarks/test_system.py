@@ -19,6 +19,8 @@ from redqueen.policy.model.base import Base
 from redqueen.policy.policy import Policy
 from redqueen.records import Sample
 
+pytestmark = pytest.mark.integration
+
 MEMBERS = 3
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from benchmarks.timing import Contender, Stopwatch, Timing, in_fresh_process, peak, take_turns
 
+pytestmark = pytest.mark.integration
+
 
 def test_contenders_take_turns_after_one_that_does_not_count() -> None:
     seen: list[str] = []

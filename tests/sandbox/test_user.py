@@ -53,6 +53,7 @@ def interpreter() -> str:
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="all other tests do this already")
+@pytest.mark.integration
 def test_an_ordinary_user_gets_the_same_tier_and_the_same_verdicts(sandbox: Sandbox) -> None:
     done = subprocess.run(
         [interpreter(), "-c", SCRIPT, *PROGRAMS],

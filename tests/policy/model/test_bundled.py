@@ -13,6 +13,8 @@ from redqueen.config import ModelConfig
 from redqueen.policy.model import bundled
 from redqueen.policy.model.base import Base, load
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def base() -> Base:
