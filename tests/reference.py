@@ -1,10 +1,11 @@
-"""The oracle: the transformers model itself, with one member's update merged into its weights or added by autograd."""
+"""The oracle is the transformers model itself: a member's update is merged into its weights or added by autograd."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import torch
@@ -21,34 +22,37 @@ from redqueen.records import Sample
 
 
 def noisy(bank: AdapterBank, seed: int = 0, rank: int = 0, b: float = 0.2) -> dict[str, Factors]:
-    """An adapter for `bank` whose update is not zero, of the bank's rank or of `rank`."""
-    g, rank = torch.Generator().manual_seed(seed), rank or bank.rank
-    return {
-        name: Factors(torch.randn(fan_in, rank, generator=g) / fan_in**0.5, b * torch.randn(rank, fan_out, generator=g))
-        for name, (fan_in, fan_out) in bank.shapes().items()
-    }
+    """Returns an adapter for `bank` whose update is not zero, of the bank's rank or of `rank`."""
+    generator = torch.Generator().manual_seed(seed)
+    rank = rank or bank.rank
+    adapter: dict[str, Factors] = {}
+    for name, (fan_in, fan_out) in bank.shapes().items():
+        factor_a = torch.randn(fan_in, rank, generator=generator) / fan_in**0.5
+        factor_b = b * torch.randn(rank, fan_out, generator=generator)
+        adapter[name] = Factors(factor_a, factor_b)
+    return adapter
 
 
 def same(one: dict[str, Factors], other: dict[str, Factors]) -> bool:
-    """Equal to the bit."""
+    """Returns whether two adapters are equal to the bit."""
     return one.keys() == other.keys() and all(
         torch.equal(one[s].a, other[s].a) and torch.equal(one[s].b, other[s].b) for s in one
     )
 
 
 def scale_of(bank: AdapterBank, member: str) -> float:
-    """alpha / r of this member's own rank."""
+    """Returns alpha / rank for this member's own rank."""
     return bank.alpha / next(iter(bank.read(member).values())).a.shape[1]
 
 
 def doubled(base: Base) -> Base:
-    """The same base in float64, where rounding hides nothing."""
+    """Returns the base in float64, in which rounding errors are far below the tolerances of the tests."""
     model = copy.deepcopy(base.model).double()
     return replace(base, model=model, decoder=decoder_of(model))
 
 
 def merged(base: Base, bank: AdapterBank, member: str, dtype: torch.dtype = torch.float64) -> Any:
-    """A copy of the transformers model with `member`'s update added to its weights."""
+    """Returns a copy of the transformers model with `member`'s update added to its weights."""
     model: Any = copy.deepcopy(base.model).to(dtype)
     with torch.no_grad():
         for name, factors in bank.read(member).items():
@@ -58,12 +62,12 @@ def merged(base: Base, bank: AdapterBank, member: str, dtype: torch.dtype = torc
 
 
 def logits(decoder: Decoder, sequences: Sequence[Sequence[int]], rows: RowAdapters | None = None) -> list[Tensor]:
-    """[tokens, vocabulary] of each sequence, all of them in one flat batch of the decoder."""
+    """Returns logits [tokens, vocabulary] of each sequence; the decoder computes all sequences in one flat batch."""
     prefixes: list[SharedPrefix] = []
     for sequence in sequences:
         prefixes.append(SharedPrefix(prefixes[-1].end if prefixes else 0, len(sequence)))
     device = decoder.embed_VH.device
-    ids = torch.tensor([token for sequence in sequences for token in sequence], device=device)
+    ids = torch.tensor(list(chain.from_iterable(sequences)), device=device)
     position = torch.cat([torch.arange(len(sequence), device=device) for sequence in sequences])
     with torch.no_grad():
         hidden = decoder.hidden(ids, position, SharedPrefixAttention(prefixes, device), rows)
@@ -71,7 +75,7 @@ def logits(decoder: Decoder, sequences: Sequence[Sequence[int]], rows: RowAdapte
 
 
 def member_logits(base: Base, bank: AdapterBank, members: Sequence[str], sequences: Any) -> list[Tensor]:
-    """`logits` where sequence i belongs to `members[i]`; members' slots in ascending order."""
+    """Returns logits as `logits` does; sequence i belongs to `members[i]`. The members' slots must ascend."""
     lengths = [len(sequence) for sequence in sequences]
     return logits(base.decoder, sequences, bank.rows([bank.slots[m] for m in members], lengths))
 
@@ -79,8 +83,10 @@ def member_logits(base: Base, bank: AdapterBank, members: Sequence[str], sequenc
 def gradient(
     base: Base, bank: AdapterBank, member: str, items: Sequence[tuple[Sample, float]], temperature: float = 1.0
 ) -> tuple[float, Tensor]:
-    """-sum(weight x log-probability) over all samples' tokens and its gradient [P], the plain way: transformers'
-    model in float64, each sample a sequence of its own, autograd through W + s (A B)ᵀ.
+    """Returns -sum(weight x log-probability) over all samples' tokens, and its gradient [P].
+
+    It is computed in the plainest way: transformers' model in float64, one sequence for each sample, autograd through
+    W + s (A B)ᵀ.
     """
     model: Any = copy.deepcopy(base.model).double()
     scale = scale_of(bank, member)
@@ -96,9 +102,9 @@ def gradient(
         logp = (out / temperature).log_softmax(-1).gather(1, torch.tensor(sample.token_ids)[:, None])
         loss = loss - weight * logp.sum()
     loss.backward()
-    made: dict[str, Factors] = {}
+    gradients: dict[str, Factors] = {}
     for name, factors in leaves.items():
         assert factors.a.grad is not None
         assert factors.b.grad is not None
-        made[name] = Factors(factors.a.grad, factors.b.grad)
-    return loss.item(), bank.pack(made)
+        gradients[name] = Factors(factors.a.grad, factors.b.grad)
+    return loss.item(), bank.pack(gradients)

@@ -111,6 +111,29 @@ def test_resuming_gives_exactly_the_uninterrupted_run(tmp_path: Path, verifier: 
     assert dumps[0] == dumps[1]
 
 
+def test_a_resumed_run_counts_each_members_version_on(tmp_path: Path, verifier: LocalVerifier) -> None:
+    config = toy.config(tmp_path, **EVOLVING)
+    whole = toy.trainer(config, tmp_path / "whole", verifier)
+    play(whole)
+
+    broken = toy.trainer(config, tmp_path / "broken", verifier)
+    play(broken, 3)
+    saved = {name: broken.policy.version(name) for name in broken.policy.members}
+    assert max(saved.values()) > 1, "members have been updated"
+
+    # Joining the new process's policy must neither start at 1 again nor count as a new version.
+    resumed = toy.trainer(config, tmp_path / "broken", verifier, begin=False)
+    resumed.restore(checkpoint.load(resumed.directory.checkpoints, 3))
+    assert {name: resumed.policy.version(name) for name in resumed.policy.members} == saved
+
+    play(resumed)
+    assert resumed.policy.members == whole.policy.members
+    for name in whole.policy.members:
+        assert resumed.policy.version(name) == whole.policy.version(name), name
+    survivors = saved.keys() & set(resumed.policy.members)
+    assert any(resumed.policy.version(name) > saved[name] for name in survivors)
+
+
 def _dump(path: Path) -> dict[str, list]:
     connection = sqlite3.connect(path)
     tables = ("members", "matches", "tasks", "replacements")

@@ -1,3 +1,5 @@
+"""Fixtures for tests of the policy: tiny bases and policies on them."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -13,7 +15,7 @@ from tests.reference import noisy
 
 
 class TinyPolicy(Policy):
-    """A tiny base with members "a", "b", "c", each with an update of its own; the last has half of the bank's rank."""
+    """A policy on a tiny base. Its members have different updates; the last one has half of the bank's rank."""
 
     def __init__(
         self, base: Base, learning: LearningConfig, sampling: SamplingConfig, members: Sequence[str] = "abc"
@@ -29,19 +31,21 @@ Build = Callable[..., TinyPolicy]
 
 @pytest.fixture(scope="session")
 def bases(new_base: Callable[..., Base]) -> Callable[[str], Base]:
-    """`bases("qwen2")`: that family's fp32 base, loaded once; no test may change it."""
-    made: dict[str, Base] = {}
+    """Returns a function from a family to its fp32 base, which is loaded once. No test may change it."""
+    loaded: dict[str, Base] = {}
 
     def base(family: str = "llama") -> Base:
-        if family not in made:
-            made[family] = new_base(family)
-        return made[family]
+        if family not in loaded:
+            loaded[family] = new_base(family)
+        return loaded[family]
 
     return base
 
 
 @pytest.fixture
 def tiny_policy(bases: Callable[[str], Base]) -> Build:
+    """Returns a function that builds a `TinyPolicy`; every argument has a default."""
+
     def build(
         family: str = "llama",
         learning: LearningConfig | None = None,

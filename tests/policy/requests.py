@@ -1,4 +1,4 @@
-"""Requests to the sampler, and when two completions are the same."""
+"""Builds requests to the sampler and compares completions."""
 
 from __future__ import annotations
 
@@ -13,23 +13,26 @@ from redqueen.records import Completion, Prompt, Request, SamplingParams
 def request(
     member: str, text: str, seed: int, tokens: int = 12, stop: tuple[str, ...] = (), **sampling: Any
 ) -> Request:
-    """A request for at most `tokens` tokens; `sampling` are its other parameters."""
+    """Returns a request for at most `tokens` tokens. `sampling` holds its other sampling parameters."""
     params = SamplingParams(max_tokens=tokens, **sampling)
     return Request(member=member, prompt=Prompt(text, stop), sampling=params, seed=(seed,))
 
 
 def crowd(count: int, seed: int = 0) -> list[Request]:
-    """Requests of all members, some with a prompt in common, prompts and limits of many lengths."""
+    """Returns requests of all members, with prompts and limits of many lengths. Some share a prompt."""
     rng = random.Random(seed)
-    made: list[Request] = []
-    while len(made) < count:
-        member, text, tokens = rng.choice("abc"), rng.choice("xyz") * rng.randint(1, 30), rng.choice((1, 2, 5, 9, 20))
-        made += [request(member, text, len(made) + i, tokens) for i in range(rng.choice((1, 1, 2, 4)))]
-    rng.shuffle(made)
-    return made[:count]
+    requests: list[Request] = []
+    while len(requests) < count:
+        member = rng.choice("abc")
+        text = rng.choice("xyz") * rng.randint(1, 30)
+        tokens = rng.choice((1, 2, 5, 9, 20))
+        requests += [request(member, text, len(requests) + i, tokens) for i in range(rng.choice((1, 1, 2, 4)))]
+    rng.shuffle(requests)
+    return requests[:count]
 
 
 def same(one: Completion, other: Completion) -> bool:
+    """Returns whether two completions are equal, up to rounding in their log-probabilities."""
     return (one.prompt_ids, one.token_ids, one.text, one.finish_reason) == (
         other.prompt_ids,
         other.token_ids,

@@ -1,4 +1,4 @@
-"""Samples to learn from, and what becomes of a member's weights."""
+"""Builds samples and pairs of policies for tests of the learner, and reads members' weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.policy.conftest import Build, TinyPolicy
 
 
 def samples(member: str, count: int = 4, advantage: float = 1.0) -> list[Sample]:
-    """Two attempts at each prompt, of different lengths, with advantages of both signs."""
+    """Returns two samples of each prompt, with different lengths and with advantages of both signs."""
     generator = torch.Generator().manual_seed(sum(map(ord, member)))
 
     def ids(n: int) -> tuple[int, ...]:
@@ -31,16 +31,18 @@ def samples(member: str, count: int = 4, advantage: float = 1.0) -> list[Sample]
 
 
 def weights(tiny_policy: TinyPolicy, member: str) -> Tensor:
+    """Returns a copy of a member's row of the masters."""
     return tiny_policy.adapters.masters[tiny_policy.adapters.slots[member]].clone()
 
 
 def twins(tiny_policy: Build, **options: object) -> tuple[TinyPolicy, TinyPolicy]:
+    """Returns two equal policies that share nothing but the base."""
     config = LearningConfig(lr=1e-2).model_copy(update=options)
     return tiny_policy(learning=config), tiny_policy(learning=config)
 
 
 def steps_taken(tiny_policy: TinyPolicy, member: str, steps: int) -> list[Tensor]:
-    """How far the member's weights moved in each of so many updates."""
+    """Takes `steps` updates of a member. Returns the change of its weights in each."""
     moved: list[Tensor] = []
     for _ in range(steps):
         before = weights(tiny_policy, member)

@@ -1,4 +1,4 @@
-"""The policy: who joins and leaves, and how the versions of members rise."""
+"""Tests of joining and leaving a policy and of the members' versions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def test_a_member_that_did_not_move_keeps_its_version(tiny_policy: Build) -> Non
 
 
 def test_a_saved_member_joins_with_its_weights_its_optimizer_and_its_version(tiny_policy: Build) -> None:
-    one, two = tiny_policy(), tiny_policy()
+    one = tiny_policy()
+    two = tiny_policy()
     one.update(samples("a"))
     two.leave("a")
     two.join("a", one.adapter("a"), state=one.state("a"), version=one.version("a"))

@@ -1,4 +1,4 @@
-"""The joint pass against the plain way: transformers' model in float64, each sample a sequence of its own."""
+"""The joint pass agrees with transformers' model in float64, in which each sample is a sequence of its own."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def bank_of(
 
 
 def samples(seed: int = 0) -> list[WeightedSample]:
-    """Groups of several attempts at one prompt, uneven lengths, single tokens, a prompt that two members share."""
+    """Returns samples of uneven lengths: several of one prompt, single tokens, a prompt that two members share."""
     g = torch.Generator().manual_seed(seed)
 
     def ids(n: int) -> tuple[int, ...]:
@@ -43,7 +43,7 @@ def samples(seed: int = 0) -> list[WeightedSample]:
 
     prompts = [ids(6), ids(3), ids(1)]
     plan = [("a", 0, (4, 1, 7, 3)), ("b", 0, (5,)), ("b", 1, (1, 1)), ("c", 2, (2, 6)), ("c", 1, (3,)), ("a", 1, (2,))]
-    made: list[WeightedSample] = []
+    items: list[WeightedSample] = []
     for member, prompt, lengths in plan:
         for length in lengths:
             weight = float(torch.randn((), generator=g))
@@ -54,14 +54,14 @@ def samples(seed: int = 0) -> list[WeightedSample]:
                 logprobs=(-2.0,) * length,
                 advantage=1.0,
             )
-            made.append(WeightedSample(sample, MEMBERS.index(member), weight))
-    return made
+            items.append(WeightedSample(sample, MEMBERS.index(member), weight))
+    return items
 
 
 def joint(
     base: Base, bank: AdapterBank, items: Sequence[WeightedSample], budget: int = 4096, options: ForwardOptions = PLAIN
 ) -> tuple[Tensor, dict[int, TokenStats]]:
-    """All members' gradients [slots, P], and the stats by slot."""
+    """Returns all members' gradients [slots, P] and token statistics by slot."""
     gradients = bank.gradients()
     stats: dict[int, TokenStats] = {}
     for groups in micro_batches(items, budget):
@@ -70,10 +70,10 @@ def joint(
     return gradients.flat, stats
 
 
-def close(found: Tensor, expected: Tensor, tolerance: float = 1e-4) -> None:
-    """By norm, as clipping and Adam see it, and at the worst number."""
-    assert (found.double() - expected.double()).norm() <= tolerance * expected.double().norm()
-    torch.testing.assert_close(found.double(), expected.double(), atol=tolerance * float(expected.abs().max()), rtol=0)
+def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-4) -> None:
+    """Asserts that gradients agree in norm, which clipping sees, and in the worst element."""
+    assert (actual.double() - expected.double()).norm() <= tolerance * expected.double().norm()
+    torch.testing.assert_close(actual.double(), expected.double(), atol=tolerance * float(expected.abs().max()), rtol=0)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -83,21 +83,21 @@ def test_loss_and_gradients_are_those_of_the_plain_way(
 ) -> None:
     base = bases(family)
     bank, items = bank_of(base), samples()
-    found, stats = joint(base, bank, items, options=ForwardOptions(temperature, False))
+    actual, stats = joint(base, bank, items, options=ForwardOptions(temperature, False))
     for slot, member in enumerate(MEMBERS):
-        own = [(i.sample, i.weight) for i in items if i.slot == slot]
-        loss, expected = gradient(base, bank, member, own, temperature)
-        close(found[slot], expected)
+        weighted = [(i.sample, i.weight) for i in items if i.slot == slot]
+        loss, expected = gradient(base, bank, member, weighted, temperature)
+        close(actual[slot], expected)
         assert stats[slot].loss == pytest.approx(loss, rel=1e-4, abs=1e-4)
-        assert stats[slot].tokens == sum(len(sample.token_ids) for sample, _ in own)
+        assert stats[slot].tokens == sum(len(sample.token_ids) for sample, _ in weighted)
 
 
 def test_in_float64_nothing_but_the_norms_precision_is_left(bases: Callable[[str], Base]) -> None:
     base = doubled(bases("qwen3"))
     bank, items = bank_of(base, master=torch.float64), samples()
-    found, _ = joint(base, bank, items)
+    actual, _ = joint(base, bank, items)
     _, expected = gradient(base, bank, "a", [(i.sample, i.weight) for i in items if i.slot == 0])
-    close(found[0], expected, 1e-6)
+    close(actual[0], expected, 1e-6)
 
 
 @pytest.mark.parametrize("targets", [("q_proj", "v_proj"), ("down_proj",), ("k_proj", "up_proj")])
@@ -106,9 +106,9 @@ def test_layers_left_out_of_the_targets_do_not_change_the_others(
 ) -> None:
     base = bases("llama")
     bank, items = bank_of(base, targets), samples()
-    found, _ = joint(base, bank, items)
+    actual, _ = joint(base, bank, items)
     _, expected = gradient(base, bank, "b", [(i.sample, i.weight) for i in items if i.slot == 1])
-    close(found[1], expected)
+    close(actual[1], expected)
 
 
 @settings(max_examples=25)
@@ -146,9 +146,9 @@ def test_a_members_gradient_does_not_depend_on_who_else_is_in_the_batch(bases: C
 def test_spare_components_of_a_lower_rank_get_no_gradient_at_all(bases: Callable[[str], Base]) -> None:
     base = bases("llama")
     bank, items = bank_of(base), samples()
-    found, _ = joint(base, bank, items)
+    actual, _ = joint(base, bank, items)
     for place in bank.places.values():
-        a, b = place.views(found[2])
+        a, b = place.views(actual[2])
         assert a[:, :2].any()
         assert b[:2].any()
         assert not a[:, 2:].any()
@@ -159,7 +159,9 @@ def test_entropy_and_gap_are_those_of_the_merged_model(bases: Callable[[str], Ba
     base = bases("llama")
     bank, items = bank_of(base), [i for i in samples() if i.slot == 0]
     _, stats = joint(base, bank, items, options=ForwardOptions(0.7, False))
-    model, entropy, gap = merged(base, bank, "a"), 0.0, 0.0
+    model = merged(base, bank, "a")
+    entropy = 0.0
+    gap = 0.0
     for i in items:
         ids = i.sample.prompt_ids + i.sample.token_ids
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""The learner: one joint update, each member as if it were alone, its own optimizer and its own state."""
+"""A joint update moves each member as if it were alone, with an optimizer and a state of its own."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tests.reference import gradient
 
 
 def test_one_members_update_leaves_every_other_member_bit_identical(tiny_policy: Build) -> None:
-    h = tiny_policy(learning=LearningConfig(lr=1e-2, weight_decay=0.1))
-    h.update(samples("b"))  # b has moments before, which must not move either
-    before = {m: (weights(h, m), h.state(m)) for m in "abc"}
-    update = h.update(samples("a"))
+    policy = tiny_policy(learning=LearningConfig(lr=1e-2, weight_decay=0.1))
+    policy.update(samples("b"))  # now b has moments, which must not change either
+    before = {m: (weights(policy, m), policy.state(m)) for m in "abc"}
+    update = policy.update(samples("a"))
     assert [u.member for u in update] == ["a"]
-    assert not torch.equal(before["a"][0], weights(h, "a"))
+    assert not torch.equal(before["a"][0], weights(policy, "a"))
     for other in "bc":
-        assert torch.equal(before[other][0], weights(h, other))
-        state = h.state(other)
+        assert torch.equal(before[other][0], weights(policy, other))
+        state = policy.state(other)
         assert state.keys() == before[other][1].keys()
         assert all(torch.equal(state[k], before[other][1][k]) for k in state)
 
@@ -70,46 +70,46 @@ def test_any_split_into_micro_batches_gives_the_same_gradient(tiny_policy: Build
 def test_the_gradient_is_that_of_the_plain_policy_gradient_loss(
     tiny_policy: Build, family: str, checkpointing: bool
 ) -> None:
-    h = tiny_policy(family, learning=LearningConfig(lr=0.0, clip=1e9, checkpointing=checkpointing))
+    policy = tiny_policy(family, learning=LearningConfig(lr=0.0, clip=1e9, checkpointing=checkpointing))
     rows = samples("a", 5) + samples("c", 4)
-    for member, update in zip("ac", h.update(rows), strict=True):
-        own = [s for s in rows if s.member == member]
-        loss, expected = gradient(
-            h.base, h.adapters, member, [(s, s.advantage / sum(len(s.token_ids) for s in own)) for s in own]
-        )
+    for member, update in zip("ac", policy.update(rows), strict=True):
+        mine = [s for s in rows if s.member == member]
+        tokens = sum(len(s.token_ids) for s in mine)
+        loss, expected = gradient(policy.base, policy.adapters, member, [(s, s.advantage / tokens) for s in mine])
         assert update.loss == pytest.approx(loss, rel=1e-4)
         assert update.grad_norm == pytest.approx(float(expected.norm()), rel=1e-4)
-        optimizer = h.learner.optimizers[member]
-        (own,) = optimizer.state.values()
-        found = own["exp_avg"] / (1 - h.learner.config.beta1)  # the first moment after one step
-        torch.testing.assert_close(found, expected, atol=1e-4 * float(expected.abs().max()), rtol=0)
+        optimizer = policy.learner.optimizers[member]
+        (state,) = optimizer.state.values()
+        # After one step, the first moment is (1 - beta1) times the gradient.
+        actual = state["exp_avg"] / (1 - policy.learner.config.beta1)
+        torch.testing.assert_close(actual, expected, atol=1e-4 * float(expected.abs().max()), rtol=0)
 
 
 def test_the_step_is_adamws_on_the_clipped_gradient(tiny_policy: Build) -> None:
     config = LearningConfig(lr=1e-2, clip=0.05, weight_decay=0.1, beta1=0.8, beta2=0.9)
-    h = tiny_policy(learning=config)
-    plain = weights(h, "a").requires_grad_()
+    policy = tiny_policy(learning=config)
+    plain = weights(policy, "a").requires_grad_()
     optimizer = torch.optim.AdamW(
         [plain], lr=config.lr, betas=(config.beta1, config.beta2), weight_decay=config.weight_decay
     )
     for count in (4, 6):
         rows = samples("a", count)
         per_token = token_weights(rows, config.loss)
-        own = [(s, w * s.advantage) for s, w in zip(rows, per_token, strict=True)]
-        plain.grad = gradient(h.base, h.adapters, "a", own)[1]
+        weighted = [(s, w * s.advantage) for s, w in zip(rows, per_token, strict=True)]
+        plain.grad = gradient(policy.base, policy.adapters, "a", weighted)[1]
         assert float(torch.nn.utils.clip_grad_norm_([plain], config.clip)) > config.clip
         optimizer.step()
-        h.update(rows)
-        torch.testing.assert_close(weights(h, "a"), plain.detach(), rtol=0, atol=2e-4)
+        policy.update(rows)
+        torch.testing.assert_close(weights(policy, "a"), plain.detach(), rtol=0, atol=2e-4)
 
 
 def test_zero_advantages_count_in_the_normalisation_but_move_nothing(tiny_policy: Build) -> None:
-    h = tiny_policy()
-    before = weights(h, "a")
-    update = h.update(samples("a", advantage=0.0))[0]
+    policy = tiny_policy()
+    before = weights(policy, "a")
+    update = policy.update(samples("a", advantage=0.0))[0]
     assert update.skipped == "every advantage was zero"
-    assert torch.equal(before, weights(h, "a"))
-    assert h.state("a") == {}
+    assert torch.equal(before, weights(policy, "a"))
+    assert policy.state("a") == {}
     half, full = tiny_policy(), tiny_policy()
     rows = samples("a", 4)
     idle = [
@@ -122,25 +122,25 @@ def test_zero_advantages_count_in_the_normalisation_but_move_nothing(tiny_policy
 
 @pytest.mark.parametrize("bad", [float("inf"), float("nan"), 1e38])
 def test_a_non_finite_member_is_skipped_and_the_others_go_on(tiny_policy: Build, bad: float) -> None:
-    h, alone = twins(tiny_policy)
-    h.update(samples("a"))
-    before_a, state = weights(h, "a"), h.state("a")
+    policy, alone = twins(tiny_policy)
+    policy.update(samples("a"))
+    before_a, state = weights(policy, "a"), policy.state("a")
     rows = [
         Sample(member="a", prompt_ids=s.prompt_ids, token_ids=s.token_ids, logprobs=s.logprobs, advantage=bad)
         for s in samples("a")
     ]
-    a, b = h.update(rows + samples("b"))
+    a, b = policy.update(rows + samples("b"))
     assert a.skipped == "non-finite gradient"
     assert b.skipped == ""
-    assert torch.equal(before_a, weights(h, "a"))
-    assert all(torch.equal(state[k], v) for k, v in h.state("a").items())
-    # a's numbers reach nobody else's, and its next update is as if nothing had been
+    assert torch.equal(before_a, weights(policy, "a"))
+    assert all(torch.equal(state[k], v) for k, v in policy.state("a").items())
+    # The other member moves as it does without a, and a's next update is as if this one had not been.
     alone.update(samples("a"))
     alone.update(samples("b"))
-    torch.testing.assert_close(weights(h, "b"), weights(alone, "b"), rtol=1e-4, atol=1e-5)
-    assert h.update(samples("a", 3))[0].skipped == ""
+    torch.testing.assert_close(weights(policy, "b"), weights(alone, "b"), rtol=1e-4, atol=1e-5)
+    assert policy.update(samples("a", 3))[0].skipped == ""
     alone.update(samples("a", 3))
-    torch.testing.assert_close(weights(h, "a"), weights(alone, "a"), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(weights(policy, "a"), weights(alone, "a"), rtol=1e-4, atol=1e-5)
 
 
 def test_no_samples_are_no_update(tiny_policy: Build) -> None:
@@ -153,47 +153,47 @@ def test_an_unknown_member_is_an_error(tiny_policy: Build) -> None:
 
 
 def test_learning_rate_zero_moves_nothing(tiny_policy: Build) -> None:
-    h = tiny_policy(learning=LearningConfig(lr=0.0))
-    before = weights(h, "a")
-    h.update(samples("a"))
-    assert torch.equal(before, weights(h, "a"))
+    policy = tiny_policy(learning=LearningConfig(lr=0.0))
+    before = weights(policy, "a")
+    policy.update(samples("a"))
+    assert torch.equal(before, weights(policy, "a"))
 
 
 def test_lora_b_leaves_zero_after_one_step_from_a_fresh_start(tiny_policy: Build) -> None:
-    h = tiny_policy(learning=LearningConfig(lr=1e-2))
-    h.adapters.write("a", fresh(h.shapes(), 4, torch.Generator().manual_seed(0)))
-    h.update(samples("a"))
-    moved = [name for name, f in h.adapter("a").items() if f.b.abs().max() > 0]
-    assert moved == list(h.adapters.places)
+    policy = tiny_policy(learning=LearningConfig(lr=1e-2))
+    policy.adapters.write("a", fresh(policy.shapes(), 4, torch.Generator().manual_seed(0)))
+    policy.update(samples("a"))
+    moved = [name for name, f in policy.adapter("a").items() if f.b.abs().max() > 0]
+    assert moved == list(policy.adapters.places)
 
 
 def test_clipping_bounds_the_step_of_each_member_on_its_own(tiny_policy: Build) -> None:
     tight, loose = (tiny_policy(learning=LearningConfig(lr=1e-2, clip=c)) for c in (1e-9, 1e9))
-    # Adam is invariant to scale up to its epsilon: a gradient clipped to 1e-9 falls below it
+    # Adam is invariant to the gradient's scale until it comes near epsilon, and a gradient clipped to 1e-9 is below.
     t0, l0 = weights(tight, "a"), weights(loose, "a")
     tight.update(samples("a"))
     loose.update(samples("a"))
     assert (weights(tight, "a") - t0).abs().max() < 0.2 * (weights(loose, "a") - l0).abs().max()
-    # and one member's large gradient clips nobody else's
-    h, alone = (tiny_policy(learning=LearningConfig(lr=1e-2, clip=1e-9)) for _ in range(2))
-    h.update(samples("a") + samples("b", advantage=100.0))
+    # One member's large gradient does not clip another member's.
+    policy, alone = (tiny_policy(learning=LearningConfig(lr=1e-2, clip=1e-9)) for _ in range(2))
+    policy.update(samples("a") + samples("b", advantage=100.0))
     alone.update(samples("a"))
-    torch.testing.assert_close(weights(h, "a"), weights(alone, "a"), rtol=0, atol=1e-6)
+    torch.testing.assert_close(weights(policy, "a"), weights(alone, "a"), rtol=0, atol=1e-6)
 
 
 def test_the_base_keeps_its_fingerprint(tiny_policy: Build) -> None:
-    h = tiny_policy(learning=LearningConfig(lr=1e-1))
-    before = fingerprint(h.base.model)
+    policy = tiny_policy(learning=LearningConfig(lr=1e-1))
+    before = fingerprint(policy.base.model)
     for _ in range(3):
-        h.update(samples("a") + samples("c"))
-    assert fingerprint(h.base.model) == before
+        policy.update(samples("a") + samples("c"))
+    assert fingerprint(policy.base.model) == before
 
 
 def test_a_rewarded_text_becomes_likelier_and_a_punished_one_less_likely(tiny_policy: Build) -> None:
-    def score(h: TinyPolicy, rows: Sequence[Sample]) -> float:
-        """-loss at equal weights: the mean log-probability of these texts, without a step."""
+    def score(policy: TinyPolicy, rows: Sequence[Sample]) -> float:
+        """Returns the mean log-probability of these texts: the negative loss at equal weights and learning rate 0."""
         still = tiny_policy(learning=LearningConfig(lr=0.0))
-        still.adapters.write("a", h.adapter("a"))
+        still.adapters.write("a", policy.adapter("a"))
         plain = [
             Sample(member="a", prompt_ids=s.prompt_ids, token_ids=s.token_ids, logprobs=s.logprobs, advantage=1.0)
             for s in rows
@@ -202,9 +202,9 @@ def test_a_rewarded_text_becomes_likelier_and_a_punished_one_less_likely(tiny_po
 
     rows = samples("a", 4)
     for advantage in (1.0, -1.0):
-        h = tiny_policy(learning=LearningConfig(lr=1e-3))
-        before = score(h, rows)
-        h.update(
+        policy = tiny_policy(learning=LearningConfig(lr=1e-3))
+        before = score(policy, rows)
+        policy.update(
             [
                 Sample(
                     member="a", prompt_ids=s.prompt_ids, token_ids=s.token_ids, logprobs=s.logprobs, advantage=advantage
@@ -212,4 +212,4 @@ def test_a_rewarded_text_becomes_likelier_and_a_punished_one_less_likely(tiny_po
                 for s in rows
             ]
         )
-        assert (score(h, rows) - before) * advantage > 0.01
+        assert (score(policy, rows) - before) * advantage > 0.01

@@ -1,4 +1,4 @@
-"""A member's own optimizer: warm-up, its state in memory and in a file, and what is left of it after a replacement."""
+"""A member's optimizer: its warm-up, its state in memory and in a file, and its end when the member leaves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.reference import noisy, same
 def test_warmup_grows_the_learning_rate_over_a_members_own_first_steps(tiny_policy: Build) -> None:
     warm, plain = (tiny_policy(learning=LearningConfig(lr=1e-4, lr_warmup=n)) for n in (4, 0))
     warm.update(samples("b"))  # other members' steps do not count
-    # Adam's direction depends on the gradients only, which hardly change at this rate
+    # Adam's direction depends on the gradients only, which hardly change at this learning rate.
     for number, (slow, fast) in enumerate(zip(steps_taken(warm, "a", 6), steps_taken(plain, "a", 6), strict=True), 1):
         assert float(slow.norm() / fast.norm()) == pytest.approx(min(1.0, number / 4), rel=0.02), number
     warm.learner.reset("a")
@@ -35,7 +35,8 @@ def test_warmup_goes_on_after_a_state_round_trip(tiny_policy: Build) -> None:
     steps_taken(one, "a", 2)
     two.adapters.write("a", one.adapter("a"))
     two.learner.load_state("a", one.state("a"))
-    steps_taken(one, "a", 2), steps_taken(two, "a", 2)
+    steps_taken(one, "a", 2)
+    steps_taken(two, "a", 2)
     assert torch.equal(weights(one, "a"), weights(two, "a"))
 
 
@@ -51,33 +52,34 @@ def test_optimizer_state_round_trips(tiny_policy: Build, member: str) -> None:
 
 
 def test_a_state_is_a_copy(tiny_policy: Build) -> None:
-    h = tiny_policy()
-    h.update(samples("a"))
-    state = h.state("a")
-    kept = {name: tensor.clone() for name, tensor in state.items()}
-    h.learner.load_state("b", state)
-    h.update(samples("a") + samples("b"))
-    assert all(torch.equal(state[name], kept[name]) for name in kept)
+    policy = tiny_policy()
+    policy.update(samples("a"))
+    state = policy.state("a")
+    before = {name: tensor.clone() for name, tensor in state.items()}
+    policy.learner.load_state("b", state)
+    policy.update(samples("a") + samples("b"))
+    assert all(torch.equal(state[name], before[name]) for name in before)
 
 
 def test_weights_and_state_go_through_a_checkpoint_to_the_bit(tiny_policy: Build, tmp_path: Path) -> None:
-    table, names = Population(), []
+    population = Population()
+    names: list[str] = []
     for role in ("teacher", "student", "student"):
-        names.append(table.add_member(role, -1).name)
+        names.append(population.add_member(role, -1).name)
     config = LearningConfig(lr=1e-2)
     one = tiny_policy(learning=config, members=names)
     rows = [sample for name in names[:2] for sample in samples(name)]
     one.update(rows)  # the third, of lower rank, has not played and has no state
     saved = checkpoint.Checkpoint(
-        1,
-        "base",
-        fingerprint(one.base.model),
-        8.0,
-        table,
-        [],
-        {name: one.adapter(name) for name in names},
-        {name: one.state(name) for name in names},
-        {name: one.version(name) for name in names},
+        step=1,
+        base="base",
+        fingerprint=fingerprint(one.base.model),
+        alpha=8.0,
+        population=population,
+        bank=[],
+        adapters={name: one.adapter(name) for name in names},
+        optimizers={name: one.state(name) for name in names},
+        versions={name: one.version(name) for name in names},
     )
     checkpoint.save(tmp_path, saved, keep_last=1, keep_every=0)
     loaded = checkpoint.load(tmp_path, 1)
@@ -92,25 +94,25 @@ def test_weights_and_state_go_through_a_checkpoint_to_the_bit(tiny_policy: Build
 
 
 def test_a_lower_ranks_spare_components_stay_exactly_zero(tiny_policy: Build) -> None:
-    h = tiny_policy(learning=LearningConfig(lr=1e-2, weight_decay=0.1))
-    start = h.adapter("c")
+    policy = tiny_policy(learning=LearningConfig(lr=1e-2, weight_decay=0.1))
+    start = policy.adapter("c")
     for _ in range(3):
-        h.update(samples("c") + samples("a"))
-    end = h.adapter("c")
+        policy.update(samples("c") + samples("a"))
+    end = policy.adapter("c")
     assert {f.a.shape[1] for f in end.values()} == {2}
     assert all(not torch.equal(start[n].a, f.a) and not torch.equal(start[n].b, f.b) for n, f in end.items())
-    assert torch.equal(h.adapters.pack(end), weights(h, "c")), "nothing but these two components is not zero"
-    assert {t.shape[1] for n, t in h.state("c").items() if ".a." in n} == {2}
+    assert torch.equal(policy.adapters.pack(end), weights(policy, "c")), "nothing but these two components is not zero"
+    assert {t.shape[1] for n, t in policy.state("c").items() if ".a." in n} == {2}
 
 
 def test_a_replaced_members_moments_do_not_outlive_it(tiny_policy: Build) -> None:
     used, new = twins(tiny_policy)
     used.update(samples("b"))
-    for h in (used, new):
-        h.leave("b")
-        h.join("d", noisy(h.adapters, 7))
-        assert h.state("d") == {}
-        h.update(
+    for policy in (used, new):
+        policy.leave("b")
+        policy.join("d", noisy(policy.adapters, 7))
+        assert policy.state("d") == {}
+        policy.update(
             [
                 Sample(
                     member="d",
@@ -126,8 +128,8 @@ def test_a_replaced_members_moments_do_not_outlive_it(tiny_policy: Build) -> Non
 
 
 def test_reset_leaves_no_moment_and_no_step_count(tiny_policy: Build) -> None:
-    h = tiny_policy()
-    h.update(samples("a"))
-    assert h.state("a")["step"] == 1
-    h.learner.reset("a")
-    assert h.state("a") == {}
+    policy = tiny_policy()
+    policy.update(samples("a"))
+    assert policy.state("a")["step"] == 1
+    policy.learner.reset("a")
+    assert policy.state("a") == {}

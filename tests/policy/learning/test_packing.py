@@ -1,9 +1,9 @@
-"""Micro-batches: every sample once, prompts once where the budget allows, and rows that predict the right tokens."""
+"""Micro-batches hold every sample once, prompts once if the budget allows, and rows that predict the right tokens."""
 
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import torch
 from hypothesis import given
@@ -16,7 +16,7 @@ PROMPTS = ((7,), (1, 2, 3), (1, 2, 3, 4, 5, 6), (9, 9))
 
 
 def item(number: int, slot: int, prompt: int, tokens: int) -> WeightedSample:
-    """Numbered tokens, so that each can be told from all others."""
+    """Returns a sample whose tokens occur in no other."""
     ids = tuple(100 * (number + 1) + i for i in range(tokens))
     return WeightedSample(
         Sample(
@@ -65,28 +65,28 @@ def test_with_room_enough_each_prompt_is_computed_once_for_each_member(items: li
 def test_each_row_predicts_the_next_token_of_its_own_sample(items: list[WeightedSample], budget: int) -> None:
     for groups in micro_batches(items, budget):
         batch = build_micro_batch(groups, torch.device("cpu"))
-        # a prefix's rows are a prompt and tails; walk back from each scored row to the text before its target
-        owners = [i for group in groups for i in group.samples]
+        # A group's rows are the prompt and then each sample's suffix. Each scored row is checked in that order.
+        items_in_batch = list(chain.from_iterable(group.samples for group in groups))
         at = 0
         for group, prefix in zip(groups, batch.prefixes, strict=True):
             assert (prefix.prompt, prefix.suffix_lengths) == (len(group.prompt_ids), group.suffix_lengths)
-            tail_start = prefix.start + prefix.prompt
-            for own in group.samples:
-                ids = own.sample.token_ids
+            suffix_start = prefix.start + prefix.prompt
+            for weighted in group.samples:
+                ids = weighted.sample.token_ids
                 for j, token in enumerate(ids):
-                    row = prefix.start + prefix.prompt - 1 if j == 0 else tail_start + j - 1
+                    row = prefix.start + prefix.prompt - 1 if j == 0 else suffix_start + j - 1
                     assert batch.source_S[at] == row
                     assert batch.target_S[at] == token
                     assert batch.ids_N[row] == (group.prompt_ids[-1] if j == 0 else ids[j - 1])
                     assert batch.position_N[row] == len(group.prompt_ids) + j - 1
-                    assert batch.weight_S[at] == own.weight
-                    assert batch.logprob_S[at] == own.sample.logprobs[j]
+                    assert batch.weight_S[at] == weighted.weight
+                    assert batch.logprob_S[at] == weighted.sample.logprobs[j]
                     at += 1
-                tail_start += len(ids) - 1
+                suffix_start += len(ids) - 1
             assert tuple(batch.ids_N[prefix.start : prefix.start + prefix.prompt].tolist()) == group.prompt_ids
             assert batch.position_N[prefix.start : prefix.start + prefix.prompt].tolist() == list(range(prefix.prompt))
-            assert tail_start == prefix.end
-        assert at == len(batch.target_S) == sum(len(i.sample.token_ids) for i in owners)
+            assert suffix_start == prefix.end
+        assert at == len(batch.target_S) == sum(len(i.sample.token_ids) for i in items_in_batch)
         assert batch.prefixes[-1].end == len(batch.ids_N) == sum(group.tokens for group in groups)
 
 

@@ -1,3 +1,5 @@
+"""Weights are normalised over one member's samples."""
+
 from __future__ import annotations
 
 from redqueen.policy.learning.token_weights import token_weights

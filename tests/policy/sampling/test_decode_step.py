@@ -1,4 +1,4 @@
-"""NumbaDecodeStep steps against those of torch's operations, and against the exact numbers."""
+"""Compiled decode steps agree with torch's operations and with float64."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,12 @@ PROMPTS = [(5, 6, 7, 8), (9, 8), (3,), (30, 31, 32, 33, 34, 35)]
 
 @pytest.fixture(autouse=True)
 def torchs_operations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The forward pass of composed steps uses torch's operations: compiled kernels would be no independent oracle."""
+    """Makes the oracle use torch's operations everywhere: with compiled kernels it would not be independent."""
     monkeypatch.setenv("REDQUEEN_KERNELS", "torch")
 
 
 def bank_of(decoder: Decoder, rank: int = 4, targets: Sequence[str] = TARGETS) -> AdapterBank:
-    """Five slots with members of several ranks."""
+    """Returns a bank of five members of several ranks."""
     bank = AdapterBank(decoder.sites, 5, rank, 8.0, targets)
     for slot in range(5):
         bank.add(str(slot), noisy(bank, slot, rank=max(1, rank - slot)))
@@ -48,13 +49,14 @@ def bank_of(decoder: Decoder, rank: int = 4, targets: Sequence[str] = TARGETS) -
 def stepped(
     kind: Callable[..., Any], decoder: Decoder, bank: AdapterBank, slots: Sequence[int], tokens: int = 3
 ) -> Tensor:
-    """The hidden states of some tokens after the prompts, [tokens, R, H]; row r is of `slots[r]`."""
+    """Returns hidden states [tokens, R, H] of tokens after the prompts; row r belongs to `slots[r]`."""
     texts = [PROMPTS[r % len(PROMPTS)] for r in range(len(slots))]
-    cache, fills = KVCache(decoder, len(slots)), list[PrefillEntry]()
+    cache = KVCache(decoder, len(slots))
+    fills: list[PrefillEntry] = []
     for r, text in enumerate(texts):
         fills.append(PrefillEntry(SharedPrefix(fills[-1].prefix.end if fills else 0, len(text)), [r]))
     with torch.inference_mode():
-        ids = torch.tensor([t for text in texts for t in text])
+        ids = torch.tensor(list(chain.from_iterable(texts)))
         decoder.hidden(ids, torch.cat([torch.arange(len(t)) for t in texts]), Prefill(cache, fills))
         one = kind(decoder, bank, cache)
         one.assign_rows(slots)
@@ -62,7 +64,7 @@ def stepped(
         return torch.stack([one(torch.arange(len(slots)) * 7 % 100 + t, longest + t).clone() for t in range(tokens)])
 
 
-# one row, a member with more rows than one task takes, rows in no order, members that are absent
+# One row; one member with more rows than a task takes; rows in no order; members without rows.
 SLOTS = [[3], [0] * 21, [4, 0, 2, 0, 4, 4, 2], [1, 1, 3, 3, 1], list(range(5)) * 3]
 
 
@@ -92,18 +94,21 @@ def test_any_rank_and_any_layers(bases: Callable[[str], Base], rank: int, target
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_in_bf16_compiled_steps_are_no_further_from_the_exact_numbers_than_torchs_operations(family: str) -> None:
-    exact, own = decoder_of(model(family).double()), decoder_of(model(family).bfloat16())
-    # enough tokens that chance evens out
-    slots, tokens = [4, 0, 2, 0, 1, 3, 3] * 3, 20
+    exact = decoder_of(model(family).double())
+    rounded = decoder_of(model(family).bfloat16())
+    # Enough rows and tokens that single roundings do not decide.
+    slots = [4, 0, 2, 0, 1, 3, 3] * 3
+    tokens = 20
     truth = stepped(TorchDecodeStep, exact, bank_of(exact), slots, tokens)
     ours, theirs = (
-        stepped(kind, own, bank_of(own), slots, tokens).double() - truth for kind in (NumbaDecodeStep, TorchDecodeStep)
+        stepped(kind, rounded, bank_of(rounded), slots, tokens).double() - truth
+        for kind in (NumbaDecodeStep, TorchDecodeStep)
     )
     assert 0 < ours.norm() < 1.1 * theirs.norm() < 0.1 * truth.norm()
 
 
 def test_options_of_a_family_are_computed_too() -> None:
-    # heads of another size than hidden / heads, biases on all layers, one kv head, scaled rotary embeddings
+    # A head size other than hidden size / heads, biases on all layers, one kv head, scaled rotary embeddings.
     rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512, "rope_theta": 1e4}
     options = {"attention_bias": True, "mlp_bias": True, "num_key_value_heads": 1, "head_dim": 10}
     decoder = decoder_of(model("llama", rope_parameters=rope, **options))
@@ -111,10 +116,11 @@ def test_options_of_a_family_are_computed_too() -> None:
     torch.testing.assert_close(*both, atol=1e-4, rtol=1e-5)
 
 
-def test_a_long_text_needs_no_other_result(bases: Callable[[str], Base]) -> None:
+def test_a_long_text_gives_what_one_pass_gives(bases: Callable[[str], Base]) -> None:
     decoder = bases("llama").decoder
     bank = AdapterBank(decoder.sites, 1, 1, 1.0, TARGETS)  # zeros: the base
-    cache, text = KVCache(decoder, 1), [int(t) for t in np.random.default_rng(0).integers(0, 100, 300)]
+    cache = KVCache(decoder, 1)
+    text = [int(t) for t in np.random.default_rng(0).integers(0, 100, 300)]
     one = NumbaDecodeStep(decoder, bank, cache)
     one.assign_rows([0])
     with torch.inference_mode():
@@ -130,9 +136,9 @@ def test_what_is_not_a_number_shows_in_its_members_rows_only(
 ) -> None:
     decoder = bases("llama").decoder
     bank = bank_of(decoder)
-    bank.places[f"model.layers.0.{'mlp' if name[0] in 'gd' else 'self_attn'}.{name}"].views(bank.masters[2])[0].fill_(
-        float("nan")
-    )
+    block = "mlp" if name[0] in "gd" else "self_attn"
+    factor_a, _ = bank.places[f"model.layers.0.{block}.{name}"].views(bank.masters[2])
+    factor_a.fill_(float("nan"))
     bank.refresh("2")
     broken = stepped(kind, decoder, bank, [0, 2, 1, 2, 0]).isnan()
     assert broken[:, [1, 3]].all()
@@ -160,7 +166,7 @@ def test_rows_beyond_those_announced_are_refused(bases: Callable[[str], Base], k
         one(torch.zeros(3, dtype=torch.long), 0)
 
 
-def test_no_row_is_longer_than_was_said(bases: Callable[[str], Base]) -> None:
+def test_a_row_longer_than_announced_is_refused(bases: Callable[[str], Base]) -> None:
     decoder = bases("llama").decoder
     cache = KVCache(decoder, 2)
     cache.length_R[1] = 5
@@ -183,14 +189,15 @@ def none(dtype: torch.dtype) -> decoding.SiteFactors:
     return decoding.SiteFactors(as_array(empty.view(0, 0, 0)), as_array(empty), np.empty((0, 2), np.int64), 0)
 
 
-# every bf16 there is, as the sum of itself and a small part of it: halves must go to the even neighbour
+# Every finite bf16 of ordinary size is summed with a small share of itself: ties must round to even.
 def test_bf16_is_rounded_as_torch_rounds_it() -> None:
     every = torch.arange(2**16, dtype=torch.int32).to(torch.uint16).view(torch.bfloat16)
     every = every[every.isfinite() & (every.abs() < 1e30) & (every.abs() > 1e-30)].view(-1, 2)
     for share in (0.0, 2**-8, -(2**-9), 0.3):
         stream, y = every.clone(), (every.float() * share).bfloat16()
         expected = stream + y
-        out, x = torch.empty_like(stream), torch.empty(len(every), 1).bfloat16()
+        out = torch.empty_like(stream)
+        x = torch.empty(len(every), 1).bfloat16()
         norm = torch.ones(2).bfloat16()
         rows = rows_of(len(every), 2)
         decoding.close(
@@ -200,10 +207,11 @@ def test_bf16_is_rounded_as_torch_rounds_it() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 5e-6), (torch.bfloat16, 2**-8)])
-def test_the_gate_is_silu_from_end_to_end(dtype: torch.dtype, tolerance: float) -> None:
+def test_the_gate_is_silu_over_the_whole_range(dtype: torch.dtype, tolerance: float) -> None:
     gate = torch.cat([torch.linspace(-80, 80, 10_000), torch.tensor([0.0, -0.0, 1e-30, -1e4, 1e4])]).to(dtype)[None]
     up = torch.full_like(gate, 1.7)
-    out, x = torch.empty_like(gate), torch.empty(1, 1, dtype=dtype)
+    out = torch.empty_like(gate)
+    x = torch.empty(1, 1, dtype=dtype)
     width = 2 * gate.shape[1]
     decoding.gate(rows_of(1, width), none(dtype), as_array(x), as_array(torch.cat([gate, up], 1)), as_array(out))
     expected = F.silu(gate.double()) * up.double()
@@ -218,18 +226,18 @@ from tests.policy.model.test_decoder import model
 from tests.policy.sampling.test_decode_step import bank_of, stepped
 sizes = {"hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9, "num_key_value_heads": 3}
 decoder = decoder_of(model("llama", **sizes, head_dim=64).bfloat16())
-made = stepped(NumbaDecodeStep, decoder, bank_of(decoder, 16), [3, 0, 2, 0, 1, 3, 3, 3, 3], 30)
-print(hashlib.sha256(made.view(torch.uint8).numpy().tobytes()).hexdigest())
+states = stepped(NumbaDecodeStep, decoder, bank_of(decoder, 16), [3, 0, 2, 0, 1, 3, 3, 3, 3], 30)
+print(hashlib.sha256(states.view(torch.uint8).numpy().tobytes()).hexdigest())
 """
 
 
-# helpers that are not inlined have two bodies, and which one is called depends on where the code came from
+# A compiled helper that is not inlined can round differently when it is loaded from the cache.
 @pytest.mark.slow
 def test_code_from_the_cache_rounds_as_code_just_compiled(tmp_path: Path) -> None:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-c", HASH]
-    found = [
+    hashes = [
         subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout for _ in range(2)
     ]
     assert any(tmp_path.rglob("*.nbc"))
-    assert found[0] == found[1]
+    assert hashes[0] == hashes[1]

@@ -1,4 +1,4 @@
-"""The sampler: each request's text is its own, whatever else is in the batch, and its log-probabilities are right."""
+"""A request's text does not depend on the rest of the batch, and its log-probabilities are right."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from tests.tiny import FAMILIES
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_same_request_gives_the_same_text_whatever_else_is_in_the_batch(tiny_policy: Build, family: str) -> None:
-    h = tiny_policy(family)
+    policy = tiny_policy(family)
     mixed = [request(m, "x" * (3 + 5 * i), i) for i, m in enumerate("cabacb")]
-    together = h.sample(mixed)
+    together = policy.sample(mixed)
     for one, both in zip(mixed, together, strict=True):
-        assert same(h.sample([one])[0], both)
+        assert same(policy.sample([one])[0], both)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_temperature_zero_is_transformers_greedy_decoding(tiny_policy: Build, family: str) -> None:
-    h = tiny_policy(family)
-    rows = h.sample([request(m, "hello there", 0, 20, temperature=0.0) for m in "bac"])
+    policy = tiny_policy(family)
+    rows = policy.sample([request(m, "hello there", 0, 20, temperature=0.0) for m in "bac"])
     for member, ours in zip("bac", rows, strict=True):
         ids = torch.tensor([ours.prompt_ids])
-        theirs = merged(h.base, h.adapters, member).generate(
+        theirs = merged(policy.base, policy.adapters, member).generate(
             ids, attention_mask=torch.ones_like(ids), max_new_tokens=20, do_sample=False
         )[0, ids.shape[1] :]
         assert list(ours.token_ids) == theirs.tolist()[: len(ours.token_ids)]
@@ -52,21 +52,21 @@ def test_temperature_zero_is_transformers_greedy_decoding(tiny_policy: Build, fa
 def test_log_probabilities_are_those_of_the_merged_model(
     tiny_policy: Build, family: str, sampling: dict[str, float]
 ) -> None:
-    h = tiny_policy(family, sampling=SamplingConfig(batch_rows=3))
+    policy = tiny_policy(family, sampling=SamplingConfig(batch_rows=3))
     requests = [request(m, "y" * (2 + 3 * i), i, **sampling) for i, m in enumerate("abcabc")]
-    for asked, row in zip(requests, h.sample(requests), strict=True):
+    for item, row in zip(requests, policy.sample(requests), strict=True):
         ids = torch.tensor([row.prompt_ids + row.token_ids])
         with torch.no_grad():
-            logits = merged(h.base, h.adapters, asked.member)(ids).logits[0, len(row.prompt_ids) - 1 : -1]
+            logits = merged(policy.base, policy.adapters, item.member)(ids).logits[0, len(row.prompt_ids) - 1 : -1]
         chosen = torch.tensor(row.token_ids)[:, None]
-        p = (logits / asked.sampling.temperature).softmax(-1)
+        p = (logits / item.sampling.temperature).softmax(-1)
         ranked = p.sort(-1, descending=True).values
-        # the probability of all that is at least as likely as the last token kept
-        if asked.sampling.top_k:
-            kept = ranked[:, : asked.sampling.top_k].sum(-1)
-        elif asked.sampling.top_p < 1:
+        # The total probability of the tokens that are not cut off.
+        if item.sampling.top_k:
+            kept = ranked[:, : item.sampling.top_k].sum(-1)
+        elif item.sampling.top_p < 1:
             before = ranked.cumsum(-1) - ranked
-            kept = (ranked * (before < asked.sampling.top_p)).sum(-1)
+            kept = (ranked * (before < item.sampling.top_p)).sum(-1)
         else:
             kept = torch.ones(len(p))
         assert row.logprobs == pytest.approx((p.gather(1, chosen)[:, 0] / kept).log().tolist(), abs=1e-4)
@@ -74,10 +74,10 @@ def test_log_probabilities_are_those_of_the_merged_model(
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_sampler_and_learner_agree_on_log_probabilities(tiny_policy: Build, temperature: float) -> None:
-    h = tiny_policy(sampling=SamplingConfig(temperature=temperature, batch_rows=2))
+    policy = tiny_policy(sampling=SamplingConfig(temperature=temperature, batch_rows=2))
     requests = [request(m, "y" * (2 + 7 * i), i, temperature=temperature) for i, m in enumerate("abcab")]
-    rows = h.sample(requests)
-    updates = h.update(
+    rows = policy.sample(requests)
+    updates = policy.update(
         [
             Sample(member=q.member, prompt_ids=r.prompt_ids, token_ids=r.token_ids, logprobs=r.logprobs, advantage=1.0)
             for q, r in zip(requests, rows, strict=True)
@@ -86,15 +86,15 @@ def test_sampler_and_learner_agree_on_log_probabilities(tiny_policy: Build, temp
     assert 0 < max(u.logprob_gap for u in updates) < 1e-4
 
 
-# in bf16 the two passes round differently: a few hundredths of a nat on average where an entropy is four
+# In bf16 the two passes round differently: by a few hundredths of a nat on average, at an entropy of four nats.
 def test_in_bf16_sampler_and_learner_differ_by_rounding_only(tiny_folder: Callable[[str], Path]) -> None:
     base = load(ModelConfig(name=str(tiny_folder("llama")), dtype="bfloat16", device="cpu", threads=1))
-    h = TinyPolicy(base, LearningConfig(), SamplingConfig(batch_rows=5))
+    policy = TinyPolicy(base, LearningConfig(), SamplingConfig(batch_rows=5))
     requests = [request("abc"[i % 3], "y" * (2 + i), i, 20) for i in range(12)]
-    updates = h.update(
+    updates = policy.update(
         [
             Sample(member=q.member, prompt_ids=r.prompt_ids, token_ids=r.token_ids, logprobs=r.logprobs, advantage=1.0)
-            for q, r in zip(requests, h.sample(requests), strict=True)
+            for q, r in zip(requests, policy.sample(requests), strict=True)
         ]
     )
     assert 0 < max(u.logprob_gap for u in updates) < 0.05
@@ -122,8 +122,8 @@ def test_requests_of_different_parameters_in_one_batch_give_what_each_gives_alon
     ]
     requests += [request("a", "one prompt", i, 9, **parameters) for i, parameters in enumerate(PARAMETERS)]
     together = policy.sample(requests)
-    for asked, completion in zip(requests, together, strict=True):
-        assert same(policy.sample([asked])[0], completion)
+    for single, completion in zip(requests, together, strict=True):
+        assert same(policy.sample([single])[0], completion)
     assert {(c.member, c.version) for c in together} == {(name, 1) for name in "abc"}
 
 
@@ -149,71 +149,73 @@ def test_members_with_different_weights_write_different_texts(tiny_policy: Build
 
 
 def test_a_change_of_a_member_is_seen_by_the_next_batch(tiny_policy: Build) -> None:
-    h = tiny_policy()
-    before = h.sample([request("a", "hello", 0), request("b", "hello", 0)])
-    h.adapters.write("a", h.adapter("b"))
-    after = h.sample([request("a", "hello", 0), request("b", "hello", 0)])
+    policy = tiny_policy()
+    before = policy.sample([request("a", "hello", 0), request("b", "hello", 0)])
+    policy.adapters.write("a", policy.adapter("b"))
+    after = policy.sample([request("a", "hello", 0), request("b", "hello", 0)])
     assert after[1] == before[1]
     assert after[0].token_ids == before[1].token_ids != before[0].token_ids
 
 
 def test_a_seed_decides_and_another_seed_decides_otherwise(tiny_policy: Build) -> None:
-    h = tiny_policy()
-    first, again, other = h.sample([request("a", "hello", s) for s in (1, 1, 2)])
+    policy = tiny_policy()
+    first, again, other = policy.sample([request("a", "hello", s) for s in (1, 1, 2)])
     assert first == again
     assert first.token_ids != other.token_ids
 
 
 def test_text_ends_before_the_stop_string_and_the_tokens_after_it(tiny_policy: Build) -> None:
-    h = tiny_policy()
-    free = h.sample([request("a", "hello", 5, tokens=30)])[0]
+    policy = tiny_policy()
+    free = policy.sample([request("a", "hello", 5, tokens=30)])[0]
     stop = next(c for c in free.text if c.isascii() and free.text.count(c) >= 1 and c != "�")
-    cut = h.sample([request("a", "hello", 5, tokens=30, stop=(stop,))])[0]
+    cut = policy.sample([request("a", "hello", 5, tokens=30, stop=(stop,))])[0]
     assert stop not in cut.text
     assert free.text.startswith(cut.text + stop)
     assert cut.finish_reason == "stop"
-    assert h.base.tokenizer.decode(cut.token_ids) == cut.text + stop
+    assert policy.base.tokenizer.decode(cut.token_ids) == cut.text + stop
 
 
 def test_of_several_stop_strings_the_first_that_is_written_ends_the_text(tiny_policy: Build) -> None:
-    h = tiny_policy()
-    free = h.sample([request("a", "hello", 5, tokens=30)])[0]
+    policy = tiny_policy()
+    free = policy.sample([request("a", "hello", 5, tokens=30)])[0]
     one, two = free.text[6:8], free.text[3:6]
     for stop in ((one, two), (two, one), (one, two, "never written")):
-        cut = h.sample([request("a", "hello", 5, tokens=30, stop=stop)])[0]
+        cut = policy.sample([request("a", "hello", 5, tokens=30, stop=stop)])[0]
         assert cut.text == free.text[: min(free.text.index(one), free.text.index(two))]
         assert cut.finish_reason == "stop"
 
 
-# each token of these models is a byte, so that a character may be several tokens
+# Each token of these models is a byte, so one character may be several tokens.
 def test_a_stop_string_of_many_bytes_is_seen(tiny_policy: Build) -> None:
-    h = tiny_policy(sampling=SamplingConfig(batch_rows=400))
-    rows = h.sample([request("a", "hello", s, tokens=30) for s in range(400)])
-    found = [(s, c) for s, row in enumerate(rows) for c in row.text if len(c.encode()) == 3 and c != "�"]
-    assert found, "some of 400 random texts hold such a character"
-    for seed, stop in found[:3]:
-        cut = h.sample([request("a", "hello", seed, tokens=30, stop=(stop,))])[0]
+    policy = tiny_policy(sampling=SamplingConfig(batch_rows=400))
+    rows = policy.sample([request("a", "hello", s, tokens=30) for s in range(400)])
+    wide: list[tuple[int, str]] = []
+    for seed, row in enumerate(rows):
+        wide += [(seed, char) for char in row.text if len(char.encode()) == 3 and char != "�"]
+    assert wide, "some of 400 random texts hold such a character"
+    for seed, stop in wide[:3]:
+        cut = policy.sample([request("a", "hello", seed, tokens=30, stop=(stop,))])[0]
         assert cut.finish_reason == "stop"
         assert rows[seed].text.startswith(cut.text + stop)
-        assert h.base.tokenizer.decode(cut.token_ids) == cut.text + stop
+        assert policy.base.tokenizer.decode(cut.token_ids) == cut.text + stop
 
 
 def test_the_prefix_is_part_of_the_prompt_and_of_the_text(tiny_policy: Build) -> None:
-    h = tiny_policy()
+    policy = tiny_policy()
     six = SamplingParams(max_tokens=6)
-    with_prefix = h.sample([Request(member="a", prompt=Prompt("ab", (), "cd"), sampling=six, seed=(3,))])[0]
-    plain = h.sample([Request(member="a", prompt=Prompt("abcd", ()), sampling=six, seed=(3,))])[0]
+    with_prefix = policy.sample([Request(member="a", prompt=Prompt("ab", (), "cd"), sampling=six, seed=(3,))])[0]
+    plain = policy.sample([Request(member="a", prompt=Prompt("abcd", ()), sampling=six, seed=(3,))])[0]
     assert with_prefix.token_ids == plain.token_ids
     assert with_prefix.text == "cd" + plain.text
 
 
 def test_the_end_token_finishes_a_row_and_is_not_text(tiny_policy: Build) -> None:
-    h = tiny_policy(sampling=SamplingConfig(batch_rows=300))
-    rows = h.sample([request("a", "hello", s, tokens=60) for s in range(60)])
-    ended = [r for r in rows if r.token_ids[-1] in h.base.end_ids]
+    policy = tiny_policy(sampling=SamplingConfig(batch_rows=300))
+    rows = policy.sample([request("a", "hello", s, tokens=60) for s in range(60)])
+    ended = [r for r in rows if r.token_ids[-1] in policy.base.end_ids]
     assert ended, "a random model ends some of 60 rows within 60 tokens"
     assert all(r.finish_reason == "stop" and "<end>" not in r.text for r in ended)
-    assert not any(set(r.token_ids[:-1]) & h.base.end_ids for r in rows)
+    assert not any(set(r.token_ids[:-1]) & policy.base.end_ids for r in rows)
     assert {r.finish_reason for r in rows if r not in ended} == {"length"}
 
 
@@ -223,26 +225,26 @@ def test_an_unknown_member_is_an_error(tiny_policy: Build) -> None:
 
 
 def windowed(tiny_policy: Build, window: int) -> TinyPolicy:
-    h = tiny_policy("mistral")
-    base = replace(h.base, decoder=replace(h.base.decoder, window=window))
+    policy = tiny_policy("mistral")
+    base = replace(policy.base, decoder=replace(policy.base.decoder, window=window))
     return TinyPolicy(base, LearningConfig(), SamplingConfig())
 
 
 def test_texts_longer_than_the_sliding_window_are_refused_before_any_is_written(tiny_policy: Build) -> None:
     seen: list[int] = []
-    h = windowed(tiny_policy, 20)
-    assert len(h.sample([request("a", "x" * 8, 0, 11)])) == 1
+    policy = windowed(tiny_policy, 20)
+    assert len(policy.sample([request("a", "x" * 8, 0, 11)])) == 1
     with pytest.raises(PromptError, match="more than this base's sliding window of 20"):
-        h.sample([request("a", "x", 0, 2), request("a", "x" * 9, 0, 12)], lambda i, _: seen.append(i))
+        policy.sample([request("a", "x", 0, 2), request("a", "x" * 9, 0, 12)], lambda i, _: seen.append(i))
     assert seen == []
 
 
 def test_sampling_leaves_gradients_on_and_no_change_behind(tiny_policy: Build) -> None:
-    h = tiny_policy()
-    before = h.adapters.masters.clone()
-    rows = h.sample(crowd(6))
+    policy = tiny_policy()
+    before = policy.adapters.masters.clone()
+    rows = policy.sample(crowd(6))
     assert torch.is_grad_enabled()
-    assert torch.equal(h.adapters.masters, before)
+    assert torch.equal(policy.adapters.masters, before)
     assert all(isinstance(value, float) for value in chain.from_iterable(r.logprobs for r in rows))
 
 
@@ -260,17 +262,17 @@ def test_an_empty_prompt_is_refused_in_words(tiny_policy: Build) -> None:
 
 
 def test_a_member_that_is_not_a_number_is_named(tiny_policy: Build) -> None:
-    h = tiny_policy()
-    h.adapters.masters[h.adapters.slots["b"]] = float("nan")
-    h.adapters.refresh("b")
-    with pytest.raises(AdapterError, match=f"slot {h.adapters.slots['b']}: not a number"):
-        h.sample([request("b", "hello", 0)])
+    policy = tiny_policy()
+    policy.adapters.masters[policy.adapters.slots["b"]] = float("nan")
+    policy.adapters.refresh("b")
+    with pytest.raises(AdapterError, match=f"slot {policy.adapters.slots['b']}: not a number"):
+        policy.sample([request("b", "hello", 0)])
 
 
 def test_a_broken_member_is_named_also_where_all_members_factors_meet(tiny_folder: Callable[[str], Path]) -> None:
     config = ModelConfig(name=str(tiny_folder("llama")), dtype="bfloat16", device="cpu", threads=1, workers=1)
-    h = TinyPolicy(load(config), LearningConfig(), SamplingConfig())
-    h.adapters.masters[h.adapters.slots["b"]] = float("nan")
-    h.adapters.refresh("b")
-    with pytest.raises(AdapterError, match=f"slot {h.adapters.slots['b']}: not a number"):
-        h.sample([request("a", "hello", 0), request("b", "hello", 1)])
+    policy = TinyPolicy(load(config), LearningConfig(), SamplingConfig())
+    policy.adapters.masters[policy.adapters.slots["b"]] = float("nan")
+    policy.adapters.refresh("b")
+    with pytest.raises(AdapterError, match=f"slot {policy.adapters.slots['b']}: not a number"):
+        policy.sample([request("a", "hello", 0), request("b", "hello", 1)])

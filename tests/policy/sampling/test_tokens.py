@@ -1,4 +1,4 @@
-"""Drawing tokens: the distribution, its ends, and what top-k and top-p leave of it."""
+"""Tokens follow the distribution, also at its ends and when top-k and top-p cut some off."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from torch import Tensor
 from redqueen.policy.sampling.tokens import SampledTokens, SamplingTensors, sample_tokens
 from redqueen.records import SamplingParams
 
-# below, at and above the block of 256, and far from its multiples
+# Sizes below, at and above the block of 256, and far from its multiples.
 VOCABULARIES = [1, 3, 255, 256, 257, 700, 1024]
 
 
 def sample(
     logits_RV: Tensor, uniform_R: Tensor, temperature: float, top_p: float = 1.0, top_k: int = 0
 ) -> SampledTokens:
-    """All rows by the same parameters."""
+    """Samples all rows with the same parameters."""
     params = SamplingParams(max_tokens=1, temperature=temperature, top_p=top_p, top_k=top_k)
     return sample_tokens(logits_RV, uniform_R, SamplingTensors.of([params] * len(logits_RV), logits_RV.device))
 
 
 def grid(rows: int) -> Tensor:
-    """Uniforms that are evenly spread: counts then differ from the probabilities by one row at most."""
+    """Returns evenly spread uniforms: with them, counts differ from the probabilities by one row at most."""
     return (torch.arange(rows, dtype=torch.float64) + 0.5).div(rows).float()
 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
-def test_draws_follow_the_distribution_at_the_temperature(vocabulary: int, temperature: float) -> None:
+def test_tokens_follow_the_distribution_at_the_temperature(vocabulary: int, temperature: float) -> None:
     logits = 2 * torch.randn(vocabulary, generator=torch.Generator().manual_seed(0))
     rows = 4000
     sampled = sample(logits.expand(rows, -1), grid(rows), temperature)
@@ -43,9 +43,10 @@ def test_draws_follow_the_distribution_at_the_temperature(vocabulary: int, tempe
 
 
 @given(st.sampled_from(VOCABULARIES), st.integers(0, 999))
-def test_a_draw_is_the_inverse_of_the_cumulated_probability(vocabulary: int, seed: int) -> None:
+def test_a_token_is_the_inverse_of_the_cumulative_probability(vocabulary: int, seed: int) -> None:
     g = torch.Generator().manual_seed(seed)
-    logits, uniform = 3 * torch.randn(6, vocabulary, generator=g), torch.rand(6, generator=g)
+    logits = 3 * torch.randn(6, vocabulary, generator=g)
+    uniform = torch.rand(6, generator=g)
     token = sample(logits, uniform, 1.0).token_R[:, None]
     p = logits.double().softmax(-1)
     upper = p.cumsum(-1).gather(1, token)[:, 0]
@@ -54,7 +55,7 @@ def test_a_draw_is_the_inverse_of_the_cumulated_probability(vocabulary: int, see
     assert (uniform <= upper + 1e-6).all()
 
 
-# float64 uniforms below 1 can round to exactly 1 in float32
+# A float64 uniform below 1 can round to exactly 1 in float32.
 @given(st.sampled_from(VOCABULARIES), st.integers(0, 999), st.sampled_from([0, 1, 2, 5]), st.sampled_from([0.3, 1.0]))
 def test_extreme_uniforms_give_the_first_and_the_last_token_that_can_be_sampled(
     vocabulary: int, seed: int, top_k: int, top_p: float
@@ -71,11 +72,12 @@ def test_extreme_uniforms_give_the_first_and_the_last_token_that_can_be_sampled(
 
 
 def support(logits: Tensor, temperature: float, top_p: float, top_k: int) -> list[int]:
-    """Tokens that may be sampled, by the definition: the likeliest, as many as `top_k` and as `top_p` needs."""
+    """Returns the tokens that can be sampled, in ascending order, straight from the definition of top-k and top-p."""
     p = (logits.double() / temperature).softmax(-1)
     order = [int(i) for i in p.argsort(descending=True) if p[i] > 0]
     kept = order[:top_k] if top_k else order
-    mass, total = 0.0, float(p[kept].sum())
+    mass = 0.0
+    total = float(p[kept].sum())
     for count, token in enumerate(kept, 1):
         mass += float(p[token]) / total
         if mass >= top_p - 1e-9:
@@ -154,7 +156,8 @@ def test_rows_of_different_parameters_are_what_each_is_alone(dtype: torch.dtype,
         row = slice(r, r + 1)
         alone = sample_tokens(logits[row], uniform[row], SamplingTensors.of([params], logits.device))
         assert torch.equal(alone.token_R, together.token_R[row])
-        # not to the bit: vectorised and scalar logarithms round differently, and the place in the batch decides which
+        # Not to the bit: vectorised and scalar logarithms round differently, and the place in the batch decides which
+        # of them is used.
         torch.testing.assert_close(alone.logprob_R, together.logprob_R[row], atol=1e-5, rtol=1e-5)
 
 

@@ -1,4 +1,4 @@
-"""Worker processes: the same texts and the same updates as in one process, and an end that is noticed."""
+"""Worker processes give the texts and updates of a single process, and the end of a worker is noticed."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ from tests.reference import noisy
 
 pytestmark = pytest.mark.integration
 
-SAMPLING, LEARNING = SamplingConfig(batch_rows=4), LearningConfig(lr=1e-2, batch_tokens=64)
+SAMPLING = SamplingConfig(batch_rows=4)
+LEARNING = LearningConfig(lr=1e-2, batch_tokens=64)
 
 
 def fill(policy: Policy) -> None:
-    """The members "a", "b", "c" as they are at the start of every test, with fresh optimizers."""
-    # the last slot is given back first, so that every member gets the slot it had
+    """Sets the members "a", "b", "c" to their state at the start of every test, with fresh optimizers."""
+    # A member joins in the slot that was freed last, so leaving in descending order gives each its old slot again.
     for name in sorted(policy.members, key=lambda name: policy.adapters.slots[name], reverse=True):
         policy.leave(name)
     for i, name in enumerate("abc"):
@@ -54,14 +55,14 @@ def two_workers(config: ModelConfig) -> Iterator[Policy]:
 
 @pytest.fixture
 def pooled(two_workers: Policy) -> Policy:
-    """Two workers; each test begins with the members as they were."""
+    """A policy with two workers, its members in their state at the start of every test."""
     fill(two_workers)
     return two_workers
 
 
 @pytest.fixture
 def inline(config: ModelConfig) -> Policy:
-    """The same base and members in this process."""
+    """A policy with the same base and members in this process."""
     one = config.model_copy(update={"workers": 1})
     policy = open_policy(load(one), one, 3, SAMPLING, LEARNING)
     assert isinstance(policy.executor, InlineExecutor)
@@ -80,16 +81,16 @@ def test_texts_are_those_of_one_process_and_each_is_handed_over_once(pooled: Pol
 
 
 def samples(policy: Policy) -> list[Sample]:
-    requests = crowd(24, 2)
+    """Returns samples of all members, written by themselves, with advantages of both signs."""
     return [
         Sample(
-            member=q.member,
-            prompt_ids=r.prompt_ids,
-            token_ids=r.token_ids,
-            logprobs=r.logprobs,
+            member=completion.member,
+            prompt_ids=completion.prompt_ids,
+            token_ids=completion.token_ids,
+            logprobs=completion.logprobs,
             advantage=1.0 if i % 3 else -0.5,
         )
-        for i, (q, r) in enumerate(zip(requests, policy.sample(requests), strict=True))
+        for i, completion in enumerate(policy.sample(crowd(24, 2)))
     ]
 
 
@@ -123,7 +124,7 @@ def test_workers_see_what_is_written_to_a_member_and_what_it_learned(pooled: Pol
     pooled.update(rows)
     requests = [request(m, "hello", 0) for m in "adc"]
     after = pooled.sample(requests)
-    # the weights of this process, not an update of its own: two updates may differ in their last bits
+    # The inline policy gets the pool's weights: the weights of an update of its own may differ in their last bits.
     inline.adapters.masters.copy_(pooled.adapters.masters)
     inline.adapters.refresh(*inline.members)
     assert all(same(one, other) for one, other in zip(after, inline.sample(requests), strict=True))
@@ -168,5 +169,5 @@ def test_work_is_divided_evenly_and_in_order(costs: list[float], workers: int) -
     assert len(shares) == workers
     assert sorted(i for share in shares for i in share) == items
     assert all(share == sorted(share) for share in shares)
-    held = [math.fsum(costs[i] for i in share) for share in shares]
-    assert max(held) - min(held) <= max(costs, default=0.0) + 1e-6
+    loads = [math.fsum(costs[i] for i in share) for share in shares]
+    assert max(loads) - min(loads) <= max(costs, default=0.0) + 1e-6

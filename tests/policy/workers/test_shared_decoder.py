@@ -1,4 +1,4 @@
-"""A decoder as it goes to another process: the same numbers from the same memory."""
+"""A decoder that was pickled for another process computes the same numbers from the same memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.reference import logits
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_thawed_decoder_computes_the_same_from_the_same_memory(
+def test_a_loaded_decoder_computes_the_same_from_the_same_memory(
     tiny_folder: Callable[[str], Path], family: str, dtype: str
 ) -> None:
     config = ModelConfig.model_validate(
@@ -30,16 +30,16 @@ def test_a_thawed_decoder_computes_the_same_from_the_same_memory(
     before = base.model(torch.tensor([[5, 6, 7]])).logits[0]
     (ours,) = logits(base.decoder, [[5, 6, 7]])
     torch.testing.assert_close(ours, before, atol=1e-4 if dtype == "float32" else 0.5, rtol=0)
-    written = pickle_decoder(base.decoder, base.block)
+    pickled = pickle_decoder(base.decoder, base.block)
     weights = sum(p.numel() * p.element_size() for p in base.model.parameters())
-    assert len(written) < weights / 4, "places are written, not weights"
-    other = load_decoder(written, SharedBlock(base.block.size, base.block.path))
+    assert len(pickled) < weights / 4, "places are pickled, not weights"
+    other = load_decoder(pickled, SharedBlock(base.block.size, base.block.path))
     torch.testing.assert_close(logits(other, [[5, 6, 7]])[0], ours, atol=1e-6 if dtype == "float32" else 0.1, rtol=0)
     for mine, theirs in zip(base.decoder.sites, other.sites, strict=True):
         assert (mine.name, mine.projections) == (theirs.name, theirs.projections)
-        assert mine.packed is None, "who shares the base leaves the sampling to others"
+        assert mine.packed is None, "a process that shares its base computes nothing itself, so it packs no weights"
         assert (theirs.packed is None) == (packed(theirs.weight) is None)
-    # the model's own layers lie there too: what is written through one is read through the others
+    # The model's own layers are in this memory too: what is written through one is read through the others.
     name = base.decoder.layers[0].down.projections[0].name
     base.model.get_submodule(name).weight[0, 0] = 77.0
     assert other.layers[0].down.weight[0, 0] == base.decoder.layers[0].down.weight[0, 0] == 77
