@@ -42,3 +42,9 @@ def test_the_architecture_names_every_room() -> None:
         path for path in (REPOSITORY / "redqueen" / "policy").iterdir() if path.is_dir() and path.name != "__pycache__"
     ]
     assert [room.name for room in [*rooms, *parts] if f"{room.name}/`" not in text] == []
+
+
+def test_the_architecture_names_every_module_at_the_top() -> None:
+    text = (REPOSITORY / "docs" / "ARCHITECTURE.md").read_text()
+    modules = [path.name for path in (REPOSITORY / "redqueen").glob("*.py") if not path.name.startswith("__")]
+    assert [name for name in modules if f"`{name}`" not in text] == []

@@ -46,6 +46,7 @@ TITLES = {
     "redqueen.recipes": "named settings",
     "redqueen.assets": "shipped adapter",
     "redqueen.config": "every setting",
+    "redqueen.config_keys": "names of settings",
     "redqueen.streams": "random numbers",
     "redqueen.records": "what flows in a step",
     "redqueen.errors": "a user's errors",
@@ -101,8 +102,8 @@ def draw_room(axes: Axes, room: str, centre: tuple[float, float]) -> None:
     axes.text(x, y - 0.16, TITLES[room], ha="center", va="center", fontsize=7.5, color="#444444")
 
 
-def main() -> None:
-    """Writes the picture."""
+def draw(target: Path) -> None:
+    """Writes the picture to `target`. Raises KeyError for a room without a title."""
     mpl.rcParams["svg.hashsalt"] = "redqueen"  # the same picture gives the same file
     centres = places()
     figure = Figure(figsize=(10, 9.5))
@@ -111,15 +112,15 @@ def main() -> None:
     for upper, lower in arrows():
         (x, y), (to_x, to_y) = centres[upper], centres[lower]
         arrow = {"arrowstyle": "->", "color": "#b9b2a6", "lw": 0.9}
-        axes.annotate("", (to_x, to_y + HEIGHT / 2), (x, y - HEIGHT / 2), arrowprops=arrow)
+        axes.annotate("", (to_x, to_y + HEIGHT / 2), (x, y - HEIGHT / 2), arrowprops=arrow, zorder=0)
     for room, centre in centres.items():
         draw_room(axes, room, centre)
-    axes.set_xlim(-5.6, 5.6)
+    widest = max(x for x, _ in centres.values()) + WIDTH
+    axes.set_xlim(-widest, widest)
     axes.set_ylim(min(y for _, y in centres.values()) - HEIGHT, HEIGHT)
-    TARGET.parent.mkdir(exist_ok=True)
-    figure.savefig(TARGET, metadata={"Date": None})
-    print(TARGET)
+    figure.savefig(target, metadata={"Date": None})
 
 
 if __name__ == "__main__":
-    main()
+    draw(TARGET)
+    print(TARGET)
