@@ -20,6 +20,10 @@ from redqueen.policy.model.base import Base
 from redqueen.policy.model.decoder import Decoder, decoder_of
 from redqueen.records import Sample
 
+# How far two right ways to compute a tiny model's logits in fp32 may be apart. The logits are at most about ten, and each
+# is the end of a few hundred roundings whose order depends on the processor, the number of threads and the batch.
+LOGIT_ROUNDING = 1024 * torch.finfo(torch.float32).eps
+
 
 def noisy(bank: AdapterBank, seed: int = 0, rank: int = 0, b: float = 0.2) -> dict[str, Factors]:
     """Returns an adapter for `bank` whose update is not zero, of the bank's rank or of `rank`."""

@@ -19,7 +19,7 @@ from redqueen.errors import AdapterError
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.decoder import FAMILIES
-from tests.reference import member_logits, merged
+from tests.reference import LOGIT_ROUNDING, member_logits, merged
 
 TARGETS = ("q_proj", "v_proj", "down_proj")
 IDS = torch.tensor([[5, 6, 7, 8, 9], [9, 8, 7, 6, 5]])
@@ -112,8 +112,8 @@ def test_peft_computes_the_same_logits_from_our_folder(
         peft = PeftModel.from_pretrained(theirs.model, str(tmp_path))
         expected = peft(input_ids=IDS).logits
         oracle = merged(ours, bank, "a")(IDS).logits
-    assert (logits(ours, bank) - expected).abs().max() < 1e-5
-    assert (oracle - expected).abs().max() < 1e-5
+    assert (logits(ours, bank) - expected).abs().max() < LOGIT_ROUNDING
+    assert (oracle - expected).abs().max() < LOGIT_ROUNDING
     assert (expected - plain).abs().max() > 0.1
 
 
@@ -133,8 +133,8 @@ def test_our_bank_computes_the_same_logits_from_pefts_folder(
         expected = peft(input_ids=IDS).logits
         plain = ours.model(IDS).logits
         oracle = merged(ours, bank, "a")(IDS).logits
-    assert (logits(ours, bank) - expected).abs().max() < 1e-5
-    assert (oracle - expected).abs().max() < 1e-5
+    assert (logits(ours, bank) - expected).abs().max() < LOGIT_ROUNDING
+    assert (oracle - expected).abs().max() < LOGIT_ROUNDING
     assert (expected - plain).abs().max() > 0.1
 
 

@@ -19,7 +19,7 @@ from redqueen.policy.lora.stacked_factors import Projection
 from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.policy.model.base import Base, fingerprint
 from redqueen.policy.model.decoder import FAMILIES
-from tests.reference import doubled, logits, member_logits, merged, noisy, same
+from tests.reference import LOGIT_ROUNDING, doubled, logits, member_logits, merged, noisy, same
 
 TARGETS = ("q_proj", "v_proj", "down_proj")
 RANK, ALPHA = 2, 6.0
@@ -62,7 +62,7 @@ def test_members_in_one_batch_get_what_each_gets_alone(new_base: Callable[..., B
     together = run(base, bank, "aabcc", ids)
     for rows, name in (((0, 1), "a"), ((2,), "b"), ((3, 4), "c")):
         alone = run(base, bank, name * len(rows), ids[list(rows)])
-        torch.testing.assert_close(together[list(rows)], alone, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(together[list(rows)], alone, atol=LOGIT_ROUNDING, rtol=0)
     assert not torch.allclose(together[0], run(base, bank, "b", ids[:1])[0], atol=1e-2)
 
 
@@ -212,7 +212,7 @@ def test_members_of_lower_rank_keep_their_own_rank_and_scale(base: Base) -> None
     tight.add("a", adapter)
     assert same(wide.read("a"), adapter)
     assert wide.scales == [ALPHA / 4, ALPHA]
-    torch.testing.assert_close(run(base, wide, "aa"), run(base, tight, "aa"), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(run(base, wide, "aa"), run(base, tight, "aa"), atol=LOGIT_ROUNDING, rtol=0)
     wide.write("a", noisy(wide, 2))
     assert wide.scales == [ALPHA / 4, ALPHA / 4]
     assert same(wide.read("a"), noisy(wide, 2))

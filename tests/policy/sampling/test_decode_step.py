@@ -26,7 +26,7 @@ from redqueen.policy.model.decoder import FAMILIES, Decoder, decoder_of
 from redqueen.policy.sampling.decode_step import NumbaDecodeStep, TorchDecodeStep, decode_step
 from redqueen.policy.sampling.kv_cache import KVCache, Prefill, PrefillEntry
 from tests.policy.model.test_decoder import model
-from tests.reference import logits, noisy
+from tests.reference import LOGIT_ROUNDING, logits, noisy
 
 TARGETS = ModelConfig().targets
 PROMPTS = [(5, 6, 7, 8), (9, 8), (3,), (30, 31, 32, 33, 34, 35)]
@@ -78,8 +78,8 @@ def test_compiled_steps_are_those_of_torchs_operations(
     torch.testing.assert_close(
         stepped(NumbaDecodeStep, decoder, bank, slots),
         stepped(TorchDecodeStep, decoder, bank, slots),
-        atol=2e-5,
-        rtol=1e-5,
+        atol=LOGIT_ROUNDING,
+        rtol=0,
     )
 
 
@@ -89,7 +89,7 @@ def test_any_rank_and_any_layers(bases: Callable[[str], Base], rank: int, target
     decoder = bases("llama").decoder
     bank = bank_of(decoder, rank, targets)
     both = [stepped(kind, decoder, bank, [1, 0, 3, 1]) for kind in (NumbaDecodeStep, TorchDecodeStep)]
-    torch.testing.assert_close(*both, atol=2e-5, rtol=1e-5)
+    torch.testing.assert_close(*both, atol=LOGIT_ROUNDING, rtol=0)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -113,7 +113,7 @@ def test_options_of_a_family_are_computed_too() -> None:
     options = {"attention_bias": True, "mlp_bias": True, "num_key_value_heads": 1, "head_dim": 10}
     decoder = decoder_of(model("llama", rope_parameters=rope, **options))
     both = [stepped(kind, decoder, bank_of(decoder), [2, 1, 2]) for kind in (NumbaDecodeStep, TorchDecodeStep)]
-    torch.testing.assert_close(*both, atol=1e-4, rtol=1e-5)
+    torch.testing.assert_close(*both, atol=LOGIT_ROUNDING, rtol=0)
 
 
 def test_a_long_text_gives_what_one_pass_gives(bases: Callable[[str], Base]) -> None:
