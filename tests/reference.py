@@ -20,8 +20,8 @@ from redqueen.policy.model.base import Base
 from redqueen.policy.model.decoder import Decoder, decoder_of
 from redqueen.records import Sample
 
-# How far two right ways to compute a tiny model's logits in fp32 may be apart. The logits are at most about ten, and each
-# is the end of a few hundred roundings whose order depends on the processor, the number of threads and the batch.
+# How far two right ways to compute a tiny model's logits in fp32 may be apart. The logits are at most about ten, and
+# each comes from a few hundred roundings whose order depends on the processor, the number of threads and the batch.
 LOGIT_ROUNDING = 1024 * torch.finfo(torch.float32).eps
 
 
