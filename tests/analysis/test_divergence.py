@@ -12,6 +12,8 @@ from redqueen.analysis.retention.divergence import mean_kl
 from redqueen.records import Completion
 from tests.reference import merged, noisy
 
+pytestmark = pytest.mark.integration
+
 
 def completion(prompt: tuple[int, ...], tokens: tuple[int, ...]) -> Completion:
     return Completion(
