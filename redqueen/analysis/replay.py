@@ -8,11 +8,8 @@ from dataclasses import dataclass
 
 from redqueen.config import Config
 from redqueen.evolution import fitness_for
-from redqueen.game.prompt_lengths import prompt_lengths
 from redqueen.league.selection import ranking
-from redqueen.policy.memory.estimate import check_fit
 from redqueen.policy.model.base import Base, fingerprint, load
-from redqueen.policy.model.dimensions import token_counter
 from redqueen.policy.policy import Policy, open_policy
 from redqueen.records import Attempted, Task, Verifier
 from redqueen.runs import checkpoint
@@ -58,10 +55,8 @@ def ranked_students(saved: checkpoint.Checkpoint, config: Config) -> list[str]:
 def open_replay(config: Config, saved: checkpoint.Checkpoint, slots: int) -> Generator[Replay]:
     """Loads the base that `saved` was made on, with room for `slots` members and the task bank as it was then.
 
-    Raises ModelError if that does not fit or cannot be loaded, CheckpointError if the base has other weights.
+    Raises ModelError if it cannot be loaded, CheckpointError if the base has other weights.
     """
-    # A study may hold more members than the run did, so memory is checked for its own number of slots.
-    check_fit(config, prompt_lengths(config, token_counter(config.model, download=True)), slots)
     # On other weights the adapters would load without an error and mean nothing. A name does not identify weights: an
     # id on the Hub can be updated, and a local folder can be replaced.
     base = load(config.model)

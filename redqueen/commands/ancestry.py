@@ -13,7 +13,7 @@ from redqueen.analysis.ancestry.figure import draw
 from redqueen.analysis.ancestry.study import SLOTS, Games, StudentEpoch, TaskEpoch, play, student_epochs, task_epochs
 from redqueen.analysis.ancestry.summary import Finding, rates, students, teachers, unsolved
 from redqueen.analysis.replay import load_step, open_replay
-from redqueen.commands.environment import quiet_libraries
+from redqueen.commands.environment import check_memory
 from redqueen.commands.figure_files import check_figure, write_figure
 from redqueen.commands.tables import signed_interval, table_console
 from redqueen.config import Config
@@ -36,7 +36,6 @@ def run_ancestry(
     Raises UserError if the run cannot be read or the figure cannot be written.
     """
     check_figure(figure)
-    quiet_libraries()
     directory = RunDirectory(run)
     config = directory.config()
     of_tasks = task_epochs(directory, config, epochs, tasks)
@@ -46,6 +45,7 @@ def run_ancestry(
     progress.print(available(config, directory, of_students))
     # Students of many checkpoints may be more than the adapter bank should hold at once; then they take turns.
     slots = min(SLOTS, sum(len(epoch.adapters) for epoch in of_students))
+    check_memory(config, slots, progress)
     with open_replay(config, load_step(directory, None), slots) as replay, TaskReporter(progress) as report:
         games = play(replay, of_students, of_tasks, attempts, report)
     findings = {"students": students(games), "teachers": teachers(games)}

@@ -14,7 +14,7 @@ from redqueen.analysis.replay import load_step, open_replay
 from redqueen.analysis.retention.figure import draw
 from redqueen.analysis.retention.study import Plan, Trial, retention, slots_needed
 from redqueen.analysis.retention.summary import Summary, summarise
-from redqueen.commands.environment import quiet_libraries
+from redqueen.commands.environment import check_memory
 from redqueen.commands.figure_files import check_figure, write_figure
 from redqueen.commands.tables import mean_and_deviation, signed_interval, table_console
 from redqueen.recording.task_reporter import TaskReporter
@@ -34,12 +34,14 @@ def run_retention(run: Path, step: int | None, plan: Plan, *, as_json: bool, fig
     Raises UserError if the run cannot be read or the figure cannot be written.
     """
     check_figure(figure)
-    quiet_libraries()
     directory = RunDirectory(run)
     config = directory.config()
     saved = load_step(directory, step)
     # Progress goes to standard error: --json is for pipes.
-    with open_replay(config, saved, slots_needed(saved)) as replay, TaskReporter(Console(stderr=True)) as report:
+    progress = Console(stderr=True)
+    # A study may hold more members than the run did, so memory is checked for its own number of slots.
+    check_memory(config, slots_needed(saved), progress)
+    with open_replay(config, saved, slots_needed(saved)) as replay, TaskReporter(progress) as report:
         trials = retention(replay, saved, plan, report)
     summaries = summarise(trials, plan)
     if figure is not None:

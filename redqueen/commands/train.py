@@ -8,11 +8,11 @@ from contextlib import closing
 from rich.console import Console
 from rich.table import Column, Table
 
-from redqueen.commands.environment import announce_conversion, environment, quiet_libraries
+from redqueen.commands.environment import check_memory, environment, quiet_libraries
 from redqueen.config import BUNDLED, Config
 from redqueen.errors import ModelError
 from redqueen.game.prompt_lengths import prompt_lengths
-from redqueen.policy.memory.estimate import check_fit, estimate, total
+from redqueen.policy.memory.estimate import estimate, least, total
 from redqueen.policy.model.base import fingerprint, load
 from redqueen.policy.model.bundled import cached
 from redqueen.policy.model.dimensions import token_counter
@@ -36,37 +36,29 @@ def print_memory(config: Config) -> None:
     try:
         lengths = prompt_lengths(config, token_counter(config.model, download=False))
         items = estimate(config, lengths, members(config), download=False)
+        required = estimate(least(config), lengths, members(config), download=False)
     except ModelError as error:
         errors.print(f"memory: not estimated, {error}", markup=False)
         return
-    table = Table("memory, an estimate", Column("processes", justify="right"), Column("MB", justify="right"), box=None)
+    table = Table("memory, at most", Column("processes", justify="right"), Column("MB", justify="right"), box=None)
     for item in items:
         table.add_row(item.name, str(item.processes), f"{item.total / 1e6:,.0f}")
     table.add_row("in all", "", f"{total(items) / 1e6:,.0f}")
+    table.add_row("in all, at least (every text is short)", "", f"{total(required) / 1e6:,.0f}")
     errors.print(table)
 
 
 def start_run(config: Config, directory: RunDirectory) -> int:
     """Trains a new run; returns the exit code. Raises UserError."""
-    _check_memory(config)
+    check_memory(config, members(config), console)
     return _train(config, directory, resuming=False)
 
 
 def resume_run(config: Config, directory: RunDirectory) -> int:
     """Trains the rest of the run in `directory`; returns the exit code. Raises UserError."""
-    _check_memory(config)
+    # It may be on another machine now, or have another number of workers.
+    check_memory(config, members(config), console)
     return _train(config, directory, resuming=True)
-
-
-def _check_memory(config: Config) -> None:
-    """Raises ModelError, before anything is loaded, if the run does not fit into memory.
-
-    A resumed run is checked too: it may be on another machine now, or have another number of workers.
-    """
-    quiet_libraries()
-    announce_conversion(config.model, console)
-    lengths = prompt_lengths(config, token_counter(config.model, download=True))
-    check_fit(config, lengths, members(config))
 
 
 def _train(config: Config, directory: RunDirectory, *, resuming: bool) -> int:

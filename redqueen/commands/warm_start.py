@@ -12,13 +12,10 @@ import torch
 from rich.console import Console
 
 from redqueen.adapters.peft_files import WEIGHTS, save_adapter
-from redqueen.commands.environment import announce_conversion, quiet_libraries
+from redqueen.commands.environment import check_memory
 from redqueen.config import Config
 from redqueen.errors import UserError
-from redqueen.game.prompt_lengths import prompt_lengths
-from redqueen.policy.memory.estimate import check_fit
 from redqueen.policy.model.base import load
-from redqueen.policy.model.dimensions import token_counter
 from redqueen.recording.task_reporter import TaskReporter
 from redqueen.runs.directory import occupied
 from redqueen.verifier import LocalVerifier
@@ -43,9 +40,7 @@ def run_warm_start(
     proposals_by_round = _counts("--proposals", proposals)
     if len(proposals_by_round) < len(steps_by_round) - 1 or sequences < 1 or lr <= 0:
         raise UserError("--proposals needs a number between each two rounds; --sequences and --lr must be positive")
-    quiet_libraries()
-    announce_conversion(config.model, console)
-    check_fit(config, prompt_lengths(config, token_counter(config.model, download=True)), 1)
+    check_memory(config, 1, console)
     console.print(f"loading {config.model.name} ...")
     base = load(config.model)
     history: list[dict[str, int]] = []

@@ -1,8 +1,9 @@
 """Estimates the memory that a run needs, before it starts.
 
 Sizes follow from the code: what is saved for the backward pass, how the KV cache grows. Prompts are as long as the seed
-programs make them, and completions as long as they may be; every proposal is taken to be valid. A run whose completions
-are shorter needs less. Four constants are measured (`_LIBRARIES`, `_WORKER_LIBRARIES`, `_LOADED`, `_FRAGMENTATION`).
+programs make them, and completions as long as they may be; every proposal is taken to be valid. So the estimate is an
+upper bound, and `least` gives the lower one. Four constants are measured (`_LIBRARIES`, `_WORKER_LIBRARIES`, `_LOADED`,
+`_FRAGMENTATION`).
 """
 
 from __future__ import annotations
@@ -214,20 +215,38 @@ def _filter_bytes(config: Config) -> int:
     return 4 + 8 + 3 + 4 * 4
 
 
-def check_fit(config: Config, lengths: PromptLengths, members: int) -> None:
-    """Raises ModelError if a run needs more memory than the device has free.
+def least(config: Config) -> Config:
+    """Returns a configuration whose estimate is what a run of `config` needs in any case.
 
-    The message names the largest part that a setting shrinks.
+    Every text ends at once and every task is attempted once, so that only prompts fill the KV cache and micro-batches.
     """
-    need_by_item = estimate(config, lengths, members, download=True)
+    return config.model_copy(
+        update={
+            "game": config.game.model_copy(update={"attempts": 1}),
+            "sampling": config.sampling.model_copy(update={"proposal_tokens": 1, "attempt_tokens": 1}),
+            "learning": config.learning.model_copy(update={"batch_tokens": 1}),
+        }
+    )
+
+
+def check_fit(config: Config, lengths: PromptLengths, members: int) -> str:
+    """Compares what a run needs with what the device has free.
+
+    Returns one line of warning if the run fits only while texts end before their limits, "" if it fits in any case.
+    Raises ModelError if it does not fit even then. Both lines name the largest part that a setting shrinks.
+    """
     device = device_of(config.model)
     free = torch.cuda.mem_get_info()[0] if device.type == "cuda" else psutil.virtual_memory().available
-    need = total(need_by_item)
-    if need > free:
-        raise ModelError(
-            f"'{config.model.name}' with {members} members needs about {need / 2**30:.1f} GiB, {device.type} has "
-            f"{free / 2**30:.1f} GiB free: {advice(need_by_item)}"
-        )
+    subject = f"'{config.model.name}' with {members} members"
+    has = f"{device.type} has {free / 2**30:.1f} GiB free"
+    # The full estimate is an upper bound, and a run seldom comes near it. To refuse on it would refuse runs that fit.
+    required = estimate(least(config), lengths, members, download=True)
+    if total(required) > free:
+        raise ModelError(f"{subject} needs at least {total(required) / 2**30:.1f} GiB, {has}: {advice(required)}")
+    largest = estimate(config, lengths, members, download=True)
+    if total(largest) > free:
+        return f"{subject} may need up to {total(largest) / 2**30:.1f} GiB, {has}: if it is killed, {advice(largest)}"
+    return ""
 
 
 def advice(need: Sequence[Item]) -> str:

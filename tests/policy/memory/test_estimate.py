@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from redqueen.config import Config, LearningConfig, ModelConfig, SamplingConfig
 from redqueen.errors import ModelError
 from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.memory.estimate import advice, check_fit, estimate, items, total
+from redqueen.policy.memory.estimate import advice, check_fit, estimate, items, least, total
 from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.policy.model.base import load
 from redqueen.policy.model.dimensions import Shape, shape_of, token_counter
@@ -160,18 +160,56 @@ def test_the_knob_that_is_named_shrinks_the_need(tmp_path: Path) -> None:
     assert {item.knob for item in after} >= {"learning.batch_tokens", "sampling.batch_rows", "model.rank"}
 
 
+def has_free(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    class Memory:
+        available = size
+
+    monkeypatch.setattr("redqueen.policy.memory.estimate.psutil.virtual_memory", lambda: Memory)
+
+
 def test_a_run_that_does_not_fit_is_refused_before_it_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = config_of(tiny.make(tmp_path))
 
-    class Little:
-        available = 1000
-
-    monkeypatch.setattr("redqueen.policy.memory.estimate.psutil.virtual_memory", lambda: Little)
-    with pytest.raises(ModelError, match=r"needs about .* GiB, cpu has 0.0 GiB free: (set|lower) \w+\.\w+") as error:
+    has_free(monkeypatch, 1000)
+    with pytest.raises(ModelError, match=r"needs at least .* GiB, cpu has 0.0 GiB free: (set|lower) \w+\.\w+") as error:
         check_fit(config, LENGTHS, 4)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_run_that_fits_while_its_texts_are_short_is_warned_of_and_not_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
+    config = config_of(tiny.make(tmp_path), dtype)
+    required = total(estimate(least(config), LENGTHS, 4, download=False))
+    largest = total(estimate(config, LENGTHS, 4, download=False))
+    assert required < largest
+    has_free(monkeypatch, required - 1)
+    with pytest.raises(ModelError):
+        check_fit(config, LENGTHS, 4)
+    has_free(monkeypatch, required)
+    warning = check_fit(config, LENGTHS, 4)
+    assert "may need up to" in warning
+    assert "lower" in warning or "set" in warning
+    assert "\n" not in warning
+    has_free(monkeypatch, largest)
+    assert not check_fit(config, LENGTHS, 4)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_least_that_a_run_needs_is_what_it_holds_and_its_shortest_step(tmp_path: Path, dtype: str) -> None:
+    config = config_of(tiny.make(tmp_path), dtype)
+    shape = shape_of(config.model, download=False)
+    required = sizes(least(config), shape)
+    for name, size in sizes(config, shape).items():
+        assert required[name] <= size
+        if name.startswith(("base", "members", "interpreter", "libraries")):
+            assert required[name] == size
+    # A micro-batch holds at least one prompt with one token after it.
+    tokens = next(item.name for item in items(least(config), shape, LENGTHS, 3) if "activations" in item.name)
+    assert tokens == f"training: activations of {LENGTHS.proposal + 1} tokens"
 
 
 def test_a_model_that_is_not_there_is_one_line(tmp_path: Path) -> None:
