@@ -5,11 +5,10 @@ The result of a step is a tree: a `PlayedStep` has matches, a match has proposal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import chain
-from typing import TypeVar
 
 from redqueen import streams
 from redqueen.config import Config, GameConfig
@@ -17,12 +16,12 @@ from redqueen.game.prompts import Prompts, prompts
 from redqueen.game.rewards import solve_rate, student_reward, teacher_reward
 from redqueen.game.seeds import AUTHOR, seeds
 from redqueen.game.task_bank import TaskBank
+from redqueen.judging import Progress, ask, submit_attempt, submit_proposal
 from redqueen.league.matchmaking import Match
 from redqueen.programs.normal_form import fingerprint
 from redqueen.records import (
     Attempted,
     Completion,
-    Draft,
     GradedRollout,
     Kind,
     Prompt,
@@ -35,34 +34,6 @@ from redqueen.records import (
     Verdict,
     Verifier,
 )
-
-Progress = Callable[[int, int], None]
-T = TypeVar("T")
-
-
-def ask(
-    sampler: Sampler,
-    requests: Sequence[Request],
-    submit: Callable[[int, Completion], Future[T]],
-    progress: Progress | None = None,
-) -> list[tuple[Completion, T]]:
-    """Samples the requests and judges each completion while the others are still being written.
-
-    `submit(index, completion)` hands a completion to the verifier and returns at once. Returns each request's
-    completion with the result of `submit`'s future, in the order of the requests.
-    """
-    # The sandbox works while the model still samples, so judging costs next to no time of its own. Completions end in
-    # an order that depends on their lengths and on the batch, so futures are kept by index: the order in which
-    # anything finished has no influence on the result.
-    judged: dict[int, Future[T]] = {}
-
-    def on_completion(index: int, completion: Completion) -> None:
-        judged[index] = submit(index, completion)
-        if progress is not None:
-            progress(len(judged), len(requests))
-
-    completions = sampler.sample(requests, on_completion)
-    return [(completion, judged[index].result()) for index, completion in enumerate(completions)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +145,10 @@ class SelfPlay:
         ]
 
         def submit(index: int, completion: Completion) -> Future[tuple[Verdict, Task | None]]:
-            return self._submit_proposal(step, assignments[index], completion)
+            given = assignments[index]
+            return submit_proposal(
+                self.verifier, self.prompts, completion, id=given.id, kind=given.kind, step=step, start=given.start
+            )
 
         answers = ask(self.sampler, requests, submit, progress)
         proposed: list[Proposed] = []
@@ -231,8 +205,7 @@ class SelfPlay:
         ]
 
         def submit(index: int, completion: Completion) -> Future[Verdict]:
-            task = places[index][1]
-            return self.verifier.submit_attempt(task, self.prompts.read_attempt(task.kind, completion.text))
+            return submit_attempt(self.verifier, self.prompts, places[index][1], completion)
 
         answers = ask(self.sampler, requests, submit, progress)
         return [
@@ -262,18 +235,6 @@ class SelfPlay:
         drawn = self.task_bank.references(task.kind, shots + 1, rng)
         others = [other for other in drawn if fingerprint(other.program) != name]
         return self.prompts.attempt(task, others[:shots])
-
-    def _submit_proposal(
-        self, step: int, assignment: _Assignment, completion: Completion
-    ) -> Future[tuple[Verdict, Task | None]]:
-        draft = self.prompts.read_proposal(assignment.kind, completion.text, assignment.start)
-        if not isinstance(draft, Draft):
-            # A text without a proposal is not run. Its author is paid as for any invalid proposal.
-            return finished((Verdict("malformed", detail=draft), None))
-        proposal = Proposal(
-            id=assignment.id, kind=assignment.kind, author=assignment.match.teacher, step=step, draft=draft
-        )
-        return self.verifier.submit_proposal(proposal)
 
 
 def score_step(
@@ -314,13 +275,6 @@ def _score(proposed: Proposed, attempts: Sequence[Attempted], task_bank: TaskBan
 def attempt_rollout(member: str, task: Task, completion: Completion) -> Rollout:
     """Returns the rollout of an attempt; the attempts at one task are one group."""
     return Rollout(member=member, role="student", kind=task.kind, group=task.id, completion=completion)
-
-
-def finished(value: T) -> Future[T]:
-    """Returns a future that has its result already."""
-    future: Future[T] = Future()
-    future.set_result(value)
-    return future
 
 
 def seed_tasks(verifier: Verifier) -> list[Task]:

@@ -18,17 +18,17 @@ from redqueen.adapters.factors import Factors
 from redqueen.adapters.initialisation import fresh, generator
 from redqueen.config import Config
 from redqueen.game.prompts import Prompts, prompts
+from redqueen.judging import ask, submit_proposal
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.tokens import encode
 from redqueen.policy.policy import open_policy
 from redqueen.programs.normal_form import fingerprint
-from redqueen.records import KINDS, Completion, Draft, Kind, Prompt, Proposal, Request, Sample, Task, Verdict, Verifier
-from redqueen.self_play import ask, finished, seed_tasks
+from redqueen.records import KINDS, Completion, Kind, Prompt, Request, Sample, Task, Verdict, Verifier
+from redqueen.self_play import seed_tasks
 
 MEMBER = "warm"
 MAX_PAIRS = 8
 """How many pairs of a code_f task one training text holds. More of them only lengthen the text."""
-_UNREAD = Verdict("malformed", detail="no proposal in the text")
 Report = Callable[[str, int, int], None]
 
 
@@ -68,15 +68,12 @@ class Warmup:
             self.report(f"round {round_}: loss {update.loss:.3f}", step + 1, steps)
 
     def explore(self, round_: int, count: int) -> dict[str, int]:
-        """Samples `count` proposals of each kind and keeps the valid ones. Returns how many had each status.
-
-        "unread" counts the texts in which no proposal was found.
-        """
-        statuses: Counter[str] = Counter(unread=0)
+        """Samples `count` proposals of each kind and keeps the valid ones. Returns how many had each status."""
+        statuses: Counter[str] = Counter()
         for number, kind in enumerate(KINDS):
             known = {fingerprint(task.program) for task in [*self.seed_tasks, *self.new_tasks[kind]]}
             for verdict, task in self._propose(kind, count, round_):
-                statuses["unread" if verdict is _UNREAD else verdict.status] += 1
+                statuses[verdict.status] += 1
                 if task is None:
                     continue
                 # A program that was shown is easily repeated and teaches nothing new. So only new programs count,
@@ -97,7 +94,7 @@ class Warmup:
         self.policy.close()
 
     def _propose(self, kind: Kind, count: int, round_: int) -> list[tuple[Verdict, Task | None]]:
-        """Returns the verdicts on `count` proposals, `_UNREAD` where the text holds none."""
+        """Returns the verdicts on `count` proposals, with their tasks."""
         starts: list[Task | None] = []
         requests: list[Request] = []
         sampling = self.config.sampling.params(self.config.sampling.proposal_tokens)
@@ -110,12 +107,10 @@ class Warmup:
             requests.append(Request(member=MEMBER, prompt=prompt, sampling=sampling, seed=seed))
 
         def submit(index: int, completion: Completion) -> Future[tuple[Verdict, Task | None]]:
-            draft = self.prompts.read_proposal(kind, completion.text, starts[index])
-            if not isinstance(draft, Draft):
-                return finished((_UNREAD, None))
             name = f"{round_}-{kind}-{index}"
-            proposal = Proposal(id=name, kind=kind, author=MEMBER, step=round_, draft=draft)
-            return self.verifier.submit_proposal(proposal)
+            return submit_proposal(
+                self.verifier, self.prompts, completion, id=name, kind=kind, step=round_, start=starts[index]
+            )
 
         def progress(done: int, total: int) -> None:
             self.report(f"round {round_}: sampling {kind}", done, total)

@@ -26,6 +26,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("redqueen.evolution",),
     ("redqueen.evals",),
     ("redqueen.self_play",),
+    ("redqueen.judging",),
     ("redqueen.policy", "redqueen.verifier", "redqueen.runs"),
     ("redqueen.adapters", "redqueen.game", "redqueen.sandbox", "redqueen.league"),
     ("redqueen.programs", "redqueen.recipes", "redqueen.assets"),

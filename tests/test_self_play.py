@@ -9,9 +9,10 @@ import pytest
 
 from redqueen.config import Config, GameConfig
 from redqueen.game.rewards import solve_rate, teacher_reward
+from redqueen.judging import ask, finished
 from redqueen.league.matchmaking import Match
 from redqueen.records import Completion, Kind, Prompt, Request, SamplingParams, Task, Verdict
-from redqueen.self_play import SelfPlay, ask, finished, score_step
+from redqueen.self_play import SelfPlay, score_step
 from redqueen.verifier import LocalVerifier
 from tests import toy
 

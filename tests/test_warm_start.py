@@ -50,12 +50,16 @@ def test_the_loss_falls_and_the_adapter_moves(warm: Warmup, reports: Reports) ->
     assert not any(torch.equal(before[site].b, after[site].b) for site in before)
 
 
-def test_exploring_keeps_what_is_valid_and_new(warm: Warmup, reports: Reports) -> None:
+def test_exploring_keeps_what_is_valid_and_new(warm: Warmup, reports: Reports, monkeypatch: pytest.MonkeyPatch) -> None:
     # Half of these proposals are valid, and all have one program; for code_f one input is too few.
     warm.prompts = toy.ToyPrompts()
+    # Proposals are sampled and cut off at the first byte, and none of them counts as a proposal.
+    assert warm.explore(0, 4) == {"malformed": 12}
+    assert not any(warm.new_tasks.values())
+    monkeypatch.setattr(warm.policy, "sample", toy.OneByte(warm.policy.sampler).sample)
     statuses = warm.explore(0, 12)
     assert sum(statuses.values()) == 3 * 12
-    assert statuses["unread"] > 0
+    assert statuses["malformed"] > 0
     assert statuses["valid"] > 2
     assert {kind: len(tasks) for kind, tasks in warm.new_tasks.items()} == {"code_o": 1, "code_i": 1, "code_f": 0}
     (task,) = warm.new_tasks["code_o"]

@@ -5,13 +5,15 @@ The verifier, the sandbox and everything else are the real ones; only the prompt
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from redqueen.config import Config, EvolutionConfig, GameConfig, LearningConfig, ModelConfig, RunConfig, SamplingConfig
 from redqueen.policy.model.base import fingerprint, load
-from redqueen.records import Draft, Kind, Prompt, Task
+from redqueen.records import Completion, Draft, Kind, Prompt, Request, Sampler, Task
 from redqueen.runs.directory import RunDirectory
+from redqueen.self_play import SelfPlay
 from redqueen.train import Trainer
 from redqueen.verifier import LocalVerifier
 from tests import tiny
@@ -40,6 +42,28 @@ class ToyPrompts:
         return str(_byte(text) % 3)
 
 
+class OneByte:
+    """The policy of the toy game: a text of one byte is whole, though the token limit ended it."""
+
+    def __init__(self, policy: Sampler) -> None:
+        self.policy = policy
+
+    def sample(
+        self, requests: Sequence[Request], on_completion: Callable[[int, Completion], None] | None = None
+    ) -> list[Completion]:
+        def on_whole(index: int, completion: Completion) -> None:
+            if on_completion is not None:
+                on_completion(index, replace(completion, finish_reason="stop"))
+
+        return [replace(one, finish_reason="stop") for one in self.policy.sample(requests, on_whole)]
+
+
+def install(play: SelfPlay) -> None:
+    """Lets the toy game be played."""
+    play.prompts = ToyPrompts()
+    play.sampler = OneByte(play.sampler)
+
+
 def _byte(text: str) -> int:
     return (text or "\0").encode()[0]
 
@@ -64,7 +88,7 @@ def trainer(config: Config, run: Path, verifier: LocalVerifier, *, begin: bool =
         directory.create(config, {})
     base = load(config.model)
     result = Trainer(config, base, fingerprint(base.model), verifier, directory)
-    result.self_play.prompts = ToyPrompts()
+    install(result.self_play)
     if begin:
         result.begin()
     return result

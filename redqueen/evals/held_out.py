@@ -15,8 +15,9 @@ from redqueen import streams
 from redqueen.config import Config, ConfigError
 from redqueen.game.prompts import Prompts
 from redqueen.game.rewards import solve_rate
+from redqueen.judging import ask, submit_attempt
 from redqueen.records import Attempted, Completion, Kind, Request, Sampler, Task, Verdict, Verifier
-from redqueen.self_play import ask, attempt_rollout
+from redqueen.self_play import attempt_rollout
 
 
 class HeldOutEvaluation:
@@ -66,8 +67,7 @@ class HeldOutEvaluation:
         ]
 
         def submit(index: int, completion: Completion) -> Future[Verdict]:
-            task = places[index][1]
-            return self.verifier.submit_attempt(task, self.prompts.read_attempt(task.kind, completion.text))
+            return submit_attempt(self.verifier, self.prompts, places[index][1], completion)
 
         answers = ask(self.sampler, requests, submit)
         return [

@@ -9,9 +9,9 @@ from statistics import fmean
 
 from redqueen.evolution import Game, Replacement, Standing
 from redqueen.recording.recorder import Recorder, StepRecord
-from redqueen.records import Kind, MemberUpdate, Rollout, Verdict
+from redqueen.records import Kind, MemberUpdate, Role, Rollout, Verdict
 from redqueen.runs.directory import RunDirectory
-from redqueen.runs.metrics import MatchMetrics, MemberMetrics, ReplacementMetrics, StepMetrics
+from redqueen.runs.metrics import MatchMetrics, MemberMetrics, ReplacementMetrics, StepMetrics, TruncatedRates
 from redqueen.self_play import ScoredAttempt, ScoredProposal
 
 
@@ -33,8 +33,12 @@ class MetricsRecorder(Recorder):
 def step_metrics(record: StepRecord) -> StepMetrics:
     """Returns the step's line; `StepMetrics` explains each number."""
     kinds = record.kinds
-    proposals = record.played.proposals
-    attempts = record.played.attempts
+    all_proposals = record.played.proposals
+    all_attempts = record.played.attempts
+    # A champion of the past is no part of the population, so what it wrote counts in no rate.
+    living = {standing.member.name for standing in record.standings}
+    proposals = [proposal for proposal in all_proposals if proposal.proposed.rollout.member in living]
+    attempts = [attempt for attempt in all_attempts if attempt.attempted.rollout.member in living]
     # Rates are over what was judged. If faults of the machine counted as failures, a machine under load would look like
     # members that get worse.
     judged = [proposal for proposal in proposals if _is_judged(proposal.proposed.verdict)]
@@ -43,7 +47,9 @@ def step_metrics(record: StepRecord) -> StepMetrics:
     # A proposal can be judged and still have no reward: the machine may have lost every attempt at its task.
     teacher_rewards = [proposal.reward for proposal in proposals if proposal.reward is not None]
     student_rewards = [attempt.reward for attempt in attempts if attempt.reward is not None]
-    solve_rates = {kind: _solve_rates(proposals, kind) for kind in kinds}
+    between_living = [proposal for proposal in proposals if proposal.proposed.student in living]
+    solve_rates = {kind: _solve_rates(between_living, kind) for kind in kinds}
+    rollouts = _rollouts(proposals, attempts)
     updates = record.updates
     return {
         "step": record.step,
@@ -57,15 +63,15 @@ def step_metrics(record: StepRecord) -> StepMetrics:
         "teacher_reward": _mean(teacher_rewards),
         "student_reward": _mean(student_rewards),
         "statuses": {
-            "proposals": _status_counts(proposal.proposed.verdict for proposal in proposals),
-            "attempts": _status_counts(attempt.attempted.verdict for attempt in attempts),
+            "proposals": _status_counts(proposal.proposed.verdict for proposal in all_proposals),
+            "attempts": _status_counts(attempt.attempted.verdict for attempt in all_attempts),
         },
-        "truncated_rate": {
-            "proposals": _mean(_is_truncated(proposal.proposed.rollout) for proposal in proposals),
-            "attempts": _mean(_is_truncated(attempt.attempted.rollout) for attempt in attempts),
+        "truncated_rate": _truncated_rates(rollouts),
+        "truncated_rate_by_kind": {
+            kind: _truncated_rates([rollout for rollout in rollouts if rollout.kind == kind]) for kind in kinds
         },
-        "dropped": len(proposals) + len(attempts) - len(teacher_rewards) - len(student_rewards),
-        "tokens_sampled": _tokens_sampled(proposals, attempts),
+        "dropped": _dropped(all_proposals, all_attempts),
+        "tokens_sampled": _tokens_sampled(all_proposals, all_attempts),
         "tokens_trained": sum(update.tokens for update in updates),
         "entropy": _per_token(updates, [update.entropy for update in updates]),
         "logprob_gap": _per_token(updates, [update.logprob_gap for update in updates]),
@@ -94,8 +100,13 @@ def _is_correct(attempt: ScoredAttempt) -> bool:
     return attempt.attempted.verdict.status == "correct"
 
 
-def _is_truncated(rollout: Rollout) -> bool:
-    return rollout.completion.finish_reason == "length"
+def _truncated_rates(rollouts: Sequence[Rollout]) -> TruncatedRates:
+    """Returns the shares of proposals and of attempts that the token limit ended."""
+
+    def rate(role: Role) -> float | None:
+        return _mean(rollout.completion.finish_reason == "length" for rollout in rollouts if rollout.role == role)
+
+    return {"proposals": rate("teacher"), "attempts": rate("student")}
 
 
 def _valid_rate_of(kind: Kind, judged: Sequence[ScoredProposal]) -> float | None:
@@ -124,10 +135,20 @@ def _status_counts(verdicts: Iterable[Verdict]) -> dict[str, int]:
     return dict(sorted(Counter(verdict.status for verdict in verdicts).items()))
 
 
-def _tokens_sampled(proposals: Sequence[ScoredProposal], attempts: Sequence[ScoredAttempt]) -> int:
+def _rollouts(proposals: Sequence[ScoredProposal], attempts: Sequence[ScoredAttempt]) -> list[Rollout]:
+    """Returns what was written, proposals first."""
     rollouts = [proposal.proposed.rollout for proposal in proposals]
-    rollouts += [attempt.attempted.rollout for attempt in attempts]
-    return sum(len(rollout.completion.token_ids) for rollout in rollouts)
+    return rollouts + [attempt.attempted.rollout for attempt in attempts]
+
+
+def _tokens_sampled(proposals: Sequence[ScoredProposal], attempts: Sequence[ScoredAttempt]) -> int:
+    return sum(len(rollout.completion.token_ids) for rollout in _rollouts(proposals, attempts))
+
+
+def _dropped(proposals: Sequence[ScoredProposal], attempts: Sequence[ScoredAttempt]) -> int:
+    """Returns how many have no reward."""
+    rewards = [proposal.reward for proposal in proposals] + [attempt.reward for attempt in attempts]
+    return sum(reward is None for reward in rewards)
 
 
 def _per_token(updates: Sequence[MemberUpdate], values: Sequence[float]) -> float | None:

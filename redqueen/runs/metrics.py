@@ -1,7 +1,8 @@
 """The lines of metrics.jsonl, one for each step of a run.
 
-Rates and means are null where there was nothing to average. Faults of the machine count in `statuses` and `dropped`
-and in nothing else, so that a busy or broken machine does not look like a weak population.
+Rates and means are null where there was nothing to average, and they are over what living members wrote: champions of
+the hall of fame play, but count in `statuses`, `dropped` and `tokens_sampled` only. Faults of the machine count in
+`statuses` and `dropped` and in nothing else, so that a busy or broken machine does not look like a weak population.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ class StatusCounts(TypedDict):
 
 
 class TruncatedRates(TypedDict):
-    """The shares of proposals and attempts that the token limit cut off."""
+    """The shares of proposals and attempts that the token limit cut off; such a text is malformed."""
 
     proposals: float | None
     attempts: float | None
@@ -71,13 +72,14 @@ class StepMetrics(TypedDict):
     """Correct / judged attempts."""
     solve_rate_by_kind: dict[str, float | None]
     tasks_by_kind: dict[str, int]
-    """Tasks with a solve rate."""
+    """Tasks of living teachers with a solve rate of a living student."""
     contested_by_kind: dict[str, int]
-    """Tasks with a solve rate between 0 and 1, both excluded."""
+    """Those of `tasks_by_kind` with a solve rate between 0 and 1, both excluded."""
     teacher_reward: float | None
     student_reward: float | None
     statuses: StatusCounts
     truncated_rate: TruncatedRates
+    truncated_rate_by_kind: dict[str, TruncatedRates]
     dropped: int
     """Proposals and attempts without a reward: faults of the machine."""
     tokens_sampled: int

@@ -41,7 +41,7 @@ def toy_replay(played: Path, verifier: LocalVerifier) -> Iterator[Callable[..., 
     def make(slots: int, **changes: object) -> Replay:
         config = RunDirectory(played).config().override([f"{key}={value}" for key, value in changes.items()])
         made = build_replay(config, load(config.model), verifier, slots)
-        made.self_play.prompts = toy.ToyPrompts()
+        toy.install(made.self_play)
         made.self_play.task_bank.restore(
             [
                 Entry(

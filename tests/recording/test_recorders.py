@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,11 +37,28 @@ def test_metrics_count_the_machines_faults_nowhere_but_in_statuses_and_dropped()
     assert line["contested_by_kind"] == {"code_o": 1, "code_i": 0, "code_f": 0}
     assert line["statuses"]["attempts"] == {"correct": 1, "infra_error": 1, "wrong": 1}
     assert line["truncated_rate"] == {"proposals": 0.0, "attempts": 1.0}
+    assert line["truncated_rate_by_kind"] == {
+        "code_o": {"proposals": 0.0, "attempts": 1.0},
+        "code_i": {"proposals": None, "attempts": None},
+        "code_f": {"proposals": None, "attempts": None},
+    }
     assert line["task_bank_size"] == 7
     assert line["tokens_sampled"] == 3 * 3 + 3 * 2
     assert line["members"]["S1"]["parents"] == ["S0"]
     assert line["replacements"][0].get("tries") == 2
     assert line["seconds"] == {"match": 0.123, "total": 61.5}
+
+
+def test_champions_count_in_no_rate() -> None:
+    living = full()
+    # The student has left, so it is a champion here; the teacher's proposals count as before.
+    line = step_metrics(replace(living, standings=living.standings[:1]))
+    assert (line["valid_rate"], line["teacher_reward"]) == (0.5, -0.25)
+    assert (line["solve_rate"], line["student_reward"]) == (None, None)
+    assert line["truncated_rate"] == {"proposals": 0.0, "attempts": None}
+    assert line["tasks_by_kind"] == {"code_o": 0, "code_i": 0, "code_f": 0}
+    # What was sampled and what was lost are facts of the machine.
+    assert (line["dropped"], line["tokens_sampled"]) == (2, 3 * 3 + 3 * 2)
 
 
 def test_metrics_are_appended_and_rewound(tmp_path: Path) -> None:

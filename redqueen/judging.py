@@ -1,0 +1,89 @@
+"""From requests to verdicts: members write, and each text is read and judged while others are still being written.
+
+This is the only place where a member's text is read, so the rule for cut-off texts holds for runs, held-out scores,
+studies and the warm start alike: a text that the token limit ended is malformed, whatever it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import TypeVar
+
+from redqueen.game.prompts import Prompts
+from redqueen.records import Completion, Draft, Kind, Proposal, Request, Sampler, Task, Verdict, Verifier
+
+Progress = Callable[[int, int], None]
+T = TypeVar("T")
+
+
+def ask(
+    sampler: Sampler,
+    requests: Sequence[Request],
+    submit: Callable[[int, Completion], Future[T]],
+    progress: Progress | None = None,
+) -> list[tuple[Completion, T]]:
+    """Samples the requests and judges each completion while the others are still being written.
+
+    `submit(index, completion)` hands a completion to the verifier and returns at once. Returns each request's
+    completion with the result of `submit`'s future, in the order of the requests.
+    """
+    # The sandbox works while the model still samples, so judging costs next to no time of its own. Completions end in
+    # an order that depends on their lengths and on the batch, so futures are kept by index: the order in which
+    # anything finished has no influence on the result.
+    judged: dict[int, Future[T]] = {}
+
+    def on_completion(index: int, completion: Completion) -> None:
+        judged[index] = submit(index, completion)
+        if progress is not None:
+            progress(len(judged), len(requests))
+
+    completions = sampler.sample(requests, on_completion)
+    return [(completion, judged[index].result()) for index, completion in enumerate(completions)]
+
+
+def submit_proposal(
+    verifier: Verifier,
+    prompts: Prompts,
+    completion: Completion,
+    *,
+    id: str,
+    kind: Kind,
+    step: int,
+    start: Task | None,
+) -> Future[tuple[Verdict, Task | None]]:
+    """Reads a proposal and hands it to the verifier. What cannot be read is malformed, and nothing of it is run.
+
+    `start` is the task whose program a code_f proposal begins with.
+    """
+    verdict = cut_off(completion)
+    if verdict is not None:
+        return finished((verdict, None))
+    draft = prompts.read_proposal(kind, completion.text, start)
+    if not isinstance(draft, Draft):
+        return finished((Verdict("malformed", detail=draft), None))
+    return verifier.submit_proposal(Proposal(id=id, kind=kind, author=completion.member, step=step, draft=draft))
+
+
+def submit_attempt(verifier: Verifier, prompts: Prompts, task: Task, completion: Completion) -> Future[Verdict]:
+    """Reads an attempt at `task` and hands it to the verifier."""
+    verdict = cut_off(completion)
+    if verdict is not None:
+        return finished(verdict)
+    return verifier.submit_attempt(task, prompts.read_attempt(task.kind, completion.text))
+
+
+def cut_off(completion: Completion) -> Verdict | None:
+    """Returns the verdict on a text that the token limit ended, or None if the text ended by itself."""
+    # Part of such a text may well be a valid task or a right answer. If that were paid, nothing would teach a member to
+    # end its texts, and once all of them run into the limit, none shows how a text ends.
+    if completion.finish_reason != "length":
+        return None
+    return Verdict("malformed", detail=f"cut off after {len(completion.token_ids)} tokens")
+
+
+def finished(value: T) -> Future[T]:
+    """Returns a future that has its result already."""
+    future: Future[T] = Future()
+    future.set_result(value)
+    return future
