@@ -1,10 +1,12 @@
-"""Programs as text: how calls are split from a program, and a normal form that two spellings of a program share."""
+"""Programs as text: how calls are split from a program, and what two spellings of a program, or two alike, share."""
 
 from __future__ import annotations
 
 import ast
 import hashlib
 from functools import lru_cache
+
+from redqueen.programs.renaming import Constants, Names
 
 ENTRY = "f"
 
@@ -30,6 +32,10 @@ def normalise(program: str) -> str:
 
     It is meant for programs that the sandbox has accepted, not for hostile text.
     """
+    return ast.unparse(_undocumented(program))
+
+
+def _undocumented(program: str) -> ast.Module:
     # Without docstrings removed, a teacher could make any program of the bank new with one line.
     tree = ast.parse(program)
     for node in ast.walk(tree):
@@ -37,7 +43,7 @@ def normalise(program: str) -> str:
         # A body that is only a docstring keeps it, because an empty body would not parse.
         if documented and len(node.body) > 1 and ast.get_docstring(node, clean=False) is not None:
             del node.body[0]
-    return ast.unparse(tree)
+    return tree
 
 
 # A step asks for the same program several times (task bank, worked examples), and parsing takes a millisecond.
@@ -53,4 +59,33 @@ def fingerprint(program: str) -> str:
         form = normalise(program)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         form = program.strip()
+    return _hash(form)
+
+
+@lru_cache(maxsize=4096)
+def shape(program: str) -> str:
+    r"""Returns a short hash of how the program computes: equal for programs that are alike up to names and constants.
+
+    Names that the program gives to variables, parameters and functions do not matter, nor do numbers, strings and
+    bytes (a number's sign included), annotations, and what `fingerprint` leaves out. Operators, attributes, methods,
+    keywords, builtins, imports, True, False and None do. A program that `ast` cannot parse is identified by its text.
+
+    >>> shape("def f(x):\n    return x + 3") == shape("def f(number):\n    return number + -7.5")
+    True
+    >>> shape("def f(x):\n    return x + 3") == shape("def f(x):\n    return x * 3")
+    False
+    >>> shape("def f(a):\n    return len(a)") == shape("def f(a):\n    return sum(a)")
+    False
+    """
+    # As in `fingerprint`: no program may end the run here.
+    try:
+        tree = Constants().visit(_undocumented(program))
+        Names(tree).visit(tree)
+        form = ast.dump(tree)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        form = program.strip()
+    return _hash(form)
+
+
+def _hash(form: str) -> str:
     return hashlib.blake2b(form.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
