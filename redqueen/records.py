@@ -127,6 +127,8 @@ class Prompt:
     """Strings that end the completion."""
     prefix: str = ""
     """The start of the answer, already written on the member's behalf, e.g. `"def f("`."""
+    max_lines: int = 0
+    """The completion also ends at the end of this many lines, the prefix's line included; 0: no limit."""
     chat: bool = False
     """Whether the text is one user message that goes through the model's chat template; if not, it is used as it is."""
 

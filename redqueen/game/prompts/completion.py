@@ -30,7 +30,10 @@ class CompletionPrompts:
         blocks = "".join(f"{TITLES[kind]}\n{self._worked(task)}\n\n" for task in references)
         if start is None:
             return Prompt(f"{blocks}{TITLES[kind]}\n", _BLOCK, "def f(")
-        return Prompt(f"{blocks}{TITLES[kind]}\n{start.program}\n", _BLOCK, "#")
+        # Only `max_inputs` calls are read, so the text ends after as many lines: a teacher that repeats one call without
+        # end would otherwise always run into the token limit.
+        lines = 1 + self.game.max_inputs
+        return Prompt(f"{blocks}{TITLES[kind]}\n{start.program}\n", _BLOCK, "#", max_lines=lines)
 
     def read_proposal(self, kind: Kind, text: str, start: Task | None) -> Draft | str:
         if start is None:

@@ -57,6 +57,8 @@ class Row:
     """How the row's tokens are sampled, and how many at most."""
     stop: tuple[str, ...]
     """Strings that end the row."""
+    max_lines: int = 0
+    """The row also ends at the end of this many lines; 0: no limit."""
     token_ids: list[int] = field(default_factory=list[int])
     """The tokens sampled so far."""
     logprobs: list[float] = field(default_factory=list[float])
@@ -258,14 +260,19 @@ class ContinuousBatch:
                 return
 
     def _stopped(self, row: Row) -> bool:
-        """Whether the newest token completes a stop string."""
-        if not row.stop:
+        """Whether the newest token completes a stop string or the last line."""
+        if not row.stop and not row.max_lines:
             return False
         # Decoding the whole text after each token would take quadratic time, so only a tail is decoded. One token is
         # at least one byte, so this tail holds every stop string that the newest token can complete.
-        last = row.token_ids[-(max(len(s.encode()) for s in row.stop) + 1) :]
-        tail = self.model.tokenizer.decode(last, skip_special_tokens=False)
-        return any(s in tail for s in row.stop)
+        longest = max((len(stop.encode()) for stop in row.stop), default=0)
+        tail = self.model.tokenizer.decode(row.token_ids[-(longest + 1) :], skip_special_tokens=False)
+        if any(stop in tail for stop in row.stop):
+            return True
+        # The number of lines can have changed only where a line ends.
+        if not row.max_lines or "\n" not in tail:
+            return False
+        return self.model.tokenizer.decode(row.token_ids, skip_special_tokens=False).count("\n") >= row.max_lines
 
     def _compact(self) -> None:
         """Moves rows from the end into free places if there are many, and drops the free places behind them."""

@@ -62,10 +62,15 @@ class LocalSampler:
             if key not in groups:
                 slot = self.bank.slots[request.member]
                 groups[key] = RowGroup(slot, encode(self.base.tokenizer, request.prompt), [])
-            groups[key].rows.append(Row(index, request.seed, request.sampling, request.prompt.stop))
+            groups[key].rows.append(self._row(index, request))
 
         # Rows that may become the longest start first: if they started last, they would end alone.
         return sorted(groups.values(), key=lambda g: (-g.max_tokens, -len(g.prompt_ids)))
+
+    @staticmethod
+    def _row(index: int, request: Request) -> Row:
+        prompt = request.prompt
+        return Row(index, request.seed, request.sampling, prompt.stop, prompt.max_lines)
 
     def _completion(self, request: Request, prompt_ids: tuple[int, ...], row: Row) -> Completion:
         assert row.finish_reason is not None, "only complete rows are handed over"
@@ -73,6 +78,8 @@ class LocalSampler:
         text: str = self.base.tokenizer.backend_tokenizer.decode(row.token_ids, skip_special_tokens=True)
         # The token that completes a stop string may hold characters before and after it.
         stops = [text.find(stop) for stop in prompt.stop if stop in text]
+        if prompt.max_lines:
+            stops.append(len("\n".join(text.split("\n")[: prompt.max_lines])))
         return Completion(
             member=request.member,
             version=self.versions[request.member],

@@ -175,6 +175,21 @@ def test_text_ends_before_the_stop_string_and_the_tokens_after_it(tiny_policy: B
     assert policy.base.tokenizer.decode(cut.token_ids) == cut.text + stop
 
 
+def test_text_ends_after_the_last_line_that_is_allowed(tiny_policy: Build) -> None:
+    policy = tiny_policy()
+    asked = [request("a", "hello", seed, tokens=400) for seed in range(12)]
+    free = [completion.text for completion in policy.sample(asked)]
+    assert max(text.count("\n") for text in free) >= 2
+    for lines in (1, 2):
+        limited = [replace(r, prompt=replace(r.prompt, max_lines=lines)) for r in asked]
+        for text, cut in zip(free, policy.sample(limited), strict=True):
+            ends = text.count("\n") >= lines
+            assert cut.text == ("\n".join(text.split("\n")[:lines]) if ends else text)
+            assert (cut.finish_reason == "stop") or not ends
+            if ends:
+                assert policy.base.tokenizer.decode(cut.token_ids) == cut.text + "\n"
+
+
 def test_of_several_stop_strings_the_first_that_is_written_ends_the_text(tiny_policy: Build) -> None:
     policy = tiny_policy()
     free = policy.sample([request("a", "hello", 5, tokens=30)])[0]
