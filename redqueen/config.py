@@ -25,6 +25,7 @@ Crossover = Literal["dare", "slot_swap", "svd_subspace", "extrapolate", "linear_
 Matchmaking = Literal["balanced", "hard", "uniform", "round_robin"]
 TeacherFitness = Literal["lcb", "mean_reward", "learnability"]
 FitnessName = Literal[TeacherFitness, "held_out"]
+ReferenceSource = Literal["all", "seeds", "newest"]
 SurvivorSelection = Literal["truncation", "tournament"]
 ParentSelection = Literal["rank", "tournament", "uniform"]
 
@@ -105,6 +106,11 @@ class GameConfig(Section):
     """Distinct inputs that a code_f proposal must have; half of them stay hidden."""
     max_inputs: int = Field(default=10, ge=2, le=256)
     """Inputs of a code_f proposal that are used."""
+    references_from: ReferenceSource = "all"
+    """Tasks that references are drawn from: all of the bank, its seeds, or the 64 newest of the kind."""
+    seed_tasks: int | None = Field(default=None, ge=0)
+    """Seed programs that the task bank starts with, drawn by the run's seed; none: all of them; 0: the identity
+    function alone, which is AZR's start."""
     start_lines: int = Field(default=0, ge=0)
     """Lines of the longest program that a code_f proposal starts from; 0: any."""
     bank_size: int = Field(default=4096, ge=16)

@@ -36,8 +36,10 @@ def unknown_key(name: str, valid: Iterable[str]) -> str:
 def parse_value(text: str, current: object) -> object:
     """Reads `text` as a value for a key that holds `current`.
 
-    Tuples are written with commas; everything else is left to pydantic.
+    Tuples are written with commas, and a missing value as `none`; everything else is left to pydantic.
     """
+    if text.lower() in ("none", "null"):
+        return None
     if isinstance(current, tuple):
         return tuple(part.strip() for part in text.strip("()[]").split(",") if part.strip())
     return text

@@ -250,6 +250,8 @@ class Proposed:
     match: str
     student: str
     prompt: str
+    references: tuple[Task, ...]
+    """The tasks of the bank that the prompt shows."""
     rollout: Rollout
     verdict: Verdict
     task: Task | None

@@ -5,16 +5,16 @@ The result of a step is a tree: a `PlayedStep` has matches, a match has proposal
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from redqueen import streams
 from redqueen.config import Config, GameConfig
 from redqueen.game.prompts import Prompts, prompts
 from redqueen.game.rewards import solve_rate, student_reward, teacher_reward
-from redqueen.game.seeds import AUTHOR, seeds
+from redqueen.game.seeds import AUTHOR, IDENTITY, seeds
 from redqueen.game.task_bank import TaskBank
 from redqueen.judging import Progress, ask, submit_attempt, submit_proposal
 from redqueen.league.matchmaking import Match
@@ -22,6 +22,7 @@ from redqueen.programs.normal_form import fingerprint
 from redqueen.records import (
     Attempted,
     Completion,
+    Draft,
     GradedRollout,
     Kind,
     Prompt,
@@ -55,7 +56,7 @@ class ScoredProposal:
     solve_rate: float | None
     """None where no attempt could be judged: the proposal is no valid task, or the machine failed."""
     novel: bool
-    """Whether it is a valid task whose program the task bank did not hold."""
+    """Whether it is a valid task with a new idea (`redqueen.game.novelty`)."""
     attempts: tuple[ScoredAttempt, ...]
 
 
@@ -101,6 +102,8 @@ class _Assignment:
     match: Match
     kind: Kind
     prompt: Prompt
+    references: tuple[Task, ...]
+    """The tasks of the bank that the prompt shows."""
     start: Task | None
     """The task whose program a code_f proposal begins with; None for the other kinds."""
 
@@ -117,8 +120,17 @@ class SelfPlay:
         self.seed = config.run.seed
 
     def add_seed_tasks(self) -> int:
-        """Adds the seed programs in all kinds to the task bank. Returns how many programs there are."""
-        tasks = seed_tasks(self.verifier)
+        """Adds `game.seed_tasks` seed programs in all kinds to the task bank. Returns how many programs it adds."""
+        numbers = range(len(seeds()))
+        count = self.config.game.seed_tasks
+        if count == 0:
+            tasks = verified_tasks(self.verifier, {"identity": IDENTITY})
+        elif count is None or count >= len(numbers):
+            tasks = seed_tasks(self.verifier)
+        else:
+            drawn = streams.python(self.seed, "seed tasks").sample(numbers, count)
+            # In the order of the files, as all seeds are.
+            tasks = seed_tasks(self.verifier, sorted(drawn))
         for task in tasks:
             for kind in self.config.game.kinds:
                 rng = streams.python(self.seed, "plant", task.id, kind)
@@ -169,6 +181,7 @@ class SelfPlay:
                     match=assignment.match.id,
                     student=assignment.match.student,
                     prompt=assignment.prompt.text,
+                    references=assignment.references,
                     rollout=rollout,
                     verdict=verdict,
                     task=task,
@@ -219,9 +232,10 @@ class SelfPlay:
         name = f"{match.id}.{kind}.{number}"
         rng = streams.python(self.seed, "references", name)
         start = self.task_bank.program(rng, self.config.game.start_lines) if kind == "code_f" else None
-        references = self.task_bank.references(kind, self.config.game.references, rng)
+        game = self.config.game
+        references = self.task_bank.references(kind, game.references, rng, game.references_from)
         prompt = self.prompts.propose(kind, references, start)
-        return _Assignment(id=name, match=match, kind=kind, prompt=prompt, start=start)
+        return _Assignment(id=name, match=match, kind=kind, prompt=prompt, references=tuple(references), start=start)
 
     def _pose(self, task: Task) -> Prompt:
         """Returns the prompt of an attempt at `task`, with `game.shots` worked examples from the task bank."""
@@ -229,12 +243,9 @@ class SelfPlay:
         if not shots:
             return self.prompts.attempt(task, ())
         rng = streams.python(self.seed, "shots", task.id)
-        name = fingerprint(task.program)
-        # A worked example with the same program would give the answer away. The bank holds a program at most once in
-        # each kind, so drawing one task too many leaves enough after the program itself is dropped.
-        drawn = self.task_bank.references(task.kind, shots + 1, rng)
-        others = [other for other in drawn if fingerprint(other.program) != name]
-        return self.prompts.attempt(task, others[:shots])
+        # A worked example with the same program would give the answer away.
+        drawn = self.task_bank.references(task.kind, shots, rng, without=fingerprint(task.program))
+        return self.prompts.attempt(task, drawn)
 
 
 def score_step(
@@ -250,7 +261,7 @@ def score_step(
     attempts: dict[str, list[Attempted]] = {}
     for attempt in attempted:
         attempts.setdefault(attempt.task.id, []).append(attempt)
-    # The order of the proposals decides which of two equal programs is the new one. It is the order in which they were
+    # The order of the proposals decides which of two alike tasks is the new one. It is the order in which they were
     # asked for and not that of their ends, so a run can be repeated exactly.
     scored: dict[str, list[ScoredProposal]] = {match.id: [] for match in matches}
     for proposal in proposed:
@@ -261,11 +272,16 @@ def score_step(
 
 def _score(proposed: Proposed, attempts: Sequence[Attempted], task_bank: TaskBank, pay: GameConfig) -> ScoredProposal:
     rho = solve_rate([attempt.verdict for attempt in attempts])
+    task = proposed.task
+    # Asked before the task enters the bank, where it would be known.
+    novel = task is not None and task_bank.is_novel(task)
+    if task is not None:
+        task_bank.add(task, rho)
     return ScoredProposal(
         proposed=proposed,
         reward=teacher_reward(proposed.verdict, rho, pay),
         solve_rate=rho,
-        novel=proposed.task is not None and task_bank.add(proposed.task, rho),
+        novel=novel,
         attempts=tuple(
             ScoredAttempt(attempted=attempt, reward=student_reward(attempt.verdict, pay)) for attempt in attempts
         ),
@@ -277,11 +293,21 @@ def attempt_rollout(member: str, task: Task, completion: Completion) -> Rollout:
     return Rollout(member=member, role="student", kind=task.kind, group=task.id, completion=completion)
 
 
-def seed_tasks(verifier: Verifier) -> list[Task]:
-    """Returns the seed programs as code_f tasks with all their inputs; the verifier computes the outputs."""
-    # As code_f, since that is the only kind that holds several pairs. `Task.as_kind` makes the other kinds of it.
+def seed_tasks(verifier: Verifier, numbers: Sequence[int] | None = None) -> list[Task]:
+    """Returns the seed programs with these numbers, by default all, as `verified_tasks` does."""
+    drafts = seeds()
+    chosen = range(len(drafts)) if numbers is None else numbers
+    return verified_tasks(verifier, {f"seed-{number}": drafts[number] for number in chosen})
+
+
+def verified_tasks(verifier: Verifier, drafts: Mapping[str, Draft]) -> list[Task]:
+    """Returns drafts, by the id that they get, as code_f tasks with all their inputs.
+
+    The verifier computes the outputs. `Task.as_kind` makes the other kinds of them.
+    """
+    # They are verified as code_o: a code_f proposal needs `game.min_inputs` inputs, and a program written by hand may
+    # have fewer.
     proposals = [
-        Proposal(id=f"seed-{number}", kind="code_f", author=AUTHOR, step=-1, draft=draft)
-        for number, draft in enumerate(seeds())
+        Proposal(id=name, kind="code_o", author=AUTHOR, step=-1, draft=draft) for name, draft in drafts.items()
     ]
-    return [task for _, task in verifier.validate(proposals) if task is not None]
+    return [replace(task, kind="code_f") for _, task in verifier.validate(proposals) if task is not None]

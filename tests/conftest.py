@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -12,6 +13,9 @@ from pathlib import Path
 os.environ["OMP_NUM_THREADS"] = os.environ.get("REDQUEEN_TEST_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# A shell starts background jobs with Ctrl-C ignored, and that would be inherited by the commands under test.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # makes `from tests import tiny` work, however pytest was started
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 

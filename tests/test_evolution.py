@@ -67,6 +67,7 @@ def game(match: Match, rho: list[float | None], attempts: int = 4) -> PlayedStep
             match=match.id,
             student=match.student,
             prompt="",
+            references=(),
             rollout=Rollout(member=match.teacher, role="teacher", kind="code_o", group="g", completion=NOTHING),
             verdict=Verdict("malformed" if task is None else "valid"),
             task=task,

@@ -7,12 +7,13 @@ from concurrent.futures import Future
 
 import pytest
 
-from redqueen.config import Config, GameConfig
+from redqueen.config import Config, GameConfig, SandboxConfig
 from redqueen.game.rewards import solve_rate, teacher_reward
+from redqueen.game.seeds import IDENTITY
 from redqueen.judging import ask, finished
 from redqueen.league.matchmaking import Match
-from redqueen.records import Completion, Kind, Prompt, Request, SamplingParams, Task, Verdict
-from redqueen.self_play import SelfPlay, score_step
+from redqueen.records import KINDS, Completion, Kind, Prompt, Request, SamplingParams, Task, Verdict
+from redqueen.self_play import SelfPlay, score_step, seed_tasks
 from redqueen.verifier import LocalVerifier
 from tests import toy
 
@@ -56,11 +57,35 @@ class CountingPrompts(toy.ToyPrompts):
         return super().attempt(task, examples)
 
 
-def self_play(texts: str, verifier: LocalVerifier, **game: int) -> SelfPlay:
+def self_play(texts: str, verifier: LocalVerifier, **game: object) -> SelfPlay:
     config = Config(game=GameConfig(kinds=("code_o",), proposals=2, attempts=3, references=0).model_copy(update=game))
     made = SelfPlay(config, Writer(texts), verifier)
     made.prompts = CountingPrompts()
     return made
+
+
+def test_the_bank_starts_with_as_many_seeds_as_asked_for(verifier: LocalVerifier) -> None:
+    few = self_play("a", verifier, seed_tasks=5)
+    assert few.add_seed_tasks() == 5
+    numbers = [int(entry.task.id.split("-")[1]) for entry in few.task_bank.entries()]
+    assert numbers == sorted(numbers)
+    again = self_play("a", verifier, seed_tasks=5)
+    again.add_seed_tasks()
+    assert again.task_bank.entries() == few.task_bank.entries()
+
+
+def test_without_seeds_the_bank_starts_with_the_identity(verifier: LocalVerifier) -> None:
+    play = self_play("a", verifier, seed_tasks=0, kinds=KINDS)
+    assert play.add_seed_tasks() == 1
+    entries = play.task_bank.entries()
+    assert [entry.task.kind for entry in entries] == list(KINDS)
+    assert {entry.task.program for entry in entries} == {IDENTITY.program}
+    assert all(pair.input == pair.output for entry in entries for pair in entry.task.pairs)
+
+
+def test_seeds_are_planted_though_a_proposal_would_need_more_inputs() -> None:
+    with LocalVerifier(SandboxConfig(), min_inputs=64) as strict:
+        assert len(seed_tasks(strict, [0, 7])) == 2
 
 
 def silent(done: int, total: int) -> None:

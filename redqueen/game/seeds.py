@@ -15,6 +15,13 @@ from redqueen.records import Draft
 FILES = ("numbers_lists.txt", "strings_dicts.txt")
 AUTHOR = "seed"
 
+IDENTITY = Draft(
+    program="def f(x):\n    return x",
+    inputs=("1", "'Hello World'", "[1, 2, 3]", "True", "{'a': 1}", "''", "-7", "(2, 'b')", "0.5", "None", "[]", "'x'"),
+    message="return the input unchanged",
+)
+"""The one program that Absolute Zero starts from (Zhao et al. 2025, section 3.3.1), with inputs of our own."""
+
 
 @cache
 def seeds() -> tuple[Draft, ...]:

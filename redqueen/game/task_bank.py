@@ -6,8 +6,14 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from redqueen.config import ReferenceSource
+from redqueen.game.novelty import idea, seed_ideas
+from redqueen.game.seeds import AUTHOR
 from redqueen.programs.normal_form import fingerprint
 from redqueen.records import Kind, Task
+
+NEWEST = 64
+"""How many of a kind's latest tasks references are drawn from with the source "newest"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,29 +26,59 @@ class Entry:
 
 
 class TaskBank:
-    """Holds one task of each kind per program (in normal form); when a kind is full, its oldest task is dropped."""
+    """Holds each task once; when a kind is full, its oldest task is dropped.
+
+    Two tasks of a kind are the same if they have the same program (in normal form), inputs and message.
+    """
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        # By kind and fingerprint, oldest first. Draws go by position, so the order is part of a run's state.
-        self._entries: dict[Kind, dict[str, Entry]] = {}
+        # By kind and identity, oldest first. Draws go by position, so the order is part of a run's state.
+        self._entries: dict[Kind, dict[tuple[str, ...], Entry]] = {}
+        self._ideas: dict[Kind, set[str]] = {}
 
     def add(self, task: Task, rho: float | None) -> bool:
-        """Adds a task, unless the bank holds its program for this kind already. Returns whether it was added."""
+        """Adds a task unless the bank holds it already. Returns whether it was added."""
         shelf = self._entries.setdefault(task.kind, {})
-        name = fingerprint(task.program)
-        if name in shelf:
+        identity = _identity(task)
+        if identity in shelf:
             return False
-        shelf[name] = Entry(task, rho)
+        shelf[identity] = Entry(task, rho)
+        self._ideas.setdefault(task.kind, set()).add(idea(task))
         if len(shelf) > self.capacity:
             # A dictionary keeps the order of insertion, so the first key is the oldest task.
             del shelf[next(iter(shelf))]
         return True
 
-    def references(self, kind: Kind, count: int, rng: random.Random) -> list[Task]:
-        """Returns up to `count` different tasks of `kind`."""
+    def is_novel(self, task: Task) -> bool:
+        """Returns whether the task's idea (`redqueen.game.novelty`) is neither a seed's nor one of the bank's kind."""
+        known = self._ideas.get(task.kind, ())
+        name = idea(task)
+        return name not in known and name not in seed_ideas(task.kind)
+
+    def references(
+        self, kind: Kind, count: int, rng: random.Random, source: ReferenceSource = "all", without: str = ""
+    ) -> list[Task]:
+        """Returns up to `count` tasks of `kind` with different programs.
+
+        `source` limits the draw to the seeds or to the `NEWEST` latest tasks. `without` is the fingerprint of a program
+        that is left out.
+        """
         tasks = [entry.task for entry in self._entries.get(kind, {}).values()]
-        return rng.sample(tasks, min(count, len(tasks)))
+        if source == "seeds":
+            tasks = [task for task in tasks if task.author == AUTHOR]
+        elif source == "newest":
+            tasks = tasks[-NEWEST:]
+        drawn: list[Task] = []
+        # One program may have many tasks, with other inputs each. Shown twice, it would teach nothing the second time.
+        programs = {without}
+        while tasks and len(drawn) < count:
+            task = _take(tasks, rng)
+            program = fingerprint(task.program)
+            if program not in programs:
+                programs.add(program)
+                drawn.append(task)
+        return drawn
 
     def program(self, rng: random.Random, lines: int = 0) -> Task:
         """Returns a task of any kind, whose program (of at most `lines` lines, if given) a code_f proposal starts from.
@@ -69,8 +105,22 @@ class TaskBank:
     def restore(self, entries: Iterable[Entry]) -> None:
         """Replaces the content with `entries`, as `entries()` returned them."""
         self._entries = {}
+        self._ideas = {}
         for entry in entries:
             self.add(entry.task, entry.rho)
 
     def __len__(self) -> int:
         return sum(map(len, self._entries.values()))
+
+
+def _identity(task: Task) -> tuple[str, ...]:
+    # A code_f task hides half of its inputs, so their order matters. The verifier has respelled them: equal values are
+    # equal texts.
+    return (fingerprint(task.program), task.message, *(pair.input for pair in task.pairs))
+
+
+def _take(tasks: list[Task], rng: random.Random) -> Task:
+    """Returns a random task and removes it from the list, whose order does not survive."""
+    index = rng.randrange(len(tasks))
+    tasks[index], tasks[-1] = tasks[-1], tasks[index]
+    return tasks.pop()

@@ -154,6 +154,7 @@ def _proposal_row(step: int, match: str, scored: ScoredProposal) -> ProposalRow:
         teacher=proposed.rollout.member,
         kind=proposed.rollout.kind,
         prompt=proposed.prompt,
+        reference_ids=tuple(task.id for task in proposed.references),
         text=completion.text,
         tokens=len(completion.token_ids),
         finish_reason=completion.finish_reason,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from statistics import fmean
 
 from redqueen.evolution import Game, Replacement, Standing
+from redqueen.game.seeds import AUTHOR
 from redqueen.recording.recorder import Recorder, StepRecord
 from redqueen.records import Kind, MemberUpdate, Role, Rollout, Verdict
 from redqueen.runs.directory import RunDirectory
@@ -56,6 +58,9 @@ def step_metrics(record: StepRecord) -> StepMetrics:
         "valid_rate": _mean(_is_valid(proposal) for proposal in judged),
         "valid_rate_by_kind": {kind: _valid_rate_of(kind, judged) for kind in kinds},
         "novel_rate": _mean(proposal.novel for proposal in valid),
+        "novel_rate_by_kind": {kind: _novel_rate_of(kind, valid) for kind in kinds},
+        "lines_by_kind": {kind: _lines_of(kind, valid) for kind in kinds},
+        "seed_references": _seed_references(proposals),
         "solve_rate": _mean(_is_correct(attempt) for attempt in answered),
         "solve_rate_by_kind": {kind: _solve_rate_of(kind, answered) for kind in kinds},
         "tasks_by_kind": {kind: len(rates) for kind, rates in solve_rates.items()},
@@ -88,6 +93,10 @@ def step_metrics(record: StepRecord) -> StepMetrics:
     }
 
 
+def _kind(proposal: ScoredProposal) -> Kind:
+    return proposal.proposed.rollout.kind
+
+
 def _is_judged(verdict: Verdict) -> bool:
     return verdict.status != "infra_error"
 
@@ -110,11 +119,27 @@ def _truncated_rates(rollouts: Sequence[Rollout]) -> TruncatedRates:
 
 
 def _valid_rate_of(kind: Kind, judged: Sequence[ScoredProposal]) -> float | None:
-    return _mean(_is_valid(proposal) for proposal in judged if proposal.proposed.rollout.kind == kind)
+    return _mean(_is_valid(proposal) for proposal in judged if _kind(proposal) == kind)
 
 
 def _solve_rate_of(kind: Kind, answered: Sequence[ScoredAttempt]) -> float | None:
     return _mean(_is_correct(attempt) for attempt in answered if attempt.attempted.rollout.kind == kind)
+
+
+def _novel_rate_of(kind: Kind, valid: Sequence[ScoredProposal]) -> float | None:
+    return _mean(proposal.novel for proposal in valid if _kind(proposal) == kind)
+
+
+def _lines_of(kind: Kind, valid: Sequence[ScoredProposal]) -> float | None:
+    """Returns the mean number of lines of the tasks' programs."""
+    tasks = [proposal.proposed.task for proposal in valid if _kind(proposal) == kind]
+    return _mean(len(task.program.splitlines()) for task in tasks if task is not None)
+
+
+def _seed_references(proposals: Sequence[ScoredProposal]) -> float | None:
+    """Returns the share of seed programs among the references that teachers were shown."""
+    references = chain.from_iterable(proposal.proposed.references for proposal in proposals)
+    return _mean(task.author == AUTHOR for task in references)
 
 
 def _contested(solve_rates: Sequence[float]) -> int:

@@ -67,7 +67,14 @@ class StepMetrics(TypedDict):
     """Valid tasks / judged proposals."""
     valid_rate_by_kind: dict[str, float | None]
     novel_rate: float | None
-    """Valid tasks whose program the task bank did not hold / valid tasks."""
+    """Valid tasks with a new idea / valid tasks. The idea of code_o and code_i is the program up to names and
+    constants, that of code_f the message up to case and punctuation; new is what neither a seed nor the task bank has.
+    """
+    novel_rate_by_kind: dict[str, float | None]
+    lines_by_kind: dict[str, float | None]
+    """Mean lines of the valid tasks' programs. The programs of code_f are given to the teacher."""
+    seed_references: float | None
+    """References that are seed programs / references that teachers were shown."""
     solve_rate: float | None
     """Correct / judged attempts."""
     solve_rate_by_kind: dict[str, float | None]

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.game.task_bank import TaskBank
+from redqueen.game.seeds import AUTHOR
+from redqueen.game.task_bank import NEWEST, TaskBank
+from redqueen.programs.normal_form import fingerprint
 from redqueen.records import KINDS, Kind, Pair, Task
 
 
@@ -30,6 +32,41 @@ def test_the_same_program_in_another_spelling_is_refused_and_changes_nothing() -
     other = replace(task(1, name="other"), program="def f( x ):\n  # one more\n  return x+1")
     assert not bank.add(other, 0.9)
     assert [(entry.task.id, entry.rho) for entry in bank.entries()] == [("t1", 0.5)]
+
+
+def test_a_known_program_with_another_input_or_message_is_another_task() -> None:
+    bank = TaskBank(10)
+    seed = task(1, "code_f")
+    assert bank.add(seed, None)
+    assert bank.add(replace(seed, pairs=(Pair("2", "3"),)), 0.5)
+    assert bank.add(replace(seed, message="add one"), 0.5)
+    assert not bank.add(replace(seed, id="other", message="add one"), 0.5)
+    assert len(bank) == 3
+
+
+def test_references_never_show_one_program_twice_nor_the_one_that_is_left_out() -> None:
+    bank = TaskBank(50)
+    for number in range(3):
+        for text in "123":
+            bank.add(replace(task(number, name=f"{number}.{text}"), pairs=(Pair(text, text),)), None)
+    without = fingerprint(task(2).program)
+    for seed in range(20):
+        rng = random.Random(seed)
+        assert {t.program for t in bank.references("code_o", 9, rng)} == {task(n).program for n in range(3)}
+        assert len(bank.references("code_o", 9, rng)) == 3
+        drawn = bank.references("code_o", 9, rng, without=without)
+        assert {t.program for t in drawn} == {task(0).program, task(1).program}
+
+
+def test_references_come_from_the_seeds_or_the_newest_tasks_alone_if_asked_for() -> None:
+    bank = TaskBank(500)
+    for number in range(100):
+        bank.add(replace(task(number), author=AUTHOR if number < 30 else "T0"), None)
+    rng = random.Random(0)
+    assert {t.id for t in bank.references("code_o", 500, rng)} == {f"t{n}" for n in range(100)}
+    assert {t.id for t in bank.references("code_o", 500, rng, "seeds")} == {f"t{n}" for n in range(30)}
+    newest = {f"t{n}" for n in range(100 - NEWEST, 100)}
+    assert {t.id for t in bank.references("code_o", 500, rng, "newest")} == newest
 
 
 def test_each_kind_has_its_own_shelf() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from redqueen.evolution import Game, Replacement, Standing
+from redqueen.game.seeds import AUTHOR
 from redqueen.league.hall_of_fame import champion_of
 from redqueen.league.matchmaking import Match
 from redqueen.league.population import Member
@@ -48,6 +49,9 @@ TASK = Task(
 )
 
 
+SEED = replace(TASK, id="seed-3-code_o", author=AUTHOR, step=-1)
+
+
 def record(step: int, **changes: object) -> StepRecord:
     """An empty step with these fields."""
     return replace(EMPTY, played=PlayedStep(step=step, matches=()), **changes)
@@ -78,8 +82,8 @@ def proposal(number: int, verdict: Verdict, task: Task | None) -> Proposed:
         member="T0", role="teacher", kind="code_o", group="4.T0.code_o", completion=completion("def f", tokens=3)
     )
     return Proposed(
-        id=f"4.0.code_o.{number}", match="4.0", student="S0", prompt="Puzzle:", rollout=rollout, verdict=verdict,
-        task=task,
+        id=f"4.0.code_o.{number}", match="4.0", student="S0", prompt="Puzzle:", references=(SEED, TASK),
+        rollout=rollout, verdict=verdict, task=task,
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from redqueen.recording.recorder import Recorder
 from redqueen.recording.terminal import PHASES, LineReporter, LiveReporter
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory
-from tests.recording.steps import MATCH, TASK, full, record
+from tests.recording.steps import MATCH, SEED, TASK, full, record
 
 
 def test_a_recorder_implements_only_what_it_needs() -> None:
@@ -34,6 +34,9 @@ def test_metrics_count_the_machines_faults_nowhere_but_in_statuses_and_dropped()
     assert (line["valid_rate"], line["solve_rate"]) == (0.5, 0.5)
     assert (line["teacher_reward"], line["student_reward"]) == (-0.25, 0.25)
     assert (line["novel_rate"], line["dropped"]) == (1.0, 2)
+    assert line["novel_rate_by_kind"] == {"code_o": 1.0, "code_i": None, "code_f": None}
+    assert line["lines_by_kind"] == {"code_o": 2.0, "code_i": None, "code_f": None}
+    assert line["seed_references"] == 0.5
     assert line["contested_by_kind"] == {"code_o": 1, "code_i": 0, "code_f": 0}
     assert line["statuses"]["attempts"] == {"correct": 1, "infra_error": 1, "wrong": 1}
     assert line["truncated_rate"] == {"proposals": 0.0, "attempts": 1.0}
@@ -84,6 +87,7 @@ def test_the_archive_holds_the_whole_step(tmp_path: Path) -> None:
             (0, "correct", 1.0), (1, "wrong", -0.5), (2, "infra_error", None),
         ]  # fmt: skip
         assert {row.finish_reason for row in reader.proposals()} == {"stop"}
+        assert {row.reference_ids for row in reader.proposals()} == {(SEED.id, TASK.id)}
         assert {row.finish_reason for row in reader.attempts()} == {"length"}
         (task,) = reader.tasks()
         assert (task.task(), task.rho, task.novel) == (TASK, 0.5, True)

@@ -45,8 +45,8 @@ def match(name: str, step: int) -> MatchRow:
 
 def proposal(name: str, step: int) -> ProposalRow:
     return ProposalRow(
-        id=name, step=step, match=name, teacher="T0", kind="code_o", prompt="", text="", tokens=1, finish_reason="stop",
-        status="valid", output="", detail="", cpu_ms=0.0, reward=1.0,
+        id=name, step=step, match=name, teacher="T0", kind="code_o", prompt="", reference_ids=("seed-0-code_o",),
+        text="", tokens=1, finish_reason="stop", status="valid", output="", detail="", cpu_ms=0.0, reward=1.0,
     )  # fmt: skip
 
 

@@ -30,8 +30,8 @@ class CompletionPrompts:
         blocks = "".join(f"{TITLES[kind]}\n{self._worked(task)}\n\n" for task in references)
         if start is None:
             return Prompt(f"{blocks}{TITLES[kind]}\n", _BLOCK, "def f(")
-        # Only `max_inputs` calls are read, so the text ends after as many lines: a teacher that repeats one call without
-        # end would otherwise always run into the token limit.
+        # Only `max_inputs` calls are read, so the text ends after as many lines. Without that, a teacher that repeats
+        # one call without end would always run into the token limit.
         lines = 1 + self.game.max_inputs
         return Prompt(f"{blocks}{TITLES[kind]}\n{start.program}\n", _BLOCK, "#", max_lines=lines)
 

@@ -42,7 +42,10 @@ class MatchRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposalRow:
-    """What a teacher wrote, and what it was judged to be. `reward` is None after a fault of the machine."""
+    """What a teacher wrote, and what it was judged to be.
+
+    `reference_ids` are those of the tasks that the prompt shows; `reward` is None after a fault of the machine.
+    """
 
     id: str
     step: int
@@ -50,6 +53,7 @@ class ProposalRow:
     teacher: str
     kind: Kind
     prompt: str
+    reference_ids: tuple[str, ...]
     text: str
     tokens: int
     finish_reason: FinishReason
@@ -64,7 +68,7 @@ class ProposalRow:
 class TaskRow:
     """A valid task; its id is its proposal's.
 
-    `rho` is the solve rate. `novel` says whether the task bank did not hold the program yet.
+    `rho` is the solve rate. `novel` says whether its idea is new (`redqueen.game.novelty`).
     """
 
     id: str
