@@ -128,7 +128,7 @@ def _turn(once: Callable[[], Tensor]) -> Callable[[], Timing]:
 
 
 def _ours(hidden_NH: Tensor, weight_VH: Tensor, target_N: Tensor) -> Tensor:
-    return TokenLogprobs.apply(hidden_NH, weight_VH, target_N, 1.0)[0]
+    return TokenLogprobs.apply(hidden_NH, weight_VH, target_N, 1.0)
 
 
 def _full(hidden_NH: Tensor, weight_VH: Tensor, target_N: Tensor) -> Tensor:

@@ -180,5 +180,5 @@ def loss(backbone: Callable[..., Any], head_VH: Tensor, batch: Batch) -> Tensor:
     # All contenders use our chunked log-probabilities. With full logits the peers would be slower by far, and the ratio
     # would say nothing about adapters.
     hidden_RTH = backbone(input_ids=batch.ids, use_cache=False).last_hidden_state
-    logp_N, _ = TokenLogprobs.apply(hidden_RTH.flatten(0, 1)[batch.place], head_VH, batch.target, 1.0)
+    logp_N = TokenLogprobs.apply(hidden_RTH.flatten(0, 1)[batch.place], head_VH, batch.target, 1.0)
     return -(batch.weight * logp_N).sum()

@@ -92,10 +92,10 @@ class GameConfig(Section):
 
     kinds: tuple[Kind, ...] = Field(default=("code_o", "code_i", "code_f"), min_length=1)
     """The kinds of tasks that are played."""
-    proposals: int = Field(default=4, ge=1)
-    """Proposals of each kind in a match."""
-    attempts: int = Field(default=6, ge=1)
-    """Attempts at each task, n."""
+    proposals: int = 4
+    """Proposals of each kind in a match: one group, so at least 2."""
+    attempts: int = 6
+    """Attempts at each task, n: one group, so at least 2."""
     matches: int = Field(default=0, ge=0)
     """Matches a step; 0: max(T, S). More only for the single agent, to match total compute."""
     references: int = Field(default=3, ge=0)
@@ -133,6 +133,14 @@ class GameConfig(Section):
         if len(set(kinds)) != len(kinds):
             raise ValueError("a kind is given twice")
         return kinds
+
+    @field_validator("proposals", "attempts")
+    @classmethod
+    def _comparable(cls, count: int) -> int:
+        # A text is compared with the others of its group. Alone, a right one is worth no more than a wrong one.
+        if count < 2:
+            raise ValueError(f"{count} can never learn: a text is compared with others of its group, choose 2 or more")
+        return count
 
     @model_validator(mode="after")
     def _inputs(self) -> Self:

@@ -201,7 +201,7 @@ class Rollout:
     role: Role
     kind: Kind
     group: str
-    """The name of its group: the mean reward of a group is the baseline of its rollouts."""
+    """The name of its group: the rollouts of a group are compared with each other."""
     completion: Completion
 
 
@@ -232,8 +232,6 @@ class MemberUpdate:
     loss: float
     grad_norm: float
     adapter_norm: float
-    entropy: float
-    """Nats per trained token."""
     logprob_gap: float
     """Mean absolute difference of the sampler's and the learner's log-probabilities, in nats per trained token."""
     tokens: int

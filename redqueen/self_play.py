@@ -166,13 +166,13 @@ class SelfPlay:
         proposed: list[Proposed] = []
         for assignment, (completion, (verdict, task)) in zip(assignments, answers, strict=True):
             teacher = assignment.match.teacher
-            # Advantages are centred within a group: all proposals of one kind that the teacher wrote in this step, also
-            # those of other matches.
+            # A group is centred by itself, and a teacher is paid by how its student does. Proposals for another student
+            # are therefore another group: pooled, they would be told apart by which student they met.
             rollout = Rollout(
                 member=teacher,
                 role="teacher",
                 kind=assignment.kind,
-                group=f"{step}.{teacher}.{assignment.kind}",
+                group=f"{assignment.match.id}.{assignment.kind}",
                 completion=completion,
             )
             proposed.append(

@@ -78,7 +78,7 @@ class Trainer:
         # One update of each member on this step's rollouts alone. They were sampled from the weights that are updated
         # here, and nothing changes these in between.
         with phases.phase("learn"):
-            updates = self.policy.update(advantages(self._trainable(played)), phases.progress)
+            updates = self.policy.update(advantages(self._trainable(played), config.game), phases.progress)
         # The order matters. Ratings must know this step's games before anything ranks by them, held-out scores must be
         # there before the ranking, and champions are copied before the births, which may remove the original.
         with phases.phase("evolve"):

@@ -188,6 +188,8 @@ def test_what_is_no_assignment_is_refused_with_an_example(text: str) -> None:
         (["game.kinds="], "game.kinds"),
         (["game.kinds=code_x"], "game.kinds"),
         (["game.attempts=0"], "game.attempts"),
+        (["game.attempts=1"], "game.attempts: 1 can never learn"),
+        (["game.proposals=1"], "game.proposals: 1 can never learn"),
         (["game.min_inputs=1"], "game.min_inputs"),
         (["game.min_inputs=8", "game.max_inputs=7"], "max_inputs"),
         (["game.matches=3"], "game.matches"),

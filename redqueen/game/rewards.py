@@ -56,18 +56,17 @@ def solve_rate(verdicts: Sequence[Verdict]) -> float | None:
     return fmean(verdict.status == "correct" for verdict in judged) if judged else None
 
 
-def advantages(graded: Sequence[GradedRollout]) -> list[Sample]:
-    """Returns the samples to learn from: rewards centred within each group, then divided by their role's deviation.
+def advantages(graded: Sequence[GradedRollout], pay: GameConfig) -> list[Sample]:
+    """Returns the samples to learn from: rewards less their group's baseline, divided by their role's deviation.
 
-    The samples are in the order of `graded`.
+    The samples are in the order of `graded`. docs/ALGORITHM.md, "Learning", gives the reasons and the sources.
     """
-    # The baseline. A group holds the attempts at one task, or a teacher's proposals of one kind in a step, so its mean
-    # is the reward that was to be expected there.
-    groups: dict[str, list[float]] = defaultdict(list)
+    # A group holds the attempts at one task, or the proposals of one kind in one match.
+    groups: dict[str, list[GradedRollout]] = defaultdict(list)
     for item in graded:
-        groups[item.rollout.group].append(item.reward)
-    means = {name: fmean(rewards) for name, rewards in groups.items()}
-    centred = [item.reward - means[item.rollout.group] for item in graded]
+        groups[item.rollout.group].append(item)
+    baselines = {name: _baseline(group, pay) for name, group in groups.items()}
+    centred = [item.reward - baselines[item.rollout.group] for item in graded]
     # Each role is divided by its own deviation, because teachers and students are paid on different scales.
     by_role: dict[Role, list[float]] = defaultdict(list)
     for item, value in zip(graded, centred, strict=True):
@@ -89,8 +88,26 @@ def advantages(graded: Sequence[GradedRollout]) -> list[Sample]:
     return samples
 
 
+def _baseline(group: Sequence[GradedRollout], pay: GameConfig) -> float:
+    """Returns the mean reward of a group and of one imagined text more, which has the right form.
+
+    The imagined one is paid what the group's texts of the right form are paid on average. If there is none, it is paid
+    the least that the right form can bring: a task that nobody solves, or a wrong answer.
+    """
+    # Without it the baseline of a group that holds nothing but invalid texts would be their own reward, so that its
+    # members would never feel it. A group without an invalid text has the same baseline as without the imagined one.
+    if group[0].rollout.role == "teacher":
+        invalid, least = pay.teacher_invalid, pay.teacher_unsolved
+    else:
+        invalid, least = pay.student_malformed, pay.student_wrong
+    rewards = [item.reward for item in group]
+    well_formed = [reward for reward in rewards if reward != invalid]
+    imagined = fmean(well_formed) if well_formed else least
+    return fmean([*rewards, imagined])
+
+
 def _deviation(values: Sequence[float]) -> float:
-    """Returns the root mean square, which is the standard deviation because group-centred values have mean 0."""
+    """Returns the root mean square; the mean is about 0, as each group is centred."""
     rms = fmean(value * value for value in values) ** 0.5
     # Equal rewards leave about 1e-17 after centring. Divided by itself, that noise would be an advantage of 1.
     return rms if rms > 1e-9 else 0.0

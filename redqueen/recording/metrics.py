@@ -11,7 +11,7 @@ from statistics import fmean
 from redqueen.evolution import Game, Replacement, Standing
 from redqueen.game.seeds import AUTHOR
 from redqueen.recording.recorder import Recorder, StepRecord
-from redqueen.records import Kind, MemberUpdate, Role, Rollout, Verdict
+from redqueen.records import ROLES, Kind, MemberUpdate, Role, Rollout, Verdict
 from redqueen.runs.directory import RunDirectory
 from redqueen.runs.metrics import MatchMetrics, MemberMetrics, ReplacementMetrics, StepMetrics, TruncatedRates
 from redqueen.self_play import ScoredAttempt, ScoredProposal
@@ -78,7 +78,7 @@ def step_metrics(record: StepRecord) -> StepMetrics:
         "dropped": _dropped(all_proposals, all_attempts),
         "tokens_sampled": _tokens_sampled(all_proposals, all_attempts),
         "tokens_trained": sum(update.tokens for update in updates),
-        "entropy": _per_token(updates, [update.entropy for update in updates]),
+        "entropy": {role: _entropies([rollout for rollout in rollouts if rollout.role == role]) for role in ROLES},
         "logprob_gap": _per_token(updates, [update.logprob_gap for update in updates]),
         "loss": {update.member: _finite(update.loss) for update in updates},
         "grad_norm": {update.member: _finite(update.grad_norm) for update in updates},
@@ -168,6 +168,16 @@ def _rollouts(proposals: Sequence[ScoredProposal], attempts: Sequence[ScoredAtte
 
 def _tokens_sampled(proposals: Sequence[ScoredProposal], attempts: Sequence[ScoredAttempt]) -> int:
     return sum(len(rollout.completion.token_ids) for rollout in _rollouts(proposals, attempts))
+
+
+def _entropies(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Returns an estimate of each member's entropy in nats per token, by name."""
+    # The mean of -log p(token) over tokens drawn from p is an unbiased estimate of p's entropy. It costs nothing, and
+    # it is over everything that a member wrote, whereas the learner sees only the samples that have an advantage.
+    surprises: dict[str, list[float]] = {}
+    for rollout in rollouts:
+        surprises.setdefault(rollout.member, []).extend(-logprob for logprob in rollout.completion.logprobs)
+    return {member: fmean(values) for member, values in sorted(surprises.items()) if values}
 
 
 def _dropped(proposals: Sequence[ScoredProposal], attempts: Sequence[ScoredAttempt]) -> int:

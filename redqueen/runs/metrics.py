@@ -91,8 +91,10 @@ class StepMetrics(TypedDict):
     """Proposals and attempts without a reward: faults of the machine."""
     tokens_sampled: int
     tokens_trained: int
-    entropy: float | None
-    """Nats per trained token."""
+    entropy: dict[str, dict[str, float]]
+    """By role and living member: an estimate from all tokens that it sampled in the step, their mean negative
+    log-probability, in nats per token. It is of the distribution that was sampled from: at the sampling temperature and
+    after `top_p` and `top_k`."""
     logprob_gap: float | None
     """Mean absolute difference of the sampler's and the learner's log-probabilities, in nats per trained token."""
     loss: dict[str, float | None]

@@ -107,7 +107,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     model = tiny.make(tmp_path_factory.mktemp("model") / "tiny")
     return (
         "quickstart", f"model.name={model}", "model.threads=1", "model.workers=1", "model.dtype=float32",
-        "population.init=fresh", "sandbox.workers=1", "game.kinds=code_o", "game.proposals=1", "game.attempts=1",
+        "population.init=fresh", "sandbox.workers=1", "game.kinds=code_o", "game.proposals=2", "game.attempts=2",
         "sampling.proposal_tokens=8", "sampling.attempt_tokens=4",
     )  # fmt: skip
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import product
+from math import hypot, prod
 from statistics import fmean
 from typing import get_args
 
@@ -10,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redqueen.config import GameConfig
-from redqueen.game.rewards import advantages, solve_rate, student_reward, teacher_reward
+from redqueen.game.rewards import _baseline, advantages, solve_rate, student_reward, teacher_reward
 from redqueen.records import Completion, GradedRollout, Role, Rollout, Status, Verdict
 
 PAY = GameConfig()
@@ -90,22 +93,34 @@ def test_only_a_correct_attempt_solves() -> None:
     assert [s for s in STATUSES if s != "infra_error" and solve_rate([Verdict(s)]) == 1.0] == ["correct"]
 
 
+def values(batch: list[GradedRollout], pay: GameConfig = PAY) -> list[float]:
+    return [sample.advantage for sample in advantages(batch, pay)]
+
+
 def test_advantages_by_hand() -> None:
-    batch = [graded(1.0, "t1"), graded(-1.0, "t1"), graded(0.5, "t2"), graded(0.5, "t2")]
-    # centred 1, -1, 0, 0; root mean square sqrt(1/2)
-    assert [s.advantage for s in advantages(batch)] == pytest.approx([2**0.5, -(2**0.5), 0.0, 0.0])
+    batch = [graded(1.0, "t1"), graded(-0.5, "t1"), graded(0.5, "t2"), graded(0.5, "t2")]
+    # centred 3/4, -3/4, 0, 0; root mean square 3/4 * sqrt(1/2)
+    assert values(batch) == pytest.approx([2**0.5, -(2**0.5), 0.0, 0.0])
+
+
+def test_the_baseline_of_a_group_with_invalid_texts_by_hand() -> None:
+    # The imagined proposal is paid (0.5 + 0.25) / 2, so the baseline is 0.125 / 4.
+    batch = [graded(reward, "g", "teacher", "T0") for reward in (0.5, 0.25, -1.0)]
+    centred = [0.5 - 0.03125, 0.25 - 0.03125, -1 - 0.03125]
+    rms = fmean(value * value for value in centred) ** 0.5
+    assert values(batch) == pytest.approx([value / rms for value in centred])
 
 
 def test_each_role_is_whitened_by_itself() -> None:
     students = [graded(1.0, "t1"), graded(-0.5, "t1"), graded(-1.0, "t2"), graded(1.0, "t2")]
     teachers = [graded(r / 100, "g", "teacher", "T0") for r in (0, 1, 5)]
-    apart = [s.advantage for s in advantages(students)] + [s.advantage for s in advantages(teachers)]
-    assert [s.advantage for s in advantages(students + teachers)] == pytest.approx(apart)
+    apart = values(students) + values(teachers)
+    assert values(students + teachers) == pytest.approx(apart)
 
 
 def test_a_sample_carries_its_own_rollout_in_order() -> None:
     batch = [graded(float(i), "g", member=f"S{i}", tokens=i + 1) for i in range(4)]
-    samples = advantages(batch)
+    samples = advantages(batch, PAY)
     assert [s.member for s in samples] == ["S0", "S1", "S2", "S3"]
     assert [s.token_ids for s in samples] == [b.rollout.completion.token_ids for b in batch]
     assert [s.logprobs for s in samples] == [b.rollout.completion.logprobs for b in batch]
@@ -114,36 +129,117 @@ def test_a_sample_carries_its_own_rollout_in_order() -> None:
 
 
 def test_no_rollouts_give_no_samples() -> None:
-    assert advantages([]) == []
+    assert advantages([], PAY) == []
 
 
-@pytest.mark.parametrize("reward", [-1.0, 0.1, 1 / 3, 0.7])
+@pytest.mark.parametrize("reward", [-0.5, 0.1, 1 / 3, 0.7])
 def test_equal_rewards_give_no_advantage_rather_than_whitened_noise(reward: float) -> None:
     batch = [graded(reward, "a") for _ in range(7)] + [graded(0.3, "b") for _ in range(3)]
-    assert {s.advantage for s in advantages(batch)} == {0.0}
+    assert set(values(batch)) == {0.0}
 
 
-REWARDS = st.sampled_from([-1.0, -0.5, 0.0, 1 / 6, 0.5, 5 / 6, 1.0])
-ROLLOUTS = st.lists(st.tuples(REWARDS, st.sampled_from("abcd"), st.sampled_from(["teacher", "student"])), max_size=40)
+@pytest.mark.parametrize(("role", "worst"), [("teacher", PAY.teacher_invalid), ("student", PAY.student_malformed)])
+def test_a_batch_of_nothing_but_invalid_texts_is_felt(role: Role, worst: float) -> None:
+    batch = [graded(worst, group, role) for group in "aab"]
+    assert all(value < 0 for value in values(batch))
+
+
+PAID: dict[Role, list[float]] = {"teacher": [-1.0, 0.0, 1 / 6, 0.5, 5 / 6], "student": [-1.0, -0.5, 1.0]}
+ROLLOUTS = st.lists(
+    st.sampled_from(["teacher", "student"]).flatmap(
+        lambda role: st.tuples(st.sampled_from(PAID[role]), st.sampled_from("abcd"), st.just(role))
+    ),
+    max_size=40,
+)
+Rows = list[tuple[float, str, Role]]
+
+
+def groups_of(rows: Rows) -> tuple[list[GradedRollout], dict[str, list[int]]]:
+    """The rollouts, and the places of each group's."""
+    batch = [graded(reward, f"{role}.{group}", role) for reward, group, role in rows]
+    places: dict[str, list[int]] = {}
+    for place, item in enumerate(batch):
+        places.setdefault(item.rollout.group, []).append(place)
+    return batch, places
 
 
 @given(ROLLOUTS)
-def test_advantages_are_centred_by_group_and_of_unit_size_by_role(rows: list[tuple[float, str, Role]]) -> None:
-    batch = [graded(reward, f"{role}.{group}", role) for reward, group, role in rows]
-    values = [s.advantage for s in advantages(batch)]
-    for group in {b.rollout.group for b in batch}:
-        own = [v for v, b in zip(values, batch, strict=True) if b.rollout.group == group]
-        assert fmean(own) == pytest.approx(0.0, abs=1e-9)
+def test_groups_without_an_invalid_text_are_centred_and_roles_are_of_unit_size(rows: Rows) -> None:
+    batch, places = groups_of(rows)
+    found = values(batch)
+    for own in places.values():
+        if all(batch[place].reward != -1 for place in own):
+            assert fmean(found[place] for place in own) == pytest.approx(0.0, abs=1e-9)
     for role in {b.rollout.role for b in batch}:
-        own = [v for v, b in zip(values, batch, strict=True) if b.rollout.role == role]
-        assert fmean(v * v for v in own) == pytest.approx(1.0) or set(own) == {0.0}
+        each = [v for v, b in zip(found, batch, strict=True) if b.rollout.role == role]
+        assert fmean(v * v for v in each) == pytest.approx(1.0) or set(each) == {0.0}
+
+
+@given(ROLLOUTS)
+def test_an_invalid_text_is_always_discouraged_and_the_best_of_a_group_never(rows: Rows) -> None:
+    batch, places = groups_of(rows)
+    found = values(batch)
+    for own in places.values():
+        best = max(batch[place].reward for place in own)
+        for place in own:
+            if batch[place].reward == -1:
+                assert found[place] < 0
+            elif batch[place].reward == best:
+                assert found[place] >= 0
+
+
+@given(ROLLOUTS, ROLLOUTS)
+def test_a_group_is_told_apart_from_others_by_one_common_scale_only(rows: Rows, company: Rows) -> None:
+    batch, places = groups_of(rows)
+    others = [graded(reward, f"other.{role}.{group}", role, "S9") for reward, group, role in company]
+    alone, together = values(batch), values(batch + others)
+    for role in {b.rollout.role for b in batch}:
+        own = [place for name, at in places.items() if name.startswith(role) for place in at]
+        known = [place for place in own if alone[place]]
+        if known:
+            scale = together[known[0]] / alone[known[0]]
+            assert scale > 0
+            assert [together[p] for p in own] == pytest.approx([alone[p] * scale for p in own], abs=1e-9)
 
 
 @given(ROLLOUTS, st.floats(0.1, 10), st.floats(-5, 5))
-def test_neither_the_scale_nor_the_zero_of_rewards_matters(
-    rows: list[tuple[float, str, Role]], scale: float, shift: float
-) -> None:
-    plain = [graded(reward, f"{role}.{group}", role) for reward, group, role in rows]
-    changed = [graded(reward * scale + shift, f"{role}.{group}", role) for reward, group, role in rows]
-    expected = [sample.advantage for sample in advantages(plain)]
-    assert [sample.advantage for sample in advantages(changed)] == pytest.approx(expected, abs=1e-6)
+def test_neither_the_scale_nor_the_zero_of_rewards_matters(rows: Rows, scale: float, shift: float) -> None:
+    def changed(reward: float) -> float:
+        return reward * scale + shift
+
+    other_pay = GameConfig(
+        teacher_invalid=changed(-1),
+        teacher_unsolved=changed(0),
+        student_correct=changed(1),
+        student_wrong=changed(-0.5),
+        student_malformed=changed(-1),
+    )
+    batch, _ = groups_of(rows)
+    others = [replace(item, reward=changed(item.reward)) for item in batch]
+    assert values(others, other_pay) == pytest.approx(values(batch), abs=1e-6)
+
+
+@pytest.mark.parametrize("valid_rate", [0.1, 0.5, 0.9])
+def test_the_expected_gradient_points_where_the_expected_reward_rises(valid_rate: float) -> None:
+    # A teacher with two logits, one for a valid proposal and one for an easy task, so the expected advantage times the
+    # gradient of the log-probability can be summed over all groups of three. It is to be along that of the reward.
+    easy_rate, pays = 0.4, (0.25, 0.75)
+    outcomes = [
+        (1 - valid_rate, -1.0, (-valid_rate, 0.0)),
+        (valid_rate * easy_rate, pays[0], (1 - valid_rate, 1 - easy_rate)),
+        (valid_rate * (1 - easy_rate), pays[1], (1 - valid_rate, -easy_rate)),
+    ]
+    mean_pay = easy_rate * pays[0] + (1 - easy_rate) * pays[1]
+    exact = (
+        valid_rate * (1 - valid_rate) * (mean_pay + 1),
+        valid_rate * easy_rate * (1 - easy_rate) * (pays[0] - pays[1]),
+    )
+    found = [0.0, 0.0]
+    for group in product(outcomes, repeat=3):
+        batch = [graded(reward, "g", "teacher", "T0") for _, reward, _ in group]
+        baseline = _baseline(batch, PAY)
+        for _, reward, gradient in group:
+            for i in range(2):
+                found[i] += prod(p for p, _, _ in group) * (reward - baseline) * gradient[i]
+    cosine = (found[0] * exact[0] + found[1] * exact[1]) / (hypot(*found) * hypot(*exact))
+    assert cosine > 0.998, (found, exact)

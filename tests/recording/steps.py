@@ -79,7 +79,7 @@ def attempt(number: int, verdict: Verdict, reward: float | None) -> ScoredAttemp
 
 def proposal(number: int, verdict: Verdict, task: Task | None) -> Proposed:
     rollout = Rollout(
-        member="T0", role="teacher", kind="code_o", group="4.T0.code_o", completion=completion("def f", tokens=3)
+        member="T0", role="teacher", kind="code_o", group="4.0.code_o", completion=completion("def f", tokens=3)
     )
     return Proposed(
         id=f"4.0.code_o.{number}", match="4.0", student="S0", prompt="Puzzle:", references=(SEED, TASK),
@@ -118,11 +118,7 @@ def full() -> StepRecord:
     return StepRecord(
         kinds=KINDS,
         played=PlayedStep(step=4, matches=(PlayedMatch(match=MATCH, proposals=proposals),)),
-        updates=(
-            MemberUpdate(
-                member="T0", loss=0.5, grad_norm=1.5, adapter_norm=2.5, entropy=1.0, logprob_gap=0.125, tokens=9
-            ),
-        ),
+        updates=(MemberUpdate(member="T0", loss=0.5, grad_norm=1.5, adapter_norm=2.5, logprob_gap=0.125, tokens=9),),
         games=(Game(match=MATCH, score=0.25, outcome="teacher"),),
         ratings={"T0": T0.rating, "S0": S0.rating},
         held_out=(held_out,),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from redqueen.recording.metrics import step_metrics
 from redqueen.records import MemberUpdate
-from tests.recording.steps import record
+from tests.recording.steps import full, record
 
 
 def test_a_step_without_proposals_has_nulls_and_no_division_by_zero() -> None:
@@ -14,7 +15,7 @@ def test_a_step_without_proposals_has_nulls_and_no_division_by_zero() -> None:
     assert line["step"] == 3
     assert line["valid_rate"] is None
     assert line["solve_rate"] is None
-    assert line["entropy"] is None
+    assert line["entropy"] == {"teacher": {}, "student": {}}
 
 
 def test_a_skipped_member_leaves_plain_json() -> None:
@@ -24,7 +25,6 @@ def test_a_skipped_member_leaves_plain_json() -> None:
         loss=nan,
         grad_norm=nan,
         adapter_norm=1.0,
-        entropy=nan,
         logprob_gap=nan,
         tokens=7,
         skipped="non-finite gradient",
@@ -34,9 +34,15 @@ def test_a_skipped_member_leaves_plain_json() -> None:
     assert line["skipped"] == {"T0": "non-finite gradient"}
 
 
-def test_entropy_is_weighted_by_tokens() -> None:
-    updates = [
-        MemberUpdate(member=m, loss=0.0, grad_norm=1.0, adapter_norm=1.0, entropy=e, logprob_gap=0.0, tokens=n)
-        for m, e, n in (("T0", 1.0, 30), ("S0", 2.0, 10))
-    ]
-    assert step_metrics(record(3, updates=tuple(updates)))["entropy"] == 1.25
+def test_the_entropy_is_each_members_own_over_all_tokens_that_it_sampled() -> None:
+    # T0 wrote three proposals of three tokens at -1 each, whatever became of them; S0 three attempts of two tokens.
+    step = full()
+    assert step_metrics(step)["entropy"] == {"teacher": {"T0": 1.0}, "student": {"S0": 1.0}}
+    (match,) = step.played.matches
+    first = match.proposals[0]
+    completion = replace(first.proposed.rollout.completion, token_ids=(5,), logprobs=(-4.0,))
+    surprising = replace(first.proposed, rollout=replace(first.proposed.rollout, completion=completion))
+    proposals = (replace(first, proposed=surprising), *match.proposals[1:])
+    changed = replace(step, played=replace(step.played, matches=(replace(match, proposals=proposals),)))
+    # Tokens count alike, not texts: (4 + 6 * 1) / 7.
+    assert step_metrics(changed)["entropy"] == {"teacher": {"T0": 10 / 7}, "student": {"S0": 1.0}}

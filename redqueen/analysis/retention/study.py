@@ -227,7 +227,8 @@ def _practice(
     # depends on which others there are.
     samples: list[Sample] = []
     for name in children:
-        samples += advantages([rollout for rollout in graded if rollout.rollout.member == name])
+        own = [rollout for rollout in graded if rollout.rollout.member == name]
+        samples += advantages(own, replay.config.game)
     return samples
 
 

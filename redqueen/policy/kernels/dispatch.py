@@ -93,10 +93,9 @@ class Kernels(Protocol):
         target_C: Tensor,
         temperature: float,
         logp_C: Tensor,
-        entropy_C: Tensor,
         scratch: tuple[Tensor, ...],
     ) -> Tensor:
-        """Writes the targets' log-probabilities and the rows' entropies; returns a row's total [C].
+        """Writes the targets' log-probabilities; returns a row's total [C].
 
         Leaves in `logits` each token's probability times its row's total. Does no bounds checks on `target`.
         """

@@ -76,7 +76,6 @@ class NumbaKernels:
         target_C: Tensor,
         temperature: float,
         logp_C: Tensor,
-        entropy_C: Tensor,
         scratch: tuple[Tensor, ...],
     ) -> Tensor:
         del scratch
@@ -86,10 +85,8 @@ class NumbaKernels:
             as_array(target_C),
             1 / (temperature * _NATS_PER_BIT),
             as_array(logp_C),
-            as_array(entropy_C),
             as_array(total_C),
         )
         # The kernel counts in bits, because it computes powers of two.
         logp_C.mul_(_NATS_PER_BIT)
-        entropy_C.mul_(_NATS_PER_BIT)
         return total_C

@@ -87,7 +87,6 @@ class TorchKernels:
         target_C: Tensor,
         temperature: float,
         logp_C: Tensor,
-        entropy_C: Tensor,
         scratch: tuple[Tensor, ...],
     ) -> Tensor:
         # The last chunk may be smaller than the scratch memory. Logits are taken relative to the row's largest, so no
@@ -99,7 +98,6 @@ class TorchKernels:
         torch.exp2(bits_CV.sub_(top_C1), out=mass_CV)
         total_C = mass_CV.sum(-1)
         logp_C.copy_((chosen_C - total_C.log2()) * _NATS_PER_BIT)
-        entropy_C.copy_((total_C.log2() - bits_CV.mul_(mass_CV).sum(-1) / total_C) * _NATS_PER_BIT)
         logits_CV.copy_(mass_CV)
         return total_C
 

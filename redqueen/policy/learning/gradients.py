@@ -24,8 +24,6 @@ class TokenStats:
 
     loss: float = 0.0
     """The weighted negative log-probabilities, in nats."""
-    entropy: float = 0.0
-    """The entropies of the next-token distributions, in nats."""
     gap: float = 0.0
     """The absolute differences of the sampler's and the learner's log-probabilities, in nats."""
     tokens: int = 0
@@ -34,7 +32,6 @@ class TokenStats:
     def add(self, other: TokenStats) -> None:
         """Adds the sums of other tokens."""
         self.loss += other.loss
-        self.entropy += other.entropy
         self.gap += other.gap
         self.tokens += other.tokens
 
@@ -61,7 +58,7 @@ def warm_up(decoder: Decoder) -> None:
     attention = SharedPrefixAttention([SharedPrefix(0, 2, (2, 2))], device)
     with torch.enable_grad():
         hidden_NH = decoder.hidden(ids_N, torch.arange(6, device=device), attention)
-        logp_N, _ = TokenLogprobs.apply(hidden_NH, decoder.head.weight, ids_N, 1.0)
+        logp_N = TokenLogprobs.apply(hidden_NH, decoder.head.weight, ids_N, 1.0)
         logp_N.sum().backward()
 
 
@@ -94,7 +91,7 @@ def accumulate(
             adapters,
             checkpointing=options.checkpointing,
         )
-        logp_S, entropy_S = TokenLogprobs.apply(
+        logp_S = TokenLogprobs.apply(
             hidden_NH[batch.source_S], decoder.head.weight, batch.target_S, options.temperature
         )
         loss_S = -batch.weight_S * logp_S
@@ -102,12 +99,12 @@ def accumulate(
 
     # The sums run over thousands of tokens and are therefore taken in float64.
     gap_S = (logp_S.detach() - batch.logprob_S).abs()
-    per_token = torch.stack([loss_S.detach(), entropy_S, gap_S]).double()
+    per_token = torch.stack([loss_S.detach(), gap_S]).double()
     stats: dict[int, TokenStats] = {}
     start = 0
     for group in groups:
         end = start + sum(len(weighted.sample.token_ids) for weighted in group.samples)
-        loss, entropy, gap = per_token[:, start:end].sum(1).tolist()
-        stats.setdefault(group.slot, TokenStats()).add(TokenStats(loss, entropy, gap, end - start))
+        loss, gap = per_token[:, start:end].sum(1).tolist()
+        stats.setdefault(group.slot, TokenStats()).add(TokenStats(loss, gap, end - start))
         start = end
     return stats

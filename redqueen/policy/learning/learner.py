@@ -137,7 +137,6 @@ class LocalLearner:
             loss=stats.loss,
             grad_norm=norm,
             adapter_norm=float(self.bank.masters[self.bank.slots[member]].norm()),
-            entropy=stats.entropy / count,
             logprob_gap=stats.gap / count,
             tokens=stats.tokens,
             skipped=skipped,

@@ -124,7 +124,6 @@ def test_any_budget_gives_the_total_gradient_of_one_pass(
         close(split[slot], whole[slot], 1e-5)
         assert many[slot].tokens == one[slot].tokens
         assert many[slot].loss == pytest.approx(one[slot].loss, rel=1e-4, abs=1e-5)
-        assert many[slot].entropy == pytest.approx(one[slot].entropy, rel=1e-4)
 
 
 def test_checkpointing_changes_no_bit(bases: Callable[[str], Base]) -> None:
@@ -155,21 +154,18 @@ def test_spare_components_of_a_lower_rank_get_no_gradient_at_all(bases: Callable
         assert not b[2:].any()
 
 
-def test_entropy_and_gap_are_those_of_the_merged_model(bases: Callable[[str], Base]) -> None:
+def test_the_gap_is_that_of_the_merged_model(bases: Callable[[str], Base]) -> None:
     base = bases("llama")
     bank, items = bank_of(base), [i for i in samples() if i.slot == 0]
     _, stats = joint(base, bank, items, options=ForwardOptions(0.7, False))
     model = merged(base, bank, "a")
-    entropy = 0.0
     gap = 0.0
     for i in items:
         ids = i.sample.prompt_ids + i.sample.token_ids
         with torch.no_grad():
             logp = (model(torch.tensor([ids])).logits[0, len(i.sample.prompt_ids) - 1 : -1] / 0.7).log_softmax(-1)
-        entropy -= float((logp.exp() * logp).sum())
         chosen = logp.gather(1, torch.tensor(i.sample.token_ids)[:, None])[:, 0]
         gap += float((chosen - torch.tensor(i.sample.logprobs)).abs().sum())
-    assert stats[0].entropy == pytest.approx(entropy, rel=1e-4)
     assert stats[0].gap == pytest.approx(gap, rel=1e-4)
 
 

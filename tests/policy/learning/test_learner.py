@@ -38,9 +38,7 @@ def test_a_members_update_is_the_same_alone_and_in_company(tiny_policy: Build, l
     for _ in range(3):
         (one,) = alone.update(samples("b"))
         other = company.update(samples("a", 5) + samples("b") + samples("c", 2))[1]
-        assert (one.loss, one.grad_norm, one.entropy) == pytest.approx(
-            (other.loss, other.grad_norm, other.entropy), rel=1e-4
-        )
+        assert (one.loss, one.grad_norm) == pytest.approx((other.loss, other.grad_norm), rel=1e-4)
         torch.testing.assert_close(weights(alone, "b"), weights(company, "b"), rtol=1e-4, atol=1e-5)
 
 

@@ -104,9 +104,7 @@ def test_updates_are_those_of_one_process_and_repeat_to_the_bit(pooled: Policy, 
     assert pooled.update(rows) == first
     assert torch.equal(pooled.adapters.masters, weights)
     for one, other in zip(first, inline.update(rows), strict=True):
-        assert (one.loss, one.grad_norm, one.entropy) == pytest.approx(
-            (other.loss, other.grad_norm, other.entropy), rel=1e-4
-        )
+        assert (one.loss, one.grad_norm) == pytest.approx((other.loss, other.grad_norm), rel=1e-4)
         assert one.tokens == other.tokens
         assert 0 < one.logprob_gap < 1e-4
     torch.testing.assert_close(pooled.adapters.masters, inline.adapters.masters, atol=1e-4, rtol=1e-4)

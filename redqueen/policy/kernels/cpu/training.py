@@ -128,8 +128,8 @@ def swiglu_backward(dy_NF: Array, both_N2F: Array, d_both_N2F: Array) -> None:
 
 
 @compiled
-def masses(logits_CV: Array, target_C: Array, bits: float, logp_C: Array, entropy_C: Array, total_C: Array) -> None:
-    """Writes log2 p(target) and the entropy of each row in bits. A token's probability is 2^(bits x logit) / their sum.
+def masses(logits_CV: Array, target_C: Array, bits: float, logp_C: Array, total_C: Array) -> None:
+    """Writes log2 p(target) of each row. A token's probability is 2^(bits x logit) / their sum.
 
     Leaves in `logits` these powers divided by the row's largest, and in `total` their sum.
     """
@@ -138,14 +138,10 @@ def masses(logits_CV: Array, target_C: Array, bits: float, logp_C: Array, entrop
         top = highest(row[0], row, len(row))
         # The target's logit is read first, because the loop overwrites the row. No bounds are checked.
         chosen = factor * (wide(row[target_C[c]]) - top)
-        # The entropy is log(total) - sum(x * mass) / total, so one pass over the vocabulary is enough for both results.
-        total, weighted = np.float32(0), np.float32(0)
+        total = np.float32(0)
         for v in range(len(row)):
-            x = factor * (wide(row[v]) - top)
-            mass = exp2(x)
+            mass = exp2(factor * (wide(row[v]) - top))
             total += mass
-            weighted += x * mass
             put(row, v, mass)
         total_C[c] = total
-        whole = np.log2(total)
-        logp_C[c], entropy_C[c] = chosen - whole, whole - weighted / total
+        logp_C[c] = chosen - np.log2(total)
