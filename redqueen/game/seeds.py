@@ -1,4 +1,4 @@
-"""The seed programs, short and written by hand. The verifier computes their outputs, which are not stored.
+"""The seed programs: by hand, and made of templates by `tools/write_seeds.py`. The verifier computes their outputs.
 
 A file holds blocks separated by blank lines: `# message`, the program, then one line `f(<arguments>)` per input.
 """
@@ -12,7 +12,7 @@ from redqueen.programs.normal_form import split_calls
 from redqueen.records import Draft
 
 # The order of the files, and of the blocks in them, numbers the seeds. Draws by number depend on it.
-FILES = ("numbers_lists.txt", "strings_dicts.txt")
+FILES = ("numbers_lists.txt", "strings_dicts.txt", "by_hand.txt", "generated.txt")
 AUTHOR = "seed"
 
 IDENTITY = Draft(

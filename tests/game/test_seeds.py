@@ -8,15 +8,47 @@ from collections import Counter
 import pytest
 
 from redqueen.config import Config
-from redqueen.game.seeds import parse_block, seeds
-from redqueen.programs.normal_form import fingerprint
+from redqueen.game.seeds import FILES, parse_block, seeds
+from redqueen.programs.normal_form import fingerprint, shape
 from redqueen.records import Kind, Task, Verdict
 from redqueen.sandbox import canonical, parse_literal
 from redqueen.verifier import LocalVerifier
+from tools import write_seeds
 
 
 def test_there_are_enough() -> None:
-    assert len(seeds()) >= 300
+    assert len(seeds()) >= 1000
+    assert len({shape(draft.program) for draft in seeds()}) >= 500
+
+
+def test_programs_have_all_lengths_from_two_to_ten_lines() -> None:
+    lines = Counter(len(draft.program.splitlines()) for draft in seeds())
+    assert set(lines) == set(range(2, 11))
+    # Enough of each length for a model to learn that programs may be long.
+    assert min(lines[count] for count in range(3, 10)) >= 50
+    longer = [count for count in lines.elements() if count > 2]
+    assert sum(longer) / len(longer) >= 4.5
+
+
+def test_the_generated_programs_are_what_the_tool_writes() -> None:
+    written = (write_seeds.FOLDER / write_seeds.GENERATED).read_text(encoding="utf-8")
+    assert written == write_seeds.as_text(write_seeds.generated()), "run `python -m tools.write_seeds`"
+
+
+def test_no_more_than_three_programs_are_alike_up_to_names_and_constants() -> None:
+    programs = [parse_block(block).program for block in _blocks("generated.txt")]
+    counts = Counter(shape(draft.program) for draft in seeds())
+    assert [program for program in programs if counts[shape(program)] > 3] == []
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_message_is_a_short_plain_line(name: str) -> None:
+    messages = [parse_block(block).message for block in _blocks(name)]
+    assert [m for m in messages if len(m.split()) > 12 or m != m.strip() or m[0].isupper() or "  " in m] == []
+
+
+def _blocks(name: str) -> list[str]:
+    return (write_seeds.FOLDER / name).read_text(encoding="utf-8").strip().split("\n\n")
 
 
 def test_every_seed_is_valid(seed_verdicts: list[tuple[Verdict, Task | None]]) -> None:
