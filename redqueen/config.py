@@ -78,7 +78,8 @@ class PopulationConfig(Section):
     init: str = "auto"
     """"auto" (the shipped warm start where it fits, else fresh), "fresh", or a PEFT folder."""
     perturbation: float = Field(default=0.05, ge=0)
-    """Each member starts at `init` plus noise of this share of each tensor's standard deviation."""
+    """Each member starts at `init` plus noise of this share of each tensor's standard deviation (b of a new adapter: of
+    a's), so that members differ."""
 
     @model_validator(mode="after")
     def _one_member(self) -> Self:
@@ -159,11 +160,16 @@ class SamplingConfig(Section):
     attempt_tokens: int = Field(default=64, ge=1)
     """Longest attempt."""
     top_p: float = Field(default=1.0, gt=0, le=1)
-    """1: the whole vocabulary."""
+    """1: the whole vocabulary. Below it samples are off-policy, and a run says so when it starts."""
     top_k: int = Field(default=0, ge=0)
-    """0: the whole vocabulary."""
+    """0: the whole vocabulary. Above it samples are off-policy, and a run says so when it starts."""
     batch_rows: int = Field(default=64, ge=1)
     """Completions that are sampled at once."""
+
+    @property
+    def truncates(self) -> bool:
+        """Whether some tokens can never be sampled."""
+        return self.top_p < 1 or self.top_k > 0
 
     def params(self, max_tokens: int) -> SamplingParams:
         """Returns how a completion of at most `max_tokens` is sampled."""

@@ -34,11 +34,16 @@ def fresh_columns(fan_in: int, count: int, generator: torch.Generator) -> Tensor
 def perturb(adapter: Adapter, share: float, generator: torch.Generator) -> dict[str, Factors]:
     """Returns `adapter` plus Gaussian noise of `share` times each tensor's own standard deviation.
 
-    A b of zero stays zero, so a new adapter still changes nothing.
+    A b of zero, as in a new adapter, gets noise of `share` times a's deviation.
     """
 
-    def noisy(tensor: Tensor) -> Tensor:
+    def noisy(tensor: Tensor, like: Tensor) -> Tensor:
         # Without a correction for small samples, which would divide by zero for a tensor with a single entry.
-        return tensor + share * tensor.std(correction=0) * torch.randn(tensor.shape, generator=generator)
+        return tensor + share * like.std(correction=0) * torch.randn(tensor.shape, generator=generator)
 
-    return {name: Factors(noisy(factors.a), noisy(factors.b)) for name, factors in adapter.items()}
+    changed: dict[str, Factors] = {}
+    for name, factors in adapter.items():
+        # With b = 0 every a is the same function, so members that start from a new adapter would all write alike.
+        like = factors.b if factors.b.any() else factors.a
+        changed[name] = Factors(noisy(factors.a, factors.a), noisy(factors.b, like))
+    return changed

@@ -61,8 +61,21 @@ def resume_run(config: Config, directory: RunDirectory) -> int:
     return _train(config, directory, resuming=True)
 
 
+def warnings_about(config: Config) -> list[str]:
+    """Returns one line for each setting that is allowed and that a person may not mean."""
+    warnings: list[str] = []
+    if config.sampling.truncates:
+        warnings.append(
+            "warning: with sampling.top_p below 1 or sampling.top_k above 0 members sample from fewer tokens than the "
+            "learner's gradient is computed for: they learn off-policy (docs/ALGORITHM.md)"
+        )
+    return warnings
+
+
 def _train(config: Config, directory: RunDirectory, *, resuming: bool) -> int:
     """Trains, and turns what can stop a run into a line that says how to go on. Returns the exit code."""
+    for warning in warnings_about(config):
+        console.print(warning, highlight=False)
     console.print(f"loading {config.model.name} ...")
     base = load(config.model)
     base_fingerprint = fingerprint(base.model)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from redqueen.commands.train import warnings_about
+from redqueen.recipes import configure
 from tests import tiny
 from tests.commands.conftest import SMALL
 from tests.commands.running import redqueen, started
@@ -39,6 +41,13 @@ def test_dry_run_says_on_standard_error_what_memory_a_run_needs(tmp_path: Path) 
     missing = redqueen("train", "--dry-run", "--model", str(tmp_path / "nothing"), cwd=tmp_path)
     assert missing.returncode == 0
     assert missing.stderr.startswith("memory: not estimated, cannot load")
+
+
+@pytest.mark.parametrize("override", ["sampling.top_p=0.9", "sampling.top_k=40"])
+def test_a_run_warns_that_truncated_sampling_is_off_policy(override: str) -> None:
+    (line,) = warnings_about(configure([override]))
+    assert "off-policy" in line
+    assert warnings_about(configure([])) == []
 
 
 def test_a_run_leaves_its_files(finished: Path) -> None:

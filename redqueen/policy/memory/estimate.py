@@ -209,7 +209,7 @@ def _sampling(config: Config, shape: Shape, lengths: PromptLengths) -> tuple[Ite
 
 def _filter_bytes(config: Config) -> int:
     """Returns the bytes per logit that top-p and top-k take."""
-    if not config.sampling.top_k and config.sampling.top_p >= 1:
+    if not config.sampling.truncates:
         return 0
     # Sorted values (4), their order (8), three masks, and four fp32 tensors of probabilities.
     return 4 + 8 + 3 + 4 * 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from redqueen.adapters.distance import relative_distance
 from redqueen.adapters.factors import Factors
 from redqueen.adapters.initialisation import fresh, perturb
 from redqueen.errors import AdapterError
@@ -319,8 +321,18 @@ def test_noise_is_the_given_share_of_each_tensors_own_spread() -> None:
         assert ((new - old).std() / old.std()).item() == pytest.approx(0.05, rel=0.05)
 
 
-def test_no_perturbation_and_a_zero_b_stay_exact() -> None:
+def test_no_perturbation_changes_no_bit() -> None:
     g = torch.Generator().manual_seed(0)
     start = fresh({"x": (6, 4)}, RANK, g)
     assert same(perturb(start, 0.0, g), start)
-    assert not perturb(start, 0.5, g)["x"].b.any()
+
+
+def test_members_that_start_from_nothing_differ_in_function_and_stay_near_the_base() -> None:
+    g = torch.Generator().manual_seed(0)
+    start = fresh({"x": (500, 400)}, RANK, g)
+    members = [perturb(start, 0.05, g) for _ in range(3)]
+    for one, other in combinations(members, 2):
+        # Their updates are noise of their own, so they are at right angles in a space of so many dimensions.
+        assert relative_distance(one, other) == pytest.approx(2**0.5, rel=0.05)
+    for member in members:
+        assert (member["x"].b.std() / start["x"].a.std()).item() == pytest.approx(0.05, rel=0.1)
