@@ -18,6 +18,7 @@ from redqueen.adapters.factors import Factors
 from redqueen.adapters.initialisation import fresh, generator
 from redqueen.config import Config
 from redqueen.game.prompts import Prompts, prompts
+from redqueen.game.reserved import is_reserved
 from redqueen.judging import ask, submit_proposal
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.tokens import encode
@@ -74,7 +75,8 @@ class Warmup:
             known = {fingerprint(task.program) for task in [*self.seed_tasks, *self.new_tasks[kind]]}
             for verdict, task in self._propose(kind, count, round_):
                 statuses[verdict.status] += 1
-                if task is None:
+                # Whoever is measured on the reserved programs must not have learned from programs like them.
+                if task is None or is_reserved(task.program):
                     continue
                 # A program that was shown is easily repeated and teaches nothing new. So only new programs count,
                 # except for code_f, which describes programs that exist already.

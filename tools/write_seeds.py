@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from redqueen.game.reserved import is_reserved, reserved
 from redqueen.game.seeds import FILES, parse_block
 from redqueen.programs.normal_form import fingerprint, shape
 from redqueen.records import Draft
@@ -292,7 +293,7 @@ def choose(found: list[Candidate], written: list[Draft]) -> list[Draft]:
     chosen: list[Draft] = []
     shapes = Counter(shape(draft.program) for draft in written)
     taken = {fingerprint(draft.program) for draft in written}
-    messages = {draft.message for draft in written}
+    messages = {draft.message for draft in (*written, *reserved())}
     of_template: Counter[int] = Counter()
     lines: Counter[int] = Counter()
     for most in range(1, MAX_OF_A_SHAPE + 1):
@@ -301,7 +302,8 @@ def choose(found: list[Candidate], written: list[Draft]) -> list[Draft]:
             mark = fingerprint(draft.program)
             full = lines[candidate.lines] >= QUOTAS.get(candidate.lines, 0)
             often = of_template[candidate.template] >= MAX_OF_A_TEMPLATE or shapes[candidate.shape] >= most
-            if full or often or mark in taken or draft.message in messages:
+            # What held-out evaluation poses is never trained on, nor anything alike.
+            if full or often or mark in taken or draft.message in messages or is_reserved(draft.program):
                 continue
             chosen.append(draft)
             taken.add(mark)

@@ -5,6 +5,7 @@ A file holds blocks separated by blank lines: `# message`, the program, then one
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 
@@ -25,10 +26,15 @@ IDENTITY = Draft(
 
 @cache
 def seeds() -> tuple[Draft, ...]:
-    """Returns all seed drafts in file order; each has a message and several inputs."""
+    """Returns all seed drafts in file order; each has a message and several inputs. None of them is reserved."""
+    return read_blocks(FILES)
+
+
+def read_blocks(names: Iterable[str]) -> tuple[Draft, ...]:
+    """Returns the drafts of the files `names` of the seeds' folder, in order."""
     folder = resources.files("redqueen.game") / "seeds"
     drafts: list[Draft] = []
-    for name in FILES:
+    for name in names:
         text = (folder / name).read_text(encoding="utf-8")
         drafts += [parse_block(block) for block in text.strip().split("\n\n")]
     return tuple(drafts)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from redqueen.config import ReferenceSource
 from redqueen.game.novelty import idea, seed_ideas
+from redqueen.game.reserved import is_reserved
 from redqueen.game.seeds import AUTHOR
 from redqueen.programs.normal_form import fingerprint
 from redqueen.records import Kind, Task
@@ -38,7 +39,12 @@ class TaskBank:
         self._ideas: dict[Kind, set[str]] = {}
 
     def add(self, task: Task, rho: float | None) -> bool:
-        """Adds a task unless the bank holds it already. Returns whether it was added."""
+        """Adds a task unless the bank holds it already. Returns whether it was added.
+
+        A program alike to a reserved one is never added, so that no reference and no worked example is one.
+        """
+        if is_reserved(task.program):
+            return False
         shelf = self._entries.setdefault(task.kind, {})
         identity = _identity(task)
         if identity in shelf:
@@ -51,7 +57,12 @@ class TaskBank:
         return True
 
     def is_novel(self, task: Task) -> bool:
-        """Returns whether the task's idea (`redqueen.game.novelty`) is neither a seed's nor one of the bank's kind."""
+        """Returns whether the task's idea (`redqueen.game.novelty`) is neither a seed's nor one of the bank's kind.
+
+        A program alike to a reserved one is not novel either: the bank refuses it, so it would be so again each time.
+        """
+        if is_reserved(task.program):
+            return False
         known = self._ideas.get(task.kind, ())
         name = idea(task)
         return name not in known and name not in seed_ideas(task.kind)
