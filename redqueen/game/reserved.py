@@ -13,7 +13,7 @@ from redqueen.game.seeds import read_blocks
 from redqueen.programs.normal_form import shape
 from redqueen.records import Draft
 
-FILES = ("reserved/taken_out.txt",)
+FILES = ("reserved/taken_out.txt", "reserved/written.txt")
 
 Half = Literal["selection", "report"]
 """`selection` is what the fitness `held_out` scores by; selection never sees `report`, which is what is reported."""

@@ -29,6 +29,12 @@ def verdicts(verifier: LocalVerifier) -> list[tuple[Verdict, Task | None]]:
     )
 
 
+def test_there_are_enough_of_all_lengths_from_two_to_ten_lines() -> None:
+    assert len(reserved()) >= 120
+    for half in (reserved("selection"), reserved("report")):
+        assert {len(draft.program.splitlines()) for draft in half} == set(range(2, 11))
+
+
 def test_the_halves_are_equal_and_make_the_whole() -> None:
     selection, report = reserved("selection"), reserved("report")
     assert len(selection) == len(report)
