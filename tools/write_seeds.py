@@ -43,6 +43,16 @@ MAX_LINE = 76
 MAX_OUTPUT = 60
 MAX_MESSAGE_WORDS = 12
 
+SAME_AS_RESERVED = {
+    "first number that came before, else none",
+    "number of square roots not above the root of n",
+    "one pass: carry the largest on",
+    "sort the numbers, then take the second smallest",
+    "take the characters that are no vowels: join",
+    "two lists: common numbers in the order of a",
+}
+"""The messages of programs that compute what a reserved program computes, in another shape."""
+
 _SLOT = re.compile(r"<([a-z]+)(\d?)(\.one)?>")
 _CONSTANTS = {"k": range(2, 8), "j": range(1, 4), "b": range(9, 14), "c": "aeinorst"}
 # Other names for the usual ones. A name that the program has already is not taken.
@@ -293,7 +303,7 @@ def choose(found: list[Candidate], written: list[Draft]) -> list[Draft]:
     chosen: list[Draft] = []
     shapes = Counter(shape(draft.program) for draft in written)
     taken = {fingerprint(draft.program) for draft in written}
-    messages = {draft.message for draft in (*written, *reserved())}
+    messages = {draft.message for draft in (*written, *reserved())} | SAME_AS_RESERVED
     of_template: Counter[int] = Counter()
     lines: Counter[int] = Counter()
     for most in range(1, MAX_OF_A_SHAPE + 1):
