@@ -134,7 +134,7 @@ def warm_start(
     proposals: Annotated[
         str, typer.Option(help="Proposals of each kind that the model tries between two rounds, with commas.")
     ] = "120,160",
-    sequences: Annotated[int, typer.Option(help="Sequences in a step.")] = 32,
+    lessons: Annotated[int, typer.Option(help="Lessons in a step: a proposal, six answers and a function each.")] = 8,
     lr: Annotated[float, typer.Option(help="Learning rate.")] = 1e-3,
     unsafe_no_isolation: Unsafe = False,
 ) -> None:
@@ -148,7 +148,7 @@ def warm_start(
 
     # The arguments that give the same configuration, for the record next to the adapter.
     used = [*(args or []), *([f"model.name={model}"] if model else [])]
-    raise typer.Exit(run_warm_start(out, config, used, steps, proposals, sequences, lr))
+    raise typer.Exit(run_warm_start(out, config, used, steps, proposals, lessons, lr))
 
 
 @app.command()

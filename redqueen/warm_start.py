@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
+from itertools import chain
 
 from redqueen import streams
 from redqueen.adapters.factors import Factors
@@ -20,14 +21,20 @@ from redqueen.config import Config
 from redqueen.game.prompts import Prompts, prompts
 from redqueen.game.reserved import is_reserved
 from redqueen.judging import ask, submit_proposal
+from redqueen.lessons import Lessons
 from redqueen.policy.model.base import Base
-from redqueen.policy.model.tokens import encode
 from redqueen.policy.policy import open_policy
 from redqueen.programs.normal_form import fingerprint
-from redqueen.records import KINDS, Completion, Kind, Prompt, Request, Sample, Task, Verdict, Verifier
+from redqueen.records import KINDS, Completion, Kind, Request, Sample, Task, Verdict, Verifier
 from redqueen.self_play import seed_tasks
 
 MEMBER = "warm"
+ANSWERS = 6
+"""Questions about one program in a lesson."""
+PROPOSAL_WEIGHT = 3.0
+ANSWER_WEIGHT = 2.0
+FUNCTION_WEIGHT = 2.0
+"""What a text of each sort counts. Its loss is the mean over its tokens: an answer has few, a proposal hundreds."""
 MAX_PAIRS = 8
 """How many pairs of a code_f task one training text holds. More of them only lengthen the text."""
 Report = Callable[[str, int, int], None]
@@ -45,19 +52,20 @@ class Warmup:
         self.report = report
         self.seed = config.run.seed
         model = config.model
-        # Every sequence counts the same. With a mean over tokens the proposals, which have dozens of tokens, would
+        # Every text counts by its weight. With a mean over tokens the proposals, which have hundreds of tokens, would
         # drown the answers, which have a few.
         learning = config.learning.model_copy(update={"loss": "sequence_mean", "lr": lr})
         # Supervised targets were not sampled at any temperature, so the distribution at temperature 1 is fitted.
         self.policy = open_policy(base, model, 1, config.sampling, learning, temperature=1.0)
         self.policy.join(MEMBER, fresh(self.policy.shapes(), model.rank, generator(self.seed, "fresh")))
         self.prompts: Prompts = prompts(model.prompts, config.game)
+        self.lessons = Lessons(MEMBER, self.prompts, base.tokenizer)
         self.seed_tasks = seed_tasks(verifier)
         self.new_tasks: dict[Kind, list[Task]] = {kind: [] for kind in KINDS}
         """The valid tasks that the adapter proposed."""
 
-    def fit(self, round_: int, steps: int, sequences: int) -> None:
-        """Takes `steps` optimizer steps on `sequences` sequences each.
+    def fit(self, round_: int, steps: int, lessons: int) -> None:
+        """Takes `steps` optimizer steps on `lessons` lessons each.
 
         The learning rate rises during the first tenth of the steps, then falls to a tenth of its peak.
         """
@@ -65,7 +73,8 @@ class Warmup:
             rise = (step + 1) / max(1, steps // 10)
             lr = self.lr * min(rise, 1 - 0.9 * (step / steps))
             rng = streams.python(self.seed, "warmup", round_, step)
-            update = self.policy.update([self._sequence(rng) for _ in range(sequences)], lr=lr)[0]
+            samples = list(chain.from_iterable(self._lesson(rng) for _ in range(lessons)))
+            update = self.policy.update(samples, lr=lr)[0]
             self.report(f"round {round_}: loss {update.loss:.3f}", step + 1, steps)
 
     def explore(self, round_: int, count: int) -> dict[str, int]:
@@ -136,29 +145,16 @@ class Warmup:
             return varied(task, kind, rng) if kind == "code_f" else task
         return varied(rng.choice(self.seed_tasks), kind, rng)
 
-    def _sequence(self, rng: random.Random) -> Sample:
-        """Returns a worked proposal (a quarter of the time) or a worked answer, with advantage 1."""
+    def _lesson(self, rng: random.Random) -> list[Sample]:
+        """Returns one proposal, several answers about one seed program, and one written function."""
         kind = rng.choice(KINDS)
-        task = self._task(kind, rng)
-        if rng.random() < 0.25:
-            start = task if kind == "code_f" else None
-            prompt = self.prompts.propose(kind, self._references(kind, rng), start)
-            return self._sample(prompt, self.prompts.write_proposal(task))
-        return self._sample(self.prompts.attempt(task, ()), self.prompts.write_attempt(task))
-
-    def _sample(self, prompt: Prompt, text: str) -> Sample:
-        """Returns `text` as a completion of `prompt`: without the prompt's prefix, and with the string that ends it."""
-        # The stop string is part of the target, so the member learns to stop. No member sampled the target, so its
-        # log-probabilities are placeholders: they enter a metric (the gap to the sampler) and never the loss.
-        target = text.removeprefix(prompt.prefix) + prompt.stop[0]
-        tokens = tuple(self.base.tokenizer(target, add_special_tokens=False).input_ids)
-        return Sample(
-            member=MEMBER,
-            prompt_ids=encode(self.base.tokenizer, prompt),
-            token_ids=tokens,
-            logprobs=(0.0,) * len(tokens),
-            advantage=1.0,
-        )
+        samples = [self.lessons.proposal(self._task(kind, rng), self._references(kind, rng), PROPOSAL_WEIGHT)]
+        whole = rng.choice(self.seed_tasks)
+        asked: list[Task] = []
+        for number, pair in enumerate(rng.sample(whole.pairs, min(ANSWERS, len(whole.pairs)))):
+            asked.append(replace(whole, kind="code_i" if number % 2 else "code_o", pairs=(pair,)))
+        samples += self.lessons.answers(asked, ANSWER_WEIGHT)
+        return samples + self.lessons.answers([self._task("code_f", rng)], FUNCTION_WEIGHT)
 
 
 def varied(task: Task, kind: Kind, rng: random.Random) -> Task:

@@ -41,7 +41,7 @@ def warm(
 
 def test_the_loss_falls_and_the_adapter_moves(warm: Warmup, reports: Reports) -> None:
     before = warm.adapter()
-    warm.fit(0, 12, 8)
+    warm.fit(0, 12, 2)
     losses = [float(what.removeprefix("round 0: loss ")) for what, _, _ in reports]
     assert [(done, total) for _, done, total in reports] == [(n, 12) for n in range(1, 13)]
     assert sum(losses[-3:]) < 0.9 * sum(losses[:3])

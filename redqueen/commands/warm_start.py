@@ -26,7 +26,7 @@ RECORD = "warm_start.json"
 
 
 def run_warm_start(
-    out: Path, config: Config, args: Sequence[str], steps: str, proposals: str, sequences: int, lr: float
+    out: Path, config: Config, args: Sequence[str], steps: str, proposals: str, lessons: int, lr: float
 ) -> int:
     """Fits and writes the adapter; returns the exit code. `args`, which gave the config, go into the record.
 
@@ -38,8 +38,8 @@ def run_warm_start(
         raise UserError(f"{out} is not empty: choose another folder")
     steps_by_round = _counts("--steps", steps)
     proposals_by_round = _counts("--proposals", proposals)
-    if len(proposals_by_round) < len(steps_by_round) - 1 or sequences < 1 or lr <= 0:
-        raise UserError("--proposals needs a number between each two rounds; --sequences and --lr must be positive")
+    if len(proposals_by_round) < len(steps_by_round) - 1 or lessons < 1 or lr <= 0:
+        raise UserError("--proposals needs a number between each two rounds; --lessons and --lr must be positive")
     check_memory(config, 1, console)
     console.print(f"loading {config.model.name} ...")
     base = load(config.model)
@@ -53,12 +53,12 @@ def run_warm_start(
             # Between two rounds the model itself proposes tasks, which the next round learns from.
             if round_:
                 history.append(warm.explore(round_ - 1, proposals_by_round[round_ - 1]))
-            warm.fit(round_, count, sequences)
+            warm.fit(round_, count, lessons)
         save_adapter(out, warm.adapter(), alpha=config.model.alpha, base=base.name, dtype=torch.bfloat16)
     # The record makes the adapter reproducible: the command that made it, and the checksum that a second run must give.
     digest = hashlib.sha256((out / WEIGHTS).read_bytes()).hexdigest()
     command = (
-        f"redqueen warm-start OUT --steps {steps} --proposals {proposals} --sequences {sequences} --lr {lr} "
+        f"redqueen warm-start OUT --steps {steps} --proposals {proposals} --lessons {lessons} --lr {lr} "
         f"{' '.join(args)}"
     ).rstrip()
     note = {"command": command, "base": base.name, "sha256": {WEIGHTS: digest}, "proposals": history}

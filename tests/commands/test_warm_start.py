@@ -13,7 +13,7 @@ from redqueen.commands.warm_start import RECORD
 from tests.commands.conftest import SMALL
 from tests.commands.running import redqueen
 
-QUICK = ("--steps", "2,1", "--proposals", "2", "--sequences", "2", "--lr", "0.01")
+QUICK = ("--steps", "2,1", "--proposals", "2", "--lessons", "2", "--lr", "0.01")
 
 pytestmark = pytest.mark.integration
 
@@ -42,7 +42,7 @@ def test_it_writes_an_adapter_with_its_record_from_which_a_run_can_start(tmp_pat
         (("--steps", "2,many"), "--steps takes positive whole numbers with commas, not '2,many'"),
         (("--proposals", "0"), "--proposals takes positive whole numbers with commas, not '0'"),
         (("--steps", "1,1,1", "--proposals", "2"), "--proposals needs a number between each two rounds"),
-        (("--sequences", "0"), "--sequences and --lr must be positive"),
+        (("--lessons", "0"), "--sequences and --lr must be positive"),
         (("--lr", "0"), "--sequences and --lr must be positive"),
     ],
 )

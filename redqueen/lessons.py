@@ -1,0 +1,75 @@
+"""Verified tasks as texts to imitate: what a teacher should write to propose a task, and a student to answer it.
+
+No member sampled these texts, so their log-probabilities are placeholders: they enter a metric (the gap to the sampler)
+and never the loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from redqueen.game.prompts import Prompts
+from redqueen.policy.model.tokens import encode
+from redqueen.records import Prompt, Sample, Task
+
+
+class Lessons:
+    """Makes samples of `member` from tasks, in the format of `prompts`."""
+
+    def __init__(self, member: str, prompts: Prompts, tokenizer: Any) -> None:
+        self.member = member
+        self.prompts = prompts
+        self.tokenizer = tokenizer
+
+    def proposal(self, task: Task, references: Sequence[Task], weight: float) -> Sample:
+        """Returns the proposal of `task` by a teacher that sees `references`, with `weight` as its advantage."""
+        start = task if task.kind == "code_f" else None
+        prompt = self.prompts.propose(task.kind, references, start)
+        question = encode(self.tokenizer, prompt)
+        answer = self._tokens(prompt, self.prompts.write_proposal(task))
+        # A raw prompt is made of worked proposals, which are as good a lesson as the answer. So it is learnt as well,
+        # from its second token on: one text teaches three programs.
+        return self._sample(question, answer, len(question) if prompt.chat else 1, weight)
+
+    def answers(self, tasks: Sequence[Task], weight: float) -> list[Sample]:
+        """Returns the recorded answers to these tasks, each with `weight` as its advantage."""
+        questions: list[tuple[int, ...]] = []
+        answers: list[tuple[int, ...]] = []
+        for task in tasks:
+            prompt = self.prompts.attempt(task, ())
+            questions.append(encode(self.tokenizer, prompt))
+            answers.append(self._tokens(prompt, self.prompts.write_attempt(task)))
+        # Questions about one program begin alike. What they share becomes the prompt, which is computed once for all of
+        # them; the rest of each question is learnt with its answer.
+        shared = common_prefix(questions)
+        return [
+            self._sample(question, answer, shared, weight) for question, answer in zip(questions, answers, strict=True)
+        ]
+
+    def _tokens(self, prompt: Prompt, text: str) -> tuple[int, ...]:
+        """Returns `text` as tokens after `prompt`: without the prompt's prefix, and with the string that ends it."""
+        # The stop string is part of the target, so the member learns to stop.
+        target = text.removeprefix(prompt.prefix) + prompt.stop[0]
+        return tuple(self.tokenizer(target, add_special_tokens=False).input_ids)
+
+    def _sample(self, question: tuple[int, ...], answer: tuple[int, ...], given: int, weight: float) -> Sample:
+        """Returns a sample that learns everything after the first `given` tokens."""
+        tokens = (*question, *answer)
+        return Sample(
+            member=self.member,
+            prompt_ids=tokens[:given],
+            token_ids=tokens[given:],
+            logprobs=(0.0,) * (len(tokens) - given),
+            advantage=weight,
+        )
+
+
+def common_prefix(sequences: Sequence[tuple[int, ...]]) -> int:
+    """Returns how many tokens all sequences begin with, at least 1: there is no sample without a prompt."""
+    shortest, longest = min(sequences), max(sequences)
+    length = 0
+    # What the first and the last in lexicographic order share, all of those between share too.
+    while length < len(shortest) and shortest[length] == longest[length]:
+        length += 1
+    return max(1, length)
