@@ -35,6 +35,7 @@ TITLES = {
     "redqueen.evolution": "rate and replace",
     "redqueen.evals": "held-out score",
     "redqueen.self_play": "propose and solve",
+    "redqueen.lessons": "tasks as texts to imitate",
     "redqueen.judging": "from text to verdict",
     "redqueen.policy": "base, members, GPU",
     "redqueen.verifier": "the only judge",
