@@ -22,6 +22,7 @@ Mutation = Literal[
     "svd_spectral", "layer_gaussian", "component_mask", "full_gaussian", "neftune", "copy_parent", "fresh"
 ]
 Crossover = Literal["dare", "slot_swap", "svd_subspace", "extrapolate", "linear_mean"]
+GameRule = Literal["par", "half"]
 Matchmaking = Literal["balanced", "hard", "uniform", "round_robin"]
 TeacherFitness = Literal["lcb", "mean_reward", "learnability"]
 FitnessName = Literal[TeacherFitness, "held_out"]
@@ -208,8 +209,14 @@ class LeagueConfig(Section):
     """The fitness that teachers are ranked by."""
     student_fitness: FitnessName = "lcb"
     """The fitness that students are ranked by."""
-    lcb: float = Field(default=3.0, ge=0)
-    """Fitness lcb = mu - lcb * sigma."""
+    lcb: float = Field(default=0.0, ge=0)
+    """Fitness lcb = mu - lcb * sigma. The more sigma costs, the more newborns are replaced for being new."""
+    game: GameRule = "par"
+    """What a match is won against. par: the mean of the run's recent matches; half: a solve rate of one half."""
+    par_matches: int = Field(default=20, ge=1)
+    """Game par: how many recent matches it is the mean of, at least all of the present step."""
+    draw_band: float = Field(default=0.03, ge=0, lt=1)
+    """A match whose mean solve rate is within this of par is a draw."""
     held_out_tasks: int = Field(default=64, ge=1)
     """Fitness held_out: seed tasks that every student attempts once."""
     hall_of_fame: int = Field(default=0, ge=0)
@@ -242,7 +249,7 @@ class EvolutionConfig(Section):
     every: int = Field(default=10, ge=1)
     """k: steps between two rounds of replacements."""
     gamma: float = Field(default=0.25, gt=0, lt=1)
-    """Share of a role that is replaced."""
+    """Share of a role that is replaced in a round, on average: 0.35 of two is one in 7 rounds of 10."""
     burn_in: int = Field(default=5, ge=0)
     """Matches that a member plays before it can be replaced."""
     crossover: float = Field(default=0.5, ge=0, le=1)

@@ -16,13 +16,14 @@ from redqueen.adapters.operators.modules import Operator
 from redqueen.config import Config, EvolutionConfig, LeagueConfig
 from redqueen.evals.held_out import scores
 from redqueen.league.fitness import Fitness, game_learnability, named_fitness
+from redqueen.league.games import Par, match_score, outcome, par_of
 from redqueen.league.hall_of_fame import Champion, champion_of
 from redqueen.league.matchmaking import Match
 from redqueen.league.population import AnyRole, Member, Population
-from redqueen.league.rating import Outcome, TrueSkill, match_score, outcome, task_score
+from redqueen.league.rating import Outcome, TrueSkill, inherited
 from redqueen.league.selection import Birth, plan_births, ranking
 from redqueen.policy.policy import Policy
-from redqueen.records import ROLES, Attempted, Role
+from redqueen.records import KINDS, ROLES, Attempted, Kind, Role
 from redqueen.self_play import PlayedMatch, PlayedStep, ScoredProposal
 
 OPERATORS: dict[str, Operator] = {**MUTATIONS, **CROSSOVERS, **CONTROLS}
@@ -34,13 +35,14 @@ return the same child each time."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Game:
-    """A match that was played and rated."""
+    """A match that was played, and who won it."""
 
     match: Match
     score: float | None
-    """The student's share, in [0, 1]; None if a fault of the machine left nothing to judge."""
+    """The mean over the match's tasks of solve rate minus par, in [-1, 1]; None if no task has a solve rate."""
     outcome: Outcome | None
-    """Who won; None where `score` is None: then there was no game, and no rating moved."""
+    """Who won; None if there was no game, and no rating moved: a fault of the machine left nothing to judge, or the
+    single agent played itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +63,12 @@ class Replacement:
     parents: tuple[str, ...]
     operator: str
     victim_fitness: float | None
+    victim_age: int
+    """The steps that the victim lived."""
+    victim_games: int
+    """The games that the victim played."""
+    tie: bool
+    """Whether a member that stayed had the victim's fitness: then mean reward or a draw chose between them."""
     parent_fitness: tuple[float | None, ...]
     distance: float | None
     """The child's distance from the nearest living member of its role; None where `evolution.min_distance` is 0."""
@@ -68,24 +76,67 @@ class Replacement:
     """How many children were drawn for it."""
 
 
-def rate(population: Population, played: PlayedStep, trueskill: TrueSkill) -> list[Game]:
+def rate(population: Population, played: PlayedStep, trueskill: TrueSkill, league: LeagueConfig) -> list[Game]:
     """Rates one game for each match, in order, and records mean rewards and learnability for its members."""
-    return [_rate_match(population, match, trueskill) for match in played.matches]
+    # All matches of the step are part of par before the first is judged by it. So the order of the matches has no
+    # effect, and the first step of a run has a par.
+    rates = [_solve_rates(match) for match in played.matches]
+    population.add_matches(rates, league.par_matches)
+    par = par_now(population, league)
+    return [
+        _rate_match(population, match, solve_rates, par, trueskill, league.draw_band)
+        for match, solve_rates in zip(played.matches, rates, strict=True)
+    ]
 
 
-def _rate_match(population: Population, played: PlayedMatch, trueskill: TrueSkill) -> Game:
+def par_now(population: Population, league: LeagueConfig) -> dict[Kind, float]:
+    """Returns par, by kind, after the latest step; a kind that was never solved has none."""
+    if league.game == "half":
+        return dict.fromkeys(KINDS, 0.5)
+    return par_of(population.recent_matches)
+
+
+def _solve_rates(match: PlayedMatch) -> dict[Kind, list[float]]:
+    """Returns the solve rates of a match's valid tasks. Tasks whose attempts the machine lost are left out."""
+    rates: dict[Kind, list[float]] = {}
+    for proposal in match.proposals:
+        if proposal.solve_rate is not None:
+            rates.setdefault(proposal.proposed.rollout.kind, []).append(proposal.solve_rate)
+    return rates
+
+
+def _rate_match(
+    population: Population,
+    played: PlayedMatch,
+    solve_rates: dict[Kind, list[float]],
+    par: Par,
+    trueskill: TrueSkill,
+    band: float,
+) -> Game:
     match = played.match
+    score = match_score(solve_rates, par) if solve_rates else None
+    # The single agent is teacher and student at once. It has no rival, so there is nothing to rank it by.
+    if match.teacher == match.student:
+        return Game(match=match, score=score, outcome=None)
     # A proposal without a reward was lost to a fault of the machine. It says nothing about either side.
     paid = [proposal for proposal in played.proposals if proposal.reward is not None]
-    if not paid:
-        return Game(match=match, score=None, outcome=None)
-    score = match_score([task_score(p.solve_rate, p.proposed.task is not None) for p in paid])
-    result = outcome(score)
-    population.rate_game(match.teacher, match.student, result, trueskill)
-    # The single agent is teacher and student at once. It has no rival, so there is nothing to rank it by.
-    if match.teacher != match.student:
+    if paid:
         _record_game(population, match, paid)
+    result = outcome(score, band) if score is not None else _forfeit(played)
+    if result is not None:
+        population.rate_game(match.teacher, match.student, result, trueskill)
     return Game(match=match, score=score, outcome=result)
+
+
+def _forfeit(played: PlayedMatch) -> Outcome | None:
+    """Returns the outcome of a match without a solve rate: the student wins if every proposal was judged invalid.
+
+    Otherwise the machine lost what there was to play, and there is no game.
+    """
+    # Without this a teacher whose proposals are never valid would play no game: its rating would stand still, and as it
+    # never ends its burn-in it could never be replaced.
+    judged_invalid = [p.proposed.task is None and p.reward is not None for p in played.proposals]
+    return "student" if judged_invalid and all(judged_invalid) else None
 
 
 def _record_game(population: Population, match: Match, paid: Sequence[ScoredProposal]) -> None:
@@ -115,6 +166,12 @@ def fitness_for(role: AnyRole, league: LeagueConfig) -> Fitness:
 def fitness_of(member: Member, league: LeagueConfig) -> float | None:
     """Returns the member's present fitness, or None if it is not known yet."""
     return fitness_for(member.role, league)(member)
+
+
+def fittest_first(members: Sequence[Member], role: AnyRole, config: Config, step: int) -> list[Member]:
+    """Returns members of one role as the run ranks them after `step`. A stream of the step decides ties."""
+    rng = streams.python(config.run.seed, step, "ranking", role)
+    return ranking(members, fitness_for(role, config.league), rng)
 
 
 def standings_of(population: Population, league: LeagueConfig) -> tuple[Standing, ...]:
@@ -169,8 +226,8 @@ def add_champions(population: Population, step: int, config: Config) -> tuple[li
     if not (league.hall_of_fame and is_evolution_step(step, config.evolution)):
         return entered, left
     for role in ROLES:
-        # The rating of a member that never played is the prior, so without a game it could be a champion by default.
-        ranked = ranking(population.members_of(role), fitness_for(role, league))
+        # A member that never played has its prior rating, so without a game it could be a champion by default.
+        ranked = fittest_first(population.members_of(role), role, config, step)
         proven = [member for member in ranked if member.games >= max(1, config.evolution.burn_in)]
         if proven:
             best = proven[0]
@@ -200,15 +257,17 @@ def replace_weakest(population: Population, policy: Policy, step: int, config: C
 
 
 def _replace(birth: Birth, population: Population, policy: Policy, step: int, config: Config) -> Replacement:
-    """Makes the child and puts it in the victim's place, with a fresh rating and optimizer and a new name."""
+    """Makes the child and puts it in the victim's place, with a fresh optimizer and a new name."""
     victim = population.members[birth.victim]
     assert victim.role != "both", "the single agent is never replaced"
     # Everything that reads the old population comes first: the victim's slot is the child's from here on.
     child, distance, tries = _make_child(birth, population, policy, step, config)
-    parent_fitness = tuple(fitness_of(population.members[name], config.league) for name in birth.parents)
+    parents = [population.members[name] for name in birth.parents]
+    parent_fitness = tuple(fitness_of(parent, config.league) for parent in parents)
+    rating = inherited([parent.rating for parent in parents])
     population.remove_member(victim.name)
     policy.leave(victim.name)
-    member = population.add_member(victim.role, step, birth.parents, birth.operator)
+    member = population.add_member(victim.role, step, birth.parents, birth.operator, rating)
     policy.join(member.name, child)
     return Replacement(
         victim=victim.name,
@@ -216,6 +275,9 @@ def _replace(birth: Birth, population: Population, policy: Policy, step: int, co
         parents=birth.parents,
         operator=birth.operator,
         victim_fitness=fitness_of(victim, config.league),
+        victim_age=step - victim.born,
+        victim_games=victim.games,
+        tie=birth.tie,
         parent_fitness=parent_fitness,
         distance=distance,
         tries=tries,

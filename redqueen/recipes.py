@@ -29,7 +29,8 @@ def quickstart() -> Config:
         sampling=SamplingConfig(temperature=0.8, proposal_tokens=80, batch_rows=96),
         # Small micro-batches stay in a CPU's caches.
         learning=LearningConfig(batch_tokens=1024),
-        evolution=EvolutionConfig(every=3, gamma=0.5, burn_in=3),
+        # At gamma = 0.5 a newborn of two would die at its first chance every other time, however good it is.
+        evolution=EvolutionConfig(every=3, gamma=0.35, burn_in=3),
         sandbox=SandboxConfig(value_bytes=200),
         run=RunConfig(steps=6),
     )
@@ -52,7 +53,11 @@ def paper_7b() -> Config:
 def asymmetric() -> Config:
     """4 teachers and 8 students on the bundled model."""
     return quickstart().model_copy(
-        update={"recipe": "asymmetric", "population": PopulationConfig(teachers=4, students=8)}
+        update={
+            "recipe": "asymmetric",
+            "population": PopulationConfig(teachers=4, students=8),
+            "evolution": EvolutionConfig(every=3, gamma=0.25, burn_in=3),
+        }
     )
 
 

@@ -20,7 +20,7 @@ from redqueen.assets import warm_start
 from redqueen.config import Config
 from redqueen.errors import AdapterError
 from redqueen.evals.held_out import HeldOutEvaluation
-from redqueen.evolution import rate, replace_weakest, score_held_out, standings_of, update_hall_of_fame
+from redqueen.evolution import par_now, rate, replace_weakest, score_held_out, standings_of, update_hall_of_fame
 from redqueen.game.rewards import advantages
 from redqueen.league.hall_of_fame import add_champion_matches
 from redqueen.league.matchmaking import Match, matchmake
@@ -82,7 +82,8 @@ class Trainer:
         # The order matters. Ratings must know this step's games before anything ranks by them, held-out scores must be
         # there before the ranking, and champions are copied before the births, which may remove the original.
         with phases.phase("evolve"):
-            games = rate(self.population, played, self.trueskill)
+            games = rate(self.population, played, self.trueskill, config.league)
+            par = par_now(self.population, config.league)
             ratings = self.population.ratings()
             held_out = score_held_out(self.population, self._attempt_held_out, step, config)
             standings = standings_of(self.population, config.league)
@@ -94,6 +95,7 @@ class Trainer:
             played=played,
             updates=tuple(updates),
             games=tuple(games),
+            par=par,
             ratings=ratings,
             held_out=tuple(held_out),
             standings=standings,
@@ -154,10 +156,15 @@ class Trainer:
         self.population = saved.population
         self.next_step = saved.step
         self.self_play.task_bank.restore(saved.bank)
-        for name in self.population.members:
-            self.policy.join(name, saved.adapters[name], state=saved.optimizers[name], version=saved.versions[name])
-        for name in self.population.hall_of_fame:
-            self.policy.join(name, saved.adapters[name], trained=False, version=saved.versions[name])
+        for name in (*self.population.members, *self.population.hall_of_fame):
+            self.policy.join(
+                name,
+                saved.adapters[name],
+                trained=name in self.population.members,
+                state=saved.optimizers.get(name),
+                version=saved.versions[name],
+                slot=saved.slots[name],
+            )
         # Steps that were recorded after the checkpoint are played again, so their records must go. Both recorders do
         # nothing if there are none.
         self.archive.rewind(saved.step)
@@ -178,6 +185,7 @@ class Trainer:
                 adapters={name: self.policy.adapter(name) for name in names},
                 optimizers={name: self.policy.state(name) for name in self.population.members},
                 versions={name: self.policy.version(name) for name in names},
+                slots={name: self.policy.slot(name) for name in names},
             ),
             keep_last=self.config.run.keep_last,
             keep_every=self.config.run.keep_every,

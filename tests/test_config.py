@@ -128,7 +128,7 @@ def test_overrides_are_judged_together() -> None:
         ("learning.learning_rate", "learning.lr"),
         ("run.step", "run.steps"),
         ("populaton.teachers", "population.teachers"),
-        ("league.gama", "evolution.gamma"),
+        ("evolution.gama", "evolution.gamma"),
         ("game.kind", "game.kinds"),
         ("league.gamma", "evolution.gamma"),
         ("league.evolution", "evolution.enabled"),

@@ -13,13 +13,14 @@ import pytest
 import torch
 
 from redqueen.adapters.initialisation import generator
-from redqueen.config import Config, SandboxConfig
+from redqueen.config import Config, LeagueConfig, SandboxConfig
 from redqueen.evolution import (
     OPERATORS,
     TRIES,
     add_champions,
     fitness_of,
     is_evolution_step,
+    par_now,
     plan,
     rate,
     score_held_out,
@@ -28,13 +29,14 @@ from redqueen.league.hall_of_fame import Champion, champion_of
 from redqueen.league.matchmaking import Match
 from redqueen.league.population import Population
 from redqueen.league.rating import Rating, TrueSkill
-from redqueen.records import Attempted, Completion, Pair, Proposed, Rollout, Task, Verdict
+from redqueen.records import KINDS, Attempted, Completion, Pair, Proposed, Rollout, Task, Verdict
 from redqueen.self_play import PlayedMatch, PlayedStep, ScoredAttempt, ScoredProposal
 from redqueen.verifier import LocalVerifier
 from tests import toy
 
 pytestmark = pytest.mark.integration
 
+LEAGUE = LeagueConfig()
 NOTHING = Completion(member="S0", version=1, prompt_ids=(), token_ids=(), logprobs=(), text="", finish_reason="stop")
 
 
@@ -98,10 +100,58 @@ def without_rewards(step: PlayedStep) -> PlayedStep:
     return replace(step, matches=(replace(match, proposals=tuple(lost)),))
 
 
-def test_a_game_leaves_its_rewards_and_its_learnability_with_both() -> None:
+def two_matches() -> PlayedStep:
+    """T0's tasks are solved less often than T1's: the pairs meet in one step, so par is between them."""
+    hard = game(Match(id="0.0", teacher="T0", student="S0"), [0.25, 0.5])
+    easy = game(Match(id="0.1", teacher="T1", student="S1"), [0.75, 1.0])
+    return PlayedStep(step=0, matches=(*hard.matches, *easy.matches))
+
+
+def test_a_match_is_won_against_the_level_of_the_recent_matches() -> None:
+    league = table(2, 2)
+    games = rate(league, two_matches(), TrueSkill(), LEAGUE)
+    assert [(played.score, played.outcome) for played in games] == [(-0.25, "teacher"), (0.25, "student")]
+    assert par_now(league, LEAGUE) == {"code_o": 0.625}
+    # The same two matches again: par has not moved, and neither has who wins.
+    assert rate(league, two_matches(), TrueSkill(), LEAGUE) == games
+    # Everything becomes easier, and both sides still win.
+    easier = rate(league, game(Match(id="2.0", teacher="T0", student="S0"), [0.75, 0.75]), TrueSkill(), LEAGUE)
+    assert easier[0].outcome == "student"
+
+
+def test_the_order_of_a_steps_matches_has_no_effect() -> None:
+    step = two_matches()
+    backwards = replace(step, matches=step.matches[::-1])
+    games = rate(table(2, 2), step, TrueSkill(), LEAGUE)
+    assert rate(table(2, 2), backwards, TrueSkill(), LEAGUE)[::-1] == games
+
+
+def test_a_lone_match_without_history_is_a_draw() -> None:
     league, match = table(), Match(id="0.0", teacher="T0", student="S0")
-    (played,) = rate(league, game(match, [0.5, 1.0, None]), TrueSkill())
-    assert played.outcome == "student"
+    assert rate(league, game(match, [0.25, 1.0]), TrueSkill(), LEAGUE)[0].outcome == "draw"
+
+
+def test_the_window_forgets_old_matches_but_holds_the_whole_step() -> None:
+    league = table(2, 2)
+    short = LEAGUE.model_copy(update={"par_matches": 1})
+    rate(league, two_matches(), TrueSkill(), short)
+    assert len(league.recent_matches) == 2
+    rate(league, game(Match(id="1.0", teacher="T0", student="S0"), [0.5]), TrueSkill(), short)
+    assert par_now(league, short) == {"code_o": 0.5}
+    rate(league, game(Match(id="2.0", teacher="T0", student="S0"), [0.0, 0.0]), TrueSkill(), short)
+    assert par_now(league, short) == {"code_o": 0.5}, "a match that nobody solved says nothing about the level"
+
+
+def test_par_can_be_one_half() -> None:
+    league, match = table(), Match(id="0.0", teacher="T0", student="S0")
+    half = LEAGUE.model_copy(update={"game": "half"})
+    assert rate(league, game(match, [0.75]), TrueSkill(), half)[0].score == 0.25
+    assert par_now(league, half) == dict.fromkeys(KINDS, 0.5)
+
+
+def test_a_match_leaves_its_rewards_and_its_learnability_with_both() -> None:
+    league, match = table(), Match(id="0.0", teacher="T0", student="S0")
+    rate(league, game(match, [0.5, 1.0, None]), TrueSkill(), LEAGUE)
     teacher, student = league.members["T0"], league.members["S0"]
     assert teacher.rewards == (pytest.approx((0.5 + 0.0 - 1.0) / 3),)
     # The invalid proposal is a fault of the teacher; for the student it was no task.
@@ -111,32 +161,58 @@ def test_a_game_leaves_its_rewards_and_its_learnability_with_both() -> None:
     assert teacher.games == student.games == 1
 
 
-def test_without_a_valid_task_the_student_has_nothing_to_remember() -> None:
+def test_a_teacher_without_a_valid_task_loses_and_the_student_has_nothing_to_remember() -> None:
     league, match = table(), Match(id="0.0", teacher="T0", student="S0")
-    rate(league, game(match, [None, None]), TrueSkill())
+    (played,) = rate(league, game(match, [None, None]), TrueSkill(), LEAGUE)
+    assert (played.score, played.outcome) == (None, "student")
     assert league.members["T0"].learnability == (0.0,)
     assert (league.members["S0"].rewards, league.members["S0"].learnability) == ((), ())
     assert league.members["S0"].wins == 1
+
+
+def test_tasks_that_nobody_solves_are_a_draw() -> None:
+    league, match = table(), Match(id="0.0", teacher="T0", student="S0")
+    rate(league, game(match, [0.5, 0.75]), TrueSkill(), LEAGUE)
+    (played,) = rate(league, game(match, [0.0, 0.0, None]), TrueSkill(), LEAGUE)
+    assert (played.score, played.outcome) == (0.0, "draw")
 
 
 def test_a_match_that_the_machine_lost_is_no_game_and_is_not_recorded() -> None:
     league, match = table(), Match(id="0.0", teacher="T0", student="S0")
     lost = without_rewards(game(match, [0.5]))
     before = dict(league.members)
-    assert rate(league, lost, TrueSkill())[0].outcome is None
+    assert rate(league, lost, TrueSkill(), LEAGUE)[0].outcome is None
     assert league.members == before
 
 
-def test_a_game_against_the_past_moves_the_living_only() -> None:
+def test_a_task_that_the_machine_lost_saves_its_teacher_from_a_forfeit() -> None:
+    league, match = table(), Match(id="0.0", teacher="T0", student="S0")
+    whole = game(match, [0.5, None])
+    (played,) = whole.matches
+    lost = replace(played.proposals[0], reward=None, solve_rate=None)
+    step = replace(whole, matches=(replace(played, proposals=(lost, played.proposals[1])),))
+    assert rate(league, step, TrueSkill(), LEAGUE)[0].outcome is None
+
+
+def test_the_single_agent_plays_no_game() -> None:
+    league = Population()
+    league.add_member("both", -1)
+    (played,) = rate(league, game(Match(id="0.0", teacher="A0", student="A0"), [0.5]), TrueSkill(), LEAGUE)
+    assert (played.score, played.outcome) == (0.0, None)
+    assert league.members["A0"].games == 0
+
+
+def test_a_game_against_the_past_moves_the_living_only_and_counts_for_par() -> None:
     league = table()
     old = champion_of("S0", "student", 3, Rating(35, 1), 32.0)
     league.add_champion(old, 1)
     match = Match(id="0.0", teacher="T0", student=old.name)
-    rate(league, game(match, [0.25]), TrueSkill())
+    rate(league, game(match, [0.25]), TrueSkill(), LEAGUE.model_copy(update={"game": "half"}))
     assert league.hall_of_fame == {old.name: old}
     assert league.members["T0"].wins == 1
     assert league.members["T0"].rewards == (0.75,)
     assert league.members["S0"] == table().members["S0"]
+    assert par_now(league, LEAGUE) == {"code_o": 0.25}
 
 
 def settled(config: Config, games: int = 9) -> Population:
@@ -170,7 +246,7 @@ def test_the_fittest_of_each_role_enter_the_hall_and_the_oldest_between_leave() 
     assert [names(left) for _, left in seen][5::2] == [["T0@3", "S0@3"], ["T0@5", "S0@5"]]
     assert list(league.hall_of_fame) == ["T0@1", "S0@1", "T0@7", "S0@7"]
     assert league.hall_of_fame["T0@1"].rating == league.members["T0"].rating
-    assert league.hall_of_fame["T0@1"].fitness == 37.0
+    assert league.hall_of_fame["T0@1"].fitness == 40.0
 
 
 def test_only_a_proven_member_becomes_a_champion() -> None:
@@ -224,6 +300,7 @@ EVOLVING = {
     "evolution.enabled": True,
     "evolution.every": 1,
     "evolution.burn_in": 1,
+    "evolution.gamma": 1 / 3,
     "population.teachers": 3,
     "population.students": 3,
 }

@@ -31,6 +31,7 @@ SMALL = (
     "game.attempts=3",
     "evolution.every=1",
     "evolution.burn_in=1",
+    "evolution.gamma=0.5",
     "learning.lr=1e-3",
     "model.threads=1",
     "model.workers=2",

@@ -10,6 +10,7 @@ from statistics import fmean
 import pytest
 import torch
 
+from redqueen.league.rating import inherited
 from redqueen.policy.model.base import fingerprint
 from redqueen.runs import checkpoint
 from redqueen.runs.checkpoint import CheckpointError
@@ -146,7 +147,9 @@ def _dump(path: Path) -> dict[str, list]:
     return dump
 
 
-def test_a_child_starts_with_a_fresh_rating_optimizer_name_and_version(tmp_path: Path, verifier: LocalVerifier) -> None:
+def test_a_child_starts_at_its_parents_mu_with_a_fresh_optimizer_name_and_version(
+    tmp_path: Path, verifier: LocalVerifier
+) -> None:
     changes = {
         "run.steps": 1,
         "evolution.enabled": True,
@@ -161,7 +164,8 @@ def test_a_child_starts_with_a_fresh_rating_optimizer_name_and_version(tmp_path:
     for birth in births:
         child = trainer.population.members[birth["child"]]
         assert child.games == 0
-        assert child.rating.mu == 25.0
+        parents = [trainer.population.members[name].rating for name in birth["parents"]]
+        assert child.rating == inherited(parents)
         assert trainer.policy.state(child.name) == {}
         assert trainer.policy.version(child.name) == 1
         assert birth["victim"] not in trainer.policy.members

@@ -75,7 +75,7 @@ def config(folder: Path, **changes: object) -> Config:
         game=GameConfig(kinds=("code_o",), proposals=12, attempts=4),
         sampling=SamplingConfig(proposal_tokens=1, attempt_tokens=1),
         learning=LearningConfig(lr=1e-2),
-        evolution=EvolutionConfig(enabled=False),
+        evolution=EvolutionConfig(enabled=False, gamma=0.5),
         run=RunConfig(steps=20, checkpoint_every=100),
     )
     return start.override([f"{key}={value}" for key, value in {"population.init": "fresh", **changes}.items()])

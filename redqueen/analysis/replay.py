@@ -7,8 +7,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from redqueen.config import Config
-from redqueen.evolution import fitness_for
-from redqueen.league.selection import ranking
+from redqueen.evolution import fittest_first
 from redqueen.policy.model.base import Base, fingerprint, load
 from redqueen.policy.policy import Policy, open_policy
 from redqueen.records import Attempted, Task, Verifier
@@ -47,7 +46,7 @@ def build_replay(config: Config, base: Base, verifier: Verifier, slots: int) -> 
 def ranked_students(saved: checkpoint.Checkpoint, config: Config) -> list[str]:
     """Returns the students that lived at a checkpoint, fittest first, by the fitness that the run itself ranks by."""
     role = "both" if config.population.single_agent else "student"
-    ranked = ranking(saved.population.members_of(role), fitness_for(role, config.league))
+    ranked = fittest_first(saved.population.members_of(role), role, config, saved.step)
     return [member.name for member in ranked]
 
 

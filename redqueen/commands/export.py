@@ -10,11 +10,10 @@ from rich.console import Console
 from redqueen import __version__
 from redqueen.adapters.peft_files import save_adapter
 from redqueen.analysis.lineage.tree import Life, ancestors, lives
-from redqueen.config import BUNDLED, Config, LeagueConfig
+from redqueen.config import BUNDLED, Config
 from redqueen.errors import UserError
-from redqueen.evolution import fitness_for, fitness_of
+from redqueen.evolution import fitness_of, fittest_first
 from redqueen.league.population import Member
-from redqueen.league.selection import ranking
 from redqueen.policy.model.base import location
 from redqueen.recording.terminal import number
 from redqueen.records import ROLES
@@ -35,7 +34,7 @@ def run_export(run: Path, name: str, out: Path) -> int:
     if not steps:
         raise RunError(f"{run} has no checkpoint to export from")
     saved = checkpoint.load(directory.checkpoints, steps[-1])
-    member = _member(saved, name, config.league)
+    member = _member(saved, name, config)
     save_adapter(out, saved.adapters[member.name], alpha=saved.alpha, base=location(config.model.name))
     (out / "README.md").write_text(card(member, config, saved, ancestors(lives(run), member.name)))
     Console().print(f"wrote {member.name} ({member.role}) to {out}", soft_wrap=True)
@@ -91,14 +90,14 @@ def _row(life: Life) -> str:
     )
 
 
-def _member(saved: checkpoint.Checkpoint, name: str, league: LeagueConfig) -> Member:
+def _member(saved: checkpoint.Checkpoint, name: str, config: Config) -> Member:
     """Returns the member `name`, or the fittest of a role for "best-student" and "best-teacher"."""
     members = saved.population.members
     for role in ROLES:
         if name == f"best-{role}":
             # The single agent plays both roles, so it is the best of either.
             candidates = [m for m in members.values() if m.role in (role, "both")]
-            return ranking(candidates, fitness_for(role, league))[0]
+            return fittest_first(candidates, role, config, saved.step)[0]
     if name not in members:
         raise RunError(f"no member '{name}' at step {saved.step}: choose one of {', '.join(members)}, best-student")
     return members[name]

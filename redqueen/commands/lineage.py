@@ -15,7 +15,7 @@ from redqueen.recording.terminal import number
 
 NOTES = (
     "Numbers: fitness of the fitter parent at the birth > own when first rated > own at the end, or now. "
-    "A child of two hangs under the fitter."
+    "A child of two hangs under the fitter. Ages are in steps."
 )
 
 
@@ -52,7 +52,7 @@ def label(life: Life) -> str:
         other = f" with {life.parents[1]}" if len(life.parents) > 1 else ""
         origin = f"{life.operator}{other}, step {life.born + 1}"
         before = f"{number(life.parent_fitness[0])} > "
-    end = "lives" if life.died is None else f"replaced after step {life.died + 1}"
+    end = "lives" if life.died is None else f"replaced after step {life.died + 1} at the age of {life.age}"
     text = f"{life.name}  {origin}  {before}{number(life.first)} > {number(life.last)}  {life.games} games, {end}"
     if life.distance is not None:
         tries = f" (drawn {life.tries} times)" if life.tries != 1 else ""

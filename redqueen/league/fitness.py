@@ -16,21 +16,22 @@ Fitness = Callable[[Member], float | None]
 def lcb(k: float) -> Fitness:
     """Returns the lower confidence bound mu - k sigma of the member's rating, in rating points.
 
-    k = 3 is what TrueSkill's leaderboards show (Herbrich et al. 2006).
+    k = 0 is mu itself. k = 3 is what TrueSkill's leaderboards show (Herbrich et al. 2006); here it would select by age,
+    as a newborn has the widest sigma (docs/EVOLUTION.md).
     """
     return lambda member: member.rating.lcb(k)
 
 
 def mean_reward(member: Member) -> float | None:
-    """Returns the mean reward of the latest games, in reward units, each game counting once.
+    """Returns the mean reward of the latest matches, in reward units, each match counting once.
 
-    Returns None before the first game.
+    Returns None before the first match.
     """
     return fmean(member.rewards) if member.rewards else None
 
 
 def learnability(member: Member) -> float | None:
-    """Returns the mean learnability of the latest games, in [0, 1], whoever won; None before the first game."""
+    """Returns the mean learnability of the latest matches, in [0, 1], whoever won; None before the first."""
     return fmean(member.learnability) if member.learnability else None
 
 
@@ -39,7 +40,7 @@ def held_out(member: Member) -> float | None:
     return member.held_out
 
 
-def named_fitness(name: FitnessName, k: float = 3.0) -> Fitness:
+def named_fitness(name: FitnessName, k: float = 0.0) -> Fitness:
     """Returns the fitness called `name`; `k` is the number of sigmas that `lcb` subtracts."""
     by_name: dict[FitnessName, Fitness] = {
         "lcb": lcb(k),
@@ -51,7 +52,7 @@ def named_fitness(name: FitnessName, k: float = 3.0) -> Fitness:
 
 
 def game_learnability(solve_rates: Sequence[float]) -> float:
-    """Returns the mean of 4 rho (1 - rho) over one game's tasks, in [0, 1]; an invalid proposal counts as rho = 0.
+    """Returns the mean of 4 rho (1 - rho) over one match's tasks, in [0, 1]; an invalid proposal counts as rho = 0.
 
     rho (1 - rho) is the variance of one attempt's success: tasks near 1/2 carry the most gradient. It is the
     learnability of Tzannetos et al. 2023 ("Proximal Curriculum for Reinforcement Learning Agents") and Rutherford et

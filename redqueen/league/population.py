@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from redqueen.league import hall_of_fame
+from redqueen.league.games import SolveRates
 from redqueen.league.hall_of_fame import Champion
 from redqueen.league.rating import Outcome, Rating, TrueSkill
 from redqueen.records import Role
@@ -14,9 +15,9 @@ from redqueen.records import Role
 AnyRole = Literal["teacher", "student", "both"]
 _LETTERS: dict[AnyRole, str] = {"teacher": "T", "student": "S", "both": "A"}
 
-# How many games `mean_reward` and `learnability` look back on. Members and their opponents change, so old games
-# mislead: the paper reports that a child needs 10 to 20 updates to reach its parent's level, and the mean of more games
-# would mostly describe the time before.
+# How many matches `mean_reward` and `learnability` look back on. Members and their opponents change, so old ones
+# mislead: the paper reports that a child needs 10 to 20 updates to reach its parent's level, and a longer mean would
+# mostly describe the time before.
 RECENT = 10
 
 
@@ -43,9 +44,9 @@ class Member:
     draws: int = 0
     losses: int = 0
     rewards: tuple[float, ...] = ()
-    """Its mean reward in each of its latest games, oldest first."""
+    """Its mean reward in each of its latest matches, oldest first."""
     learnability: tuple[float, ...] = ()
-    """The learnability of each of its latest games, in [0, 1], oldest first (`fitness.game_learnability`)."""
+    """The learnability of each of its latest matches, in [0, 1], oldest first (`fitness.game_learnability`)."""
     held_out: float | None = None
     """Its latest score on the held-out tasks, in [0, 1]; None before the first."""
 
@@ -63,18 +64,27 @@ class Population:
         members: Iterable[Member] = (),
         born: dict[str, int] | None = None,
         champions: Iterable[Champion] = (),
+        recent_matches: Iterable[SolveRates] = (),
     ) -> None:
-        """`born` counts the births of each role so far."""
+        """`born` counts the births of each role so far; `recent_matches` are those that par is computed from."""
         self.members = {member.name: member for member in members}
         self.born: dict[str, int] = dict(born or {})
         self.hall_of_fame = {champion.name: champion for champion in champions}
+        self.recent_matches = list(recent_matches)
 
-    def add_member(self, role: AnyRole, step: int, parents: tuple[str, ...] = (), operator: str = "init") -> Member:
-        """Adds and returns a new member with a new name and the rating that everyone starts with."""
+    def add_member(
+        self,
+        role: AnyRole,
+        step: int,
+        parents: tuple[str, ...] = (),
+        operator: str = "init",
+        rating: Rating | None = None,
+    ) -> Member:
+        """Adds and returns a member with a new name; its rating is the first population's if none is given."""
         # Births are counted, not members: a name used twice would mix the records of two members.
         number = self.born.get(role, 0)
         self.born[role] = number + 1
-        member = Member(f"{_LETTERS[role]}{number}", role, step, parents, operator)
+        member = Member(f"{_LETTERS[role]}{number}", role, step, parents, operator, rating or Rating())
         self.members[member.name] = member
         return member
 
@@ -106,6 +116,14 @@ class Population:
         """Returns the ratings of everyone who may have played: members and champions."""
         return {who.name: who.rating for who in (*self.members.values(), *self.hall_of_fame.values())}
 
+    def add_matches(self, matches: Sequence[SolveRates], window: int) -> None:
+        """Adds a step's matches to the recent ones, of which the latest `window` stay, but at least the whole step.
+
+        Matches without a solved task are left out: they say nothing about the level that par stands for.
+        """
+        solved = [match for match in matches if any(map(any, match.values()))]
+        self.recent_matches = [*self.recent_matches, *solved][-max(window, len(solved)) :]
+
     def rate_game(self, teacher: str, student: str, result: Outcome, trueskill: TrueSkill) -> None:
         """Rates one game. A champion's rating stays, and so does the rating of a member that played itself."""
         # A game against itself says nothing about a member's skill.
@@ -119,7 +137,7 @@ class Population:
                 self.members[name] = _counted(replace(self.members[name], rating=rating), result, role)
 
     def record_game(self, name: str, reward: float | None, learnability: float | None) -> None:
-        """Records the mean reward and the learnability of a game that `name` played; None is not recorded.
+        """Records the mean reward and the learnability of a match that `name` played; None is not recorded.
 
         Champions are frozen, so nothing is recorded for them.
         """

@@ -1,24 +1,21 @@
-"""Ratings: two-player TrueSkill with draws, and how the tasks of a match become one game.
+"""Ratings: two-player TrueSkill with draws.
 
 TrueSkill is Herbrich, Minka and Graepel, "TrueSkill: A Bayesian Skill Rating System" (NIPS 2006). With two
 players message passing ends after one sweep, so the update is the closed form of that paper: the truncated
-Gaussian's mean shift v and variance shrinkage w. docs/EVOLUTION.md has the rules of a game.
+Gaussian's mean shift v and variance shrinkage w. `redqueen.league.games` has the rule of a game.
 """
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
+from statistics import NormalDist, fmean
 from typing import Literal
 
 Outcome = Literal["student", "teacher", "draw"]
 """Who won a match."""
 
-STUDENT_WINS_ABOVE = 0.55
-TEACHER_WINS_BELOW = 0.45
-# A mean that equals a threshold in exact arithmetic is a draw, whichever way its last bit was rounded. Without this the
-# mean of n scores of 0.55 would be a win for some n and a draw for others.
-_ROUNDING = 1e-9
+CHILD_SIGMA = 25.0 / 6.0
+"""The sigma of a newborn, in rating points: half of what the first population starts with, and equal to beta."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +38,21 @@ class Rating:
             raise ValueError(f"a rating needs a finite mu and a finite sigma above zero, not {self}")
 
     def lcb(self, k: float = 3.0) -> float:
-        """Returns the lower confidence bound mu - k sigma, in rating points: the default fitness."""
+        """Returns the lower confidence bound mu - k sigma, in rating points."""
         return self.mu - k * self.sigma
+
+
+def inherited(parents: Sequence[Rating]) -> Rating:
+    """Returns the rating that a child of members with these ratings starts with: their mean mu and a wide sigma.
+
+    A child resembles its parents, so their mean is the best guess of its skill. A fresh mu of 25 would rank it by its
+    age: where mu - 3 sigma was the fitness, 9 of 10 newborns were replaced at their first chance.
+
+    Raises ValueError without a parent.
+    """
+    if not parents:
+        raise ValueError("a child needs a parent")
+    return Rating(fmean(parent.mu for parent in parents), CHILD_SIGMA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,52 +129,6 @@ class TrueSkill:
             return Rating(player.mu + sign * var / c * v, math.sqrt(new_var))
 
         return moved(winner, winner_var, loser_var, 1.0), moved(loser, loser_var, winner_var, -1.0)
-
-
-def task_score(rho: float | None, valid: bool) -> float:
-    """Returns the student's score on one proposal, in [0, 1].
-
-    It is the solve rate `rho` with two exceptions. A proposal that did not become a task scores 1.0, because the
-    teacher has failed; `rho` is then ignored. A task without a correct attempt scores 0.5, because an impossible task
-    must not earn the teacher a win.
-
-    Raises ValueError for a valid task without a solve rate in [0, 1]. A task whose attempts were all lost to a fault of
-    the machine has no score; the caller leaves it out, so that it moves no rating.
-    """
-    if not valid:
-        return 1.0
-    if rho is None or not 0.0 <= rho <= 1.0:
-        raise ValueError(f"a valid task's solve rate must be in [0, 1], not {rho}")
-    return rho if rho > 0.0 else 0.5
-
-
-def match_score(task_scores: Sequence[float]) -> float:
-    """Returns the mean of a match's task scores, in [0, 1]; 1 is the student's best.
-
-    Raises ValueError if there are no scores (every sample was dropped, so there was no game), or one is outside [0, 1].
-    """
-    if not task_scores:
-        raise ValueError("a match without scored tasks is no game; leave the ratings as they are")
-    if not all(0.0 <= score <= 1.0 for score in task_scores):
-        raise ValueError(f"task scores must be in [0, 1]: {list(task_scores)}")
-    # The exact sum does not depend on the order of the tasks.
-    return math.fsum(task_scores) / len(task_scores)
-
-
-def outcome(score: float) -> Outcome:
-    """Returns who won a match with this score: above 0.55 the student, below 0.45 the teacher, else a draw.
-
-    The thresholds themselves, and anything within 1e-9 of them, are draws.
-
-    Raises ValueError if the score is outside [0, 1].
-    """
-    if not 0.0 <= score <= 1.0:
-        raise ValueError(f"a match's score must be in [0, 1], not {score}")
-    if score > STUDENT_WINS_ABOVE + _ROUNDING:
-        return "student"
-    if score < TEACHER_WINS_BELOW - _ROUNDING:
-        return "teacher"
-    return "draw"
 
 
 # Beyond _TAIL a normal density or tail probability may underflow to 0, and v and w would be 0 / 0. There the ratios are

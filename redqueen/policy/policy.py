@@ -66,15 +66,16 @@ class Policy:
         trained: bool = True,
         state: OptimizerState | None = None,
         version: int | None = None,
+        slot: int | None = None,
     ) -> None:
         """Adds a member with these weights. A member that is not `trained` has no optimizer: it can only sample.
 
         `state` is a saved optimizer state (default: a fresh optimizer). `version` is a saved version (default: one
-        more than the last member of that name had, or 1).
+        more than the last member of that name had, or 1). `slot` is a saved slot (default: the first free one).
         Raises AdapterError if the name is taken, if no slot is free or if the adapter does not fit the base.
         """
         # The bank raises all these errors, so it comes first: a refused member leaves no optimizer and no version.
-        self.adapters.add(name, adapter)
+        self.adapters.add(name, adapter, slot)
         if trained:
             self.learner.load_state(name, state or {})
         self._versions[name] = self._versions.get(name, 0) + 1 if version is None else version
@@ -99,6 +100,13 @@ class Policy:
         Raises KeyError if the name never joined.
         """
         return self._versions[name]
+
+    def slot(self, name: str) -> int:
+        """Returns the place of a member's weights in the adapter bank. Raises KeyError if the member is unknown.
+
+        It decides in which row of a batch the member is computed, and so how products round.
+        """
+        return self.adapters.slots[name]
 
     def sample(
         self, requests: Sequence[Request], on_completion: Callable[[int, Completion], None] | None = None

@@ -13,7 +13,14 @@ from redqueen.game.seeds import AUTHOR
 from redqueen.recording.recorder import Recorder, StepRecord
 from redqueen.records import ROLES, Kind, MemberUpdate, Role, Rollout, Verdict
 from redqueen.runs.directory import RunDirectory
-from redqueen.runs.metrics import MatchMetrics, MemberMetrics, ReplacementMetrics, StepMetrics, TruncatedRates
+from redqueen.runs.metrics import (
+    MatchMetrics,
+    MemberMetrics,
+    OutcomeCounts,
+    ReplacementMetrics,
+    StepMetrics,
+    TruncatedRates,
+)
 from redqueen.self_play import ScoredAttempt, ScoredProposal
 
 
@@ -86,6 +93,8 @@ def step_metrics(record: StepRecord) -> StepMetrics:
         "skipped": {update.member: update.skipped for update in updates if update.skipped},
         "members": {standing.member.name: _member(standing) for standing in record.population},
         "matches": [_match(game) for game in record.games],
+        "outcomes": _outcomes(record.games),
+        "par": dict(record.par),
         "replacements": [_replacement(birth) for birth in record.births],
         "hall": list(record.hall_of_fame),
         "task_bank_size": record.task_bank_size,
@@ -215,12 +224,20 @@ def _match(game: Game) -> MatchMetrics:
     }
 
 
+def _outcomes(games: Iterable[Game]) -> OutcomeCounts:
+    counts = Counter(game.outcome for game in games)
+    return {"student": counts["student"], "draw": counts["draw"], "teacher": counts["teacher"]}
+
+
 def _replacement(birth: Replacement) -> ReplacementMetrics:
     line: ReplacementMetrics = {
         "victim": birth.victim,
         "child": birth.child,
         "parents": list(birth.parents),
         "operator": birth.operator,
+        "age": birth.victim_age,
+        "games": birth.victim_games,
+        "tie": birth.tie,
     }
     if birth.distance is not None:
         line["distance"] = birth.distance

@@ -25,6 +25,8 @@ class StepRecord:
     updates: tuple[MemberUpdate, ...]
     games: tuple[Game, ...]
     """One for each match, in order."""
+    par: Mapping[Kind, float]
+    """What the games were judged by; a kind that was never solved has none."""
     ratings: Mapping[str, Rating]
     """The ratings of all members and champions, after the games and before the births."""
     held_out: tuple[Attempted, ...]

@@ -35,16 +35,18 @@ def number(value: float | None) -> str:
 
 
 def headline(line: StepMetrics) -> str:
-    """Returns one step as one line of text."""
+    """Returns one step as one line of text; games are those won by students, drawn, and won by teachers."""
     # The last letter tells the kinds apart: code_o is "o".
     solved = " ".join(f"{kind[-1]}:{percent(rate)}" for kind, rate in line["solve_rate_by_kind"].items())
     contested = "/".join(str(count) for count in line["contested_by_kind"].values())
+    outcomes = line["outcomes"]
+    games = f"{outcomes['student']}-{outcomes['draw']}-{outcomes['teacher']}"
     births = ""
     for birth in line["replacements"]:
         births += f"  {birth['victim']} -> {birth['child']} ({birth['operator']} of {'+'.join(birth['parents'])})"
     return (
         f"step {line['step'] + 1}  {line['seconds']['total']:.0f}s  valid {percent(line['valid_rate'])}  "
-        f"solved {percent(line['solve_rate'])} ({solved})  contested {contested}{births}"
+        f"solved {percent(line['solve_rate'])} ({solved})  contested {contested}  games {games}{births}"
     )
 
 

@@ -24,15 +24,17 @@ from redqueen.errors import UserError
 from redqueen.game.task_bank import Entry
 from redqueen.league.hall_of_fame import Champion
 from redqueen.league.population import Member, Population
+from redqueen.records import Kind
 from redqueen.runs.directory import saved_steps
 
 # The layout of the folder. A checkpoint of another format is refused: a run that went on from half-understood state
 # would be neither the old experiment nor a new one.
-FORMAT = 2
+FORMAT = 3
 _MANIFEST = "manifest.json"
 _MEMBERS = TypeAdapter(list[Member])
 _ENTRIES = TypeAdapter(list[Entry])
 _HALL = TypeAdapter(list[Champion])
+_MATCHES = TypeAdapter(list[dict[Kind, list[float]]])
 
 
 class CheckpointError(UserError):
@@ -63,6 +65,8 @@ class Checkpoint:
     """Optimizer states by member; champions have none."""
     versions: Mapping[str, int]
     """Versions of the weights by member or champion: each join under the name and each update counts one."""
+    slots: Mapping[str, int]
+    """Places in the adapter bank by member or champion. In other places products round differently."""
 
 
 def save(folder: Path, checkpoint: Checkpoint, *, keep_last: int, keep_every: int) -> Path:
@@ -124,11 +128,12 @@ def load(folder: Path, step: int) -> Checkpoint:
         base=state["base"],
         fingerprint=state["fingerprint"],
         alpha=state["alpha"],
-        population=Population(members, state["born"], hall),
+        population=Population(members, state["born"], hall, _MATCHES.validate_python(state["recent_matches"])),
         bank=_ENTRIES.validate_python(state["bank"]),
         adapters=adapters,
         optimizers=optimizers,
         versions=state["versions"],
+        slots=state["slots"],
     )
 
 
@@ -143,7 +148,9 @@ def _state(checkpoint: Checkpoint) -> dict[str, object]:
         "born": checkpoint.population.born,
         "members": [asdict(member) for member in checkpoint.population.members.values()],
         "hall": [asdict(champion) for champion in checkpoint.population.hall_of_fame.values()],
+        "recent_matches": checkpoint.population.recent_matches,
         "versions": dict(checkpoint.versions),
+        "slots": dict(checkpoint.slots),
         "bank": [asdict(entry) for entry in checkpoint.bank],
     }
 

@@ -38,8 +38,19 @@ class MemberMetrics(TypedDict):
     parents: list[str]
 
 
+class OutcomeCounts(TypedDict):
+    """How many games of the step ended how."""
+
+    student: int
+    draw: int
+    teacher: int
+
+
 class MatchMetrics(TypedDict):
-    """A match and its game; `score` is the student's share, None where the machine left nothing to judge."""
+    """A match and its game; `score` is the mean over its tasks of solve rate minus par, above 0 for the student.
+
+    `score` is None without a task that has a solve rate, `outcome` where there was no game.
+    """
 
     teacher: str
     student: str
@@ -54,6 +65,12 @@ class ReplacementMetrics(TypedDict):
     child: str
     parents: list[str]
     operator: str
+    age: int
+    """The steps that the victim lived."""
+    games: int
+    """The games that the victim played."""
+    tie: bool
+    """Whether a member that stayed had the victim's fitness."""
     distance: NotRequired[float]
     tries: NotRequired[int]
 
@@ -104,6 +121,9 @@ class StepMetrics(TypedDict):
     """Why a member was not updated."""
     members: dict[str, MemberMetrics]
     matches: list[MatchMetrics]
+    outcomes: OutcomeCounts
+    par: dict[str, float]
+    """The solve rate, by kind, that games were judged by; a kind that was never solved has none."""
     replacements: list[ReplacementMetrics]
     hall: list[str]
     """Names of the champions in the hall of fame."""

@@ -27,7 +27,7 @@ PLAYED = Member(
 
 def test_each_reads_its_own_part_of_the_member():
     assert {name: named_fitness(name)(PLAYED) for name in FITNESS} == {
-        "lcb": 24.0,
+        "lcb": 30.0,
         "mean_reward": 0.25,
         "learnability": 0.5,
         "held_out": 0.75,
@@ -42,7 +42,7 @@ def test_k_is_the_number_of_sigmas_in_the_bound_alone():
 def test_before_its_first_game_only_the_rating_says_something():
     born = Member("S1", "student", 4)
     assert {name: named_fitness(name)(born) for name in FITNESS} == {
-        "lcb": 0.0,
+        "lcb": 25.0,
         "mean_reward": None,
         "learnability": None,
         "held_out": None,

@@ -3,7 +3,7 @@
 import pytest
 
 from redqueen.league.population import RECENT, Population
-from redqueen.league.rating import TrueSkill
+from redqueen.league.rating import Rating, TrueSkill
 
 
 def test_the_latest_games_are_kept_and_no_more():
@@ -53,6 +53,12 @@ def test_a_child_inherits_nothing_of_it():
     population.set_held_out({"S0": 0.5})
     child = population.add_member("student", 4, ("S0",), "dare")
     assert (child.games, child.rewards, child.learnability, child.held_out) == (0, (), (), None)
+    assert child.rating == Rating()
+
+
+def test_a_child_starts_with_the_rating_that_it_is_given():
+    child = Population().add_member("student", 4, ("S0",), "dare", Rating(31, 4))
+    assert child.rating == Rating(31, 4)
 
 
 def test_a_score_of_nobody_is_an_error():

@@ -1,4 +1,4 @@
-"""The closed form against the `trueskill` package, the far tails, and the rules that make tasks a game."""
+"""The closed form against the `trueskill` package, the far tails, and what a child inherits."""
 
 import math
 import random
@@ -11,7 +11,7 @@ import trueskill
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.league.rating import Outcome, Rating, TrueSkill, match_score, outcome, task_score
+from redqueen.league.rating import CHILD_SIGMA, Outcome, Rating, TrueSkill, inherited
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
@@ -130,41 +130,10 @@ def test_an_unknown_outcome_is_refused():
         TrueSkill().rate(Rating(), Rating(), "pupil")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("rho", "valid", "expected"),
-    [(0.25, True, 0.25), (1.0, True, 1.0), (0.0, True, 0.5), (None, False, 1.0), (0.0, False, 1.0)],
-)
-def test_task_score(rho, valid, expected):
-    assert task_score(rho, valid) == expected
-
-
-@pytest.mark.parametrize("rho", [None, math.nan, -0.1, 1.1])
-def test_a_valid_task_without_a_solve_rate_has_no_score(rho):
-    with pytest.raises(ValueError, match="solve rate"):
-        task_score(rho, True)
-
-
-@pytest.mark.parametrize(
-    ("score", "expected"),
-    [(0.56, "student"), (0.55, "draw"), (0.5, "draw"), (0.45, "draw"), (0.44, "teacher"), (1, "student")],
-)
-def test_outcome_thresholds_belong_to_the_draw(score, expected):
-    assert outcome(score) == expected
-
-
-def test_a_mean_at_the_threshold_is_not_rounded_over_it():
-    for n in range(1, 60):
-        assert outcome(match_score([0.55] * n)) == "draw"
-        assert outcome(match_score([0.45] * n)) == "draw"
-    assert match_score([1.0, 0.5, 0.0]) == 0.5
-
-
-@pytest.mark.parametrize("bad", [[], [0.5, math.nan], [2.0]])
-def test_a_match_without_scores_is_no_game(bad):
-    with pytest.raises(ValueError, match="score"):
-        match_score(bad)
-
-
-def test_an_outcome_of_nonsense_is_refused():
-    with pytest.raises(ValueError, match="score"):
-        outcome(math.nan)
+def test_a_child_starts_at_its_parents_mean_with_a_wide_sigma():
+    child = inherited([Rating(30, 1), Rating(20, 2)])
+    assert (child.mu, child.sigma) == (25.0, CHILD_SIGMA)
+    assert 1 < CHILD_SIGMA < Rating().sigma
+    assert inherited([Rating(31, 1)]).mu == 31.0
+    with pytest.raises(ValueError, match="parent"):
+        inherited([])

@@ -27,6 +27,19 @@ def test_a_version_rises_with_every_update_and_every_join_and_is_in_the_completi
     assert [(c.member, c.version) for c in completions] == [("a", 3), ("b", 1)]
 
 
+def test_a_member_can_join_at_a_slot_of_its_own(tiny_policy: Build) -> None:
+    policy = tiny_policy()
+    adapter = policy.adapter("a")
+    taken = policy.slot("b")
+    home = policy.slot("a")
+    policy.leave("a")
+    with pytest.raises(AdapterError, match=f"no free slot {taken}"):
+        policy.join("a", adapter, slot=taken)
+    policy.join("a", adapter, slot=home)
+    assert policy.slot("a") == home
+    assert same(policy.adapter("a"), adapter)
+
+
 def test_a_member_that_did_not_move_keeps_its_version(tiny_policy: Build) -> None:
     policy = tiny_policy()
     (update,) = policy.update(samples("a", advantage=0.0))

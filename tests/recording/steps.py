@@ -30,6 +30,7 @@ EMPTY = StepRecord(
     played=PlayedStep(step=0, matches=()),
     updates=(),
     games=(),
+    par={},
     ratings={},
     held_out=(),
     standings=(),
@@ -112,14 +113,15 @@ def full() -> StepRecord:
         verdict=Verdict("correct", "1"),
     )  # fmt: skip
     birth = Replacement(
-        victim="S0", child="S1", parents=("S0",), operator="copy_parent", victim_fitness=3.0, parent_fitness=(3.0,),
-        distance=0.25, tries=2,
+        victim="S0", child="S1", parents=("S0",), operator="copy_parent", victim_fitness=3.0, victim_age=5,
+        victim_games=1, tie=True, parent_fitness=(3.0,), distance=0.25, tries=2,
     )  # fmt: skip
     return StepRecord(
         kinds=KINDS,
         played=PlayedStep(step=4, matches=(PlayedMatch(match=MATCH, proposals=proposals),)),
         updates=(MemberUpdate(member="T0", loss=0.5, grad_norm=1.5, adapter_norm=2.5, logprob_gap=0.125, tokens=9),),
-        games=(Game(match=MATCH, score=0.25, outcome="teacher"),),
+        games=(Game(match=MATCH, score=-0.25, outcome="teacher"),),
+        par={"code_o": 0.75},
         ratings={"T0": T0.rating, "S0": S0.rating},
         held_out=(held_out,),
         standings=(Standing(member=T0, fitness=5.0), Standing(member=S0, fitness=None)),

@@ -49,6 +49,10 @@ def test_metrics_count_the_machines_faults_nowhere_but_in_statuses_and_dropped()
     assert line["tokens_sampled"] == 3 * 3 + 3 * 2
     assert line["members"]["S1"]["parents"] == ["S0"]
     assert line["replacements"][0].get("tries") == 2
+    birth = line["replacements"][0]
+    assert (birth["age"], birth["games"], birth["tie"]) == (5, 1, True)
+    assert line["outcomes"] == {"student": 0, "draw": 0, "teacher": 1}
+    assert line["par"] == {"code_o": 0.75}
     assert line["seconds"] == {"match": 0.123, "total": 61.5}
 
 
@@ -110,7 +114,8 @@ def test_lines_have_the_step_its_births_and_the_time_left() -> None:
     assert isinstance(console.file, io.StringIO)
     (line,) = console.file.getvalue().splitlines()
     assert line == (
-        "step 5  62s  valid 50%  solved 50% (o:50% i:- f:-)  contested 1/0/0  S0 -> S1 (copy_parent of S0)  5:08 left"
+        "step 5  62s  valid 50%  solved 50% (o:50% i:- f:-)  contested 1/0/0  games 0-0-1"
+        "  S0 -> S1 (copy_parent of S0)  5:08 left"
     )
 
 

@@ -67,7 +67,8 @@ def attempt(name: str, number: int, step: int, text: str = "2") -> AttemptRow:
 def replacement(child: str, step: int) -> ReplacementRow:
     return ReplacementRow(
         step=step, victim="S0", child=child, parents=("S1",), operator="dare",
-        victim_fitness=0.1, parent_fitness=(2.5, None), distance=None, tries=1,
+        victim_fitness=0.1, victim_age=6, victim_games=5, tie=False, parent_fitness=(2.5, None), distance=None,
+        tries=1,
     )  # fmt: skip
 
 

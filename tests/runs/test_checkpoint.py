@@ -34,6 +34,7 @@ def make(step: int = 4, seed: int = 0) -> Checkpoint:
         table.add_member(role, -1)
     child = table.add_member("student", 3, ("S0", "S1"), "dare")
     table.remove_member("S0")
+    table.add_matches([{"code_o": [0.1 + 0.2, 0.0]}, {"code_i": [1 / 3]}], 20)
     table.members["T0"] = replace(table.members["T0"], rating=Rating(25.1 + 0.2, 1 / 3), wins=3, draws=1, losses=2)
     adapters: dict[str, dict[str, Factors]] = {name: {} for name in table.members}
     for adapter in adapters.values():
@@ -68,6 +69,7 @@ def make(step: int = 4, seed: int = 0) -> Checkpoint:
         adapters=adapters,
         optimizers=optimizers,
         versions=versions,
+        slots={name: 2 - i for i, name in enumerate(table.members)},
     )
 
 
@@ -84,10 +86,11 @@ def bits(t: torch.Tensor) -> tuple[torch.dtype, tuple[int, ...], bytes]:
 
 
 def assert_same(one: Checkpoint, other: Checkpoint) -> None:
-    for name in ("step", "base", "fingerprint", "alpha", "bank", "versions"):
+    for name in ("step", "base", "fingerprint", "alpha", "bank", "versions", "slots"):
         assert getattr(one, name) == getattr(other, name)
     assert list(one.population.members.items()) == list(other.population.members.items())
     assert one.population.born == other.population.born
+    assert one.population.recent_matches == other.population.recent_matches
     assert one.adapters.keys() == other.adapters.keys()
     for member, adapter in one.adapters.items():
         assert adapter.keys() == other.adapters[member].keys()
@@ -193,7 +196,7 @@ def test_an_older_or_newer_layout_is_refused_in_one_line_with_both_numbers(folde
     (path / "state.json").write_text(json.dumps({**state, "format": other}))
     (path / "manifest.json").unlink()
     checkpoint._seal(path)
-    with pytest.raises(CheckpointError, match=f"has checkpoint format {other}, this version reads 2") as caught:
+    with pytest.raises(CheckpointError, match=f"has checkpoint format {other}, this version reads 3") as caught:
         checkpoint.load(folder, 4)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)

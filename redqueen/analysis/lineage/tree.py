@@ -24,6 +24,8 @@ class Life:
     """The step at whose end it was born."""
     died: int | None
     """The step at whose end it was replaced; None while it lives."""
+    age: int
+    """The steps that it lived, up to its death or to the last step played."""
     operator: str
     """The operator that made it; "init" at the start."""
     parents: tuple[str, ...]
@@ -59,11 +61,13 @@ def lives(run: Path) -> list[Life]:
         members = archive.members()
         births = {row.child: row for row in archive.replacements()}
         standings: dict[str, list[StandingRow]] = {}
+        now = -1
         for row in archive.standings():
             standings.setdefault(row.member, []).append(row)
+            now = max(now, row.step)
     # A name is never used twice, so every birth has one victim and every member dies at most once.
     deaths = {row.victim: row.step for row in births.values()}
-    return [_life(row, births.get(row.name), deaths.get(row.name), standings.get(row.name, [])) for row in members]
+    return [_life(row, births.get(row.name), deaths.get(row.name), standings.get(row.name, []), now) for row in members]
 
 
 def last_step(run: Path) -> int:
@@ -86,7 +90,9 @@ def ancestors(members: Iterable[Life], name: str) -> list[Life]:
     return list(family.values())
 
 
-def _life(member: MemberRow, birth: ReplacementRow | None, died: int | None, standings: list[StandingRow]) -> Life:
+def _life(
+    member: MemberRow, birth: ReplacementRow | None, died: int | None, standings: list[StandingRow], now: int
+) -> Life:
     # The held-out fitness is measured every few steps, so it may be known only some games after the first.
     rated = [s for s in standings if s.games and s.fitness is not None]
     return Life(
@@ -94,6 +100,7 @@ def _life(member: MemberRow, birth: ReplacementRow | None, died: int | None, sta
         role=member.role,
         born=member.step,
         died=died,
+        age=(now if died is None else died) - member.step,
         operator=member.operator,
         parents=member.parents,
         victim=birth.victim if birth else "",

@@ -76,7 +76,8 @@ def _members(members: Sequence[Life]) -> str:
     # never rated comes last.
     ranked = sorted(members, key=lambda life: (life.role != "teacher", life.died is not None, -_fitness(life)))
     head = "".join(
-        f"<th>{name}</th>" for name in ("member", "role", "made by", "parents", "born", "end", "games", "fitness")
+        f"<th>{name}</th>"
+        for name in ("member", "role", "made by", "parents", "born", "end", "age", "games", "fitness")
     )
     return f"<table><tr>{head}</tr>{''.join(map(_row, ranked))}</table>"
 
@@ -89,6 +90,7 @@ def _row(life: Life) -> str:
         " + ".join(life.parents) or "-",
         f"step {life.born + 1}" if life.parents else "start",
         "lives" if life.died is None else f"replaced after step {life.died + 1}",
+        f"{life.age} steps",
         str(life.games),
         number(life.last),
     )

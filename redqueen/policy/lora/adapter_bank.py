@@ -125,10 +125,10 @@ class AdapterBank:
             self.places[projection.name] = place
             column = columns.stop
 
-    def add(self, member: str, adapter: Adapter) -> int:
-        """Gives `member` a free slot with `adapter`'s weights; returns the slot.
+    def add(self, member: str, adapter: Adapter, slot: int | None = None) -> int:
+        """Gives `member` a free slot with `adapter`'s weights, by default the first; returns the slot.
 
-        Raises AdapterError if the member is in the bank, no slot is free, or the adapter does not fit the base.
+        Raises AdapterError if the member is in the bank, the slot is not free, or the adapter does not fit the base.
         """
         if member in self.slots:
             raise AdapterError(f"member '{member}' is in the bank already")
@@ -136,7 +136,12 @@ class AdapterBank:
             raise AdapterError(f"no free slot for member '{member}': the bank holds {len(self.slots)}")
         # The check comes before the slot is taken, so that a refused adapter leaves the bank as it was.
         self._check(adapter)
-        self.slots[member] = self.free.pop(0)
+        if slot is None:
+            slot = self.free[0]
+        if slot not in self.free:
+            raise AdapterError(f"no free slot {slot} for member '{member}'")
+        self.free.remove(slot)
+        self.slots[member] = slot
         self.write(member, adapter)
         return self.slots[member]
 

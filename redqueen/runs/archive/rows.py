@@ -25,7 +25,8 @@ class MemberRow:
 class MatchRow:
     """A match with its game. Ratings are those after the step's games and before its births.
 
-    `score` and `outcome` are None where a fault of the machine left nothing to judge.
+    `score` is the mean over the match's tasks of solve rate minus par, None without a task that has a solve rate.
+    `outcome` is None where there was no game.
     """
 
     id: str
@@ -116,6 +117,7 @@ class AttemptRow:
 class ReplacementRow:
     """A birth: who was replaced by whose child. A fitness is None where it was not known yet.
 
+    `victim_age` is in steps. `tie` says whether a member that stayed had the victim's fitness.
     `distance` is from the nearest living member of the role, None where the run did not ask for it.
     """
 
@@ -125,6 +127,9 @@ class ReplacementRow:
     parents: tuple[str, ...]
     operator: str
     victim_fitness: float | None
+    victim_age: int
+    victim_games: int
+    tie: bool
     parent_fitness: tuple[float | None, ...]
     distance: float | None
     tries: int

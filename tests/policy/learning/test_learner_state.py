@@ -80,6 +80,7 @@ def test_weights_and_state_go_through_a_checkpoint_to_the_bit(tiny_policy: Build
         adapters={name: one.adapter(name) for name in names},
         optimizers={name: one.state(name) for name in names},
         versions={name: one.version(name) for name in names},
+        slots={name: one.slot(name) for name in names},
     )
     checkpoint.save(tmp_path, saved, keep_last=1, keep_every=0)
     loaded = checkpoint.load(tmp_path, 1)
