@@ -113,8 +113,6 @@ class GameConfig(Section):
     seed_tasks: int | None = Field(default=None, ge=0)
     """Seed programs that the task bank starts with, drawn by the run's seed; none: all of them; 0: the identity
     function alone, which is AZR's start."""
-    start_lines: int = Field(default=0, ge=0)
-    """Lines of the longest program that a code_f proposal starts from; 0: any."""
     bank_size: int = Field(default=4096, ge=16)
     """Tasks of each kind that the task bank holds."""
     teacher_invalid: float = -1.0

@@ -18,7 +18,7 @@ from redqueen.config import (
     SandboxConfig,
 )
 
-# A third of the references are seeds after the first steps, and fewer later: the bank belongs to the teachers soon.
+# Few seeds, so that the teachers' own tasks are soon the larger part of the bank and of the references.
 _SMALL = GameConfig(references=2, seed_tasks=64, max_inputs=6)
 
 

@@ -231,7 +231,7 @@ class SelfPlay:
         # The stream has the proposal's own name. How much another proposal draws does not change this one's references.
         name = f"{match.id}.{kind}.{number}"
         rng = streams.python(self.seed, "references", name)
-        start = self.task_bank.program(rng, self.config.game.start_lines) if kind == "code_f" else None
+        start = self.task_bank.program(rng) if kind == "code_f" else None
         game = self.config.game
         references = self.task_bank.references(kind, game.references, rng, game.references_from)
         prompt = self.prompts.propose(kind, references, start)

@@ -48,13 +48,12 @@ def _proposal_prompts(
     config: Config, prompts_of: Prompts, kind: Kind, tasks: Sequence[Task], rng: random.Random
 ) -> list[Prompt]:
     game = config.game
-    starts = [task for task in tasks if not game.start_lines or len(task.program.splitlines()) <= game.start_lines]
     # All references are drawn before the first start. Another order of draws would give another estimate for the same
     # configuration.
     references = [rng.sample(tasks, min(game.references, len(tasks))) for _ in range(_DRAWN)]
     drawn: list[Prompt] = []
     for shown in references:
-        start = rng.choice(starts) if kind == "code_f" else None
+        start = rng.choice(tasks) if kind == "code_f" else None
         drawn.append(prompts_of.propose(kind, shown, start))
     return drawn
 

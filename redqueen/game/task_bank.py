@@ -91,20 +91,14 @@ class TaskBank:
                 drawn.append(task)
         return drawn
 
-    def program(self, rng: random.Random, lines: int = 0) -> Task:
-        """Returns a task of any kind, whose program (of at most `lines` lines, if given) a code_f proposal starts from.
+    def program(self, rng: random.Random) -> Task:
+        """Returns a task of any kind, whose program a code_f proposal starts from.
 
-        Raises IndexError if there is none.
+        Raises IndexError if the bank is empty.
         """
-        shelves: list[list[Task]] = []
-        for shelf in self._entries.values():
-            tasks = [entry.task for entry in shelf.values()]
-            if lines:
-                tasks = [task for task in tasks if len(task.program.splitlines()) <= lines]
-            if tasks:
-                shelves.append(tasks)
+        shelves = [list(shelf.values()) for shelf in self._entries.values()]
         # The kind is drawn first, so that a kind with few tasks is not drowned by the others.
-        return rng.choice(rng.choice(shelves))
+        return rng.choice(rng.choice(shelves)).task
 
     def entries(self) -> list[Entry]:
         """Returns all entries, kind by kind and oldest first. `restore` rebuilds the same bank from them."""
