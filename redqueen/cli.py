@@ -116,7 +116,7 @@ def sweep(
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each combination, from run.seed on.")] = 3,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at once; share the cores with model.threads=N.")] = 1,
-    probe: Annotated[int, typer.Option(min=0, help="Seed programs the last students are scored on; 0: none.")] = 64,
+    probe: Annotated[int, typer.Option(min=0, help="Reserved tasks the last students are scored on; 0: none.")] = 63,
     as_json: AsJson = False,
 ) -> None:
     """Train every combination of a grid with several seeds and tabulate means with 95 % intervals."""
@@ -199,7 +199,7 @@ def retention(
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions, each with its own tasks and children.")] = 3,
     updates: Annotated[int, typer.Option(min=1, help="Updates of each child.")] = 20,
     every: Annotated[int, typer.Option(min=1, help="Updates from one measurement to the next.")] = 2,
-    tasks: Annotated[int, typer.Option(min=1, help="Fixed tasks that reward is measured on.")] = 24,
+    tasks: Annotated[int, typer.Option(min=1, help="Reserved tasks that reward is measured on.")] = 24,
     tries: Annotated[int, typer.Option(min=1, help="Attempts at each fixed task.")] = 2,
     practice: Annotated[int, typer.Option(min=1, help="Tasks of an update.")] = 6,
     as_json: AsJson = False,

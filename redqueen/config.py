@@ -215,8 +215,8 @@ class LeagueConfig(Section):
     """Game par: how many recent matches it is the mean of, at least all of the present step."""
     draw_band: float = Field(default=0.03, ge=0, lt=1)
     """A match whose mean solve rate is within this of par is a draw."""
-    held_out_tasks: int = Field(default=64, ge=1)
-    """Fitness held_out: seed tasks that every student attempts once."""
+    held_out_tasks: int = Field(default=63, ge=1)
+    """Fitness held_out: tasks on reserved programs that every student attempts once, the kinds in turn; at most 210."""
     hall_of_fame: int = Field(default=0, ge=0)
     """Past champions kept, of each role; the fittest enter every `evolution.every` steps."""
     hall_matches: float = Field(default=0.0, ge=0, le=1)

@@ -19,7 +19,7 @@ from redqueen.adapters.peft_files import load_adapter, refit
 from redqueen.assets import warm_start
 from redqueen.config import Config
 from redqueen.errors import AdapterError
-from redqueen.evals.held_out import HeldOutEvaluation
+from redqueen.evals.held_out import HeldOutEvaluation, run_evaluation
 from redqueen.evolution import par_now, rate, replace_weakest, score_held_out, standings_of, update_hall_of_fame
 from redqueen.game.rewards import advantages
 from redqueen.league.hall_of_fame import add_champion_matches
@@ -34,7 +34,7 @@ from redqueen.recording.recorder import Recorder, StepRecord
 from redqueen.records import Attempted, GradedRollout, Verifier
 from redqueen.runs import checkpoint
 from redqueen.runs.directory import RunDirectory
-from redqueen.self_play import PlayedStep, SelfPlay, score_step, seed_tasks
+from redqueen.self_play import PlayedStep, SelfPlay, score_step
 
 
 class Trainer:
@@ -198,10 +198,11 @@ class Trainer:
 
     @cached_property
     def held_out(self) -> HeldOutEvaluation:
-        """The held-out tasks, drawn when they are first needed. They are the same after a resume."""
-        # Most runs do not use them, and preparing them runs every seed program in the sandbox.
+        """The held-out tasks that students are selected by, drawn when they are first needed."""
+        # Most runs do not use them, and preparing them runs their programs in the sandbox.
         play = self.self_play
-        return HeldOutEvaluation(self.config, seed_tasks(play.verifier), play.prompts, play.sampler, play.verifier)
+        count = self.config.league.held_out_tasks
+        return run_evaluation(self.config, "selection", count, play.prompts, play.sampler, play.verifier)
 
     def _matches(self, step: int) -> list[Match]:
         """Returns who plays whom: pairs of the living, some of which are split to meet past champions instead."""

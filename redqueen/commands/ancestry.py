@@ -22,9 +22,10 @@ from redqueen.recording.terminal import percent
 from redqueen.runs.directory import RunDirectory
 
 NOTES = """\
-Rows: the fittest students after so many steps; columns: tasks of these steps; numbers: solve rates. Change: fitted from
-the first epoch to the last, with a 95 % interval over tasks; of the solve rate at the same tasks for students, of
-difficulty for the same students for teachers. Harder is not better where the share that nobody solved grows as well."""
+Rows: the fittest students after so many steps; columns: tasks of these steps; numbers: solve rates, in sample (the run
+trained on these tasks). Change: fitted from the first epoch to the last, with a 95 % interval over tasks; of the solve
+rate at the same tasks for students, of difficulty for the same students for teachers. Harder is not better where the
+share that nobody solved grows as well."""
 
 
 def run_ancestry(

@@ -21,11 +21,12 @@ from redqueen.recording.task_reporter import TaskReporter
 from redqueen.runs.directory import RunDirectory
 
 NOTES = """\
-kl: nats per token at birth, parent to child, on the parent's own answers. birth, late: reward minus the parent's on the
-fixed tasks, at birth and in the second half of the updates. updates: until the parent's reward was reached again; >= if
-some children never did within the {updates} (the paper: 10 to 20). ± is a standard deviation, [..] a 95 % interval over
-the {trials} children. beats copy, beats mean: whether the interval of the difference of late from that control's is
-above 0 (yes), below (worse) or around it (no: nothing shown); - without a comparison, or with one child only."""
+kl: nats per token at birth, parent to child, on the parent's own answers. All is measured on reserved
+tasks (held out), of which no child learns. birth, late: reward minus the parent's, at birth and in the second half of
+the updates. updates: until the parent's reward was reached again; >= if some children never did within the {updates}
+(the paper: 10 to 20). ± is a standard deviation, [..] a 95 % interval over the {trials} children. beats copy, beats
+mean: whether the interval of the difference of late from that control's is above 0 (yes), below (worse) or around it
+(no: nothing shown); - without a comparison, or with one child only."""
 
 
 def run_retention(run: Path, step: int | None, plan: Plan, *, as_json: bool, figure: Path | None) -> int:

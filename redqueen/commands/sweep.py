@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.table import Table
 
 from redqueen.analysis.sweep.grid import Cell, grid
-from redqueen.analysis.sweep.held_out import held_out_score
+from redqueen.analysis.sweep.held_out import check_probe, held_out_score
 from redqueen.analysis.sweep.runs import SweepRun, plan_runs, play
-from redqueen.analysis.sweep.table import Row, rows
+from redqueen.analysis.sweep.table import PROBE, Row, rows
 from redqueen.commands.environment import quiet_libraries
 from redqueen.commands.tables import signed_interval, table_console, unsigned_interval
 from redqueen.recipes import configure
@@ -26,8 +26,9 @@ from redqueen.runs.metrics import StepMetrics
 
 NOTES = """\
 final: mean over the last quarter of the steps; mean: over all; [..]: 95 % intervals over seeds (Student's t).
-Differences are from the first cell, paired by seed. solve, valid, contested and novel are measured against the run's
-own opponents, so they do not show who is better; probe is the solve rate of the last students on seed programs."""
+Differences are from the first cell, paired by seed. solve, valid, contested and novel are in sample: measured against
+the run's own opponents, on what it trains on, so they do not show who is better. probe is held out: the solve rate of
+the last students on reserved programs."""
 
 Probes = dict[str, dict[int, float]]
 
@@ -40,6 +41,7 @@ def run_sweep(
     runs = plan_runs(args, cells, seeds, out)
     # Progress goes to standard error: --json is for pipes.
     progress = Console(stderr=True, highlight=False, soft_wrap=True)
+    check_probe(runs, probe)
     if not _play(runs, jobs, progress):
         progress.print("stopped: the same command resumes the sweep")
         return 130
@@ -83,16 +85,21 @@ def _play(runs: Sequence[SweepRun], jobs: int, progress: Console) -> bool:
 
 
 def _probes(cells: Sequence[Cell], runs: Sequence[SweepRun], tasks: int, progress: Console) -> Probes:
-    """Returns the scores of the finished runs on `tasks` seed programs, by cell and seed; none if `tasks` is 0."""
+    """Returns the scores of the finished runs on `tasks` reserved tasks, by cell and seed; none if `tasks` is 0."""
     probes: Probes = {cell.name: {} for cell in cells}
     if not tasks:
         return probes
     quiet_libraries()
     for run in runs:
         if run.done:
-            message = f"{run.cell} seed {run.seed}: {tasks} seed programs"
+            message = f"{run.cell} seed {run.seed}: {tasks} reserved tasks"
             probes[run.cell][run.seed] = held_out_score(run, tasks, lambda text=message: progress.print(text))
     return probes
+
+
+def _heading(metric: str) -> str:
+    """Returns the metric's name and what it was measured on."""
+    return f"{metric.removesuffix('_rate')} ({'held out' if metric == PROBE else 'in sample'})"
 
 
 def _show(table: Sequence[Row], cells: Sequence[Cell]) -> None:
@@ -103,7 +110,7 @@ def _show(table: Sequence[Row], cells: Sequence[Cell]) -> None:
     for i, row in enumerate(table):
         columns.add_row(
             # A metric has one row for each cell, and its name is in the first of them only.
-            row.metric.removesuffix("_rate") if i % len(cells) == 0 else "",
+            _heading(row.metric) if i % len(cells) == 0 else "",
             row.cell,
             str(row.final.n if row.final else 0),
             unsigned_interval(row.final),

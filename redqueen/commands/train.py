@@ -11,6 +11,7 @@ from rich.table import Column, Table
 from redqueen.commands.environment import check_memory, environment, quiet_libraries
 from redqueen.config import BUNDLED, Config
 from redqueen.errors import ModelError
+from redqueen.evals.held_out import check_held_out
 from redqueen.game.prompt_lengths import prompt_lengths
 from redqueen.policy.memory.estimate import estimate, least, total
 from redqueen.policy.model.base import fingerprint, load
@@ -74,6 +75,7 @@ def warnings_about(config: Config) -> list[str]:
 
 def _train(config: Config, directory: RunDirectory, *, resuming: bool) -> int:
     """Trains, and turns what can stop a run into a line that says how to go on. Returns the exit code."""
+    check_held_out(config)
     for warning in warnings_about(config):
         console.print(warning, highlight=False)
     console.print(f"loading {config.model.name} ...")

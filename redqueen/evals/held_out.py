@@ -1,84 +1,96 @@
-"""The fixed tasks behind the fitness `held_out`: seed programs drawn once per run, attempted once by each student.
+"""Held-out scores: fixed tasks on reserved programs, attempted once by each member.
 
-No teacher wrote them and no reward is paid on them, so the score does not move with the opponents. It is not a
-benchmark: the same programs are in the task bank, where teachers see them as references.
+No teacher wrote them, nothing was trained on them or on anything alike, and no reward is paid on them. So the score
+does not move with the opponents. The fitness `held_out` scores by one half of the programs. What is reported is
+measured on the other half, which no selection has seen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass
 from itertools import product
 
-from redqueen import streams
 from redqueen.config import Config, ConfigError
+from redqueen.evals.reserved_tasks import Examples, most_tasks, reserved_tasks, worked_examples
 from redqueen.game.prompts import Prompts
+from redqueen.game.reserved import Half
 from redqueen.game.rewards import solve_rate
-from redqueen.judging import ask, submit_attempt
-from redqueen.records import Attempted, Completion, Kind, Request, Sampler, Task, Verdict, Verifier
+from redqueen.judging import Progress, ask, submit_attempt
+from redqueen.records import Attempted, Completion, Request, Sampler, SamplingParams, Task, Verdict, Verifier
 from redqueen.self_play import attempt_rollout
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOutEvaluation:
-    """Holds `league.held_out_tasks` tasks, whose kinds alternate, and lets members attempt them."""
+    """Holds fixed tasks and lets members attempt them."""
 
-    def __init__(
-        self, config: Config, seeds: Sequence[Task], prompts: Prompts, sampler: Sampler, verifier: Verifier
-    ) -> None:
-        """Draws the tasks from `seeds`, code_f tasks with all their pairs.
+    tasks: Sequence[Task]
+    examples: Examples
+    """The worked examples that every prompt of a kind shows."""
+    prompts: Prompts
+    sampler: Sampler
+    verifier: Verifier
+    sampling: SamplingParams
+    """How attempts are sampled."""
+    seed: int
+    """Names the random numbers of the attempts."""
 
-        Raises ConfigError if `league.held_out_tasks` is more than there are.
-        """
-        count = config.league.held_out_tasks
-        kinds = config.game.kinds
-        if count > len(seeds):
-            raise ConfigError(
-                f"league.held_out_tasks={count}: there are {len(seeds)} seed programs, choose at most that"
-            )
-        self.config = config
-        self.prompts = prompts
-        self.sampler = sampler
-        self.verifier = verifier
-        # The tasks are the first of one shuffled list and the worked examples come from the rest, so the two never
-        # share a program. The stream's name holds no step: a resumed run draws the same tasks.
-        shuffled = streams.python(config.run.seed, "probe").sample(list(seeds), len(seeds))
-        self.tasks = [self._as_kind(task, kinds[i % len(kinds)]) for i, task in enumerate(shuffled[:count])]
-        shown = shuffled[count:][: config.game.shots]
-        self.examples: dict[Kind, list[Task]] = {}
-        for kind in kinds:
-            self.examples[kind] = [self._as_kind(task, kind) for task in shown]
-
-    def attempt(self, members: Sequence[str]) -> list[Attempted]:
+    def attempt(self, members: Sequence[str], progress: Progress | None = None) -> list[Attempted]:
         """Returns one judged attempt of each member at each task, by member and then by task."""
         # All members answer the same prompts with the same random numbers (the stream's name holds no member), so a
         # difference of two scores is due to the members and not to their luck.
-        sampling = self.config.sampling.params(self.config.sampling.attempt_tokens)
         prompt_of = {task: self.prompts.attempt(task, self.examples[task.kind]) for task in self.tasks}
-        places = list(product(members, self.tasks))
+        # The members take turns in the requests, so that they are sampled side by side in mixed batches.
+        places = list(product(self.tasks, members))
         requests = [
             Request(
                 member=member,
                 prompt=prompt_of[task],
-                sampling=sampling,
-                seed=(self.config.run.seed, "probe", task.id),
+                sampling=self.sampling,
+                seed=(self.seed, "probe", task.id),
             )
-            for member, task in places
+            for task, member in places
         ]
 
         def submit(index: int, completion: Completion) -> Future[Verdict]:
-            return submit_attempt(self.verifier, self.prompts, places[index][1], completion)
+            return submit_attempt(self.verifier, self.prompts, places[index][0], completion)
 
-        answers = ask(self.sampler, requests, submit)
-        return [
-            Attempted(task=task, number=0, rollout=attempt_rollout(member, task, completion), verdict=verdict)
-            for (member, task), (completion, verdict) in zip(places, answers, strict=True)
-        ]
+        answers = ask(self.sampler, requests, submit, progress)
+        by_member: dict[str, list[Attempted]] = {member: [] for member in members}
+        for (task, member), (completion, verdict) in zip(places, answers, strict=True):
+            rollout = attempt_rollout(member, task, completion)
+            by_member[member].append(Attempted(task=task, number=0, rollout=rollout, verdict=verdict))
+        return [attempt for attempts in by_member.values() for attempt in attempts]
 
-    def _as_kind(self, task: Task, kind: Kind) -> Task:
-        # The game has tasks of these programs too, named `seed-0-code_o` and the like. The prefix tells them apart.
-        renamed = replace(task, id=f"probe-{task.id}")
-        return renamed.as_kind(kind, streams.python(self.config.run.seed, "probe", task.id, kind))
+
+def run_evaluation(
+    config: Config, half: Half, count: int, prompts: Prompts, sampler: Sampler, verifier: Verifier
+) -> HeldOutEvaluation:
+    """Returns a run's evaluation on `count` tasks of a half: the same for all its members, and after a resume.
+
+    Raises UserError if a program fails in the sandbox.
+    """
+    kinds = config.game.kinds
+    seed = config.run.seed
+    return HeldOutEvaluation(
+        tasks=reserved_tasks(half, kinds, count, seed, verifier),
+        examples=worked_examples(kinds, config.game.shots, seed, verifier),
+        prompts=prompts,
+        sampler=sampler,
+        verifier=verifier,
+        sampling=config.sampling.params(config.sampling.attempt_tokens),
+        seed=seed,
+    )
+
+
+def check_held_out(config: Config) -> None:
+    """Raises ConfigError if students are to be scored by more held-out tasks than there are."""
+    count = config.league.held_out_tasks
+    most = most_tasks("selection", config.game.kinds)
+    if config.league.student_fitness == "held_out" and count > most:
+        raise ConfigError(f"league.held_out_tasks={count}: there are {most} held-out tasks, choose at most that")
 
 
 def scores(attempted: Sequence[Attempted]) -> dict[str, float]:

@@ -46,7 +46,8 @@ def headline(line: StepMetrics) -> str:
         births += f"  {birth['victim']} -> {birth['child']} ({birth['operator']} of {'+'.join(birth['parents'])})"
     return (
         f"step {line['step'] + 1}  {line['seconds']['total']:.0f}s  valid {percent(line['valid_rate'])}  "
-        f"solved {percent(line['solve_rate'])} ({solved})  contested {contested}  games {games}{births}"
+        # In sample: on the tasks that the step trains on.
+        f"solved in sample {percent(line['solve_rate'])} ({solved})  contested {contested}  games {games}{births}"
     )
 
 

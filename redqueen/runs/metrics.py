@@ -93,7 +93,7 @@ class StepMetrics(TypedDict):
     seed_references: float | None
     """References that are seed programs / references that teachers were shown."""
     solve_rate: float | None
-    """Correct / judged attempts."""
+    """Correct / judged attempts, in sample: at the tasks that the step trains on."""
     solve_rate_by_kind: dict[str, float | None]
     tasks_by_kind: dict[str, int]
     """Tasks of living teachers with a solve rate of a living student."""

@@ -20,7 +20,10 @@ from redqueen.analysis.retention.study import Plan, Trial, operators_for, retent
 from redqueen.analysis.retention.summary import answer, summarise
 from redqueen.commands.retention import run_retention
 from redqueen.errors import UserError
+from redqueen.game.reserved import reserved
 from redqueen.policy.model.base import fingerprint
+from redqueen.programs.normal_form import shape
+from redqueen.records import Draft
 from redqueen.runs.checkpoint import Checkpoint, CheckpointError
 from redqueen.runs.directory import RunDirectory, RunError
 from tests import tiny
@@ -44,6 +47,14 @@ def by_name(trials: list[Trial], seed: int = 0) -> dict[str, Trial]:
     return {t.operator: t for t in trials if t.seed == seed}
 
 
+@pytest.fixture
+def easy_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reserved programs of the toy game: students that learn it get better at them."""
+    drafts = tuple(Draft("def f(x):\n    return 1", (str(byte),)) for byte in range(0, 80, 2))
+    monkeypatch.setattr("redqueen.evals.reserved_tasks.reserved", lambda half: drafts)
+
+
+@pytest.mark.usefixtures("easy_reserved")
 def test_controls_and_curves(toy_replay: Callable[..., Replay], saved: Checkpoint) -> None:
     replay = toy_replay(slots_needed(saved))
     before = fingerprint(replay.policy.base.model)
@@ -102,10 +113,13 @@ def test_tasks_to_learn_from_are_not_those_measured_on(toy_replay: Callable[...,
     replay = toy_replay(2)
     fixed, pool = experiment._tasks(replay, SMALL, "p")  # pyright: ignore[reportPrivateUsage]
     assert len(fixed) == 12
-    assert {t.program for t in fixed}.isdisjoint(t.program for t in pool)
+    assert {shape(t.program) for t in fixed}.isdisjoint(shape(t.program) for t in pool)
+    assert {shape(t.program) for t in fixed} <= {shape(draft.program) for draft in reserved("report")}
     assert experiment._tasks(replay, SMALL, "q")[0] != fixed  # pyright: ignore[reportPrivateUsage]
-    with pytest.raises(UserError, match="choose a smaller --tasks or --practice"):
-        run(toy_replay(slots_needed(saved)), saved, replace(SMALL, tasks=38))
+    with pytest.raises(UserError, match="--tasks 71: there are 70 reserved tasks, choose at most that"):
+        run(toy_replay(slots_needed(saved)), saved, replace(SMALL, tasks=71))
+    with pytest.raises(UserError, match="too few for 9999 to learn from: choose a smaller --practice"):
+        run(toy_replay(slots_needed(saved)), saved, replace(SMALL, practice=9999))
 
 
 def test_one_student_has_no_crossovers() -> None:
@@ -187,7 +201,7 @@ def test_the_table_has_a_line_for_each_operator(played: Path, capsys: pytest.Cap
         (77, None, 3, "no checkpoint at step 77: choose one of 0, 1, 2, 3, 4"),
         (None, Path("x.pdf"), 3, "ends in .png or .svg"),
         (None, Path("nowhere/x.png"), 3, "nowhere is no folder"),
-        (None, None, 100_000, "choose a smaller --tasks"),
+        (None, None, 100_000, "there are 70 reserved tasks, choose at most that"),
     ],
 )
 def test_impossible_options_are_refused(

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.config import Config, ConfigError, LeagueConfig
-from redqueen.evals.held_out import HeldOutEvaluation, scores
+from redqueen.config import Config, ConfigError
+from redqueen.evals.held_out import HeldOutEvaluation, check_held_out, run_evaluation, scores
 from redqueen.game.prompts import prompts
-from redqueen.records import Completion, Kind, Request, Task, Verdict
+from redqueen.game.reserved import is_reserved, reserved
+from redqueen.records import KINDS, Completion, Request, Verdict
 from redqueen.verifier import LocalVerifier
 from tests import toy
 
@@ -43,63 +44,59 @@ class Book:
         return completions
 
 
-def probe(book: Book, seeds: list[Task], verifier: LocalVerifier, **changes: object) -> HeldOutEvaluation:
-    config = Config(league=LeagueConfig(held_out_tasks=9)).override([f"{k}={v}" for k, v in changes.items()])
-    format = prompts(config.model.prompts, config.game)
-    made = HeldOutEvaluation(config, seeds, format, book, verifier)
+def probe(book: Book, verifier: LocalVerifier, **changes: object) -> HeldOutEvaluation:
+    config = Config().override([f"{k}={v}" for k, v in changes.items()])
+    made = run_evaluation(config, "selection", 9, prompts(config.model.prompts, config.game), book, verifier)
     for task in made.tasks:
-        book.answers[format.attempt(task, made.examples[task.kind]).text] = format.write_attempt(task)
+        book.answers[made.prompts.attempt(task, made.examples[task.kind]).text] = made.prompts.write_attempt(task)
     return made
 
 
-def test_who_knows_the_answers_scores_one_and_who_does_not_scores_zero(
-    seed_tasks: dict[Kind, list[Task]], verifier: LocalVerifier
-) -> None:
+def test_who_knows_the_answers_scores_one_and_who_does_not_scores_zero(verifier: LocalVerifier) -> None:
     book = Book({"S0"})
-    attempted = probe(book, seed_tasks["code_f"], verifier).attempt(["S0", "S1"])
+    attempted = probe(book, verifier).attempt(["S0", "S1"])
+    assert [attempt.rollout.member for attempt in attempted] == ["S0"] * 9 + ["S1"] * 9
     assert scores(attempted) == {"S0": 1.0, "S1": 0.0}
-    assert len(attempted) == 18
     # An attempt that the machine lost is no score.
     assert scores([replace(a, verdict=Verdict("infra_error")) for a in attempted if a.rollout.member == "S0"]) == {}
 
 
-def test_the_kinds_take_turns_and_everyone_gets_the_same_prompts_and_numbers(
-    seed_tasks: dict[Kind, list[Task]], verifier: LocalVerifier
-) -> None:
+def test_everyone_gets_the_same_prompts_and_numbers_side_by_side(verifier: LocalVerifier) -> None:
     book = Book(set())
-    made = probe(book, seed_tasks["code_f"], verifier)
-    assert [t.kind for t in made.tasks] == ["code_o", "code_i", "code_f"] * 3
-    assert len({t.program for t in made.tasks}) == 9
-    made.attempt(["S0", "S1"])
-    first, second = book.asked[:9], book.asked[9:]
+    made = probe(book, verifier)
+    attempted = made.attempt(["S0", "S1"])
+    assert [attempt.task for attempt in attempted] == [*made.tasks, *made.tasks]
+    first, second = book.asked[::2], book.asked[1::2]
     assert [(r.prompt, r.seed) for r in first] == [(r.prompt, r.seed) for r in second]
-    assert {r.member for r in first} == {"S0"}
+    assert ({r.member for r in first}, {r.member for r in second}) == ({"S0"}, {"S1"})
 
 
-def test_the_tasks_are_the_runs_own_and_do_not_change(
-    seed_tasks: dict[Kind, list[Task]], verifier: LocalVerifier
-) -> None:
-    whole = seed_tasks["code_f"]
-    one, again = (probe(Book(set()), whole, verifier).tasks for _ in range(2))
+def test_the_tasks_are_the_runs_own_and_do_not_change(verifier: LocalVerifier) -> None:
+    one, again = (probe(Book(set()), verifier).tasks for _ in range(2))
     assert one == again
-    assert probe(Book(set()), whole, verifier, **{"run.seed": 1}).tasks != one
+    assert probe(Book(set()), verifier, **{"run.seed": 1}).tasks != one
 
 
-def test_worked_examples_are_of_the_kind_and_never_asked_about(
-    seed_tasks: dict[Kind, list[Task]], verifier: LocalVerifier
-) -> None:
-    made = probe(Book(set()), seed_tasks["code_f"], verifier, **{"game.shots": 2})
-    asked = {t.program for t in made.tasks}
-    for kind, shots in made.examples.items():
-        assert [t.kind for t in shots] == [kind] * 2
-        assert not {t.program for t in shots} & asked
+def test_worked_examples_are_not_reserved(verifier: LocalVerifier) -> None:
+    made = probe(Book(set()), verifier, **{"game.shots": 2})
+    assert [len(shown) for shown in made.examples.values()] == [2, 2, 2]
+    assert all(is_reserved(task.program) for task in made.tasks)
+    assert not any(is_reserved(task.program) for shown in made.examples.values() for task in shown)
 
 
-def test_more_tasks_than_there_are_seeds_are_refused(
-    seed_tasks: dict[Kind, list[Task]], verifier: LocalVerifier
-) -> None:
-    with pytest.raises(ConfigError, match=r"league\.held_out_tasks=9: there are 5 seed programs, choose at most that"):
-        probe(Book(set()), seed_tasks["code_f"][:5], verifier)
+def test_more_tasks_than_there_are_is_refused_where_they_are_used() -> None:
+    most = 3 * len(reserved("selection"))
+    config = Config().override([f"league.held_out_tasks={most + 1}"])
+    check_held_out(config)
+    with pytest.raises(ConfigError, match=rf"league\.held_out_tasks={most + 1}: there are {most} held-out tasks"):
+        check_held_out(config.override(["league.student_fitness=held_out"]))
+    check_held_out(config.override(["league.student_fitness=held_out", f"league.held_out_tasks={most}"]))
+
+
+def test_the_default_number_of_tasks_fits() -> None:
+    config = Config().override(["league.student_fitness=held_out"])
+    check_held_out(config)
+    assert config.league.held_out_tasks % len(KINDS) == 0
 
 
 def test_real_members_are_scored_the_same_twice_and_equal_members_alike(

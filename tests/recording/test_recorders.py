@@ -114,7 +114,7 @@ def test_lines_have_the_step_its_births_and_the_time_left() -> None:
     assert isinstance(console.file, io.StringIO)
     (line,) = console.file.getvalue().splitlines()
     assert line == (
-        "step 5  62s  valid 50%  solved 50% (o:50% i:- f:-)  contested 1/0/0  games 0-0-1"
+        "step 5  62s  valid 50%  solved in sample 50% (o:50% i:- f:-)  contested 1/0/0  games 0-0-1"
         "  S0 -> S1 (copy_parent of S0)  5:08 left"
     )
 

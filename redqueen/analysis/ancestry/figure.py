@@ -51,7 +51,7 @@ def _students(right: Axes, matrix: Matrix, verdict: str) -> None:
     right.set_yticks(range(rows), [""] * rows)
     right.set_xlim(0, 1)
     right.set_xticks([0, 0.5, 1])
-    right.set_xlabel("solve rate, all tasks", fontsize=9)
+    right.set_xlabel("in sample, all tasks", fontsize=9)
     right.set_title(f"students: {verdict}", fontsize=9)
 
 
@@ -93,7 +93,7 @@ def _heat(axes: Axes, games: Games, matrix: Matrix) -> None:
     axes.set_yticks(range(len(games.students)), [str(e.step) for e in games.students], fontsize=8)
     axes.set_xlabel("tasks of step", fontsize=9)
     axes.set_ylabel("students after step", fontsize=9)
-    axes.set_title("solve rate (left of the white steps: tasks older than the students)", fontsize=9)
+    axes.set_title("solve rate, in sample (left of the white steps: tasks older than the students)", fontsize=9)
 
 
 def _with_gaps(row: Sequence[float | None]) -> list[float]:

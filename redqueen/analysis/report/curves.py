@@ -29,7 +29,7 @@ def draw(lines: Lines) -> Figure:
 
     _plot(
         shares,
-        "proposals and attempts",
+        "proposals and attempts (in sample)",
         steps,
         {
             "valid": column("valid_rate"),
@@ -39,8 +39,13 @@ def draw(lines: Lines) -> Figure:
     )
     # Kinds are apart here: their difficulties differ, and one kind that is always or never solved pays nothing.
     kinds = {kind: _contested_column(lines, kind) for kind in lines[0]["tasks_by_kind"]}
-    _plot(contested, "contested tasks", steps, kinds)
-    _plot(rewards, "mean reward", steps, {"teachers": column("teacher_reward"), "students": column("student_reward")})
+    _plot(contested, "contested tasks (in sample)", steps, kinds)
+    _plot(
+        rewards,
+        "mean reward (in sample)",
+        steps,
+        {"teachers": column("teacher_reward"), "students": column("student_reward")},
+    )
     # Limits are fixed to what is possible: a curve that hardly moves looks flat, in every run alike.
     for axes in (shares, contested):
         axes.set_ylim(-0.03, 1.03)

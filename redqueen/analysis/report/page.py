@@ -26,7 +26,8 @@ th { border-bottom: 1px solid #bbb; font-weight: 600; } .dead { color: #888; } c
 _COURSE = (
     "A proposal is valid if the sandbox could run it and it gave the same result again; it is new if its program was "
     "not in the task bank. Only contested tasks, solved sometimes but not always, pay both sides. A teacher is paid -1 "
-    "for an invalid task, 0 for one that no student solves, 1 - solve rate otherwise."
+    "for an invalid task, 0 for one that no student solves, 1 - solve rate otherwise. All of it is in sample: measured "
+    "on the tasks that the members train on. <code>redqueen eval RUN</code> measures the students on held-out programs."
 )
 _FAMILY = (
     "A line is a life, its colour the operator that made the member, the number at its end its last fitness. Arcs come "

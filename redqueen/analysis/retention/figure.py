@@ -43,7 +43,7 @@ def draw(trials: Sequence[Trial], plan: Plan) -> Figure:
     for axes in panels[len(names) :]:
         axes.set_visible(False)
     figure.supxlabel("updates after birth", fontsize=10)
-    figure.supylabel("reward - parent's reward, same tasks", fontsize=10)
+    figure.supylabel("reward - parent's reward, same reserved tasks", fontsize=10)
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=5, fontsize=9, frameon=False)
     return figure

@@ -1,7 +1,7 @@
 """Do children keep what their parents learnt?
 
-Every operator and every control makes a child of the same parents. All children are trained under identical conditions
-and measured until they reach the parent's level again.
+Every operator and every control makes a child of the same parents. All children are trained under identical conditions,
+on tasks of the run's bank, and measured on reserved programs until they reach the parent's level again.
 
 The children of a trial share one base: they have the same tasks in the same order, the same random numbers and fresh
 optimizers. A member's samples, advantages and update do not depend on the others, so sharing does not change any
@@ -22,17 +22,19 @@ from redqueen.adapters.initialisation import generator
 from redqueen.adapters.operators import CROSSOVERS
 from redqueen.analysis.replay import Replay, ranked_students
 from redqueen.analysis.retention.divergence import mean_kl
-from redqueen.analysis.stratified import in_turns
 from redqueen.errors import UserError
+from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks
 from redqueen.evolution import OPERATORS
+from redqueen.game.reserved import Half
 from redqueen.game.rewards import advantages, student_reward
-from redqueen.programs.normal_form import fingerprint
 from redqueen.records import Attempted, GradedRollout, Sample, Task
 from redqueen.runs.checkpoint import Checkpoint
 
 PARENT = "parent"
 COPY, MEAN = "copy_parent", "linear_mean"
 PAIRED = (*CROSSOVERS, MEAN)
+# The other half may be what the run selected its students by.
+HALF: Half = "report"
 Report = Callable[[str, int, int], None]
 
 
@@ -49,7 +51,7 @@ class Plan:
     every: int
     """Updates from one measurement to the next."""
     tasks: int
-    """Fixed tasks on which reward is measured."""
+    """Fixed tasks on reserved programs, on which reward is measured."""
     tries: int
     """Attempts at each fixed task."""
     practice: int
@@ -192,22 +194,24 @@ def _children(replay: Replay, parents: Sequence[Adapter], purpose: str) -> dict[
 
 
 def _tasks(replay: Replay, plan: Plan, purpose: str) -> tuple[list[Task], list[Task]]:
-    """Returns the fixed tasks, the kinds in turn, and those to learn from: no program is in both.
+    """Returns the fixed tasks, the kinds in turn, and those of the run's bank to learn from.
 
-    Raises UserError if the run's bank holds too few.
+    Raises UserError if there are too few.
     """
-    tasks = [entry.task for entry in replay.self_play.task_bank.entries()]
-    rng = streams.python(replay.config.run.seed, purpose, "tasks")
-    # One program may be posed as several kinds. If the fixed tasks and the pool shared a program under two kinds, a
-    # child would practise what it is measured on. The fixed tasks are never trained on for the same reason.
-    drawn = in_turns(tasks, replay.config.game.kinds, rng)
-    fixed = drawn[: plan.tasks]
-    seen = {fingerprint(task.program) for task in fixed}
-    pool = [task for task in drawn[plan.tasks :] if fingerprint(task.program) not in seen]
-    if len(fixed) < plan.tasks or len(pool) < plan.practice:
+    # The fixed tasks are held out. On tasks of the bank, which parent and children have been trained on, a child could
+    # regain its parent's level by remembering them.
+    config = replay.config
+    kinds = config.game.kinds
+    most = most_tasks(HALF, kinds)
+    if plan.tasks > most:
+        raise UserError(f"--tasks {plan.tasks}: there are {most} reserved tasks, choose at most that")
+    seed = streams.key(config.run.seed, purpose, "tasks")
+    fixed = reserved_tasks(HALF, kinds, plan.tasks, seed, replay.self_play.verifier)
+    pool = [entry.task for entry in replay.self_play.task_bank.entries() if entry.task.kind in kinds]
+    if len(pool) < plan.practice:
         raise UserError(
-            f"the run's bank holds {len(tasks)} tasks, too few for {plan.tasks} fixed ones and {plan.practice} others "
-            "to learn from: choose a smaller --tasks or --practice"
+            f"the run's bank holds {len(pool)} tasks, too few for {plan.practice} to learn from: choose a smaller "
+            "--practice"
         )
     # Random numbers are derived from the task's id, so another seed of the study draws others at the same task.
     return [replace(task, id=f"{purpose}.{task.id}") for task in fixed], pool

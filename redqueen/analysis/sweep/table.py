@@ -12,7 +12,9 @@ from redqueen.intervals import Interval, interval
 METRICS = ("solve_rate", "valid_rate", "contested", "novel_rate")
 """The columns of metrics.jsonl that are compared."""
 PROBE = "probe"
-"""The metric that is measured after the run: the solve rate of the last students on seed programs."""
+"""The metric that is measured after the run: the solve rate of the last students on reserved programs.
+
+The others are in sample: they are measured on what the runs themselves train on."""
 
 Line = Mapping[str, Any]
 BySeed = Mapping[int, float]
@@ -38,7 +40,7 @@ class Row:
 def rows(lines: Mapping[str, Mapping[int, Sequence[Line]]], probes: ByCell) -> list[Row]:
     """Returns the table, metric by metric.
 
-    `lines` are those of metrics.jsonl by cell and seed, `probes` the scores on seed programs by cell and seed.
+    `lines` are those of metrics.jsonl by cell and seed, `probes` the scores on reserved programs by cell and seed.
     """
     table: list[Row] = []
     for metric in METRICS:

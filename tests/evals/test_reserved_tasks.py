@@ -1,0 +1,50 @@
+"""Reserved programs as tasks: every kind, every program, drawn by the seed, and never shown as an example."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from redqueen.config import SandboxConfig
+from redqueen.errors import UserError
+from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks, worked_examples
+from redqueen.game.reserved import is_reserved, reserved
+from redqueen.records import KINDS
+from redqueen.verifier import LocalVerifier
+
+
+def test_the_kinds_and_the_programs_take_turns(verifier: LocalVerifier) -> None:
+    tasks = reserved_tasks("report", KINDS, 12, 0, verifier)
+    assert [task.kind for task in tasks] == list(KINDS) * 4
+    assert len({task.program for task in tasks}) == 12
+    assert {task.program for task in tasks} <= {draft.program for draft in reserved("report")}
+
+
+def test_all_tasks_of_a_half_pose_each_program_once_in_each_kind(verifier: LocalVerifier) -> None:
+    count = most_tasks("selection", KINDS)
+    assert count == len(reserved("selection")) * 3
+    tasks = reserved_tasks("selection", KINDS, count, 0, verifier)
+    assert len(tasks) == len({task.id for task in tasks}) == count
+    posed = Counter((task.kind, task.program) for task in tasks)
+    assert posed == Counter((kind, draft.program) for kind in KINDS for draft in reserved("selection"))
+
+
+def test_the_seed_draws_the_tasks(verifier: LocalVerifier) -> None:
+    one, again, other = (reserved_tasks("report", KINDS, 9, seed, verifier) for seed in (0, 0, 1))
+    assert one == again
+    assert one != other
+
+
+def test_examples_are_of_the_kind_and_not_reserved(verifier: LocalVerifier) -> None:
+    for kind, shown in worked_examples(KINDS, 3, 0, verifier).items():
+        assert [task.kind for task in shown] == [kind] * 3
+        assert not any(is_reserved(task.program) for task in shown)
+
+
+def test_programs_that_the_sandbox_cannot_run_are_an_error_and_not_fewer_tasks() -> None:
+    with (
+        LocalVerifier(SandboxConfig(value_bytes=16, wall_s=120.0, workers=1)) as strict,
+        pytest.raises(UserError, match="reserved programs failed in the sandbox: see redqueen doctor"),
+    ):
+        reserved_tasks("report", KINDS, 40, 0, strict)
