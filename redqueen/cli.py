@@ -63,6 +63,9 @@ def train(
     steps: Annotated[int | None, typer.Option(help="Short for run.steps=N; extends a run with --resume.")] = None,
     model: Model = None,
     workers: Annotated[int | None, typer.Option(help="Short for model.workers=N, processes on a CPU.")] = None,
+    matched: Annotated[
+        str | None, typer.Option(help="Train the recipe's single agent, with equal compute: per_adapter or total.")
+    ] = None,
     resume: Annotated[Path | None, typer.Option(help="Continue the run in this directory.")] = None,
     dry_run: Annotated[bool, typer.Option(help="Print configuration and memory estimate, and stop.")] = False,
     unsafe_no_isolation: Unsafe = False,
@@ -70,20 +73,20 @@ def train(
     """Train a population: match, propose, solve, learn, evolve."""
     if resume:
         # Other settings would make the second half of the run another experiment than the first.
-        if args or run or model:
+        if args or run or model or matched:
             raise ConfigError(
                 "a resumed run keeps its directory and configuration: only --steps and --workers may be given"
             )
         _resume(RunDirectory(resume), steps, workers)
     overrides = [*(args or []), *_unsafe(unsafe_no_isolation), *_workers(workers)]
-    config = configure(overrides, steps, model)
+    config = configure(overrides, steps, model, matched)
     if dry_run:
         from redqueen.commands.train import print_memory
 
         typer.echo(config.model_dump_json(indent=2))
         print_memory(config)
         raise typer.Exit
-    directory = RunDirectory(run or Path("runs") / config.recipe)
+    directory = RunDirectory(run or Path("runs") / config.recipe.replace(" ", "_"))
     # The same command twice must not destroy a run, and it should tell a person how to go on.
     if directory.exists:
         raise typer.Exit(describe(directory))

@@ -99,7 +99,7 @@ class GameConfig(Section):
     attempts: int = 6
     """Attempts at each task, n: one group, so at least 2."""
     matches: int = Field(default=0, ge=0)
-    """Matches a step; 0: max(T, S). More only for the single agent, to match total compute."""
+    """Matches a step; 0: max(T, S). Only for the single agent, to match a population's compute."""
     references: int = Field(default=3, ge=0)
     """Tasks of the bank that a teacher sees before it writes."""
     shots: int = Field(default=0, ge=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Callable, Sequence
 
 from redqueen.config import (
@@ -50,6 +51,17 @@ def paper_7b() -> Config:
     )
 
 
+def population_4t4s() -> Config:
+    """4 teachers and 4 students, as in the paper, on the bundled model."""
+    return quickstart().model_copy(
+        update={
+            "recipe": "population_4t4s",
+            "population": PopulationConfig(teachers=4, students=4),
+            "evolution": EvolutionConfig(every=3, gamma=0.25, burn_in=3),
+        }
+    )
+
+
 def asymmetric() -> Config:
     """4 teachers and 8 students on the bundled model."""
     return quickstart().model_copy(
@@ -72,29 +84,12 @@ def ablation_1t1s() -> Config:
     )
 
 
-def single_agent() -> Config:
-    """AZR with LoRA: one member in both roles, as many matches as one adapter of `quickstart` plays."""
-    return quickstart().model_copy(
-        update={
-            "recipe": "single_agent",
-            "population": PopulationConfig(teachers=1, students=1, single_agent=True),
-            "game": _SMALL.model_copy(update={"matches": 1}),
-            "evolution": EvolutionConfig(enabled=False),
-        }
-    )
-
-
-def single_agent_compute() -> Config:
-    """The same, with as many matches a step as `quickstart` plays in all: matched by total compute."""
-    return single_agent().model_copy(
-        update={"recipe": "single_agent_compute", "game": _SMALL.model_copy(update={"matches": 2})}
-    )
-
-
 RECIPES: dict[str, Callable[[], Config]] = {
-    recipe.__name__: recipe
-    for recipe in (quickstart, paper_7b, asymmetric, ablation_1t1s, single_agent, single_agent_compute)
+    recipe.__name__: recipe for recipe in (quickstart, paper_7b, population_4t4s, asymmetric, ablation_1t1s)
 }
+
+MATCHED = ("none", "per_adapter", "total")
+"""How a population and its single agent can be matched: see `match_compute`."""
 
 
 def recipe(name: str) -> Config:
@@ -106,18 +101,62 @@ def recipe(name: str) -> Config:
     return RECIPES[name]()
 
 
-def configure(args: Sequence[str], steps: int | None = None, model: str | None = None) -> Config:
+def match_compute(config: Config, how: str) -> Config:
+    """Returns the single agent (AZR with LoRA: one member in both roles) that a population is compared with.
+
+    `how` is "total" (as many matches a step as the population plays in all, so as many proposals and attempts),
+    "per_adapter" (as many as its busiest member plays) or "none" (the population itself). Everything else stays as it
+    is. Raises ConfigError for another word, and for a configuration that is a single agent already.
+    """
+    if how == "none":
+        return config
+    if how not in MATCHED:
+        raise ConfigError(f"matched={how}: choose one of {', '.join(MATCHED)}")
+    population = config.population
+    if population.single_agent:
+        raise ConfigError(f"matched={how} makes the single agent of a population, and this is a single agent already")
+    larger = max(population.teachers, population.students)
+    smaller = min(population.teachers, population.students)
+    alone = population.model_copy(update={"teachers": 1, "students": 1, "single_agent": True})
+    matches = larger if how == "total" else math.ceil(larger / smaller)
+    return config.model_copy(
+        update={
+            "recipe": f"{config.recipe} matched={how}",
+            "population": alone,
+            "game": config.game.model_copy(update={"matches": matches}),
+            # One member has no rival to be replaced by, and no past opponent.
+            "league": config.league.model_copy(update={"hall_of_fame": 0, "hall_matches": 0.0}),
+            "evolution": config.evolution.model_copy(update={"enabled": False}),
+        }
+    )
+
+
+def configure(
+    args: Sequence[str], steps: int | None = None, model: str | None = None, matched: str | None = None
+) -> Config:
     """Returns the configuration of a command line: a recipe's name (default quickstart), then overrides.
 
+    `matched=total` among the overrides is `match_compute`, wherever it stands, and `matched` is the same.
     Raises ConfigError if the recipe is unknown or an override is invalid.
     """
     name = "quickstart"
     overrides = list(args)
     if overrides and "=" not in overrides[0]:
         name = overrides.pop(0)
-    # The options --model and --steps come last, so that they win over overrides of the same keys.
+    # The options --model, --steps and --matched come last, so that they win over overrides of the same keys.
     if model is not None:
         overrides.append(f"model.name={model}")
     if steps is not None:
         overrides.append(f"run.steps={steps}")
-    return recipe(name).override(overrides)
+    if matched is not None:
+        overrides.append(f"matched={matched}")
+    # The single agent is made of the population that all other overrides describe.
+    how = "none"
+    others: list[str] = []
+    for override in overrides:
+        key, _, value = override.partition("=")
+        if key.strip().lstrip("-") == "matched":
+            how = value.strip()
+        else:
+            others.append(override)
+    return match_compute(recipe(name).override(others), how)

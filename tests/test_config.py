@@ -18,7 +18,7 @@ from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS
 from redqueen.config import Config, ConfigError, Crossover, Mutation, resolve
 from redqueen.config_keys import keys
 from redqueen.game.prompts import prompts
-from redqueen.recipes import RECIPES, recipe
+from redqueen.recipes import RECIPES, configure, recipe
 from redqueen.records import KINDS
 
 
@@ -51,16 +51,45 @@ def test_a_configuration_survives_json(name: str) -> None:
     assert resolve(json.loads(json.dumps(config.model_dump(mode="json")))) == config
 
 
-def test_only_the_single_agent_plays_one_member_in_both_roles() -> None:
-    assert {name for name in RECIPES if recipe(name).population.single_agent} == {
-        "single_agent",
-        "single_agent_compute",
-    }
+@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("how", ["per_adapter", "total"])
+def test_every_recipe_has_its_compute_matched_single_agents(name: str, how: str) -> None:
+    whole = recipe(name)
+    alone = configure([name, f"matched={how}"])
+    assert alone == configure([name], matched=how)
+    assert resolve(alone.model_dump()) == alone
+    assert alone.population.single_agent
+    assert not alone.evolution.enabled
+    sizes = (whole.population.teachers, whole.population.students)
+    assert alone.game.matches == (max(sizes) if how == "total" else -(-max(sizes) // min(sizes)))
+    # All that a match costs, and all that is learnt from it, is the same.
+    assert alone.game.model_copy(update={"matches": 0}) == whole.game
+    assert (alone.model, alone.sampling, alone.learning, alone.run) == (
+        whole.model, whole.sampling, whole.learning, whole.run,
+    )  # fmt: skip
 
 
-def test_the_compute_matched_single_agent_plays_as_many_matches_as_quickstart() -> None:
-    population = recipe("quickstart").population
-    assert recipe("single_agent_compute").game.matches == max(population.teachers, population.students)
+def test_matching_comes_after_all_other_overrides() -> None:
+    config = configure(["matched=total", "population.teachers=3", "population.students=6", "league.hall_of_fame=2"])
+    assert (config.game.matches, config.league.hall_of_fame) == (6, 0)
+    assert configure(["population.teachers=3", "population.students=6"], matched="per_adapter").game.matches == 2
+    assert configure(["matched=none"]) == configure([])
+    assert config.recipe == "quickstart matched=total"
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["matched=compute"], "matched=compute: choose one of none, per_adapter, total"),
+        (
+            ["matched=total", "population.single_agent=true", "population.teachers=1", "population.students=1"],
+            "is a single agent already",
+        ),
+    ],
+)
+def test_what_cannot_be_matched_is_refused_in_one_line(args: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        configure(args)
 
 
 def test_the_papers_run_is_as_published() -> None:

@@ -40,9 +40,21 @@ def test_lists_go_in_brackets() -> None:
     assert one.name == "evolution.mutations=svd_spectral,neftune"
 
 
+def test_a_population_and_its_single_agents_are_arms() -> None:
+    cells = grid(["matched=none,per_adapter,total", "learning.lr=1e-4,3e-4"], START)
+    assert [cell.name for cell in cells][::2] == [
+        "matched=none_learning.lr=1e-4", "matched=per_adapter_learning.lr=1e-4", "matched=total_learning.lr=1e-4",
+    ]  # fmt: skip
+    configs = [configure(["quickstart", *cell.overrides]) for cell in cells]
+    assert [config.population.single_agent for config in configs] == [False, False, True, True, True, True]
+    assert [config.game.matches for config in configs] == [0, 0, 1, 1, 2, 2]
+    assert [config.learning.lr for config in configs] == [1e-4, 3e-4] * 3
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (["matched=none,all"], "matched=all: choose one of"),
         (["evolution.enabled"], "write KEY=VALUE,VALUE"),
         (["evolution.enabeld=true,false"], "did you mean 'evolution.enabled'"),
         (["learning.lr=1e-4,fast"], "learning.lr"),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from redqueen.config import Config, ConfigError
+from redqueen.recipes import match_compute
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,8 @@ def grid(options: Sequence[str], start: Config) -> list[Cell]:
     """Returns the cells of `KEY=VALUE,VALUE,...` options: every combination, the last option changing fastest.
 
     A value with commas goes in brackets: `evolution.mutations=[svd_spectral,neftune],[copy_parent]`. No option is one
-    cell. Raises ConfigError for what cannot be read, or cannot be applied to `start`.
+    cell. The key `matched` has the values of `match_compute`: a population and its single agents as arms.
+    Raises ConfigError for what cannot be read, or cannot be applied to `start`.
     """
     axes: dict[str, list[str]] = {}
     for option in options:
@@ -71,6 +73,10 @@ def _values(key: str, text: str) -> list[str]:
 def _check(key: str, values: Sequence[str], start: Config) -> None:
     """Raises ConfigError for an unknown key, an impossible value, or a list without brackets."""
     # A sweep takes hours or days. A wrong value in its last cell has to be reported before the first cell starts.
+    if key == "matched":
+        for value in values:
+            match_compute(start, value)
+        return
     for value in values:
         start.override([f"{key}={value}"])
     current: Any = start
