@@ -142,11 +142,14 @@ class Respelled(ast.NodeTransformer):
         node.arg = self.names[node.arg]
         return node
 
-    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
         if isinstance(node.value, str):
             node.value = self.rng.choice(["", "x", "two words"])
         elif isinstance(node.value, int) and not isinstance(node.value, bool):
-            node.value = self.rng.choice([0, 7, -3, 1.5])
+            node.value = self.rng.choice([0, 7, 3, 1.5])
+            # A sign is an operator of its own: a constant -3 would be written without brackets in `(-3) ** x`.
+            if node.value == 3:
+                return ast.UnaryOp(ast.USub(), node)
         return node
 
 
