@@ -198,3 +198,15 @@ def operators(
     from benchmarks.operators import run_bench_operators
 
     raise typer.Exit(run_bench_operators(layers, rank, threads, rounds, as_json=as_json))
+
+
+@app.command()
+def league(
+    as_json: AsJson = False,
+    repetitions: Annotated[int, typer.Option(min=1, help="Simulated runs of each rule and offset.")] = 40,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of a run.")] = 200,
+) -> None:
+    """Rules of games and selection in a simulation: what they cull, what they select and who wins."""
+    from benchmarks.league import run_bench_league
+
+    raise typer.Exit(run_bench_league(repetitions, steps, as_json=as_json))

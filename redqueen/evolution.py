@@ -13,17 +13,17 @@ from redqueen.adapters.factors import Adapter
 from redqueen.adapters.initialisation import generator
 from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS
 from redqueen.adapters.operators.modules import Operator
-from redqueen.config import Config, EvolutionConfig, LeagueConfig
+from redqueen.config import Config, LeagueConfig
 from redqueen.evals.held_out import scores
 from redqueen.league.fitness import Fitness, game_learnability, named_fitness
-from redqueen.league.games import Par, match_score, outcome, par_of
+from redqueen.league.games import Par, match_score, outcome, par_by
 from redqueen.league.hall_of_fame import Champion, champion_of
 from redqueen.league.matchmaking import Match
 from redqueen.league.population import AnyRole, Member, Population
 from redqueen.league.rating import Outcome, TrueSkill, inherited
-from redqueen.league.selection import Birth, plan_births, ranking
+from redqueen.league.selection import Birth, is_evolution_step, plan_births, ranking
 from redqueen.policy.policy import Policy
-from redqueen.records import KINDS, ROLES, Attempted, Kind, Role
+from redqueen.records import ROLES, Attempted, Kind, Role
 from redqueen.self_play import PlayedMatch, PlayedStep, ScoredProposal
 
 OPERATORS: dict[str, Operator] = {**MUTATIONS, **CROSSOVERS, **CONTROLS}
@@ -82,18 +82,11 @@ def rate(population: Population, played: PlayedStep, trueskill: TrueSkill, leagu
     # effect, and the first step of a run has a par.
     rates = [_solve_rates(match) for match in played.matches]
     population.add_matches(rates, league.par_matches)
-    par = par_now(population, league)
+    par = par_by(league.game, population.recent_matches)
     return [
         _rate_match(population, match, solve_rates, par, trueskill, league.draw_band)
         for match, solve_rates in zip(played.matches, rates, strict=True)
     ]
-
-
-def par_now(population: Population, league: LeagueConfig) -> dict[Kind, float]:
-    """Returns par, by kind, after the latest step; a kind that was never solved has none."""
-    if league.game == "half":
-        return dict.fromkeys(KINDS, 0.5)
-    return par_of(population.recent_matches)
 
 
 def _solve_rates(match: PlayedMatch) -> dict[Kind, list[float]]:
@@ -178,11 +171,6 @@ def standings_of(population: Population, league: LeagueConfig) -> tuple[Standing
     """Returns where every living member stands now, in order of birth."""
     members = population.members.values()
     return tuple(Standing(member=member, fitness=fitness_of(member, league)) for member in members)
-
-
-def is_evolution_step(step: int, config: EvolutionConfig) -> bool:
-    """Returns whether an evolution round, which comes every `evolution.every` steps, follows this step."""
-    return (step + 1) % config.every == 0
 
 
 def score_held_out(

@@ -20,8 +20,9 @@ from redqueen.assets import warm_start
 from redqueen.config import Config
 from redqueen.errors import AdapterError
 from redqueen.evals.held_out import HeldOutEvaluation, run_evaluation
-from redqueen.evolution import par_now, rate, replace_weakest, score_held_out, standings_of, update_hall_of_fame
+from redqueen.evolution import rate, replace_weakest, score_held_out, standings_of, update_hall_of_fame
 from redqueen.game.rewards import advantages
+from redqueen.league.games import par_by
 from redqueen.league.hall_of_fame import add_champion_matches
 from redqueen.league.matchmaking import Match, matchmake
 from redqueen.league.population import AnyRole, Population
@@ -83,7 +84,7 @@ class Trainer:
         # there before the ranking, and champions are copied before the births, which may remove the original.
         with phases.phase("evolve"):
             games = rate(self.population, played, self.trueskill, config.league)
-            par = par_now(self.population, config.league)
+            par = par_by(config.league.game, self.population.recent_matches)
             ratings = self.population.ratings()
             held_out = score_held_out(self.population, self._attempt_held_out, step, config)
             standings = standings_of(self.population, config.league)

@@ -19,16 +19,16 @@ from redqueen.evolution import (
     TRIES,
     add_champions,
     fitness_of,
-    is_evolution_step,
-    par_now,
     plan,
     rate,
     score_held_out,
 )
+from redqueen.league.games import Par, par_by
 from redqueen.league.hall_of_fame import Champion, champion_of
 from redqueen.league.matchmaking import Match
 from redqueen.league.population import Population
 from redqueen.league.rating import Rating, TrueSkill
+from redqueen.league.selection import is_evolution_step
 from redqueen.records import KINDS, Attempted, Completion, Pair, Proposed, Rollout, Task, Verdict
 from redqueen.self_play import PlayedMatch, PlayedStep, ScoredAttempt, ScoredProposal
 from redqueen.verifier import LocalVerifier
@@ -98,6 +98,10 @@ def without_rewards(step: PlayedStep) -> PlayedStep:
         attempts = tuple(replace(attempt, reward=None) for attempt in proposal.attempts)
         lost.append(replace(proposal, reward=None, solve_rate=None, attempts=attempts))
     return replace(step, matches=(replace(match, proposals=tuple(lost)),))
+
+
+def par_now(league: Population, config: LeagueConfig) -> Par:
+    return par_by(config.game, league.recent_matches)
 
 
 def two_matches() -> PlayedStep:

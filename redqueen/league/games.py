@@ -7,8 +7,9 @@ matches. Whatever the general level is, about half of all matches are above par:
 import math
 from collections.abc import Mapping, Sequence
 
+from redqueen.config import GameRule
 from redqueen.league.rating import Outcome
-from redqueen.records import Kind
+from redqueen.records import KINDS, Kind
 
 SolveRates = Mapping[Kind, Sequence[float]]
 """The solve rates of one match's valid tasks, by kind. A task whose attempts the machine lost is left out."""
@@ -29,6 +30,11 @@ def par_of(matches: Sequence[SolveRates]) -> dict[Kind, float]:
             solved.setdefault(kind, []).extend(rate for rate in rates if rate > 0.0)
     # The exact sum does not depend on the order of the matches.
     return {kind: math.fsum(rates) / len(rates) for kind, rates in solved.items() if rates}
+
+
+def par_by(rule: GameRule, recent: Sequence[SolveRates]) -> Par:
+    """Returns what the games of a step are won against, after its matches have joined the `recent` ones."""
+    return dict.fromkeys(KINDS, 0.5) if rule == "half" else par_of(recent)
 
 
 def match_score(match: SolveRates, par: Par) -> float:

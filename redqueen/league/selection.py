@@ -45,6 +45,11 @@ class Birth:
     """Whether a member that stays has the victim's fitness: then mean reward or a draw chose between them."""
 
 
+def is_evolution_step(step: int, config: EvolutionConfig) -> bool:
+    """Returns whether an evolution round, which comes every `evolution.every` steps, follows this step."""
+    return (step + 1) % config.every == 0
+
+
 def plan_births(
     members: Sequence[Member], config: EvolutionConfig, fitness: Fitness, rng: random.Random
 ) -> list[Birth]:

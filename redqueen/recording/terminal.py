@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from redqueen.recording.metrics import step_metrics
+from redqueen.recording.one_sided import OneSided
 from redqueen.recording.recorder import Recorder, StepRecord
 from redqueen.runs.metrics import MemberMetrics, StepMetrics
 
@@ -101,6 +102,7 @@ class LineReporter(Recorder):
     def __init__(self, console: Console, steps: int) -> None:
         self.console = console
         self.clock = StepClock(steps)
+        self.one_sided = OneSided()
 
     def __enter__(self) -> LineReporter:
         return self
@@ -113,6 +115,8 @@ class LineReporter(Recorder):
         self.clock.finished(line)
         text = f"{headline(line)}  {self.clock.left(line['step'])}"
         self.console.print(text, highlight=False, soft_wrap=True)
+        if warning := self.one_sided.warning(line["outcomes"]):
+            self.console.print(warning, highlight=False, soft_wrap=True)
 
 
 class LiveReporter(Recorder):
@@ -122,6 +126,7 @@ class LiveReporter(Recorder):
         self.console = console
         self.steps = steps
         self.clock = StepClock(steps)
+        self.one_sided = OneSided()
         self.bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -160,6 +165,8 @@ class LiveReporter(Recorder):
         self.members = members_table(line)
         self.live.update(self._view())
         self.console.print(headline(line), highlight=False)
+        if warning := self.one_sided.warning(line["outcomes"]):
+            self.console.print(warning, style="yellow", highlight=False)
 
     def close(self) -> None:
         # The bar is hidden before the last refresh. Otherwise the view would leave a half-filled bar on the screen.
