@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Literal, NoReturn
 
 import typer
 
@@ -164,6 +164,20 @@ def export(
     from redqueen.commands.export import run_export
 
     raise typer.Exit(run_export(run, member, out))
+
+
+@app.command(name="eval")
+def evaluate(
+    targets: Annotated[list[str], typer.Argument(metavar="TARGET...", help="Runs, PEFT folders, warm-start, base.")],
+    members: Annotated[Literal["students", "all"], typer.Option(help="Which living members of a run.")] = "students",
+    model: Annotated[str | None, typer.Option(help="Base of the targets that are no run: id or folder.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only so many tasks (default: all).")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score members, adapters and the bare base on held-out tasks: programs that nothing was trained on."""
+    from redqueen.commands.eval import run_eval
+
+    raise typer.Exit(run_eval(targets, members, model, limit, as_json=as_json))
 
 
 @app.command()

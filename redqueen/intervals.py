@@ -1,6 +1,6 @@
-"""Means with confidence intervals from few observations: Student's t, for whole degrees of freedom.
+"""Confidence intervals from few observations: Student's t for means (whole degrees of freedom), Wilson for shares.
 
-The quantile is computed here, so that no statistics package is needed.
+The quantile of t is computed here, so that no statistics package is needed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from statistics import fmean, stdev, variance
+from statistics import NormalDist, fmean, stdev, variance
 
 LEVEL = 0.95
 
@@ -44,6 +44,20 @@ def interval(values: Sequence[float], level: float = LEVEL) -> Interval | None:
     if len(values) == 1:
         return Interval(values[0], None, None, 1)
     return around(fmean(values), stdev(values) / math.sqrt(len(values)), len(values) - 1, len(values), level)
+
+
+def share(hits: int, n: int, level: float = LEVEL) -> Interval | None:
+    """Returns hits / n with its interval (Wilson 1927), or None if `n` is 0.
+
+    The interval stays in [0, 1], and it has a width where nothing or everything is a hit.
+    """
+    if not n:
+        return None
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    rate = hits / n
+    middle = (rate + z * z / (2 * n)) / (1 + z * z / n)
+    reach = z / (1 + z * z / n) * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
+    return Interval(rate, max(0.0, middle - reach), min(1.0, middle + reach), n)
 
 
 def difference(x: Sequence[float], y: Sequence[float], level: float = LEVEL) -> Interval | None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.intervals import Interval, difference, interval, slope, t_quantile
+from redqueen.intervals import Interval, difference, interval, share, slope, t_quantile
 
 numbers = st.lists(st.floats(-10, 10), min_size=3, max_size=12)
 
@@ -88,3 +88,20 @@ def test_a_line_has_its_own_slope(values: list[float]) -> None:
     middle = (len(values) - 1) / 2
     square = sum((i - middle) ** 2 for i in range(len(values)))
     assert noisy.mean == pytest.approx(sum((i - middle) * (v - fmean(values)) for i, v in enumerate(values)) / square)
+
+
+@pytest.mark.parametrize(("hits", "n"), [(0, 10), (1, 10), (5, 10), (10, 10), (37, 210)])
+def test_a_share_is_as_likely_at_either_end_of_its_interval(hits: int, n: int) -> None:
+    found = share(hits, n)
+    assert found is not None
+    assert (found.mean, found.n) == (hits / n, n)
+    # Wilson's ends are the rates p from which the observed share is 1.96 standard errors away.
+    for end in (found.low, found.high):
+        assert end is not None
+        # An end at 0 or 1 may be off by a rounding, whose square root is not small.
+        if 1e-12 < end < 1 - 1e-12:
+            assert abs(hits / n - end) == pytest.approx(1.959964 * math.sqrt(end * (1 - end) / n), rel=1e-5)
+
+
+def test_no_tries_give_no_share() -> None:
+    assert share(0, 0) is None

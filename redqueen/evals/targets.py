@@ -1,0 +1,96 @@
+"""What `redqueen eval` evaluates: the members of a run, a PEFT folder, the shipped warm start, or the bare base."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from redqueen.adapters.factors import Adapter
+from redqueen.adapters.peft_files import CONFIG, load_adapter
+from redqueen.assets import warm_start
+from redqueen.config import Config
+from redqueen.errors import UserError
+from redqueen.recipes import configure
+from redqueen.runs import checkpoint
+from redqueen.runs.directory import RunDirectory, RunError
+
+BASE = "base"
+WARM_START = "warm-start"
+Members = Literal["students", "all"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entrant:
+    """One adapter that is evaluated."""
+
+    target: str
+    """The target as it was given."""
+    member: str
+    """The member's name; "" where the target is one adapter."""
+    adapter: Adapter | None
+    """None stands for the bare base."""
+    alpha: float
+    """The scale of the adapter, as PEFT defines it."""
+    fingerprint: str | None
+    """SHA-256 of the base's weights that a run was made on; None where it is not known."""
+
+
+def read_targets(targets: Sequence[str], members: Members, model: str | None) -> tuple[Config, list[Entrant]]:
+    """Returns the configuration to evaluate with, and the entrants in the order of the targets.
+
+    The configuration is that of the first run among the targets, otherwise the default one on `model`.
+    Raises UserError if a target is nothing of that kind, or the runs have different bases or prompts.
+    """
+    runs = {target: RunDirectory(Path(target)).config() for target in targets if _is_run(target)}
+    if runs and model:
+        raise UserError("a run is evaluated on its own base: leave --model out")
+    config = next(iter(runs.values())) if runs else configure([], model=model)
+    for target, other in runs.items():
+        if (other.model.name, other.model.prompts) != (config.model.name, config.model.prompts):
+            raise UserError(f"{target} has another base or other prompts than {next(iter(runs))}: evaluate it alone")
+    entrants: list[Entrant] = []
+    for target in targets:
+        entrants += _members_of(target, members) if target in runs else [_single(target, config)]
+    return config, entrants
+
+
+def _is_run(target: str) -> bool:
+    return target not in (BASE, WARM_START) and (Path(target) / "checkpoints").is_dir()
+
+
+def _members_of(run: str, members: Members) -> list[Entrant]:
+    """Returns the living members of the newest checkpoint. Raises RunError if there is none."""
+    directory = RunDirectory(Path(run))
+    steps = directory.saved()
+    if not steps:
+        raise RunError(f"{run} has no checkpoint to evaluate")
+    saved = checkpoint.load(directory.checkpoints, steps[-1])
+    alive = saved.population.members.values()
+    return [
+        Entrant(
+            target=run,
+            member=member.name,
+            adapter=saved.adapters[member.name],
+            alpha=saved.alpha,
+            fingerprint=saved.fingerprint,
+        )
+        for member in alive
+        if members == "all" or member.role != "teacher"
+    ]
+
+
+def _single(target: str, config: Config) -> Entrant:
+    """Returns the entrant of a target that is no run. Raises UserError, AdapterError if there is none."""
+    if target == BASE:
+        return Entrant(target=target, member="", adapter=None, alpha=config.model.alpha, fingerprint=None)
+    folder: Path | None = Path(target)
+    if target == WARM_START:
+        folder = warm_start(config.model)
+        if folder is None:
+            raise UserError("no warm start ships for this base and these prompts")
+    elif not (Path(target) / CONFIG).is_file():
+        raise UserError(f"{target} is neither a run nor a PEFT folder, nor one of the words {WARM_START} and {BASE}")
+    adapter, alpha = load_adapter(folder)
+    return Entrant(target=target, member="", adapter=adapter, alpha=alpha, fingerprint=None)
