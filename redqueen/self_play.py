@@ -121,16 +121,18 @@ class SelfPlay:
 
     def add_seed_tasks(self) -> int:
         """Adds `game.seed_tasks` seed programs in all kinds to the task bank. Returns how many programs it adds."""
-        numbers = range(len(seeds()))
+        most = self.config.game.seed_lines
+        numbers = [
+            number for number, draft in enumerate(seeds()) if most is None or len(draft.program.splitlines()) <= most
+        ]
         count = self.config.game.seed_tasks
         if count == 0:
             tasks = verified_tasks(self.verifier, {"identity": IDENTITY})
-        elif count is None or count >= len(numbers):
-            tasks = seed_tasks(self.verifier)
         else:
-            drawn = streams.python(self.seed, "seed tasks").sample(numbers, count)
+            if count is not None and count < len(numbers):
+                numbers = streams.python(self.seed, "seed tasks").sample(numbers, count)
             # In the order of the files, as all seeds are.
-            tasks = seed_tasks(self.verifier, sorted(drawn))
+            tasks = seed_tasks(self.verifier, sorted(numbers))
         for task in tasks:
             for kind in self.config.game.kinds:
                 rng = streams.python(self.seed, "plant", task.id, kind)
