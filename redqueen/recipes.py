@@ -19,15 +19,16 @@ from redqueen.config import (
     SandboxConfig,
 )
 
-# Few seeds, so that the teachers' own tasks are soon the larger part of the bank and of the references.
-_SMALL = GameConfig(references=2, seed_tasks=64, max_inputs=6)
+# Few seeds, so that the teachers' own tasks are soon the larger part of the bank and of the references. Short ones,
+# because a model of 135M parameters hardly ever writes a longer function from examples (docs/ALGORITHM.md has a curve).
+_SMALL = GameConfig(references=2, seed_tasks=64, seed_lines=3, min_inputs=3, max_inputs=6)
 
 
 def quickstart() -> Config:
     """2 teachers and 2 students on the bundled model: minutes on two CPU cores."""
     return Config(
         game=_SMALL,
-        sampling=SamplingConfig(temperature=0.8, proposal_tokens=112, attempt_tokens=80, batch_rows=96),
+        sampling=SamplingConfig(temperature=0.7, proposal_tokens=112, attempt_tokens=80, batch_rows=96),
         # Small micro-batches stay in a CPU's caches.
         learning=LearningConfig(batch_tokens=1024),
         # At gamma = 0.5 a newborn of two would die at its first chance every other time, however good it is.
