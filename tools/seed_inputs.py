@@ -46,7 +46,7 @@ def _letters(alphabet: str, shortest: int, longest: int) -> Draw:
 
 
 def _counts(rng: random.Random) -> dict[str, int]:
-    keys = rng.sample("abcdexyz", rng.randint(1, 4))
+    keys = rng.sample("abcxyz", rng.randint(1, 4))
     return {key: rng.randint(0, 9) for key in keys}
 
 
@@ -61,7 +61,7 @@ def _colours(rng: random.Random) -> dict[str, str]:
 
 
 def _links(rng: random.Random) -> dict[str, str]:
-    path = rng.sample("abcdef", rng.randint(2, 5))
+    path = rng.sample("abcde", rng.randint(3, 5))
     return dict(itertools.pairwise(path))
 
 
@@ -112,6 +112,10 @@ def _runs(rng: random.Random) -> str:
     return "".join(rng.choice("abc") * rng.randint(1, 3) for _ in range(rng.randint(1, 4)))
 
 
+def _sums(rng: random.Random) -> str:
+    return " ".join(rng.choice(["+ ", "- ", ""]) + str(rng.randint(0, 30)) for _ in range(rng.randint(1, 4)))
+
+
 def _letter_digits(rng: random.Random) -> str:
     return "".join(rng.choice("abxy") + str(rng.randint(1, 5)) for _ in range(rng.randint(1, 4)))
 
@@ -155,8 +159,9 @@ INPUTS: dict[str, tuple[object, Draw]] = {
     "text": ("", _text),
     "text1": ("a", _text),
     "title": ("", _capitals),
-    "linkkey": ("a", _letters("abcdef", 1, 1)),
+    "linkkey": ("a", _letters("abcde", 1, 1)),
     "abcxyz": ("", _letters("abcxyz", 1, 5)),
+    "sums": ("", _sums),
     "letterdigits": ("", _letter_digits),
     "char": ("a", _letters("aeinorst", 1, 1)),
     "words": ([], _words(1, 4)),

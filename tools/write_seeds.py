@@ -8,6 +8,7 @@ from fixed seeds, so the file is always the same.
 
 from __future__ import annotations
 
+import ast
 import itertools
 import random
 import re
@@ -20,6 +21,7 @@ from redqueen.game.reserved import is_reserved, reserved
 from redqueen.game.seeds import FILES, parse_block
 from redqueen.programs.normal_form import fingerprint, shape
 from redqueen.records import Draft
+from tools.same_outputs import same_as_reserved
 from tools.seed_inputs import INPUTS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,7 +29,7 @@ TEMPLATES = ROOT / "tools" / "seed_templates"
 FOLDER = ROOT / "redqueen" / "game" / "seeds"
 GENERATED = "generated.txt"
 
-QUOTAS = {2: 10, 3: 230, 4: 260, 5: 240, 6: 180, 7: 120, 8: 80, 9: 50, 10: 20}
+QUOTAS = {2: 10, 3: 230, 4: 240, 5: 240, 6: 200, 7: 140, 8: 100, 9: 70, 10: 40}
 """How many programs of each number of lines are written, at most."""
 MAX_OF_A_TEMPLATE = 14
 MAX_OF_A_SHAPE = 3
@@ -42,16 +44,6 @@ MAX_PROGRAM = 270
 MAX_LINE = 76
 MAX_OUTPUT = 60
 MAX_MESSAGE_WORDS = 12
-
-SAME_AS_RESERVED = {
-    "first number that came before, else none",
-    "number of square roots not above the root of n",
-    "one pass: carry the largest on",
-    "sort the numbers, then take the second smallest",
-    "take the characters that are no vowels: join",
-    "two lists: common numbers in the order of a",
-}
-"""The messages of programs that compute what a reserved program computes, in another shape."""
 
 _SLOT = re.compile(r"<([a-z]+)(\d?)(\.one)?>")
 _CONSTANTS = {"k": range(2, 8), "j": range(1, 4), "b": range(9, 14), "c": "aeinorst"}
@@ -213,6 +205,8 @@ def _fill(template: Template, chosen: dict[str, tuple[str, str]], rng: random.Ra
     message = _SLOT.sub(words, template.message)
     program = _SLOT.sub(lambda match: constant(match[1] + match[2]), program)
     message = _SLOT.sub(lambda match: constant(match[1] + match[2]), message)
+    # An empty option leaves a space at its place.
+    program = "\n".join(line.rstrip() for line in program.split("\n"))
     return " ".join(message.split()).replace(" ,", ",").strip(","), program
 
 
@@ -237,9 +231,12 @@ def renamed(program: str, rng: random.Random) -> str:
 
 
 def fits(message: str, program: str) -> bool:
-    """Says whether the texts are short enough."""
+    """Says whether the texts are short enough, and the program reads every variable that it sets."""
+    names = [node for node in ast.walk(ast.parse(program)) if isinstance(node, ast.Name)]
+    read = {name.id for name in names if isinstance(name.ctx, ast.Load)}
     return (
-        len(program) <= MAX_PROGRAM
+        {name.id for name in names} <= read | {"_"}
+        and len(program) <= MAX_PROGRAM
         and max(map(len, program.splitlines())) <= MAX_LINE
         and len(message.split()) <= MAX_MESSAGE_WORDS
     )
@@ -303,7 +300,7 @@ def choose(found: list[Candidate], written: list[Draft]) -> list[Draft]:
     chosen: list[Draft] = []
     shapes = Counter(shape(draft.program) for draft in written)
     taken = {fingerprint(draft.program) for draft in written}
-    messages = {draft.message for draft in (*written, *reserved())} | SAME_AS_RESERVED
+    messages = {draft.message for draft in (*written, *reserved())}
     of_template: Counter[int] = Counter()
     lines: Counter[int] = Counter()
     for most in range(1, MAX_OF_A_SHAPE + 1):
@@ -313,7 +310,8 @@ def choose(found: list[Candidate], written: list[Draft]) -> list[Draft]:
             full = lines[candidate.lines] >= QUOTAS.get(candidate.lines, 0)
             often = of_template[candidate.template] >= MAX_OF_A_TEMPLATE or shapes[candidate.shape] >= most
             # What held-out evaluation poses is never trained on, nor anything alike.
-            if full or often or mark in taken or draft.message in messages or is_reserved(draft.program):
+            known = mark in taken or draft.message in messages or is_reserved(draft.program)
+            if full or often or known or same_as_reserved(draft):
                 continue
             chosen.append(draft)
             taken.add(mark)

@@ -14,6 +14,7 @@ from redqueen.records import Kind, Task, Verdict
 from redqueen.sandbox import canonical, parse_literal
 from redqueen.verifier import LocalVerifier
 from tools import write_seeds
+from tools.same_outputs import same_as_reserved
 
 
 def test_there_are_enough() -> None:
@@ -33,6 +34,11 @@ def test_programs_have_all_lengths_from_two_to_ten_lines() -> None:
 def test_the_generated_programs_are_what_the_tool_writes() -> None:
     written = (write_seeds.FOLDER / write_seeds.GENERATED).read_text(encoding="utf-8")
     assert written == write_seeds.as_text(write_seeds.generated()), "run `python -m tools.write_seeds`"
+
+
+def test_no_seed_computes_what_a_reserved_program_computes() -> None:
+    found = [(draft.message, same_as_reserved(draft)) for draft in seeds()]
+    assert [pair for pair in found if pair[1] is not None] == []
 
 
 def test_no_more_than_three_programs_are_alike_up_to_names_and_constants() -> None:
