@@ -31,6 +31,7 @@ def test_programs_have_all_lengths_from_two_to_ten_lines() -> None:
     assert sum(longer) / len(longer) >= 4.5
 
 
+@pytest.mark.integration
 def test_the_generated_programs_are_what_the_tool_writes() -> None:
     written = (write_seeds.FOLDER / write_seeds.GENERATED).read_text(encoding="utf-8")
     assert written == write_seeds.as_text(write_seeds.generated()), "run `python -m tools.write_seeds`"
