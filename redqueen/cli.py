@@ -133,11 +133,11 @@ def warm_start(
     out: Annotated[Path, typer.Argument(help="Folder for the adapter (PEFT format).")],
     args: Overrides = None,
     model: Model = None,
-    steps: Annotated[str, typer.Option(help="Optimizer steps of each round, with commas.")] = "150,70,70",
+    steps: Annotated[str, typer.Option(help="Optimizer steps of each round, with commas.")] = "150,60,60",
     proposals: Annotated[
         str, typer.Option(help="Proposals of each kind that the model tries between two rounds, with commas.")
     ] = "160,160",
-    lessons: Annotated[int, typer.Option(help="Lessons in a step: a proposal, six answers and a function each.")] = 8,
+    lessons: Annotated[int, typer.Option(help="Lessons in a step: a proposal, four answers, two functions each.")] = 8,
     lr: Annotated[float, typer.Option(help="Learning rate.")] = 3e-3,
     unsafe_no_isolation: Unsafe = False,
 ) -> None:

@@ -114,7 +114,7 @@ class GameConfig(Section):
     """Seed programs that the task bank starts with, drawn by the run's seed; none: all of them; 0: the identity
     function alone, which is AZR's start."""
     seed_lines: int | None = Field(default=None, ge=2)
-    """Lines of the longest seed program that the task bank starts with; none: any. What teachers write may be longer."""
+    """Lines of the longest seed program in the task bank; none: any. What teachers write may be longer."""
     bank_size: int = Field(default=4096, ge=16)
     """Tasks of each kind that the task bank holds."""
     teacher_invalid: float = -1.0

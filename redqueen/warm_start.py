@@ -29,11 +29,13 @@ from redqueen.records import KINDS, Completion, Kind, Request, Sample, Task, Ver
 from redqueen.self_play import seed_tasks
 
 MEMBER = "warm"
-ANSWERS = 6
+ANSWERS = 4
 """Questions about one program in a lesson."""
+FUNCTIONS = 2
+"""Functions that are written from a message and examples in a lesson: the kind that a small model finds hardest."""
 PROPOSAL_WEIGHT = 3.0
 ANSWER_WEIGHT = 2.0
-FUNCTION_WEIGHT = 2.0
+FUNCTION_WEIGHT = 3.0
 """What a text of each sort counts. Its loss is the mean over its tokens: an answer has few, a proposal hundreds."""
 MAX_PAIRS = 8
 """How many pairs of a code_f task one training text holds. More of them only lengthen the text."""
@@ -146,7 +148,7 @@ class Warmup:
         return varied(rng.choice(self.seed_tasks), kind, rng)
 
     def _lesson(self, rng: random.Random) -> list[Sample]:
-        """Returns one proposal, several answers about one seed program, and one written function."""
+        """Returns one proposal, `ANSWERS` answers about one seed program, and `FUNCTIONS` written functions."""
         kind = rng.choice(KINDS)
         samples = [self.lessons.proposal(self._task(kind, rng), self._references(kind, rng), PROPOSAL_WEIGHT)]
         whole = rng.choice(self.seed_tasks)
@@ -154,7 +156,9 @@ class Warmup:
         for number, pair in enumerate(rng.sample(whole.pairs, min(ANSWERS, len(whole.pairs)))):
             asked.append(replace(whole, kind="code_i" if number % 2 else "code_o", pairs=(pair,)))
         samples += self.lessons.answers(asked, ANSWER_WEIGHT)
-        return samples + self.lessons.answers([self._task("code_f", rng)], FUNCTION_WEIGHT)
+        for _ in range(FUNCTIONS):
+            samples += self.lessons.answers([self._task("code_f", rng)], FUNCTION_WEIGHT)
+        return samples
 
 
 def varied(task: Task, kind: Kind, rng: random.Random) -> Task:
