@@ -77,6 +77,20 @@ def test_fitness_before_first_and_last(whole: Path) -> None:
         assert len(life.parent_fitness) == len(life.parents)
 
 
+def test_the_age_at_death_is_the_one_in_the_metrics(whole: Path) -> None:
+    found = by_name(whole)
+    births = [birth for line in RunDirectory(whole).metrics() for birth in line["replacements"]]
+    assert births
+    for birth in births:
+        victim = found[birth["victim"]]
+        assert victim.died is not None
+        assert victim.age == birth["age"] == victim.died - victim.born
+        assert victim.games == birth["games"]
+    for life in found.values():
+        if life.died is None:
+            assert life.age == last_step(whole) - life.born
+
+
 def test_a_run_of_another_layout_is_refused_in_one_line(whole: Path, tmp_path: Path) -> None:
     old = tmp_path / "old"
     old.mkdir()
