@@ -52,6 +52,14 @@ def paper_7b() -> Config:
     )
 
 
+def paper_7b_identity() -> Config:
+    """`paper_7b` from AZR's start: the task bank begins with the identity function alone. For large models."""
+    paper = paper_7b()
+    return paper.model_copy(
+        update={"recipe": "paper_7b_identity", "game": paper.game.model_copy(update={"seed_tasks": 0})}
+    )
+
+
 def population_4t4s() -> Config:
     """4 teachers and 4 students, as in the paper, on the bundled model."""
     return quickstart().model_copy(
@@ -86,7 +94,8 @@ def ablation_1t1s() -> Config:
 
 
 RECIPES: dict[str, Callable[[], Config]] = {
-    recipe.__name__: recipe for recipe in (quickstart, paper_7b, population_4t4s, asymmetric, ablation_1t1s)
+    recipe.__name__: recipe
+    for recipe in (quickstart, paper_7b, paper_7b_identity, population_4t4s, asymmetric, ablation_1t1s)
 }
 
 MATCHED = ("none", "per_adapter", "total")
