@@ -74,6 +74,12 @@ def test_the_bank_starts_with_as_many_seeds_as_asked_for(verifier: LocalVerifier
     assert again.task_bank.entries() == few.task_bank.entries()
 
 
+def test_the_seeds_that_the_bank_starts_with_may_be_limited_to_short_ones(verifier: LocalVerifier) -> None:
+    play = self_play("a", verifier, seed_tasks=12, seed_lines=2)
+    assert play.add_seed_tasks() == 12
+    assert {len(entry.task.program.splitlines()) for entry in play.task_bank.entries()} == {2}
+
+
 def test_without_seeds_the_bank_starts_with_the_identity(verifier: LocalVerifier) -> None:
     play = self_play("a", verifier, seed_tasks=0, kinds=KINDS)
     assert play.add_seed_tasks() == 1
