@@ -35,8 +35,8 @@ SMALL = (
     "learning.lr=1e-3",
     "model.threads=1",
     "model.workers=2",
-    "sampling.proposal_tokens=48",
-    "sampling.attempt_tokens=24",
+    "sampling.proposal_tokens=80",
+    "sampling.attempt_tokens=48",
 )
 
 
