@@ -8,12 +8,14 @@ dtype and device, so that the child does not depend on the device of its parents
 """
 
 from collections.abc import Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from redqueen.adapters.factors import Factors
+from redqueen.adapters.operators.balance import scale, split, step_length
 
 EPSILON = torch.finfo(torch.float32).eps
 # How much larger than its result a product's terms may be before it is computed in fp64. At this limit fp32 leaves a
@@ -36,6 +38,8 @@ class Update(NamedTuple):
     """b bᵀ, [r, r], fp64."""
     sign_weights: Tensor
     """Σ √i a_i over the rows of a (i from 1), [r], fp64: see `components`."""
+    step: float
+    """The mean of the terms' `step_length`: how fast they learn."""
 
 
 class Components(NamedTuple):
@@ -61,7 +65,12 @@ def update(terms: Sequence[Factors]) -> Update:
     one = terms[0] if len(terms) == 1 else None
     a = one.a.float() if one else torch.cat([f.a.float() for f in terms], dim=1)
     b = one.b.float() if one else torch.cat([f.b.float() for f in terms], dim=0)
-    return Update(a, b, gram(a), gram(b.T), _sign_weights(a))
+    gram_a, gram_b = gram(a), gram(b.T)
+    # Each term has its own share of the diagonals, whose sums are its factors' squared norms.
+    squares_a = gram_a.diagonal().reshape(len(terms), -1).sum(1).tolist()
+    squares_b = gram_b.diagonal().reshape(len(terms), -1).sum(1).tolist()
+    steps = [step_length(x, y, a.shape[0], b.shape[1]) for x, y in zip(squares_a, squares_b, strict=True)]
+    return Update(a, b, gram_a, gram_b, _sign_weights(a), fmean(steps))
 
 
 def gram(tall: Tensor) -> Tensor:
@@ -105,13 +114,31 @@ def components(gram_a: Tensor, gram_b: Tensor, sign_weights: Tensor) -> Componen
 
 
 def rebuilt(source: Update, parts: Components, reader: Tensor) -> Factors:
-    """Returns factors of the best approximation of u diag(s) vt with `reader`'s rank, balanced: √s on both sides.
+    """Returns factors of the best approximation of u diag(s) vt with `reader`'s rank, that learn as fast as the terms.
 
-    `parts` are components of `source`, strongest first; those beyond the rank are dropped. For `reader` see `mixed`.
+    `parts` are components of `source`, with as many as are kept in front. If there are fewer than the rank, a also
+    reads along directions of the first term's a that carry nothing yet. `reader` is the first parent's a; a child
+    without a component keeps it as it is. The factors are new tensors, fp32 or fp64: a [in, rank], b [rank, out].
     """
     rank = reader.shape[1]
-    root = parts.s[:rank].sqrt()
-    return mixed(source, parts.p[:, :rank] * root, root[:, None] * parts.q[:rank], reader)
+    p, s, q = parts.p[:, :rank], parts.s[:rank], parts.q[:rank]
+    fan_in, fan_out = source.a.shape[0], source.b.shape[1]
+    if not len(s):
+        return Factors(reader.float().clone(), source.b.new_zeros(rank, fan_out))
+    read = p.T @ source.gram_a
+    before, after, unused = split(read.split(rank, dim=1), s)
+    left, right = p @ before, after @ q
+    # With a and b both zero no gradient would ever reach a place of the rank. So the first term's a fills what the
+    # child's components leave free. No row of b writes there, so the product stays the same.
+    if len(s) < rank:
+        left[:rank] += unused
+    a_squared = float((left * (source.gram_a @ left)).sum())
+    c = scale(a_squared, float(after.square().sum()), fan_in, fan_out, source.step)
+    left, right = left * c, right / c
+    return Factors(
+        product(source.a, left, fits_fp32(source.gram_a, left)),
+        product(right, source.b, fits_fp32(source.gram_b, right.T)),
+    )
 
 
 def weighted_sum(source: Update, weights: Sequence[float], reader: Tensor) -> Factors:
@@ -123,24 +150,6 @@ def weighted_sum(source: Update, weights: Sequence[float], reader: Tensor) -> Fa
     each = torch.tensor(weights, dtype=torch.float64).repeat_interleave(reader.shape[1])
     p, s, q = components(source.gram_a, each[:, None] * source.gram_b * each, source.sign_weights)
     return rebuilt(source, Components(p, s, q * each), reader)
-
-
-def mixed(source: Update, left: Tensor, right: Tensor, reader: Tensor) -> Factors:
-    """Returns factors a @ left and right @ b, filled up to the rank of `reader` [in, rank].
-
-    `left` [r, n] and `right` [n, r] are fp64, with n at most `reader`'s rank. If n is smaller, the spare places of the
-    rank get b = 0 and keep `reader`'s columns in a. The factors are new tensors, fp32 or fp64: a [in, rank] and
-    b [rank, out].
-    """
-    n = left.shape[1]
-    rank = reader.shape[1]
-    a = product(source.a, left, fits_fp32(source.gram_a, left))
-    b = product(right, source.b, fits_fp32(source.gram_b, right.T))
-    if n == rank:
-        return Factors(a, b)
-    # With a and b both zero no gradient would ever reach the spare places. This way an update of zero stays the state
-    # that LoRA starts from.
-    return Factors(torch.cat([a, reader[:, n:]], dim=1), torch.cat([b, b.new_zeros(rank - n, b.shape[1])]))
 
 
 def copied(factors: Factors) -> Factors:

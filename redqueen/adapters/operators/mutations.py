@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from redqueen.adapters.factors import Adapter, Factors
-from redqueen.adapters.operators.lowrank import Components, components, copied, mixed, rebuilt, update
+from redqueen.adapters.operators.lowrank import Components, components, copied, rebuilt, update
 from redqueen.adapters.operators.modules import (
     Module,
     by_module,
@@ -35,10 +35,10 @@ def svd_spectral(parents: Sequence[Adapter], generator: torch.Generator, *, epsi
         parent = update(terms)
         p, s, q = components(parent.gram_a, parent.gram_b, parent.sign_weights)
         n = s.shape[0]
-        root = (s * torch.exp(epsilon * normals((n,), module_generator).double())).sqrt()
-        left = p @ _small_rotation(n, epsilon, module_generator) * root
-        right = root[:, None] * (_small_rotation(n, epsilon, module_generator).T @ q)
-        return mixed(parent, left, right, terms[0].a)
+        s = s * torch.exp(epsilon * normals((n,), module_generator).double())
+        p = p @ _small_rotation(n, epsilon, module_generator)
+        q = _small_rotation(n, epsilon, module_generator).T @ q
+        return rebuilt(parent, Components(p, s, q), terms[0].a)
 
     return by_module(first_of(parents), generator, make)
 

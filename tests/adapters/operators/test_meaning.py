@@ -131,13 +131,24 @@ def test_component_mask_keeps_some_components_unchanged_and_drops_thirty_percent
 def test_component_mask_leaves_the_dropped_slots_trainable() -> None:
     parent = make.adapter(1, rank=6)
     for site, f in MUTATIONS["component_mask"]([parent], make.generator(0)).items():
-        dropped = (f.b == 0).all(dim=1)
-        assert dropped.any()
-        assert torch.equal(f.a[:, dropped], parent[site].a[:, dropped])
+        # Two of six components are dropped. a still reads along six directions, so a gradient reaches all of b.
+        assert int(torch.linalg.matrix_rank(make.dense(f), rtol=1e-4)) == 4
+        assert torch.linalg.cond(f.a) < 10 * torch.linalg.cond(parent[site].a)
+
+
+def spaced(rank: int, sites: int) -> dict[str, Factors]:
+    """An adapter whose singular values are so far apart that a small change does not exchange two of them."""
+    g = make.generator(1)
+    found: dict[str, Factors] = {}
+    for i in range(sites):
+        u = torch.linalg.qr(torch.randn(24, rank, generator=g))[0]
+        v = torch.linalg.qr(torch.randn(24, rank, generator=g))[0]
+        found[f"l.{i}"] = Factors(u * 2.0 ** torch.arange(rank), v.T.contiguous())
+    return found
 
 
 def test_svd_spectral_keeps_the_subspaces_and_moves_a_little() -> None:
-    parent = make.adapter(1, n_in=20, n_out=18, rank=8, sites=tuple(f"l.{i}" for i in range(40)))
+    parent = spaced(rank=8, sites=40)
     logs: list[torch.Tensor] = []
     moved: list[float] = []
     for site, f in MUTATIONS["svd_spectral"]([parent], make.generator(0)).items():
@@ -148,8 +159,7 @@ def test_svd_spectral_keeps_the_subspaces_and_moves_a_little() -> None:
         vt = vt[:8]
         make.assert_close(u @ (u.T @ got @ vt.T) @ vt, got, make.rounding([parent[site]]))
         moved.append(float((got - wanted).norm() / wanted.norm()))
-        # The columns of a stay orthogonal, √s long, so their squares are the child's singular values.
-        logs.append((f.a.double().square().sum(dim=0) / s).log())
+        logs.append((torch.linalg.svdvals(got)[:8] / s).log())
     assert min(moved) > 0.05
     assert max(moved) < 0.4
     jitter = torch.cat(logs)
@@ -159,12 +169,11 @@ def test_svd_spectral_keeps_the_subspaces_and_moves_a_little() -> None:
 
 def test_svd_spectral_rotates_by_about_epsilon_at_every_rank() -> None:
     for rank in (4, 8, 16):
-        parent = make.adapter(1, n_in=24, n_out=24, rank=rank, sites=tuple(f"l.{i}" for i in range(20)))
+        parent = spaced(rank, sites=20)
         tilts: list[torch.Tensor] = []
         for site, f in MUTATIONS["svd_spectral"]([parent], make.generator(0)).items():
-            u = torch.linalg.svd(make.dense(parent[site]))[0][:, :rank]
-            a = f.a.double()
-            tilts.append(torch.arccos((u * (a / a.norm(dim=0))).sum(dim=0).abs().clamp(max=1)))
+            before, after = (torch.linalg.svd(make.dense(x))[0][:, :rank] for x in (parent[site], f))
+            tilts.append(torch.arccos((before * after).sum(dim=0).abs().clamp(max=1)))
         assert 0.07 < float(torch.cat(tilts).square().mean().sqrt()) < 0.12
 
 
