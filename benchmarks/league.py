@@ -48,8 +48,8 @@ NOISE = 0.6
 OFFSETS = (0.0, -1.5, 1.5)
 
 # Gauss-Hermite quadrature of the standard normal distribution.
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
-_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+_NODES, _MASSES = np.polynomial.hermite_e.hermegauss(32)
+_WEIGHTS = _MASSES / _MASSES.sum()
 
 COLUMNS = (
     ("rule", "rule"),

@@ -45,7 +45,7 @@ def match_score(match: SolveRates, par: Par) -> float:
     Raises ValueError if there is no task, or a solve rate is outside [0, 1]; KeyError if a solved task's kind has no
     par.
     """
-    tasks = [(kind, rate) for kind, rates in match.items() for rate in rates]
+    tasks: list[tuple[Kind, float]] = [(kind, rate) for kind, rates in match.items() for rate in rates]
     if not tasks:
         raise ValueError("a match without a valid task has no score")
     if not all(0.0 <= rate <= 1.0 for _, rate in tasks):

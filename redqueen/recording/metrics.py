@@ -94,7 +94,7 @@ def step_metrics(record: StepRecord) -> StepMetrics:
         "members": {standing.member.name: _member(standing) for standing in record.population},
         "matches": [_match(game) for game in record.games],
         "outcomes": _outcomes(record.games),
-        "par": dict(record.par),
+        "par": {kind: record.par[kind] for kind in kinds if kind in record.par},
         "replacements": [_replacement(birth) for birth in record.births],
         "hall": list(record.hall_of_fame),
         "task_bank_size": record.task_bank_size,
