@@ -131,8 +131,8 @@ def test_component_mask_keeps_some_components_unchanged_and_drops_thirty_percent
 def test_component_mask_leaves_the_dropped_slots_trainable() -> None:
     parent = make.adapter(1, rank=6)
     for site, f in MUTATIONS["component_mask"]([parent], make.generator(0)).items():
-        # Two of six components are dropped. a still reads along six directions, so a gradient reaches all of b.
-        assert int(torch.linalg.matrix_rank(make.dense(f), rtol=1e-4)) == 4
+        # One or two of six components are dropped. a still reads along six directions, so a gradient reaches all of b.
+        assert int(torch.linalg.matrix_rank(make.dense(f), rtol=1e-4)) in (4, 5)
         assert torch.linalg.cond(f.a) < 10 * torch.linalg.cond(parent[site].a)
 
 
