@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import json
 import math
-from itertools import pairwise
+from itertools import chain, pairwise
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from redqueen import config
 from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS
 from redqueen.config import Config, ConfigError, Crossover, Mutation, resolve
-from redqueen.config_keys import keys
+from redqueen.config.keys import keys
 from redqueen.game.prompts import prompts
 from redqueen.recipes import RECIPES, configure, recipe
 from redqueen.records import KINDS
@@ -313,8 +313,9 @@ def test_numbers_survive_text_and_json_exactly(lr: float, steps: int, kinds: lis
 
 
 def test_every_key_has_a_docstring() -> None:
-    tree = ast.parse(inspect.getsource(config))
-    sections = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name.endswith("Config")]
+    files = sorted(Path(config.__file__).parent.glob("*.py"))
+    nodes = chain.from_iterable(ast.parse(path.read_text()).body for path in files)
+    sections = [node for node in nodes if isinstance(node, ast.ClassDef) and node.name.endswith("Config")]
     bare: list[str] = []
     for section in sections:
         if section.name == "Config":

@@ -31,7 +31,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("redqueen.adapters", "redqueen.game", "redqueen.sandbox", "redqueen.league"),
     ("redqueen.programs", "redqueen.recipes", "redqueen.assets"),
     ("redqueen.config", "redqueen.streams"),
-    ("redqueen.records", "redqueen.errors", "redqueen.machine", "redqueen.intervals", "redqueen.config_keys"),
+    ("redqueen.records", "redqueen.errors", "redqueen.machine", "redqueen.intervals"),
     ("redqueen",),
 )
 # The child side of the sandbox runs as a script, where its siblings are top-level modules.

@@ -48,7 +48,6 @@ TITLES = {
     "redqueen.recipes": "named settings",
     "redqueen.assets": "shipped adapter",
     "redqueen.config": "every setting",
-    "redqueen.config_keys": "names of settings",
     "redqueen.streams": "random numbers",
     "redqueen.records": "what flows in a step",
     "redqueen.errors": "a user's errors",

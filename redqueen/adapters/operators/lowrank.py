@@ -121,7 +121,9 @@ def rebuilt(source: Update, parts: Components, reader: Tensor) -> Factors:
     without a component keeps it as it is. The factors are new tensors, fp32 or fp64: a [in, rank], b [rank, out].
     """
     rank = reader.shape[1]
-    p, s, q = parts.p[:, :rank], parts.s[:rank], parts.q[:rank]
+    p = parts.p[:, :rank]
+    s = parts.s[:rank]
+    q = parts.q[:rank]
     fan_in, fan_out = source.a.shape[0], source.b.shape[1]
     if not len(s):
         return Factors(reader.float().clone(), source.b.new_zeros(rank, fan_out))

@@ -1,0 +1,136 @@
+"""The typed configuration of a run. Every field can be overridden as `section.field=value`.
+
+Values that the paper does not publish have their reason next to them; docs/ALGORITHM.md has the whole list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Self, cast
+
+from pydantic import ValidationError, model_validator
+
+from redqueen.config.game import GameConfig, ReferenceSource
+from redqueen.config.keys import keys, parse_value, unknown_key
+from redqueen.config.league import (
+    Crossover,
+    EvolutionConfig,
+    FitnessName,
+    GameRule,
+    LeagueConfig,
+    Matchmaking,
+    Mutation,
+    ParentSelection,
+    SurvivorSelection,
+    TeacherFitness,
+)
+from redqueen.config.section import Section
+from redqueen.config.training import (
+    BUNDLED,
+    LearningConfig,
+    ModelConfig,
+    PopulationConfig,
+    RunConfig,
+    SamplingConfig,
+    SandboxConfig,
+)
+from redqueen.errors import UserError
+
+__all__ = [
+    "BUNDLED",
+    "Config",
+    "ConfigError",
+    "Crossover",
+    "EvolutionConfig",
+    "FitnessName",
+    "GameConfig",
+    "GameRule",
+    "LeagueConfig",
+    "LearningConfig",
+    "Matchmaking",
+    "ModelConfig",
+    "Mutation",
+    "ParentSelection",
+    "PopulationConfig",
+    "ReferenceSource",
+    "RunConfig",
+    "SamplingConfig",
+    "SandboxConfig",
+    "Section",
+    "SurvivorSelection",
+    "TeacherFitness",
+    "resolve",
+]
+
+
+class ConfigError(UserError):
+    """A configuration that cannot be run. The message is one line and says what to do."""
+
+
+class Config(Section):
+    """A whole run."""
+
+    recipe: str = "quickstart"
+    """The recipe that it started from."""
+    model: ModelConfig = ModelConfig()
+    population: PopulationConfig = PopulationConfig()
+    game: GameConfig = GameConfig()
+    sampling: SamplingConfig = SamplingConfig()
+    learning: LearningConfig = LearningConfig()
+    league: LeagueConfig = LeagueConfig()
+    evolution: EvolutionConfig = EvolutionConfig()
+    sandbox: SandboxConfig = SandboxConfig()
+    run: RunConfig = RunConfig()
+
+    @model_validator(mode="after")
+    def _matches(self) -> Self:
+        if self.game.matches and not self.population.single_agent:
+            raise ValueError("game.matches is for the single agent; populations play max(teachers, students)")
+        return self
+
+    @model_validator(mode="after")
+    def _league(self) -> Self:
+        population = self.population
+        if population.single_agent and self.league.hall_of_fame:
+            raise ValueError("the single agent plays itself and has no champions: set league.hall_of_fame=0")
+        # A role of one is never replaced, so it sets no limit.
+        smallest = min(size for size in (population.teachers, population.students, 10**9) if size > 1)
+        if self.evolution.enabled and self.evolution.elite >= smallest:
+            raise ValueError(
+                f"evolution.elite={self.evolution.elite} leaves nobody of {smallest} to replace: choose fewer"
+            )
+        return self
+
+    def override(self, assignments: Iterable[str]) -> Config:
+        """Returns a copy with `section.field=value` assignments applied.
+
+        Raises ConfigError, with the nearest valid key, for an unknown key or an impossible value.
+        """
+        # All assignments are applied before any is validated: single_agent=true needs teachers=1 and students=1 too.
+        data = self.model_dump()
+        valid = set(keys(type(self)))
+        for assignment in assignments:
+            name, equals, text = assignment.partition("=")
+            name = name.strip().lstrip("-")
+            if not equals:
+                raise ConfigError(f"'{assignment}' is not an override: write section.field=value, e.g. run.steps=20")
+            if name not in valid:
+                raise ConfigError(unknown_key(name, keys(type(self))))
+            section, _, field = name.rpartition(".")
+            target = cast(dict[str, Any], data[section]) if section else data
+            target[field] = parse_value(text.strip(), target[field])
+        return resolve(data)
+
+
+def resolve(data: dict[str, Any]) -> Config:
+    """Returns the configuration that plain data describe. Raises ConfigError, in one line, if they are invalid."""
+    try:
+        return Config.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            raise ConfigError(unknown_key(where, keys(Config))) from None
+        given = "" if first["type"] == "value_error" else f" (given: {first['input']!r})"
+        raise ConfigError(f"{where}: {message}{given}" if where else message) from None

@@ -1,0 +1,74 @@
+"""The configuration of the tasks and their rewards."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from redqueen.config.section import Section
+from redqueen.records import Kind
+
+ReferenceSource = Literal["all", "seeds", "newest"]
+
+
+class GameConfig(Section):
+    """The tasks and their rewards (docs/ALGORITHM.md; student rewards as in AZR's code)."""
+
+    kinds: tuple[Kind, ...] = Field(default=("code_o", "code_i", "code_f"), min_length=1)
+    """The kinds of tasks that are played."""
+    proposals: int = 4
+    """Proposals of each kind in a match: one group, so at least 2."""
+    attempts: int = 6
+    """Attempts at each task, n: one group, so at least 2."""
+    matches: int = Field(default=0, ge=0)
+    """Matches a step; 0: max(T, S). Only for the single agent, to match a population's compute."""
+    references: int = Field(default=3, ge=0)
+    """Tasks of the bank that a teacher sees before it writes."""
+    shots: int = Field(default=0, ge=0)
+    """Worked seed tasks that a student sees (completion prompts only)."""
+    min_inputs: int = Field(default=4, ge=2)
+    """Distinct inputs that a code_f proposal must have; half of them stay hidden."""
+    max_inputs: int = Field(default=10, ge=2, le=256)
+    """Inputs of a code_f proposal that are used."""
+    references_from: ReferenceSource = "all"
+    """Tasks that references are drawn from: all of the bank, its seeds, or the 64 newest of the kind."""
+    seed_tasks: int | None = Field(default=None, ge=0)
+    """Seed programs that the task bank starts with, drawn by the run's seed; none: all of them; 0: the identity
+    function alone, which is AZR's start."""
+    seed_lines: int | None = Field(default=None, ge=2)
+    """Lines of the longest seed program in the task bank; none: any. What teachers write may be longer."""
+    bank_size: int = Field(default=4096, ge=16)
+    """Tasks of each kind that the task bank holds."""
+    teacher_invalid: float = -1.0
+    """Reward of a proposal that does not become a valid task."""
+    teacher_unsolved: float = 0.0
+    """Reward of a task without a correct attempt; otherwise it is 1 - rho."""
+    student_correct: float = 1.0
+    """Reward of a correct answer."""
+    student_wrong: float = -0.5
+    """Reward of a well-formed but wrong answer."""
+    student_malformed: float = -1.0
+    """Reward of a text without an answer."""
+
+    @field_validator("kinds")
+    @classmethod
+    def _distinct(cls, kinds: tuple[Kind, ...]) -> tuple[Kind, ...]:
+        # A kind given twice would give two proposals one id, which is a primary key of the archive.
+        if len(set(kinds)) != len(kinds):
+            raise ValueError("a kind is given twice")
+        return kinds
+
+    @field_validator("proposals", "attempts")
+    @classmethod
+    def _comparable(cls, count: int) -> int:
+        # A text is compared with the others of its group. Alone, a right one is worth no more than a wrong one.
+        if count < 2:
+            raise ValueError(f"{count} can never learn: a text is compared with others of its group, choose 2 or more")
+        return count
+
+    @model_validator(mode="after")
+    def _inputs(self) -> Self:
+        if self.max_inputs < self.min_inputs:
+            raise ValueError("max_inputs must be at least min_inputs")
+        return self

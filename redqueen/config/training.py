@@ -1,0 +1,140 @@
+"""The configuration of models and members, sampling, learning, the sandbox and the run itself."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from redqueen.config.section import Section
+from redqueen.records import SamplingParams
+
+BUNDLED = "smollm2-135m-instruct"
+
+
+class ModelConfig(Section):
+    """The frozen base and how members are attached to it."""
+
+    name: str = BUNDLED
+    """The bundled model, a Hugging Face id or a local folder."""
+    dtype: Literal["auto", "bfloat16", "float32"] = "auto"
+    """auto: bf16 where the processor multiplies it natively, else fp32."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto: CUDA where there is a device."""
+    prompts: Literal["completion", "chat"] = "completion"
+    """completion for base and small models, chat for instruct models."""
+    rank: int = Field(default=8, ge=1, le=1024)
+    """The rank of every adapter."""
+    alpha: float = Field(default=16.0, gt=0)
+    """ΔW is scaled by alpha / rank."""
+    targets: tuple[str, ...] = Field(
+        default=("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"), min_length=1
+    )
+    """The linear layers of a block that adapters change."""
+    workers: int = Field(default=0, ge=0)
+    """Processes that sample and train on a CPU; 0: one for each core, as far as memory allows (3 GiB each)."""
+    threads: int = Field(default=0, ge=0)
+    """Threads of each process; 0: the cores are divided among the processes."""
+
+
+class PopulationConfig(Section):
+    """The members of a run."""
+
+    teachers: int = Field(default=2, ge=1)
+    """Living teachers, T."""
+    students: int = Field(default=2, ge=1)
+    """Living students, S."""
+    single_agent: bool = False
+    """One member plays both roles: the AZR baseline."""
+    init: str = "auto"
+    """"auto" (the shipped warm start where it fits, else fresh), "fresh", or a PEFT folder."""
+    perturbation: float = Field(default=0.05, ge=0)
+    """Each member starts at `init` plus noise of this share of each tensor's standard deviation (b of a new adapter: of
+    a's), so that members differ."""
+
+    @model_validator(mode="after")
+    def _one_member(self) -> Self:
+        if self.single_agent and (self.teachers, self.students) != (1, 1):
+            raise ValueError("single_agent needs population.teachers=1 and population.students=1")
+        return self
+
+
+class SamplingConfig(Section):
+    """How completions are sampled."""
+
+    temperature: float = Field(default=1.0, gt=0)
+    """1: the policy gradient's samples come from the policy itself."""
+    proposal_tokens: int = Field(default=96, ge=1)
+    """Longest proposal."""
+    attempt_tokens: int = Field(default=64, ge=1)
+    """Longest attempt."""
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    """1: the whole vocabulary. Below it samples are off-policy, and a run says so when it starts."""
+    top_k: int = Field(default=0, ge=0)
+    """0: the whole vocabulary. Above it samples are off-policy, and a run says so when it starts."""
+    batch_rows: int = Field(default=64, ge=1)
+    """Completions that are sampled at once."""
+
+    @property
+    def truncates(self) -> bool:
+        """Whether some tokens can never be sampled."""
+        return self.top_p < 1 or self.top_k > 0
+
+    def params(self, max_tokens: int) -> SamplingParams:
+        """Returns how a completion of at most `max_tokens` is sampled."""
+        return SamplingParams(max_tokens=max_tokens, temperature=self.temperature, top_p=self.top_p, top_k=self.top_k)
+
+
+class LearningConfig(Section):
+    """REINFORCE++ with a group baseline; one step on fresh samples, so no ratio, no clip, no KL."""
+
+    lr: float = Field(default=1e-4, ge=0)
+    """Learning rate of AdamW."""
+    loss: Literal["token_mean", "sequence_mean"] = "token_mean"
+    """AZR's loss is token-weighted."""
+    clip: float = Field(default=1.0, gt=0)
+    """Largest gradient norm of a member."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    """AdamW's decoupled weight decay."""
+    beta1: float = Field(default=0.9, ge=0, lt=1)
+    """AdamW's decay of the first moment."""
+    beta2: float = Field(default=0.99, ge=0, lt=1)
+    """AdamW's decay of the second moment."""
+    batch_tokens: int = Field(default=4096, ge=64)
+    """Tokens in a micro-batch."""
+    lr_warmup: int = Field(default=0, ge=0)
+    """A newborn's own steps in which its learning rate grows linearly to `lr`."""
+    checkpointing: bool = False
+    """Recompute activations: about 4 times less memory, slower by a few per cent."""
+
+
+class SandboxConfig(Section):
+    """The limits of a program in the sandbox."""
+
+    cpu_s: float = Field(default=1.0, gt=0)
+    """CPU seconds for one program."""
+    wall_s: float = Field(default=4.0, gt=0)
+    """Wall-clock seconds for one program."""
+    memory_mb: int = Field(default=256, ge=32)
+    """Address space of one program."""
+    value_bytes: int = Field(default=4096, ge=16, le=16_384)
+    """Longest input or output of a task as literal text. A longer one is refused, never cut."""
+    unsafe_no_isolation: bool = False
+    """Run programs even if the kernel gives no isolation; the run records this."""
+    workers: int = Field(default=0, ge=0)
+    """Sandbox processes; 0: one for each core."""
+
+
+class RunConfig(Section):
+    """How long a run is, and which checkpoints it keeps."""
+
+    steps: int = Field(default=10, ge=1)
+    """Steps of the whole run."""
+    seed: int = Field(default=0, ge=0)
+    """All randomness of the run follows from it."""
+    checkpoint_every: int = Field(default=1, ge=1)
+    """Steps between two checkpoints."""
+    keep_last: int = Field(default=2, ge=1)
+    """Newest checkpoints that are kept."""
+    keep_every: int = Field(default=0, ge=0)
+    """Checkpoints at multiples of this step are kept too; 0: none."""
