@@ -72,11 +72,12 @@ def table(scores: Sequence[Score]) -> Table:
 
 
 def document(scores: Sequence[Score], config: Config, tasks: int) -> dict[str, object]:
-    """Returns the JSON: how it was measured, every entrant's counts, every target's mean."""
+    """Returns the JSON: how it was measured, every entrant's counts, the mean of each run of several members."""
     means: dict[str, object] = {}
     for target, group in _by_target(scores).items():
         mean = population_mean(group)
-        means[target] = None if mean is None else asdict(mean)
+        if mean is not None and len(group) > 1:
+            means[target] = asdict(mean)
     return {
         "programs": f"reserved, {HALF}",
         "tasks": tasks,

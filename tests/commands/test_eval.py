@@ -23,6 +23,7 @@ def test_a_run_its_member_and_its_base_are_scored_together(finished: Path) -> No
     assert [score["member"] for score in result["scores"]] == ["S0", "S1", "", ""]
     # One adapter has one score, whichever way it came.
     assert result["scores"][0]["solved"] == result["scores"][2]["solved"]
+    assert list(result["means"]) == [str(finished)]
     assert result["means"][str(finished)]["n"] == 2
 
 
