@@ -1,0 +1,46 @@
+"""Targets: which adapters a run, a folder and the two words stand for, and what cannot be evaluated together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from redqueen.assets import WARM
+from redqueen.config import BUNDLED, Config
+from redqueen.errors import UserError
+from redqueen.evals.targets import BASE, WARM_START, read_targets
+from redqueen.runs.directory import RunDirectory, RunError
+
+
+def run(folder: Path, name: str, *changes: str) -> str:
+    directory = RunDirectory(folder / name)
+    directory.create(Config().override(list(changes)), {})
+    return str(directory.path)
+
+
+def test_the_words_stand_for_the_bare_base_and_the_shipped_adapter() -> None:
+    config, (base, warm, folder) = read_targets([BASE, WARM_START, str(WARM)], "students", None)
+    assert config.model.name == BUNDLED
+    assert base.adapter is None
+    assert warm.adapter is not None
+    assert folder.adapter is not None
+    assert warm.adapter.keys() == folder.adapter.keys()
+    assert (warm.target, warm.member, warm.alpha) == (WARM_START, "", folder.alpha)
+
+
+def test_a_run_without_a_checkpoint_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="has no checkpoint to evaluate"):
+        read_targets([run(tmp_path, "a")], "students", None)
+
+
+@pytest.mark.parametrize("change", ["model.name=elsewhere", "model.prompts=chat"])
+def test_runs_with_another_base_or_other_prompts_are_refused(tmp_path: Path, change: str) -> None:
+    targets = [run(tmp_path, "a"), run(tmp_path, "b", change)]
+    with pytest.raises(UserError, match=r"b has another base or other prompts than .*a: evaluate it alone"):
+        read_targets(targets, "students", None)
+
+
+def test_a_warm_start_for_another_base_is_refused() -> None:
+    with pytest.raises(UserError, match="no warm start ships for this base"):
+        read_targets([WARM_START], "students", "elsewhere")
