@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from redqueen.sandbox import child
-from redqueen.sandbox.child.protocol import CHUNK, HEADER, NO_FORK, PART, REPLY, SIZE
+from redqueen.sandbox.child.protocol import CHUNK, HEADER, NO_FORK, PART, REPLY, SIZE, WATCH
 from redqueen.sandbox.child.values import decode
 from redqueen.sandbox.profile import Profile
 
@@ -80,16 +80,19 @@ class Zygote:
             self.close()
             raise
 
-    def ask(self, request: bytes, wall_s: float, cap: int, hear: Callable[[bytes, bool], bool]) -> Reply:
+    def ask(
+        self, request: bytes, wall_s: float, cap: int, hear: Callable[[bytes, bool], bool], watch_s: float = 0.0
+    ) -> Reply:
         """Forks a child for `request` and waits for its end. Raises ZygoteError if the zygote fails.
 
         `hear` gets the child's bytes as they come, at most `cap` and a little more, and whether the child has ended.
-        When it returns True the child is ended at once.
+        When it returns True the child is ended at once. So it is after `watch_s` seconds of CPU, if that is not 0;
+        unlike the limits in `request` the child cannot know of this one.
         """
         try:
             self._wait_at_most(wall_s + _GRACE_S)
             wall_ms = max(1, int(wall_s * 1000))
-            self.socket.sendall(HEADER.pack(len(request), wall_ms, cap) + request)
+            self.socket.sendall(HEADER.pack(len(request), wall_ms, cap) + request + WATCH.pack(int(watch_s * 1e6)))
             while True:
                 stop, status, microseconds, data = self._answer(cap)
                 if stop == NO_FORK:

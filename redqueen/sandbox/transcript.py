@@ -11,7 +11,7 @@ import signal
 from dataclasses import dataclass
 from typing import Any, cast
 
-from redqueen.sandbox.child.protocol import END, FLOOD, FRAME, FROM_CHILD, LOCKED, MOST_END_BYTES, VALUE, WALL
+from redqueen.sandbox.child.protocol import CPU, END, FLOOD, FRAME, FROM_CHILD, LOCKED, MOST_END_BYTES, VALUE, WALL
 from redqueen.sandbox.child.values import CodecError, decode
 from redqueen.sandbox.job import Status
 from redqueen.sandbox.process import Reply, ZygoteError
@@ -132,8 +132,10 @@ def judge_reply(reply: Reply, said: Transcript, cpu_s: float, walled: bool) -> R
     def failed(status: Status, detail: str) -> Run:
         return Run(status=status, detail=detail, values=[], cpu_ms=reply.cpu_ms)
 
-    # The CPU time that the system reports may be a little less than the timer's: nine tenths of the limit will do.
-    if reply.signal == signal.SIGKILL and reply.cpu_ms >= cpu_s * 900:
+    # The timer that kills may have another limit than `cpu_s`. The CPU time that the system reports may be a little
+    # less than the timer's: nine tenths of the limit will do.
+    killed = reply.signal == signal.SIGKILL and reply.cpu_ms >= cpu_s * 900
+    if reply.stop == CPU or killed or reply.cpu_ms > cpu_s * 1000:
         return failed("timeout", f"more than {cpu_s:g} s of CPU")
     if reply.stop == WALL:
         if walled and reply.cpu_ms < reply.wall_ms / 2:

@@ -87,14 +87,18 @@ class Worker:
 
     def _runs(self, job: Job, work: bytes) -> list[Run]:
         cpu_s = self.profile.limits.cpu_s
-        # Validation has half the time of grading, so that an accepted task does not time out when it is graded.
-        run = self._child("A", job, work, passes=1, cpu_s=cpu_s / 2 if job.validate else cpu_s)
+        # Validation has half the time of grading, so that an accepted task does not time out when it is graded. The
+        # child must not know: with the same limits and the same bytes a program cannot behave otherwise.
+        run = self._child("A", job, work, passes=1, cpu_s=cpu_s, allowed_s=cpu_s / 2 if job.validate else cpu_s)
         if not job.validate or run.status != "ok":
             return [run]
-        return [run, self._child("B", job, work, passes=2, cpu_s=cpu_s)]
+        return [run, self._child("B", job, work, passes=2, cpu_s=cpu_s, allowed_s=cpu_s)]
 
-    def _child(self, which: str, job: Job, work: bytes, passes: int, cpu_s: float) -> Run:
-        """Runs one child. At the first miss it is ended, and only what it wrote before that counts."""
+    def _child(self, which: str, job: Job, work: bytes, *, passes: int, cpu_s: float, allowed_s: float) -> Run:
+        """Runs one child, which knows of `cpu_s`, and ends it after `allowed_s` seconds of CPU if that is less.
+
+        At the first miss it is ended, and only what it wrote before that counts.
+        """
         limits = self.profile.limits
         # Encoded values are at most twice as long as their text ("0.0, " is nine bytes; only lists of complex numbers
         # are worse). This bounds what the child may send; the text itself is measured in the parent.
@@ -108,11 +112,11 @@ class Worker:
             return reading is not None and not ended and reading.see(said.values)
 
         zygote = self._zygote(which)
-        reply = zygote.ask(head + work, limits.wall_s, said.cap, hear)
+        reply = zygote.ask(head + work, limits.wall_s, said.cap, hear, watch_s=0.0 if allowed_s == cpu_s else allowed_s)
         # A verdict that stands outweighs how the child ended: a miss cannot be undone by a crash or a loop after it.
         if reading is not None and not (reply.code == 0 and said.whole) and reading.see(said.values):
             return Run(status="ok", detail="", values=said.values, cpu_ms=reply.cpu_ms)
-        return judge_reply(reply, said, cpu_s, bool(zygote.isolation["seccomp"]))
+        return judge_reply(reply, said, allowed_s, bool(zygote.isolation["seccomp"]))
 
     def _zygote(self, which: str) -> Zygote:
         if which not in self.zygotes:

@@ -3,9 +3,9 @@
 Standard library only, and data only: both sides import this file.
 
 The parent and the zygote talk over a socket. After the start the parent sends `SIZE` and a profile, and the zygote
-answers with `SIZE` and what it achieved. Then, for each job, the parent sends `HEADER` and a request. The zygote
-answers with any number of `REPLY` heads, each with some of the child's bytes; the last one says how the child was
-stopped. A request is `LIMITS` and the encoded program and inputs.
+answers with `SIZE` and what it achieved. Then, for each job, the parent sends `HEADER`, a request and `WATCH`. The
+zygote answers with any number of `REPLY` heads, each with some of the child's bytes; the last one says how the child
+was stopped. A request is `LIMITS` and the encoded program and inputs.
 
 A child writes to the zygote: `LOCKED`, then one `FRAME` for each value, then one for the end.
 """
@@ -20,6 +20,10 @@ SIZE = struct.Struct("!I")
 HEADER = struct.Struct("!III")
 """Bytes of the request (0: stop the child), wall-clock milliseconds, most bytes of the answer."""
 
+WATCH = struct.Struct("!Q")
+"""CPU microseconds after which the zygote ends the child; 0: never. The zygote reads it after the fork, so that no
+child can tell a program that is validated from one that is graded."""
+
 REPLY = struct.Struct("!BiQI")
 """How the child was stopped, its wait status, CPU microseconds, bytes of the answer that follow."""
 
@@ -29,9 +33,9 @@ LIMITS = struct.Struct("!QQII")
 FRAME = struct.Struct("!cI")
 """What it is (`VALUE` or `END`) and the bytes that follow."""
 
-RAN, WALL, FLOOD, NO_FORK, STOPPED, PART = range(6)
-"""How a child was stopped: it ended, met the wall clock, wrote too much, never started, was told to stop; or it
-still runs (`PART`)."""
+RAN, WALL, CPU, FLOOD, NO_FORK, STOPPED, PART = range(7)
+"""How a child was stopped: it ended, met the wall clock, used more CPU time than `WATCH` allows, wrote too much, never
+started, was told to stop; or it still runs (`PART`)."""
 
 LOCKED = b"L"
 """The first byte of an answer: the child has given up every right and is about to start the program."""

@@ -5,10 +5,12 @@ Child-side, standard library only.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
+import time
 
-from protocol import FLOOD, HEADER, PART, RAN, REPLY, STOPPED
+from protocol import CPU, FLOOD, HEADER, PART, RAN, REPLY, STOPPED
 
 SOCKET = 0
 """The zygote's standard input is its socket to the parent."""
@@ -17,8 +19,8 @@ LOOK_MS = 5
 """While a child runs, its bytes are passed on this often."""
 
 
-def relay(reader: int, answer: memoryview, cap: int) -> tuple[int, int, int]:
-    """Reads a child's bytes to their end, to `cap` or to the parent's order to stop, and passes on what came early.
+def relay(reader: int, answer: memoryview, cap: int, pid: int, watch_us: int) -> tuple[int, int, int]:
+    """Reads a child's bytes to their end, to a limit or to the parent's order to stop, and passes on what came early.
 
     Returns why it ended, how many bytes in `answer` are not passed on yet, and how many it held at most.
     """
@@ -34,6 +36,8 @@ def relay(reader: int, answer: memoryview, cap: int) -> tuple[int, int, int]:
             if not receive(bytearray(HEADER.size), HEADER.size):
                 os._exit(0)
             return STOPPED, 0, used
+        if watch_us and cpu_us(pid) > watch_us:
+            return CPU, 0, used
         if select.select([reader], (), (), 0)[0]:
             count = os.readv(reader, [data])
             cap -= count
@@ -53,6 +57,14 @@ def relay(reader: int, answer: memoryview, cap: int) -> tuple[int, int, int]:
             reply(answer, PART, 0, 0, size)
             size = 0
     return RAN, size, used
+
+
+def cpu_us(pid: int) -> int:
+    """CPU time of another process so far (0 where the system does not say)."""
+    # The number of a process's CPU clock, as `clock_getcpuclockid` of the C library makes it.
+    with contextlib.suppress(OSError):
+        return time.clock_gettime_ns((~pid << 3) | 2) // 1000
+    return 0
 
 
 def reply(answer: memoryview, stop: int, status: int, microseconds: int, size: int) -> None:

@@ -28,7 +28,7 @@ import vdso
 import warm
 from lockdown import arm_cpu_timer, die_with_parent, limit_resources
 from program import Rules, run
-from protocol import CHUNK, END, FRAME, HEADER, LIMITS, LOCKED, NO_FORK, RAN, REPLY, SIZE, VALUE, WALL
+from protocol import CHUNK, END, FRAME, HEADER, LIMITS, LOCKED, NO_FORK, RAN, REPLY, SIZE, VALUE, WALL, WATCH
 from relay import grow, receive, relay, reply, send, wipe
 from seccomp import install
 from values import decode, encode
@@ -151,6 +151,7 @@ def serve(request: memoryview, answer: memoryview, wall_s: float, cap: int, setu
     except OSError:
         os.close(reader)
         os.close(writer)
+        read_watch()
         reply(answer, NO_FORK, 0, 0, 0)
         return REPLY.size
     if pid == 0:
@@ -158,7 +159,7 @@ def serve(request: memoryview, answer: memoryview, wall_s: float, cap: int, setu
     _child = pid
     os.close(writer)
     signal.setitimer(signal.ITIMER_REAL, wall_s)
-    stop, size, used = relay(reader, answer, cap)
+    stop, size, used = relay(reader, answer, cap, pid, read_watch())
     if stop != RAN:
         os.kill(pid, signal.SIGKILL)
     os.close(reader)
@@ -170,6 +171,13 @@ def serve(request: memoryview, answer: memoryview, wall_s: float, cap: int, setu
     signal.setitimer(signal.ITIMER_REAL, 0)
     reply(answer, stop, status, int((usage.ru_utime + usage.ru_stime) * 1e6), size)
     return REPLY.size + used
+
+
+def read_watch() -> int:
+    """Reads what follows a request and must not be in this process's memory when it forks."""
+    data = bytearray(WATCH.size)
+    receive(data, WATCH.size)
+    return WATCH.unpack(data)[0]
 
 
 _unpack_limits = LIMITS.unpack_from
