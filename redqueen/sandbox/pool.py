@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
@@ -43,9 +44,7 @@ class Sandbox(AbstractContextManager["Sandbox", None]):
             )
         self._owner = os.getpid()
         self._workers = [Worker(profile) for _ in range(workers or cores())]
-        self._free: SimpleQueue[Worker] = SimpleQueue()
-        for worker in self._workers:
-            self._free.put(worker)
+        self._free = _FreeWorkers(self._workers)
         self._room = threading.BoundedSemaphore(MAX_WAITING)
         # Twice as many threads as workers: one reads a job or judges it while another one's child runs. A zygote dies
         # with the thread that started it, and these threads live as long as the pool.
@@ -89,8 +88,38 @@ class Sandbox(AbstractContextManager["Sandbox", None]):
 
     @contextmanager
     def _worker(self) -> Iterator[Worker]:
-        worker = self._free.get()
+        worker = self._free.take()
         try:
             yield worker
         finally:
-            self._free.put(worker)
+            self._free.give_back(worker)
+
+
+class _FreeWorkers:
+    """The workers that nobody uses. Threads that wait for one get it in the order in which they came."""
+
+    # A plain queue would be unfair: the thread that puts a worker back and takes the next job at once is there before
+    # the thread that the queue wakes, so a few threads keep the workers among themselves.
+
+    def __init__(self, workers: Sequence[Worker]) -> None:
+        self._workers = deque(workers)
+        # A place for each thread that waits. While one waits, no worker is free.
+        self._waiting: deque[SimpleQueue[Worker]] = deque()
+        self._lock = threading.Lock()
+
+    def take(self) -> Worker:
+        """Returns a worker; waits until it is this thread's turn."""
+        with self._lock:
+            if self._workers:
+                return self._workers.popleft()
+            place: SimpleQueue[Worker] = SimpleQueue()
+            self._waiting.append(place)
+        return place.get()
+
+    def give_back(self, worker: Worker) -> None:
+        """Hands a worker to the thread that has waited longest, if one waits."""
+        with self._lock:
+            if self._waiting:
+                self._waiting.popleft().put(worker)
+            else:
+                self._workers.append(worker)

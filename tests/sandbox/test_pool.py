@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from redqueen.sandbox import GAME, Job, Limits, Outcome, Sandbox, pool
+from redqueen.sandbox.worker import Worker
 from tests.sandbox.processes import alive, children, zygotes
 from tests.sandbox.reach import reach
 
@@ -126,6 +128,30 @@ def test_a_forked_process_must_not_use_its_parents_sandbox(sandbox: Sandbox, mon
     sandbox.close()  # does nothing there
     monkeypatch.undo()
     assert sandbox.run([ONE])[0].status == "ok"
+
+
+def test_a_worker_goes_to_the_thread_that_has_waited_longest() -> None:
+    worker = Worker(GAME)
+    free = pool._FreeWorkers([worker])
+    assert free.take() is worker
+    served: list[int] = []
+
+    def serve(number: int) -> None:
+        mine = free.take()
+        served.append(number)
+        free.give_back(mine)
+
+    threads = [threading.Thread(target=serve, args=(number,)) for number in range(4)]
+    for number, thread in enumerate(threads):
+        thread.start()
+        while len(free._waiting) <= number:
+            time.sleep(0.001)
+    # Whoever gives a worker back and wants another at once is the last in the line.
+    free.give_back(worker)
+    assert free.take() is worker
+    assert served == [0, 1, 2, 3]
+    for thread in threads:
+        thread.join()
 
 
 def test_submitting_does_not_wait(brief_sandbox: Sandbox) -> None:
