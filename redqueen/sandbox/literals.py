@@ -9,6 +9,7 @@ does not depend on the warning filters. It reads Python's own literals, and what
 from __future__ import annotations
 
 import math
+import struct
 from typing import Any
 
 from redqueen.sandbox.child.values import (
@@ -72,7 +73,7 @@ def to_literal(value: Any, depth: int = 0) -> str:
     if kind is int:
         if value.bit_length() > MAX_INT_BITS:
             raise OversizeError(f"an int of more than {MAX_INT_DIGITS} digits")
-        return str(value)
+        return _decimal(value)
     if kind is float:
         return repr(value) if math.isfinite(value) else f"float('{value!r}')"
     # Python prints some complex numbers in a way that reads back to another number.
@@ -83,17 +84,59 @@ def to_literal(value: Any, depth: int = 0) -> str:
         pairs = [f"{to_literal(k, depth + 1)}: {to_literal(v, depth + 1)}" for k, v in value.items()]
         return "{" + ", ".join(pairs) + "}"
     if kind is set or kind is frozenset:
-        value = sorted(value, key=canonical)
-    elif kind is not list and kind is not tuple:
+        keyed = sorted(_keyed(item, depth + 1) for item in value)
+        return _bracketed(kind, [text for _, text in keyed])
+    if kind is not list and kind is not tuple:
         raise UnsupportedError(f"{kind.__name__} is not a plain builtin value")
-    inner = ", ".join(to_literal(item, depth + 1) for item in value)
+    return _bracketed(kind, [to_literal(item, depth + 1) for item in value])
+
+
+def _bracketed(kind: type, items: list[str]) -> str:
+    """The text of a list, a tuple, a set or a frozenset."""
+    inner = ", ".join(items)
     if kind is list:
         return f"[{inner}]"
     if kind is tuple:
-        return f"({inner},)" if len(value) == 1 else f"({inner})"
-    if not value:
+        return f"({inner},)" if len(items) == 1 else f"({inner})"
+    if not items:
         return f"{kind.__name__}()"
     return f"{{{inner}}}" if kind is set else f"frozenset({{{inner}}})"
+
+
+_COUNT = struct.Struct(">I")
+
+
+def _keyed(value: Any, depth: int) -> tuple[bytes, str]:
+    """The canonical bytes and the text of a member of a set.
+
+    Both come from one walk. If each level of nested sets asked `canonical` about its members, the innermost ones would
+    be walked once for each level around them.
+    """
+    kind = type(value)
+    # Of the containers only these two can be a member of a set.
+    if kind is not tuple and kind is not frozenset:
+        return canonical(value), to_literal(value, depth)
+    if depth > MAX_DEPTH:
+        raise OversizeError(f"nested deeper than {MAX_DEPTH} levels")
+    keyed = [_keyed(item, depth + 1) for item in value]
+    tag = b"t"
+    if kind is frozenset:
+        keyed.sort()
+        tag = b"z"
+    key = tag + _COUNT.pack(len(keyed)) + b"".join(key for key, _ in keyed)
+    return key, _bracketed(kind, [text for _, text in keyed])
+
+
+_PIECE_DIGITS = 600
+_PIECE = 10**_PIECE_DIGITS
+
+
+def _decimal(value: int) -> str:
+    """The digits of an int, whatever PYTHONINTMAXSTRDIGITS says: its least value is 640."""
+    if -_PIECE < value < _PIECE:
+        return str(value)
+    head, tail = divmod(abs(value), _PIECE)
+    return f"{'-' if value < 0 else ''}{_decimal(head)}{tail:0{_PIECE_DIGITS}d}"
 
 
 def _awkward(value: complex) -> bool:

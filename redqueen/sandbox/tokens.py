@@ -32,6 +32,7 @@ _TOKEN = re.compile(
 _ESCAPE = re.compile(
     r"\\(?:\n|[0-7]{1,3}|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|N\{[^}\n]{1,100}\}|.)", re.DOTALL
 )
+_PIECE_DIGITS = 600
 _SIMPLE_ESCAPES = {
     **{"\n": "", "\\": "\\", "'": "'", '"': '"'},
     **{"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"},
@@ -68,7 +69,12 @@ def number(kind: str, text: str) -> int | float | complex:
     if kind == "int":
         if text[0] == "0" and text.strip("0_"):
             raise LiteralError("leading zeros in a decimal number")
-        value = int(text)
+        # In pieces that Python converts whatever PYTHONINTMAXSTRDIGITS says: its least value is 640.
+        digits = text.replace("_", "")
+        value = 0
+        for start in range(0, len(digits), _PIECE_DIGITS):
+            piece = digits[start : start + _PIECE_DIGITS]
+            value = value * 10 ** len(piece) + int(piece)
     else:
         value = int(text, 0)
     if value.bit_length() > MAX_INT_BITS:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import math
+import os
+import subprocess
+import sys
 import time
 import warnings
 from typing import Any
@@ -19,7 +22,7 @@ from redqueen.sandbox.child.values import (
     canonical,
 )
 from redqueen.sandbox.literals import parse_arguments, parse_literal, to_literal
-from tests.sandbox.strategies import VALUES
+from tests.sandbox.strategies import HASHABLES, VALUES
 
 
 @given(st.text(alphabet="01.eEjx_+-[](){},:'\"\\ \n#bruNTa\x00é", max_size=12))
@@ -143,3 +146,21 @@ def test_parsing_does_not_depend_on_the_warning_filters() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert parse_literal("'\\d'") == "\\d"
+
+
+@given(st.frozensets(HASHABLES, max_size=4))
+def test_members_of_a_set_are_sorted_by_their_canonical_bytes(members: frozenset[Any]) -> None:
+    shown = parse_literal(f"[{to_literal(set(members))[1:-1]}]") if members else []
+    assert [canonical(value) for value in shown] == sorted(map(canonical, members))
+
+
+def test_long_numbers_are_read_and_written_whatever_python_limits() -> None:
+    script = (
+        "from redqueen.sandbox import parse_literal, to_literal\n"
+        "for value in (10 ** 1_000, -(10 ** 4_100) + 7, 10 ** 600, 10 ** 600 - 1):\n"
+        "    assert parse_literal(to_literal(value)) == value\n"
+        "print(to_literal(-(10 ** 1_000)))"
+    )
+    environment = {**os.environ, "PYTHONINTMAXSTRDIGITS": "640"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
+    assert (done.stdout, done.stderr) == (f"-1{'0' * 1_000}\n", "")
