@@ -1,17 +1,31 @@
 """From requests to verdicts: members write, and each text is read and judged while others are still being written.
 
 This is the only place where a member's text is read, so the rule for cut-off texts holds for runs, held-out scores,
-studies and the warm start alike: a text that the token limit ended is malformed, whatever it says.
+studies and the warm start alike: a text that the token limit ended is malformed, whatever it says. A task whose program
+did not give its own output again is withdrawn (`faults_of`, `withdrawn`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import TypeVar
 
 from redqueen.game.prompts import Prompts
-from redqueen.records import Completion, Draft, Kind, Proposal, Request, Sampler, Task, Verdict, Verifier
+from redqueen.records import (
+    Attempted,
+    Completion,
+    Draft,
+    Kind,
+    Proposal,
+    Proposed,
+    Request,
+    Sampler,
+    Task,
+    Verdict,
+    Verifier,
+)
 
 Progress = Callable[[int, int], None]
 T = TypeVar("T")
@@ -80,6 +94,32 @@ def cut_off(completion: Completion) -> Verdict | None:
     if completion.finish_reason != "length":
         return None
     return Verdict("malformed", detail=f"cut off after {len(completion.token_ids)} tokens")
+
+
+def faults_of(attempted: Sequence[Attempted]) -> dict[str, str]:
+    """Returns what is wrong with the tasks that did not answer for themselves, by the task's id."""
+    faults: dict[str, str] = {}
+    for attempt in attempted:
+        if attempt.verdict.status == "nondeterministic":
+            faults.setdefault(attempt.task.id, attempt.verdict.detail)
+    return faults
+
+
+def withdrawn(proposed: Proposed, attempts: Sequence[Attempted], fault: str) -> tuple[Proposed, list[Attempted]]:
+    """Returns a proposal whose task turned out to be `nondeterministic` after the fact, and the attempts at it.
+
+    It is paid as any other proposal that is not deterministic. The attempts get that status too: they count nowhere.
+    """
+    # The other attempts may have been judged by a wrong value as well, so none of them counts.
+    verdict = replace(proposed.verdict, status="nondeterministic", detail=f"while it was played: {fault}")
+    dropped: list[Attempted] = []
+    for attempt in attempts:
+        judged = attempt.verdict
+        if judged.status not in ("nondeterministic", "infra_error"):
+            detail = f"the task was withdrawn; judged {judged.status} before"
+            judged = replace(judged, status="nondeterministic", detail=detail)
+        dropped.append(replace(attempt, verdict=judged))
+    return replace(proposed, verdict=verdict, task=None), dropped
 
 
 def finished(value: T) -> Future[T]:

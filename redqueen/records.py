@@ -23,7 +23,8 @@ ROLES: tuple[Role, ...] = ("teacher", "student")
 
 # "valid" is for proposals only, "correct" and "wrong" are for attempts. All others but the last say what was wrong with
 # a text or its program. "infra_error" is a fault of the machine, which no member caused: a verdict with it is never
-# paid, never counted in a rate and never trained on.
+# paid, never counted in a rate and never trained on. The same holds for an attempt that is "nondeterministic": its task
+# is.
 Status = Literal[
     "valid",
     "correct",
@@ -285,7 +286,10 @@ class Verifier(Protocol):
         ...
 
     def submit_attempt(self, task: Task, answer: str | None) -> Future[Verdict]:
-        """Submits one answer to a task and returns at once. None stands for a text in which no answer was found."""
+        """Submits one answer to a task and returns at once. None stands for a text in which no answer was found.
+
+        The status `nondeterministic` says that the task did not give its own output again.
+        """
         ...
 
     def validate(self, proposals: Sequence[Proposal]) -> list[tuple[Verdict, Task | None]]:

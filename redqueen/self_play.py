@@ -16,7 +16,7 @@ from redqueen.game.prompts import Prompts, prompts
 from redqueen.game.rewards import solve_rate, student_reward, teacher_reward
 from redqueen.game.seeds import AUTHOR, IDENTITY, seeds
 from redqueen.game.task_bank import TaskBank
-from redqueen.judging import Progress, ask, submit_attempt, submit_proposal
+from redqueen.judging import Progress, ask, faults_of, submit_attempt, submit_proposal, withdrawn
 from redqueen.league.matchmaking import Match
 from redqueen.programs.normal_form import fingerprint
 from redqueen.records import (
@@ -43,7 +43,7 @@ class ScoredAttempt:
 
     attempted: Attempted
     reward: float | None
-    """None after a fault of the machine."""
+    """None after a fault of the machine, and where the task was withdrawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,8 @@ class ScoredProposal:
     reward: float | None
     """None after a fault of the machine, its own or that of every attempt."""
     solve_rate: float | None
-    """None where no attempt could be judged: the proposal is no valid task, or the machine failed."""
+    """None where no attempt could be judged: the proposal is no valid task, or the machine failed. A task that was
+    withdrawn is none: its program did not repeat its own output (`withdrawn`)."""
     novel: bool
     """Whether it is a valid task with a new idea (`redqueen.game.novelty`)."""
     attempts: tuple[ScoredAttempt, ...]
@@ -258,16 +259,27 @@ def score_step(
     task_bank: TaskBank,
     pay: GameConfig,
 ) -> PlayedStep:
-    """Returns the step's tree with solve rates and rewards, and adds its valid tasks to the task bank."""
+    """Returns the step's tree with solve rates and rewards, and adds its valid tasks to the task bank.
+
+    A task that was withdrawn does not enter the bank, and what the bank has on its program leaves.
+    """
     # A task has the id of its proposal, so attempts find their proposal by it.
     attempts: dict[str, list[Attempted]] = {}
     for attempt in attempted:
         attempts.setdefault(attempt.task.id, []).append(attempt)
+    faults = faults_of(attempted)
     # The order of the proposals decides which of two alike tasks is the new one. It is the order in which they were
     # asked for and not that of their ends, so a run can be repeated exactly.
     scored: dict[str, list[ScoredProposal]] = {match.id: [] for match in matches}
     for proposal in proposed:
-        scored[proposal.match].append(_score(proposal, attempts.get(proposal.id, []), task_bank, pay))
+        own = attempts.get(proposal.id, [])
+        if proposal.id in faults:
+            proposal, own = withdrawn(proposal, own, faults[proposal.id])
+        scored[proposal.match].append(_score(proposal, own, task_bank, pay))
+    # After all others: the same program may have come twice in the step, under two names.
+    for attempt in attempted:
+        if attempt.task.id in faults:
+            task_bank.remove(attempt.task.program)
     played = [PlayedMatch(match=match, proposals=tuple(scored[match.id])) for match in matches]
     return PlayedStep(step=step, matches=tuple(played))
 

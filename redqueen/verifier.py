@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from redqueen import streams
 from redqueen.config import SandboxConfig
 from redqueen.records import Kind, Pair, Proposal, Status, Task, Verdict
 from redqueen.sandbox import (
@@ -34,7 +35,8 @@ class Answer:
     program: str
     """The task's program. Only code_i runs it."""
     inputs: tuple[str, ...]
-    """Literal argument lists. Only code_f, where the answer is a program, is called with them."""
+    """Literal argument lists. The answer to code_f, a program, is called with them; the program of code_i is called
+    with the one that its output was recorded for. Without one it does not have to answer for itself."""
     expected: tuple[bytes, ...]
     """Canonical bytes of the right outputs, one for each input."""
     text: str | None
@@ -58,9 +60,12 @@ def answer_to(kind: Kind, program: str, pairs: Sequence[Pair], text: str | None)
 class LocalVerifier(AbstractContextManager["LocalVerifier", None]):
     """Verifies with a pool of jailed workers on this machine. Use it as a context manager, or call `close`."""
 
-    def __init__(self, config: SandboxConfig, min_inputs: int = 2) -> None:
+    def __init__(self, config: SandboxConfig, min_inputs: int = 2, seed: int = 0) -> None:
         self.min_inputs = min_inputs
         """How many different inputs a code_f proposal needs."""
+        self.max_input_bytes = config.value_bytes
+        """The most bytes of an input, also when it is written out again."""
+        self.seed = seed
         limits = Limits(
             cpu_s=config.cpu_s,
             wall_s=config.wall_s,
@@ -94,20 +99,39 @@ class LocalVerifier(AbstractContextManager["LocalVerifier", None]):
         if isinstance(question, Proposal):
             return _then(self.submit_proposal(question), lambda judged: judged[0])
         job = grading_job(question)
-        if isinstance(job, Job):
+        if isinstance(job, Verdict):
+            done: Future[Verdict] = Future()
+            done.set_result(job)
+            return done
+        recorded = recorded_job(question)
+        if recorded is None:
             return _then(self._sandbox.submit(job), attempt_verdict)
-        done: Future[Verdict] = Future()
-        done.set_result(job)
-        return done
+        same = respell(question.text or "") == respell(question.inputs[0])
+        # The order is drawn, so that nothing outside the two children says which of them is which either.
+        if streams.python(self.seed, "recorded", question.program, question.text or "").random() < 0.5:
+            again = self._sandbox.submit(recorded)
+            answered = self._sandbox.submit(job)
+        else:
+            answered = self._sandbox.submit(job)
+            again = self._sandbox.submit(recorded)
+        return _then_both(answered, again, lambda one, other: abduction_verdict(one, other, same))
 
     def submit_proposal(self, proposal: Proposal) -> Future[tuple[Verdict, Task | None]]:
         """Runs the program on its inputs, three times in two interpreters, while the caller goes on."""
+
+        def judge(outcome: Outcome) -> tuple[Verdict, Task | None]:
+            return task_or_reject(proposal, outcome, self.min_inputs, self.max_input_bytes)
+
         job = Job(proposal.draft.program, proposal.draft.inputs, validate=True)
         # The pool's thread makes the task, so that it is ready when the caller asks.
-        return _then(self._sandbox.submit(job), lambda outcome: task_or_reject(proposal, outcome, self.min_inputs))
+        return _then(self._sandbox.submit(job), judge)
 
     def submit_attempt(self, task: Task, answer: str | None) -> Future[Verdict]:
-        """Judges what `Prompts.read_attempt` returned (None: no answer was found) while the caller goes on."""
+        """Judges what `Prompts.read_attempt` returned (None: no answer was found) while the caller goes on.
+
+        The verdict `nondeterministic` is about the task and not about the answer: the program of a code_i task did not
+        give the recorded output for the recorded input again.
+        """
         pairs = task.hidden if task.kind == "code_f" else task.pairs
         return self.submit(answer_to(task.kind, task.program, pairs, answer))
 
@@ -122,6 +146,7 @@ class LocalVerifier(AbstractContextManager["LocalVerifier", None]):
         return [future.result() for future in futures]
 
 
+R = TypeVar("R")
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -144,7 +169,25 @@ def _then(before: Future[S], function: Callable[[S], T]) -> Future[T]:
     return after
 
 
-def task_or_reject(proposal: Proposal, outcome: Outcome, min_inputs: int = 2) -> tuple[Verdict, Task | None]:
+def _then_both(one: Future[R], other: Future[S], function: Callable[[R, S], T]) -> Future[T]:
+    """Like `_then`, of two results, in the thread that had the later one."""
+    both: Future[tuple[R, S]] = Future()
+    both.set_running_or_notify_cancel()
+
+    def finish(_: Future[S]) -> None:
+        try:
+            both.set_result((one.result(), other.result()))
+        except Exception as error:  # noqa: BLE001 - the caller that waits for the result gets it
+            both.set_exception(error)
+
+    # Whichever is done last calls `finish`: of a future that is done, a callback is called at once.
+    one.add_done_callback(lambda _: other.add_done_callback(finish))
+    return _then(both, lambda results: function(*results))
+
+
+def task_or_reject(
+    proposal: Proposal, outcome: Outcome, min_inputs: int = 2, max_input_bytes: int = MAX_TEXT_BYTES
+) -> tuple[Verdict, Task | None]:
     """What the validation of a proposal's program on its inputs says, and the task that it makes."""
     verdict = Verdict(
         status="valid" if outcome.status == "ok" else outcome.status,
@@ -156,10 +199,10 @@ def task_or_reject(proposal: Proposal, outcome: Outcome, min_inputs: int = 2) ->
         return verdict, None
     # Inputs are written again, so that every later reader sees one spelling of a value. A spelling may be longer than
     # the text that was proposed, and too long to be read again.
-    inputs = [_respell(text) for text in proposal.draft.inputs]
+    inputs = [respell(text) for text in proposal.draft.inputs]
     for index, text in enumerate(inputs):
-        if len(text.encode("utf-8", "surrogatepass")) > MAX_TEXT_BYTES:
-            detail = f"input {index} is more than {MAX_TEXT_BYTES} bytes when it is written out"
+        if len(text.encode("utf-8", "surrogatepass")) > max_input_bytes:
+            detail = f"input {index} is more than {max_input_bytes} bytes when it is written out"
             return replace(verdict, status="oversize", detail=detail), None
     # Spellings of one value are one input, and the author of a code_f task has to propose several.
     pairs = tuple(Pair(text, output) for text, output in zip(inputs, outcome.outputs, strict=True))
@@ -200,6 +243,35 @@ def grading_job(answer: Answer) -> Verdict | Job:
     return Verdict(status="correct" if correct else "wrong", output=to_literal(value))
 
 
+# A task answers for itself while it is played. The recorded input runs in a child of its own, whose request is the one
+# of validation: it holds no answer, and nothing in it says that somebody is being graded. In one child with the answer,
+# a program could count its calls, and the order in which the two came would decide about the answer.
+def recorded_job(answer: Answer) -> Job | None:
+    """The job that asks a code_i program for its recorded output again; None if no input was recorded."""
+    if answer.kind != "code_i" or not answer.inputs:
+        return None
+    return Job(answer.program, answer.inputs, expected=answer.expected)
+
+
+def abduction_verdict(answered: Outcome, again: Outcome, same: bool) -> Verdict:
+    """What running a code_i program on the answer and, once more, on the recorded input says about the attempt.
+
+    `same` says whether the answer is the recorded input. The verdict `nondeterministic` is about the task.
+    """
+    if again.status == "infra_error":
+        return attempt_verdict(again)
+    verdict = attempt_verdict(answered)
+    if again.status != "ok":
+        what = "another output" if again.status == "wrong" else f"{again.status}: {again.detail}"
+        return replace(verdict, status="nondeterministic", detail=f"the recorded input now gives {what}")
+    # Right for the one and wrong for the other, of one and the same input.
+    if same and verdict.status not in ("correct", "infra_error"):
+        return replace(
+            verdict, status="nondeterministic", detail=f"the recorded input gives two outputs: {verdict.detail}"
+        )
+    return verdict
+
+
 # A student's program that imports what it may not, or returns what no literal can say, has failed like one that raised.
 _AS_ERROR: tuple[Status, ...] = ("forbidden", "unsupported")
 
@@ -214,7 +286,8 @@ def attempt_verdict(outcome: Outcome) -> Verdict:
     return Verdict(status=status, output="; ".join(outcome.outputs), detail=detail, cpu_ms=outcome.cpu_ms)
 
 
-def _respell(arguments: str) -> str:
+def respell(arguments: str) -> str:
+    """Returns the one spelling of a literal argument list. Raises CodecError if it is none."""
     return ", ".join(to_literal(value) for value in parse_arguments(arguments))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,7 @@ from redqueen.game.rewards import solve_rate, teacher_reward
 from redqueen.game.seeds import IDENTITY
 from redqueen.judging import ask, finished
 from redqueen.league.matchmaking import Match
-from redqueen.records import KINDS, Completion, Kind, Prompt, Request, SamplingParams, Task, Verdict
+from redqueen.records import KINDS, Completion, Kind, Pair, Prompt, Request, SamplingParams, Task, Verdict
 from redqueen.self_play import SelfPlay, score_step, seed_tasks
 from redqueen.verifier import LocalVerifier
 from tests import toy
@@ -179,3 +180,38 @@ def test_what_the_machine_lost_is_not_paid(verifier: LocalVerifier) -> None:
     play = self_play("b", verifier)
     proposed = play.propose(3, MATCHES[:1], silent)
     assert score_step(3, MATCHES[:1], proposed, [], play.task_bank, play.config.game).graded() == []
+
+
+def test_a_task_that_does_not_repeat_its_output_is_withdrawn(verifier: LocalVerifier) -> None:
+    # Both proposals of each match are valid; the output of the very first is recorded wrongly.
+    play = self_play("b", verifier, kinds=("code_i",))
+    first, *others = play.propose(3, MATCHES, silent)
+    assert first.task is not None
+    unstable = replace(first.task, pairs=(Pair(first.task.pairs[0].input, "2"),))
+    proposed = [replace(first, task=unstable), *others]
+    attempted = play.solve(proposed, silent)
+    # One attempt is lost to the machine, which stays what it was.
+    attempted[1] = replace(attempted[1], verdict=Verdict("infra_error"))
+    step = score_step(3, MATCHES, proposed, attempted, play.task_bank, play.config.game)
+    withdrawn = step.proposals[0]
+    assert (withdrawn.proposed.verdict.status, withdrawn.proposed.task) == ("nondeterministic", None)
+    assert withdrawn.proposed.verdict.detail == "while it was played: the recorded input now gives another output"
+    assert (withdrawn.reward, withdrawn.solve_rate, withdrawn.novel) == (-1.0, None, False)
+    assert [attempt.attempted.verdict.status for attempt in withdrawn.attempts] == [
+        "nondeterministic", "infra_error", "nondeterministic"
+    ]  # fmt: skip
+    assert [attempt.reward for attempt in withdrawn.attempts] == [None] * 3
+    # The other proposals hold the same program: they were played, and the program leaves the bank all the same.
+    assert [proposal.solve_rate for proposal in step.proposals[1:]] == [1.0] * 3
+    assert len(play.task_bank) == 0
+    assert len(step.graded()) == 4 + 9
+
+
+def test_attempts_at_a_withdrawn_task_say_what_they_were_judged_before(verifier: LocalVerifier) -> None:
+    play = self_play("b", verifier, kinds=("code_i",))
+    proposed = play.propose(3, MATCHES[:1], silent)
+    attempted = play.solve(proposed, silent)
+    broken = replace(attempted[2], verdict=Verdict("nondeterministic", detail="two outputs"))
+    step = score_step(3, MATCHES[:1], proposed, [*attempted[:2], broken], play.task_bank, play.config.game)
+    details = [attempt.attempted.verdict.detail for attempt in step.proposals[0].attempts]
+    assert details == ["the task was withdrawn; judged correct before"] * 2 + ["two outputs"]

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import pytest
 import torch
 
+from redqueen.game.seeds import AUTHOR
 from redqueen.league.rating import inherited
 from redqueen.policy.model.base import fingerprint
+from redqueen.records import Pair, Proposal, Task, Verdict
 from redqueen.runs import checkpoint
+from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.checkpoint import CheckpointError
 from redqueen.train import Trainer
-from redqueen.verifier import LocalVerifier
+from redqueen.verifier import LocalVerifier, task_or_reject
 from tests import toy
 from tests.reference import same
 
@@ -69,6 +74,40 @@ def test_the_base_is_untouched_by_a_run_with_evolution(tmp_path: Path, verifier:
     lines = play(trainer)
     assert any(line["replacements"] for line in lines)
     assert fingerprint(trainer.base.model) == before
+
+
+def test_withdrawn_tasks_are_recorded_and_count_in_no_rate(
+    tmp_path: Path, verifier: LocalVerifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def misrecorded(proposal: Proposal, *rest: Any) -> tuple[Verdict, Task | None]:
+        """Every other code_i task of a teacher has an output that its program does not give."""
+        verdict, task = task_or_reject(proposal, *rest)
+        if task is not None and task.author != AUTHOR and int(task.pairs[0].input) % 4 == 0:
+            task = replace(task, pairs=(Pair(task.pairs[0].input, "2"),))
+        return verdict, task
+
+    monkeypatch.setattr("redqueen.verifier.task_or_reject", misrecorded)
+    trainer = toy.trainer(toy.config(tmp_path, **{"game.kinds": "code_i"}), tmp_path / "run", verifier)
+    (line,) = play(trainer, 1)
+    assert line["statuses"]["attempts"].keys() == {"correct", "nondeterministic"}
+    proposals = line["statuses"]["proposals"]
+    withdrawn = proposals["nondeterministic"]
+    assert withdrawn > 0
+    assert line["dropped"] == line["statuses"]["attempts"]["nondeterministic"] == 4 * withdrawn
+    # Every answer to a task that stayed is right, so each of these rates is whole without the tasks that left.
+    assert line["solve_rate"] == 1.0
+    assert line["tasks_by_kind"] == {"code_i": proposals["valid"]}
+    assert line["valid_rate"] == proposals["valid"] / sum(proposals.values())
+    with ArchiveReader(trainer.directory.archive) as archive:
+        rows = [row for row in archive.proposals() if row.status == "nondeterministic"]
+        ids = {row.id for row in rows}
+        assert len(rows) == withdrawn
+        assert {row.reward for row in rows} == {-1.0}
+        assert not ids & {row.id for row in archive.tasks()}
+        dropped = [row for row in archive.attempts() if row.task in ids]
+        assert {(row.status, row.reward) for row in dropped} == {("nondeterministic", None)}
+        assert {row.status for row in archive.attempts() if row.task not in ids} == {"correct"}
+    assert not ids & {entry.task.id for entry in trainer.self_play.task_bank.entries()}
 
 
 EVOLVING = {

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from redqueen.config import SandboxConfig
 from redqueen.records import Draft, Kind, Pair, Proposal, Status, Task, Verdict
-from redqueen.sandbox import canonical, parse_arguments, parse_literal
-from redqueen.verifier import LocalVerifier
+from redqueen.sandbox import Job, Outcome, canonical, parse_arguments, parse_literal
+from redqueen.verifier import LocalVerifier, abduction_verdict, answer_to, recorded_job
 
 ENDLESS = "def f(*a):\n    while True:\n        pass"
 INVALID: list[tuple[str, str, Status]] = [
@@ -269,6 +269,72 @@ def test_a_code_i_verdict_shows_what_the_program_returned(verifier: LocalVerifie
     assert (verdict.status, verdict.output) == ("wrong", "9")
 
 
+# The recorded output is 3, and the program says otherwise.
+UNSTABLE_I = task("code_i", "def f(x):\n    return 3 if x == 7 else 1 // x", ("-2", "3"))
+
+
+@pytest.mark.parametrize("answer", ["7", "-2", "1", "'a'", "0"])
+def test_a_code_i_task_that_does_not_repeat_its_output_is_nondeterministic_whatever_the_answer(
+    verifier: LocalVerifier, answer: str
+) -> None:
+    (verdict,) = verifier.grade([(UNSTABLE_I, answer)])
+    assert (verdict.status, verdict.detail) == ("nondeterministic", "the recorded input now gives another output")
+
+
+@pytest.mark.parametrize(
+    ("program", "detail"),
+    [
+        ("def f(x):\n    return 1 // (x + 2)", "error: ZeroDivisionError at line 2"),
+        ("def f(x):\n    while x < 0:\n        pass\n    return x", "timeout: more than 0.4 s of CPU"),
+        ("def f(x):\n    raise SystemExit", "error: SystemExit at line 2"),
+    ],
+)
+def test_a_code_i_task_that_gives_no_output_again_is_nondeterministic(
+    verifier: LocalVerifier, program: str, detail: str
+) -> None:
+    (verdict,) = verifier.grade([(task("code_i", program, ("-2", "3")), "3")])
+    assert (verdict.status, verdict.detail) == ("nondeterministic", f"the recorded input now gives {detail}")
+
+
+def test_a_text_that_is_no_answer_does_not_ask_the_task(verifier: LocalVerifier) -> None:
+    assert status(verifier, UNSTABLE_I, "x") == "malformed"
+
+
+def test_one_input_with_two_outputs_is_the_tasks_fault() -> None:
+    right, wrong = Outcome(status="ok", outputs=("3",)), Outcome(status="wrong", outputs=("4",), detail="differs")
+    lost = Outcome(status="infra_error", detail="it died")
+    said = [
+        (right, right, True), (wrong, right, True), (wrong, right, False), (lost, right, True), (right, lost, False),
+        (lost, wrong, False),
+    ]  # fmt: skip
+    assert [abduction_verdict(*each).status for each in said] == [
+        "correct", "nondeterministic", "wrong", "infra_error", "infra_error", "nondeterministic"
+    ]  # fmt: skip
+
+
+def test_the_recorded_input_runs_in_a_child_that_cannot_tell_it_from_validation() -> None:
+    answer = answer_to("code_i", ABS_I.program, ABS_I.pairs, "2")
+    assert recorded_job(answer) == Job(ABS_I.program, ("-2",), expected=(canonical(2),))
+    assert recorded_job(replace(answer, inputs=())) is None
+    assert recorded_job(answer_to("code_o", ABS_O.program, ABS_O.pairs, "2")) is None
+
+
+def test_the_order_of_the_two_is_drawn_and_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    def order(seed: int) -> list[bool]:
+        with LocalVerifier(SandboxConfig(wall_s=120.0, workers=1), seed=seed) as judge:
+            jobs: list[Job] = []
+            submit = judge._sandbox.submit
+            monkeypatch.setattr(judge._sandbox, "submit", lambda job: (jobs.append(job), submit(job))[1])
+            answers = [(ABS_I, str(number)) for number in range(3, 23)]
+            assert {verdict.status for verdict in judge.grade(answers)} == {"wrong"}
+        return [job.inputs == ("-2",) for job in jobs[::2]]
+
+    once = order(0)
+    assert 0 < sum(once) < len(once)
+    assert order(0) == once
+    assert order(1) != once
+
+
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
@@ -398,6 +464,14 @@ def test_a_task_poses_the_inputs_that_were_proposed(verifier: LocalVerifier) -> 
         (pair,) = made.pairs
         assert canonical(parse_arguments(pair.input)) == canonical(parse_arguments(text))
         assert canonical(parse_literal(pair.output)) == canonical(parse_literal(text))
+
+
+def test_an_input_may_be_no_longer_than_the_configuration_says_when_it_is_respelled() -> None:
+    # As a hidden input, or asked about again, it would be too long to be read.
+    with LocalVerifier(SandboxConfig(value_bytes=40, wall_s=120.0, workers=1)) as strict:
+        judged = strict.validate([proposal("code_i", "f = len", f"[{'9e15,' * count}]") for count in (2, 7)])
+    assert [verdict.status for verdict, _ in judged] == ["valid", "oversize"]
+    assert judged[1][0].detail == "input 0 is more than 40 bytes when it is written out"
 
 
 # When it is written out again, this input is longer than the sandbox reads. As a task it could not be answered.

@@ -64,7 +64,7 @@ def open_replay(config: Config, saved: checkpoint.Checkpoint, slots: int) -> Gen
             f"the checkpoint at step {saved.step} was made on other weights ({saved.base}) than {config.model.name} has"
         )
     with (
-        LocalVerifier(config.sandbox, config.game.min_inputs) as verifier,
+        LocalVerifier(config.sandbox, config.game.min_inputs, config.run.seed) as verifier,
         closing(build_replay(config, base, verifier, slots)) as replay,
     ):
         # Prompts may show tasks of the bank as examples. A study poses them as the run did at that step.

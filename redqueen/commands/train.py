@@ -82,7 +82,7 @@ def _train(config: Config, directory: RunDirectory, *, resuming: bool) -> int:
     base = load(config.model)
     base_fingerprint = fingerprint(base.model)
     try:
-        with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:
+        with LocalVerifier(config.sandbox, config.game.min_inputs, config.run.seed) as verifier:
             # The directory is made only now: a base that cannot be loaded or a machine without isolation leaves no
             # empty run behind, which the next attempt would refuse to write into.
             if not resuming:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from redqueen.records import KINDS, Draft, Kind, Pair, Proposal, Verdict
-from redqueen.sandbox import MAX_INPUTS, CodecError, OversizeError
+from redqueen.sandbox import MAX_INPUTS, LiteralError, OversizeError, parse_arguments
 from redqueen.verifier import Answer, answer_to
 
 # A line that has one of these without an answer is more likely an attempt that lost its answer than a proposal. Judging
@@ -36,8 +36,9 @@ class Entry:
 def read_entry(raw: bytes) -> Entry:
     """Reads a proposal `{"id", "kind", "program", "input"}`, or an attempt, which has an `"answer"`. Runs no program.
 
-    With an answer, code_o needs `"output"`, code_i `"program"` and `"output"`, and code_f `"hidden"`. Other fields are
-    ignored. Raises BadLineError if the line is no JSON object, or if a field is missing or of the wrong type.
+    With an answer, code_o needs `"output"`, code_i `"program"` and `"output"`, and code_f `"hidden"`. If a code_i
+    attempt has an `"input"`, the program has to give the output for it too. Other fields are ignored. Raises
+    BadLineError if the line is no JSON object, or if a field is missing or of the wrong type.
     """
     fields = _fields(raw)
     name = fields.get("id")
@@ -51,8 +52,6 @@ def read_entry(raw: bytes) -> Entry:
         question = _attempt(name, kind, fields) if "answer" in fields else _proposal(name, kind, fields)
     except OversizeError as error:
         question = Verdict(status="oversize", detail=str(error))
-    except CodecError as error:
-        raise BadLineError(name, f"the expected output: {error}") from None
     except BadLineError as error:
         raise BadLineError(name, str(error)) from None
     return Entry(id=name, question=question)
@@ -76,8 +75,21 @@ def _attempt(name: str | int, kind: Kind, fields: dict[str, Any]) -> Answer:
             raise BadLineError(name, f'"hidden" must hold 1 to {MAX_INPUTS} pairs')
     else:
         pairs = (Pair("", _text(fields, "output")),)
-    program = _text(fields, "program") if kind == "code_i" else ""
-    return answer_to(kind, program, pairs, answer)
+    given = tuple(pair.input for pair in pairs) if kind == "code_f" else ()
+    program = ""
+    if kind == "code_i":
+        program = _text(fields, "program")
+        given = (_text(fields, "input"),) if "input" in fields else ()
+    # A bad input is the line's fault, and not that of the answer, which would fail on it.
+    for text in given:
+        try:
+            parse_arguments(text)
+        except LiteralError as error:
+            raise BadLineError(name, f"the recorded input: {error}") from None
+    try:
+        return replace(answer_to(kind, program, pairs, answer), inputs=given)
+    except LiteralError as error:
+        raise BadLineError(name, f"the expected output: {error}") from None
 
 
 def _fields(raw: bytes) -> dict[str, Any]:

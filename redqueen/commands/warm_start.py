@@ -45,7 +45,7 @@ def run_warm_start(
     base = load(config.model)
     history: list[dict[str, int]] = []
     with (
-        LocalVerifier(config.sandbox, config.game.min_inputs) as verifier,
+        LocalVerifier(config.sandbox, config.game.min_inputs, config.run.seed) as verifier,
         TaskReporter(console) as report,
         closing(Warmup(base, verifier, config, lr, report)) as warm,
     ):

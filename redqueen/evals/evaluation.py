@@ -16,6 +16,7 @@ from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks, worked_exa
 from redqueen.evals.targets import Entrant
 from redqueen.game.prompts import prompts
 from redqueen.game.reserved import Half
+from redqueen.game.rewards import is_judged
 from redqueen.intervals import Interval, interval, share
 from redqueen.judging import Progress
 from redqueen.policy.model.base import Base, fingerprint
@@ -125,7 +126,7 @@ def score_of(entrant: Entrant, attempts: Sequence[Attempted]) -> Score:
     judged: Counter[Kind] = Counter()
     for attempt in attempts:
         kind = attempt.task.kind
-        judged[kind] += attempt.verdict.status != "infra_error"
+        judged[kind] += is_judged(attempt.verdict)
         solved[kind] += attempt.verdict.status == "correct"
     return Score(
         target=entrant.target,

@@ -18,7 +18,6 @@ _WELL_FORMED_MISSES = (
     "oversize",
     "forbidden",
     "unsupported",
-    "nondeterministic",
 )
 
 
@@ -41,18 +40,26 @@ def teacher_reward(verdict: Verdict, rho: float | None, pay: GameConfig) -> floa
 def student_reward(verdict: Verdict, pay: GameConfig) -> float | None:
     """Returns 1 for a correct answer, -0.5 for a wrong one in the right form, -1 for a malformed one (AZR's code).
 
-    Returns None after a fault of the machine.
+    Returns None after a fault of the machine, and if the task turned out not to be deterministic.
     """
-    if verdict.status == "infra_error":
+    if not is_judged(verdict):
         return None
     if verdict.status == "correct":
         return pay.student_correct
     return pay.student_wrong if verdict.status in _WELL_FORMED_MISSES else pay.student_malformed
 
 
+def is_judged(verdict: Verdict) -> bool:
+    """Returns whether a verdict on an attempt says anything about its author.
+
+    A fault of the machine does not, and `nondeterministic` is the task's fault. Such an attempt counts nowhere.
+    """
+    return verdict.status not in ("infra_error", "nondeterministic")
+
+
 def solve_rate(verdicts: Sequence[Verdict]) -> float | None:
-    """Returns rho, the fraction of judged attempts that are correct, or None if the machine failed on all of them."""
-    judged = [verdict for verdict in verdicts if verdict.status != "infra_error"]
+    """Returns rho, the fraction of judged attempts that are correct, or None if none was judged (`is_judged`)."""
+    judged = [verdict for verdict in verdicts if is_judged(verdict)]
     return fmean(verdict.status == "correct" for verdict in judged) if judged else None
 
 

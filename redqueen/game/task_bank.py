@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -36,7 +37,8 @@ class TaskBank:
         self.capacity = capacity
         # By kind and identity, oldest first. Draws go by position, so the order is part of a run's state.
         self._entries: dict[Kind, dict[tuple[str, ...], Entry]] = {}
-        self._ideas: dict[Kind, set[str]] = {}
+        # How many tasks of a kind have an idea, which stays known as long as one of them is here.
+        self._ideas: dict[Kind, Counter[str]] = {}
 
     def add(self, task: Task, rho: float | None) -> bool:
         """Adds a task unless the bank holds it already. Returns whether it was added.
@@ -50,11 +52,31 @@ class TaskBank:
         if identity in shelf:
             return False
         shelf[identity] = Entry(task, rho)
-        self._ideas.setdefault(task.kind, set()).add(idea(task))
+        self._ideas.setdefault(task.kind, Counter())[idea(task)] += 1
         if len(shelf) > self.capacity:
             # A dictionary keeps the order of insertion, so the first key is the oldest task.
-            del shelf[next(iter(shelf))]
+            self._drop(task.kind, next(iter(shelf)))
         return True
+
+    def remove(self, program: str) -> int:
+        """Drops every task on this program, of any kind and in any spelling. Returns how many. Seeds stay."""
+        # A seed is the project's own and does repeat its outputs. The bank may hold nothing else.
+        name = fingerprint(program)
+        dropped = 0
+        for kind, shelf in self._entries.items():
+            for identity, entry in list(shelf.items()):
+                if entry.task.author != AUTHOR and fingerprint(entry.task.program) == name:
+                    self._drop(kind, identity)
+                    dropped += 1
+        return dropped
+
+    def _drop(self, kind: Kind, identity: tuple[str, ...]) -> None:
+        entry = self._entries[kind].pop(identity)
+        ideas = self._ideas[kind]
+        name = idea(entry.task)
+        ideas[name] -= 1
+        if not ideas[name]:
+            del ideas[name]
 
     def is_novel(self, task: Task) -> bool:
         """Returns whether the task's idea (`redqueen.game.novelty`) is neither a seed's nor one of the bank's kind.

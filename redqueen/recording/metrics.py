@@ -9,6 +9,7 @@ from itertools import chain
 from statistics import fmean
 
 from redqueen.evolution import Game, Replacement, Standing
+from redqueen.game.rewards import is_judged
 from redqueen.game.seeds import AUTHOR
 from redqueen.recording.recorder import Recorder, StepRecord
 from redqueen.records import ROLES, Kind, MemberUpdate, Role, Rollout, Verdict
@@ -49,9 +50,9 @@ def step_metrics(record: StepRecord) -> StepMetrics:
     proposals = [proposal for proposal in all_proposals if proposal.proposed.rollout.member in living]
     attempts = [attempt for attempt in all_attempts if attempt.attempted.rollout.member in living]
     # Rates are over what was judged. If faults of the machine counted as failures, a machine under load would look like
-    # members that get worse.
-    judged = [proposal for proposal in proposals if _is_judged(proposal.proposed.verdict)]
-    answered = [attempt for attempt in attempts if _is_judged(attempt.attempted.verdict)]
+    # members that get worse. Attempts at a task that was withdrawn were judged by nothing.
+    judged = [proposal for proposal in proposals if proposal.proposed.verdict.status != "infra_error"]
+    answered = [attempt for attempt in attempts if is_judged(attempt.attempted.verdict)]
     valid = [proposal for proposal in judged if _is_valid(proposal)]
     # A proposal can be judged and still have no reward: the machine may have lost every attempt at its task.
     teacher_rewards = [proposal.reward for proposal in proposals if proposal.reward is not None]
@@ -104,10 +105,6 @@ def step_metrics(record: StepRecord) -> StepMetrics:
 
 def _kind(proposal: ScoredProposal) -> Kind:
     return proposal.proposed.rollout.kind
-
-
-def _is_judged(verdict: Verdict) -> bool:
-    return verdict.status != "infra_error"
 
 
 def _is_valid(proposal: ScoredProposal) -> bool:

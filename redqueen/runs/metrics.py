@@ -105,7 +105,8 @@ class StepMetrics(TypedDict):
     truncated_rate: TruncatedRates
     truncated_rate_by_kind: dict[str, TruncatedRates]
     dropped: int
-    """Proposals and attempts without a reward: faults of the machine."""
+    """Proposals and attempts without a reward: faults of the machine, and attempts at tasks that were withdrawn because
+    their programs did not repeat their own outputs (`nondeterministic` in `statuses`, for the attempts too)."""
     tokens_sampled: int
     tokens_trained: int
     entropy: dict[str, dict[str, float]]

@@ -35,6 +35,10 @@ def proposal(id: Any = "p", program: str = ADD, input: Any = "1", kind: str = "c
     return {"id": id, "kind": kind, "program": program, "input": input, **more}
 
 
+def attempt(kind: str, **fields: Any) -> Line:
+    return {"id": "a", "kind": kind, **fields}
+
+
 def induction(answer: str, hidden: Any = (("3", "4"), ("4", "5")), **more: Any) -> Line:
     task = {"message": "add one", "examples": [["1", "2"], ["2", "3"]], "hidden": hidden}
     return {"id": "f", "kind": "code_f", **task, "answer": answer, **more}
@@ -92,11 +96,16 @@ CASES: dict[str, tuple[Line | str, str]] = {
     "code_o wrong type": (proposal(output="2", answer="2.0"), "wrong"),
     "code_o expression": (proposal(output="2", answer="1 + 1"), "malformed"),
     "code_o too long": (proposal(output="2", answer="'" + "a" * 20_000 + "'"), "oversize"),
-    "code_i right": (proposal(kind="code_i", program="f = abs", output="2", answer="-2"), "correct"),
+    "code_i right": (proposal(kind="code_i", program="f = abs", input="2", output="2", answer="-2"), "correct"),
+    "code_i no input": (attempt("code_i", program="f = abs", output="2", answer="-2"), "correct"),
+    "code_i other output": (proposal(kind="code_i", output="3", answer="2"), "nondeterministic"),
+    "code_i bad input": (proposal(kind="code_i", input="x", output="2", answer="1"), "malformed"),
+    "code_i long input": (proposal(kind="code_i", input="1" * 20_000, output="2", answer="1"), "oversize"),
+    "code_i number as input": (proposal(kind="code_i", input=1, output="2", answer="1"), "malformed"),
     "code_i wrong": (proposal(kind="code_i", output="2", answer="2"), "wrong"),
-    "code_i over lines": (proposal(kind="code_i", program="f = max", output="2", answer="1,\n2,\n"), "correct"),
+    "code_i over lines": (attempt("code_i", program="f = max", output="2", answer="1,\n2,\n"), "correct"),
     "code_i trick": (proposal(kind="code_i", output="True", answer="0) or (True"), "malformed"),
-    "code_i endless": (proposal(kind="code_i", program=SPIN, output="2", answer="2"), "timeout"),
+    "code_i endless": (attempt("code_i", program=SPIN, output="2", answer="2"), "timeout"),
     "code_f right": (induction("def f(x):\n    return x + 1"), "correct"),
     "code_f wrong": (induction("def f(x):\n    return x"), "wrong"),
     "code_f first miss": (induction("def f(x):\n    return 1 // (x - 4)"), "wrong"),
@@ -121,6 +130,9 @@ CASES: dict[str, tuple[Line | str, str]] = {
     "nothing hidden": (induction("f = abs", hidden=[]), "malformed"),
     "too much hidden": (induction("f = abs", hidden=[["1", "1"]] * 300), "malformed"),
     "hidden is no list": (induction("f = abs", hidden="1"), "malformed"),
+    "hidden input is no literal": (induction("f = abs", hidden=[["x", "1"]]), "malformed"),
+    "hidden output is no literal": (induction("f = abs", hidden=[["1", "x"]]), "malformed"),
+    "hidden input too long": (induction("f = abs", hidden=[["1" * 20_000, "1"]]), "oversize"),
     "a pair of three": (induction("f = abs", hidden=[["1", "2", "3"]]), "malformed"),
     "last": (proposal(id="last"), "valid"),
 }
@@ -134,6 +146,20 @@ def test_every_line_gets_its_status_in_the_same_order(here: Here) -> None:
     assert found[-1] == {"id": "last", "status": "valid", "output": "2", "detail": "", "cpu_ms": found[-1]["cpu_ms"]}
     assert all(list(line) == ["id", "status", "output", "detail", "cpu_ms"] for line in found)
     assert all(line["detail"] for line in found if line["status"] in ("malformed", "error", "forbidden"))
+
+
+def test_a_bad_input_or_output_is_the_lines_fault_and_not_the_answers(here: Here) -> None:
+    lines: list[Line | str] = [
+        induction("f = abs", hidden=[["1", "1"], ["x", "1"]]),
+        induction("f = abs", hidden=[["1", "x"]]),
+        proposal(kind="code_i", input="x", output="2", answer="1"),
+    ]
+    found, _ = here(as_text(lines))
+    assert [line["detail"] for line in found] == [
+        "line 1: the recorded input: a name is not a literal: 'x'",
+        "line 2: the expected output: a name is not a literal: 'x'",
+        "line 3: the recorded input: a name is not a literal: 'x'",
+    ]
 
 
 def test_a_bad_line_says_its_number_and_keeps_its_id(here: Here) -> None:

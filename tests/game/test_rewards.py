@@ -52,7 +52,8 @@ def test_the_machines_faults_are_no_reward() -> None:
     assert teacher_reward(Verdict("infra_error"), 0.5, PAY) is None
     assert teacher_reward(Verdict("valid"), None, PAY) is None
     assert student_reward(Verdict("infra_error"), PAY) is None
-    assert solve_rate([Verdict("infra_error")] * 3) is None
+    assert solve_rate([Verdict("infra_error"), Verdict("nondeterministic")] * 3) is None
+    assert solve_rate([Verdict("nondeterministic"), Verdict("correct"), Verdict("wrong")]) == 0.5
     assert solve_rate([]) is None
 
 
@@ -67,11 +68,11 @@ def test_the_machines_faults_are_no_reward() -> None:
         ("oversize", -0.5),
         ("forbidden", -0.5),
         ("unsupported", -0.5),
-        ("nondeterministic", -0.5),
+        ("nondeterministic", None),
         ("malformed", -1.0),
     ],
 )
-def test_a_student_is_paid_by_what_the_verdict_says(status: Status, reward: float) -> None:
+def test_a_student_is_paid_by_what_the_verdict_says(status: Status, reward: float | None) -> None:
     assert student_reward(Verdict(status), PAY) == reward
 
 

@@ -86,6 +86,29 @@ def test_the_oldest_of_the_kind_goes_first_and_other_kinds_stay() -> None:
     assert [e.task.id for e in bank.entries() if e.task.kind == "code_i"] == ["t0"]
 
 
+def test_a_removed_program_leaves_with_all_its_tasks_and_may_come_back() -> None:
+    bank = TaskBank(50)
+    seed = replace(task(1), id="seed", author=AUTHOR)
+    for each in (seed, task(1, "code_i"), task(2), replace(task(1, "code_f"), program=f"{task(1).program}  # again")):
+        assert bank.add(each, None)
+    assert [bank.remove(task(number).program) for number in (1, 2, 3)] == [2, 1, 0]
+    assert [entry.task.id for entry in bank.entries()] == ["seed"]
+    assert bank.add(task(2), None)
+
+
+def test_an_idea_is_new_again_when_its_last_task_has_left() -> None:
+    odd = replace(task(1), program="def f(x):\n    return [x, [[x], [[x], x, [[x]]]]][::-1][:1]")
+    renamed = replace(odd, id="u1", program=odd.program.replace("x", "y"))
+    bank = TaskBank(50)
+    assert bank.is_novel(odd)
+    bank.add(odd, None)
+    bank.add(renamed, None)
+    bank.remove(odd.program)
+    assert not bank.is_novel(odd)
+    bank.remove(renamed.program)
+    assert bank.is_novel(odd)
+
+
 def test_a_program_that_went_may_come_back() -> None:
     bank = TaskBank(1)
     assert bank.add(task(1), None)

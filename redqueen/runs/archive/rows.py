@@ -45,7 +45,8 @@ class MatchRow:
 class ProposalRow:
     """What a teacher wrote, and what it was judged to be.
 
-    `reference_ids` are those of the tasks that the prompt shows; `reward` is None after a fault of the machine.
+    `reference_ids` are those of the tasks that the prompt shows; `reward` is None after a fault of the machine. A task
+    that was withdrawn while it was played is `nondeterministic` here, and has attempts but no row among the tasks.
     """
 
     id: str
@@ -97,7 +98,11 @@ class TaskRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRow:
-    """What a student wrote for a task; `number` counts the attempts at one task."""
+    """What a student wrote for a task; `number` counts the attempts at one task, and `task` is its proposal's id.
+
+    `reward` is None after a fault of the machine, and where the task was withdrawn: then `status` is `nondeterministic`
+    and `detail` says what the attempt was judged before.
+    """
 
     task: str
     number: int

@@ -52,7 +52,7 @@ TABLES = (
     Table("matches", MatchRow, key=("id",)),
     Table("proposals", ProposalRow, key=("id",), references={"match": "matches (id)"}, index="step"),
     Table("tasks", TaskRow, key=("id",), references={"id": "proposals (id)"}),
-    Table("attempts", AttemptRow, key=("task", "number"), references={"task": "tasks (id)"}, index="step"),
+    Table("attempts", AttemptRow, key=("task", "number"), references={"task": "proposals (id)"}, index="step"),
     Table("replacements", ReplacementRow, key=("child",)),
     Table("standings", StandingRow, key=("step", "member")),
     Table("champions", ChampionRow, key=("name",)),
