@@ -270,8 +270,22 @@ def doctor() -> None:
     raise typer.Exit(run_doctor())
 
 
+def _replace_closed_streams() -> None:
+    """Occupies the descriptors of standard streams that were closed when the process started (`2>&-`)."""
+    # Otherwise the next file or socket that is opened gets such a number, and whoever writes to standard error writes
+    # there. Python itself has None where it found no standard error. Input stays unreadable.
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_WRONLY)
+    if not hasattr(sys.stderr, "write"):
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8")
+
+
 def main() -> None:
     """Runs the command line. A UserError is printed as one line; any other error is our bug and keeps its traceback."""
+    _replace_closed_streams()
     # These variables are read when the libraries are loaded, so they are set before any command imports them. Values
     # that the user has set stay.
     #

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
@@ -13,7 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 from redqueen.commands.verify_input import BadLineError, read_entry
 from redqueen.config import SandboxConfig
@@ -61,20 +60,22 @@ class _Window:
 def run_verify(source: str, jobs: int | None, *, unsafe: bool = False) -> int:
     """Judges a whole file. Returns the exit code: 0 unless a line got `infra_error`, which is no verdict.
 
-    Raises UserError if the file cannot be read.
+    Raises UserError if the file cannot be read, or if the verdicts cannot be written.
     """
+    # Python has no stream where the descriptor was closed when it started (`>&-`).
+    if not hasattr(sys.stdout, "write"):
+        raise UserError("standard output is closed: there is nowhere to write the verdicts")
     config = SandboxConfig(workers=jobs or 0, unsafe_no_isolation=unsafe)
     try:
         # The file is never closed: closing would wait for the reading thread, which may be waiting for input.
         file = _open(source)
         with LocalVerifier(config) as verifier:
             progress = _Progress(verifier.tier)
-            _copy(file, verifier, progress)
-            sys.stdout.flush()
+            _copy(source, file, verifier, progress)
+            _write("", flush=True)
     except BrokenPipeError:
-        # The reader of our output (`head`, say) has left. Standard output leads nowhere from now on, so that Python's
-        # own flush at the end of the process does not fail.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of our output (`head`, say) has left.
+        _discard(sys.stdout)
         return 1
     return progress.finish()
 
@@ -87,7 +88,25 @@ def _open(source: str) -> BinaryIO:
         raise UserError(f"cannot read {source}: {error.strerror}") from None
 
 
-def _copy(file: BinaryIO, verifier: LocalVerifier, progress: _Progress) -> None:
+def _write(text: str, *, flush: bool) -> None:
+    """Writes to standard output. Raises BrokenPipeError if its reader has left, UserError if it takes no more."""
+    try:
+        sys.stdout.write(text)
+        if flush:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _discard(sys.stdout)
+        raise UserError(f"cannot write the verdicts: {error.strerror}") from None
+
+
+def _discard(stream: TextIO) -> None:
+    """Lets a stream that failed lead nowhere, so that Python's own flush at the end of the process does not fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _copy(source: str, file: BinaryIO, verifier: LocalVerifier, progress: _Progress) -> None:
     """Reads in a thread and writes in this one, so that a verdict does not wait for the next line to arrive."""
     window = _Window(_IN_FLIGHT_BYTES)
     lines: SimpleQueue[_Line | Exception | None] = SimpleQueue()
@@ -98,6 +117,8 @@ def _copy(file: BinaryIO, verifier: LocalVerifier, progress: _Progress) -> None:
                 window.enter(len(raw) + _LINE_OVERHEAD)
                 lines.put(_submit(number, raw, verifier))
             lines.put(None)
+        except OSError as error:
+            lines.put(UserError(f"cannot read {source}: {error.strerror}"))
         except Exception as error:  # noqa: BLE001 - the thread that writes raises it again
             lines.put(error)
 
@@ -115,10 +136,8 @@ def _copy(file: BinaryIO, verifier: LocalVerifier, progress: _Progress) -> None:
             "detail": verdict.detail,
             "cpu_ms": round(verdict.cpu_ms, 3),
         }
-        sys.stdout.write(json.dumps(fields) + "\n")
         window.leave(line.cost)
-        if lines.empty():
-            sys.stdout.flush()
+        _write(json.dumps(fields) + "\n", flush=lines.empty())
         progress.count(verdict.status)
 
 
@@ -183,6 +202,8 @@ class _Progress:
         parts = ", ".join(f"{status} {count}" for status, count in self._counts.most_common())
         rate = f"{total / seconds:.0f}/s" if seconds > 0 else "-"
         text = f"{total} lines in {seconds:.1f} s ({rate}), isolation {self._tier}: {parts or 'nothing to do'}"
-        # The verdicts matter even if the progress cannot be seen, so a closed standard error is no reason to stop.
-        with contextlib.suppress(BrokenPipeError):
+        # The verdicts matter even if the progress cannot be seen, so a standard error that fails is no reason to stop.
+        try:
             print(f"{before}{text}", end=after, file=sys.stderr, flush=True)
+        except OSError:
+            _discard(sys.stderr)

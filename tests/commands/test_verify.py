@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -239,6 +240,38 @@ def test_a_reader_that_leaves_is_no_traceback() -> None:
         assert process.wait(timeout=300) == 1
         feed.join()
         assert process.stderr.read() == b""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="writes to /dev/full")
+@pytest.mark.parametrize(
+    ("streams", "code", "verdicts", "said"),
+    [
+        (">&-", 2, 0, "redqueen: standard output is closed: there is nowhere to write the verdicts\n"),
+        (">/dev/full", 2, 0, "redqueen: cannot write the verdicts: No space left on device\n"),
+        ("2>&-", 0, 3, ""),
+        ("2>/dev/full", 0, 3, ""),
+        ("<&-", 2, 0, "redqueen: cannot read -: Bad file descriptor\n"),
+        (">&- 2>&- <&-", 2, 0, ""),
+    ],
+)
+def test_streams_that_are_closed_or_full_are_no_traceback(streams: str, code: int, verdicts: int, said: str) -> None:
+    text = (json.dumps(proposal()) + "\n") * 3
+    command = f"{shlex.join([*COMMAND, '-', '--jobs', '1'])} {streams}"
+    done = subprocess.run(command, shell=True, input=text, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stdout.count('"valid"'), done.stderr) == (code, verdicts, said)
+
+
+def test_a_long_number_is_a_value_whatever_pythons_own_limit_is() -> None:
+    line = proposal(program="def f(x):\n    return 10 ** 1_000 + x")
+    environment = {**os.environ, "PYTHONINTMAXSTRDIGITS": "640"}
+    done = subprocess.run(
+        [*COMMAND, "-", "--jobs", "1"],
+        input=json.dumps(line).encode(),
+        capture_output=True,
+        env=environment,
+        check=True,
+    )
+    assert json.loads(done.stdout)["output"] == str(10**1_000 + 1)
 
 
 def _feed(stdin: Any, data: bytes) -> None:
