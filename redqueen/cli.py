@@ -8,35 +8,53 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
 from redqueen import __version__
+from redqueen.cli_runs import runs
+from redqueen.commands import examples
 from redqueen.commands.resume import describe, remaining
-from redqueen.config import ConfigError
+from redqueen.config import Config, ConfigError
+from redqueen.config.keys import keys as all_keys
 from redqueen.errors import UserError
-from redqueen.recipes import configure
+from redqueen.recipes import RECIPES, configure
 from redqueen.runs.directory import RunDirectory
 
 app = typer.Typer(
     help="Post-train language models by co-evolving teacher and student LoRA populations.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 
+
+def _complete(incomplete: str) -> list[str]:
+    """Returns what a shell may complete among the arguments: recipes and settings."""
+    words = [*RECIPES, *(f"{key}=" for key in all_keys(Config))]
+    return [word for word in words if word.startswith(incomplete)]
+
+
+# An option that a command does not have is left among the arguments, so that `configure` can say what was meant.
+SETTINGS = {"ignore_unknown_options": True}
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[RECIPE] [SECTION.FIELD=VALUE]...", help="A recipe's name, then overrides."),
+    typer.Argument(
+        metavar="[RECIPE] [KEY=VALUE]...",
+        help="A recipe (see redqueen recipes), then settings (see redqueen keys).",
+        show_default=False,
+        autocompletion=_complete,
+    ),
 ]
-Model = Annotated[str | None, typer.Option(help="Hugging Face id or local folder; short for model.name=...")]
+Model = Annotated[
+    str | None, typer.Option(metavar="MODEL", help="Hugging Face id or local folder; short for model.name=MODEL.")
+]
 
-Run = Annotated[Path, typer.Argument(help="Run directory.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
-Figure = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it: FILE.png or FILE.svg.")]
-Unsafe = Annotated[bool, typer.Option(help="Run programs although this machine cannot isolate them.")]
+Unsafe = Annotated[
+    bool, typer.Option("--unsafe-no-isolation", help="Run programs although this machine cannot isolate them.")
+]
 
 
 def _unsafe(wanted: bool) -> list[str]:
@@ -51,26 +69,38 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
 ) -> None:
     del version
 
 
-@app.command()
+@app.command(epilog=examples.TRAIN, context_settings=SETTINGS)
 def train(
     args: Overrides = None,
-    run: Annotated[Path | None, typer.Option(help="Run directory (default: runs/RECIPE).")] = None,
-    steps: Annotated[int | None, typer.Option(help="Short for run.steps=N; extends a run with --resume.")] = None,
-    model: Model = None,
-    workers: Annotated[int | None, typer.Option(help="Short for model.workers=N, processes on a CPU.")] = None,
-    matched: Annotated[
-        str | None, typer.Option(help="Train the recipe's single agent, with equal compute: per_adapter or total.")
+    run: Annotated[Path | None, typer.Option(metavar="DIR", help="The run's directory (default: runs/RECIPE).")] = None,
+    steps: Annotated[
+        int | None, typer.Option(metavar="N", help="Short for run.steps=N; extends a run with --resume.")
     ] = None,
-    resume: Annotated[Path | None, typer.Option(help="Continue the run in this directory.")] = None,
-    dry_run: Annotated[bool, typer.Option(help="Print configuration and memory estimate, and stop.")] = False,
+    model: Model = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", help="Short for model.workers=N, processes on a CPU.")
+    ] = None,
+    matched: Annotated[
+        str | None,
+        typer.Option(metavar="HOW", help="Train the recipe's single agent, equal in compute: per_adapter or total."),
+    ] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Continue the run in this directory.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the configuration and a memory estimate, and stop.")
+    ] = False,
     unsafe_no_isolation: Unsafe = False,
 ) -> None:
-    """Train a population: match, propose, solve, learn, evolve."""
+    """Train a population, or continue a run.
+
+    Each step has five phases: match, propose, solve, learn, evolve.
+    """
     if resume:
         # Other settings would make the second half of the run another experiment than the first.
         if args or run or model or matched:
@@ -109,42 +139,73 @@ def _resume(directory: RunDirectory, steps: int | None, workers: int | None) -> 
     raise typer.Exit(resume_run(config, directory))
 
 
-@app.command()
+@app.command(epilog=examples.RECIPES)
+def recipes() -> None:
+    """List the recipes."""
+    from redqueen.commands.reference import run_recipes
+
+    raise typer.Exit(run_recipes())
+
+
+@app.command(epilog=examples.KEYS)
+def keys(
+    part: Annotated[
+        str | None, typer.Argument(metavar="[SECTION]", help="A section, or a part of a name (default: all).")
+    ] = None,
+) -> None:
+    """List the settings, one sentence each."""
+    from redqueen.commands.reference import run_keys
+
+    raise typer.Exit(run_keys(part))
+
+
+@app.command(epilog=examples.SWEEP, context_settings=SETTINGS)
 def sweep(
-    out: Annotated[Path, typer.Option(help="Folder of the sweep; an unfinished sweep in it is resumed.")],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder of the sweep; an unfinished sweep in it is continued.")
+    ],
     args: Overrides = None,
     grid: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE,VALUE", help="Values to try; a value with commas in [brackets]. Repeatable."),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each combination, from run.seed on.")] = 3,
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at once; share the cores with model.threads=N.")] = 1,
-    probe: Annotated[int, typer.Option(min=0, help="Reserved tasks the last students are scored on; 0: none.")] = 63,
+    seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Runs of each combination, from run.seed on.")] = 3,
+    jobs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Runs at once; share the cores with model.threads=N.")
+    ] = 1,
+    probe: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Held-out tasks the last students are scored on; 0: none.")
+    ] = 63,
     as_json: AsJson = False,
 ) -> None:
-    """Train every combination of a grid with several seeds and tabulate means with 95 % intervals."""
+    """Train a grid of settings with several seeds.
+
+    Each combination is trained with each seed; a table shows means with 95 % intervals.
+    """
     from redqueen.commands.sweep import run_sweep
 
     raise typer.Exit(run_sweep(args or [], grid or [], seeds, out, jobs, probe, as_json=as_json))
 
 
-@app.command()
+@app.command(epilog=examples.WARM_START, context_settings=SETTINGS)
 def warm_start(
-    out: Annotated[Path, typer.Argument(help="Folder for the adapter (PEFT format).")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the adapter (PEFT format).")],
     args: Overrides = None,
     model: Model = None,
-    steps: Annotated[str, typer.Option(help="Optimizer steps of each round, with commas.")] = "150,60,60",
+    steps: Annotated[str, typer.Option(metavar="N,N,...", help="Optimizer steps of each round.")] = "150,60,60",
     proposals: Annotated[
-        str, typer.Option(help="Proposals of each kind that the model tries between two rounds, with commas.")
+        str, typer.Option(metavar="N,N,...", help="Proposals of each kind that the model tries between two rounds.")
     ] = "160,160",
-    lessons: Annotated[int, typer.Option(help="Lessons in a step: a proposal, four answers, two functions each.")] = 8,
-    lr: Annotated[float, typer.Option(help="Learning rate.")] = 3e-3,
+    lessons: Annotated[
+        int, typer.Option(metavar="N", help="Lessons in a step: a proposal, four answers, two functions each.")
+    ] = 8,
+    lr: Annotated[float, typer.Option(metavar="LR", help="Learning rate.")] = 3e-3,
     unsafe_no_isolation: Unsafe = False,
 ) -> None:
-    """Fit one adapter on verified tasks, from which members start (population.init=OUT).
+    """Fit the adapter that members start from.
 
-    The first round learns from the seed programs; each later one also from what the model itself proposed and the
-    verifier accepted.
+    It learns from verified tasks by imitation; use it with population.init=OUT. The first round learns from the seed
+    programs; each later one also from what the model itself proposed and the verifier accepted.
     """
     config = configure([*(args or []), *_unsafe(unsafe_no_isolation)], model=model)
     from redqueen.commands.warm_start import run_warm_start
@@ -154,117 +215,31 @@ def warm_start(
     raise typer.Exit(run_warm_start(out, config, used, steps, proposals, lessons, lr))
 
 
-@app.command()
-def export(
-    run: Run,
-    member: Annotated[str, typer.Argument(help="A member's name, or best-student, best-teacher.")],
-    out: Annotated[Path, typer.Argument(help="Folder to write.")],
-) -> None:
-    """Write a member as a plain PEFT folder with a card."""
-    from redqueen.commands.export import run_export
-
-    raise typer.Exit(run_export(run, member, out))
-
-
-@app.command(name="eval")
-def evaluate(
-    targets: Annotated[list[str], typer.Argument(metavar="TARGET...", help="Runs, PEFT folders, warm-start, base.")],
-    members: Annotated[Literal["students", "all"], typer.Option(help="Which living members of a run.")] = "students",
-    model: Annotated[str | None, typer.Option(help="Base of the targets that are no run: id or folder.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only so many tasks (default: all).")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Score members, adapters and the bare base on held-out tasks: programs that nothing was trained on."""
-    from redqueen.commands.eval import run_eval
-
-    raise typer.Exit(run_eval(targets, members, model, limit, as_json=as_json))
-
-
-@app.command()
-def lineage(
-    run: Run,
-    as_json: Annotated[bool, typer.Option("--json", help="Print every member's life as JSON.")] = False,
-    figure: Figure = None,
-) -> None:
-    """Print who descends from whom, by which operator, and what became of each."""
-    # The text needs no matplotlib, so the figure is a module of its own.
-    if figure is not None:
-        from redqueen.commands.lineage_figure import run_lineage_figure
-
-        run_lineage_figure(run, figure)
-    from redqueen.commands.lineage import run_lineage
-
-    raise typer.Exit(run_lineage(run, as_json=as_json))
-
-
-@app.command()
-def report(
-    run: Run,
-    out: Annotated[Path | None, typer.Option(help="The file to write (default: report.html in the run).")] = None,
-) -> None:
-    """Write a run's curves, members and family tree as one page of HTML."""
-    from redqueen.commands.report import run_report
-
-    raise typer.Exit(run_report(run, out))
-
-
-@app.command()
-def retention(
-    run: Run,
-    step: Annotated[int | None, typer.Option(help="Steps played at the checkpoint (default: the newest).")] = None,
-    parents: Annotated[int, typer.Option(min=1, help="How many of the fittest students breed, in turn.")] = 1,
-    seeds: Annotated[int, typer.Option(min=1, help="Repetitions, each with its own tasks and children.")] = 3,
-    updates: Annotated[int, typer.Option(min=1, help="Updates of each child.")] = 20,
-    every: Annotated[int, typer.Option(min=1, help="Updates from one measurement to the next.")] = 2,
-    tasks: Annotated[int, typer.Option(min=1, help="Reserved tasks that reward is measured on.")] = 24,
-    tries: Annotated[int, typer.Option(min=1, help="Attempts at each fixed task.")] = 2,
-    practice: Annotated[int, typer.Option(min=1, help="Tasks of an update.")] = 6,
-    as_json: AsJson = False,
-    figure: Figure = None,
-) -> None:
-    """Make children with every operator and control, train them alike, and see when they reach their parent's level."""
-    from redqueen.analysis.retention.study import Plan
-    from redqueen.commands.retention import run_retention
-
-    plan = Plan(parents, seeds, updates, every, tasks, tries, practice)
-    raise typer.Exit(run_retention(run, step, plan, as_json=as_json, figure=figure))
-
-
-@app.command()
-def ancestry(
-    run: Run,
-    epochs: Annotated[int, typer.Option(min=1, help="Most epochs of students, and most of tasks.")] = 10,
-    tasks: Annotated[int, typer.Option(min=1, help="Tasks of an epoch.")] = 12,
-    attempts: Annotated[int, typer.Option(min=1, help="Attempts of a student at a task.")] = 1,
-    students: Annotated[int, typer.Option(min=1, help="How many of the fittest students of an epoch play.")] = 1,
-    as_json: AsJson = False,
-    figure: Figure = None,
-) -> None:
-    """Let the students of every epoch play the tasks of every epoch: progress, cycling or collapse?"""
-    from redqueen.commands.ancestry import run_ancestry
-
-    raise typer.Exit(run_ancestry(run, epochs, tasks, attempts, students, as_json=as_json, figure=figure))
-
-
-@app.command()
+@app.command(epilog=examples.VERIFY)
 def verify(
     file: Annotated[str, typer.Argument(metavar="FILE.jsonl", help="One JSON object a line; - reads standard input.")],
-    jobs: Annotated[int | None, typer.Option(min=1, help="Programs run at once (default: one for each core).")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Programs run at once (default: one for each core).")
+    ] = None,
     unsafe_no_isolation: Unsafe = False,
 ) -> None:
-    """Judge proposals and attempts from a file: one JSON verdict a line, in the same order.
+    """Judge proposals and attempts from a file.
 
-    A proposal is {"id", "kind", "program", "input"}; an attempt also has "answer" and "output", or for code_f "answer",
-    "message", "examples" and "hidden" instead. All values are texts of Python literals.
+    The answer is one JSON verdict a line, in the same order. A proposal is {"id", "kind", "program", "input"}; an
+    attempt also has "answer" and "output", or for code_f "answer", "message", "examples" and "hidden" instead. All
+    values are texts of Python literals. The exit code is 0 also where lines could not be judged: each says why.
     """
     from redqueen.commands.verify import run_verify
 
     raise typer.Exit(run_verify(file, jobs, unsafe=unsafe_no_isolation))
 
 
-@app.command()
+@app.command(epilog=examples.DOCTOR)
 def doctor() -> None:
-    """Check devices, versions, the model cache and the sandbox; the exit code tells."""
+    """Check this machine; exit code 1 if it fails.
+
+    It looks at devices, versions, memory, disk, the model cache and the sandbox.
+    """
     from redqueen.commands.doctor import run_doctor
 
     raise typer.Exit(run_doctor())
@@ -281,6 +256,9 @@ def _replace_closed_streams() -> None:
             os.open(os.devnull, os.O_WRONLY)
     if not hasattr(sys.stderr, "write"):
         sys.stderr = os.fdopen(2, "w", encoding="utf-8")
+
+
+app.add_typer(runs)
 
 
 def main() -> None:

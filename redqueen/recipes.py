@@ -18,6 +18,7 @@ from redqueen.config import (
     SamplingConfig,
     SandboxConfig,
 )
+from redqueen.config.keys import keys, nearest_key
 
 # Few seeds, so that the teachers' own tasks are soon the larger part of the bank and of the references. Short ones,
 # because a model of 135M parameters hardly ever writes a longer function from examples (docs/ALGORITHM.md has a curve).
@@ -151,8 +152,16 @@ def configure(
     """
     name = "quickstart"
     overrides = list(args)
+    for option in overrides:
+        if option.startswith("-") and "=" not in option:
+            raise ConfigError(_no_option(option))
     if overrides and "=" not in overrides[0]:
         name = overrides.pop(0)
+        if name not in RECIPES and name in keys(Config):
+            raise ConfigError(f"'{name}' is a setting: write {name}=VALUE, without a space")
+    for override in overrides:
+        if override in RECIPES:
+            raise ConfigError(f"the recipe comes first: write '{override}' before the settings")
     # The options --model, --steps and --matched come last, so that they win over overrides of the same keys.
     if model is not None:
         overrides.append(f"model.name={model}")
@@ -170,3 +179,9 @@ def configure(
         else:
             others.append(override)
     return match_compute(recipe(name).override(others), how)
+
+
+def _no_option(option: str) -> str:
+    """Returns the message for an option that no command has: most often it is meant as a setting."""
+    key = nearest_key(option.lstrip("-"), keys(Config))
+    return f"no option '{option}': settings are written without dashes, e.g. {key}=VALUE (see redqueen keys)"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from redqueen import config
 from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS
 from redqueen.config import Config, ConfigError, Crossover, Mutation, resolve
-from redqueen.config.keys import keys
+from redqueen.config.keys import describe, keys
 from redqueen.game.prompts import prompts
 from redqueen.recipes import RECIPES, configure, recipe
 from redqueen.records import KINDS
@@ -162,6 +162,11 @@ def test_overrides_are_judged_together() -> None:
         ("league.gamma", "evolution.gamma"),
         ("league.evolution", "evolution.enabled"),
         ("league.probe_tasks", "league.held_out_tasks"),
+        ("lr", "learning.lr"),
+        ("model", "model.name"),
+        ("steps", "run.steps"),
+        ("workers", "model.workers"),
+        ("sampling.lr", "learning.lr"),
     ],
 )
 def test_an_unknown_key_names_the_nearest_valid_one(wrong: str, nearest: str) -> None:
@@ -183,6 +188,39 @@ def test_an_unknown_key_in_a_stored_configuration_is_refused_too() -> None:
         resolve({"run": {"setps": 3}})
     with pytest.raises(ConfigError, match=r"unknown key 'league\.gamma': did you mean 'evolution\.gamma'"):
         resolve({"league": {"gamma": 0.5}})
+
+
+def test_every_key_is_described_in_one_short_line_or_two() -> None:
+    described = describe(Config)
+    assert [key.name for key in described] == list(keys(Config))
+    assert [key.name for key in described if not key.text or not key.text.endswith(".") or len(key.text) > 200] == []
+
+
+def test_a_described_default_is_one_that_can_be_written() -> None:
+    written = [f"{key.name}={key.default}" for key in describe(Config)]
+    assert Config().override(written) == Config()
+
+
+def test_choices_are_the_words_that_a_key_takes() -> None:
+    choices = {key.name: key.choices for key in describe(Config)}
+    assert choices["game.kinds"] == KINDS
+    assert choices["evolution.crossovers"] == get_args(Crossover)
+    assert choices["learning.lr"] == choices["game.seed_lines"] == ()
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--lr"], "no option '--lr': settings are written without dashes, e.g. learning.lr=VALUE (see redqueen keys)"),
+        (["run.steps=3", "--stpes", "4"], "no option '--stpes': settings are written without dashes, e.g. run.steps"),
+        (["learning.lr", "1e-4"], "'learning.lr' is a setting: write learning.lr=VALUE, without a space"),
+        (["learning.lr=1e-4", "asymmetric"], "the recipe comes first: write 'asymmetric' before the settings"),
+    ],
+)
+def test_a_command_line_in_the_wrong_order_says_what_is_right(args: list[str], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        configure(args)
+    assert str(caught.value).startswith(message)
 
 
 def test_a_whole_section_cannot_be_overridden() -> None:

@@ -27,6 +27,7 @@ LEFT_OUT = {"redqueen", "redqueen.__main__"}
 GROUND = {name for level in LEVELS[-4:] for name in level}
 TITLES = {
     "redqueen.cli": "the command line",
+    "redqueen.cli_runs": "its commands about runs",
     "redqueen.commands": "one file a command",
     "redqueen.analysis": "what a run meant",
     "redqueen.train": "the five phases",

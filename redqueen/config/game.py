@@ -18,9 +18,9 @@ class GameConfig(Section):
     kinds: tuple[Kind, ...] = Field(default=("code_o", "code_i", "code_f"), min_length=1)
     """The kinds of tasks that are played."""
     proposals: int = 4
-    """Proposals of each kind in a match: one group, so at least 2."""
+    """Proposals of each kind in a match, at least 2: they are compared with each other."""
     attempts: int = 6
-    """Attempts at each task, n: one group, so at least 2."""
+    """Attempts at each task, at least 2: they are compared with each other."""
     matches: int = Field(default=0, ge=0)
     """Matches a step; 0: max(T, S). Only for the single agent, to match a population's compute."""
     references: int = Field(default=3, ge=0)

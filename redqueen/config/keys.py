@@ -1,26 +1,89 @@
-"""Configuration keys as text: lists them, suggests the nearest one, and reads a value."""
+"""Configuration keys as text: lists and describes them, suggests the nearest one, and reads a value."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """One key with what a person needs to know about it."""
+
+    name: str
+    default: str
+    """The value that it has without a recipe, as text."""
+    choices: tuple[str, ...]
+    """The words that it takes; empty if it takes any text or a number."""
+    text: str
+    """What it means."""
 
 
 def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     """Yields every key that can be overridden, e.g. "learning.lr"."""
+    for name, _ in _fields(model, prefix):
+        yield name
+
+
+def describe(model: type[BaseModel]) -> list[Key]:
+    """Returns every key with its default, its choices and the docstring of its field."""
+    described: list[Key] = []
+    for name, field in _fields(model, ""):
+        text = " ".join((field.description or "").split())
+        described.append(Key(name=name, default=as_text(field.default), choices=_choices(field.annotation), text=text))
+    return described
+
+
+def _fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInfo]]:
     for name, field in model.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from keys(field.annotation, f"{prefix}{name}.")
+            yield from _fields(field.annotation, f"{prefix}{name}.")
         # The recipe is the name that a run started from. A changed name would not change the configuration.
         elif name != "recipe":
-            yield prefix + name
+            yield prefix + name, field
+
+
+def as_text(value: object) -> str:
+    """Returns a value as it is written in an override: `parse_value` reads it."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}"
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _choices(annotation: Any) -> tuple[str, ...]:
+    """Returns the words that a type admits: those of a Literal, also inside a tuple."""
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    words: list[str] = []
+    for part in get_args(annotation):
+        if part not in (NoneType, Ellipsis):
+            words += _choices(part)
+    return tuple(words)
 
 
 def unknown_key(name: str, valid: Iterable[str]) -> str:
     """Returns the message for a key that does not exist, with the most similar one of `valid`."""
+    return f"unknown key '{name}': did you mean '{nearest_key(name, valid)}'?"
+
+
+def nearest_key(name: str, valid: Iterable[str]) -> str:
+    """Returns the key of `valid` that a person most likely meant by `name`."""
     field = name.rpartition(".")[2]
+    candidates = list(valid)
+    # Who writes `lr` means `learning.lr`, and who writes `model` means its name. Only a word that is no part of any key
+    # is compared letter by letter, which would find `model.rank` for either.
+    equal = [key for key in candidates if key.rpartition(".")[2] == field]
+    named = [key for key in candidates if key == f"{name}.name"]
 
     # The right field in a wrong section counts as much as a similar name: `league.gamma` suggests `evolution.gamma`.
     def likeness(key: str) -> tuple[float, float]:
@@ -30,7 +93,7 @@ def unknown_key(name: str, valid: Iterable[str]) -> str:
         last = difflib.SequenceMatcher(None, key_field, field).ratio()
         return max(whole, last), whole
 
-    return f"unknown key '{name}': did you mean '{max(valid, key=likeness)}'?"
+    return max(equal or named or candidates, key=likeness)
 
 
 def parse_value(text: str, current: object) -> object:

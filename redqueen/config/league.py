@@ -26,7 +26,7 @@ class LeagueConfig(Section):
     """Who plays whom, and how members are ranked. Ratings have TrueSkill's defaults (docs/EVOLUTION.md)."""
 
     matchmaking: Matchmaking = "balanced"
-    """How opponents are drawn."""
+    """How opponents are drawn: balanced (near-even games), hard (teachers likely to win), uniform, or in turn."""
     teacher_fitness: TeacherFitness = "lcb"
     """The fitness that teachers are ranked by."""
     student_fitness: FitnessName = "lcb"

@@ -18,15 +18,15 @@ class ModelConfig(Section):
     name: str = BUNDLED
     """The bundled model, a Hugging Face id or a local folder."""
     dtype: Literal["auto", "bfloat16", "float32"] = "auto"
-    """auto: bf16 where the processor multiplies it natively, else fp32."""
+    """The precision of the base. auto: bf16 where the processor multiplies it natively, else fp32."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """auto: CUDA where there is a device."""
+    """Where the run computes. auto: on the GPU if torch sees one, else on the CPU."""
     prompts: Literal["completion", "chat"] = "completion"
-    """completion for base and small models, chat for instruct models."""
+    """The format of prompts: completion for base and small models, chat for instruct models."""
     rank: int = Field(default=8, ge=1, le=1024)
     """The rank of every adapter."""
     alpha: float = Field(default=16.0, gt=0)
-    """ΔW is scaled by alpha / rank."""
+    """The scale of every adapter: its update of the weights is multiplied by alpha / rank."""
     targets: tuple[str, ...] = Field(
         default=("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"), min_length=1
     )
@@ -41,13 +41,13 @@ class PopulationConfig(Section):
     """The members of a run."""
 
     teachers: int = Field(default=2, ge=1)
-    """Living teachers, T."""
+    """How many teachers live at a time, T."""
     students: int = Field(default=2, ge=1)
-    """Living students, S."""
+    """How many students live at a time, S."""
     single_agent: bool = False
     """One member plays both roles: the AZR baseline."""
     init: str = "auto"
-    """"auto" (the shipped warm start where it fits, else fresh), "fresh", or a PEFT folder."""
+    """What members start from: auto (the shipped warm start where it fits, else fresh), fresh, or a PEFT folder."""
     perturbation: float = Field(default=0.05, ge=0)
     """Each member starts at `init` plus noise of this share of each tensor's standard deviation (b of a new adapter: of
     a's), so that members differ."""
@@ -63,15 +63,15 @@ class SamplingConfig(Section):
     """How completions are sampled."""
 
     temperature: float = Field(default=1.0, gt=0)
-    """1: the policy gradient's samples come from the policy itself."""
+    """The divisor of the logits. At 1 members sample from their policy itself."""
     proposal_tokens: int = Field(default=96, ge=1)
-    """Longest proposal."""
+    """Tokens of the longest proposal; a longer text is cut off and counts as malformed."""
     attempt_tokens: int = Field(default=64, ge=1)
-    """Longest attempt."""
+    """Tokens of the longest attempt; a longer text is cut off and counts as malformed."""
     top_p: float = Field(default=1.0, gt=0, le=1)
-    """1: the whole vocabulary. Below it samples are off-policy, and a run says so when it starts."""
+    """Share of the probability that tokens are sampled from; 1: all. Below 1 members learn off-policy."""
     top_k: int = Field(default=0, ge=0)
-    """0: the whole vocabulary. Above it samples are off-policy, and a run says so when it starts."""
+    """How many of the likeliest tokens are sampled from; 0: all. Above 0 members learn off-policy."""
     batch_rows: int = Field(default=64, ge=1)
     """Completions that are sampled at once."""
 
@@ -91,7 +91,7 @@ class LearningConfig(Section):
     lr: float = Field(default=1e-4, ge=0)
     """Learning rate of AdamW."""
     loss: Literal["token_mean", "sequence_mean"] = "token_mean"
-    """AZR's loss is token-weighted."""
+    """token_mean: each token of a member counts the same, as in AZR; sequence_mean: each text does."""
     clip: float = Field(default=1.0, gt=0)
     """Largest gradient norm of a member."""
     weight_decay: float = Field(default=0.0, ge=0)
@@ -116,7 +116,7 @@ class SandboxConfig(Section):
     wall_s: float = Field(default=4.0, gt=0)
     """Wall-clock seconds for one program."""
     memory_mb: int = Field(default=256, ge=32)
-    """Address space of one program."""
+    """Address space of one program, in MB."""
     value_bytes: int = Field(default=4096, ge=16, le=16_384)
     """Longest input or output of a task as literal text. A longer one is refused, never cut."""
     unsafe_no_isolation: bool = False

@@ -24,7 +24,28 @@ def test_help_names_every_command() -> None:
         assert f" {command} " in done.stdout
 
 
-@pytest.mark.parametrize("args", [["--version"], ["--help"], ["train", "--resume", "/no/such/run"]])
+def test_the_list_of_commands_is_cut_nowhere() -> None:
+    listed = redqueen("--help").stdout.partition("Commands:\n")[2].splitlines()
+    assert len(listed) > 12
+    assert [line for line in listed if not line.endswith(".")] == []
+
+
+COMMANDS = [line.split()[0] for line in redqueen("--help").stdout.partition("Commands:\n")[2].splitlines()]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_help_ends_with_examples_of_the_command_itself(command: str) -> None:
+    shown = redqueen(command, "--help").stdout
+    _, _, examples = shown.partition("  Examples:\n")
+    assert examples
+    assert all(f"redqueen {command}" in line or "population.init=" in line for line in examples.splitlines())
+    assert "--no-" not in shown
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["--version"], ["--help"], ["train", "--help"], ["recipes"], ["keys"], ["train", "--resume", "/no/such/run"]],
+)
 def test_answers_that_need_no_model_import_no_torch(args: list[str]) -> None:
     script = f"""
 import sys

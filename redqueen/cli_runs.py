@@ -1,0 +1,143 @@
+"""The commands that read a run: what it made, what it means, and what its members can do."""
+
+# ruff: noqa: PLC0415 - torch and transformers are imported when a command runs, as in `redqueen.cli`
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from redqueen.commands import examples
+
+runs = typer.Typer()
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="The run's directory.")]
+Member = Annotated[str, typer.Argument(metavar="MEMBER", help="A member's name, best-student or best-teacher.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+Figure = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it: FILE.png or FILE.svg.")]
+
+
+@runs.command(epilog=examples.EXPORT)
+def export(
+    run: Run,
+    member: Member,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write.")],
+) -> None:
+    """Write a member as a PEFT folder with a card."""
+    from redqueen.commands.export import run_export
+
+    raise typer.Exit(run_export(run, member, out))
+
+
+@runs.command(name="eval", epilog=examples.EVAL)
+def evaluate(
+    targets: Annotated[list[str], typer.Argument(metavar="TARGET...", help="Runs, PEFT folders, warm-start, base.")],
+    members: Annotated[Literal["students", "all"], typer.Option(help="Which living members of a run.")] = "students",
+    model: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Base of the targets that are no run: id or folder.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only so many tasks (default: all).")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score adapters and the base on held-out tasks.
+
+    No run trains on the programs of these tasks. All targets attempt the same ones, side by side.
+    """
+    from redqueen.commands.eval import run_eval
+
+    raise typer.Exit(run_eval(targets, members, model, limit, as_json=as_json))
+
+
+@runs.command(epilog=examples.LINEAGE)
+def lineage(
+    run: Run,
+    as_json: AsJson = False,
+    figure: Figure = None,
+) -> None:
+    """Print the family tree of a run.
+
+    It says who descends from whom, by which operator, and what became of each member.
+    """
+    # The text needs no matplotlib, so the figure is a module of its own.
+    if figure is not None:
+        from redqueen.commands.lineage_figure import run_lineage_figure
+
+        run_lineage_figure(run, figure)
+    from redqueen.commands.lineage import run_lineage
+
+    raise typer.Exit(run_lineage(run, as_json=as_json))
+
+
+@runs.command(epilog=examples.REPORT)
+def report(
+    run: Run,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The file to write (default: report.html in the run).")
+    ] = None,
+) -> None:
+    """Write a run as one page of HTML.
+
+    It has curves, members and the family tree.
+    """
+    from redqueen.commands.report import run_report
+
+    raise typer.Exit(run_report(run, out))
+
+
+@runs.command(epilog=examples.RETENTION)
+def retention(
+    run: Run,
+    step: Annotated[
+        int | None, typer.Option(metavar="N", help="The checkpoint after N steps (default: the newest).")
+    ] = None,
+    parents: Annotated[
+        int, typer.Option(min=1, metavar="N", help="How many of the fittest students breed, in turn.")
+    ] = 1,
+    seeds: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Repetitions, each with its own tasks and children.")
+    ] = 3,
+    updates: Annotated[int, typer.Option(min=1, metavar="N", help="Updates of each child.")] = 20,
+    every: Annotated[int, typer.Option(min=1, metavar="N", help="Updates from one measurement to the next.")] = 2,
+    tasks: Annotated[int, typer.Option(min=1, metavar="N", help="Reserved tasks that reward is measured on.")] = 24,
+    tries: Annotated[int, typer.Option(min=1, metavar="N", help="Attempts at each fixed task.")] = 2,
+    practice: Annotated[int, typer.Option(min=1, metavar="N", help="Tasks of an update.")] = 6,
+    as_json: AsJson = False,
+    figure: Figure = None,
+) -> None:
+    """Measure what children keep of their parents.
+
+    One child is made with each operator and control, and all are trained alike. The table says how far each fell behind
+    its parent, and after how many updates it reached the parent's level. With the defaults this takes an hour or more
+    on a laptop; the first example takes minutes.
+    """
+    from redqueen.analysis.retention.study import Plan
+    from redqueen.commands.retention import run_retention
+
+    plan = Plan(parents, seeds, updates, every, tasks, tries, practice)
+    raise typer.Exit(run_retention(run, step, plan, as_json=as_json, figure=figure))
+
+
+@runs.command(epilog=examples.ANCESTRY)
+def ancestry(
+    run: Run,
+    epochs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Largest number of stages of the run to compare.")
+    ] = 10,
+    tasks: Annotated[int, typer.Option(min=1, metavar="N", help="Tasks of each stage.")] = 12,
+    attempts: Annotated[int, typer.Option(min=1, metavar="N", help="Attempts of each student at each task.")] = 1,
+    students: Annotated[
+        int, typer.Option(min=1, metavar="N", help="How many of the fittest students of each stage play.")
+    ] = 1,
+    as_json: AsJson = False,
+    figure: Figure = None,
+) -> None:
+    """Play students of all stages against old tasks.
+
+    Students from all stages of the run attempt tasks from all stages. The table says whether students made progress,
+    went in cycles or collapsed. Keep the checkpoints of a long run for it: run.keep_every=5.
+    """
+    from redqueen.commands.ancestry import run_ancestry
+
+    raise typer.Exit(run_ancestry(run, epochs, tasks, attempts, students, as_json=as_json, figure=figure))

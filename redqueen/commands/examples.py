@@ -1,0 +1,51 @@
+"""The examples that `--help` shows below each command's options."""
+
+from __future__ import annotations
+
+
+def _examples(*commands: str) -> str:
+    r"""Returns the text for `epilog`. The line "\b" keeps the help's formatter from joining the lines."""
+    return "\n".join(["\b", "Examples:", *(f"  {command}" for command in commands)])
+
+
+TRAIN = _examples(
+    "redqueen train",
+    "redqueen train population_4t4s --steps 20 learning.lr=5e-5",
+    "redqueen train --model Qwen/Qwen2.5-0.5B-Instruct model.prompts=chat",
+    "redqueen train --matched total --run runs/single",
+    "redqueen train paper_7b --dry-run",
+    "redqueen train --resume runs/quickstart --steps 20",
+)
+RECIPES = _examples("redqueen recipes")
+KEYS = _examples("redqueen keys", "redqueen keys learning", "redqueen keys tokens")
+SWEEP = _examples(
+    "redqueen sweep --grid matched=none,per_adapter,total --seeds 3 --out sweeps/matched",
+    "redqueen sweep population_4t4s run.steps=20 --grid learning.lr=5e-5,1e-4 --out sweeps/lr",
+)
+WARM_START = _examples(
+    "redqueen warm-start adapters/mine --model HuggingFaceTB/SmolLM2-360M",
+    "redqueen train --model HuggingFaceTB/SmolLM2-360M population.init=adapters/mine",
+)
+EXPORT = _examples(
+    "redqueen export runs/quickstart best-student student",
+    "redqueen export runs/quickstart T1 teacher",
+)
+EVAL = _examples(
+    "redqueen eval runs/quickstart warm-start base",
+    "redqueen eval runs/quickstart --members all --limit 30",
+)
+LINEAGE = _examples("redqueen lineage runs/quickstart", "redqueen lineage runs/quickstart --figure tree.svg")
+REPORT = _examples("redqueen report runs/quickstart", "redqueen report runs/quickstart --out report.html")
+RETENTION = _examples(
+    "redqueen retention runs/quickstart --seeds 2 --updates 4 --tasks 6",
+    "redqueen retention runs/quickstart --figure retention.png",
+)
+ANCESTRY = _examples(
+    "redqueen ancestry runs/quickstart",
+    "redqueen ancestry runs/quickstart --attempts 4 --figure ancestry.png",
+)
+VERIFY = _examples(
+    """echo '{"id": 1, "kind": "code_o", "program": "def f(x): return x * 2", "input": "4"}' | redqueen verify -""",
+    "redqueen verify answers.jsonl > verdicts.jsonl",
+)
+DOCTOR = _examples("redqueen doctor")

@@ -1,0 +1,35 @@
+"""`redqueen recipes`, `redqueen keys` and the page that says the same."""
+
+from __future__ import annotations
+
+from redqueen.config import Config
+from redqueen.config.keys import keys
+from redqueen.recipes import RECIPES
+from tests.commands.running import redqueen
+from tools import write_keys
+
+
+def test_recipes_names_every_recipe() -> None:
+    done = redqueen("recipes")
+    assert done.returncode == 0
+    assert [line.split()[0] for line in done.stdout.splitlines()[: len(RECIPES)]] == list(RECIPES)
+
+
+def test_keys_names_every_key_or_those_of_a_section_or_those_with_a_part() -> None:
+    def shown(*args: str) -> list[str]:
+        done = redqueen("keys", *args)
+        assert done.returncode == 0, done.stderr
+        return [line.split()[0] for line in done.stdout.partition("\n\n")[0].splitlines()]
+
+    assert shown() == list(keys(Config))
+    assert shown("learning") == [key for key in keys(Config) if key.startswith("learning.")]
+    assert shown("tokens") == ["sampling.proposal_tokens", "sampling.attempt_tokens", "learning.batch_tokens"]
+
+
+def test_a_section_that_is_none_is_one_line_with_the_nearest_key() -> None:
+    done = redqueen("keys", "learnign.lr")
+    assert (done.returncode, done.stderr) == (2, "redqueen: unknown key 'learnign.lr': did you mean 'learning.lr'?\n")
+
+
+def test_the_page_of_settings_is_what_the_tool_writes() -> None:
+    assert write_keys.TARGET.read_text(encoding="utf-8") == write_keys.page(), "run python -m tools.write_keys"

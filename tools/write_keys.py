@@ -1,0 +1,54 @@
+"""Writes docs/CONFIGURATION.md: every recipe and every setting, from the code's own docstrings.
+
+python -m tools.write_keys
+"""
+
+from __future__ import annotations
+
+import inspect
+from itertools import groupby
+from pathlib import Path
+
+from redqueen.commands.reference import meaning
+from redqueen.config import Config
+from redqueen.config.keys import Key, describe
+from redqueen.recipes import RECIPES
+
+TARGET = Path(__file__).resolve().parents[1] / "docs" / "CONFIGURATION.md"
+HEAD = """\
+# Configuration
+
+This page is written by `python -m tools.write_keys`. `redqueen recipes` and `redqueen keys` print the same.
+
+A run starts from a recipe, and each setting can be changed as `KEY=VALUE`:
+
+    redqueen train population_4t4s learning.lr=5e-5 game.kinds=code_o,code_i run.steps=20
+
+Lists are written with commas, and a missing value as `none`. `--dry-run` prints the whole configuration of a command
+without training. A run keeps it in `config.json`.
+"""
+
+
+def page() -> str:
+    """Returns the page."""
+    lines = [HEAD, "## Recipes", "", "| recipe | what it trains |", "|---|---|"]
+    lines += [f"| `{name}` | {' '.join((inspect.getdoc(recipe) or '').split())} |" for name, recipe in RECIPES.items()]
+    for section, keys in groupby(describe(Config), key=_section):
+        field = Config.model_fields.get(section)
+        about = " ".join((inspect.getdoc(field.annotation) or "").split()) if field else "For the whole run."
+        lines += ["", f"## {section}", "", about, "", "| key | default | meaning |", "|---|---|---|"]
+        lines += [_row(key) for key in keys]
+    return "\n".join(lines) + "\n"
+
+
+def _section(key: Key) -> str:
+    return key.name.partition(".")[0]
+
+
+def _row(key: Key) -> str:
+    return f"| `{key.name}` | `{key.default}` | {meaning(key)} |"
+
+
+if __name__ == "__main__":
+    TARGET.write_text(page(), encoding="utf-8")
+    print(f"wrote {TARGET}")
