@@ -24,10 +24,11 @@ import torch
 from hypothesis import settings
 
 from redqueen.config import ModelConfig, SandboxConfig
-from redqueen.game.seeds import AUTHOR, seeds
+from redqueen.game.seeds import seeds
 from redqueen.machine import cores
 from redqueen.policy.model.base import Base, load
 from redqueen.records import KINDS, Kind, Proposal, Task, Verdict
+from redqueen.self_play import seed_tasks as verified_seeds
 from redqueen.verifier import LocalVerifier
 from tests import tiny
 
@@ -83,7 +84,7 @@ def tiny_base(new_base: Callable[..., Base]) -> Base:
 class SharedVerifier(LocalVerifier):
     """A real verifier that runs a list of proposals once.
 
-    Every toy run starts with the same 125 seed programs; running them three times each takes longer than its steps.
+    Every toy run starts with the same seed programs; running them three times each takes longer than its steps.
     """
 
     def __init__(self, config: SandboxConfig) -> None:
@@ -104,18 +105,7 @@ def verifier() -> Iterator[LocalVerifier]:
 
 
 @pytest.fixture(scope="session")
-def seed_verdicts(verifier: LocalVerifier) -> list[tuple[Verdict, Task | None]]:
-    """The verifier's answer to each seed program, in file order."""
-    return verifier.validate(
-        [
-            Proposal(id=f"seed-{i}", kind="code_f", author=AUTHOR, step=-1, draft=draft)
-            for i, draft in enumerate(seeds())
-        ]
-    )
-
-
-@pytest.fixture(scope="session")
-def seed_tasks(seed_verdicts: list[tuple[Verdict, Task | None]]) -> dict[Kind, list[Task]]:
-    """The valid seeds as tasks of each kind; code_o and code_i have the first pair."""
-    whole = [task for _, task in seed_verdicts if task is not None]
+def seed_tasks(verifier: LocalVerifier) -> dict[Kind, list[Task]]:
+    """Every tenth seed as a task of each kind; code_o and code_i have the first pair."""
+    whole = verified_seeds(verifier, range(0, len(seeds()), 10))
     return {kind: [task.as_kind(kind) for task in whole] for kind in KINDS}

@@ -72,7 +72,7 @@ def config(folder: Path, **changes: object) -> Config:
     """Two teachers and two students on a tiny random model, for a few dozen quick steps."""
     start = Config(
         model=ModelConfig(name=str(tiny.make(folder / "model")), dtype="float32", workers=1, threads=1),
-        game=GameConfig(kinds=("code_o",), proposals=12, attempts=4),
+        game=GameConfig(kinds=("code_o",), proposals=12, attempts=4, seed_tasks=60),
         sampling=SamplingConfig(proposal_tokens=1, attempt_tokens=1),
         learning=LearningConfig(lr=1e-2),
         evolution=EvolutionConfig(enabled=False, gamma=0.5),

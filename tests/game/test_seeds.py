@@ -8,13 +8,22 @@ from collections import Counter
 import pytest
 
 from redqueen.config import Config
-from redqueen.game.seeds import FILES, parse_block, seeds
+from redqueen.game.seeds import AUTHOR, FILES, parse_block, seeds
 from redqueen.programs.normal_form import fingerprint, shape
-from redqueen.records import Kind, Task, Verdict
+from redqueen.records import Kind, Proposal, Task, Verdict
 from redqueen.sandbox import canonical, parse_literal
 from redqueen.verifier import LocalVerifier
 from tools import write_seeds
 from tools.same_outputs import same_as_reserved
+
+
+@pytest.fixture(scope="module")
+def seed_verdicts(verifier: LocalVerifier) -> list[tuple[Verdict, Task | None]]:
+    """The verifier's answer to each seed program, in file order."""
+    drafts = enumerate(seeds())
+    return verifier.validate(
+        [Proposal(id=f"seed-{i}", kind="code_f", author=AUTHOR, step=-1, draft=draft) for i, draft in drafts]
+    )
 
 
 def test_there_are_enough() -> None:
@@ -37,6 +46,7 @@ def test_the_generated_programs_are_what_the_tool_writes() -> None:
     assert written == write_seeds.as_text(write_seeds.generated()), "run `python -m tools.write_seeds`"
 
 
+@pytest.mark.integration
 def test_no_seed_computes_what_a_reserved_program_computes() -> None:
     found = [(draft.message, same_as_reserved(draft)) for draft in seeds()]
     assert [pair for pair in found if pair[1] is not None] == []
@@ -58,6 +68,7 @@ def _blocks(name: str) -> list[str]:
     return (write_seeds.FOLDER / name).read_text(encoding="utf-8").strip().split("\n\n")
 
 
+@pytest.mark.integration
 def test_every_seed_is_valid(seed_verdicts: list[tuple[Verdict, Task | None]]) -> None:
     bad = [
         f"{draft.message}: {verdict.status} {verdict.detail}"
@@ -77,6 +88,7 @@ def test_no_message_comes_twice() -> None:
     assert [message for message, count in counts.items() if count > 1] == []
 
 
+@pytest.mark.integration
 def test_every_seed_has_enough_different_inputs_for_a_code_f_task(
     seed_verdicts: list[tuple[Verdict, Task | None]],
 ) -> None:
@@ -85,6 +97,7 @@ def test_every_seed_has_enough_different_inputs_for_a_code_f_task(
     assert poor == []
 
 
+@pytest.mark.integration
 def test_no_seed_lists_an_input_value_twice(seed_verdicts: list[tuple[Verdict, Task | None]]) -> None:
     doubled = [
         draft.message
@@ -94,6 +107,7 @@ def test_no_seed_lists_an_input_value_twice(seed_verdicts: list[tuple[Verdict, T
     assert doubled == []
 
 
+@pytest.mark.integration
 def test_no_seed_gives_one_output_for_all_inputs(seed_verdicts: list[tuple[Verdict, Task | None]]) -> None:
     constant: list[str] = []
     for _, task in seed_verdicts:
