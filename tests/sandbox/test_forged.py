@@ -99,7 +99,7 @@ DISGUISES = {
     "function": "return lambda: 42",
     "coroutine": "async def g():\n    return 1\nreturn g()",
     "named tuple": "import collections\nreturn collections.namedtuple('P', 'x')(1)",
-    "counter": "import collections\nreturn collections.Counter('a')",
+    "subclass of counter": "import collections\nreturn type('C', (collections.Counter,), {})('a')",
     "decimal": "import decimal\nreturn decimal.Decimal(1)",
     "bytearray": "return bytearray(b'x')",
     "range": "return range(3)",
@@ -110,6 +110,29 @@ DISGUISES = {
 @pytest.mark.parametrize("code", DISGUISES.values(), ids=DISGUISES.keys())
 def test_only_plain_builtin_values_come_out(run: Run, code: str) -> None:
     assert run(reach(code), expected=(canonical(42),)).status == "unsupported"
+
+
+PATCHED = (
+    "import collections\n"
+    "collections.Counter.items = collections.Counter.__iter__ = lambda self: iter([('b', 9)])\n"
+    "collections.Counter.__len__ = lambda self: 3\n"
+    "return collections.Counter('aab')"
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "literal"),
+    [
+        ("import collections\nreturn collections.Counter('aab')", "{'a': 2, 'b': 1}"),
+        ("import collections\nd = collections.defaultdict(list)\nd['a'].append(1)\nreturn [d]", "[{'a': [1]}]"),
+        ("import collections\nd = collections.OrderedDict(a=1, b=2)\nd.move_to_end('a')\nreturn d", "{'b': 2, 'a': 1}"),
+        # The values are read past what a program did to a class.
+        (PATCHED, "{'a': 2, 'b': 1}"),
+    ],
+)
+def test_dicts_under_another_name_come_out_as_the_dict_that_they_equal(run: Run, code: str, literal: str) -> None:
+    outcome = run(reach(code), validate=True)
+    assert (outcome.status, outcome.outputs) == ("ok", (literal,)), outcome
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from opcode import opmap
 from types import CodeType
 from typing import Any, NamedTuple
 
+from attributes import hidden_module
 from values import CodecError, OversizeError, UnsupportedError, decode, encode
 
 FILENAME = "<program>"
@@ -102,7 +103,7 @@ def suspicious(code: CodeType, withheld: frozenset[str]) -> bool:
 
 
 def check(tree: ast.Module, rules: Rules) -> None:
-    """Refuses imports off the list, and withheld builtins that the program does not define itself."""
+    """Refuses modules off the list, and withheld builtins that the program does not define itself."""
     bound: set[str] = set()
     used: list[ast.Name] = []
     for node in ast.walk(tree):
@@ -126,6 +127,9 @@ def check(tree: ast.Module, rules: Rules) -> None:
     for name in used:
         if name.id in rules.withheld and name.id not in bound:
             raise ForbiddenError(f"{name.id} at line {name.lineno}")
+    hidden = hidden_module(tree, rules.modules)
+    if hidden:
+        raise ForbiddenError(hidden)
 
 
 def refuse_module(name: str, level: int, allowed: frozenset[str]) -> None:

@@ -9,12 +9,15 @@ What counts as equal (`canonical(a) == canonical(b)`):
 - sets and dicts have no order; lists and tuples have;
 - every NaN equals every NaN;
 - `-0.0` equals `0.0`, as in Python, although the literal text keeps the sign.
+
+A `Counter`, `defaultdict` or `OrderedDict` is carried as the dict that it holds: Python says that they are equal.
 """
 
 from __future__ import annotations
 
 import math
 import struct
+from collections import Counter, OrderedDict, defaultdict
 from typing import Any
 
 MAX_DEPTH = 64
@@ -107,9 +110,11 @@ class _Encoder:
         return self._container(kind, value, depth)
 
     def _container(self, kind: type, value: Any, depth: int) -> bytes:
-        if kind is dict:
+        if kind is dict or kind is Counter or kind is defaultdict or kind is OrderedDict:
             tag = b"d"
-            parts = [self.encode(key, depth + 1) + self.encode(item, depth + 1) for key, item in value.items()]
+            # Past whatever a program did to Counter, a class of Python's. An OrderedDict has an order of its own.
+            items = OrderedDict.items(value) if kind is OrderedDict else dict.items(value)
+            parts = [self.encode(key, depth + 1) + self.encode(item, depth + 1) for key, item in items]
         elif kind is list or kind is tuple:
             tag = b"l" if kind is list else b"t"
             parts = [self.encode(item, depth + 1) for item in value]
@@ -118,9 +123,9 @@ class _Encoder:
             parts = sorted(self.encode(item, depth + 1) for item in value)
         else:
             raise UnsupportedError(f"{_type_name(kind)} is not a plain builtin value")
-        if self.canonical and kind is dict:
+        if self.canonical and tag == b"d":
             parts.sort()
-        return self._spend(tag + _U32.pack(len(value))) + b"".join(parts)
+        return self._spend(tag + _U32.pack(len(parts))) + b"".join(parts)
 
     def _integer(self, value: int) -> bytes:
         # The order of the bytes is the order of the numbers, so that a set of ints is shown ascending. A negative
