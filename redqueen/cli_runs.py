@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 import typer
 
 from redqueen.commands import examples
+from redqueen.errors import UserError
+from redqueen.records import Kind
 
 runs = typer.Typer()
 
@@ -24,11 +26,71 @@ def export(
     run: Run,
     member: Member,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write.")],
+    step: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="As it was after N steps (default: as late as it is kept).")
+    ] = None,
+    merge: Annotated[bool, typer.Option("--merge", help="Write a whole model instead, which needs no PEFT.")] = False,
 ) -> None:
-    """Write a member as a PEFT folder with a card."""
+    """Write a member as a PEFT folder with a card.
+
+    The card says how to load, serve and publish it. A member that was replaced can be written as long as a checkpoint
+    from its life is kept (run.keep_every=1 keeps all).
+    """
     from redqueen.commands.export import run_export
 
-    raise typer.Exit(run_export(run, member, out))
+    raise typer.Exit(run_export(run, member, out, step, merge=merge))
+
+
+@runs.command(epilog=examples.ASK)
+def ask(
+    run: Run,
+    member: Annotated[
+        str, typer.Argument(metavar="MEMBER", help="A member's name, best-student, best-teacher or base.")
+    ],
+    question: Annotated[
+        list[str], typer.Argument(metavar="QUESTION...", help="Lines of a question, a file, - or a task's id.")
+    ],
+    step: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="As it was after N steps (default: as late as it is kept).")
+    ] = None,
+    attempts: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Answers to sample as in the run; 1 is greedy.")
+    ] = 1,
+) -> None:
+    """Pose a task to a member and judge its answer.
+
+    A question is a program and a line with a question mark, f(4) == ? or f(?) == 8, or a line "# what to do" and
+    examples f(1) == 2, one a line. A task of the run has the id that redqueen show prints; a seed task is seed-12.
+    """
+    from redqueen.commands.ask import run_ask
+
+    raise typer.Exit(run_ask(run, member, question, step, attempts))
+
+
+@runs.command(epilog=examples.SHOW)
+def show(
+    run: Run,
+    step: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only step N.")] = None,
+    member: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only what this member proposed or attempted.")
+    ] = None,
+    kind: Annotated[Kind | None, typer.Option(help="Only tasks of this kind.")] = None,
+    best: Annotated[
+        bool, typer.Option("--best", help="Best paid first: for the member, else for the teacher.")
+    ] = False,
+    worst: Annotated[bool, typer.Option("--worst", help="Worst paid first, refused proposals among them.")] = False,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many are shown.")] = 5,
+) -> None:
+    """Show tasks and answers of a run.
+
+    The newest come first. The question is written as redqueen ask reads it.
+    """
+    from redqueen.commands.show import run_show
+
+    if best and worst:
+        raise UserError("choose one of --best and --worst")
+    order = "best" if best else "worst" if worst else "newest"
+    raise typer.Exit(run_show(run, step, member, kind, order, limit))
 
 
 @runs.command(name="eval", epilog=examples.EVAL)

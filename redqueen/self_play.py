@@ -205,7 +205,7 @@ class SelfPlay:
         At one task all members draw the same random numbers, so a difference between them is not one of luck.
         """
         # A prompt depends on its task alone, and making one may read the whole task bank. So each is made only once.
-        prompt_of = {task: self._pose(task) for _, task in posed}
+        prompt_of = {task: self.pose(task) for _, task in posed}
         sampling = self.config.sampling.params(self.config.sampling.attempt_tokens)
         places: list[tuple[str, Task, int]] = []
         for member, task in posed:
@@ -240,7 +240,7 @@ class SelfPlay:
         prompt = self.prompts.propose(kind, references, start)
         return _Assignment(id=name, match=match, kind=kind, prompt=prompt, references=tuple(references), start=start)
 
-    def _pose(self, task: Task) -> Prompt:
+    def pose(self, task: Task) -> Prompt:
         """Returns the prompt of an attempt at `task`, with `game.shots` worked examples from the task bank."""
         shots = self.config.game.shots
         if not shots:

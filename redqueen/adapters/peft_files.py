@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from peft import LoraConfig
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from redqueen.adapters.factors import Adapter, Factors
@@ -71,11 +71,8 @@ def save_adapter(
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Writes a safetensors file. Raises OSError if that fails."""
-    # The library raises an error of its own when the disk is full; callers handle OSError.
-    try:
-        save_file(dict(tensors), path, metadata={"format": "pt"})
-    except SafetensorError as error:
-        raise OSError(f"{path}: {error}") from error
+    # The library's own `save_file` makes a file that only its owner can read, whatever the umask says.
+    path.write_bytes(save(dict(tensors), metadata={"format": "pt"}))
 
 
 def load_adapter(folder: Path) -> tuple[dict[str, Factors], float]:

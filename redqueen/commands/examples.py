@@ -28,7 +28,20 @@ WARM_START = _examples(
 )
 EXPORT = _examples(
     "redqueen export runs/quickstart best-student student",
-    "redqueen export runs/quickstart T1 teacher",
+    "redqueen export runs/quickstart S1 student-3 --step 3",
+    "redqueen export runs/quickstart best-student whole-model --merge",
+)
+ASK = _examples(
+    "redqueen ask runs/quickstart best-student 'def f(x): return x * 2' 'f(4) == ?'",
+    "redqueen ask runs/quickstart best-student 'def f(x): return x * 2' 'f(?) == 10'",
+    "redqueen ask runs/quickstart best-student '# double it' 'f(1) == 2' 'f(3) == 6' 'f(5) == 10'",
+    "redqueen ask runs/quickstart S1 question.txt --attempts 8",
+    "redqueen ask runs/quickstart base seed-12-code_i",
+)
+SHOW = _examples(
+    "redqueen show runs/quickstart",
+    "redqueen show runs/quickstart --step 4 --kind code_f --best",
+    "redqueen show runs/quickstart --member T1 --worst --limit 3",
 )
 EVAL = _examples(
     "redqueen eval runs/quickstart warm-start base",

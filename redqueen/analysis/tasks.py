@@ -1,0 +1,79 @@
+"""What teachers proposed and students answered: a run's tasks with their attempts, from its archive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Literal
+
+from redqueen.records import Kind
+from redqueen.runs.archive.reader import ArchiveReader
+from redqueen.runs.archive.rows import AttemptRow, ProposalRow, TaskRow
+from redqueen.runs.directory import RunDirectory
+
+Order = Literal["newest", "best", "worst"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposed:
+    """A proposal with everything that became of it."""
+
+    proposal: ProposalRow
+    student: str
+    """Who was matched with the teacher."""
+    task: TaskRow | None
+    """None if the proposal was refused."""
+    attempts: tuple[AttemptRow, ...]
+    """In the order of their numbers; empty if the proposal was refused."""
+
+
+def proposals(run: Path, step: int | None = None) -> list[Proposed]:
+    """Returns the proposals of `step`, or of all steps, newest step first, and as written within a step.
+
+    Raises RunError if there is no such run.
+    """
+    with ArchiveReader(RunDirectory(run).archive) as archive:
+        students = {row.id: row.student for row in archive.matches(step)}
+        tasks = {row.id: row for row in archive.tasks(step)}
+        attempts: dict[str, list[AttemptRow]] = {}
+        for attempt in archive.attempts(step):
+            attempts.setdefault(attempt.task, []).append(attempt)
+        rows = archive.proposals(step)
+    every = [
+        Proposed(
+            proposal=row,
+            student=students[row.match],
+            task=tasks.get(row.id),
+            attempts=tuple(attempts.get(row.id, ())),
+        )
+        for row in rows
+    ]
+    return sorted(every, key=lambda one: -one.proposal.step)
+
+
+def select(every: Sequence[Proposed], member: str | None, kind: Kind | None, order: Order) -> list[Proposed]:
+    """Returns what `member` (default: anybody) wrote or attempted, of one kind or all, in this order.
+
+    "best" and "worst" go by what `member` was paid: the mean over its attempts, or the reward of the proposal. Without
+    a member it is the proposal's. Refused proposals are paid least, so "worst" begins with them; "newest" leaves them
+    out.
+    """
+    chosen = [one for one in every if kind is None or one.proposal.kind == kind]
+    if member is not None:
+        chosen = [one for one in chosen if member in (one.proposal.teacher, one.student)]
+    if order == "newest":
+        return [one for one in chosen if one.task is not None]
+    paid = [(pay, one) for one in chosen if (pay := _pay(one, member)) is not None]
+    # Python's sort keeps the order of equals, so equally paid ones stay newest first.
+    paid.sort(key=lambda item: item[0], reverse=order == "best")
+    return [one for _, one in paid]
+
+
+def _pay(one: Proposed, member: str | None) -> float | None:
+    """Returns what `member` was paid; None where it was paid nothing, such as after a fault of the machine."""
+    if member is None or member == one.proposal.teacher:
+        return one.proposal.reward
+    rewards = [attempt.reward for attempt in one.attempts if attempt.reward is not None]
+    return fmean(rewards) if rewards else None

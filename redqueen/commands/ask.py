@@ -1,0 +1,190 @@
+"""`redqueen ask`: poses one task to a member of a run, and shows its answer with the verdict."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from redqueen.adapters.initialisation import fresh, generator
+from redqueen.analysis.replay import load_step, open_replay
+from redqueen.commands.environment import check_memory
+from redqueen.commands.find_member import Found, find_member
+from redqueen.commands.show import answer_text, indented, printable
+from redqueen.config import Config
+from redqueen.errors import UserError
+from redqueen.game.questions import Question, QuestionError, read_question, write_question
+from redqueen.game.seeds import seeds
+from redqueen.judging import ask, cut_off, finished, submit_attempt
+from redqueen.records import KINDS, Completion, Draft, Kind, Pair, Proposal, Request, Task, Verdict
+from redqueen.runs.archive.reader import ArchiveReader
+from redqueen.runs.checkpoint import Checkpoint
+from redqueen.runs.directory import RunDirectory
+from redqueen.sandbox import CodecError, LiteralError, OversizeError, parse_literal, to_literal
+from redqueen.self_play import seed_tasks
+from redqueen.verifier import LocalVerifier, answer_to
+
+BASE = "base"
+YOU = "you"
+"""The author of a task that a person poses."""
+_SEED = "seed-"
+
+
+def run_ask(run: Path, name: str, question: Sequence[str], step: int | None, attempts: int) -> int:
+    """Asks the member `name`, as it was after `step` steps, and prints its answers; returns the exit code.
+
+    One attempt is greedy; several are sampled as in the run. Raises UserError if the question cannot be asked, RunError
+    if there is no such run or member.
+    """
+    directory = RunDirectory(run)
+    config = directory.config()
+    found = None if name == BASE else find_member(directory, config, name, step)
+    console = Console(highlight=False, soft_wrap=True)
+    with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:
+        # The question is checked before the model is loaded, which takes longer.
+        task = _task(question, directory, verifier)
+        # One answer needs no worker processes.
+        config = config.model_copy(update={"model": config.model.model_copy(update={"workers": 1})})
+        check_memory(config, 1, console)
+        saved = found.saved if found else load_step(directory, step)
+        answers = _answers(config, found, saved, task, attempts, verifier)
+    _print(console, found, task, answers)
+    return 0
+
+
+def _answers(
+    config: Config, found: Found | None, saved: Checkpoint, task: Task, attempts: int, verifier: LocalVerifier
+) -> list[tuple[Completion, Verdict]]:
+    """Returns what the member answers, with verdicts."""
+    sampling = config.sampling.params(config.sampling.attempt_tokens)
+    if attempts == 1:
+        sampling = replace(sampling, temperature=0)
+    with open_replay(config, saved, 1) as replay:
+        play = replay.self_play
+        if found is None:
+            # The matrix b of a fresh adapter is zero: it leaves the base as it is.
+            adapter = fresh(replay.policy.shapes(), config.model.rank, generator(0, BASE))
+        else:
+            adapter = dict(saved.adapters[found.member.name])
+        replay.policy.join("asked", adapter, trained=False)
+        prompt = play.pose(task)
+        requests = [
+            Request(member="asked", prompt=prompt, sampling=sampling, seed=(config.run.seed, "asked", number))
+            for number in range(attempts)
+        ]
+
+        def submit(_: int, completion: Completion) -> Future[Verdict]:
+            if task.author != YOU or task.kind != "code_i":
+                return submit_attempt(verifier, play.prompts, task, completion)
+            # Nobody has an input that gives a person's output, so the program cannot be asked for it again.
+            answer = play.prompts.read_attempt(task.kind, completion.text)
+            judged = replace(answer_to(task.kind, task.program, task.pairs, answer), inputs=())
+            verdict = cut_off(completion)
+            return finished(verdict) if verdict else verifier.submit(judged)
+
+        return ask(play.sampler, requests, submit)
+
+
+def _task(question: Sequence[str], directory: RunDirectory, verifier: LocalVerifier) -> Task:
+    """Returns the task that is asked for by its id, or by a text. Raises UserError if there is none."""
+    if len(question) == 1:
+        word = question[0]
+        known = _seed(word, verifier) if word.startswith(_SEED) else _task_of_run(word, directory)
+        if known is not None:
+            return known
+    return posed(read_question(_text(question)), verifier)
+
+
+def _text(question: Sequence[str]) -> str:
+    """Returns the text of a question: standard input, a file, or the arguments, each a line."""
+    if list(question) == ["-"]:
+        return sys.stdin.read()
+    if len(question) == 1 and "\n" not in question[0] and Path(question[0]).is_file():
+        try:
+            return Path(question[0]).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"cannot read {question[0]}: {error}") from error
+    return "\n".join(question)
+
+
+def _task_of_run(word: str, directory: RunDirectory) -> Task | None:
+    """Returns the task of the run that has this id, as `redqueen show` prints it; None if there is none."""
+    with ArchiveReader(directory.archive) as archive:
+        return next((row.task() for row in archive.tasks() if row.id == word), None)
+
+
+def _seed(word: str, verifier: LocalVerifier) -> Task | None:
+    """Returns the seed task `seed-12-code_i`; without a kind it is code_o. Raises UserError if there is none."""
+    number, _, kind = word.removeprefix(_SEED).partition("-")
+    kinds: dict[str, Kind] = {"": "code_o", **{each: each for each in KINDS}}
+    if not number.isdigit() or int(number) >= len(seeds()) or kind not in kinds:
+        raise UserError(f"no seed task '{word}': choose seed-0 to seed-{len(seeds()) - 1}, or e.g. seed-12-code_f")
+    (task,) = seed_tasks(verifier, [int(number)])
+    return task.as_kind(kinds[kind])
+
+
+def posed(question: Question, verifier: LocalVerifier) -> Task:
+    """Returns the task of a question, whose program has run if its output is asked for. Raises QuestionError."""
+    if question.kind != "code_o":
+        try:
+            pairs = tuple(Pair(pair.input, to_literal(parse_literal(pair.output))) for pair in question.pairs)
+        except (CodecError, LiteralError, OversizeError) as error:
+            raise QuestionError(f"an output must be a literal such as 3, 'a' or [1, 2]: {error}") from error
+        return _as_task(question, pairs)
+    draft = Draft(question.program, (question.pairs[0].input,))
+    proposal = Proposal(id="question", kind="code_o", author=YOU, step=-1, draft=draft)
+    verdict, task = verifier.submit_proposal(proposal).result()
+    if task is None:
+        raise QuestionError(f"the program gives no answer to judge by: {verdict.status}, {verdict.detail}")
+    return task
+
+
+def _as_task(question: Question, pairs: tuple[Pair, ...]) -> Task:
+    return Task(
+        id="question",
+        kind=question.kind,
+        author=YOU,
+        step=-1,
+        program=question.program,
+        pairs=pairs,
+        message=question.message,
+    )
+
+
+def _print(console: Console, found: Found | None, task: Task, answers: Sequence[tuple[Completion, Verdict]]) -> None:
+    if found is None:
+        who = "the base, without an adapter"
+    else:
+        who = f"{found.member.name} ({found.member.role}, after step {found.saved.step})"
+    console.print(Text(f"asked: {who}", style="bold"))
+    console.print(indented(write_question(task)))
+    if task.kind == "code_f":
+        console.print(f"  it sees the first {len(task.shown)}, and is judged on the other {len(task.hidden)}")
+    # Equal answers are printed once. How long a program ran tells nothing here.
+    counts = Counter(
+        (answer_text(completion.text, task.kind), replace(verdict, cpu_ms=0.0)) for completion, verdict in answers
+    )
+    for (answer, verdict), count in counts.most_common():
+        times = f"  ({count} of {len(answers)})" if len(answers) > 1 else ""
+        console.print(Text(f"answer{times}:", style="bold"))
+        console.print(indented(answer))
+        style = "green" if verdict.status == "correct" else "red"
+        console.print(Text(f"verdict: {verdict.status}{_reason(task, verdict)}", style=style))
+    solved = sum(verdict.status == "correct" for _, verdict in answers)
+    if len(answers) > 1:
+        console.print(f"solved {solved} of {len(answers)}")
+    if task.kind == "code_o" and solved < len(answers):
+        console.print(Text(f"right is: {printable(task.pairs[0].output)}"))
+
+
+def _reason(task: Task, verdict: Verdict) -> str:
+    """Returns why an answer was not right, from its verdict."""
+    if verdict.status == "wrong" and task.kind == "code_i":
+        return f", f gives {printable(verdict.output)}"
+    return f", {printable(verdict.detail)}" if verdict.detail else ""

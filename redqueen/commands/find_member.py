@@ -1,0 +1,65 @@
+"""Finds the member of a run that a person names: alive, replaced, or the best of its role."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from redqueen.analysis.lineage.tree import Life, lives
+from redqueen.analysis.replay import load_step
+from redqueen.config import Config
+from redqueen.evolution import fittest_first
+from redqueen.league.population import Member
+from redqueen.records import ROLES
+from redqueen.runs.checkpoint import Checkpoint
+from redqueen.runs.directory import RunDirectory, RunError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A member as it was at a checkpoint."""
+
+    member: Member
+    saved: Checkpoint
+
+
+def find_member(directory: RunDirectory, config: Config, name: str, step: int | None) -> Found:
+    """Returns the member called `name` after `step` steps, by default as late as it can be had.
+
+    `name` is a member's name in any case, or "best-student" or "best-teacher".
+    Raises RunError if there is no such member, or no checkpoint that has it; CheckpointError if that is damaged.
+    """
+    wanted = name.casefold()
+    for role in ROLES:
+        if wanted == f"best-{role}":
+            saved = load_step(directory, step)
+            # The single agent plays both roles, so it is the best of either.
+            candidates = [m for m in saved.population.members.values() if m.role in (role, "both")]
+            return Found(member=fittest_first(candidates, role, config, saved.step)[0], saved=saved)
+    every = {life.name.casefold(): life for life in lives(directory.path)}
+    life = every.get(wanted)
+    if life is None:
+        names = ", ".join(each.name for each in every.values())
+        raise RunError(
+            f"no member '{name}' ever lived in {directory.path}: choose one of {names}, best-student, best-teacher"
+        )
+    saved = load_step(directory, _step_of(life, directory, step))
+    return Found(member=saved.population.members[life.name], saved=saved)
+
+
+def _step_of(life: Life, directory: RunDirectory, step: int | None) -> int:
+    """Returns the checkpoint to take a member from. Raises RunError if none that is kept has it."""
+    # A member that is born at the end of step b (from 0) is in the checkpoints from b + 1 on, and one that is replaced
+    # at the end of step d is in those up to d.
+    saved = directory.saved()
+    having = [each for each in saved if each > life.born and (life.died is None or each <= life.died)]
+    if step is None and having:
+        return having[-1]
+    if step in having:
+        return step
+    if having:
+        choice = f"{life.name} is in the checkpoints after step {', '.join(map(str, having))}: choose one with --step"
+        raise RunError(f"{life.name} is not in a checkpoint after step {step}. {choice}")
+    lived = "" if life.died is None else f" was replaced after step {life.died + 1}, and"
+    raise RunError(
+        f"{life.name}{lived} is in no checkpoint that {directory.path} keeps: train with run.keep_every=1 to keep all"
+    )

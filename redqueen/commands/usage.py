@@ -1,0 +1,125 @@
+"""How to use an exported member: a program that asks it one question, and the lines to serve and to publish it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from redqueen.config import BUNDLED, Config
+from redqueen.game.prompts import prompts
+from redqueen.league.population import Member
+from redqueen.records import Kind, Pair, Prompt, Task
+
+_ADAPTER = """\
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, AutoTokenizer
+{imports}
+base = {base}
+adapter = {folder!r}  # this folder
+tokenizer = AutoTokenizer.from_pretrained(base)
+model = AutoModelForCausalLM.from_pretrained(base, dtype="auto")
+model = PeftModel.from_pretrained(model, adapter)
+"""
+_MERGED = """\
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+folder = {folder!r}  # this folder
+tokenizer = AutoTokenizer.from_pretrained(folder)
+model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
+"""
+_COMPLETION = """\
+inputs = tokenizer(prompt, return_tensors="pt")
+"""
+_CHAT = """\
+messages = [{"role": "user", "content": prompt}]
+text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+inputs = tokenizer(text, return_tensors="pt", add_special_tokens=False)
+"""
+_ANSWER = """\
+answer = model.generate(
+    **inputs, max_new_tokens={tokens}, do_sample=False, stop_strings={stop!r}, tokenizer=tokenizer
+)
+print(tokenizer.decode(answer[0, inputs.input_ids.shape[1] :], skip_special_tokens=True))
+"""
+
+
+def usage(member: Member, config: Config, folder: Path, *, merged: bool) -> str:
+    """Returns the card's section as Markdown."""
+    prompt = _example(member, config)
+    # The beginning of the answer that a format writes on the member's behalf is part of the text to complete.
+    text = prompt.text if prompt.chat else prompt.text + prompt.prefix
+    tokens = config.sampling.proposal_tokens if member.role == "teacher" else config.sampling.attempt_tokens
+    program = "\n".join(
+        [
+            _loading(config, folder, merged=merged),
+            f"prompt = {_literal(text)}",
+            (_CHAT if prompt.chat else _COMPLETION) + _ANSWER.format(tokens=tokens, stop=list(prompt.stop)),
+        ]
+    )
+    return f"```python\n{program}```\n\n{_notes(member, config, folder, merged=merged)}"
+
+
+def _loading(config: Config, folder: Path, *, merged: bool) -> str:
+    if merged:
+        return _MERGED.format(folder=str(folder))
+    if config.model.name != BUNDLED:
+        return _ADAPTER.format(imports="", base=repr(config.model.name), folder=str(folder))
+    # Where the bundled base lies differs from machine to machine.
+    imports = "\nfrom redqueen.policy.model.base import location\n"
+    return _ADAPTER.format(imports=imports, base=f"location({BUNDLED!r})", folder=str(folder))
+
+
+def _notes(member: Member, config: Config, folder: Path, *, merged: bool) -> str:
+    publish = f"Publish it: `hf upload USER/NAME {folder}`."
+    if merged:
+        return (
+            "The weights are rounded to the dtype that the base is stored in, so answers may differ a little from the\n"
+            f"adapter's. vLLM should serve it: `vllm serve {folder}`. This line has not been tried.\n{publish}"
+        )
+    bundled = config.model.name == BUNDLED
+    base = "BASE" if bundled else config.model.name
+    notes = (
+        f"vLLM should serve it: `vllm serve {base} --enable-lora --max-lora-rank {config.model.rank} "
+        f"--lora-modules {member.name}={folder}`.\nThis line has not been tried. {publish}"
+    )
+    if bundled:
+        notes += (
+            "\n\nThe base comes with Red Queen and not from the hub. `location` converts it once and returns its\n"
+            "folder, which is BASE in the line above. For a folder that needs nothing else, export with `--merge`."
+        )
+    return notes
+
+
+_EXAMPLES = (
+    ("def f(nums):\n    return sorted(nums)", "sort the numbers", (("[3, 1, 2]", "[1, 2, 3]"), ("[]", "[]"))),
+    ("def f(text):\n    return text.upper()", "in capitals", (("'abc'", "'ABC'"), ("'x'", "'X'"))),
+)
+
+
+def _example(member: Member, config: Config) -> Prompt:
+    """Returns a prompt in the run's format: a question for a student, for a teacher the request for a task."""
+    kind = config.game.kinds[0]
+    tasks = [_task(kind, *example) for example in _EXAMPLES]
+    form = prompts(config.model.prompts, config.game)
+    if member.role == "teacher":
+        return form.propose(kind, tasks, tasks[0] if kind == "code_f" else None)
+    return form.attempt(tasks[0], ())
+
+
+def _task(kind: Kind, program: str, message: str, pairs: tuple[tuple[str, str], ...]) -> Task:
+    whole = Task(
+        id="example",
+        kind="code_f",
+        author="example",
+        step=-1,
+        program=program,
+        pairs=tuple(Pair(given, output) for given, output in pairs),
+        message=message,
+    )
+    return whole.as_kind(kind)
+
+
+def _literal(text: str) -> str:
+    """Returns `text` as Python source, on several lines where that needs no escapes."""
+    if '"""' in text or "\\" in text or text.endswith('"'):
+        return repr(text)
+    return f'"""{text}"""'
