@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from statistics import fmean
 
-from redqueen import streams
+from redqueen import plugins, streams
 from redqueen.adapters.distance import relative_distance
 from redqueen.adapters.factors import Adapter
 from redqueen.adapters.initialisation import generator
@@ -27,6 +27,15 @@ from redqueen.records import ROLES, Attempted, Kind, Role
 from redqueen.self_play import PlayedMatch, PlayedStep, ScoredProposal
 
 OPERATORS: dict[str, Operator] = {**MUTATIONS, **CROSSOVERS, **CONTROLS}
+
+
+def named_operator(name: str) -> Operator:
+    """Returns the operator called `name`, ours or a plugin's."""
+    if name in OPERATORS:
+        return OPERATORS[name]
+    kind: plugins.Part = "mutation" if name in plugins.names("mutation") else "crossover"
+    return plugins.find(kind, name)
+
 
 TRIES = 8
 """How often a child that is too close to a living member is drawn at most. There is a limit because some operators
@@ -281,7 +290,7 @@ def _make_child(
     kept in any case.
     """
     parents = [policy.adapter(name) for name in birth.parents]
-    operator = OPERATORS[birth.operator]
+    operator = named_operator(birth.operator)
     seed = config.run.seed
     least = config.evolution.min_distance
     child = operator(parents, generator(seed, step, "operator", birth.victim))

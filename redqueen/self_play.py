@@ -14,7 +14,7 @@ from redqueen import streams
 from redqueen.config import Config, GameConfig
 from redqueen.game.prompts import Prompts, prompts
 from redqueen.game.rewards import solve_rate, student_reward, teacher_reward
-from redqueen.game.seeds import AUTHOR, IDENTITY, seeds
+from redqueen.game.seeds import AUTHOR, IDENTITY, SeedError, seeds, seeds_of
 from redqueen.game.task_bank import TaskBank
 from redqueen.judging import Progress, ask, faults_of, submit_attempt, submit_proposal, withdrawn
 from redqueen.league.matchmaking import Match
@@ -123,9 +123,12 @@ class SelfPlay:
     def add_seed_tasks(self) -> int:
         """Adds `game.seed_tasks` seed programs in all kinds to the task bank. Returns how many programs it adds."""
         most = self.config.game.seed_lines
+        drafts = seeds_of(self.config.game)
         numbers = [
-            number for number, draft in enumerate(seeds()) if most is None or len(draft.program.splitlines()) <= most
+            number for number, draft in enumerate(drafts) if most is None or len(draft.program.splitlines()) <= most
         ]
+        if not numbers:
+            raise SeedError(f"no seed program has at most game.seed_lines={most} lines: use game.seed_lines=none")
         count = self.config.game.seed_tasks
         if count == 0:
             tasks = verified_tasks(self.verifier, {"identity": IDENTITY})
@@ -133,12 +136,25 @@ class SelfPlay:
             if count is not None and count < len(numbers):
                 numbers = streams.python(self.seed, "seed tasks").sample(numbers, count)
             # In the order of the files, as all seeds are.
-            tasks = seed_tasks(self.verifier, sorted(numbers))
+            tasks = self._verified_seeds({number: drafts[number] for number in sorted(numbers)})
         for task in tasks:
             for kind in self.config.game.kinds:
                 rng = streams.python(self.seed, "plant", task.id, kind)
                 self.task_bank.add(task.as_kind(kind, rng), None)
         return len(tasks)
+
+    def _verified_seeds(self, drafts: Mapping[int, Draft]) -> list[Task]:
+        """Returns the seeds as tasks. Raises SeedError, which names the first, if a user's own is none."""
+        tasks = verified_tasks(self.verifier, {f"seed-{number}": draft for number, draft in drafts.items()})
+        own = self.config.game.seeds
+        if own is not None and len(tasks) < len(drafts):
+            valid = {task.id for task in tasks}
+            failed = next(draft for number, draft in drafts.items() if f"seed-{number}" not in valid)
+            raise SeedError(
+                f"{len(drafts) - len(tasks)} of {len(drafts)} programs of {own} give no outputs in the sandbox, first "
+                f"'# {failed.message}': try it with redqueen verify"
+            )
+        return tasks
 
     def propose(self, step: int, matches: Sequence[Match], progress: Progress) -> list[Proposed]:
         """Returns `game.proposals` judged proposals of each kind in each match."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,21 @@ from typing import Any
 import pytest
 import torch
 
+from redqueen import plugins
 from redqueen.adapters.factors import Factors
-from redqueen.adapters.operators import MUTATIONS
+from redqueen.analysis.lineage.tree import lives
 from redqueen.config import GameConfig, ModelConfig
 from redqueen.game.prompts import Prompts
+from redqueen.game.rewards import student_reward, teacher_reward
 from redqueen.league.population import Member
 from redqueen.policy.model import decoder
 from redqueen.policy.model.base import load
 from redqueen.records import Completion, Kind, Task, Verdict
+from redqueen.runs.directory import RunDirectory
 from redqueen.verifier import LocalVerifier
 from tests import tiny, toy
+from tests.commands.conftest import SMALL
+from tests.commands.running import redqueen
 from tests.reference import logits
 
 PAGE = Path(__file__).parents[1] / "docs" / "EXTENDING.md"
@@ -35,8 +41,13 @@ def snippet(title: str) -> dict[str, Any]:
     return names
 
 
-def test_an_operator(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redqueen.adapters.operators.MUTATIONS", dict(MUTATIONS))
+@pytest.fixture(autouse=True)
+def no_part_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers is forgotten at its end."""
+    monkeypatch.setattr(plugins, "_parts", {})
+
+
+def test_an_operator() -> None:
     fade = snippet("operator")["fade"]
     parent = {"x": Factors(torch.randn(5, 2), torch.randn(2, 3)), "y": Factors(torch.randn(4, 2), torch.randn(2, 4))}
     child = fade([parent], torch.Generator().manual_seed(0))
@@ -61,11 +72,12 @@ def test_a_fitness() -> None:
 
 
 def test_a_reward() -> None:
-    reward = snippet("reward")["learnability_reward"]
-    pay = GameConfig()
-    assert [reward(Verdict("valid"), rho, pay) for rho in (0.0, 0.5, 1.0)] == [0, 1, 0]
-    assert reward(Verdict("error"), None, pay) == pay.teacher_invalid
-    assert reward(Verdict("infra_error"), None, pay) is None
+    snippet("reward")
+    pay = GameConfig(teacher_reward="middle", student_reward="all_or_nothing")
+    assert [teacher_reward(Verdict("valid"), rho, pay) for rho in (0.0, 0.25, 0.5, 1.0)] == [0, 0.5, 1, 0]
+    assert teacher_reward(Verdict("error"), None, pay) == pay.teacher_invalid
+    assert teacher_reward(Verdict("infra_error"), None, pay) is None
+    assert [student_reward(Verdict(status), pay) for status in ("correct", "wrong", "malformed")] == [1, 0, -1]
 
 
 def test_a_prompt_format(seed_tasks: dict[Kind, list[Task]]) -> None:
@@ -123,7 +135,45 @@ def test_a_benchmark() -> None:
     assert score(Calculator(), "S0", [(1, 2), (3, 4), (5, 6), (2, 2)]) == 0.75
 
 
+@pytest.mark.integration
+def test_a_run_with_ones_own_parts_and_seeds(
+    tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = ("operator", "fitness", "reward", "prompt format")
+    (tmp_path / "my_parts.py").write_text("\n".join(SNIPPETS[title] for title in own))
+    seeds = re.search(r"^```text\n(.*?)^```", PAGE.read_text(), re.M | re.S)
+    assert seeds is not None
+    (tmp_path / "my_seeds.txt").write_text(f"{seeds[1]}\n{seeds[1].replace('longest', 'last')}")
+    # The command of the page, with what makes a run on a tiny model quick.
+    command = re.search(r"redqueen train plugins.*?\n\n", PAGE.read_text(), re.S)
+    assert command is not None
+    words = [word for word in command[0].split() if "=" in word]
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    args = [
+        *words,
+        *SMALL,
+        "game.seeds=my_seeds.txt",
+        "game.seed_lines=none",
+        "evolution.every=1",
+        "evolution.burn_in=1",
+    ]
+    done = redqueen("train", "--model", str(tiny_folder("llama")), "--steps", "2", *args, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    run = tmp_path / "runs" / "quickstart"
+    assert {born.operator for born in lives(run)} == {"init", "fade"}
+    config = RunDirectory(run).config()
+    assert config.plugins == ("my_parts",)
+    # Who reads the run without the module is told so.
+    monkeypatch.setattr(plugins, "_parts", {})
+    monkeypatch.delitem(sys.modules, "my_parts")
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(tmp_path)])
+    elsewhere = redqueen("report", str(run))
+    assert elsewhere.returncode == 2
+    assert "plugins=my_parts cannot be imported" in elsewhere.stderr
+    assert len(elsewhere.stderr.splitlines()) == 1
+
+
 def test_no_snippet_is_left_out() -> None:
     tested = {name.removeprefix("test_").removeprefix("an_").removeprefix("a_") for name in globals()}
-    assert len(SNIPPETS) == PAGE.read_text().count("\n## A")
+    assert len(SNIPPETS) == len(re.findall(r"^## An? ", PAGE.read_text(), re.M))
     assert {title.replace(" ", "_") for title in SNIPPETS} <= tested

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from redqueen.config import Config, GameConfig, SandboxConfig
 from redqueen.game.rewards import solve_rate, teacher_reward
-from redqueen.game.seeds import IDENTITY
+from redqueen.game.seeds import IDENTITY, SeedError
 from redqueen.judging import ask, finished
 from redqueen.league.matchmaking import Match
 from redqueen.records import KINDS, Completion, Kind, Pair, Prompt, Request, SamplingParams, Task, Verdict
@@ -73,6 +74,20 @@ def test_the_bank_starts_with_as_many_seeds_as_asked_for(verifier: LocalVerifier
     again = self_play("a", verifier, seed_tasks=5)
     again.add_seed_tasks()
     assert again.task_bank.entries() == few.task_bank.entries()
+
+
+def test_seeds_of_ones_own_are_checked_before_the_run(verifier: LocalVerifier, tmp_path: Path) -> None:
+    file = tmp_path / "own.txt"
+    file.write_text("# twice\ndef f(x):\n    return [x, x]\nf(1)\n\n# the first\ndef f(x):\n    return x[0]\nf('ab')\n")
+    play = self_play("a", verifier, seeds=str(file))
+    assert play.add_seed_tasks() == 2
+    assert [entry.task.pairs[0].output for entry in play.task_bank.entries()] == ["[1, 1]", "'a'"]
+    file.write_text(file.read_text().replace("'ab'", "''"))
+    with pytest.raises(SeedError, match=r"1 of 2 programs of .* give no outputs in the sandbox, first '# the first'"):
+        self_play("a", verifier, seeds=str(file)).add_seed_tasks()
+    file.write_text("# none\ndef f(x):\n    y = x\n    return y\nf(1)\n")
+    with pytest.raises(SeedError, match=r"no seed program has at most game\.seed_lines=2 lines"):
+        self_play("a", verifier, seeds=str(file), seed_lines=2).add_seed_tasks()
 
 
 def test_the_seeds_that_the_bank_starts_with_may_be_limited_to_short_ones(verifier: LocalVerifier) -> None:

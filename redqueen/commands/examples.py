@@ -50,7 +50,7 @@ EVAL = _examples(
 LINEAGE = _examples("redqueen lineage runs/quickstart", "redqueen lineage runs/quickstart --figure tree.svg")
 REPORT = _examples("redqueen report runs/quickstart", "redqueen report runs/quickstart --out report.html")
 RETENTION = _examples(
-    "redqueen retention runs/quickstart --seeds 2 --updates 4 --tasks 6",
+    "redqueen retention runs/quickstart --seeds 2 --updates 2 --tasks 3",
     "redqueen retention runs/quickstart --figure retention.png",
 )
 ANCESTRY = _examples(

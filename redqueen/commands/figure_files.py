@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -20,9 +21,9 @@ def check_figure(file: Path | None) -> None:
     if file is None:
         return
     if file.suffix not in FORMATS:
-        raise UserError(f"{file}: a figure's name ends in {' or '.join(FORMATS)}")
+        raise UserError(f"{file}: the figure's file name must end in {' or '.join(FORMATS)}")
     if not file.parent.is_dir():
-        raise UserError(f"cannot write {file}: {file.parent} is no folder")
+        raise UserError(f"cannot write {file}: the folder {file.parent} does not exist")
 
 
 def write_figure(figure: Figure, file: Path) -> None:
@@ -31,3 +32,5 @@ def write_figure(figure: Figure, file: Path) -> None:
         write(figure, file)
     except OSError as error:
         raise UserError(f"cannot write {file}: {error.strerror}") from error
+    # On standard error, because standard output may be JSON that another program reads.
+    print(f"wrote {file}", file=sys.stderr)

@@ -44,7 +44,7 @@ def run_keys(part: str | None) -> int:
     table.add_column(no_wrap=True, max_width=20)
     table.add_column()
     for key in described:
-        table.add_row(key.name, Text(key.default, overflow="ellipsis"), Text(meaning(key)))
+        table.add_row(key.name, Text(key.default or "-", overflow="ellipsis"), Text(meaning(key)))
     console = table_console()
     console.print(table)
     console.print(

@@ -35,6 +35,7 @@ from redqueen.config.training import (
     SandboxConfig,
 )
 from redqueen.errors import UserError
+from redqueen.plugins import load
 
 __all__ = [
     "BUNDLED",
@@ -72,6 +73,8 @@ class Config(Section):
 
     recipe: str = "quickstart"
     """The recipe that it started from."""
+    plugins: tuple[str, ...] = ()
+    """Your own modules, imported before the run starts: their parts can be used by name (docs/EXTENDING.md)."""
     model: ModelConfig = ModelConfig()
     population: PopulationConfig = PopulationConfig()
     game: GameConfig = GameConfig()
@@ -97,7 +100,8 @@ class Config(Section):
         smallest = min(size for size in (population.teachers, population.students, 10**9) if size > 1)
         if self.evolution.enabled and self.evolution.elite >= smallest:
             raise ValueError(
-                f"evolution.elite={self.evolution.elite} leaves nobody of {smallest} to replace: choose fewer"
+                f"evolution.elite={self.evolution.elite} protects all {smallest} members of a role, so nobody can be "
+                "replaced: choose fewer"
             )
         return self
 
@@ -123,7 +127,14 @@ class Config(Section):
 
 
 def resolve(data: dict[str, Any]) -> Config:
-    """Returns the configuration that plain data describe. Raises ConfigError, in one line, if they are invalid."""
+    """Returns the configuration that plain data describe.
+
+    Raises ConfigError, in one line, if they are invalid, PluginError if a plugin cannot be imported.
+    """
+    # What a plugin registers can be named by any other key, so it is loaded before they are checked.
+    modules = data.get("plugins")
+    if isinstance(modules, list | tuple):
+        load(str(module) for module in modules)
     try:
         return Config.model_validate(data)
     except ValidationError as error:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from redqueen.config.section import Section
+from redqueen.config.section import Named, Section
 from redqueen.records import Kind
 
 ReferenceSource = Literal["all", "seeds", "newest"]
@@ -38,12 +38,18 @@ class GameConfig(Section):
     function alone, which is AZR's start."""
     seed_lines: int | None = Field(default=None, ge=2)
     """Lines of the longest seed program in the task bank; none: any. What teachers write may be longer."""
+    seeds: str | None = None
+    """A file of your own seed programs, which take the place of the shipped ones; none: the shipped ones."""
     bank_size: int = Field(default=4096, ge=16)
     """Tasks of each kind that the task bank holds."""
+    teacher_reward: Annotated[str, Named("teacher reward", ("populora", "learnability"))] = "populora"
+    """What a valid task pays its teacher. populora: 1 - rho, or `teacher_unsolved`; learnability: 4 rho (1 - rho)."""
+    student_reward: Annotated[str, Named("student reward", ("azr",))] = "azr"
+    """What an answer in the right form pays its student. azr: `student_correct` or `student_wrong`."""
     teacher_invalid: float = -1.0
     """Reward of a proposal that does not become a valid task."""
     teacher_unsolved: float = 0.0
-    """Reward of a task without a correct attempt; otherwise it is 1 - rho."""
+    """Reward populora: what a task without a correct attempt pays its teacher."""
     student_correct: float = 1.0
     """Reward of a correct answer."""
     student_wrong: float = -0.5

@@ -6,10 +6,12 @@ import difflib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import NoneType
-from typing import Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+
+from redqueen.config.section import Named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +38,10 @@ def describe(model: type[BaseModel]) -> list[Key]:
     described: list[Key] = []
     for name, field in _fields(model, ""):
         text = " ".join((field.description or "").split())
-        described.append(Key(name=name, default=as_text(field.default), choices=_choices(field.annotation), text=text))
+        choices = _choices(field.annotation)
+        for named in field.metadata:
+            choices += named.built_in if isinstance(named, Named) else ()
+        described.append(Key(name=name, default=as_text(field.default), choices=choices, text=text))
     return described
 
 
@@ -61,9 +66,14 @@ def as_text(value: object) -> str:
 
 
 def _choices(annotation: Any) -> tuple[str, ...]:
-    """Returns the words that a type admits: those of a Literal, also inside a tuple."""
+    """Returns the words that a type admits: those of a Literal or of `Named`, also inside a tuple."""
     if get_origin(annotation) is Literal:
         return get_args(annotation)
+    if isinstance(annotation, Named):
+        return annotation.built_in
+    # The annotations of `Annotated` are looked at like the parts of any other type.
+    if get_origin(annotation) is Annotated:
+        return tuple(word for part in annotation.__metadata__ for word in _choices(part))
     words: list[str] = []
     for part in get_args(annotation):
         if part not in (NoneType, Ellipsis):

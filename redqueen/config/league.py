@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from redqueen.config.section import Section
+from redqueen.config.section import Named, Section
 
 # copy_parent, fresh and linear_mean are controls, which the others must beat. The operators' names are repeated here,
 # because the operators import torch and the configuration does not. A test compares the two.
@@ -18,6 +18,9 @@ GameRule = Literal["par", "half"]
 Matchmaking = Literal["balanced", "hard", "uniform", "round_robin"]
 TeacherFitness = Literal["lcb", "mean_reward", "learnability"]
 FitnessName = Literal[TeacherFitness, "held_out"]
+# These are the parts that ship. A field that is `Named` also takes what a plugin has registered.
+_Mutation = Annotated[str, Named("mutation", get_args(Mutation))]
+_Crossover = Annotated[str, Named("crossover", get_args(Crossover))]
 SurvivorSelection = Literal["truncation", "tournament"]
 ParentSelection = Literal["rank", "tournament", "uniform"]
 
@@ -27,9 +30,9 @@ class LeagueConfig(Section):
 
     matchmaking: Matchmaking = "balanced"
     """How opponents are drawn: balanced (near-even games), hard (teachers likely to win), uniform, or in turn."""
-    teacher_fitness: TeacherFitness = "lcb"
+    teacher_fitness: Annotated[str, Named("fitness", get_args(TeacherFitness))] = "lcb"
     """The fitness that teachers are ranked by."""
-    student_fitness: FitnessName = "lcb"
+    student_fitness: Annotated[str, Named("fitness", get_args(FitnessName))] = "lcb"
     """The fitness that students are ranked by."""
     lcb: float = Field(default=0.0, ge=0)
     """Fitness lcb = mu - lcb * sigma. The more sigma costs, the more newborns are replaced for being new."""
@@ -76,11 +79,11 @@ class EvolutionConfig(Section):
     """Matches that a member plays before it can be replaced."""
     crossover: float = Field(default=0.5, ge=0, le=1)
     """The probability that a child has two parents."""
-    mutations: tuple[Mutation, ...] = Field(
+    mutations: tuple[_Mutation, ...] = Field(
         default=("svd_spectral", "layer_gaussian", "component_mask", "full_gaussian"), min_length=1
     )
     """One-parent operators, drawn uniformly."""
-    crossovers: tuple[Crossover, ...] = Field(
+    crossovers: tuple[_Crossover, ...] = Field(
         default=("dare", "slot_swap", "svd_subspace", "extrapolate"), min_length=1
     )
     """Two-parent operators, drawn uniformly."""

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from redqueen import plugins
 
 
 class Section(BaseModel):
@@ -17,3 +23,24 @@ class Section(BaseModel):
         protected_namespaces=(),
         use_attribute_docstrings=True,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The annotation of a field that holds a part's name: one of ours, or one that a plugin has registered."""
+
+    part: plugins.Part
+    built_in: tuple[str, ...]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def check(self, name: str) -> str:
+        """Returns the name. Raises ValueError if there is no such part."""
+        known = (*self.built_in, *plugins.names(self.part))
+        if name not in known:
+            raise ValueError(
+                f"there is no {self.part} '{name}': choose one of {', '.join(known)}, or load your own with "
+                "plugins=MODULE"
+            )
+        return name

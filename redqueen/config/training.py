@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from redqueen.config.section import Section
+from redqueen.config.section import Named, Section
 from redqueen.records import SamplingParams
 
 BUNDLED = "smollm2-135m-instruct"
@@ -21,7 +21,7 @@ class ModelConfig(Section):
     """The precision of the base. auto: bf16 where the processor multiplies it natively, else fp32."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where the run computes. auto: on the GPU if torch sees one, else on the CPU."""
-    prompts: Literal["completion", "chat"] = "completion"
+    prompts: Annotated[str, Named("prompt format", ("completion", "chat"))] = "completion"
     """The format of prompts: completion for base and small models, chat for instruct models."""
     rank: int = Field(default=8, ge=1, le=1024)
     """The rank of every adapter."""

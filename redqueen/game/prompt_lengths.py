@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from redqueen import streams
 from redqueen.config import Config
 from redqueen.game.prompts import Prompts, prompts
-from redqueen.game.seeds import AUTHOR, seeds
+from redqueen.game.seeds import AUTHOR, SeedError, seeds, seeds_of
 from redqueen.records import Kind, Pair, Prompt, PromptLengths, Task
 
 CountTokens = Callable[[Prompt], int]
@@ -35,7 +35,7 @@ def prompt_lengths(config: Config, count_tokens: CountTokens) -> PromptLengths:
     proposals: list[int] = []
     attempts: list[int] = []
     for kind in config.game.kinds:
-        tasks = _seed_tasks(kind)
+        tasks = _seed_tasks(config, kind)
         # A stream of its own: the estimate must not move any draw of the run.
         rng = streams.python(config.run.seed, "lengths", kind)
         proposals.append(_long(_proposal_prompts(config, prompts_of, kind, tasks, rng), count_tokens))
@@ -69,10 +69,15 @@ def _long(asked: Sequence[Prompt], count_tokens: CountTokens) -> int:
     return lengths[int(_QUANTILE * len(lengths))]
 
 
-def _seed_tasks(kind: Kind) -> list[Task]:
+def _seed_tasks(config: Config, kind: Kind) -> list[Task]:
     """Returns the seed programs as tasks. Each input also stands for its output, which only the sandbox could tell."""
     tasks: list[Task] = []
-    for number, draft in enumerate(seeds()):
+    try:
+        drafts = seeds_of(config.game)
+    except SeedError:
+        # A run can be resumed without the file that it began with, as its task bank is in the checkpoint.
+        drafts = seeds()
+    for number, draft in enumerate(drafts):
         pairs = tuple(Pair(text, text) for text in draft.inputs)
         task = Task(
             id=f"seed-{number}",

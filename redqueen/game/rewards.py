@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean
 
+from redqueen import plugins
 from redqueen.config import GameConfig
 from redqueen.records import GradedRollout, Role, Sample, Verdict
 
@@ -21,32 +22,63 @@ _WELL_FORMED_MISSES = (
 )
 
 
+TeacherReward = Callable[[float, GameConfig], float]
+"""(rho, pay) -> what a valid task pays its teacher, rho being its solve rate."""
+StudentReward = Callable[[Verdict, GameConfig], float]
+"""(verdict, pay) -> what an answer in the right form pays its student."""
+
+
+def populora(rho: float, pay: GameConfig) -> float:
+    """Returns 1 - rho, and 0 for a task that nobody solved (the paper's reward)."""
+    # 1 - rho alone would pay most for impossible tasks.
+    return pay.teacher_unsolved if rho == 0 else 1 - rho
+
+
+def learnability(rho: float, pay: GameConfig) -> float:
+    """Returns 4 rho (1 - rho): most for a task that is solved half of the time."""
+    del pay
+    return 4 * rho * (1 - rho)
+
+
+def azr(verdict: Verdict, pay: GameConfig) -> float:
+    """Returns 1 for a correct answer and -0.5 for a wrong one (AZR's code)."""
+    return pay.student_correct if verdict.status == "correct" else pay.student_wrong
+
+
+TEACHER_REWARDS: dict[str, TeacherReward] = {"populora": populora, "learnability": learnability}
+STUDENT_REWARDS: dict[str, StudentReward] = {"azr": azr}
+
+
 def teacher_reward(verdict: Verdict, rho: float | None, pay: GameConfig) -> float | None:
-    """Returns PopuLoRA's teacher reward: -1 for an invalid proposal, 0 for an unsolved task, else 1 - rho.
+    """Returns what a proposal pays: `teacher_invalid` (-1) if it is no valid task, else what `pay.teacher_reward` says.
 
     Returns None, that is no reward at all, after a fault of the machine or if no attempt could be judged.
     """
-    # A fault of the machine says nothing about the text, so the rollout is left out rather than paid 0.
+    # A fault of the machine says nothing about the text, so the rollout is left out rather than paid 0. Neither this
+    # nor the pay of an invalid proposal is left to a reward by name, because the baseline of `advantages` counts on it.
     if verdict.status == "infra_error":
         return None
     if verdict.status != "valid":
         return pay.teacher_invalid
     if rho is None:
         return None
-    # 1 - rho alone would pay most for impossible tasks.
-    return pay.teacher_unsolved if rho == 0 else 1 - rho
+    name = pay.teacher_reward
+    reward: TeacherReward = TEACHER_REWARDS[name] if name in TEACHER_REWARDS else plugins.find("teacher reward", name)
+    return reward(rho, pay)
 
 
 def student_reward(verdict: Verdict, pay: GameConfig) -> float | None:
-    """Returns 1 for a correct answer, -0.5 for a wrong one in the right form, -1 for a malformed one (AZR's code).
+    """Returns what an attempt pays: `student_malformed` (-1) without an answer, else what `pay.student_reward` says.
 
     Returns None after a fault of the machine, and if the task turned out not to be deterministic.
     """
     if not is_judged(verdict):
         return None
-    if verdict.status == "correct":
-        return pay.student_correct
-    return pay.student_wrong if verdict.status in _WELL_FORMED_MISSES else pay.student_malformed
+    if verdict.status != "correct" and verdict.status not in _WELL_FORMED_MISSES:
+        return pay.student_malformed
+    name = pay.student_reward
+    reward: StudentReward = STUDENT_REWARDS[name] if name in STUDENT_REWARDS else plugins.find("student reward", name)
+    return reward(verdict, pay)
 
 
 def is_judged(verdict: Verdict) -> bool:

@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 from importlib import resources
+from pathlib import Path
 
+from redqueen.config import GameConfig
+from redqueen.errors import UserError
 from redqueen.programs.normal_form import split_calls
 from redqueen.records import Draft
 
@@ -24,6 +27,10 @@ IDENTITY = Draft(
 """The one program that Absolute Zero starts from (Zhao et al. 2025, section 3.3.1), with inputs of our own."""
 
 
+class SeedError(UserError):
+    """A file of seed programs that cannot be used; the message says where and why."""
+
+
 @cache
 def seeds() -> tuple[Draft, ...]:
     """Returns all seed drafts in file order; each has a message and several inputs. None of them is reserved."""
@@ -37,6 +44,33 @@ def read_blocks(names: Iterable[str]) -> tuple[Draft, ...]:
     for name in names:
         text = (folder / name).read_text(encoding="utf-8")
         drafts += [parse_block(block) for block in text.strip().split("\n\n")]
+    return tuple(drafts)
+
+
+def seeds_of(game: GameConfig) -> tuple[Draft, ...]:
+    """Returns a run's seed drafts: those of the file `game.seeds`, or the shipped ones. Raises SeedError."""
+    return seeds() if game.seeds is None else read_own(Path(game.seeds))
+
+
+def read_own(file: Path) -> tuple[Draft, ...]:
+    """Returns the drafts of a user's file. Raises SeedError, which names the line, if it cannot be read."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SeedError(f"game.seeds={file} cannot be read: {error}") from error
+    drafts: list[Draft] = []
+    line = 1
+    for block in text.split("\n\n"):
+        try:
+            drafts += [parse_block(block)] if block.strip() else []
+        except ValueError:
+            raise SeedError(
+                f"{file}, line {line}: no seed. A seed is a line `# message`, a program, and lines `f(<arguments>)`; a "
+                "blank line ends it"
+            ) from None
+        line += block.count("\n") + 2
+    if not drafts:
+        raise SeedError(f"{file} holds no seed programs")
     return tuple(drafts)
 
 

@@ -7,7 +7,7 @@ external: its tasks are the same for everyone and for the whole run. An unknown 
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from redqueen.config import FitnessName
+from redqueen import plugins
 from redqueen.league.population import Member
 
 Fitness = Callable[[Member], float | None]
@@ -40,15 +40,15 @@ def held_out(member: Member) -> float | None:
     return member.held_out
 
 
-def named_fitness(name: FitnessName, k: float = 0.0) -> Fitness:
-    """Returns the fitness called `name`; `k` is the number of sigmas that `lcb` subtracts."""
-    by_name: dict[FitnessName, Fitness] = {
+def named_fitness(name: str, k: float = 0.0) -> Fitness:
+    """Returns the fitness called `name`, ours or a plugin's; `k` is the number of sigmas that `lcb` subtracts."""
+    by_name: dict[str, Fitness] = {
         "lcb": lcb(k),
         "mean_reward": mean_reward,
         "learnability": learnability,
         "held_out": held_out,
     }
-    return by_name[name]
+    return by_name[name] if name in by_name else plugins.find("fitness", name)
 
 
 def game_learnability(solve_rates: Sequence[float]) -> float:

@@ -173,7 +173,7 @@ def _verify(folder: Path) -> None:
         sums: dict[str, str] = json.loads((folder / _MANIFEST).read_text())
         damaged = [name for name, expected in sums.items() if _checksum(folder / name) != expected]
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{folder} is no complete checkpoint: {error}") from error
+        raise CheckpointError(f"{folder} is not a complete checkpoint: {error}") from error
     # A manifest that is valid JSON but names no state.json was not written by `_seal`.
     if damaged or "state.json" not in sums:
         names = ", ".join(damaged) or "state.json"

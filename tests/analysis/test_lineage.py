@@ -165,7 +165,7 @@ def test_the_command_prints_a_tree_or_json_and_draws(whole: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("figure", "message"), [("tree.pdf", "ends in .png or .svg"), ("no/where.png", "cannot write")]
+    ("figure", "message"), [("tree.pdf", "must end in .png or .svg"), ("no/where.png", "cannot write")]
 )
 def test_a_figure_that_cannot_be_written_is_a_one_line_error(
     whole: Path, tmp_path: Path, figure: str, message: str

@@ -199,8 +199,8 @@ def test_the_table_has_a_line_for_each_operator(played: Path, capsys: pytest.Cap
     ("step", "figure", "tasks", "message"),
     [
         (77, None, 3, "no checkpoint at step 77: choose one of 0, 1, 2, 3, 4"),
-        (None, Path("x.pdf"), 3, "ends in .png or .svg"),
-        (None, Path("nowhere/x.png"), 3, "nowhere is no folder"),
+        (None, Path("x.pdf"), 3, "must end in .png or .svg"),
+        (None, Path("nowhere/x.png"), 3, "the folder nowhere does not exist"),
         (None, None, 100_000, "there are 70 reserved tasks, choose at most that"),
     ],
 )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from redqueen.config import Config
-from redqueen.game.seeds import AUTHOR, FILES, parse_block, seeds
+from redqueen.config import Config, GameConfig
+from redqueen.game.seeds import AUTHOR, FILES, SeedError, parse_block, seeds, seeds_of
 from redqueen.programs.normal_form import fingerprint, shape
 from redqueen.records import Kind, Proposal, Task, Verdict
 from redqueen.sandbox import canonical, parse_literal
@@ -151,3 +152,42 @@ def test_a_block_has_a_message_a_program_and_inputs() -> None:
 def test_a_block_that_lacks_a_part_is_refused(block: str) -> None:
     with pytest.raises(ValueError, match="not a seed block"):
         parse_block(block)
+
+
+OWN = """# double it
+def f(x):
+    return x * 2
+f(1)
+f(2)
+
+# the first letter
+def f(text):
+    return text[0]
+f('ab')
+"""
+
+
+def test_a_users_file_takes_the_place_of_the_shipped_seeds(tmp_path: Path) -> None:
+    (tmp_path / "own.txt").write_text(f"\n\n{OWN}\n\n\n")
+    drafts = seeds_of(GameConfig(seeds=str(tmp_path / "own.txt")))
+    assert [draft.message for draft in drafts] == ["double it", "the first letter"]
+    assert [draft.inputs for draft in drafts] == [("1", "2"), ("'ab'",)]
+    assert seeds_of(GameConfig()) == seeds()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "cannot be read"),
+        ("", "holds no seed programs"),
+        (OWN.replace("# the first letter\n", ""), "own.txt, line 7: no seed. A seed is a line `# message`, a program"),
+        (OWN.replace("f(1)\nf(2)\n", ""), "own.txt, line 1: no seed"),
+    ],
+)
+def test_a_file_that_holds_no_seeds_is_refused_with_the_line(tmp_path: Path, text: str | None, message: str) -> None:
+    if text is not None:
+        (tmp_path / "own.txt").write_text(text)
+    with pytest.raises(SeedError) as caught:
+        seeds_of(GameConfig(seeds=str(tmp_path / "own.txt")))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -22,12 +22,14 @@ body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 1150px; mar
 h1 { font-size: 1.5em; } h2 { font-size: 1.15em; margin-top: 2em; } img { width: 100%; }
 table { border-collapse: collapse; } td, th { padding: .15em 1.2em .15em 0; text-align: left; white-space: nowrap; }
 th { border-bottom: 1px solid #bbb; font-weight: 600; } .dead { color: #888; } code { background: #f3f3f3; }
+.wide { overflow-x: auto; }
 """
 _COURSE = (
     "A proposal is valid if the sandbox could run it and it gave the same result again; it is new if its program was "
-    "not in the task bank. Only contested tasks, solved sometimes but not always, pay both sides. A teacher is paid -1 "
-    "for an invalid task, 0 for one that no student solves, 1 - solve rate otherwise. All of it is in sample: measured "
-    "on the tasks that the members train on. <code>redqueen eval RUN</code> measures the students on held-out programs."
+    "not in the task bank. Only contested tasks, solved sometimes but not always, pay both sides. With the default "
+    "reward a teacher is paid -1 for an invalid task, 0 for one that no student solves, 1 - solve rate otherwise. All "
+    "of it is in sample: measured on the tasks that the members train on. <code>redqueen eval RUN</code> measures the "
+    "students on held-out programs."
 )
 _FAMILY = (
     "A line is a life, its colour the operator that made the member, the number at its end its last fitness. Arcs come "
@@ -51,7 +53,9 @@ def page(directory: RunDirectory) -> str:
     steps = int(lines[-1]["step"]) + 1
     return "\n".join(
         [
-            f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>',
+            '<!doctype html><html lang="en"><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{title} ({escape(config.recipe)})</title><style>{_STYLE}</style>",
             f"<h1>{title}</h1>{_summary(config, steps, lines)}",
             f"<h2>Course</h2>{_image(curves.draw(lines), 'rates and rewards by step')}<p>{_COURSE}</p>",
             f"<h2>Family tree</h2>{_image(tree_figure.draw(members, steps), 'family tree')}<p>{_FAMILY}</p>",
@@ -64,11 +68,17 @@ def page(directory: RunDirectory) -> str:
 def _summary(config: Config, steps: int, lines: Sequence[Mapping[str, Any]]) -> str:
     population = config.population
     seconds = sum(line.get("seconds", {}).get("total", 0.0) for line in lines)
-    sides = f"{population.teachers} teachers and {population.students} students"
+    sides = f"{_count(population.teachers, 'teacher')} and {_count(population.students, 'student')}"
+    if population.single_agent:
+        sides = "a single agent in both roles"
     return (
         f"<p>Recipe <code>{escape(config.recipe)}</code> on {escape(config.model.name)}, {sides}, "
         f"seed {config.run.seed}: {steps} of {config.run.steps} steps, {seconds / 60:.1f} minutes.</p>"
     )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _members(members: Sequence[Life]) -> str:
@@ -80,7 +90,8 @@ def _members(members: Sequence[Life]) -> str:
         f"<th>{name}</th>"
         for name in ("member", "role", "made by", "parents", "born", "end", "age", "games", "fitness")
     )
-    return f"<table><tr>{head}</tr>{''.join(map(_row, ranked))}</table>"
+    # On a narrow screen the table scrolls by itself.
+    return f'<div class="wide"><table><tr>{head}</tr>{"".join(map(_row, ranked))}</table></div>'
 
 
 def _row(life: Life) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from redqueen import plugins
 from redqueen.config import GameConfig
 from redqueen.game.prompts.chat import ChatPrompts
 from redqueen.game.prompts.completion import CompletionPrompts
@@ -45,5 +46,9 @@ class Prompts(Protocol):
 
 
 def prompts(name: str, game: GameConfig) -> Prompts:
-    """Returns the implementation called `name` ("completion" or "chat")."""
-    return ChatPrompts(game) if name == "chat" else CompletionPrompts(game)
+    """Returns the implementation called `name`: "completion", "chat", or a plugin's."""
+    if name == "completion":
+        return CompletionPrompts(game)
+    if name == "chat":
+        return ChatPrompts(game)
+    return plugins.find("prompt format", name)(game)

@@ -1,0 +1,75 @@
+"""Own parts by name: a user's module registers them, and `plugins=MODULE` loads it before the configuration is checked.
+
+    from redqueen import plugins
+
+    @plugins.mutation
+    def fade(parents, generator): ...
+
+    redqueen train plugins=my_parts evolution.mutations=fade
+
+A part's name is that of its function or class. Such a module runs in the trainer's process, outside the sandbox.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from redqueen.errors import UserError
+
+Part = Literal["mutation", "crossover", "fitness", "teacher reward", "student reward", "prompt format"]
+T = TypeVar("T")
+
+_parts: dict[Part, dict[str, Any]] = {}
+
+
+class PluginError(UserError):
+    """A module of own parts that cannot be imported."""
+
+
+def _register(kind: Part) -> Callable[[T], T]:
+    """Returns a decorator that registers what it decorates under its own name."""
+
+    def decorator(part: T) -> T:
+        _parts.setdefault(kind, {})[part.__name__] = part  # pyright: ignore[reportAttributeAccessIssue]
+        return part
+
+    return decorator
+
+
+# What each decorates is described, with an example, in docs/EXTENDING.md.
+mutation = _register("mutation")
+crossover = _register("crossover")
+fitness = _register("fitness")
+teacher_reward = _register("teacher reward")
+student_reward = _register("student reward")
+prompts = _register("prompt format")
+
+
+def names(kind: Part) -> tuple[str, ...]:
+    """Returns the names of the registered parts of a kind."""
+    return tuple(_parts.get(kind, ()))
+
+
+def find(kind: Part, name: str) -> Any:
+    """Returns the part that is registered under `name`. Raises KeyError if there is none."""
+    return _parts.get(kind, {})[name]
+
+
+def load(modules: Iterable[str]) -> None:
+    """Imports modules, which registers their parts. Raises PluginError if one cannot be imported."""
+    for module in modules:
+        # A console script does not look for modules in the current folder. It comes last, so it hides nothing.
+        here = str(Path.cwd())
+        if here not in sys.path:
+            sys.path.append(here)
+        try:
+            importlib.import_module(module)
+        except (ImportError, SyntaxError, ValueError) as error:
+            raise PluginError(
+                f"plugins={module} cannot be imported: {error} (a module's name without .py; it is looked for in the "
+                "current folder and on PYTHONPATH)"
+            ) from error

@@ -1,0 +1,88 @@
+"""Own parts by name: what a module registers can be configured, and nothing else can."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from redqueen import plugins
+from redqueen.config import Config, ConfigError
+from redqueen.evolution import named_operator
+from redqueen.game.prompts import prompts
+from redqueen.league.fitness import named_fitness
+from redqueen.plugins import PluginError
+
+MODULE = """
+from redqueen import plugins
+
+@plugins.mutation
+def mine(parents, generator): return parents[0]
+
+@plugins.crossover
+def ours(parents, generator): return parents[1]
+
+@plugins.fitness
+def luck(member): return 7.0
+
+@plugins.prompts
+class Short:
+    def __init__(self, game): self.game = game
+"""
+
+
+@pytest.fixture(autouse=True)
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a module in the current folder."""
+    name = "parts_of_mine"
+    (tmp_path / f"{name}.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plugins, "_parts", {})
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setitem(sys.modules, name, None)  # so that the entry is restored, that is removed, at the end
+    monkeypatch.delitem(sys.modules, name)
+    return name
+
+
+def test_a_registered_part_is_found_by_its_name(module: str) -> None:
+    config = Config().override(
+        [
+            "evolution.mutations=mine,full_gaussian",
+            "evolution.crossovers=ours",
+            "league.student_fitness=luck",
+            "league.teacher_fitness=luck",
+            "model.prompts=Short",
+            f"plugins={module}",
+        ]
+    )
+    assert config.evolution.mutations == ("mine", "full_gaussian")
+    assert named_operator("mine")([{}], None) == {}  # pyright: ignore[reportArgumentType]
+    assert named_operator("ours")([{}, {"x": 1}], None) == {"x": 1}  # pyright: ignore[reportArgumentType]
+    assert named_fitness("luck")(None) == 7.0  # pyright: ignore[reportArgumentType]
+    assert prompts("Short", config.game).game is config.game  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("evolution.mutations=mine", "evolution.mutations.0: there is no mutation 'mine': choose one of svd_spectral"),
+        ("league.student_fitness=luck", "there is no fitness 'luck': choose one of lcb"),
+        ("model.prompts=chatt", "there is no prompt format 'chatt': choose one of completion, chat, or load your own"),
+        ("game.teacher_reward=x", "there is no teacher reward 'x': choose one of populora, learnability"),
+    ],
+)
+def test_a_name_that_nobody_registered_is_refused(assignment: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Config().override([assignment])
+    assert message in str(caught.value)
+    assert str(caught.value).endswith("or load your own with plugins=MODULE")
+
+
+@pytest.mark.parametrize("text", ["import nothing_of_that_name", "def f(:", None])
+def test_a_module_that_cannot_be_imported_is_one_line(module: str, text: str | None) -> None:
+    if text is not None:
+        Path("broken_parts.py").write_text(text)
+    with pytest.raises(PluginError, match="plugins=broken_parts cannot be imported: ") as caught:
+        Config().override(["plugins=broken_parts"])
+    assert "\n" not in str(caught.value)
