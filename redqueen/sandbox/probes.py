@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import time
 from dataclasses import dataclass
+from typing import Any
 
 from redqueen.errors import UserError
 from redqueen.sandbox.job import Job, Limits
@@ -13,9 +15,14 @@ from redqueen.sandbox.worker import Worker
 
 FULL = "full"
 NO_LANDLOCK = "no-landlock"
+CLOCKS = "readable-clocks"
 PROCESS = "process"
 """The tiers. `full`: every promise holds, behind seccomp and Landlock. `no-landlock`: seccomp alone keeps them.
+`readable-clocks`: a program can find the time, so that only the determinism check keeps results from depending on it.
 `process`: a promise is broken; a program has limits and a process of its own, and nothing else holds it."""
+
+# A probe needs little CPU, but a machine may be so busy that this takes long; then it is slow and not unsafe.
+_LIMITS = Limits(cpu_s=0.2, wall_s=60.0, memory_mb=64)
 
 
 class IsolationError(UserError):
@@ -37,7 +44,7 @@ class Probe:
 _REACH = """
 import functools
 real_import = functools.__builtins__["__import__"]
-os, ctypes, time = map(real_import, ("os", "ctypes", "time"))
+os, ctypes, time, struct = map(real_import, ("os", "ctypes", "time", "struct"))
 libc = ctypes.CDLL(None, use_errno=True)
 def f():
     try:
@@ -58,6 +65,17 @@ _ATTEMPTS = {
 }
 
 
+# The kernel keeps the seconds since 1970 as an integer of eight bytes. Before Linux 6.13 the pages were four, now six.
+_TIME_PAGES = 8
+_NEAR_S = 1_000
+_SEARCH = """
+def search():
+    libc.getauxval.restype = ctypes.c_ulong
+    page = ctypes.string_at(libc.getauxval(ctypes.c_ulong(33)) - {page} * 4096, 4096)
+    return 0 if any({low} < word < {high} for word, in struct.iter_unpack("<q", page)) else -1
+"""
+
+
 def probe() -> tuple[str, list[Probe]]:
     """The isolation tier, and what each probe found. Takes about half a second, once in a process."""
     tier, probes = _probe_once()
@@ -66,10 +84,10 @@ def probe() -> tuple[str, list[Probe]]:
 
 @functools.cache
 def _probe_once() -> tuple[str, tuple[Probe, ...]]:
-    worker = Worker(GAME.with_limits(Limits(cpu_s=0.2, memory_mb=64)))
+    worker = Worker(GAME.with_limits(_LIMITS))
     try:
         probes = [_attempt(worker, name, code) for name, code in _ATTEMPTS.items()]
-        clocks = _attempt(worker, "clocks", "time.time()")
+        clocks = _clocks(worker)
         probes.append(_limit(worker, "CPU limit", "while True: pass", "timeout"))
         probes.append(_limit(worker, "memory limit", "return len(bytearray(10 ** 9))", "memory"))
         probes.append(_differs(worker, "hash seeds", "hash('a')"))
@@ -84,11 +102,37 @@ def _probe_once() -> tuple[str, tuple[Probe, ...]]:
         Probe("seccomp", bool(isolation["seccomp"]), "" if isolation["seccomp"] else "the filter does not load"),
         Probe("landlock", not isolation["landlock"], str(isolation["landlock"]), required=False),
         Probe("own user", bool(isolation["unprivileged"]), "", required=False),
-        Probe("clocks", clocks.ok, clocks.detail if clocks.ok else str(isolation["clocks"]), required=False),
+        Probe("clocks", clocks.ok, str(isolation["clocks"]) or clocks.detail, required=False),
+        Probe("fixed layout", bool(isolation["unrandomised"]), _layout(isolation), required=False),
     ]
     if not all(found.ok for found in probes if found.required):
         return PROCESS, tuple(probes)
+    if not clocks.ok:
+        return CLOCKS, tuple(probes)
     return (NO_LANDLOCK if isolation["landlock"] else FULL), tuple(probes)
+
+
+def _layout(isolation: dict[str, Any]) -> str:
+    return (
+        "" if isolation["unrandomised"] else "the kernel keeps address randomisation on, so that more is left to chance"
+    )
+
+
+def _clocks(worker: Worker) -> Probe:
+    """Whether a child finds the time: by a call, or in the pages from which the vDSO reads it, which lie below it."""
+    asked = _attempt(worker, "clocks", "time.time()")
+    if not asked.ok:
+        return asked
+    # A page that is not there kills the child: that, too, is a refusal.
+    now = int(time.time())
+    for page in range(1, _TIME_PAGES + 1):
+        code = _SEARCH.format(page=page, low=now - _NEAR_S, high=now + _NEAR_S)
+        outcome = worker.run(Job(_REACH + "search()\n" + code, ("",)))
+        if outcome.detail not in ("killed by SIGSEGV", "killed by SIGBUS") and outcome.outputs != ("'refused'",):
+            return Probe(
+                "clocks", False, f"page {page} below the vDSO: {outcome.status}: {outcome.detail or outcome.outputs[0]}"
+            )
+    return asked
 
 
 def _attempt(worker: Worker, name: str, code: str) -> Probe:

@@ -16,8 +16,19 @@ from pathlib import Path
 from typing import Any
 
 from redqueen.sandbox import child
-from redqueen.sandbox.child.protocol import CHUNK, HEADER, NO_FORK, PART, REPLY, SIZE, WATCH
-from redqueen.sandbox.child.values import decode
+from redqueen.sandbox.child.protocol import (
+    CHUNK,
+    HEADER,
+    LIMITS,
+    NO_FORK,
+    PART,
+    REPLY,
+    SIZE,
+    START,
+    UNRANDOMISED,
+    WATCH,
+)
+from redqueen.sandbox.child.values import decode, encode
 from redqueen.sandbox.profile import Profile
 
 _SCRIPT = Path(child.__file__).with_name("zygote.py")
@@ -27,13 +38,28 @@ _SCRIPT = Path(child.__file__).with_name("zygote.py")
 _OPTIONS = ("-s", "-S", "-P", "-B", "-X", "utf8", "-W", "ignore")
 
 _STOP = HEADER.pack(0, 0, 0)
+_LARGE_BYTES = 1 << 25
+_PAGE_BYTES = 1 << 17
 _START_S = 60.0
+_START_CPU_US = 10_000_000
 _GRACE_S = 10.0
 _MOST_AT_ONCE = 1 << 16
 
 _FIRST_UID = 1_900_000_000
 """Above the uids that systems hand out; each zygote of a root process gets one of its own."""
 _uids = itertools.count()
+
+
+def _environment(variant: int) -> dict[str, str]:
+    """What a zygote starts with, and wipes as soon as it runs.
+
+    LD_BIND_NOW: otherwise each child looks up again the C functions that only children call. GLIBC_TUNABLES: no area in
+    which the kernel writes a child's processor; large objects lie below each other in A and above each other elsewhere,
+    and no request of the past decides about that.
+    """
+    threshold = _LARGE_BYTES if variant else _PAGE_BYTES
+    tunables = f"glibc.pthread.rseq=0:glibc.malloc.mmap_threshold={threshold}"
+    return {"PYTHONHASHSEED": str(variant + 1), "LD_BIND_NOW": "1", "GLIBC_TUNABLES": tunables}
 
 
 class ZygoteError(Exception):
@@ -58,24 +84,25 @@ class Reply:
 class Zygote:
     """A warm interpreter in another process, and the socket to it. Raises ZygoteError if it does not start."""
 
-    def __init__(self, profile: Profile, hash_seed: int) -> None:
+    def __init__(self, profile: Profile, variant: int) -> None:
         self.socket, theirs = socket.socketpair()
         self._received = bytearray()
         self._patience_s = 0.0
         uid = _FIRST_UID + (os.getpid() * 64 + next(_uids)) % 100_000_000
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, *_OPTIONS, str(_SCRIPT), str(uid), str(os.getpid())],
+                # No number of a process: a program may find its command line.
+                [sys.executable, *_OPTIONS, str(_SCRIPT), *([] if variant else [UNRANDOMISED])],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                # LD_BIND_NOW: otherwise each child looks up again the C functions that only children call.
-                env={"PYTHONHASHSEED": str(hash_seed), "LD_BIND_NOW": "1"},
+                env=_environment(variant),
                 cwd="/",
                 start_new_session=True,
             )
         try:
-            self.isolation = self._introduce(profile)
+            self.isolation = self._introduce(profile, uid, variant)
+            self._warm_up(profile.entry)
         except BaseException:
             self.close()
             raise
@@ -123,12 +150,12 @@ class Zygote:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
-    def _introduce(self, profile: Profile) -> dict[str, Any]:
+    def _introduce(self, profile: Profile, uid: int, variant: int) -> dict[str, Any]:
         """Sends the profile. Returns what the zygote says about the isolation that it achieved."""
         rules = profile.encoded()
         self._wait_at_most(_START_S)
         try:
-            self.socket.sendall(SIZE.pack(len(rules)) + rules)
+            self.socket.sendall(START.pack(len(rules), uid, variant) + rules)
             size = SIZE.unpack(self._receive(SIZE.size))[0]
             isolation: dict[str, Any] = decode(self._receive(size))
         except ConnectionError:
@@ -137,6 +164,16 @@ class Zygote:
         if "failed" in isolation:
             raise ZygoteError(f"it did not start: {isolation['failed']}")
         return isolation
+
+    def _warm_up(self, entry: str) -> None:
+        """Runs jobs that end in several ways, so that the heap is the same for the first program as for later ones."""
+        program = f"def {entry}(x):\n    return x"
+        short = encode((program, [encode(("x",))]))
+        long = encode((program, [encode(("x" * CHUNK,))] * 3))
+        endless = encode(("while True:\n    pass", [encode(())]))
+        head = LIMITS.pack(_START_CPU_US, 1 << 26, 1, 2 * CHUNK)
+        for work, cap, watch_s in ((short, CHUNK, 0.0), (long, 8 * CHUNK, 0.0), (long, 1, 0.0), (endless, 1, 1e-3)):
+            self.ask(head + work, _START_S, cap, lambda _data, _ended: False, watch_s)
 
     def _answer(self, cap: int) -> tuple[int, int, int, bytes]:
         """One message: how the child was stopped, its wait status, CPU microseconds, its bytes."""

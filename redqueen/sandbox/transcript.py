@@ -1,8 +1,8 @@
 """What one child wrote, read strictly and in order, and what it means together with how the child ended.
 
-The child writes `L` once it is locked in, one frame for each value as soon as it is computed, and one frame for the
-end. A frame is a letter, a length and that many bytes. If it writes anything else, its program did that, and it counts
-as an error.
+The child writes `L` once it is locked in, a frame without content if its program may depend on chance, one frame for
+each value as soon as it is computed, and one frame for the end. A frame is a letter, a length and that many bytes. If
+it writes anything else, its program did that, and it counts as an error.
 """
 
 from __future__ import annotations
@@ -11,7 +11,18 @@ import signal
 from dataclasses import dataclass
 from typing import Any, cast
 
-from redqueen.sandbox.child.protocol import CPU, END, FLOOD, FRAME, FROM_CHILD, LOCKED, MOST_END_BYTES, VALUE, WALL
+from redqueen.sandbox.child.protocol import (
+    CPU,
+    END,
+    FLOOD,
+    FRAME,
+    FROM_CHILD,
+    LOCKED,
+    MOST_END_BYTES,
+    UNSTEADY,
+    VALUE,
+    WALL,
+)
 from redqueen.sandbox.child.values import CodecError, decode
 from redqueen.sandbox.job import Status
 from redqueen.sandbox.process import Reply, ZygoteError
@@ -27,6 +38,8 @@ class Run:
     values: list[bytes]
     """Encoded values, not yet decoded, in the order in which they were computed."""
     cpu_ms: float
+    unsteady: bool = False
+    """Whether the program's code can show hashes, addresses or other chance."""
 
 
 class Transcript:
@@ -37,6 +50,8 @@ class Transcript:
         """The encoded values so far."""
         self.locked = False
         """Whether the child has given up its rights and begun with the program."""
+        self.unsteady = False
+        """Whether the child found that the program may depend on chance."""
         self.fault = ""
         """Why the bytes are no transcript; empty as long as they may become one."""
         self._most_values = most_values
@@ -47,7 +62,7 @@ class Transcript:
     @property
     def cap(self) -> int:
         """The most bytes that an honest child can write."""
-        return 1 + self._most_values * (FRAME.size + self._value_bytes) + FRAME.size + MOST_END_BYTES
+        return 1 + FRAME.size + self._most_values * (FRAME.size + self._value_bytes) + FRAME.size + MOST_END_BYTES
 
     @property
     def whole(self) -> bool:
@@ -92,6 +107,8 @@ class Transcript:
         """What is wrong with a frame's head; empty if nothing is."""
         if self._end is not None:
             return "bytes after the end"
+        if kind == UNSTEADY:
+            return "chance in the wrong place" if size or self.unsteady or self.values else ""
         if kind == VALUE:
             if len(self.values) == self._most_values:
                 return "more values than inputs"
@@ -103,6 +120,9 @@ class Transcript:
     def _take(self, kind: bytes, data: bytes) -> None:
         if kind == VALUE:
             self.values.append(data)
+            return
+        if kind == UNSTEADY:
+            self.unsteady = True
             return
         try:
             self._end = _read_end(data)
@@ -155,7 +175,7 @@ def judge_reply(reply: Reply, said: Transcript, cpu_s: float, walled: bool) -> R
         status, detail = said.result()
     except CodecError as error:
         return failed("error", f"not one well-formed result: {error}")
-    return Run(status=status, detail=detail, values=said.values, cpu_ms=reply.cpu_ms)
+    return Run(status=status, detail=detail, values=said.values, cpu_ms=reply.cpu_ms, unsteady=said.unsteady)
 
 
 def _signal_name(number: int) -> str:

@@ -12,8 +12,19 @@ from redqueen.sandbox.process import Zygote, ZygoteError
 from redqueen.sandbox.profile import Profile
 from redqueen.sandbox.transcript import Run, Transcript, judge_reply
 
-HASH_SEEDS = {"A": 1, "B": 2}
-"""Interpreter A gives the values; B, where hashes and addresses differ, only checks them."""
+VARIANTS = {"A": 0, "B": 1, "C": 2, "D": 3, "E": 4, "F": 5}
+"""The interpreters. A gives the values. The others, where hashes, addresses and limits differ, only check them: B does
+so for every program, the rest for those whose code could show a hash or an address."""
+
+_PASSES = 3
+_CALLS = 9
+"""B calls a program three times on each input, and nine times in all if that is quick: programs may count calls."""
+_QUICK = 0.05
+"""The share of the CPU limit that a quick program needs."""
+_CHECK_LIMIT = 1.5
+"""The limits of a check as multiples of an attempt's: a validated program needs half of that for one pass."""
+_MORE_MEMORY_MB = 8
+"""Each interpreter has so much more memory than the one before, so that a result cannot depend on its limit."""
 
 _MOST_REQUEST_BYTES = 1 << 28
 
@@ -55,8 +66,13 @@ class Reading:
         return data != expected and canonical(value) != expected
 
 
+def _passes(inputs: int, *, quick: bool) -> int:
+    """How often interpreter B goes over the inputs."""
+    return max(_PASSES, -(-_CALLS // max(1, inputs))) if quick else _PASSES
+
+
 class Worker:
-    """Two zygotes, started when first needed and replaced when they die. It does one job at a time."""
+    """Up to six zygotes, started when first needed and replaced when they die. It does one job at a time."""
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
@@ -67,7 +83,7 @@ class Worker:
         return run_job(job, self.profile.limits, nullcontext(self))
 
     def runs(self, job: Job, work: bytes) -> list[Run]:
-        """What interpreter A made of a job and then, if it is to be validated and went well so far, interpreter B.
+        """What interpreter A made of a job and then, if it is to be validated, the others, up to the first objection.
 
         If a zygote dies the job is tried once more. Raises ZygoteError if that fails too.
         """
@@ -81,7 +97,7 @@ class Worker:
         raise AssertionError
 
     def close(self) -> None:
-        """Ends both zygotes."""
+        """Ends all zygotes."""
         while self.zygotes:
             self.zygotes.popitem()[1].close()
 
@@ -92,7 +108,14 @@ class Worker:
         run = self._child("A", job, work, passes=1, cpu_s=cpu_s, allowed_s=cpu_s / 2 if job.validate else cpu_s)
         if not job.validate or run.status != "ok":
             return [run]
-        return [run, self._child("B", job, work, passes=2, cpu_s=cpu_s, allowed_s=cpu_s)]
+        runs = [run]
+        for which in list(VARIANTS)[1:] if run.unsteady else ["B"]:
+            passes = 1 if which != "B" else _passes(len(job.inputs), quick=run.cpu_ms <= _QUICK * cpu_s * 1000)
+            longer_s = _CHECK_LIMIT * cpu_s
+            runs.append(self._child(which, job, work, passes=passes, cpu_s=longer_s, allowed_s=longer_s))
+            if _compare(run.values, runs[-1])[0] != "ok":
+                break
+        return runs
 
     def _child(self, which: str, job: Job, work: bytes, *, passes: int, cpu_s: float, allowed_s: float) -> Run:
         """Runs one child, which knows of `cpu_s`, and ends it after `allowed_s` seconds of CPU if that is less.
@@ -103,7 +126,8 @@ class Worker:
         # Encoded values are at most twice as long as their text ("0.0, " is nine bytes; only lists of complex numbers
         # are worse). This bounds what the child may send; the text itself is measured in the parent.
         value_limit = 2 * limits.output_bytes + 64
-        head = LIMITS.pack(int(cpu_s * 1e6), limits.memory_mb << 20, passes, value_limit)
+        memory_mb = limits.memory_mb + _MORE_MEMORY_MB * VARIANTS[which]
+        head = LIMITS.pack(int(cpu_s * 1e6), memory_mb << 20, passes, value_limit)
         said = Transcript(passes * len(job.inputs), value_limit)
         reading = None if job.expected is None else Reading(job.expected, limits.output_bytes)
 
@@ -112,7 +136,8 @@ class Worker:
             return reading is not None and not ended and reading.see(said.values)
 
         zygote = self._zygote(which)
-        reply = zygote.ask(head + work, limits.wall_s, said.cap, hear, watch_s=0.0 if allowed_s == cpu_s else allowed_s)
+        wall_s = limits.wall_s if which == "A" else _CHECK_LIMIT * limits.wall_s
+        reply = zygote.ask(head + work, wall_s, said.cap, hear, watch_s=0.0 if allowed_s == cpu_s else allowed_s)
         # A verdict that stands outweighs how the child ended: a miss cannot be undone by a crash or a loop after it.
         if reading is not None and not (reply.code == 0 and said.whole) and reading.see(said.values):
             return Run(status="ok", detail="", values=said.values, cpu_ms=reply.cpu_ms)
@@ -120,7 +145,7 @@ class Worker:
 
     def _zygote(self, which: str) -> Zygote:
         if which not in self.zygotes:
-            self.zygotes[which] = Zygote(self.profile, HASH_SEEDS[which])
+            self.zygotes[which] = Zygote(self.profile, VARIANTS[which])
         return self.zygotes[which]
 
 
@@ -137,7 +162,8 @@ def run_job(job: Job, limits: Limits, free: AbstractContextManager[Worker]) -> O
             runs = worker.runs(job, work)
     except ZygoteError as error:
         return Outcome(status="infra_error", detail=str(error))
-    return _judge(Reading(job.expected, limits.output_bytes), *runs)
+    # Of the checks only the last one can object: the others agreed, or it would not have begun.
+    return _judge(Reading(job.expected, limits.output_bytes), runs[0], runs[-1] if job.validate else None)
 
 
 def _encoded(job: Job, limits: Limits) -> list[bytes]:
@@ -153,28 +179,31 @@ def _encoded(job: Job, limits: Limits) -> list[bytes]:
     return encoded
 
 
-def _judge(reading: Reading, run: Run, other: Run | None = None) -> Outcome:
+def _judge(reading: Reading, run: Run, check: Run | None) -> Outcome:
     reading.see(run.values)
     status, detail = reading.verdict or (run.status, run.detail)
-    if other is not None and reading.verdict is None:
-        status, detail = _compare(run.values, other)
+    if check is not None and status == "ok":
+        status, detail = _compare(run.values, check)
     return Outcome(status=status, outputs=tuple(reading.texts), detail=detail, cpu_ms=run.cpu_ms)
 
 
 def _compare(values: list[bytes], run: Run) -> tuple[Status, str]:
-    """Compares with interpreter B, which called everything twice. B cannot change a value, only refuse it."""
+    """Compares with a check, which may have gone over the inputs several times. It cannot change a value."""
     if run.status == "timeout":
         return "timeout", f"{run.detail} in the determinism check"
     if run.status != "ok":
         return "nondeterministic", f"{run.status} in another interpreter: {run.detail}"
-    first_pass = run.values[: len(values)]
-    # The second pass goes backwards.
-    second_pass = run.values[: len(values) - 1 : -1]
-    for name, others in (("another interpreter", first_pass), ("a second call", second_pass)):
-        for index, (value, other) in enumerate(zip(values, others, strict=True)):
+    for start in range(0, len(run.values), max(1, len(values))):
+        others = run.values[start : start + len(values)]
+        # Every second pass goes backwards.
+        odd = start // len(values) % 2 == 1
+        for index, (value, other) in enumerate(zip(values, reversed(others) if odd else others, strict=True)):
             # Bytes that differ may still be one value: a dict's keys in another order, or a zero with another sign.
             if value != other and _key(value) != _key(other):
-                return "nondeterministic", f"output {index} differs in {name}"
+                return (
+                    "nondeterministic",
+                    f"output {index} differs in {'a later call' if start else 'another interpreter'}",
+                )
     return "ok", ""
 
 

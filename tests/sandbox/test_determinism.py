@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from redqueen.sandbox import Job, Outcome, Sandbox
+from redqueen.sandbox import GAME, Job, Outcome, Sandbox, probe
+from tests.sandbox.chance import coins, honest
+from tests.sandbox.conftest import AMPLE
 
 Run = Callable[..., Outcome]
 
@@ -38,7 +40,13 @@ REFUSED = {
     "def f():\n    g()\n    return g.cache_info().hits",
     "fails the second time": "done = []\ndef f():\n    if done:\n        raise ValueError\n"
     "    done.append(1)\n    return 1",
-    "unseeded random, reached": "import statistics\ndef f():\n    return statistics.NormalDist().samples(1)",
+    "a third call": "n = 0\ndef f():\n    global n\n    n += 1\n    return n >= 3",
+    "an eighth call": "n = 0\ndef f():\n    global n\n    n += 1\n    return n > 7",
+    "how deep a call may go": "def depth(n):\n    try:\n        return depth(n + 1)\n    except RecursionError:\n"
+    "        return n\ndef f():\n    return depth(0)",
+    "how much memory there is": "def f():\n    xs = []\n    try:\n        while True:\n"
+    "            xs.append(bytearray(1 << 20))\n    except MemoryError:\n        n = len(xs)\n        del xs\n"
+    "        return n",
     "context that remembers": "import decimal\ndef f():\n    decimal.getcontext().prec += 1\n"
     "    return decimal.getcontext().prec",
 }
@@ -49,7 +57,9 @@ def test_not_deterministic(run: Run, program: str) -> None:
     assert run(program, validate=True).status == "nondeterministic"
 
 
-KINDS = ["object()", "A()", "(i, i)", "[i]", "{i: i}", "{i}", "i + 0.5", "'x' * (i + 40)", "bytes(i + 200)", "1j * i"]
+SMALL = ["object()", "A()", "(i, i)", "[i]", "{i: i}", "{i}", "i + 0.5", "'x' * (i + 40)", "bytes(i + 200)", "1j * i"]
+OTHERS = ["lambda: i", "slice(i)", "type('A', (), {})", "[i] * 100", "bytes(600 + i)", "'x' * 6000", "bytes(1 << 18)"]
+KINDS = SMALL + OTHERS
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -57,6 +67,38 @@ def test_addresses_of_no_kind_of_object_lie_in_a_steady_order(run: Run, kind: st
     code = f"xs = [{kind} for i in range(9)]\n    ids = [id(x) for x in xs]\n"
     program = CLASS + f"def f():\n    {code}    return [ids.index(x) for x in sorted(ids)]"
     assert run(program, validate=True).status == "nondeterministic"
+
+
+def test_random_numbers_without_a_seed_are_forbidden(run: Run) -> None:
+    unseeded = run("import statistics\ndef f():\n    return statistics.NormalDist().samples(1)[0] > 0", validate=True)
+    assert (unseeded.status, unseeded.detail) == ("forbidden", "random numbers without a seed")
+    seeded = run("import statistics\ndef f():\n    return statistics.NormalDist().samples(1, seed=3)", validate=True)
+    assert seeded.status == "ok"
+
+
+def test_a_share_of_the_coins_is_refused_and_of_the_honest_programs_accepted(sandbox: Sandbox) -> None:
+    tossed = [program for programs in coins().values() for program in programs[::5]]
+    outcomes = sandbox.run([Job(program, ("41",), validate=True) for program in tossed])
+    assert sum(outcome.status == "ok" for outcome in outcomes) <= 4
+    outcomes = sandbox.run([Job(program, ("1",), validate=True) for program in honest()[::5]])
+    assert [outcome for outcome in outcomes if outcome.status != "ok"] == []
+
+
+@pytest.mark.slow
+def test_coins_are_refused_and_never_land_on_two_sides() -> None:
+    # Four sandboxes, since some of the chance is drawn when an interpreter starts.
+    landed: dict[str, list[tuple[str, ...]]] = {}
+    for _ in range(4):
+        with Sandbox(GAME.with_limits(AMPLE), workers=2) as other:
+            jobs = [Job(program, ("41",), validate=True) for _, programs in coins().items() for program in programs]
+            for job, outcome in zip(jobs * 5, other.run(jobs * 5), strict=True):
+                if outcome.status == "ok":
+                    landed.setdefault(job.program, []).append(outcome.outputs)
+            outcomes = other.run([Job(program, ("1",), validate=True) for program in honest()])
+            assert [outcome for outcome in outcomes if outcome.status != "ok"] == []
+    assert sum(map(len, landed.values())) < 0.02 * 20 * len(jobs), landed
+    if next(found.ok for found in probe()[1] if found.name == "fixed layout"):
+        assert {program: set(outputs) for program, outputs in landed.items() if len(set(outputs)) > 1} == {}
 
 
 NO_ACCESS = {

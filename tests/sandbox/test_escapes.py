@@ -40,7 +40,7 @@ AIMED = {
     "new root": "os.chroot('/')",
     "temporary file in memory": "os.memfd_create('x')",
     "library": "ctypes.CDLL('libnss_dns.so.2')",
-    "memory of the zygote": "os.open(f'/proc/{jail._zygote}/mem', os.O_RDWR)",
+    "memory of the zygote": "os.open(f'/proc/{os.getppid()}/mem', os.O_RDWR)",
     "memory of the sibling": "os.open(f'/proc/{sibling}/mem', os.O_RDWR)",
     "own memory": "os.open('/proc/self/mem', os.O_RDWR)",
     "own maps": "os.open('/proc/self/maps', os.O_RDONLY)",

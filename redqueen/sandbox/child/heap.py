@@ -12,32 +12,134 @@ from collections.abc import Callable
 _POOL = 16_384
 _POOL_HEADER = 48
 _BYTES_HEADER = 33
+_SMALL = 512
+
+_MOST_OBJECTS = 3_000
+
+# Sizes of larger objects, which the C library's allocator serves: small steps first, then coarser ones.
+_LARGE = (*range(_SMALL + 16, 1_536, 16), *range(1_536, 4_096, 128), *range(4_096, 32_768, 2_048), 40_000, 65_536)
+_HOLES = 3
+
+_PADDING = (0, 21, 42, 11, 32, 53)
+"""Pools that each interpreter leaves out. Together they change every bit of a pool's number."""
+_SEPARATOR_BYTES = 520
 
 
-def shuffle() -> list[object]:
-    """Shuffles the allocator's free blocks, so that the order of addresses differs between A and B.
+def shuffle(variant: int) -> list[object]:
+    """Shuffles the allocators' free blocks, so that the order of addresses differs between the interpreters.
 
-    Address randomisation alone moves whole pages: new objects would lie in the same order in every interpreter. The
-    caller keeps the result; without it the gaps between the shuffled blocks would close again.
+    Address randomisation alone moves whole pages: new objects would lie in the same order in every interpreter.
+    Variants 0 and 1 are mirror images: of two objects of one kind, the first has the lower address in one of them only.
+    The caller keeps the result; without it the gaps between the shuffled blocks would close again.
     """
-    # The hash of a text differs between the interpreters and is the same each time in one of them.
-    order = random.Random(hash("order"))
+    order = random.Random(variant // 2)
+    mirrored = variant % 2 == 1
+    _settling.sort(reverse=mirrored)
+    order.shuffle(_settling)
+    # Later pools lie elsewhere within their arena, whose own place is random.
+    padding: list[object] = [bytes(_SMALL - _BYTES_HEADER) for _ in range(_PADDING[variant] * (_POOL // _SMALL))]
+    return padding + _shuffle_large(order, mirrored) + _shuffle_small(order, mirrored)
+
+
+_SETTLED = 24
+_settling = list(range(_SETTLED))
+_places: list[object] = [None] * _SETTLED
+
+
+def settle() -> None:
+    """Brings the blocks that a job took from the heap and gave back into one order, whatever the job was.
+
+    These are few: objects of the smallest size, memory views, floats and ints. Without this the next program's
+    addresses would depend on the last job.
+    """
+    places = _places
+    for make in _TAKEN:
+        for index in range(_SETTLED):
+            places[index] = make()
+        # An insertion sort, since they are nearly in order. `list.sort` would make ints and free them in the order that
+        # it found. Here each comparison is made twice: the two ints change places in the heap, and change back.
+        for index in range(1, _SETTLED):
+            item = places[index]
+            while index:
+                lower = id(item) < id(places[index - 1])
+                lower = id(item) < id(places[index - 1])
+                if not lower:
+                    break
+                places[index] = places[index - 1]
+                index -= 1
+            places[index] = item
+        item = None
+        for index in _settling:
+            places[index] = None
+
+
+def _view() -> memoryview:
+    return memoryview(_VIEWED)
+
+
+_VIEWED = bytes(1)
+# Ints have the size of complex numbers.
+_TAKEN: tuple[Callable[[], object], ...] = (object, _view, lambda: float("0.5"), complex)
+
+
+def _shuffle_small(order: random.Random, mirrored: bool) -> list[object]:
     fillers: list[object] = []
-    # Kinds with free lists of their own, then one kind for every size class of the allocator.
-    listed = [_half, _list, _dict, *map(_tuples, range(1, 20))]
-    sized = [_object, complex, *map(_texts, range(15, 512 - _BYTES_HEADER, 16))]
-    for make in listed + sized:
-        objects = [make(i) for i in range(300)]
-        # On to the first block of a new pool: the rest of the last one would be handed out in plain order.
-        while make in sized and id(objects[-1]) % _POOL != _POOL_HEADER and len(objects) < 3_000:
-            objects.append(make(0))
+    for make in _LISTED:
+        objects = [make(i) for i in range(150)]
+        fillers += _free(objects, order, mirrored)
+    for make in _SIZED:
+        # What is left of the old pools is filled for good, so that all new objects lie in new ones.
+        fillers += _to_next_pool(make, 0)
+        objects = _to_next_pool(make, 150)
+        fillers += _free(objects, order, mirrored)
+    return fillers
+
+
+def _to_next_pool(make: Callable[[int], object], least: int) -> list[object]:
+    """Objects up to the end of a pool, at least so many."""
+    objects: list[object] = []
+    while len(objects) <= least or id(objects[-1]) % _POOL != _POOL_HEADER:
+        objects.append(make(0))
+        # Another Python may lay out its pools in another way.
+        if len(objects) > _MOST_OBJECTS:
+            break
+    objects.pop()
+    return objects
+
+
+def _free(objects: list[object], order: random.Random, mirrored: bool) -> list[object]:
+    """Frees two thirds of some objects in a random order. Returns the rest."""
+    _arrange(objects, order, mirrored)
+    rest = objects[2 * len(objects) // 3 :]
+    del objects[2 * len(objects) // 3 :]
+    # Freed one by one, the blocks are handed out again in that order, from the last.
+    while objects:
         objects.pop()
-        # Freed one by one in a random order, the blocks are handed out again in that order, from the last.
-        order.shuffle(objects)
-        fillers += objects[200:]
+    return rest
+
+
+def _shuffle_large(order: random.Random, mirrored: bool) -> list[object]:
+    """Leaves holes of every size in a random order, each between two objects that stay."""
+    sizes = [size for size in _LARGE for _ in range(_HOLES)]
+    order.shuffle(sizes)
+    separators: list[object] = []
+    holes: dict[int, list[object]] = {size: [] for size in _LARGE}
+    for size in sizes:
+        holes[size].append(bytes(size - _BYTES_HEADER))
+        separators.append(bytes(_SEPARATOR_BYTES))
+    for objects in holes.values():
+        _arrange(objects, order, mirrored)
         while objects:
             objects.pop()
-    return fillers
+    # A large request has the C library sort the holes now, and not in each child.
+    separators.append(bytes(1 << 17))
+    return separators
+
+
+def _arrange(objects: list[object], order: random.Random, mirrored: bool) -> None:
+    """Brings objects into a random order of their addresses, or into its mirror image."""
+    objects.sort(key=id, reverse=mirrored)
+    order.shuffle(objects)
 
 
 def _half(number: int) -> float:
@@ -62,3 +164,8 @@ def _tuples(size: int) -> Callable[[int], object]:
 
 def _texts(size: int) -> Callable[[int], object]:
     return lambda _number: bytes(size)
+
+
+# Kinds with free lists of their own, then one kind for every size class of the allocator.
+_LISTED = (_half, _list, _dict, *map(_tuples, range(1, 20)))
+_SIZED = (_object, complex, *map(_texts, range(15, _SMALL - _BYTES_HEADER + 1, 16)))

@@ -12,7 +12,6 @@ import resource
 import signal
 import struct
 import sys
-from os import getppid
 from resource import RLIM_INFINITY, RLIMIT_AS, RLIMIT_CPU, RLIMIT_NOFILE, RLIMIT_NPROC, getrlimit, setrlimit
 from typing import Any
 
@@ -81,12 +80,19 @@ _prctl: Any = libc.prctl if LINUX else None
 _DEATH_SIGNAL = prctl_arguments(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def die_with_parent(parent: int) -> None:
-    """Has this process killed when the thread that started it ends; ends at once if that has happened already."""
+def die_with_parent() -> None:
+    """Has this process killed when the thread that started it ends.
+
+    If that has happened already, what is read from the parent or written to it next finds a closed end.
+    """
     if LINUX:
         prctl(_DEATH_SIGNAL)
-    if getppid() != parent:
-        os._exit(1)
+
+
+def be_first_to_go() -> None:
+    """Asks the kernel to end this process and its children first when the machine runs out of memory."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb") as file:
+        file.write(b"1000")
 
 
 def undumpable() -> None:

@@ -16,6 +16,8 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from attributes import hidden_module
+from chance import unsteady
+from protocol import UNSTEADY
 from values import CodecError, OversizeError, UnsupportedError, decode, encode
 
 FILENAME = "<program>"
@@ -35,21 +37,29 @@ class Rules(NamedTuple):
     builtins: dict[str, Any]
     """What a program sees as its builtins. Each child has a copy of its own by the fork."""
     stdin: io.StringIO
+    strangers: frozenset[str]
+    """Names of the modules that are loaded and not on the list."""
 
     @classmethod
-    def of(cls, entry: str, modules: Iterable[str], withheld: Iterable[str], stdin: str) -> Rules:
+    def of(
+        cls, entry: str, modules: Iterable[str], withheld: Iterable[str], stdin: str, strangers: frozenset[str]
+    ) -> Rules:
         """The rules behind a profile's fields."""
         importable = frozenset(modules)
         hidden = frozenset(withheld)
-        return cls(entry, importable, hidden, program_builtins(importable, hidden), io.StringIO(stdin))
+        return cls(entry, importable, hidden, program_builtins(importable, hidden), io.StringIO(stdin), strangers)
 
 
 def run(
-    rules: Rules, program: str, inputs: list[bytes], passes: int, value_limit: int, tell: Callable[[bytes], object]
+    rules: Rules, program: str, inputs: list[bytes], passes: int, value_limit: int, tell: Callable[..., object]
 ) -> tuple[str, str]:
     """Calls the program on its inputs and tells each encoded value at once; returns status and detail."""
     try:
-        function = load(rules, program)
+        code = load(rules, program)
+        # Now, since a program that has started could keep it back.
+        if unsteady(code, rules.strangers):
+            tell(b"", UNSTEADY)
+        function = start(rules, code)
     except ForbiddenError as error:
         return "forbidden", str(error)
     except MalformedError as error:
@@ -72,8 +82,8 @@ class MalformedError(Exception):
     """The text is no program, or does not define the entry function."""
 
 
-def load(rules: Rules, program: str) -> Any:
-    """Compiles a program and executes its top level. Returns its entry function."""
+def load(rules: Rules, program: str) -> CodeType:
+    """Compiles a program and checks what it asks for by name."""
     try:
         code = builtins.compile(program, FILENAME, "exec", dont_inherit=True)
         if suspicious(code, rules.withheld):
@@ -85,6 +95,11 @@ def load(rules: Rules, program: str) -> Any:
         raise MalformedError(f"{type(error).__name__}{where}") from None
     except (ValueError, MemoryError, RecursionError) as error:
         raise MalformedError(f"{type(error).__name__} while compiling") from None
+    return code
+
+
+def start(rules: Rules, code: CodeType) -> Any:
+    """Executes a program's top level. Returns its entry function."""
     sys.stdout = sys.stderr = SINK
     sys.stdin = rules.stdin
     names: dict[str, Any] = {"__name__": "program", "__builtins__": rules.builtins}
@@ -132,6 +147,11 @@ def check(tree: ast.Module, rules: Rules) -> None:
         raise ForbiddenError(hidden)
 
 
+def refuse_unseeded(*_: object, **__: object) -> None:
+    """Stands for the functions of `random` that share one generator without a seed."""
+    raise ForbiddenError("random numbers without a seed")
+
+
 def refuse_module(name: str, level: int, allowed: frozenset[str]) -> None:
     """Raises ForbiddenError unless `name` or its top package is allowed; a relative import never is."""
     if level or name.partition(".")[0] not in allowed:
@@ -144,6 +164,9 @@ def program_builtins(modules: frozenset[str], withheld: frozenset[str]) -> dict[
     original = builtins.__import__
 
     def guarded_import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
+        # The interpreter itself asks with a list, for example when it divides large numbers.
+        if type(fromlist) is list and name in sys.modules:
+            return original(name, globals, locals, fromlist, level)
         refuse_module(name, level, modules)
         if name not in sys.modules:
             raise ForbiddenError(f"import of {name}")

@@ -2,20 +2,24 @@
 
 Standard library only, and data only: both sides import this file.
 
-The parent and the zygote talk over a socket. After the start the parent sends `SIZE` and a profile, and the zygote
+The parent and the zygote talk over a socket. After the start the parent sends `START` and a profile, and the zygote
 answers with `SIZE` and what it achieved. Then, for each job, the parent sends `HEADER`, a request and `WATCH`. The
 zygote answers with any number of `REPLY` heads, each with some of the child's bytes; the last one says how the child
 was stopped. A request is `LIMITS` and the encoded program and inputs.
 
-A child writes to the zygote: `LOCKED`, then one `FRAME` for each value, then one for the end.
+A child writes to the zygote: `LOCKED`, then perhaps a `FRAME` that says `UNSTEADY`, then one for each value, then one
+for the end.
 """
 
 from __future__ import annotations
 
 import struct
 
+START = struct.Struct("!III")
+"""Bytes of the profile that follows, the uid to take, the number of the interpreter."""
+
 SIZE = struct.Struct("!I")
-"""Bytes that follow, in the two messages of the start."""
+"""Bytes that follow, in the answer to the start."""
 
 HEADER = struct.Struct("!III")
 """Bytes of the request (0: stop the child), wall-clock milliseconds, most bytes of the answer."""
@@ -31,16 +35,21 @@ LIMITS = struct.Struct("!QQII")
 """CPU microseconds, bytes of memory, passes over the inputs, most bytes of an encoded value."""
 
 FRAME = struct.Struct("!cI")
-"""What it is (`VALUE` or `END`) and the bytes that follow."""
+"""What it is (`UNSTEADY`, `VALUE` or `END`) and the bytes that follow."""
 
 RAN, WALL, CPU, FLOOD, NO_FORK, STOPPED, PART = range(7)
 """How a child was stopped: it ended, met the wall clock, used more CPU time than `WATCH` allows, wrote too much, never
 started, was told to stop; or it still runs (`PART`)."""
 
+UNRANDOMISED = "unrandomised"
+"""The zygote's argument if its memory shall lie where that of every such interpreter lies."""
+
 LOCKED = b"L"
 """The first byte of an answer: the child has given up every right and is about to start the program."""
 
-# The two kinds of frame, and how long an honest end can be.
+# The kinds of frame, and how long an honest end can be. `UNSTEADY` has no content. It is written before the program
+# starts, so that no program can keep it back: its value may depend on hashes or addresses.
+UNSTEADY = b"U"
 VALUE = b"V"
 END = b"E"
 MOST_END_BYTES = 4_096

@@ -6,11 +6,12 @@ Child-side, standard library only.
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import select
 import time
 
-from protocol import CPU, FLOOD, HEADER, PART, RAN, REPLY, STOPPED
+from protocol import CHUNK, CPU, FLOOD, HEADER, PART, RAN, REPLY, STOPPED
 
 SOCKET = 0
 """The zygote's standard input is its socket to the parent."""
@@ -73,7 +74,7 @@ def reply(answer: memoryview, stop: int, status: int, microseconds: int, size: i
     send(answer[: REPLY.size + size])
 
 
-def receive(buffer: bytearray, size: int) -> bool:
+def receive(buffer: bytearray | mmap.mmap, size: int) -> bool:
     """Reads exactly `size` bytes from the parent into `buffer`. Returns False if the parent has gone."""
     at = 0
     with memoryview(buffer) as view:
@@ -91,12 +92,11 @@ def send(data: bytes | memoryview) -> None:
         data = data[os.write(SOCKET, data) :]
 
 
-def grow(buffer: bytearray, size: int) -> None:
-    """Makes room for `size` bytes."""
-    if len(buffer) < size:
-        buffer.extend(bytes(size - len(buffer)))
+_ZEROS = memoryview(bytes(CHUNK))
 
 
-def wipe(buffer: bytearray, size: int) -> None:
-    """Writes zeros over the first `size` bytes."""
-    buffer[:size] = bytes(size)
+def wipe(buffer: bytearray | mmap.mmap, size: int) -> None:
+    """Writes zeros over the first `size` bytes, at most `CHUNK`."""
+    # Through views: a copy would leave its size behind in the heap.
+    with memoryview(buffer) as view:
+        view[:size] = _ZEROS[:size]

@@ -1,14 +1,16 @@
 """Turns clocks that need no system call into system calls, so that the seccomp filter sees them.
 
-The kernel maps a small library (the vDSO) into every process; `time.time()` runs inside it, past the filter. This
-module overwrites its entry points with plain system calls, which the filter then refuses. Only x86-64 is known, and a
-kernel may seal the mapping. Then clocks stay readable by introspection, the probe `clocks` says so, and only the
-determinism check is left against them. Child-side, standard library only.
+The kernel maps a small library (the vDSO) into every process, and pages with the time beside it; `time.time()` runs in
+there, past the filter. This module overwrites the library's entry points with plain system calls, which the filter then
+refuses, and unmaps the pages. Only x86-64 is known, and a kernel may seal the mapping. Then clocks stay readable by
+introspection, the probe `clocks` says so, and only the determinism check is left against them. Child-side, standard
+library only.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
 import struct
 
 import lockdown
@@ -30,7 +32,7 @@ _CLOCKS = {
 
 
 def redirect_clocks() -> str:
-    """Patches the vDSO of this process and of its future children. Returns "" when done, else why not."""
+    """Patches the vDSO of this process and its future children, and unmaps the time. Returns "" when done, else why."""
     if not (lockdown.LINUX and lockdown.MACHINE == "x86_64"):
         return "only known for Linux on x86-64"
     lockdown.libc.getauxval.restype = ctypes.c_ulong
@@ -49,7 +51,27 @@ def redirect_clocks() -> str:
                 memory.write(b"\xb8" + struct.pack("<I", number) + b"\x0f\x05\xc3")
     except OSError as error:
         return f"the vDSO cannot be written: {error}"
-    return ""
+    return _unmap_time()
+
+
+def _unmap_time() -> str:
+    """Unmaps the pages with the time. Returns "" when none is left, else why not."""
+    for start, end in _time_pages():
+        if lockdown.libc.munmap(ctypes.c_void_p(start), ctypes.c_size_t(end - start)) != 0:
+            return f"the pages with the time stay: {os.strerror(ctypes.get_errno())}"
+    return "the pages with the time stay" if _time_pages() else ""
+
+
+def _time_pages() -> list[tuple[int, int]]:
+    """Where the kernel has mapped its time: `[vvar]`, and on newer kernels `[vvar_vclock]`."""
+    found: list[tuple[int, int]] = []
+    with open("/proc/self/maps", encoding="ascii", errors="replace") as maps:
+        for line in maps:
+            place, _, rest = line.partition(" ")
+            if rest.split()[-1].startswith("[vvar"):
+                start, _, end = place.partition("-")
+                found.append((int(start, 16), int(end, 16)))
+    return found
 
 
 def _entry_points(base: int) -> dict[int, int]:

@@ -45,5 +45,5 @@ def warm_up(rules: Rules) -> None:
         raise RuntimeError(f"the sample program: {status} {detail}")
 
 
-def _frame(data: bytes) -> bytes:
-    return FRAME.pack(VALUE, len(data)) + data
+def _frame(data: bytes, kind: bytes = VALUE) -> bytes:
+    return FRAME.pack(kind, len(data)) + data

@@ -12,25 +12,31 @@ from __future__ import annotations
 
 import gc
 import importlib
+import mmap
 import os
 import resource
 import signal
 import sys
+from ctypes import c_int
 from os import _exit, closerange, dup2, write
 from types import FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import blank
 import heap
 import lockdown
 import seccomp
+import steady
+import text_encodings
 import vdso
 import warm
 from lockdown import arm_cpu_timer, die_with_parent, limit_resources
-from program import Rules, run
-from protocol import CHUNK, END, FRAME, HEADER, LIMITS, LOCKED, NO_FORK, RAN, REPLY, SIZE, VALUE, WALL, WATCH
-from relay import grow, receive, relay, reply, send, wipe
+from program import Rules, refuse_unseeded, run
+from protocol import CHUNK, END, FRAME, HEADER, LIMITS, LOCKED, NO_FORK, RAN, REPLY, SIZE, START, VALUE, WALL, WATCH
+from relay import receive, relay, reply, send, wipe
 from seccomp import install
+from steady import forget_numbers
 from values import decode, encode
 
 RESULT = 3
@@ -38,44 +44,64 @@ RESULT = 3
 
 MOST_FILES = 64
 
-_ALSO_LOADED = ("collections.abc", "unicodedata", "encodings.rot_13")
-_CODECS = "ascii latin_1 utf_8 utf_16 utf_16_le utf_16_be utf_32 cp1252 unicode_escape raw_unicode_escape"
+_ALSO_LOADED = ("collections.abc", "unicodedata", "_pylong")
+_RECURSION_STEP = 37
 
 
-def main() -> None:
+def main(unrandomised: bool) -> None:
     """Prepares once, says what it achieved, then serves until the parent closes the socket."""
     try:
-        profile = read_profile()
-        hello, setup = prepare(profile, uid=int(sys.argv[1]), parent=int(sys.argv[2]))
+        hello, setup = prepare(unrandomised)
     except BaseException as error:  # noqa: BLE001 - whatever it is, the parent must hear of it
         hello = encode({"failed": f"{type(error).__name__}: {error}"[:500]})
         setup = None
     send(SIZE.pack(len(hello)) + hello)
     header = bytearray(HEADER.size)
-    request = bytearray(CHUNK)
+    # Mapped and not allocated: where the heap has room must not depend on the requests of the past.
+    standing = room(CHUNK)
     answer = bytearray(CHUNK)
-    while setup is not None and receive(header, HEADER.size):
-        size, wall_ms, cap = HEADER.unpack(header)
-        # An order to stop that came too late: the child had ended by itself.
-        if not size:
-            continue
-        grow(request, size)
-        if not receive(request, size):
-            break
-        with memoryview(request) as work, memoryview(answer) as out:
-            used = serve(work[:size], out, wall_ms / 1000, cap, setup)
-        wipe(request, size)
-        wipe(answer, used)
+    # Nothing of a job is alive when the heap is settled.
+    while setup is not None and receive(header, HEADER.size) and work_on(header, standing, answer, setup):
+        heap.settle()
     os._exit(0)
 
 
-def read_profile() -> tuple[str, tuple[str, ...], tuple[str, ...], str]:
-    """Reads the rules for the programs of this zygote: entry, modules, withheld builtins, standard input."""
-    head = bytearray(SIZE.size)
-    receive(head, SIZE.size)
-    data = bytearray(SIZE.unpack(head)[0])
-    receive(data, len(data))
-    return decode(bytes(data))
+def work_on(header: bytearray, standing: mmap.mmap, answer: bytearray, setup: Setup) -> bool:
+    """Receives one job, serves it, and wipes what it wrote. Returns False if the parent has gone."""
+    size, wall_ms, cap = HEADER.unpack(header)
+    # An order to stop that came too late: the child had ended by itself.
+    if not size:
+        return True
+    request = standing if size <= CHUNK else room(size)
+    if not receive(request, size):
+        return False
+    with memoryview(request) as whole, whole[:size] as work, memoryview(answer) as out:
+        used = serve(work, out, wall_ms / 1000, cap, setup)
+    if request is standing:
+        wipe(request, size)
+    else:
+        request.close()
+    wipe(answer, used)
+    return True
+
+
+def room(size: int) -> mmap.mmap:
+    """Memory of its own, outside the heap."""
+    return mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
+def read_start() -> tuple[int, int, tuple[str, tuple[str, ...], tuple[str, ...], str]]:
+    """Reads the uid to take, the interpreter's number, and the rules for the programs of this zygote.
+
+    The rules are: entry, modules, withheld builtins, standard input.
+    """
+    head = bytearray(START.size)
+    receive(head, START.size)
+    size, uid, variant = START.unpack(head)
+    wipe(head, len(head))
+    data = bytearray(size)
+    receive(data, size)
+    return uid, variant, decode(bytes(data))
 
 
 class Setup(NamedTuple):
@@ -86,24 +112,32 @@ class Setup(NamedTuple):
     seccomp: seccomp.Filter | None
     """None where the kernel cannot have one."""
     rules: Rules
+    numbers: list[c_int]
+    """Where a child finds its process id."""
     gaps: list[object]
     """Objects that keep the shuffled heap shuffled."""
 
 
-def prepare(profile: tuple[str, tuple[str, ...], tuple[str, ...], str], uid: int, parent: int) -> tuple[bytes, Setup]:
+def prepare(unrandomised: bool) -> tuple[bytes, Setup]:
     """Does everything that reads files first, then gives up rights. Returns what was achieved, and the setup."""
+    # The parent waits for the answer, so that an end of file before the profile means that it has gone.
+    lockdown.die_with_parent()
+    uid, variant, profile = read_start()
     entry, modules, withheld, stdin = profile
     for name in (*sorted(modules), *_ALSO_LOADED):
-        importlib.import_module(name)
-    for name in _CODECS.split():
-        "".encode(name)
-    rules = Rules.of(entry, modules, withheld, stdin)
+        # The division of large numbers is a module since Python 3.12.
+        if name != "_pylong" or sys.version_info >= (3, 12):
+            importlib.import_module(name)
+    text_encodings.keep()
+    rules = Rules.of(entry, modules, withheld, stdin, blank.strangers(modules))
     warm.warm_up(rules)
     lockdown.scrub_environment()
-    sys.argv[:] = [""]
-    sys.orig_argv[:] = []
-    sys.path.clear()
-    sys.path_importer_cache.clear()
+    lockdown.be_first_to_go()
+    steady.forget_start()
+    blank.shut_random(variant, None if "random" in modules else refuse_unseeded)
+    blank.forget_installation()
+    # A result that depends on how deep a call may go differs between the interpreters.
+    sys.setrecursionlimit(sys.getrecursionlimit() + variant * _RECURSION_STEP)
     base = lockdown.address_space()
     clocks = vdso.redirect_clocks()
     lockdown.lower(resource.RLIMIT_NOFILE, MOST_FILES)
@@ -113,19 +147,22 @@ def prepare(profile: tuple[str, tuple[str, ...], tuple[str, ...], str], uid: int
     lockdown.drop_capabilities()
     landlock = lockdown.deny_files_and_network()
     lockdown.undumpable()
-    lockdown.die_with_parent(parent)
+    # Taking another uid has cleared it.
+    lockdown.die_with_parent()
     lockdown.limit_for_good()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGALRM, on_alarm)
     wall = seccomp.Filter(seccomp.filter_program(lockdown.MACHINE, RESULT)) if seccomp.supported() else None
     if wall is not None and not seccomp.works(wall):
         wall = None
+    numbers = steady.process_numbers()
     # Last: objects that are made after the shuffle would lie in plain order again.
     gc.collect()
-    gaps = heap.shuffle()
+    gaps = heap.shuffle(variant)
     gc.freeze()
-    achieved = {"unprivileged": unprivileged, "landlock": landlock, "seccomp": wall is not None, "clocks": clocks}
-    return encode(achieved), Setup(base, wall, rules, gaps)
+    achieved: dict[str, Any] = {"unprivileged": unprivileged, "landlock": landlock, "seccomp": wall is not None}
+    achieved |= {"clocks": clocks, "unrandomised": unrandomised}
+    return encode(achieved), Setup(base, wall, rules, numbers, gaps)
 
 
 _child = 0
@@ -188,9 +225,10 @@ def child(request: memoryview, writer: int, setup: Setup) -> None:
     """The forked child: gives up its rights, runs the program, writes each value and then the end. Never returns."""
     # Bare names: the interpreter has not specialised this function, and looks up each attribute the slow way.
     try:
-        die_with_parent(_zygote)
+        die_with_parent()
         cpu_us, memory, passes, value_limit = _unpack_limits(request)
-        address_space, wall, rules, _ = setup
+        address_space, wall, rules, numbers, _ = setup
+        forget_numbers(numbers)
         dup2(writer, RESULT)
         closerange(0, RESULT)
         closerange(RESULT + 1, MOST_FILES)
@@ -208,6 +246,7 @@ def child(request: memoryview, writer: int, setup: Setup) -> None:
             while frame:
                 frame = frame[put(RESULT, frame) :]
 
+        # Fails, and so ends this child, if the zygote ended before `die_with_parent`.
         put(RESULT, LOCKED)
         text, inputs = decode(bytes(request[LIMITS.size :]))
         status, detail = run(rules, text, inputs, passes, value_limit, tell)
@@ -217,7 +256,5 @@ def child(request: memoryview, writer: int, setup: Setup) -> None:
         _exit(1)
 
 
-_zygote = os.getpid()
-
 if __name__ == "__main__":
-    main()
+    main(len(sys.argv) > 1 and steady.restart_without_randomisation())

@@ -1,0 +1,84 @@
+"""Makes every text encoding of the standard library usable in a child, which cannot read files.
+
+Loading them all would make the zygote's memory larger and each fork slower. So their code lies in a mapping that a fork
+does not copy, and a child that asks for an unusual one runs it from there. Child-side, standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import marshal
+import mmap
+import os
+import sys
+from _imp import _fix_co_filename
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+_USUAL = "ascii latin_1 utf_8 utf_16 utf_16_le utf_16_be utf_32 cp1252 unicode_escape raw_unicode_escape"
+_NEEDED = "_codecs_cn _codecs_hk _codecs_iso2022 _codecs_jp _codecs_kr _codecs_tw _multibytecodec"
+_NEEDED_TOO = "base64 binascii bz2 quopri stringprep unicodedata uu zlib"
+"""What encodings import themselves, as far as this Python has it."""
+
+
+class TextEncodings:
+    """Finds and loads the modules of `encodings` that are in the mapping."""
+
+    def __init__(self, places: dict[str, tuple[int, int]], code: bytes | mmap.mmap) -> None:
+        self._places = places
+        self._code = code
+
+    def find_spec(self, name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
+        return ModuleSpec(name, self) if name in self._places else None  # type: ignore[arg-type]
+
+    def create_module(self, _spec: ModuleSpec) -> None:
+        """Leaves it to the import system."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        start, end = self._places[module.__name__]
+        exec(marshal.loads(self._code[start:end]), vars(module))
+
+
+def keep() -> None:
+    """Loads the usual encodings, and keeps the code of the others at hand."""
+    for name in _USUAL.split():
+        "".encode(name)
+    for name in (*_NEEDED.split(), *_NEEDED_TOO.split()):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    parts: list[bytes] = []
+    places: dict[str, tuple[int, int]] = {}
+    size = 0
+    for name in _names():
+        part = _code_of(name)
+        places[name] = (size, size + len(part))
+        parts.append(part)
+        size += len(part)
+    sys.meta_path.insert(0, TextEncodings(places, _mapped(b"".join(parts))))  # type: ignore[arg-type]
+
+
+def _names() -> list[str]:
+    package = importlib.import_module("encodings")
+    files = {file for folder in package.__path__ for file in os.listdir(folder)}
+    names = (f"encodings.{file.removesuffix('.py')}" for file in files if file.endswith(".py"))
+    return sorted(name for name in names if name not in sys.modules and name != "encodings.__init__")
+
+
+def _code_of(name: str) -> bytes:
+    spec = importlib.util.find_spec(name)
+    assert spec is not None
+    code = spec.loader.get_code(name)  # type: ignore[union-attr]
+    _fix_co_filename(code, "")
+    return marshal.dumps(code)
+
+
+def _mapped(data: bytes) -> bytes | mmap.mmap:
+    """The same bytes in memory of their own, which cannot be written through to where others see it."""
+    if not hasattr(os, "memfd_create"):
+        return data
+    file = os.memfd_create("encodings")
+    os.write(file, data)
+    mapping = mmap.mmap(file, len(data), mmap.MAP_PRIVATE, mmap.PROT_READ)
+    os.close(file)
+    return mapping
