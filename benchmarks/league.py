@@ -34,8 +34,6 @@ from redqueen.league.selection import Birth, is_evolution_step, plan_births
 from redqueen.recipes import recipe
 from redqueen.records import KINDS, ROLES, Kind, Role
 
-TASKS = 12
-"""Proposals in a match; the kinds take turns."""
 ATTEMPTS = 6
 VALID = 0.8
 """The share of proposals that are valid."""
@@ -81,6 +79,8 @@ class Rule:
     league: LeagueConfig = field(default_factory=LeagueConfig)
     evolution: EvolutionConfig
     steps: int
+    tasks: int = 12
+    """Proposals in a match; the kinds take turns."""
     spread: float = SPREAD
     """The standard deviation of the first members' skills, on the logit."""
     fresh: bool = False
@@ -107,7 +107,9 @@ class Run:
 def rules(steps: int) -> list[Rule]:
     """Returns the rules of the report: the default, its variants, and the quickstart's."""
     paper = Rule(name="par, mu", size=4, evolution=recipe("paper_7b").evolution, steps=steps)
-    quickstart = replace(paper, size=2, evolution=recipe("quickstart").evolution)
+    small = recipe("quickstart")
+    tasks = small.game.proposals * len(small.game.kinds)
+    quickstart = replace(paper, size=2, evolution=small.evolution, tasks=tasks)
     return [
         paper,
         replace(paper, name="par, mu - 1 sigma", league=LeagueConfig(lcb=1.0)),
@@ -283,11 +285,11 @@ class _Simulation:
 
     def _solve_rates(self, match: Match) -> dict[Kind, list[float]]:
         """Plays a match. Returns the solve rates of its valid tasks."""
-        logits = self._lead(match) + self.numbers.normal(0.0, EASE, TASKS)
+        logits = self._lead(match) + self.numbers.normal(0.0, EASE, self.rule.tasks)
         solved = self.numbers.binomial(ATTEMPTS, 1.0 / (1.0 + np.exp(-logits)))
-        valid = self.numbers.random(TASKS) < VALID
+        valid = self.numbers.random(self.rule.tasks) < VALID
         rates: dict[Kind, list[float]] = {}
-        for i in range(TASKS):
+        for i in range(self.rule.tasks):
             if valid[i]:
                 rates.setdefault(KINDS[i % len(KINDS)], []).append(float(solved[i]) / ATTEMPTS)
         return rates
