@@ -20,8 +20,8 @@ from benchmarks.timing import Contender
 from redqueen.machine import cores
 
 LIBRARIES = ("torch", "transformers", "peft", "populora", "trl", "llama_cpp_python")
-WIDTH = 120
-"""Columns of text in a table, also where there is no terminal."""
+WIDTH = 200
+"""Columns of text in a table, also where there is no terminal: enough for each table here, so that none is cut."""
 _progress = Console(stderr=True, soft_wrap=True)
 
 

@@ -47,6 +47,19 @@ def split(readings: Sequence[Tensor], s: Tensor) -> tuple[Tensor, Tensor, Tensor
     return root @ rotation, rotation.T @ (inverse * s), unused
 
 
+def equal_split(s: Tensor, rank: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns what `split` does, for √s on both sides: of all splits the one with the shortest factors."""
+    shares = torch.diag(s.sqrt())
+    left = torch.nn.functional.pad(shares, (0, rank - len(s)))
+    unused = torch.diag((torch.arange(rank) >= len(s)).to(s.dtype))
+    return left, left.T, unused
+
+
+def shortest(a_squared: float, b_squared: float, fan_in: int, fan_out: int) -> float:
+    """Returns the least `step_length` that c a and b / c can have."""
+    return math.sqrt(2 * math.sqrt(fan_out * a_squared * fan_in * b_squared))
+
+
 def scale(a_squared: float, b_squared: float, fan_in: int, fan_out: int, wanted: float) -> float:
     """Returns the factor c such that c a and b / c move by `wanted` in a step (`step_length`), or as nearly as can be.
 

@@ -15,12 +15,14 @@ import torch
 from torch import Tensor
 
 from redqueen.adapters.factors import Factors
-from redqueen.adapters.operators.balance import scale, split, step_length
+from redqueen.adapters.operators.balance import equal_split, scale, shortest, split, step_length
 
 EPSILON = torch.finfo(torch.float32).eps
 # How much larger than its result a product's terms may be before it is computed in fp64. At this limit fp32 leaves a
 # relative error of 2^-18.
 FP32_GROWTH = 64.0
+# By how much a child's step may be longer than its parents' before their split is given up.
+TOO_FAST = 0.05
 # Rows that are widened to fp64 at a time. A part fits into a core's cache, and its memory is used for the next one.
 GRAM_ROWS = 2048
 
@@ -129,13 +131,18 @@ def rebuilt(source: Update, parts: Components, reader: Tensor) -> Factors:
         return Factors(reader.float().clone(), source.b.new_zeros(rank, fan_out))
     read = p.T @ source.gram_a
     before, after, unused = split(read.split(rank, dim=1), s)
+    # A child that is much larger than its parents is too fast in their split, however a and b are stretched.
+    least = shortest(float(before.square().sum()), float(after.square().sum()), fan_in, fan_out)
+    too_fast = least > (1 + TOO_FAST) * source.step
+    if too_fast:
+        before, after, unused = equal_split(s, rank)
     left, right = p @ before, after @ q
     # With a and b both zero no gradient would ever reach a place of the rank. So the first term's a fills what the
     # child's components leave free. No row of b writes there, so the product stays the same.
     if len(s) < rank:
         left[:rank] += unused
     a_squared = float((left * (source.gram_a @ left)).sum())
-    c = scale(a_squared, float(after.square().sum()), fan_in, fan_out, source.step)
+    c = 1.0 if too_fast else scale(a_squared, float(after.square().sum()), fan_in, fan_out, source.step)
     left, right = left * c, right / c
     return Factors(
         product(source.a, left, fits_fp32(source.gram_a, left)),

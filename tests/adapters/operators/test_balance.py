@@ -12,6 +12,7 @@ from redqueen.adapters.distance import relative_distance
 from redqueen.adapters.factors import Adapter, Factors
 from redqueen.adapters.initialisation import fresh, generator, perturb
 from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS
+from redqueen.adapters.operators.lowrank import update, weighted_sum
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
 from redqueen.policy.model.base import load
 from redqueen.policy.policy import Policy, open_policy
@@ -89,3 +90,15 @@ def test_a_balanced_split_would_learn_more_slowly(policy: Policy, parents: list[
         balanced[site] = Factors(u[:, :8] * root, root[:, None] * vt[:8])
     assert relative_distance(parents[0], balanced) < 1e-3
     assert effective_step(policy, balanced) < 0.9 * effective_step(policy, parents[0])
+
+
+def test_a_child_too_large_for_its_parents_split_gets_the_shortest_factors(parents: list[Adapter]) -> None:
+    parent = next(iter(parents[0].values()))
+    rank = parent.a.shape[1]
+    for times, shared in ((1.5, False), (100.0, True)):
+        child = weighted_sum(update([parent]), [times], parent.a)
+        assert torch.allclose(child.a @ child.b, times * parent.a @ parent.b, rtol=1e-4, atol=1e-6)
+        # √σ on both sides: the columns of a and the rows of b are orthogonal, and as long as each other.
+        gram_a, gram_b = child.a.T @ child.a, child.b @ child.b.T
+        equal = torch.allclose(gram_a, gram_b, rtol=1e-3, atol=1e-4 * float(gram_a.trace()) / rank)
+        assert equal == shared, times
