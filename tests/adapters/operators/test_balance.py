@@ -48,8 +48,8 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Policy:
 def trained(policy: Policy, start: Adapter, seed: int, updates: int) -> Adapter:
     """Returns `start` after some updates with a fresh optimizer."""
     policy.join("x", start)
-    for update in range(updates):
-        policy.update(texts(100 * seed + update))
+    for number in range(updates):
+        policy.update(texts(100 * seed + number))
     end = policy.adapter("x")
     policy.leave("x")
     return end
