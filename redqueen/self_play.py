@@ -136,25 +136,13 @@ class SelfPlay:
             if count is not None and count < len(numbers):
                 numbers = streams.python(self.seed, "seed tasks").sample(numbers, count)
             # In the order of the files, as all seeds are.
-            tasks = self._verified_seeds({number: drafts[number] for number in sorted(numbers)})
+            chosen = {number: drafts[number] for number in sorted(numbers)}
+            tasks = verified_seeds(self.verifier, chosen, self.config.game.seeds)
         for task in tasks:
             for kind in self.config.game.kinds:
                 rng = streams.python(self.seed, "plant", task.id, kind)
                 self.task_bank.add(task.as_kind(kind, rng), None)
         return len(tasks)
-
-    def _verified_seeds(self, drafts: Mapping[int, Draft]) -> list[Task]:
-        """Returns the seeds as tasks. Raises SeedError, which names the first, if a user's own is none."""
-        tasks = verified_tasks(self.verifier, {f"seed-{number}": draft for number, draft in drafts.items()})
-        own = self.config.game.seeds
-        if own is not None and len(tasks) < len(drafts):
-            valid = {task.id for task in tasks}
-            failed = next(draft for number, draft in drafts.items() if f"seed-{number}" not in valid)
-            raise SeedError(
-                f"{len(drafts) - len(tasks)} of {len(drafts)} programs of {own} give no outputs in the sandbox, first "
-                f"'# {failed.message}': try it with redqueen verify"
-            )
-        return tasks
 
     def propose(self, step: int, matches: Sequence[Match], progress: Progress) -> list[Proposed]:
         """Returns `game.proposals` judged proposals of each kind in each match."""
@@ -328,6 +316,22 @@ def seed_tasks(verifier: Verifier, numbers: Sequence[int] | None = None) -> list
     drafts = seeds()
     chosen = range(len(drafts)) if numbers is None else numbers
     return verified_tasks(verifier, {f"seed-{number}": drafts[number] for number in chosen})
+
+
+def verified_seeds(verifier: Verifier, drafts: Mapping[int, Draft], own: str | None) -> list[Task]:
+    """Returns the seeds with these numbers as `verified_tasks` does.
+
+    Raises SeedError, which names the first, if one of the user's file `own` gives no outputs.
+    """
+    tasks = verified_tasks(verifier, {f"seed-{number}": draft for number, draft in drafts.items()})
+    if own is not None and len(tasks) < len(drafts):
+        valid = {task.id for task in tasks}
+        failed = next(draft for number, draft in drafts.items() if f"seed-{number}" not in valid)
+        raise SeedError(
+            f"{len(drafts) - len(tasks)} of {len(drafts)} programs of {own} give no outputs in the sandbox, first "
+            f"'# {failed.message}': try it with redqueen verify"
+        )
+    return tasks
 
 
 def verified_tasks(verifier: Verifier, drafts: Mapping[str, Draft]) -> list[Task]:

@@ -20,13 +20,14 @@ from redqueen.adapters.initialisation import fresh, generator
 from redqueen.config import Config
 from redqueen.game.prompts import Prompts, prompts
 from redqueen.game.reserved import is_reserved
+from redqueen.game.seeds import seeds_of
 from redqueen.judging import ask, submit_proposal
 from redqueen.lessons import Lessons
 from redqueen.policy.model.base import Base
 from redqueen.policy.policy import open_policy
 from redqueen.programs.normal_form import fingerprint
 from redqueen.records import KINDS, Completion, Kind, Request, Sample, Task, Verdict, Verifier
-from redqueen.self_play import seed_tasks
+from redqueen.self_play import verified_seeds
 
 MEMBER = "warm"
 ANSWERS = 4
@@ -62,7 +63,10 @@ class Warmup:
         self.policy.join(MEMBER, fresh(self.policy.shapes(), model.rank, generator(self.seed, "fresh")))
         self.prompts: Prompts = prompts(model.prompts, config.game)
         self.lessons = Lessons(MEMBER, self.prompts, base.tokenizer)
-        self.seed_tasks = seed_tasks(verifier)
+        drafts = dict(enumerate(seeds_of(config.game)))
+        tasks = verified_seeds(verifier, drafts, config.game.seeds)
+        # A user's own seeds may be like a reserved program; the shipped ones are not.
+        self.seed_tasks = [task for task in tasks if not is_reserved(task.program)]
         self.new_tasks: dict[Kind, list[Task]] = {kind: [] for kind in KINDS}
         """The valid tasks that the adapter proposed."""
 

@@ -11,8 +11,10 @@ import pytest
 import torch
 
 from redqueen.config import Config, GameConfig, ModelConfig, SamplingConfig
+from redqueen.game.reserved import reserved
+from redqueen.game.seeds import seeds
 from redqueen.policy.model.base import Base
-from redqueen.records import Kind, Task
+from redqueen.records import Draft, Kind, Task
 from redqueen.verifier import LocalVerifier
 from redqueen.warm_start import MAX_PAIRS, Warmup, varied
 from tests import toy
@@ -27,16 +29,33 @@ def reports() -> Reports:
 
 @pytest.fixture
 def warm(
-    new_base: Callable[..., Base], tiny_folder: Callable[[str], Path], verifier: LocalVerifier, reports: Reports
+    new_base: Callable[..., Base],
+    tiny_folder: Callable[[str], Path],
+    verifier: LocalVerifier,
+    reports: Reports,
+    tmp_path: Path,
 ) -> Iterator[Warmup]:
+    # Sixty seeds and a reserved program, as a user's own file.
+    own = tmp_path / "seeds.txt"
+    drafts = [*seeds()[:60], reserved()[0]]
+    blocks = [f"# {draft.message}\n{draft.program}\n{calls(draft)}" for draft in drafts]
+    own.write_text("\n\n".join(blocks), encoding="utf-8")
     config = Config(
         model=ModelConfig(name=str(tiny_folder("llama")), dtype="float32", rank=8, workers=1, threads=1),
-        game=GameConfig(references=1),
+        game=GameConfig(references=1, seeds=str(own)),
         sampling=SamplingConfig(proposal_tokens=1, attempt_tokens=1),
     )
     base = new_base("llama")
     with closing(Warmup(base, verifier, config, 2e-2, lambda *report: reports.append(report))) as made:
         yield made
+
+
+def calls(draft: Draft) -> str:
+    return "\n".join(f"f({given})" for given in draft.inputs)
+
+
+def test_it_learns_from_the_users_seeds_and_never_from_a_reserved_program(warm: Warmup) -> None:
+    assert [task.program for task in warm.seed_tasks] == [draft.program for draft in seeds()[:60]]
 
 
 def test_the_loss_falls_and_the_adapter_moves(warm: Warmup, reports: Reports) -> None:
