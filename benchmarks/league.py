@@ -189,7 +189,7 @@ def simulate(rule: Rule, offset: float, seed: int, *, noise: float = NOISE) -> R
     simulation = _Simulation(rule, offset, seed, noise)
     for step in range(rule.steps):
         simulation.play(step)
-        if rule.evolution.enabled and is_evolution_step(step, rule.evolution):
+        if rule.evolution.enabled and is_evolution_step(step + 1, rule.evolution):
             for role in ROLES:
                 simulation.replace_weakest(role, step)
     return simulation.result()
@@ -276,7 +276,7 @@ class _Simulation:
             weighting=weighting,
             trueskill=self.trueskill,
             rng=streams.python(self.seed, step, "match", weighting),
-            step=step,
+            step=step + 1,
         )
 
     def _lead(self, match: Match) -> float:

@@ -62,7 +62,7 @@ class Trainer:
         self.archive = ArchiveRecorder(directory.archive)
         self.metrics = MetricsRecorder(directory)
         self.watchers = tuple(watchers)
-        self.next_step = 0
+        self.played = 0
 
     def step(self, step: int) -> StepRecord:
         """Plays one step: match, propose, solve, learn, evolve."""
@@ -111,14 +111,14 @@ class Trainer:
     def run(self) -> None:
         """Plays and records the steps that are left. Raises OSError or sqlite3.Error if the disk is full or fails."""
         steps = self.config.run.steps
-        for step in range(self.next_step, steps):
+        for step in range(self.played + 1, steps + 1):
             record = self.step(step)
             # Records come before the checkpoint. A kill between the two leaves records of a step that no checkpoint
             # knows: `restore` removes them, and the step is played again. In the other order the step would be lost to
             # the archive, as nothing could play it again.
             self.record(record)
-            self.next_step = step + 1
-            if self.next_step % self.config.run.checkpoint_every == 0 or self.next_step == steps:
+            self.played = step
+            if step % self.config.run.checkpoint_every == 0 or step == steps:
                 self.save()
             # Watchers receive a step after its checkpoint, so a step that was shown as finished survives a kill
             # (with run.checkpoint_every=1).
@@ -140,7 +140,7 @@ class Trainer:
         # to the same prompts, since at one task all members draw the same random numbers.
         start = starting_adapter(self.config, self.policy.shapes())
         for role in _first_roles(self.config):
-            member = self.population.add_member(role, -1)
+            member = self.population.add_member(role, 0)
             noise = generator(self.config.run.seed, "perturb", member.name)
             self.policy.join(member.name, perturb(start, self.config.population.perturbation, noise))
         self.archive.begin(self.population.members.values())
@@ -155,7 +155,7 @@ class Trainer:
                 f"the checkpoint at step {saved.step} was made on another base ({saved.base}), not on these weights"
             )
         self.population = saved.population
-        self.next_step = saved.step
+        self.played = saved.step
         self.self_play.task_bank.restore(saved.bank)
         for name in (*self.population.members, *self.population.hall_of_fame):
             self.policy.join(
@@ -172,12 +172,12 @@ class Trainer:
         self.metrics.rewind(saved.step)
 
     def save(self) -> Path:
-        """Writes a checkpoint of everything up to `next_step`. Returns its folder."""
+        """Writes a checkpoint of everything that was played. Returns its folder."""
         names = (*self.population.members, *self.population.hall_of_fame)
         return checkpoint.save(
             self.directory.checkpoints,
             checkpoint.Checkpoint(
-                step=self.next_step,
+                step=self.played,
                 base=self.base.name,
                 fingerprint=self.fingerprint,
                 alpha=self.config.model.alpha,

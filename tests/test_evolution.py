@@ -43,9 +43,9 @@ NOTHING = Completion(member="S0", version=1, prompt_ids=(), token_ids=(), logpro
 def table(teachers: int = 1, students: int = 1) -> Population:
     made = Population()
     for _ in range(teachers):
-        made.add_member("teacher", -1)
+        made.add_member("teacher", 0)
     for _ in range(students):
-        made.add_member("student", -1)
+        made.add_member("student", 0)
     return made
 
 
@@ -200,7 +200,7 @@ def test_a_task_that_the_machine_lost_saves_its_teacher_from_a_forfeit() -> None
 
 def test_the_single_agent_plays_no_game() -> None:
     league = Population()
-    league.add_member("both", -1)
+    league.add_member("both", 0)
     (played,) = rate(league, game(Match(id="0.0", teacher="A0", student="A0"), [0.5]), TrueSkill(), LEAGUE)
     assert (played.score, played.outcome) == (0.0, None)
     assert league.members["A0"].games == 0
@@ -233,7 +233,7 @@ def configured(*overrides: str) -> Config:
 
 def test_births_probes_and_champions_come_every_kth_step() -> None:
     evolution = configured("evolution.every=3").evolution
-    assert [step for step in range(10) if is_evolution_step(step, evolution)] == [2, 5, 8]
+    assert [step for step in range(1, 10) if is_evolution_step(step, evolution)] == [3, 6, 9]
 
 
 def names(champions: Sequence[Champion]) -> list[str]:
@@ -243,14 +243,14 @@ def names(champions: Sequence[Champion]) -> list[str]:
 def test_the_fittest_of_each_role_enter_the_hall_and_the_oldest_between_leave() -> None:
     config = configured("evolution.every=2", "league.hall_of_fame=2")
     league = settled(config)
-    seen = [add_champions(league, step, config) for step in range(8)]
+    seen = [add_champions(league, step, config) for step in range(1, 9)]
     assert [names(entered) for entered, _ in seen] == [
-        [], ["T0@1", "S0@1"], [], ["T0@3", "S0@3"], [], ["T0@5", "S0@5"], [], ["T0@7", "S0@7"],
+        [], ["T0@2", "S0@2"], [], ["T0@4", "S0@4"], [], ["T0@6", "S0@6"], [], ["T0@8", "S0@8"],
     ]  # fmt: skip
-    assert [names(left) for _, left in seen][5::2] == [["T0@3", "S0@3"], ["T0@5", "S0@5"]]
-    assert list(league.hall_of_fame) == ["T0@1", "S0@1", "T0@7", "S0@7"]
-    assert league.hall_of_fame["T0@1"].rating == league.members["T0"].rating
-    assert league.hall_of_fame["T0@1"].fitness == 40.0
+    assert [names(left) for _, left in seen][5::2] == [["T0@4", "S0@4"], ["T0@6", "S0@6"]]
+    assert list(league.hall_of_fame) == ["T0@2", "S0@2", "T0@8", "S0@8"]
+    assert league.hall_of_fame["T0@2"].rating == league.members["T0"].rating
+    assert league.hall_of_fame["T0@2"].fitness == 40.0
 
 
 def test_only_a_proven_member_becomes_a_champion() -> None:
@@ -264,7 +264,7 @@ def test_only_a_proven_member_becomes_a_champion() -> None:
 
 
 def held_out_attempt(member: str, correct: bool) -> Attempted:
-    task = Task(id="t", kind="code_o", author="seed", step=-1, program="", pairs=(Pair("1", "1"),))
+    task = Task(id="t", kind="code_o", author="seed", step=0, program="", pairs=(Pair("1", "1"),))
     rollout = Rollout(member=member, role="student", kind="code_o", group="t", completion=NOTHING)
     return Attempted(task=task, number=0, rollout=rollout, verdict=Verdict("correct" if correct else "wrong"))
 
@@ -336,7 +336,7 @@ def test_a_child_too_like_the_living_is_drawn_again_a_bounded_number_of_times_an
 def test_each_try_is_a_new_draw_and_the_last_is_kept(tmp_path: Path, verifier: LocalVerifier) -> None:
     changes = {"evolution.mutations": "full_gaussian", "evolution.crossover": 0, "evolution.min_distance": 1.99}
     trainer = toy.trainer(toy.config(tmp_path, **(EVOLVING | changes)), tmp_path / "run", verifier)
-    births = trainer.step(0).births
+    births = trainer.step(1).births
     assert births
     for birth in births:
         assert birth.tries == TRIES
@@ -393,7 +393,7 @@ def test_the_archive_holds_every_standing_before_the_births(tmp_path: Path, veri
 def test_a_newborns_first_update_is_its_first(tmp_path: Path, verifier: LocalVerifier) -> None:
     changes = {**EVOLVING, "evolution.burn_in": 2}
     trainer = toy.trainer(toy.config(tmp_path, **changes), tmp_path / "run", verifier)
-    records = [trainer.step(step) for step in range(3)]
+    records = [trainer.step(step) for step in range(1, 4)]
     children = {birth.child for birth in records[1].births}
     assert children <= set(trainer.population.members), "they are in their burn-in"
     assert children

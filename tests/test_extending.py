@@ -65,7 +65,7 @@ def test_a_fitness() -> None:
     steadiness = snippet("fitness")["steadiness"]
 
     def member(*rewards: float) -> Member:
-        return Member("S0", "student", -1, rewards=rewards)
+        return Member("S0", "student", 0, rewards=rewards)
 
     assert steadiness(member(0.5)) is None
     assert steadiness(member(0.5, 0.5)) == 0 > steadiness(member(0.0, 1.0))

@@ -29,7 +29,7 @@ def births(*overrides: str, size: int = 4, rounds: int = 40) -> list[Birth]:
         rng = random.Random(round_)
         for role in ("teacher", "student"):
             for _ in range(size):
-                member = table.add_member(role, -1)
+                member = table.add_member(role, 0)
                 table.members[member.name] = replace(
                     member,
                     rating=Rating(rng.uniform(10, 40), 2),

@@ -102,6 +102,6 @@ def played(folder: Path, verifier: LocalVerifier, **changes: object) -> RunDirec
     return player.directory
 
 
-def without(line: Mapping[str, object], name: str) -> dict:
-    """The line without one of its fields, such as the wall time."""
-    return {key: value for key, value in line.items() if key != name}
+def without(line: Mapping[str, object], *names: str) -> dict:
+    """The line without some of its fields, such as the wall time."""
+    return {key: value for key, value in line.items() if key not in names}

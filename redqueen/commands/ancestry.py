@@ -81,7 +81,7 @@ def show(games: Games, findings: dict[str, Finding]) -> None:
     table = Table(box=None, pad_edge=False)
     table.add_column("after step")
     for epoch in games.tasks:
-        table.add_column(f"{epoch.first + 1}-{epoch.end}" if epoch.end > epoch.first + 1 else str(epoch.end))
+        table.add_column(epoch.steps)
     for epoch, row in zip(games.students, rates(games), strict=True):
         table.add_row(f"{epoch.step} ({', '.join(epoch.adapters)})", *map(percent, row))
     table.add_row("solved by nobody", *map(percent, unsolved(games)))
@@ -101,7 +101,7 @@ def _task_epoch(epoch: TaskEpoch) -> dict[str, object]:
     """Returns an epoch of tasks as JSON."""
     # Here a task is named "ancestry." and its id in the archive. Readers of the JSON want the latter.
     names = [task.id.partition(".")[2] for task in epoch.tasks]
-    return {"first": epoch.first, "end": epoch.end, "of": epoch.count, "tasks": names}
+    return {"first": epoch.first, "last": epoch.last, "of": epoch.count, "tasks": names}
 
 
 def document(run: Path, games: Games, findings: dict[str, Finding]) -> dict[str, object]:

@@ -50,9 +50,9 @@ def label(life: Life) -> str:
     before = ""
     if life.parents:
         other = f" with {life.parents[1]}" if len(life.parents) > 1 else ""
-        origin = f"{life.operator}{other}, step {life.born + 1}"
+        origin = f"{life.operator}{other}, step {life.born}"
         before = f"{number(life.parent_fitness[0])} > "
-    end = "lives" if life.died is None else f"replaced after step {life.died + 1} at the age of {life.age}"
+    end = "lives" if life.died is None else f"replaced after step {life.died} at the age of {life.age}"
     text = f"{life.name}  {origin}  {before}{number(life.first)} > {number(life.last)}  {life.games} games, {end}"
     if life.distance is not None:
         tries = f" (drawn {life.tries} times)" if life.tries != 1 else ""

@@ -109,7 +109,7 @@ def _begin(trainer: Trainer, tier: str, resuming: bool) -> None:
     """Restores the newest checkpoint, or makes the first population."""
     if resuming:
         trainer.restore(_newest(trainer.directory))
-        console.print(f"resuming at step {trainer.next_step + 1} of {trainer.config.run.steps}")
+        console.print(f"resuming at step {trainer.played + 1} of {trainer.config.run.steps}")
     else:
         console.print(f"checking the seed programs in the sandbox ({tier} isolation) ...")
         trainer.begin()

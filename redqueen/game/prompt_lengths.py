@@ -83,7 +83,7 @@ def _seed_tasks(config: Config, kind: Kind) -> list[Task]:
             id=f"seed-{number}",
             kind="code_f",
             author=AUTHOR,
-            step=-1,
+            step=0,
             program=draft.program,
             pairs=pairs,
             message=draft.message,

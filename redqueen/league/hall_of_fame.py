@@ -21,12 +21,12 @@ from redqueen.records import Role
 class Champion:
     """A member as it was at the end of a step.
 
-    >>> champion_of("S3", "student", 39, Rating(30, 2), 24.0).name
-    'S3@39'
+    >>> champion_of("S3", "student", 40, Rating(30, 2), 24.0).name
+    'S3@40'
     """
 
     name: str
-    """Member and step, e.g. "S3@39"; members' names have no @."""
+    """Member and step, e.g. "S3@40"; members' names have no @."""
     member: str
     """The member that was copied. It may have been replaced since."""
     role: Role

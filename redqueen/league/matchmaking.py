@@ -52,7 +52,7 @@ def matchmake(
     weighting: Matchmaking,
     trueskill: TrueSkill,
     rng: random.Random,
-    step: int = 0,
+    step: int = 1,
     matches: int | None = None,
 ) -> list[Match]:
     """Draws one step's matches between `teachers` and `students`, ratings by member name.
@@ -105,7 +105,7 @@ def matchmake(
     pairs: list[tuple[str, str]] = []
     # Rounds are numbered through all steps, so that round robin goes on where the step before ended.
     rounds = math.ceil(wanted / least)
-    for number in range(step * rounds, (step + 1) * rounds):
+    for number in range((step - 1) * rounds, step * rounds):
         if weighting == "round_robin":
             pairs += _rotation(list(drawers), list(pool), number)
         else:

@@ -25,7 +25,7 @@ RECENT = 10
 class Member:
     """One member's lineage, rating and recent games. A game is a match that was rated.
 
-    >>> Member("S0", "student", born=-1).games
+    >>> Member("S0", "student", born=0).games
     0
     """
 
@@ -33,7 +33,7 @@ class Member:
     role: AnyRole
     """The single agent's role is "both"; it plays itself and is not rated."""
     born: int
-    """The step after which it was born; -1 for those that start the run."""
+    """The step after which it was born; 0 for those that start the run."""
     parents: tuple[str, ...] = ()
     """Fitter first; empty for those that start the run."""
     operator: str = "init"

@@ -47,7 +47,7 @@ class Birth:
 
 def is_evolution_step(step: int, config: EvolutionConfig) -> bool:
     """Returns whether an evolution round, which comes every `evolution.every` steps, follows this step."""
-    return (step + 1) % config.every == 0
+    return step % config.every == 0
 
 
 def plan_births(

@@ -39,7 +39,7 @@ class ArchiveRecorder(Recorder):
         self.archive.write([member_row(member) for member in population])
 
     def rewind(self, step: int) -> None:
-        """Drops the rows of `step` and of later steps: a resumed run plays those steps again."""
+        """Drops the rows of the steps after `step`: a resumed run plays those steps again."""
         self.archive.rewind(step)
 
     def record(self, record: StepRecord) -> None:

@@ -11,6 +11,7 @@ from statistics import fmean
 from redqueen.evolution import Game, Replacement, Standing
 from redqueen.game.rewards import is_judged
 from redqueen.game.seeds import AUTHOR
+from redqueen.machine import now
 from redqueen.recording.recorder import Recorder, StepRecord
 from redqueen.records import ROLES, Kind, MemberUpdate, Role, Rollout, Verdict
 from redqueen.runs.directory import RunDirectory
@@ -33,10 +34,12 @@ class MetricsRecorder(Recorder):
 
     def record(self, record: StepRecord) -> None:
         """Appends the step's line. Raises OSError if it cannot be written."""
-        self.directory.append_metrics(step_metrics(record))
+        line = step_metrics(record)
+        line["time"] = now()
+        self.directory.append_metrics(line)
 
     def rewind(self, step: int) -> None:
-        """Drops the lines of `step` and of later steps: a resumed run plays those steps again."""
+        """Drops the lines of the steps after `step`: a resumed run plays those steps again."""
         self.directory.rewind_metrics(step)
 
 

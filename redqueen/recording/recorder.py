@@ -46,7 +46,7 @@ class StepRecord:
 
     @property
     def step(self) -> int:
-        """Counted from 0."""
+        """Counted from 1."""
         return self.played.step
 
 

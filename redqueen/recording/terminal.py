@@ -46,7 +46,7 @@ def headline(line: StepMetrics) -> str:
     for birth in line["replacements"]:
         births += f"  {birth['victim']} -> {birth['child']} ({birth['operator']} of {'+'.join(birth['parents'])})"
     return (
-        f"step {line['step'] + 1}  {line['seconds']['total']:.0f}s  valid {percent(line['valid_rate'])}  "
+        f"step {line['step']}  {line['seconds']['total']:.0f}s  valid {percent(line['valid_rate'])}  "
         # In sample: on the tasks that the step trains on.
         f"solved in sample {percent(line['solve_rate'])} ({solved})  contested {contested}  games {games}{births}"
     )
@@ -64,7 +64,7 @@ def members_table(line: StepMetrics) -> Table:
             f"{member['mu']:.1f} ± {member['sigma']:.1f}",
             number(member["fitness"]),
             "-".join(map(str, member["record"])),
-            "start" if member["born"] < 0 else f"step {member['born'] + 1}",
+            f"step {member['born']}" if member["born"] else "start",
             "+".join(member["parents"]) or "-",
         )
     return table
@@ -93,7 +93,7 @@ class StepClock:
         if not self.seconds:
             return ""
         mean = sum(self.seconds) / len(self.seconds)
-        return f"{clock(mean * (self.steps - step - 1))} left"
+        return f"{clock(mean * (self.steps - step))} left"
 
 
 class LineReporter(Recorder):
@@ -152,7 +152,7 @@ class LiveReporter(Recorder):
         self.bar.reset(
             self.task,
             total=None,
-            description=f"step {step + 1}/{self.steps}  {name} ({PHASES.index(name) + 1}/{len(PHASES)})",
+            description=f"step {step}/{self.steps}  {name} ({PHASES.index(name) + 1}/{len(PHASES)})",
             note=self.clock.left(step - 1),
         )
 

@@ -29,7 +29,7 @@ from redqueen.runs.directory import saved_steps
 
 # The layout of the folder. A checkpoint of another format is refused: a run that went on from half-understood state
 # would be neither the old experiment nor a new one.
-FORMAT = 3
+FORMAT = 4
 _MANIFEST = "manifest.json"
 _MEMBERS = TypeAdapter(list[Member])
 _ENTRIES = TypeAdapter(list[Entry])
@@ -49,7 +49,7 @@ class Checkpoint:
     """
 
     step: int
-    """The next step to play."""
+    """The last step that was played; 0: none."""
     base: str
     """The name of the base model."""
     fingerprint: str

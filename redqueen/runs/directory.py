@@ -99,8 +99,8 @@ class RunDirectory:
             file.write(json.dumps(line) + "\n")
 
     def rewind_metrics(self, step: int) -> None:
-        """Drops the lines of `step` and of later steps, and a line that was cut off."""
-        lines = [json.dumps(line) + "\n" for line in self.metrics() if line["step"] < step]
+        """Drops the lines of the steps after `step`, and a line that was cut off."""
+        lines = [json.dumps(line) + "\n" for line in self.metrics() if line["step"] <= step]
         write_text(self._metrics, "".join(lines))
 
 

@@ -34,7 +34,7 @@ class MemberMetrics(TypedDict):
     record: list[int]
     """Games won, drawn and lost."""
     born: int
-    """The step after which it was born; -1 for the first population."""
+    """The step after which it was born; 0 for the first population."""
     parents: list[str]
 
 
@@ -79,7 +79,9 @@ class StepMetrics(TypedDict):
     """One line of metrics.jsonl."""
 
     step: int
-    """Counted from 0."""
+    """Counted from 1."""
+    time: NotRequired[str]
+    """When the line was written, in UTC: 2026-01-31T12:00:00Z."""
     valid_rate: float | None
     """Valid tasks / judged proposals."""
     valid_rate_by_kind: dict[str, float | None]

@@ -42,7 +42,7 @@ def games(odds: Callable[[int, int], float], epochs: int = 5, tasks: int = 40, s
     draws = [[rng.random() for _ in range(tasks)] for _ in range(epochs)]
     return Games(
         tuple(StudentEpoch(i, {}) for i in range(epochs + 1)),
-        tuple(TaskEpoch(j, j + 1, tuple(task(j, t) for t in range(tasks)), tasks) for j in range(epochs)),
+        tuple(TaskEpoch(j + 1, j + 1, tuple(task(j + 1, t) for t in range(tasks)), tasks) for j in range(epochs)),
         tuple(tuple(tuple(float(u < odds(i, j)) for u in draws[j]) for j in range(epochs)) for i in range(epochs + 1)),
     )
 
@@ -132,10 +132,10 @@ def test_epochs_of_a_run(played: Path, tmp_path: Path) -> None:
     past = student_epochs(directory, config, 3, 2)
     assert [(e.step, len(e.adapters)) for e in past] == [(0, 2), (2, 2), (4, 2)]
     made = task_epochs(directory, config, 2, 5)
-    assert [(e.first, e.end) for e in made] == [(0, 2), (2, 4)]
+    assert [(e.first, e.last) for e in made] == [(1, 2), (3, 4)]
     for epoch in made:
         assert len(epoch.tasks) == min(5, epoch.count)
-        assert all(epoch.first <= t.step < epoch.end for t in epoch.tasks)
+        assert all(epoch.first <= t.step <= epoch.last for t in epoch.tasks)
     assert task_epochs(directory, config, 2, 5) == made
     assert len(task_epochs(directory, config, 99, 5)) <= STEPS
     (tmp_path / "config.json").write_bytes((played / "config.json").read_bytes())

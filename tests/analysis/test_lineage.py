@@ -178,7 +178,7 @@ def test_a_figure_that_cannot_be_written_is_a_one_line_error(
 
 def test_a_fitness_that_was_not_known_at_the_first_game_is_the_first_that_was(tmp_path: Path, whole: Path) -> None:
     (tmp_path / "config.json").write_bytes((whole / "config.json").read_bytes())
-    born = MemberRow(name="S0", role="student", step=-1, parents=(), operator="init")
+    born = MemberRow(name="S0", role="student", step=0, parents=(), operator="init")
     known = [None, None, 0.25, 0.5]
     with Archive(tmp_path / "run.sqlite") as archive:
         archive.write([born])

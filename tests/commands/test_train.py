@@ -54,7 +54,7 @@ def test_a_run_leaves_its_files(finished: Path) -> None:
     names = {path.name for path in finished.iterdir()}
     assert {"config.json", "environment.json", "metrics.jsonl", "run.sqlite", "checkpoints"} <= names
     lines = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines] == [0, 1]
+    assert [line["step"] for line in lines] == [1, 2]
     environment = json.loads((finished / "environment.json").read_text())
     assert environment["isolation"]
     assert len(environment["base_fingerprint"]) == 64

@@ -22,7 +22,7 @@ BARE = Entrant(target="base", member="", adapter=None, alpha=16.0, fingerprint=N
 
 
 def attempt(kind: Kind, status: Status) -> Attempted:
-    task = Task(id="t", kind=kind, author="seed", step=-1, program="", pairs=(Pair("1", "1"),))
+    task = Task(id="t", kind=kind, author="seed", step=0, program="", pairs=(Pair("1", "1"),))
     completion = Completion(
         member="0", version=1, prompt_ids=(), token_ids=(), logprobs=(), text="", finish_reason="stop"
     )

@@ -25,7 +25,7 @@ def shapes(drafts: tuple[Draft, ...]) -> set[str]:
 def verdicts(verifier: LocalVerifier) -> list[tuple[Verdict, Task | None]]:
     drafts = reserved()
     return verifier.validate(
-        [Proposal(id=f"r{i}", kind="code_f", author="seed", step=-1, draft=draft) for i, draft in enumerate(drafts)]
+        [Proposal(id=f"r{i}", kind="code_f", author="seed", step=0, draft=draft) for i, draft in enumerate(drafts)]
     )
 
 

@@ -123,8 +123,8 @@ def test_without_champions_of_both_roles_or_a_fraction_nothing_changes_and_nothi
 
 def test_a_champions_rating_is_frozen_and_the_livings_moves():
     population = Population()
-    population.add_member("teacher", -1)
-    population.add_member("student", -1)
+    population.add_member("teacher", 0)
+    population.add_member("student", 0)
     population.add_champion(after(3), 2)
     population.rate_game("T0", "S0@3", "student", TrueSkill())
     expected, _ = TrueSkill().rate(Rating(), Rating(30, 2), "student")

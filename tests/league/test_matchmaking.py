@@ -32,7 +32,7 @@ def play(
     seed: int = 0,
     weighting: Matchmaking = "balanced",
     matches: int | None = None,
-    step: int = 0,
+    step: int = 1,
 ) -> list[Match]:
     return matchmake(
         teachers,
@@ -107,7 +107,7 @@ def test_further_rounds_are_permutations_too():
 
 def test_the_single_agent_baseline_repeats_its_pair():
     solo = {"m0": Rating()}
-    assert play(solo, solo) == [Match(id="0.0", teacher="m0", student="m0")]
+    assert play(solo, solo) == [Match(id="1.0", teacher="m0", student="m0")]
     assert pairs(play(solo, solo, matches=4)) == [("m0", "m0")] * 4
 
 

@@ -8,7 +8,7 @@ from redqueen.league.rating import Rating, TrueSkill
 
 def test_the_latest_games_are_kept_and_no_more():
     population = Population()
-    population.add_member("student", -1)
+    population.add_member("student", 0)
     for i in range(RECENT + 3):
         population.record_game("S0", float(i), i / 100)
     kept = population.members["S0"]
@@ -18,7 +18,7 @@ def test_the_latest_games_are_kept_and_no_more():
 
 def test_a_game_without_a_value_leaves_the_others():
     population = Population()
-    population.add_member("student", -1)
+    population.add_member("student", 0)
     population.record_game("S0", 0.5, None)
     population.record_game("S0", None, 0.25)
     assert (population.members["S0"].rewards, population.members["S0"].learnability) == ((0.5,), (0.25,))
@@ -26,17 +26,17 @@ def test_a_game_without_a_value_leaves_the_others():
 
 def test_members_of_a_role_are_those_ranked_together() -> None:
     population = Population()
-    population.add_member("teacher", -1)
-    population.add_member("student", -1)
-    population.add_member("both", -1)
+    population.add_member("teacher", 0)
+    population.add_member("student", 0)
+    population.add_member("both", 0)
     assert [m.name for m in population.members_of("student")] == ["S0"]
     assert list(population.players("student")) == ["S0", "A0"]
 
 
 def test_what_is_recorded_is_the_members_own() -> None:
     population = Population()
-    population.add_member("teacher", -1)
-    population.add_member("student", -1)
+    population.add_member("teacher", 0)
+    population.add_member("student", 0)
     population.rate_game("T0", "S0", "student", TrueSkill())
     population.record_game("S0", 0.5, 1.0)
     population.set_held_out({"S0": 0.125})
@@ -48,7 +48,7 @@ def test_what_is_recorded_is_the_members_own() -> None:
 
 def test_a_child_inherits_nothing_of_it():
     population = Population()
-    population.add_member("student", -1)
+    population.add_member("student", 0)
     population.record_game("S0", 0.5, 1.0)
     population.set_held_out({"S0": 0.5})
     child = population.add_member("student", 4, ("S0",), "dare")

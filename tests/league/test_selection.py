@@ -23,7 +23,7 @@ CROSSOVERS = ("dare", "slot_swap")
 
 
 def member(name: str, rating: Rating, games: int = 10, rewards: tuple[float, ...] = ()) -> Member:
-    return Member(name, "student", -1, rating=rating, wins=games, rewards=rewards)
+    return Member(name, "student", 0, rating=rating, wins=games, rewards=rewards)
 
 
 def ladder(size: int, games: int = 10) -> list[Member]:

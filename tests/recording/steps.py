@@ -41,8 +41,8 @@ EMPTY = StepRecord(
     task_bank_size=0,
     seconds={"total": 0.0},
 )
-T0 = Member("T0", "teacher", -1, rating=Rating(26.0, 7.0), wins=1)
-S0 = Member("S0", "student", -1, rating=Rating(24.0, 7.0), losses=1)
+T0 = Member("T0", "teacher", 0, rating=Rating(26.0, 7.0), wins=1)
+S0 = Member("S0", "student", 0, rating=Rating(24.0, 7.0), losses=1)
 S1 = Member("S1", "student", 4, parents=("S0",), operator="copy_parent")
 MATCH = Match(id="4.0", teacher="T0", student="S0")
 TASK = Task(
@@ -50,7 +50,7 @@ TASK = Task(
 )
 
 
-SEED = replace(TASK, id="seed-3-code_o", author=AUTHOR, step=-1)
+SEED = replace(TASK, id="seed-3-code_o", author=AUTHOR, step=0)
 
 
 def record(step: int, **changes: object) -> StepRecord:

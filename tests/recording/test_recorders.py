@@ -71,10 +71,10 @@ def test_champions_count_in_no_rate() -> None:
 def test_metrics_are_appended_and_rewound(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
     metrics = MetricsRecorder(directory)
-    for step in range(4):
+    for step in range(1, 5):
         metrics.record(record(step))
     metrics.rewind(2)
-    assert [line["step"] for line in directory.metrics()] == [0, 1]
+    assert [line["step"] for line in directory.metrics()] == [1, 2]
 
 
 def test_the_archive_holds_the_whole_step(tmp_path: Path) -> None:
@@ -114,8 +114,8 @@ def test_lines_have_the_step_its_births_and_the_time_left() -> None:
     assert isinstance(console.file, io.StringIO)
     (line,) = console.file.getvalue().splitlines()
     assert line == (
-        "step 5  62s  valid 50%  solved in sample 50% (o:50% i:- f:-)  contested 1/0/0  games 0-0-1"
-        "  S0 -> S1 (copy_parent of S0)  5:08 left"
+        "step 4  62s  valid 50%  solved in sample 50% (o:50% i:- f:-)  contested 1/0/0  games 0-0-1"
+        "  S0 -> S1 (copy_parent of S0)  6:09 left"
     )
 
 
@@ -135,11 +135,11 @@ def test_the_live_view_shows_phase_bar_members_and_steps(terminal: Console) -> N
         reporter.live.refresh()
     shown = terminal.export_text()
     for number, phase in enumerate(PHASES, 1):
-        assert f"step 5/10  {phase} ({number}/5)" in shown
-    assert "step 5  62s  valid 50%" in shown
+        assert f"step 4/10  {phase} ({number}/5)" in shown
+    assert "step 4  62s  valid 50%" in shown
     assert "26.0 ± 7.0" in shown, "the table of members"
-    assert "step 6/10  match (1/5)" in shown
-    assert "5:08 left" in shown
+    assert "step 5/10  match (1/5)" in shown
+    assert "6:09 left" in shown
     assert "━" in shown, "the bar"
 
 

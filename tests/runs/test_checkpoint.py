@@ -31,7 +31,7 @@ def make(step: int = 4, seed: int = 0) -> Checkpoint:
     g = torch.Generator().manual_seed(seed)
     table = Population()
     for role in ("teacher", "student", "student"):
-        table.add_member(role, -1)
+        table.add_member(role, 0)
     child = table.add_member("student", 3, ("S0", "S1"), "dare")
     table.remove_member("S0")
     table.add_matches([{"code_o": [0.1 + 0.2, 0.0]}, {"code_i": [1 / 3]}], 20)
@@ -126,7 +126,7 @@ def test_the_table_goes_on_numbering_after_a_load(folder: Path) -> None:
 )
 def test_any_rating_and_any_text_survive(mu: float, sigma: float, games: int, text: str) -> None:
     task = Task(id=text, kind="code_i", author="T0", step=0, program=text, pairs=(Pair(text, text),), message=text)
-    table = Population([Member("T0", "teacher", -1, (text,), text, Rating(mu, sigma), games, 0, 1)], {"teacher": 1})
+    table = Population([Member("T0", "teacher", 0, (text,), text, Rating(mu, sigma), games, 0, 1)], {"teacher": 1})
     saved = replace(make(), population=table, bank=[Entry(task, None)])
     state = json.loads(json.dumps(checkpoint._state(saved)))
     assert checkpoint._MEMBERS.validate_python(state["members"]) == list(table.members.values())
@@ -196,7 +196,7 @@ def test_an_older_or_newer_layout_is_refused_in_one_line_with_both_numbers(folde
     (path / "state.json").write_text(json.dumps({**state, "format": other}))
     (path / "manifest.json").unlink()
     checkpoint._seal(path)
-    with pytest.raises(CheckpointError, match=f"has checkpoint format {other}, this version reads 3") as caught:
+    with pytest.raises(CheckpointError, match=f"has checkpoint format {other}, this version reads {checkpoint.FORMAT}") as caught:
         checkpoint.load(folder, 4)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)

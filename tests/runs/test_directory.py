@@ -95,13 +95,13 @@ def test_metrics_come_back_in_order_and_exactly(run: RunDirectory) -> None:
     assert (run.path / "metrics.jsonl").read_text().count("\n") == 3
 
 
-def test_rewinding_drops_the_step_and_later_ones(run: RunDirectory) -> None:
-    for step in range(5):
+def test_rewinding_drops_the_steps_after_it(run: RunDirectory) -> None:
+    for step in range(1, 6):
         run.append_metrics({"step": step})
     run.rewind_metrics(3)
-    assert [line["step"] for line in run.metrics()] == [0, 1, 2]
-    run.append_metrics({"step": 3})
-    assert [line["step"] for line in run.metrics()] == [0, 1, 2, 3]
+    assert [line["step"] for line in run.metrics()] == [1, 2, 3]
+    run.append_metrics({"step": 4})
+    assert [line["step"] for line in run.metrics()] == [1, 2, 3, 4]
 
 
 def test_rewinding_a_run_without_metrics_is_no_error(run: RunDirectory) -> None:

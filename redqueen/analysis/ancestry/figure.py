@@ -89,7 +89,7 @@ def _heat(axes: Axes, games: Games, matrix: Matrix) -> None:
     borders = [_older_epochs(games, epoch.step) - 0.5 for epoch in games.students]
     edges = [i - 0.5 for i in range(len(borders) + 1)]
     axes.stairs(borders, edges, orientation="horizontal", baseline=None, color="white", lw=2)
-    axes.set_xticks(range(len(games.tasks)), [_steps(e.first, e.end) for e in games.tasks], rotation=60, fontsize=8)
+    axes.set_xticks(range(len(games.tasks)), [epoch.steps for epoch in games.tasks], rotation=60, fontsize=8)
     axes.set_yticks(range(len(games.students)), [str(e.step) for e in games.students], fontsize=8)
     axes.set_xlabel("tasks of step", fontsize=9)
     axes.set_ylabel("students after step", fontsize=9)
@@ -103,9 +103,4 @@ def _with_gaps(row: Sequence[float | None]) -> list[float]:
 
 def _older_epochs(games: Games, step: int) -> int:
     """Returns how many task epochs ended by `step`."""
-    return sum(epoch.end <= step for epoch in games.tasks)
-
-
-def _steps(first: int, end: int) -> str:
-    """Returns a window of steps as people count them, from 1."""
-    return f"{first + 1}" if end == first + 1 else f"{first + 1}-{end}"
+    return sum(epoch.last <= step for epoch in games.tasks)

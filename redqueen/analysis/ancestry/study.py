@@ -37,14 +37,18 @@ class StudentEpoch:
 
 @dataclass(frozen=True, slots=True)
 class TaskEpoch:
-    """Tasks that were drawn from a window of steps, counted from 0."""
+    """Tasks that were drawn from the steps `first` to `last`."""
 
     first: int
-    end: int
-    """The first step after the window."""
+    last: int
     tasks: tuple[Task, ...]
     count: int
     """How many tasks there were to draw from."""
+
+    @property
+    def steps(self) -> str:
+        """The steps as text, e.g. "3-5" or "3"."""
+        return str(self.last) if self.first == self.last else f"{self.first}-{self.last}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +77,8 @@ def student_epochs(directory: RunDirectory, config: Config, epochs: int, student
     newest = checkpoint.load(directory.checkpoints, saved[-1])
     champions: dict[int, StudentEpoch] = {}
     for champion in newest.population.hall_of_fame.values():
-        played = champion.step + 1
-        if champion.role == "student" and played not in saved:
-            champions[played] = StudentEpoch(played, {champion.member: newest.adapters[champion.name]})
+        if champion.role == "student" and champion.step not in saved:
+            champions[champion.step] = StudentEpoch(champion.step, {champion.member: newest.adapters[champion.name]})
     # One checkpoint is loaded at a time, and only the weights of the chosen students are kept from it.
     chosen: list[StudentEpoch] = []
     for step in spread(sorted({*saved, *champions}), epochs):
@@ -96,18 +99,18 @@ def task_epochs(directory: RunDirectory, config: Config, epochs: int, tasks: int
     by_step = _archived(directory)
     if not by_step:
         raise RunError(f"{directory.path} has no valid task in its archive: nothing to play")
-    played = max(by_step) + 1
+    played = max(by_step)
     windows = min(epochs, played)
     # Bounds are rounded one by one, so the windows differ by one step at most and cover all steps played. Every window
     # gives the same number of tasks: epochs are compared with each other, so none may weigh more.
     bounds = [round(i * played / windows) for i in range(windows + 1)]
     chosen: list[TaskEpoch] = []
-    for first, end in pairwise(bounds):
+    for before, last in pairwise(bounds):
         candidates: list[Task] = []
-        for step in range(first, end):
+        for step in range(before + 1, last + 1):
             candidates += by_step.get(step, [])
         if candidates:
-            chosen.append(TaskEpoch(first, end, _draw(candidates, tasks, config, first), len(candidates)))
+            chosen.append(TaskEpoch(before + 1, last, _draw(candidates, tasks, config, last), len(candidates)))
     return chosen
 
 
@@ -173,8 +176,8 @@ def _archived(directory: RunDirectory) -> dict[int, list[Task]]:
     return by_step
 
 
-def _draw(tasks: Sequence[Task], count: int, config: Config, first: int) -> tuple[Task, ...]:
+def _draw(tasks: Sequence[Task], count: int, config: Config, last: int) -> tuple[Task, ...]:
     """Draws `count` of the tasks, the kinds in turn."""
-    drawn = in_turns(tasks, config.game.kinds, streams.python(config.run.seed, "ancestry", first))[:count]
+    drawn = in_turns(tasks, config.game.kinds, streams.python(config.run.seed, "ancestry", last))[:count]
     # Random numbers are derived from the task's id. With another id they differ from those of the run itself.
     return tuple(replace(task, id=f"ancestry.{task.id}") for task in drawn)

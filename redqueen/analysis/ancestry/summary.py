@@ -58,8 +58,8 @@ def students(games: Games) -> Finding:
     # forgets fails the first half, and one who merely improves fails the second.
     cycle = None
     for i, step in enumerate(times[:-1]):
-        old = _gain([score for score in scores if score[0] < step], i, level)
-        recent = _gain([score for score in scores if score[0] >= step], i, level)
+        old = _gain([score for score in scores if score[0] <= step], i, level)
+        recent = _gain([score for score in scores if score[0] > step], i, level)
         if old is not None and recent is not None and old.below and recent.above:
             cycle = step
     return Finding(_verdict(change, fall, cycle), change, fall, cycle)
@@ -75,7 +75,7 @@ def teachers(games: Games) -> Finding:
         return Finding("too few epochs", None, None, None)
     everyone = range(len(games.students))
     difficulties = [_difficulties(games, j, everyone) for j in range(len(games.tasks))]
-    times = [(epoch.first + epoch.end) / 2 for epoch in games.tasks]
+    times = [(epoch.first + epoch.last) / 2 for epoch in games.tasks]
     # Every epoch has other tasks, so nothing is paired here: one line is fitted through all tasks of all epochs.
     point_times: list[float] = []
     point_values: list[float] = []
@@ -92,8 +92,8 @@ def teachers(games: Games) -> Finding:
     # cannot look like a difference between the tasks.
     cycle = None
     for j, epoch in enumerate(games.tasks[:-1]):
-        before = [i for i, s in enumerate(games.students) if s.step < epoch.end]
-        since = [i for i, s in enumerate(games.students) if s.step >= epoch.end]
+        before = [i for i, s in enumerate(games.students) if s.step < epoch.last]
+        since = [i for i, s in enumerate(games.students) if s.step >= epoch.last]
         old = _harder(games, j, before, level)
         recent = _harder(games, j, since, level)
         if old is not None and recent is not None and old.below and recent.above:

@@ -59,13 +59,12 @@ def draw(members: Sequence[Life], steps: int) -> Figure:
 
 
 def _panel(axes: Axes, members: Sequence[Life], steps: int, hues: Mapping[str, str]) -> None:
-    # Steps are counted from 0 in the archive and from 1 for people; the start, -1 there, is 0 here.
     row = {life.name: i for i, life in enumerate(members)}
     for life in members:
         y = row[life.name]
         hue = hues.get(life.operator, _START)
-        begin = life.born + 1
-        end = steps if life.died is None else life.died + 1
+        begin = life.born
+        end = steps if life.died is None else life.died
         axes.plot([begin, end], [y, y], color=hue, lw=2.2, solid_capstyle="butt")
         axes.plot([end], [y], color=hue, marker="o" if life.died is None else "x", ms=5)
         axes.annotate(life.name, (begin, y), (-4, 0), textcoords="offset points", ha="right", va="center", fontsize=8)

@@ -1,6 +1,6 @@
 """Who descends from whom: every member's life, from a run's archive.
 
-Steps are counted from 0, as in the archive; -1 is the start.
+Steps are counted from 1; 0 is the start.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Life:
     name: str
     role: str
     born: int
-    """The step at whose end it was born."""
+    """The step at whose end it was born; 0 at the start."""
     died: int | None
     """The step at whose end it was replaced; None while it lives."""
     age: int
@@ -61,7 +61,7 @@ def lives(run: Path) -> list[Life]:
         members = archive.members()
         births = {row.child: row for row in archive.replacements()}
         standings: dict[str, list[StandingRow]] = {}
-        now = -1
+        now = 0
         for row in archive.standings():
             standings.setdefault(row.member, []).append(row)
             now = max(now, row.step)
@@ -71,9 +71,9 @@ def lives(run: Path) -> list[Life]:
 
 
 def last_step(run: Path) -> int:
-    """Returns the last step that was played, -1 before the first. Raises RunError as `lives` does."""
+    """Returns the last step that was played, 0 before the first. Raises RunError as `lives` does."""
     lines = RunDirectory(run).metrics()
-    return int(lines[-1]["step"]) if lines else -1
+    return int(lines[-1]["step"]) if lines else 0
 
 
 def ancestors(members: Iterable[Life], name: str) -> list[Life]:

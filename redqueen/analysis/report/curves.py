@@ -22,7 +22,7 @@ def draw(lines: Lines) -> Figure:
     """Returns three panels over the steps played, from the lines of metrics.jsonl; an unknown value leaves a gap."""
     figure = Figure(figsize=(11, 3.4), layout="constrained")
     shares, contested, rewards = figure.subplots(1, 3)
-    steps = [line["step"] + 1 for line in lines]
+    steps = [line["step"] for line in lines]
 
     def column(name: str) -> Series:
         return [line[name] for line in lines]

@@ -50,7 +50,7 @@ def page(directory: RunDirectory) -> str:
     if not lines:
         raise RunError(f"{directory.path} has played no step yet: nothing to report")
     title = escape(directory.path.resolve().name)
-    steps = int(lines[-1]["step"]) + 1
+    steps = int(lines[-1]["step"])
     return "\n".join(
         [
             '<!doctype html><html lang="en"><meta charset="utf-8">',
@@ -100,8 +100,8 @@ def _row(life: Life) -> str:
         life.role,
         life.operator if life.parents else "-",
         " + ".join(life.parents) or "-",
-        f"step {life.born + 1}" if life.parents else "start",
-        "lives" if life.died is None else f"replaced after step {life.died + 1}",
+        f"step {life.born}" if life.parents else "start",
+        "lives" if life.died is None else f"replaced after step {life.died}",
         f"{life.age} steps",
         str(life.games),
         number(life.last),

@@ -44,7 +44,7 @@ class SweepRun:
 
     def lines(self) -> list[StepMetrics]:
         """Returns the steps of this sweep from metrics.jsonl; an earlier sweep may have played more."""
-        return [line for line in RunDirectory(self.path).metrics() if line["step"] < self.config.run.steps]
+        return [line for line in RunDirectory(self.path).metrics() if line["step"] <= self.config.run.steps]
 
 
 def plan_runs(args: Sequence[str], cells: Sequence[Cell], seeds: int, out: Path) -> list[SweepRun]:

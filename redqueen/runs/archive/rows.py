@@ -12,7 +12,7 @@ from redqueen.records import FinishReason, Kind, Pair, Role, Status, Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberRow:
-    """A member's birth. `step` is -1 for the first population."""
+    """A member's birth. `step` is the one after which it was born, 0 for the first population."""
 
     name: str
     role: str

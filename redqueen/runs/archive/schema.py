@@ -30,6 +30,8 @@ from redqueen.runs.archive.rows import (
 from redqueen.runs.directory import RunError
 
 R = TypeVar("R", bound=Row)
+LAYOUT = 2
+"""Stored in each archive, and raised when the same columns mean something else. 2: steps are counted from 1."""
 # SQLite has neither truth values nor lists: a bool is stored as 0 or 1, and a tuple as the text of a JSON list.
 _SQL_TYPES = {str: "TEXT", int: "INTEGER", bool: "INTEGER", float: "REAL", tuple: "TEXT"}
 
@@ -155,11 +157,16 @@ def _tuples(value: Any) -> Any:
 
 def check_layout(connection: sqlite3.Connection, path: Path) -> None:
     """Raises RunError if the archive's tables are not exactly these: another version of Red Queen wrote it."""
+    advice = "use that version, or start a new run"
+    (layout,) = connection.execute("PRAGMA user_version").fetchone()
+    if layout != LAYOUT:
+        raise RunError(
+            f"{path} was written by another version of Red Queen (layout {layout}, not {LAYOUT}): {advice}"
+        )
     for table in TABLES:
         # The second item of each row of `table_info` is the column's name. A table that is missing has no rows.
         names = {info[1] for info in connection.execute(f"PRAGMA table_info({table.name})")}
         if names != {column.name for column in columns(table.row)}:
             raise RunError(
-                f"{path} was written by another version of Red Queen (its table '{table.name}' differs): "
-                "use that version, or start a new run"
+                f"{path} was written by another version of Red Queen (its table '{table.name}' differs): {advice}"
             )

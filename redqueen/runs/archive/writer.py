@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from redqueen.runs.archive.rows import Row
-from redqueen.runs.archive.schema import TABLES, check_layout, create_statements, insert_statement, values_of
+from redqueen.runs.archive.schema import LAYOUT, TABLES, check_layout, create_statements, insert_statement, values_of
 
 
 class Archive:
@@ -24,7 +24,9 @@ class Archive:
         # With a write-ahead log people can read the archive while the run writes to it, and neither waits.
         self.connection.execute("PRAGMA journal_mode = WAL")
         # The check comes first: CREATE TABLE IF NOT EXISTS would quietly add what an older archive lacks.
-        if not new:
+        if new:
+            self.connection.execute(f"PRAGMA user_version = {LAYOUT}")
+        else:
             check_layout(self.connection, path)
         for statement in create_statements():
             self.connection.execute(statement)
@@ -50,7 +52,7 @@ class Archive:
                 self.connection.execute(insert_statement(type(row)), values_of(row))
 
     def rewind(self, step: int) -> None:
-        """Removes the rows of `step` and of later steps: a resumed run plays those steps again.
+        """Removes the rows of the steps after `step`: a resumed run plays those steps again.
 
         The children that were born at the end of a step belong to that step.
         """
@@ -58,4 +60,4 @@ class Archive:
         # resumes from. Without the rewind the steps in between would be refused as keys that exist already.
         with self.connection:
             for table in TABLES:
-                self.connection.execute(f"DELETE FROM {table.name} WHERE step >= ?", (step,))
+                self.connection.execute(f"DELETE FROM {table.name} WHERE step > ?", (step,))

@@ -65,7 +65,7 @@ def test_weights_and_state_go_through_a_checkpoint_to_the_bit(tiny_policy: Build
     population = Population()
     names: list[str] = []
     for role in ("teacher", "student", "student"):
-        names.append(population.add_member(role, -1).name)
+        names.append(population.add_member(role, 0).name)
     config = LearningConfig(lr=1e-2)
     one = tiny_policy(learning=config, members=names)
     rows = [sample for name in names[:2] for sample in samples(name)]
