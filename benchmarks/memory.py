@@ -76,7 +76,7 @@ def estimate(config: BenchmarkConfig, members: int, rows: int, width: int) -> in
         learning=LearningConfig(batch_tokens=max(64, rows * width)),
         sampling=SamplingConfig(proposal_tokens=1, attempt_tokens=1),
     )
-    shape = shape_of(run_config.model, download=True)
+    shape = shape_of(run_config.model)
     training = training_items(run_config, shape, PromptLengths(proposal=width - 1, attempt=width - 1))
     held = held_items(run_config, shape, members)
     gradients = gradients_item(run_config, shape, members)

@@ -60,8 +60,8 @@ def run_arguments(config: BenchmarkConfig, workers: int) -> list[str]:
 def run_estimate(args: list[str]) -> int:
     """Returns the bytes that such a run is estimated to need."""
     config = configure(args)
-    lengths = prompt_lengths(config, token_counter(config.model, download=True))
-    return total(estimate(config, lengths, members(config), download=True))
+    lengths = prompt_lengths(config, token_counter(config.model))
+    return total(estimate(config, lengths, members(config)))
 
 
 def run_peak(args: list[str]) -> int:

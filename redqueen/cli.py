@@ -15,12 +15,12 @@ import typer
 from redqueen import __version__
 from redqueen.cli_runs import runs
 from redqueen.commands import examples
-from redqueen.commands.resume import describe, remaining
+from redqueen.commands.resume import check_same, describe, remaining
 from redqueen.config import Config, ConfigError
 from redqueen.config.keys import keys as all_keys
 from redqueen.errors import UserError
 from redqueen.recipes import RECIPES, configure
-from redqueen.runs.directory import RunDirectory
+from redqueen.runs.directory import RunDirectory, read_config
 
 app = typer.Typer(
     help="Post-train language models by co-evolving teacher and student LoRA populations.",
@@ -91,6 +91,9 @@ def train(
         str | None,
         typer.Option(metavar="HOW", help="Train the recipe's single agent, equal in compute: per_adapter or total."),
     ] = None,
+    config_file: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="Start from a run's config.json, not a recipe.")
+    ] = None,
     resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Continue the run in this directory.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the configuration and a memory estimate, and stop.")
@@ -101,24 +104,22 @@ def train(
 
     Each step has five phases: match, propose, solve, learn, evolve.
     """
-    if resume:
-        # Other settings would make the second half of the run another experiment than the first.
-        if args or run or model or matched:
-            raise ConfigError(
-                "a resumed run keeps its directory and configuration: only --steps and --workers may be given"
-            )
-        _resume(RunDirectory(resume), steps, workers)
     overrides = [*(args or []), *_unsafe(unsafe_no_isolation), *_workers(workers)]
-    config = configure(overrides, steps, model, matched)
+    if resume:
+        if run or model or matched or config_file:
+            raise ConfigError("a resumed run keeps its directory and its model: leave out --run, --model and the like")
+        _resume(RunDirectory(resume), [*overrides, *([] if steps is None else [f"run.steps={steps}"])])
+    config = configure(overrides, steps, model, matched, read_config(config_file) if config_file else None)
     if dry_run:
-        from redqueen.commands.train import print_memory
+        from redqueen.commands.dry_run import print_memory
 
         typer.echo(config.model_dump_json(indent=2))
         print_memory(config)
         raise typer.Exit
     directory = RunDirectory(run or Path("runs") / config.recipe.replace(" ", "_"))
     # The same command twice must not destroy a run, and it should tell a person how to go on.
-    if directory.exists:
+    if directory.exists and not directory.unstarted:
+        check_same(directory, config)
         raise typer.Exit(describe(directory))
     from redqueen.commands.train import start_run
 
@@ -129,14 +130,15 @@ def _workers(count: int | None) -> list[str]:
     return [] if count is None else [f"model.workers={count}"]
 
 
-def _resume(directory: RunDirectory, steps: int | None, workers: int | None) -> NoReturn:
+def _resume(directory: RunDirectory, overrides: list[str]) -> NoReturn:
     """Ends with the exit code of the resumed run, or of a description if nothing is left to do."""
-    config = remaining(directory, steps, _workers(workers))
+    config = remaining(directory, overrides)
     if config is None:
         raise typer.Exit(describe(directory))
     from redqueen.commands.train import resume_run
 
-    raise typer.Exit(resume_run(config, directory))
+    chosen = {override.partition("=")[0].strip().lstrip("-") for override in overrides}
+    raise typer.Exit(resume_run(config, directory, chosen))
 
 
 @app.command(epilog=examples.RECIPES)

@@ -176,6 +176,19 @@ def fittest_first(members: Sequence[Member], role: AnyRole, config: Config, step
     return ranking(members, fitness_for(role, config.league), rng)
 
 
+def proven_first(members: Sequence[Member], role: AnyRole, config: Config, step: int) -> list[Member]:
+    """Returns members of one role, the fittest of those that had a fair trial first, and then the others.
+
+    A fair trial is a burn-in, at least one game. A newborn has the fitness of its parents until it has played, so it
+    may seem the best without having done anything.
+    """
+    ranked = fittest_first(members, role, config, step)
+    trial = max(1, config.evolution.burn_in)
+    # The sort is stable: within a group the order of fitness stays. If nobody has finished its burn-in, those that
+    # played at all come first.
+    return sorted(ranked, key=lambda member: (member.games < trial, member.games == 0))
+
+
 def standings_of(population: Population, league: LeagueConfig) -> tuple[Standing, ...]:
     """Returns where every living member stands now, in order of birth."""
     members = population.members.values()

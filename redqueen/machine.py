@@ -1,9 +1,21 @@
-"""What the machine tells this process: its cores and the time."""
+"""What the machine tells this process: its cores, its free memory, its processor and the time."""
 
 from __future__ import annotations
 
 import os
+import platform
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+
+_GROUPS = Path("/sys/fs/cgroup")
+# The files of a control group's memory: the limit, what is used, and the name of what could be taken back at once.
+_FILES = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
 
 
 def cores() -> int:
@@ -11,6 +23,57 @@ def cores() -> int:
     # The affinity mask counts, not the machine: in a container or under taskset the two differ, and threads beyond the
     # mask only slow each other down. Not every platform has the call.
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+def free_memory() -> int:
+    """Returns how many bytes this process may still use without swapping or being killed."""
+    # A container or a batch system limits memory by a control group. What the machine has free says nothing there.
+    return max(0, min([psutil.virtual_memory().available, *_left_in_groups(_GROUPS, _own_groups())]))
+
+
+def _own_groups() -> list[str]:
+    """Returns the paths of this process's control groups, e.g. "/system.slice/job"; none where there are no groups."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return []
+    # "0::/path" is version 2, "4:memory:/path" version 1.
+    parts = [line.split(":", 2) for line in lines]
+    return [path for _, controllers, path in parts if controllers in ("", "memory")]
+
+
+def _left_in_groups(root: Path, groups: list[str]) -> Iterator[int]:
+    """Yields what each memory limit leaves that holds for one of the groups."""
+    for group in groups:
+        for top in (root, root / "memory"):
+            folder = top / group.lstrip("/")
+            # A limit holds for all groups below it, so every folder up to the top counts.
+            for place in (folder, *folder.parents):
+                yield from _left(place)
+                if place == top:
+                    break
+
+
+def _left(folder: Path) -> Iterator[int]:
+    for limit_name, used_name, cache_name in _FILES:
+        try:
+            limit = (folder / limit_name).read_text().strip()
+            used = int((folder / used_name).read_text())
+            entries = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+        except (OSError, ValueError):
+            continue
+        if limit != "max":
+            yield int(limit) - used + int(entries.get(cache_name, 0))
+
+
+def processor() -> str:
+    """Returns the processor's name."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def now() -> str:

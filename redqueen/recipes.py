@@ -35,7 +35,8 @@ def quickstart() -> Config:
         # At gamma = 0.5 a newborn of two would die at its first chance every other time, however good it is.
         evolution=EvolutionConfig(every=3, gamma=0.35, burn_in=3),
         sandbox=SandboxConfig(value_bytes=400),
-        run=RunConfig(steps=6),
+        # Every third checkpoint stays, so that `redqueen ancestry` has stages to compare.
+        run=RunConfig(steps=6, keep_every=3),
     )
 
 
@@ -143,10 +144,15 @@ def match_compute(config: Config, how: str) -> Config:
 
 
 def configure(
-    args: Sequence[str], steps: int | None = None, model: str | None = None, matched: str | None = None
+    args: Sequence[str],
+    steps: int | None = None,
+    model: str | None = None,
+    matched: str | None = None,
+    start: Config | None = None,
 ) -> Config:
     """Returns the configuration of a command line: a recipe's name (default quickstart), then overrides.
 
+    With `start` there is no recipe: the overrides apply to this configuration.
     `matched=total` among the overrides is `match_compute`, wherever it stands, and `matched` is the same.
     Raises ConfigError if the recipe is unknown or an override is invalid.
     """
@@ -157,6 +163,8 @@ def configure(
             raise ConfigError(_no_option(option))
     if overrides and "=" not in overrides[0]:
         name = overrides.pop(0)
+        if start is not None:
+            raise ConfigError(f"'{name}' and a configuration file: give one of them, then settings as KEY=VALUE")
         if name not in RECIPES and name in keys(Config):
             raise ConfigError(f"'{name}' is a setting: write {name}=VALUE, without a space")
     for override in overrides:
@@ -178,7 +186,7 @@ def configure(
             how = value.strip()
         else:
             others.append(override)
-    return match_compute(recipe(name).override(others), how)
+    return match_compute((start or recipe(name)).override(others), how)
 
 
 def _no_option(option: str) -> str:

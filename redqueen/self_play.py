@@ -341,7 +341,5 @@ def verified_tasks(verifier: Verifier, drafts: Mapping[str, Draft]) -> list[Task
     """
     # They are verified as code_o: a code_f proposal needs `game.min_inputs` inputs, and a program written by hand may
     # have fewer.
-    proposals = [
-        Proposal(id=name, kind="code_o", author=AUTHOR, step=0, draft=draft) for name, draft in drafts.items()
-    ]
+    proposals = [Proposal(id=name, kind="code_o", author=AUTHOR, step=0, draft=draft) for name, draft in drafts.items()]
     return [replace(task, kind="code_f") for _, task in verifier.validate(proposals) if task is not None]

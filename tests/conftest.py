@@ -105,24 +105,7 @@ def verifier() -> Iterator[LocalVerifier]:
 
 
 @pytest.fixture(scope="session")
-<<<<<<< HEAD
 def seed_tasks(verifier: LocalVerifier) -> dict[Kind, list[Task]]:
     """Every tenth seed as a task of each kind; code_o and code_i have the first pair."""
     whole = verified_seeds(verifier, range(0, len(seeds()), 10))
-=======
-def seed_verdicts(verifier: LocalVerifier) -> list[tuple[Verdict, Task | None]]:
-    """The verifier's answer to each seed program, in file order."""
-    return verifier.validate(
-        [
-            Proposal(id=f"seed-{i}", kind="code_f", author=AUTHOR, step=0, draft=draft)
-            for i, draft in enumerate(seeds())
-        ]
-    )
-
-
-@pytest.fixture(scope="session")
-def seed_tasks(seed_verdicts: list[tuple[Verdict, Task | None]]) -> dict[Kind, list[Task]]:
-    """The valid seeds as tasks of each kind; code_o and code_i have the first pair."""
-    whole = [task for _, task in seed_verdicts if task is not None]
->>>>>>> 5d692a4 (Steps are counted from 1 everywhere; metrics lines have the time)
     return {kind: [task.as_kind(kind) for task in whole] for kind in KINDS}

@@ -46,7 +46,7 @@ def run_ancestry(
     progress.print(available(config, directory, of_students))
     # Students of many checkpoints may be more than the adapter bank should hold at once; then they take turns.
     slots = min(SLOTS, sum(len(epoch.adapters) for epoch in of_students))
-    check_memory(config, slots, progress)
+    config = check_memory(config, slots, progress)
     with open_replay(config, load_step(directory, None), slots) as replay, TaskReporter(progress) as report:
         games = play(replay, of_students, of_tasks, attempts, report)
     findings = {"students": students(games), "teachers": teachers(games)}

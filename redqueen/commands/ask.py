@@ -51,7 +51,7 @@ def run_ask(run: Path, name: str, question: Sequence[str], step: int | None, att
         task = _task(question, directory, verifier)
         # One answer needs no worker processes.
         config = config.model_copy(update={"model": config.model.model_copy(update={"workers": 1})})
-        check_memory(config, 1, console)
+        config = check_memory(config, 1, console)
         saved = found.saved if found else load_step(directory, step)
         answers = _answers(config, found, saved, task, attempts, verifier)
     _print(console, found, task, answers)
@@ -138,7 +138,7 @@ def posed(question: Question, verifier: LocalVerifier) -> Task:
             raise QuestionError(f"an output must be a literal such as 3, 'a' or [1, 2]: {error}") from error
         return _as_task(question, pairs)
     draft = Draft(question.program, (question.pairs[0].input,))
-    proposal = Proposal(id="question", kind="code_o", author=YOU, step=-1, draft=draft)
+    proposal = Proposal(id="question", kind="code_o", author=YOU, step=0, draft=draft)
     verdict, task = verifier.submit_proposal(proposal).result()
     if task is None:
         raise QuestionError(f"the program gives no answer to judge by: {verdict.status}, {verdict.detail}")
@@ -150,7 +150,7 @@ def _as_task(question: Question, pairs: tuple[Pair, ...]) -> Task:
         id="question",
         kind=question.kind,
         author=YOU,
-        step=-1,
+        step=0,
         program=question.program,
         pairs=pairs,
         message=question.message,

@@ -88,8 +88,8 @@ def _metadata(exported: Exported) -> str:
 
 
 def _row(life: Life) -> str:
-    born = "start" if life.born < 0 else life.born + 1
-    died = "-" if life.died is None else life.died + 1
+    born = life.born or "start"
+    died = life.died or "-"
     before = ", ".join(number(value) for value in life.parent_fitness) or "-"
     return (
         f"| {life.name} | {born} | {life.operator} | {', '.join(life.parents) or '-'} | {before} | "

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import logging
 import platform
+import shlex
+import subprocess
+import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import torch
 import transformers
 from rich.console import Console
 
+import redqueen
 from redqueen import __version__
 from redqueen.config import BUNDLED, Config, ModelConfig
 from redqueen.game.prompt_lengths import prompt_lengths
-from redqueen.machine import cores
-from redqueen.policy.memory.estimate import check_fit
-from redqueen.policy.model.base import Base
+from redqueen.machine import cores, now, processor
+from redqueen.policy.memory.fit import fit
+from redqueen.policy.model.base import Base, device_of, dtype_of, workers_of
 from redqueen.policy.model.bundled import cache_root, cached
 from redqueen.policy.model.dimensions import token_counter
+from redqueen.policy.model.source import read_config
 
 LIBRARIES = ("torch", "transformers", "peft", "safetensors", "tokenizers", "numpy", "numba", "pydantic")
 
@@ -26,40 +32,83 @@ def quiet_libraries() -> None:
     """Turns off progress bars and advice of the libraries: our own progress says what happens."""
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    logging.getLogger("torch").setLevel(logging.ERROR)
+    for name in ("torch", "huggingface_hub"):
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def announce_conversion(model: ModelConfig, console: Console) -> None:
     """Prints a line if the first use of the bundled model is about to convert it, which takes a while."""
     if model.name == BUNDLED and cached() is None:
-        console.print(f"converting the bundled model into {cache_root()}, once: about 15 seconds ...")
+        console.print(
+            f"converting the bundled model into {cache_root()}, once: about 15 seconds ...", markup=False, emoji=False
+        )
 
 
-def check_memory(config: Config, members: int, console: Console) -> None:
-    """Prints a warning if `members` adapters may need more memory than there is.
+def check_memory(config: Config, members: int, console: Console) -> Config:
+    """Returns `config` as it fits in free memory with `members` adapters, and prints what was made smaller for it.
 
-    Raises ModelError, before anything is loaded, if they need more in any case.
+    Raises ModelError, before anything is loaded, if it cannot fit, or if the base cannot be found or is not supported.
     """
     quiet_libraries()
     announce_conversion(config.model, console)
-    warning = check_fit(config, prompt_lengths(config, token_counter(config.model, download=True)), members)
-    if warning:
-        console.print(f"warning: {warning}", markup=False)
+    # What is quickly known comes first: a base that is not supported should cost no download.
+    workers_of(config.model)
+    dtype_of(config.model, device_of(config.model))
+    read_config(config.model.name)
+    found = fit(config, prompt_lengths(config, token_counter(config.model)), members)
+    if found.changes:
+        console.print(
+            f"memory: {found.free / 2**30:.1f} GiB is free, so this runs with {' '.join(found.changes)}", markup=False
+        )
+    if found.warning:
+        console.print(f"warning: {found.warning}", markup=False)
+    return found.config
 
 
-def environment(base: Base, base_fingerprint: str, tier: str) -> dict[str, object]:
-    """Returns the content of environment.json: where and with what the run was made."""
-    # It is for people who compare runs. No command reads it, so a run can be resumed on another machine.
+def session(config: Config) -> dict[str, object]:
+    """Returns when, by which command and code, and on what a run was started or resumed. `config` is as it fits."""
     return {
+        "date": now(),
+        "command": shlex.join(["redqueen", *sys.argv[1:]]),
         "redqueen": __version__,
+        "commit": _commit(),
+        "processor": processor(),
+        "cores": cores(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        # A resumed run takes the same values if they fit: other ones round differently.
+        "fitted": {
+            "model.workers": config.model.workers,
+            "learning.checkpointing": config.learning.checkpointing,
+            "learning.batch_tokens": config.learning.batch_tokens,
+            "sampling.batch_rows": config.sampling.batch_rows,
+        },
+    }
+
+
+def environment(config: Config, base: Base, base_fingerprint: str, tier: str) -> dict[str, object]:
+    """Returns the content of environment.json: when, where and with what the run was made."""
+    return {
+        **session(config),
         "python": platform.python_version(),
         "system": platform.platform(),
         "libraries": {name: version(name) for name in LIBRARIES},
         "device": str(base.device),
         "dtype": str(base.model.dtype).removeprefix("torch."),
         "threads": torch.get_num_threads(),
-        "cores": cores(),
         "isolation": tier,
         "base": base.name,
         "base_fingerprint": base_fingerprint,
     }
+
+
+def _commit() -> str | None:
+    """Returns the commit of this checkout, with "-dirty" if files differ; None if the package is installed."""
+    folder = Path(redqueen.__file__).parent
+    if not (folder.parent / ".git").exists():
+        return None
+    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None

@@ -37,7 +37,7 @@ def run_eval(targets: Sequence[str], members: Members, model: str | None, limit:
     config, entrants = read_targets(targets, members, model)
     # Progress goes to standard error: --json is for pipes.
     progress = Console(stderr=True)
-    check_memory(config, len(entrants), progress)
+    config = check_memory(config, len(entrants), progress)
     base = load(config.model)
     with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier, TaskReporter(progress) as report:
         scores = evaluate(

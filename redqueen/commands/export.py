@@ -30,7 +30,7 @@ def run_export(run: Path, name: str, out: Path, step: int | None, *, merge: bool
     found = find_member(directory, config, name, step)
     member = found.member
     family = ancestors(lives(run), member.name)
-    console = Console(soft_wrap=True)
+    console = Console(soft_wrap=True, emoji=False)
     quiet_libraries()
     announce_conversion(config.model, console)
     # Everything is written under another name and renamed at the end: an export that fails leaves no half of a folder.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from redqueen.analysis.lineage.tree import Life, lives
 from redqueen.analysis.replay import load_step
 from redqueen.config import Config
-from redqueen.evolution import fittest_first
+from redqueen.evolution import proven_first
 from redqueen.league.population import Member
 from redqueen.records import ROLES
 from redqueen.runs.checkpoint import Checkpoint
@@ -34,7 +34,7 @@ def find_member(directory: RunDirectory, config: Config, name: str, step: int | 
             saved = load_step(directory, step)
             # The single agent plays both roles, so it is the best of either.
             candidates = [m for m in saved.population.members.values() if m.role in (role, "both")]
-            return Found(member=fittest_first(candidates, role, config, saved.step)[0], saved=saved)
+            return Found(member=proven_first(candidates, role, config, saved.step)[0], saved=saved)
     every = {life.name.casefold(): life for life in lives(directory.path)}
     life = every.get(wanted)
     if life is None:
@@ -48,10 +48,10 @@ def find_member(directory: RunDirectory, config: Config, name: str, step: int | 
 
 def _step_of(life: Life, directory: RunDirectory, step: int | None) -> int:
     """Returns the checkpoint to take a member from. Raises RunError if none that is kept has it."""
-    # A member that is born at the end of step b (from 0) is in the checkpoints from b + 1 on, and one that is replaced
-    # at the end of step d is in those up to d.
+    # A member that is born at the end of step b is in the checkpoints from b on, and one that is replaced
+    # at the end of step d in those before d.
     saved = directory.saved()
-    having = [each for each in saved if each > life.born and (life.died is None or each <= life.died)]
+    having = [each for each in saved if each >= life.born and (life.died is None or each < life.died)]
     if step is None and having:
         return having[-1]
     if step in having:
@@ -59,7 +59,7 @@ def _step_of(life: Life, directory: RunDirectory, step: int | None) -> int:
     if having:
         choice = f"{life.name} is in the checkpoints after step {', '.join(map(str, having))}: choose one with --step"
         raise RunError(f"{life.name} is not in a checkpoint after step {step}. {choice}")
-    lived = "" if life.died is None else f" was replaced after step {life.died + 1}, and"
+    lived = "" if life.died is None else f" was replaced after step {life.died}, and"
     raise RunError(
         f"{life.name}{lived} is in no checkpoint that {directory.path} keeps: train with run.keep_every=1 to keep all"
     )

@@ -4,41 +4,108 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from redqueen.config import Config
-from redqueen.runs.directory import RunDirectory
+from redqueen.config import Config, ConfigError
+from redqueen.config.keys import keys
+from redqueen.runs.directory import RunDirectory, RunError
+
+CHANGEABLE = (
+    "run.steps",
+    "run.checkpoint_every",
+    "run.keep_last",
+    "run.keep_every",
+    "model.workers",
+    "model.threads",
+    "model.device",
+    "sandbox.workers",
+)
+"""The settings that a resumed run may change: they decide how long and where it runs, not what it computes."""
+
+# A line has room for so many differing settings.
+_LISTED = 6
 
 
-def remaining(directory: RunDirectory, steps: int | None, overrides: Sequence[str] = ()) -> Config | None:
+def quoted(path: Path | str) -> str:
+    """Returns a path as a shell takes it: a name with spaces or other signs is quoted."""
+    return shlex.quote(str(path))
+
+
+def remaining(directory: RunDirectory, overrides: Sequence[str] = ()) -> Config | None:
     """Returns the configuration to resume with, or None if nothing is left to do.
 
-    `steps` is the new number of steps in all. `overrides` are for keys that do not change a run's results, such as the
-    number of processes.
-    Raises RunError if the directory holds no run, ConfigError if `steps` is impossible.
+    Raises RunError if the directory holds no run, ConfigError for an override that is not among `CHANGEABLE`.
     """
+    for override in overrides:
+        key = override.partition("=")[0].strip().lstrip("-")
+        if "=" not in override or (key in set(keys(Config)) and key not in CHANGEABLE):
+            # Other settings would make the second half of the run another experiment than the first.
+            raise ConfigError(
+                f"'{override}' cannot change in a resumed run, only {', '.join(CHANGEABLE)}: start a new run for it"
+            )
     config = directory.config().override(overrides)
-    if steps is not None:
-        config = config.override([f"run.steps={steps}"])
     saved = directory.saved()
-    return None if saved and saved[-1] >= config.run.steps else config
+    if not saved:
+        raise RunError(f"{directory.path} has no checkpoint, so nothing was trained there: start the run again")
+    return None if saved[-1] >= config.run.steps else config
 
 
 def describe(directory: RunDirectory) -> int:
     """Prints what is in a run directory and what can be done with it; returns 0 if the run is complete, else 1."""
-    console = Console(soft_wrap=True)
-    path = directory.path
+    console = Console(soft_wrap=True, markup=False, emoji=False, highlight=False)
+    path = quoted(directory.path)
     config = directory.config()
     saved = directory.saved()
     # What has no checkpoint is not done: a resume would play it again.
     done = saved[-1] if saved else 0
     steps = config.run.steps
-    console.print(f"{path} holds a run of '{config.recipe}' with {done} of {steps} steps done; nothing was changed.")
+    console.print(
+        f"{directory.path} holds a run of '{config.recipe}' with {done} of {steps} steps done; nothing was changed."
+    )
     if done < steps and saved:
         console.print(f"  resume:       redqueen train --resume {path}")
     if saved:
         console.print(f"  extend:       redqueen train --resume {path} --steps {max(done, steps) + 10}")
-    console.print(f"  start again:  redqueen train {config.recipe} --run runs/ANOTHER (or move {path} away)")
+    console.print(f"  start again:  add --run runs/ANOTHER to the command, or move {path} away")
     return 0 if done >= steps else 1
+
+
+def check_same(directory: RunDirectory, asked: Config) -> None:
+    """Raises RunError, which lists the differing settings, if the directory's run has another configuration."""
+    if not (directory.path / "config.json").exists():
+        raise RunError(f"{directory.path} is not empty and holds no run: choose another --run DIR")
+    stored = directory.config()
+    different = differences(stored, asked)
+    if not different:
+        return
+    listed = ", ".join(f"{key}={_text(old)} (asked: {_text(new)})" for key, old, new in different[:_LISTED])
+    more = f" and {len(different) - _LISTED} more" if len(different) > _LISTED else ""
+    advice = "choose another --run DIR"
+    if [key for key, _, _ in different] == ["run.steps"]:
+        advice = f"redqueen train --resume {quoted(directory.path)} --steps {asked.run.steps}, or {advice}"
+    raise RunError(f"{directory.path} holds another run, with {listed}{more}; nothing was changed: {advice}")
+
+
+def differences(stored: Config, asked: Config) -> list[tuple[str, object, object]]:
+    """Returns the settings that differ, as (key, stored value, asked value)."""
+    pairs = zip(_flat(stored.model_dump(mode="json")), _flat(asked.model_dump(mode="json")), strict=True)
+    return [(key, old, new) for (key, old), (_, new) in pairs if old != new]
+
+
+def _flat(data: dict[str, Any], prefix: str = "") -> list[tuple[str, object]]:
+    flat: list[tuple[str, object]] = []
+    for name, value in data.items():
+        flat += _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
+    return flat
+
+
+def _text(value: object) -> str:
+    """Returns a value as it is written on the command line."""
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)

@@ -41,7 +41,7 @@ def run_retention(run: Path, step: int | None, plan: Plan, *, as_json: bool, fig
     # Progress goes to standard error: --json is for pipes.
     progress = Console(stderr=True)
     # A study may hold more members than the run did, so memory is checked for its own number of slots.
-    check_memory(config, slots_needed(saved), progress)
+    config = check_memory(config, slots_needed(saved), progress)
     with open_replay(config, saved, slots_needed(saved)) as replay, TaskReporter(progress) as report:
         trials = retention(replay, saved, plan, report)
     summaries = summarise(trials, plan)

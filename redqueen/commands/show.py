@@ -29,7 +29,7 @@ def run_show(run: Path, step: int | None, member: str | None, kind: Kind | None,
     Raises RunError if there is no such run, UserError if it has no such step or member.
     """
     name = None if member is None else _name(run, member)
-    every = proposals(run, None if step is None else step - 1)
+    every = proposals(run, step)
     if not every:
         raise UserError(f"{run} has no step {step}" if step is not None else f"{run} has played no step yet")
     chosen = select(every, name, kind, order)
@@ -62,7 +62,7 @@ def _name(run: Path, member: str) -> str:
 
 def _print(console: Console, one: Proposed) -> None:
     row = one.proposal
-    head = f"step {row.step + 1}  {row.kind} by {row.teacher} for {one.student}  ({row.id})"
+    head = f"step {row.step}  {row.kind} by {row.teacher} for {one.student}  ({row.id})"
     console.print(Text(head, style="bold"))
     if one.task is None:
         console.print(indented(row.text.strip("\n")))

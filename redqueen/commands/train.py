@@ -2,64 +2,75 @@
 
 from __future__ import annotations
 
+import signal
 import sqlite3
-from contextlib import closing
+import threading
+from collections.abc import Collection, Generator
+from contextlib import closing, contextmanager
+from types import FrameType
 
 from rich.console import Console
-from rich.table import Column, Table
 
-from redqueen.commands.environment import check_memory, environment, quiet_libraries
-from redqueen.config import BUNDLED, Config
-from redqueen.errors import ModelError
+from redqueen.commands.environment import check_memory, environment, session
+from redqueen.commands.resume import quoted
+from redqueen.config import Config
 from redqueen.evals.held_out import check_held_out
-from redqueen.game.prompt_lengths import prompt_lengths
-from redqueen.policy.memory.estimate import estimate, least, total
 from redqueen.policy.model.base import fingerprint, load
-from redqueen.policy.model.bundled import cached
-from redqueen.policy.model.dimensions import token_counter
+from redqueen.recording.no_valid import summary
 from redqueen.recording.terminal import LineReporter, LiveReporter, clock, members_table
 from redqueen.runs import checkpoint
+from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory, RunError
 from redqueen.train import Trainer, members
 from redqueen.verifier import LocalVerifier
 
-console = Console(soft_wrap=True)
+# A path may hold what Rich takes for markup or for an emoji.
+console = Console(soft_wrap=True, markup=False, emoji=False)
 
 
-def print_memory(config: Config) -> None:
-    """Prints on standard error how much memory a run would need. Nothing is downloaded or converted for it."""
-    quiet_libraries()
-    # Standard output is for the configuration, which is JSON and may be piped into another program.
-    errors = Console(stderr=True, soft_wrap=True)
-    if config.model.name == BUNDLED and cached() is None:
-        errors.print("memory: not estimated, the bundled model is not converted yet: the first run does that")
-        return
-    try:
-        lengths = prompt_lengths(config, token_counter(config.model, download=False))
-        items = estimate(config, lengths, members(config), download=False)
-        required = estimate(least(config), lengths, members(config), download=False)
-    except ModelError as error:
-        errors.print(f"memory: not estimated, {error}", markup=False)
-        return
-    table = Table("memory, at most", Column("processes", justify="right"), Column("MB", justify="right"), box=None)
-    for item in items:
-        table.add_row(item.name, str(item.processes), f"{item.total / 1e6:,.0f}")
-    table.add_row("in all", "", f"{total(items) / 1e6:,.0f}")
-    table.add_row("in all, at least (every text is short)", "", f"{total(required) / 1e6:,.0f}")
-    errors.print(table)
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, as batch systems and containers send it. It ends a run as Ctrl-C does."""
 
 
 def start_run(config: Config, directory: RunDirectory) -> int:
     """Trains a new run; returns the exit code. Raises UserError."""
-    check_memory(config, members(config), console)
-    return _train(config, directory, resuming=False)
+    # The directory comes first: a second process that wants it is refused before it has loaded anything.
+    directory.claim()
+    try:
+        check_held_out(config)
+        fitted = check_memory(config, members(config), console)
+        return _train(config, fitted, directory, None)
+    except KeyboardInterrupt as stop:
+        return _stopped(stop, directory)
+    finally:
+        # A start that failed leaves nothing behind, which the next one would refuse to write into.
+        directory.release()
 
 
-def resume_run(config: Config, directory: RunDirectory) -> int:
-    """Trains the rest of the run in `directory`; returns the exit code. Raises UserError."""
-    # It may be on another machine now, or have another number of workers.
-    check_memory(config, members(config), console)
-    return _train(config, directory, resuming=True)
+def resume_run(config: Config, directory: RunDirectory, chosen: Collection[str] = ()) -> int:
+    """Trains the rest of the run in `directory`; returns the exit code. Raises UserError.
+
+    `chosen` are the settings that were given for this session.
+    """
+    directory.lock()
+    try:
+        # What is damaged is found before anything is loaded or written.
+        saved = checkpoint.load(directory.checkpoints, directory.saved()[-1])
+        directory.metrics()
+        if not directory.archive.exists():
+            raise RunError(f"{directory.archive} is missing: put it back, or start a new run")
+        ArchiveReader(directory.archive).close()
+        # Other batches and another number of workers round differently. So a run goes on with what it had, if that
+        # still fits: it may be on another machine now.
+        before: list[str] = []
+        if "model.device" not in chosen:
+            before = [f"{key}={value}" for key, value in directory.fitted().items() if key not in chosen]
+        fitted = check_memory(config.override(before), members(config), console)
+        return _train(config, fitted, directory, saved)
+    except KeyboardInterrupt as stop:
+        return _stopped(stop, directory)
+    finally:
+        directory.unlock()
 
 
 def warnings_about(config: Config) -> list[str]:
@@ -73,46 +84,88 @@ def warnings_about(config: Config) -> list[str]:
     return warnings
 
 
-def _train(config: Config, directory: RunDirectory, *, resuming: bool) -> int:
-    """Trains, and turns what can stop a run into a line that says how to go on. Returns the exit code."""
-    check_held_out(config)
+def _train(config: Config, fitted: Config, directory: RunDirectory, saved: checkpoint.Checkpoint | None) -> int:
+    """Trains, and turns what can stop a run into a line that says how to go on. Returns the exit code.
+
+    `fitted` is what runs: `config`, made smaller as free memory asks for it. `saved` is the checkpoint to go on from;
+    None starts a new run.
+    """
     for warning in warnings_about(config):
         console.print(warning, highlight=False)
-    console.print(f"loading {config.model.name} ...")
-    base = load(config.model)
-    base_fingerprint = fingerprint(base.model)
-    try:
-        with LocalVerifier(config.sandbox, config.game.min_inputs, config.run.seed) as verifier:
-            # The directory is made only now: a base that cannot be loaded or a machine without isolation leaves no
-            # empty run behind, which the next attempt would refuse to write into.
-            if not resuming:
-                directory.create(config, environment(base, base_fingerprint, verifier.tier))
-            directory.lock()
-            # Only the owner of the lock may write: the longer run of --steps goes into config.json after it.
-            if resuming:
-                directory.set_config(config)
-            reporter = (LiveReporter if console.is_terminal else LineReporter)(console, config.run.steps)
-            with closing(Trainer(config, base, base_fingerprint, verifier, directory, [reporter])) as trainer:
-                _begin(trainer, verifier.tier, resuming)
-                with reporter:
-                    trainer.run()
-    except KeyboardInterrupt:
-        console.print(f"\nstopped; the unfinished step was dropped. {_how_to_resume(directory)}")
-        return 130
-    except (OSError, sqlite3.Error) as error:
-        raise RunError(f"cannot write {directory.path}: {error}. Fix that. {_how_to_resume(directory)}") from error
+    introduce(fitted, directory)
+    with _terminable():
+        base = load(fitted.model)
+        base_fingerprint = fingerprint(base.model)
+        try:
+            with LocalVerifier(config.sandbox, config.game.min_inputs, config.run.seed) as verifier:
+                if saved is None:
+                    directory.create(config, environment(fitted, base, base_fingerprint, verifier.tier))
+                reporter = (LiveReporter if console.is_terminal else LineReporter)(console, config.run.steps)
+                with closing(Trainer(fitted, base, base_fingerprint, verifier, directory, [reporter])) as trainer:
+                    _begin(trainer, verifier.tier, saved)
+                    if saved is not None:
+                        directory.set_config(config)
+                        directory.add_session(session(fitted))
+                    with reporter:
+                        trainer.run()
+        except (OSError, sqlite3.Error) as error:
+            raise RunError(f"cannot write {directory.path}: {error}. Fix that. {_how_to_resume(directory)}") from error
     _conclude(directory)
     return 0
 
 
-def _begin(trainer: Trainer, tier: str, resuming: bool) -> None:
-    """Restores the newest checkpoint, or makes the first population."""
-    if resuming:
-        trainer.restore(_newest(trainer.directory))
+def introduce(config: Config, directory: RunDirectory) -> None:
+    """Prints what is about to run, on what, and how to stop it and go on. `config` is as it fits."""
+    population = config.population
+    who = "1 member in both roles"
+    if not population.single_agent:
+        who = f"{population.teachers} + {population.students} members (teachers + students)"
+    workers = "1 process" if config.model.workers == 1 else f"{config.model.workers} worker processes"
+    run = config.run
+    console.print(f"run: {directory.path}: recipe {config.recipe}, seed {run.seed}, {run.steps} steps, {who}")
+    console.print(f"base: {config.model.name}, sampled and trained in {workers}; loading ...")
+    console.print(
+        f"Ctrl-C stops; finished steps are kept. To go on: redqueen train --resume {quoted(directory.path)}",
+        highlight=False,
+    )
+
+
+@contextmanager
+def _terminable() -> Generator[None]:
+    """Raises Terminated in the main thread when the process gets SIGTERM."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise Terminated
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _stopped(stop: KeyboardInterrupt, directory: RunDirectory) -> int:
+    """Says how to go on; returns the exit code that shells expect of the signal."""
+    terminated = isinstance(stop, Terminated)
+    dropped = "; the unfinished step was dropped" if directory.saved() else ""
+    console.print(
+        f"\nstopped{' by SIGTERM' if terminated else ''}{dropped}. {_how_to_resume(directory)}", highlight=False
+    )
+    return 128 + (signal.SIGTERM if terminated else signal.SIGINT)
+
+
+def _begin(trainer: Trainer, tier: str, saved: checkpoint.Checkpoint | None) -> None:
+    """Restores the checkpoint, or makes the first population."""
+    if saved is not None:
+        trainer.restore(saved)
         console.print(f"resuming at step {trainer.played + 1} of {trainer.config.run.steps}")
     else:
         console.print(f"checking the seed programs in the sandbox ({tier} isolation) ...")
         trainer.begin()
+    console.print("the time left is shown after the first step; its first compilation takes some seconds more")
 
 
 def _conclude(directory: RunDirectory) -> None:
@@ -120,18 +173,17 @@ def _conclude(directory: RunDirectory) -> None:
     lines = directory.metrics()
     seconds = sum(line["seconds"]["total"] for line in lines)
     console.print(f"\ndone: {len(lines)} steps in {clock(seconds)}, in {directory.path}")
-    console.print(members_table(lines[-1]))
-    console.print(f"export the best student: redqueen export {directory.path} best-student OUT")
+    # In a terminal the live view has left this table above.
+    if not console.is_terminal:
+        console.print(members_table(lines[-1]))
+    if warning := summary(lines, quoted(directory.path)):
+        console.print(warning, style="yellow", highlight=False)
+    console.print(
+        f"export the best student: redqueen export {quoted(directory.path)} best-student OUT", highlight=False
+    )
 
 
 def _how_to_resume(directory: RunDirectory) -> str:
     if directory.saved():
-        return f"Resume: redqueen train --resume {directory.path}"
-    return f"Nothing was trained yet: remove {directory.path} and start again."
-
-
-def _newest(directory: RunDirectory) -> checkpoint.Checkpoint:
-    saved = directory.saved()
-    if not saved:
-        raise RunError(f"{directory.path} has no checkpoint: move it away and start again")
-    return checkpoint.load(directory.checkpoints, saved[-1])
+        return f"Resume: redqueen train --resume {quoted(directory.path)}"
+    return "Nothing was trained yet, so nothing is kept: start again with the same command."

@@ -40,7 +40,7 @@ def run_warm_start(
     proposals_by_round = _counts("--proposals", proposals)
     if len(proposals_by_round) < len(steps_by_round) - 1 or lessons < 1 or lr <= 0:
         raise UserError("--proposals needs a number between each two rounds; --lessons and --lr must be positive")
-    check_memory(config, 1, console)
+    config = check_memory(config, 1, console)
     console.print(f"loading {config.model.name} ...")
     base = load(config.model)
     history: list[dict[str, int]] = []

@@ -32,7 +32,7 @@ class ModelConfig(Section):
     )
     """The linear layers of a block that adapters change."""
     workers: int = Field(default=0, ge=0)
-    """Processes that sample and train on a CPU; 0: one for each core, as far as memory allows (3 GiB each)."""
+    """Processes that sample and train on a CPU; 0: one for each core, as far as free memory allows."""
     threads: int = Field(default=0, ge=0)
     """Threads of each process; 0: the cores are divided among the processes."""
 

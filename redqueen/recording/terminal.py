@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import sys
+import termios
+import time
+from collections.abc import Sequence
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.table import Table
+from rich.text import Text
 
 from redqueen.recording.metrics import step_metrics
+from redqueen.recording.no_valid import NoValid
 from redqueen.recording.one_sided import OneSided
 from redqueen.recording.recorder import Recorder, StepRecord
 from redqueen.runs.metrics import MemberMetrics, StepMetrics
 
 PHASES = ("match", "propose", "solve", "learn", "evolve")
+# Below these widths, in columns, a terminal gets less of the table of members, and a shorter bar.
+_ALL_COLUMNS = 76
+_NARROW = 100
 
 
 def clock(seconds: float) -> str:
@@ -35,30 +45,61 @@ def number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def headline(line: StepMetrics) -> str:
-    """Returns one step as one line of text; games are those won by students, drawn, and won by teachers."""
+def headline(line: StepMetrics, *more: str, width: int | None = None) -> str:
+    """Returns one step as text: its numbers and `more`, then each birth on a line of its own.
+
+    Games are those won by students, drawn, and won by teachers. A line that is wider than `width` is broken between two
+    numbers, never within one.
+    """
     # The last letter tells the kinds apart: code_o is "o".
     solved = " ".join(f"{kind[-1]}:{percent(rate)}" for kind, rate in line["solve_rate_by_kind"].items())
     contested = "/".join(str(count) for count in line["contested_by_kind"].values())
     outcomes = line["outcomes"]
-    games = f"{outcomes['student']}-{outcomes['draw']}-{outcomes['teacher']}"
-    births = ""
-    for birth in line["replacements"]:
-        births += f"  {birth['victim']} -> {birth['child']} ({birth['operator']} of {'+'.join(birth['parents'])})"
-    return (
-        f"step {line['step']}  {line['seconds']['total']:.0f}s  valid {percent(line['valid_rate'])}  "
+    parts = [
+        f"step {line['step']}",
+        f"{line['seconds']['total']:.0f}s",
+        f"valid {percent(line['valid_rate'])}",
         # In sample: on the tasks that the step trains on.
-        f"solved in sample {percent(line['solve_rate'])} ({solved})  contested {contested}  games {games}{births}"
-    )
+        f"solved in sample {percent(line['solve_rate'])}",
+        f"({solved})",
+        f"contested {contested}",
+        f"games {outcomes['student']}-{outcomes['draw']}-{outcomes['teacher']}",
+        *(part for part in more if part),
+    ]
+    births = [
+        f"    {birth['victim']} -> {birth['child']} ({birth['operator']} of {'+'.join(birth['parents'])})"
+        for birth in line["replacements"]
+    ]
+    return "\n".join([*_broken(parts, width), *births])
 
 
-def members_table(line: StepMetrics) -> Table:
-    """Returns the population with ratings, records and parents, fittest first within each role."""
+def _broken(parts: Sequence[str], width: int | None) -> list[str]:
+    """Joins the parts to lines of at most `width`; all lines but the first are indented."""
+    lines = [parts[0]]
+    for part in parts[1:]:
+        # What is in brackets belongs to what stands before it.
+        gap = " " if part.startswith("(") else "  "
+        if width is not None and len(lines[-1]) + len(gap) + len(part) > width:
+            lines.append(f"    {part}")
+        else:
+            lines[-1] += gap + part
+    return lines
+
+
+def members_table(line: StepMetrics, width: int | None = None) -> Table:
+    """Returns the population with ratings, records and parents, fittest first within each role.
+
+    Members that have played no game come last in their role: their fitness is their parents'. In a narrow terminal,
+    of `width` columns, the table leaves out births and parents.
+    """
     table = Table(box=None, pad_edge=False)
-    for name in ("member", "role", "rating", "fitness", "won-drawn-lost", "born", "parents"):
-        table.add_column(name, justify="right" if name in ("rating", "fitness") else "left")
+    names = ["member", "role", "rating", "fitness", "won-drawn-lost", "born", "parents"]
+    if width is not None and width < _ALL_COLUMNS:
+        names = names[:5]
+    for name in names:
+        table.add_column(name, justify="right" if name in ("rating", "fitness") else "left", no_wrap=True)
     for name, member in sorted(line["members"].items(), key=_teachers_then_fittest):
-        table.add_row(
+        cells = [
             name,
             member["role"],
             f"{member['mu']:.1f} ± {member['sigma']:.1f}",
@@ -66,15 +107,16 @@ def members_table(line: StepMetrics) -> Table:
             "-".join(map(str, member["record"])),
             f"step {member['born']}" if member["born"] else "start",
             "+".join(member["parents"]) or "-",
-        )
+        ]
+        table.add_row(*cells[: len(names)])
     return table
 
 
-def _teachers_then_fittest(item: tuple[str, MemberMetrics]) -> tuple[bool, float]:
-    """Returns a sort key. A member without a fitness comes last in its role."""
+def _teachers_then_fittest(item: tuple[str, MemberMetrics]) -> tuple[bool, bool, float]:
+    """Returns a sort key. A member without a game, or without a fitness, comes last in its role."""
     member = item[1]
     fitness = float("-inf") if member["fitness"] is None else member["fitness"]
-    return member["role"] != "teacher", -fitness
+    return member["role"] != "teacher", not any(member["record"]), -fitness
 
 
 class StepClock:
@@ -88,12 +130,30 @@ class StepClock:
         """Counts a step that has ended."""
         self.seconds.append(line["seconds"]["total"])
 
-    def left(self, step: int) -> str:
-        """Returns the time left after `step`, e.g. "1:15 left", or "" before the first step has ended."""
+    def left(self, step: int, elapsed: float = 0.0) -> str:
+        """Returns the time left after `step` and `elapsed` seconds of the next one, e.g. "1:15 left in all".
+
+        Before the first step has ended it is not known: "".
+        """
         if not self.seconds:
             return ""
         mean = sum(self.seconds) / len(self.seconds)
-        return f"{clock(mean * (self.steps - step))} left"
+        # A step that takes longer than the mean leaves at least the steps after it.
+        rest = max(0.0, mean - elapsed) + mean * (self.steps - step - 1) if self.steps > step else 0.0
+        return f"{clock(rest)} left in all"
+
+
+class Notices:
+    """The warnings that a step may give rise to."""
+
+    def __init__(self) -> None:
+        self.one_sided = OneSided()
+        self.no_valid = NoValid()
+
+    def of(self, line: StepMetrics) -> list[str]:
+        """Counts a step and returns its warnings."""
+        warnings = (self.no_valid.warning(line), self.one_sided.warning(line["outcomes"]))
+        return [warning for warning in warnings if warning]
 
 
 class LineReporter(Recorder):
@@ -102,7 +162,7 @@ class LineReporter(Recorder):
     def __init__(self, console: Console, steps: int) -> None:
         self.console = console
         self.clock = StepClock(steps)
-        self.one_sided = OneSided()
+        self.notices = Notices()
 
     def __enter__(self) -> LineReporter:
         return self
@@ -113,10 +173,48 @@ class LineReporter(Recorder):
     def record(self, record: StepRecord) -> None:
         line = step_metrics(record)
         self.clock.finished(line)
-        text = f"{headline(line)}  {self.clock.left(line['step'])}"
-        self.console.print(text, highlight=False, soft_wrap=True)
-        if warning := self.one_sided.warning(line["outcomes"]):
+        self.console.print(headline(line, self.clock.left(line["step"])), highlight=False, soft_wrap=True)
+        for warning in self.notices.of(line):
             self.console.print(warning, highlight=False, soft_wrap=True)
+
+
+class _Elapsed(ProgressColumn):
+    """The time of the phase, under its name, so that nobody takes it for the time left."""
+
+    def render(self, task: Task) -> Text:
+        return Text(f"{clock(task.elapsed or 0)} in this phase")
+
+
+class _Left(ProgressColumn):
+    """The time left in all, which goes down while a step is played."""
+
+    def __init__(self, times: StepClock) -> None:
+        super().__init__()
+        self.times = times
+        self.step = 0
+        self.began = time.monotonic()
+
+    def begin(self, step: int) -> None:
+        """Notes that `step` begins."""
+        if step != self.step:
+            self.step = step
+            self.began = time.monotonic()
+
+    def render(self, task: Task) -> Text:
+        return Text(self.times.left(self.step - 1, time.monotonic() - self.began))
+
+
+def _hide_control_keys() -> list[Any] | None:
+    """Lets the terminal no longer show "^C" for Ctrl-C. Returns its settings before; None if there is no terminal."""
+    # The two letters would move the cursor, and the next refresh of the view would leave a line of the last one behind.
+    try:
+        before = termios.tcgetattr(sys.stdin)
+        changed = termios.tcgetattr(sys.stdin)
+        changed[3] &= ~termios.ECHOCTL
+        termios.tcsetattr(sys.stdin, termios.TCSANOW, changed)
+    except (termios.error, OSError, ValueError):
+        return None
+    return before
 
 
 class LiveReporter(Recorder):
@@ -126,19 +224,22 @@ class LiveReporter(Recorder):
         self.console = console
         self.steps = steps
         self.clock = StepClock(steps)
-        self.one_sided = OneSided()
+        self.notices = Notices()
+        self.left = _Left(self.clock)
         self.bar = Progress(
             TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[note]}"),
-            TimeElapsedColumn(),
+            BarColumn(bar_width=10 if console.width < _NARROW else 40),
+            _Elapsed(),
+            self.left,
             console=console,
         )
-        self.task: TaskID = self.bar.add_task("starting", total=None, note="")
+        self.task: TaskID = self.bar.add_task("starting", total=None)
         self.members: Table | str = ""
+        self.terminal: list[Any] | None = None
         self.live = Live(self._view(), console=console, refresh_per_second=4)
 
     def __enter__(self) -> LiveReporter:
+        self.terminal = _hide_control_keys()
         self.live.start()
         return self
 
@@ -148,12 +249,12 @@ class LiveReporter(Recorder):
         self.close()
 
     def phase(self, step: int, name: str) -> None:
+        self.left.begin(step)
         # `reset` restarts the elapsed time, so the view shows the time of the phase and not of the run.
         self.bar.reset(
             self.task,
             total=None,
             description=f"step {step}/{self.steps}  {name} ({PHASES.index(name) + 1}/{len(PHASES)})",
-            note=self.clock.left(step - 1),
         )
 
     def progress(self, done: int, total: int) -> None:
@@ -162,10 +263,10 @@ class LiveReporter(Recorder):
     def record(self, record: StepRecord) -> None:
         line = step_metrics(record)
         self.clock.finished(line)
-        self.members = members_table(line)
+        self.members = members_table(line, self.console.width)
         self.live.update(self._view())
-        self.console.print(headline(line), highlight=False)
-        if warning := self.one_sided.warning(line["outcomes"]):
+        self.console.print(headline(line, width=self.console.width), highlight=False, soft_wrap=True)
+        for warning in self.notices.of(line):
             self.console.print(warning, style="yellow", highlight=False)
 
     def close(self) -> None:
@@ -173,6 +274,9 @@ class LiveReporter(Recorder):
         self.bar.update(self.task, visible=False)
         self.live.update(self._view(), refresh=True)
         self.live.stop()
+        if self.terminal is not None:
+            termios.tcsetattr(sys.stdin, termios.TCSANOW, self.terminal)
+            self.terminal = None
 
     def _view(self) -> Group:
         return Group(self.members, self.bar)

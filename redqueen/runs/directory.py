@@ -9,12 +9,17 @@ import fcntl
 import json
 import os
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, cast
 
 from redqueen.config import Config, resolve
 from redqueen.errors import UserError
 from redqueen.runs.metrics import StepMetrics
+
+_LOCK = ".lock"
+_ENVIRONMENT = "environment.json"
 
 
 class RunError(UserError):
@@ -34,11 +39,54 @@ class RunDirectory:
         self._metrics = path / "metrics.jsonl"
         self._config = path / "config.json"
         self._lock: int | None = None
+        self._made: list[Path] = []
 
     @property
     def exists(self) -> bool:
-        """Whether anything is there already, a run or not."""
-        return occupied(self.path)
+        """Whether anything is there already, a run or not. The lock of a process that is about to start is nothing."""
+        return occupied(self.path, besides=_LOCK)
+
+    @property
+    def unstarted(self) -> bool:
+        """Whether nothing is there but what a start leaves that ended before its first checkpoint."""
+        if not self.path.is_dir():
+            return False
+        if any(self.checkpoints.glob("[!.]*")) or (self._metrics.exists() and self._metrics.stat().st_size):
+            return False
+        return all(_is_of_a_start(path.name) for path in self.path.iterdir())
+
+    def claim(self) -> None:
+        """Makes the directory of a new run if need be, locks it, and clears what an earlier start left in it.
+
+        Raises RunError if something else is there, if another process trains there, or if it cannot be written.
+        """
+        self._made = [path for path in (self.path, *self.path.parents) if not path.exists()]
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"cannot write {self.path}: {error.strerror}") from error
+        self.lock()
+        if self.unstarted:
+            self._clear()
+        if self.exists:
+            raise RunError(f"{self.path} is not empty: choose another --run DIR")
+
+    def release(self) -> None:
+        """Unlocks the directory. If nothing was trained, all that was made for the run is removed."""
+        if self.unstarted:
+            self._clear()
+            (self.path / _LOCK).unlink(missing_ok=True)
+            for path in self._made:
+                path.rmdir()
+        self.unlock()
+
+    def _clear(self) -> None:
+        """Removes everything but the lock."""
+        for path in self.path.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != _LOCK:
+                path.unlink()
 
     def create(self, config: Config, environment: Mapping[str, object]) -> None:
         """Makes the directory of a new run.
@@ -50,7 +98,7 @@ class RunDirectory:
         try:
             self.checkpoints.mkdir(parents=True)
             write_json(self._config, config.model_dump(mode="json"))
-            write_json(self.path / "environment.json", environment)
+            write_json(self.path / _ENVIRONMENT, environment)
         except OSError as error:
             raise RunError(f"cannot write {self.path}: {error.strerror}") from error
 
@@ -58,10 +106,14 @@ class RunDirectory:
         """Claims the directory for this process. Raises RunError if another process trains in it."""
         # The kernel drops a flock when its process ends, however it ends. A file that merely exists would outlive a
         # kill and would have to be removed by hand.
-        self._lock = os.open(self.path / ".lock", os.O_CREAT | os.O_RDWR)
+        try:
+            self._lock = os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR)
+        except OSError as error:
+            raise RunError(f"cannot write {self.path}: {error.strerror}") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            self.unlock()
             raise RunError(f"another process is training in {self.path}") from None
 
     def unlock(self) -> None:
@@ -72,10 +124,34 @@ class RunDirectory:
 
     def config(self) -> Config:
         """Returns the resolved configuration. Raises RunError if the directory holds no run."""
+        if not self.path.exists():
+            raise RunError(f"the folder {self.path} does not exist")
+        if not self.path.is_dir():
+            raise RunError(f"{self.path} is a file: give the folder of a run")
+        if not self._config.exists():
+            raise RunError(f"{self.path} holds no run: it has no config.json")
+        return read_config(self._config)
+
+    def fitted(self) -> dict[str, object]:
+        """Returns the settings that the newest session of the run was fitted into memory with; {} if they are lost."""
+        # environment.json is a record for people. A run can do without it, and be resumed on another machine.
         try:
-            return resolve(json.loads(self._config.read_text()))
-        except (OSError, ValueError, UserError) as error:
-            raise RunError(f"{self.path} holds no readable run (choose another --run DIR): {error}") from error
+            data: Any = json.loads((self.path / _ENVIRONMENT).read_text())
+            newest = [data, *data.get("resumed", [])][-1]["fitted"]
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return {}
+        return cast(dict[str, object], newest) if isinstance(newest, dict) else {}
+
+    def add_session(self, session: Mapping[str, object]) -> None:
+        """Adds a resumed session to environment.json."""
+        file = self.path / _ENVIRONMENT
+        try:
+            data: Any = json.loads(file.read_text())
+            resumed = [*data.get("resumed", []), dict(session)]
+        except (OSError, ValueError, TypeError, AttributeError):
+            data = {}
+            resumed = [dict(session)]
+        write_json(file, {**data, "resumed": resumed})
 
     def saved(self) -> list[int]:
         """Returns the steps that have a checkpoint, in order."""
@@ -86,12 +162,28 @@ class RunDirectory:
         write_json(self._config, config.model_dump(mode="json"))
 
     def metrics(self) -> list[StepMetrics]:
-        """Returns all complete lines of metrics.jsonl."""
+        """Returns all complete lines of metrics.jsonl. Raises RunError if the file is damaged or was removed."""
         if not self._metrics.exists():
+            if any(self.saved()):
+                raise RunError(f"{self._metrics} is missing: put it back, or make an empty one to go without its lines")
             return []
+        try:
+            text = self._metrics.read_bytes().decode()
+        except (OSError, ValueError) as error:
+            raise RunError(f"cannot read {self._metrics}: {error}") from error
         # A line without its end was cut off by a kill; the step that it tells of is played again on a resume.
-        lines = self._metrics.read_text().splitlines(keepends=True)
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        lines = text.splitlines(keepends=True)
+        return [self._step(number, line) for number, line in enumerate(lines, 1) if line.endswith("\n")]
+
+    def _step(self, number: int, line: str) -> StepMetrics:
+        """Returns a line of metrics.jsonl as data."""
+        try:
+            data = json.loads(line)
+        except ValueError:
+            data = None
+        if not isinstance(data, dict) or "step" not in data:
+            raise RunError(f"{self._metrics}, line {number}, is damaged: put the file back, or remove the line")
+        return cast(StepMetrics, data)
 
     def append_metrics(self, line: StepMetrics) -> None:
         """Adds one line to metrics.jsonl."""
@@ -104,9 +196,35 @@ class RunDirectory:
         write_text(self._metrics, "".join(lines))
 
 
-def occupied(path: Path) -> bool:
-    """Returns whether `path` is a file or a folder that is not empty, so that writing there would mix with it."""
-    return path.exists() and (not path.is_dir() or any(path.iterdir()))
+def read_config(file: Path) -> Config:
+    """Returns the configuration in a config.json. Raises RunError if it cannot be read or is of another version."""
+    try:
+        data = json.loads(file.read_text())
+    except OSError as error:
+        raise RunError(f"cannot read {file}: {error.strerror}") from error
+    except ValueError as error:
+        raise RunError(f"{file} is damaged ({error}): put it back") from error
+    if not isinstance(data, dict):
+        raise RunError(f"{file} is no configuration: it holds no JSON object")
+    try:
+        return resolve(cast(dict[str, Any], data))
+    except UserError as error:
+        raise RunError(f"{file} does not fit this version of Red Queen: {error}") from error
+
+
+def occupied(path: Path, besides: str = "") -> bool:
+    """Returns whether `path` is a file or a folder that is not empty, so that writing there would mix with it.
+
+    The file called `besides` does not count.
+    """
+    return path.exists() and (not path.is_dir() or any(entry.name != besides for entry in path.iterdir()))
+
+
+def _is_of_a_start(name: str) -> bool:
+    """Returns whether a new run makes a file or folder of this name before its first checkpoint."""
+    return name in (_LOCK, "checkpoints", "metrics.jsonl") or name.lstrip(".").startswith(
+        ("config.json", "environment.json", "run.sqlite")
+    )
 
 
 def saved_steps(checkpoints: Path) -> list[int]:

@@ -70,8 +70,8 @@ print([name for name in ("torch", "transformers", "matplotlib") if name in sys.m
         (("populaton.teachers=3",), "did you mean 'population.teachers'?"),
         (("quikstart",), "did you mean 'quickstart'?"),
         (("--model", "/no/such/model"), "/no/such/model"),
-        (("--resume", "/no/such/run"), "/no/such/run holds no readable run"),
-        (("--resume", "/no/such/run", "learning.lr=1"), "only --steps and --workers may be given"),
+        (("--resume", "/no/such/run"), "the folder /no/such/run does not exist"),
+        (("--resume", "/no/such/run", "learning.lr=1"), "cannot change in a resumed run, only run.steps"),
     ],
 )
 def test_bad_input_is_one_clear_line(tmp_path: Path, args: tuple[str, ...], message: str) -> None:

@@ -14,7 +14,7 @@ from tests.commands.running import redqueen
 
 MATCH = MatchRow(
     id="0.0",
-    step=0,
+    step=1,
     teacher="T0",
     student="S1",
     score=0.1,
@@ -26,7 +26,7 @@ MATCH = MatchRow(
 )
 PROPOSAL = ProposalRow(
     id="0.0.code_o.0",
-    step=0,
+    step=1,
     match="0.0",
     teacher="T0",
     kind="code_o",
@@ -43,7 +43,7 @@ PROPOSAL = ProposalRow(
 )
 TASK = TaskRow(
     id=PROPOSAL.id,
-    step=0,
+    step=1,
     kind="code_o",
     author="T0",
     program="def f(x):\n    return x * 2",
@@ -55,7 +55,7 @@ TASK = TaskRow(
 ATTEMPT = AttemptRow(
     task=TASK.id,
     number=0,
-    step=0,
+    step=1,
     student="S1",
     text=" 8",
     tokens=2,
@@ -73,16 +73,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two steps: a code_o task and a refused proposal, then a code_i task that nobody solved."""
     folder = tmp_path_factory.mktemp("shown")
     names = ("T0", "S0", "S1")
-    inverse = replace(PROPOSAL, id="1.0.code_i.0", step=1, match="1.0", kind="code_i", reward=0.0)
+    inverse = replace(PROPOSAL, id="1.0.code_i.0", step=2, match="1.0", kind="code_i", reward=0.0)
     with Archive(RunDirectory(folder).archive) as archive:
-        archive.write(MemberRow(name=name, role="student", step=-1, parents=(), operator="init") for name in names)
-        archive.write([MATCH, replace(MATCH, id="1.0", step=1, student="S0")])
+        archive.write(MemberRow(name=name, role="student", step=0, parents=(), operator="init") for name in names)
+        archive.write([MATCH, replace(MATCH, id="1.0", step=2, student="S0")])
         refused = replace(PROPOSAL, id="0.0.code_o.1", status="error", detail="NameError at line 1", reward=-1.0)
         archive.write([PROPOSAL, refused, inverse])
-        archive.write([TASK, replace(TASK, id=inverse.id, step=1, kind="code_i", rho=0.0)])
+        archive.write([TASK, replace(TASK, id=inverse.id, step=2, kind="code_i", rho=0.0)])
         wrong = replace(ATTEMPT, text=" 6\x1b[2J", status="wrong", output="6", reward=-0.5)
         archive.write([ATTEMPT, replace(wrong, number=1), replace(wrong, number=2)])
-        archive.write([replace(wrong, task=inverse.id, step=1, student="S0", text="7)", detail="output 0 differs")])
+        archive.write([replace(wrong, task=inverse.id, step=2, student="S0", text="7)", detail="output 0 differs")])
     return folder
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from redqueen.commands.train import warnings_about
 from redqueen.recipes import configure
+from redqueen.runs.directory import RunDirectory
 from tests import tiny
 from tests.commands.conftest import SMALL
 from tests.commands.running import redqueen, started
@@ -40,7 +42,7 @@ def test_dry_run_says_on_standard_error_what_memory_a_run_needs(tmp_path: Path) 
     assert int(most.split()[-1].replace(",", "")) > int(least.split()[-1].replace(",", ""))
     missing = redqueen("train", "--dry-run", "--model", str(tmp_path / "nothing"), cwd=tmp_path)
     assert missing.returncode == 0
-    assert missing.stderr.startswith("memory: not estimated, cannot load")
+    assert missing.stderr.startswith("memory: not estimated, the folder")
 
 
 @pytest.mark.parametrize("override", ["sampling.top_p=0.9", "sampling.top_k=40"])
@@ -55,7 +57,10 @@ def test_a_run_leaves_its_files(finished: Path) -> None:
     assert {"config.json", "environment.json", "metrics.jsonl", "run.sqlite", "checkpoints"} <= names
     lines = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2]
+    assert all(line["time"].endswith("Z") for line in lines)
     environment = json.loads((finished / "environment.json").read_text())
+    assert environment["command"].startswith("redqueen train --run ")
+    assert {"date", "commit", "processor", "cores", "fitted"} <= environment.keys()
     assert environment["isolation"]
     assert len(environment["base_fingerprint"]) == 64
 
@@ -67,14 +72,6 @@ def test_training_into_a_finished_run_says_what_is_there_and_changes_nothing(fin
     for word in ("2 of 2 steps done", "extend:", "start again:"):
         assert word in done.stdout
     assert {p: p.stat().st_mtime_ns for p in finished.rglob("*")} == before
-
-
-def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "precious.txt").write_text("mine")
-    done = redqueen("train", "--run", str(tmp_path))
-    assert done.returncode == 2
-    assert "choose another --run" in done.stderr
-    assert (tmp_path / "precious.txt").read_text() == "mine"
 
 
 def test_a_finished_run_can_be_extended(finished: Path, tmp_path: Path) -> None:
@@ -92,10 +89,7 @@ def test_a_run_that_no_longer_fits_into_memory_is_refused_before_it_is_resumed(
     run = tmp_path / "run"
     shutil.copytree(finished, run)
 
-    class Little:
-        available = 1000
-
-    monkeypatch.setattr("redqueen.policy.memory.estimate.psutil.virtual_memory", lambda: Little)
+    monkeypatch.setattr("redqueen.policy.memory.fit.free_memory", lambda: 1000)
     before = {p: p.stat().st_mtime_ns for p in run.rglob("*")}
     done = redqueen("train", "--resume", str(run), "--steps", "3")
     assert done.returncode == 2
@@ -114,16 +108,79 @@ def test_ctrl_c_drops_the_step_and_says_how_to_resume(tmp_path: Path, model: str
     assert "Traceback" not in err
 
 
-def test_a_damaged_checkpoint_is_refused_by_name(finished: Path, tmp_path: Path) -> None:
+def test_sigterm_stops_like_ctrl_c(tmp_path: Path, model: str) -> None:
+    run = tmp_path / "run"
+    with started("train", "--run", str(run), "--steps", "5000", "--model", model, *SMALL) as process:
+        _wait_for_lines(run / "metrics.jsonl", 1, process)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM, err
+    assert "stopped by SIGTERM" in out
+    assert f"redqueen train --resume {run}" in out
+    assert "Traceback" not in err
+
+
+def test_a_resumed_run_takes_what_does_not_change_its_results(finished: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(finished, run)
-    weights = next((run / "checkpoints" / "step-000002").rglob("adapter_model.safetensors"))
-    data = bytearray(weights.read_bytes())
-    data[-1] ^= 1
-    weights.write_bytes(data)
-    done = redqueen("train", "--resume", str(run), "--steps", "3")
-    assert done.returncode == 2
-    assert "step-000002 is damaged" in done.stderr
+    kept = ("run.keep_last=5", "sandbox.workers=2", "model.threads=2", "model.device=cpu", "run.checkpoint_every=1")
+    done = redqueen("train", "--resume", str(run), "--steps", "4", *kept)
+    assert done.returncode == 0, done.stderr
+    assert {1, 2, 3, 4} <= set(RunDirectory(run).saved())
+    assert RunDirectory(run).config().run.keep_last == 5
+    environment = json.loads((run / "environment.json").read_text())
+    assert "--resume" in environment["resumed"][0]["command"]
+
+
+def test_a_configuration_can_be_given_back(finished: Path, tmp_path: Path) -> None:
+    file = str(finished / "config.json")
+    done = redqueen("train", "--config", file, "--dry-run", "run.seed=7", cwd=tmp_path)
+    stored = json.loads((finished / "config.json").read_text())
+    stored["run"]["seed"] = 7
+    assert json.loads(done.stdout) == stored
+    again = redqueen("train", "--config", file, "--run", str(finished), cwd=tmp_path)
+    assert again.returncode == 0, "the same configuration is no error"
+    assert "2 of 2 steps done" in again.stdout
+
+
+def test_a_start_that_failed_does_not_block_the_next(tmp_path: Path, model: str) -> None:
+    args = ("train", "--run", "runs/it", "--steps", "1", "--model", model, *SMALL)
+    failed = redqueen(*args, "population.init=typo", cwd=tmp_path)
+    assert failed.returncode == 2
+    assert list(tmp_path.iterdir()) == []
+    done = redqueen(*args, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["exp#1", "a?b", "lr50%25", "[lr=1e-4]", "mit Leerzeichen", "läuft-ピ", ":smile: 'x'"])
+def test_a_run_may_have_any_name(finished: Path, tmp_path: Path, name: str) -> None:
+    shutil.copytree(finished, tmp_path / name)
+    said = redqueen("train", "--config", f"{name}/config.json", "--run", name, cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    assert f"redqueen train --resume {shlex.quote(name)} --steps 12" in said.stdout
+    for command in ("lineage", "report"):
+        assert redqueen(command, name, cwd=tmp_path).returncode == 0
+    out = redqueen("export", name, "S0", f"{name} out", cwd=tmp_path)
+    assert out.returncode == 0
+    assert f"{name} out" in out.stdout
+    done = redqueen("train", "--resume", name, "--steps", "3", cwd=tmp_path)
+    assert f"redqueen export {shlex.quote(name)} best-student" in done.stdout
+    assert {path.name for path in tmp_path.iterdir()} == {name, f"{name} out"}
+
+
+def test_a_run_that_learns_nothing_says_so(tmp_path: Path, model: str) -> None:
+    done = redqueen("train", "--run", str(tmp_path / "run"), "--steps", "3", "--model", model, *SMALL)
+    assert done.returncode == 0
+    assert "no proposal was valid for 2 steps, so nobody learns" in done.stdout
+    assert "3 of 3 steps had no valid proposal" in done.stdout
+
+
+def test_the_first_lines_say_what_runs_and_how_to_stop_it(tmp_path: Path, model: str) -> None:
+    done = redqueen("train", "--run", str(tmp_path / "my run"), "--steps", "1", "--model", model, *SMALL)
+    run, base, stop = done.stdout.splitlines()[:3]
+    assert run == f"run: {tmp_path}/my run: recipe quickstart, seed 0, 1 steps, 2 + 2 members (teachers + students)"
+    assert "in 1 process" in base
+    assert stop.endswith(f"redqueen train --resume '{tmp_path}/my run'")
 
 
 def test_two_trainers_cannot_share_a_run(tmp_path: Path, model: str) -> None:

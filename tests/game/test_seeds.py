@@ -23,7 +23,7 @@ def seed_verdicts(verifier: LocalVerifier) -> list[tuple[Verdict, Task | None]]:
     """The verifier's answer to each seed program, in file order."""
     drafts = enumerate(seeds())
     return verifier.validate(
-        [Proposal(id=f"seed-{i}", kind="code_f", author=AUTHOR, step=-1, draft=draft) for i, draft in drafts]
+        [Proposal(id=f"seed-{i}", kind="code_f", author=AUTHOR, step=0, draft=draft) for i, draft in drafts]
     )
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from redqueen.recording.archive import ArchiveRecorder
 from redqueen.recording.metrics import MetricsRecorder, step_metrics
 from redqueen.recording.recorder import Recorder
-from redqueen.recording.terminal import PHASES, LineReporter, LiveReporter
+from redqueen.recording.terminal import PHASES, LineReporter, LiveReporter, headline, members_table
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory
 from tests.recording.steps import MATCH, SEED, TASK, full, record
@@ -112,11 +112,20 @@ def test_lines_have_the_step_its_births_and_the_time_left() -> None:
         reporter.progress(1, 2)
         reporter.record(full())
     assert isinstance(console.file, io.StringIO)
-    (line,) = console.file.getvalue().splitlines()
-    assert line == (
-        "step 4  62s  valid 50%  solved in sample 50% (o:50% i:- f:-)  contested 1/0/0  games 0-0-1"
-        "  S0 -> S1 (copy_parent of S0)  6:09 left"
-    )
+    assert console.file.getvalue().splitlines() == [
+        "step 4  62s  valid 50%  solved in sample 50% (o:50% i:- f:-)  contested 1/0/0  games 0-0-1  6:09 left in all",
+        "    S0 -> S1 (copy_parent of S0)",
+    ]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 110])
+def test_a_narrow_terminal_breaks_lines_between_numbers_and_drops_columns(width: int) -> None:
+    line = step_metrics(full())
+    rows = headline(line, "6:09 left in all", width=width).splitlines()
+    assert max(map(len, rows)) <= width
+    assert "contested 1/0/0" in "  ".join(rows)
+    headings = [column.header for column in members_table(line, width).columns]
+    assert ("parents" in headings) == (width >= 80)
 
 
 @pytest.fixture

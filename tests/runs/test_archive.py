@@ -267,3 +267,39 @@ archive.write(half())
     assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
     with Archive(tmp_path / "a") as after:
         assert after.connection.execute("SELECT id FROM matches").fetchall() == [("0.0",)]
+
+
+def test_an_archive_that_was_closed_is_one_file_and_reading_leaves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    with Archive(path) as archive:
+        archive.write([match("0.0", 1)])
+    assert [entry.name for entry in tmp_path.iterdir()] == ["run.sqlite"]
+    with ArchiveReader(path) as reader:
+        assert len(reader.matches()) == 1
+        assert [entry.name for entry in tmp_path.iterdir()] == ["run.sqlite"]
+
+
+def test_a_read_only_folder_of_a_killed_run_can_be_read_with_its_newest_rows(
+    archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive.write([match("0.0", 1)])
+    # The archive is open, so its rows are in the log. To root every folder seems writable.
+    monkeypatch.setattr("redqueen.runs.archive.reader.os.access", lambda *_: False)
+    before = sorted(entry.name for entry in tmp_path.iterdir())
+    with ArchiveReader(tmp_path / "run.sqlite") as reader:
+        assert len(reader.matches()) == 1
+        assert reader.copy is not None
+        scratch = Path(reader.copy.name)
+    assert not scratch.exists()
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == before
+
+
+def test_an_archive_can_be_closed_while_somebody_reads_and_twice(tmp_path: Path) -> None:
+    archive = Archive(tmp_path / "run.sqlite")
+    archive.write([match("0.0", 1)])
+    reader = sqlite3.connect(tmp_path / "run.sqlite")
+    rows = reader.execute("SELECT id FROM matches")
+    archive.close()
+    archive.close()
+    assert rows.fetchall() == [("0.0",)]
+    reader.close()

@@ -196,7 +196,9 @@ def test_an_older_or_newer_layout_is_refused_in_one_line_with_both_numbers(folde
     (path / "state.json").write_text(json.dumps({**state, "format": other}))
     (path / "manifest.json").unlink()
     checkpoint._seal(path)
-    with pytest.raises(CheckpointError, match=f"has checkpoint format {other}, this version reads {checkpoint.FORMAT}") as caught:
+    with pytest.raises(
+        CheckpointError, match=f"has checkpoint format {other}, this version reads {checkpoint.FORMAT}"
+    ) as caught:
         checkpoint.load(folder, 4)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -82,8 +82,61 @@ def test_an_unreadable_configuration_is_refused_in_one_line_that_names_the_folde
 
 
 def test_a_folder_that_holds_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="holds no readable run"):
+    with pytest.raises(RunError, match=r"holds no run: it has no config\.json"):
         RunDirectory(tmp_path).config()
+
+
+def test_a_start_that_ends_before_its_first_checkpoint_leaves_nothing(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path / "runs" / "one")
+    directory.claim()
+    directory.create(Config(), {})
+    directory.archive.write_text("rows of the start")
+    assert directory.unstarted
+    directory.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_killed_start_is_cleared_by_the_next_one(tmp_path: Path) -> None:
+    first = RunDirectory(tmp_path / "run")
+    first.claim()
+    first.create(Config(), {})
+    (first.checkpoints / ".step-000000.tmp").mkdir()
+    with pytest.raises(RunError, match="another process is training"):
+        RunDirectory(first.path).claim()
+    first.unlock()
+    second = RunDirectory(first.path)
+    second.claim()
+    assert not second.exists
+    second.create(Config(), {})
+    (second.checkpoints / "step-000000").mkdir()
+    second.release()
+    assert second.saved() == [0], "what has a checkpoint stays"
+    with pytest.raises(RunError, match="not empty"):
+        RunDirectory(first.path).claim()
+
+
+@pytest.mark.parametrize("name", ["thesis.tex", "checkpoints/step-000002.bad", "metrics.jsonl"])
+def test_what_a_start_does_not_make_is_never_cleared(tmp_path: Path, name: str) -> None:
+    directory = RunDirectory(tmp_path)
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / name).write_text("mine")
+    assert not directory.unstarted
+    with pytest.raises(RunError, match="not empty"):
+        directory.claim()
+    directory.release()
+    assert (tmp_path / name).read_text() == "mine"
+
+
+def test_sessions_are_added_and_the_newest_says_what_was_fitted(run: RunDirectory) -> None:
+    assert run.fitted() == {}
+    run.add_session({"fitted": {"model.workers": 2}})
+    run.add_session({"fitted": {"model.workers": 1}})
+    assert run.fitted() == {"model.workers": 1}
+    assert json.loads((run.path / "environment.json").read_text())["python"] == "3"
+    (run.path / "environment.json").write_text("{")
+    assert run.fitted() == {}
+    run.add_session({"fitted": {"model.workers": 3}})
+    assert run.fitted() == {"model.workers": 3}
 
 
 def test_metrics_come_back_in_order_and_exactly(run: RunDirectory) -> None:

@@ -11,11 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import psutil
 import torch
 
 from redqueen.config import Config
-from redqueen.errors import ModelError
 from redqueen.policy.kernels.dispatch import kernels_of
 from redqueen.policy.kernels.onednn import packs
 from redqueen.policy.model.base import device_of, dtype_of, workers_of
@@ -54,12 +52,12 @@ class Item:
         return self.size * self.processes
 
 
-def estimate(config: Config, lengths: PromptLengths, members: int, *, download: bool) -> list[Item]:
+def estimate(config: Config, lengths: PromptLengths, members: int) -> list[Item]:
     """Returns the items of a run with `members` adapters and prompts of these lengths.
 
     Raises ModelError if the base cannot be found.
     """
-    return items(config, shape_of(config.model, download=download), lengths, members)
+    return items(config, shape_of(config.model), lengths, members)
 
 
 def items(config: Config, shape: Shape, lengths: PromptLengths, members: int) -> list[Item]:
@@ -227,33 +225,6 @@ def least(config: Config) -> Config:
             "learning": config.learning.model_copy(update={"batch_tokens": 1}),
         }
     )
-
-
-def check_fit(config: Config, lengths: PromptLengths, members: int) -> str:
-    """Compares what a run needs with what the device has free.
-
-    Returns one line of warning if the run fits only while texts end before their limits, "" if it fits in any case.
-    Raises ModelError if it does not fit even then. Both lines name the largest part that a setting shrinks.
-    """
-    device = device_of(config.model)
-    free = torch.cuda.mem_get_info()[0] if device.type == "cuda" else psutil.virtual_memory().available
-    subject = f"'{config.model.name}' with {members} members"
-    has = f"{device.type} has {free / 2**30:.1f} GiB free"
-    # The full estimate is an upper bound, and a run seldom comes near it. To refuse on it would refuse runs that fit.
-    required = estimate(least(config), lengths, members, download=True)
-    if total(required) > free:
-        raise ModelError(f"{subject} needs at least {total(required) / 2**30:.1f} GiB, {has}: {advice(required)}")
-    largest = estimate(config, lengths, members, download=True)
-    if total(largest) > free:
-        return f"{subject} may need up to {total(largest) / 2**30:.1f} GiB, {has}: if it is killed, {advice(largest)}"
-    return ""
-
-
-def advice(need: Sequence[Item]) -> str:
-    """Returns advice on which setting to change: the one that shrinks the largest part."""
-    most = max((item for item in need if item.knob), key=total_of)
-    what = f"set {most.knob}" if "=" in most.knob else f"lower {most.knob}"
-    return f"{what} ({most.name}: {most.total / 2**30:.1f} GiB), or choose a smaller model.name"
 
 
 def total(need: Sequence[Item]) -> int:

@@ -10,14 +10,16 @@ from typing import Any
 import psutil
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 
 from redqueen.config import BUNDLED, ModelConfig
 from redqueen.errors import ModelError
 from redqueen.machine import cores
 from redqueen.policy.model.bundled import obtain
 from redqueen.policy.model.decoder import Decoder, decoder_of
+from redqueen.policy.model.source import cannot_load, read_config, read_tokenizer, source
 from redqueen.policy.shared_memory import SharedBlock, padded
+from redqueen.policy.workers.main_guard import check_main_guard
 
 # What a worker process may need: its libraries, packed weights, KV cache and activations.
 _WORKER_BYTES = 3 << 30
@@ -42,8 +44,8 @@ class Base:
         """The ids of the tokens that end a completion."""
         # A model may name several end tokens, and its tokenizer another one: any of them ends a completion.
         ids: set[int] = set()
-        for source in (self.model.generation_config.eos_token_id, self.tokenizer.eos_token_id):
-            ids |= {source} if isinstance(source, int) else set(source or ())
+        for end in (self.model.generation_config.eos_token_id, self.tokenizer.eos_token_id):
+            ids |= {end} if isinstance(end, int) else set(end or ())
         return frozenset(ids)
 
 
@@ -76,16 +78,24 @@ def dtype_of(config: ModelConfig, device: torch.device) -> torch.dtype:
 
 def load(config: ModelConfig) -> Base:
     """Loads the base called `config.name`. Raises ModelError if it cannot be loaded or is not supported."""
+    check_main_guard()
     device = device_of(config)
     if device.type == "cpu":
         torch.set_num_threads(config.threads or cores())
-    where = location(config.name)
+    read_config(config.name)
+    tokenizer = read_tokenizer(config)
+    found = source(config.name)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(where)
-        model = AutoModelForCausalLM.from_pretrained(where, dtype=dtype_of(config, device))
-    except (OSError, ValueError) as error:
-        # transformers follows its first line with paragraphs of advice about its hub.
-        raise ModelError(f"cannot load '{config.name}': {str(error).splitlines()[0]}") from error
+        model, loaded = AutoModelForCausalLM.from_pretrained(
+            found.where, dtype=dtype_of(config, device), local_files_only=found.local, output_loading_info=True
+        )
+    except Exception as error:
+        raise cannot_load(config.name, error) from error
+    # transformers fills missing weights with random numbers and only logs it.
+    if loaded["missing_keys"]:
+        raise ModelError(
+            f"cannot load '{config.name}': no file has its weights {sorted(loaded['missing_keys'])[0]}, ..."
+        )
     module: Any = model.requires_grad_(False)
     module = module.to(device).eval()
     if workers_of(config) == 1:
@@ -101,13 +111,18 @@ def workers_of(config: ModelConfig) -> int:
 
     Raises ModelError if several are asked for where they cannot share memory.
     """
-    able = hasattr(os, "memfd_create") and device_of(config).type == "cpu"
-    if config.workers > 1 and not able:
+    if config.workers > 1 and not can_share(config):
         raise ModelError("model.workers above 1 needs Linux and model.device=cpu: use model.workers=1")
-    if config.workers or not able:
+    if config.workers or not can_share(config):
         return config.workers or 1
     # By default there is one worker per core, as far as memory allows. A machine with one core needs no second process.
+    # The commands know how much a run needs, and choose by that instead (`redqueen.policy.memory.fit`).
     return max(1, min(cores(), psutil.virtual_memory().total // _WORKER_BYTES))
+
+
+def can_share(config: ModelConfig) -> bool:
+    """Returns whether several processes can share a base here."""
+    return hasattr(os, "memfd_create") and device_of(config).type == "cpu"
 
 
 def location(name: str) -> str:

@@ -8,11 +8,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 
 from redqueen.config import ModelConfig
-from redqueen.errors import ModelError
-from redqueen.policy.model.base import location
+from redqueen.policy.model.source import cannot_load, read_config, read_tokenizer
 from redqueen.policy.model.tokens import encode
 from redqueen.records import Prompt
 
@@ -47,18 +46,18 @@ class Shape:
     """The dtype in the base's file."""
 
 
-def shape_of(config: ModelConfig, *, download: bool) -> Shape:
-    """Returns the dimensions of the base called `config.name`. Without `download` only files on this machine are read.
+def shape_of(config: ModelConfig) -> Shape:
+    """Returns the dimensions of the base called `config.name`. Of a model of the Hub only its config.json is fetched.
 
-    Raises ModelError if the base cannot be loaded.
+    Raises ModelError if the base cannot be found or its family is not supported.
     """
+    shell = read_config(config.name)
     try:
-        shell: Any = AutoConfig.from_pretrained(location(config.name), local_files_only=not download)
         # On the meta device the modules have shapes but no memory, so even a large base is measured in a moment.
         with torch.device("meta"):
             model: Any = AutoModelForCausalLM.from_config(shell)
-    except (OSError, ValueError) as error:
-        raise ModelError(f"cannot load '{config.name}': {str(error).splitlines()[0]}") from error
+    except Exception as error:
+        raise cannot_load(config.name, error) from error
     modules = list(model.named_modules())
     linears = [(name.rpartition(".")[2], module) for name, module in modules if isinstance(module, nn.Linear)]
     adapted = [m for name, m in linears if name in config.targets]
@@ -82,13 +81,10 @@ def shape_of(config: ModelConfig, *, download: bool) -> Shape:
     )
 
 
-def token_counter(config: ModelConfig, *, download: bool) -> Callable[[Prompt], int]:
-    """Returns a function that counts a prompt's tokens. Without `download` only files on this machine are read.
+def token_counter(config: ModelConfig) -> Callable[[Prompt], int]:
+    """Returns a function that counts a prompt's tokens. Of a model of the Hub only its tokenizer is fetched.
 
     Raises ModelError if the tokenizer cannot be loaded.
     """
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(location(config.name), local_files_only=not download)
-    except (OSError, ValueError) as error:
-        raise ModelError(f"cannot load '{config.name}': {str(error).splitlines()[0]}") from error
+    tokenizer = read_tokenizer(config)
     return lambda prompt: len(encode(tokenizer, prompt))

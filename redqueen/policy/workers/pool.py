@@ -25,6 +25,7 @@ from redqueen.policy.lora.sites import Site
 from redqueen.policy.model.base import Base
 from redqueen.policy.sampling.continuous_batch import Row, RowGroup
 from redqueen.policy.shared_memory import SharedBlock, padded
+from redqueen.policy.workers.main_guard import NO_GUARD
 from redqueen.policy.workers.shared_decoder import pickle_decoder
 from redqueen.policy.workers.worker import Done, GradientJob, GradientResult, SampleJob, Setup, SharedRegion, serve
 
@@ -155,8 +156,14 @@ class WorkerPool:
         working = list(busy)
         failure: Exception | None = None
         while working:
-            ready: list[Any] = connection.wait(working)
-            for pipe in ready:
+            # A process that ends closes its pipe, unless a child of its own still holds it. So the processes are waited
+            # for as well.
+            sentinels = {self._process(pipe).sentinel: pipe for pipe in working}
+            ready: list[Any] = connection.wait([*working, *sentinels])
+            for gone in ready:
+                if gone in sentinels and not sentinels[gone].poll():
+                    raise self._ended(sentinels[gone])
+            for pipe in [each for each in ready if each not in sentinels]:
                 try:
                     message = pipe.recv()
                 except (EOFError, OSError) as error:
@@ -173,10 +180,18 @@ class WorkerPool:
         if failure:
             raise failure
 
+    def _process(self, pipe: Any) -> Any:
+        return self.processes[self.pipes.index(pipe)]
+
     def _ended(self, pipe: Any) -> WorkerError:
         """Returns the error that tells how a worker process ended."""
-        process = self.processes[self.pipes.index(pipe)]
+        process = self._process(pipe)
         process.join(5)
+        if process.exitcode == NO_GUARD:
+            return WorkerError(
+                "a worker process ran the script again that started it: put what the script starts under "
+                '`if __name__ == "__main__":`, or set model.workers=1'
+            )
         return WorkerError(
             f"a worker process ended (exit code {process.exitcode}); if memory ran out, lower sampling.batch_rows, "
             "learning.batch_tokens or model.workers"

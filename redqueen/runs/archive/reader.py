@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import TypeVar
 
@@ -20,7 +23,7 @@ from redqueen.runs.archive.rows import (
     TaskRow,
 )
 from redqueen.runs.archive.schema import check_layout, row_of, select_statement
-from redqueen.runs.directory import RunError
+from redqueen.runs.directory import RunError, saved_steps
 
 R = TypeVar("R", bound=Row)
 
@@ -29,18 +32,43 @@ class ArchiveReader:
     """Read-only access to one archive. Each query returns typed rows by step, and as written within a step."""
 
     def __init__(self, path: Path) -> None:
-        """Opens the archive. Raises RunError if there is none, or if another version of Red Queen wrote it."""
+        """Opens the archive. Raises RunError if there is none, if it is damaged or if another version wrote it."""
         if not path.exists():
-            raise RunError(f"{path.parent} has no archive ({path.name}): nothing was trained here")
-        # Read-only by the URI: an analysis can never damage a run, and never makes an empty file by opening it.
-        self.connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+            trained = any(saved_steps(path.parent / "checkpoints"))
+            what = "put it back" if trained else "nothing was trained here"
+            raise RunError(f"{path.parent} has no archive ({path.name}): {what}")
+        self.path = path
+        self.copy: TemporaryDirectory[str] | None = None
+        try:
+            self.connection = self._connect()
+        except (sqlite3.Error, OSError) as error:
+            raise _damaged(path, error) from error
         try:
             check_layout(self.connection, path)
-        except (sqlite3.Error, RunError) as error:
-            self.connection.close()
-            if isinstance(error, RunError):
-                raise
-            raise RunError(f"cannot read {path}: {error}") from error
+        except sqlite3.Error as error:
+            self.close()
+            raise _damaged(path, error) from error
+        except RunError:
+            self.close()
+            raise
+
+    def _connect(self) -> sqlite3.Connection:
+        """Opens the file so that reading writes nothing into the run's folder, which may be read-only."""
+        log = self.path.with_name(f"{self.path.name}-wal")
+        # Read-only by the URI: an analysis can never damage a run, and never makes an empty file by opening it.
+        address = f"{self.path.resolve().as_uri()}?mode=ro"
+        if not log.exists():
+            # No process writes, so there is nothing to wait for. Without this, SQLite makes files of its own next to an
+            # archive whose last writer was killed.
+            return sqlite3.connect(f"{address}&immutable=1", uri=True)
+        if os.access(self.path.parent, os.W_OK):
+            return sqlite3.connect(address, uri=True)
+        # The newest steps are in the log, and SQLite reads a log only where it can write next to it.
+        self.copy = TemporaryDirectory(prefix="redqueen-")
+        copied = Path(self.copy.name) / self.path.name
+        shutil.copyfile(self.path, copied)
+        shutil.copyfile(log, copied.with_name(log.name))
+        return sqlite3.connect(f"{copied.as_uri()}?mode=ro", uri=True)
 
     def __enter__(self) -> ArchiveReader:
         return self
@@ -53,6 +81,8 @@ class ArchiveReader:
     def close(self) -> None:
         """Closes the file."""
         self.connection.close()
+        if self.copy is not None:
+            self.copy.cleanup()
 
     def members(self) -> list[MemberRow]:
         """Returns every member that ever lived, in order of birth."""
@@ -98,5 +128,12 @@ class ArchiveReader:
             where = " WHERE step = ?"
             values = (step,)
         # `rowid` is the order of writing, which SQL does not promise unless it is asked for.
-        cursor = self.connection.execute(f"{select_statement(row)}{where} ORDER BY step, rowid", values)
-        return [row_of(row, stored) for stored in cursor]
+        try:
+            cursor = self.connection.execute(f"{select_statement(row)}{where} ORDER BY step, rowid", values)
+            return [row_of(row, stored) for stored in cursor]
+        except (sqlite3.Error, ValueError) as error:
+            raise _damaged(self.path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> RunError:
+    return RunError(f"cannot read {path}: {error}. If a copy of the file is left, put it back")

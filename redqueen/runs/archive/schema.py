@@ -160,9 +160,7 @@ def check_layout(connection: sqlite3.Connection, path: Path) -> None:
     advice = "use that version, or start a new run"
     (layout,) = connection.execute("PRAGMA user_version").fetchone()
     if layout != LAYOUT:
-        raise RunError(
-            f"{path} was written by another version of Red Queen (layout {layout}, not {LAYOUT}): {advice}"
-        )
+        raise RunError(f"{path} was written by another version of Red Queen (layout {layout}, not {LAYOUT}): {advice}")
     for table in TABLES:
         # The second item of each row of `table_info` is the column's name. A table that is missing has no rows.
         names = {info[1] for info in connection.execute(f"PRAGMA table_info({table.name})")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
@@ -40,7 +41,11 @@ class Archive:
         self.close()
 
     def close(self) -> None:
-        """Closes the file."""
+        """Closes the file and folds the log of new rows into it, so that it can be copied and read anywhere."""
+        # While somebody reads, the log cannot go. Then it stays next to the file, and the rows are safe in it. A file
+        # that is closed already is left alone.
+        with contextlib.suppress(sqlite3.OperationalError, sqlite3.ProgrammingError):
+            self.connection.execute("PRAGMA journal_mode = DELETE")
         self.connection.close()
 
     def write(self, rows: Iterable[Row]) -> None:

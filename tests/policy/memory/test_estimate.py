@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from redqueen.config import Config, LearningConfig, ModelConfig, SamplingConfig
 from redqueen.errors import ModelError
 from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.memory.estimate import advice, check_fit, estimate, items, least, total
+from redqueen.policy.memory.estimate import estimate, items, least, total
+from redqueen.policy.memory.fit import advice
 from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.policy.model.base import load
 from redqueen.policy.model.dimensions import Shape, shape_of, token_counter
@@ -44,7 +45,7 @@ def bytes_of(tensors: Sequence[torch.Tensor]) -> int:
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 def test_base_and_members_have_the_sizes_of_the_real_tensors(tmp_path: Path, family: str, dtype: str) -> None:
     config = config_of(tiny.make(tmp_path, family), dtype)
-    estimated = sizes(config, shape_of(config.model, download=False))
+    estimated = sizes(config, shape_of(config.model))
     base = load(config.model)
     bank = AdapterBank(base.decoder.sites, 3, 4, 8.0, config.model.targets)
     assert estimated["base weights"] == bytes_of(list(base.model.parameters()))
@@ -93,14 +94,14 @@ def test_activations_are_what_the_forward_pass_saves(
         )
     weights = {t.untyped_storage().data_ptr() for t in [*base.model.parameters(), *base.model.buffers()]}
     activations = [tensor for tensor in saved if tensor.untyped_storage().data_ptr() not in weights]
-    estimated = sizes(config, shape_of(config.model, download=False))["training: activations"]
+    estimated = sizes(config, shape_of(config.model))["training: activations"]
     assert estimated == pytest.approx(bytes_of(activations), rel=0.05)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_cache_is_as_large_as_the_real_one_while_it_grows(tmp_path: Path, dtype: str) -> None:
     config = config_of(tiny.make(tmp_path), dtype)
-    shape = shape_of(config.model, download=False)
+    shape = shape_of(config.model)
     item = next(i for i in items(config, shape, LENGTHS, 1) if i.name.startswith("sampling: cache"))
     rows, room = (int(word) for word in item.name.split() if word.isdigit())
     cache = KVCache(load(config.model).decoder, rows)
@@ -113,7 +114,7 @@ def test_the_cache_is_as_large_as_the_real_one_while_it_grows(tmp_path: Path, dt
 def test_the_heap_is_fragmented_by_what_it_holds_which_the_cache_is_not(tmp_path: Path) -> None:
     few, many = (config_of(tiny.make(tmp_path / name)) for name in ("few", "many"))
     many = many.model_copy(update={"sampling": few.sampling.model_copy(update={"attempt_tokens": 512})})
-    shape = shape_of(few.model, download=False)
+    shape = shape_of(few.model)
     small, large = sizes(few, shape), sizes(many, shape)
     heap = ("training: activations", "training: logits", "sampling: logits and prompts")
     for estimated in (small, large):
@@ -127,7 +128,7 @@ def test_a_base_in_a_dtype_that_is_not_packed_here_has_no_packed_copies(
 ) -> None:
     monkeypatch.setattr("redqueen.policy.memory.estimate.packs", lambda _device, _dtype: False)
     config = config_of(tiny.make(tmp_path), dtype, workers=2)
-    assert "base weights, packed" not in sizes(config, shape_of(config.model, download=False))
+    assert "base weights, packed" not in sizes(config, shape_of(config.model))
 
 
 @settings(deadline=None)
@@ -152,7 +153,7 @@ def test_more_of_anything_never_needs_less(rank: int, members: int, tokens: int,
 def test_the_knob_that_is_named_shrinks_the_need(tmp_path: Path) -> None:
     folder = tiny.make(tmp_path, layers=8)
     plain, less = config_of(folder), config_of(folder, checkpointing=True)
-    shape = shape_of(plain.model, download=False)
+    shape = shape_of(plain.model)
     before, after = items(plain, shape, LENGTHS, 2), items(less, shape, LENGTHS, 2)
     activations = [item for item in before if item.name.startswith("training: activations")]
     assert advice(activations).startswith("set learning.checkpointing=true (training: activations of")
@@ -160,48 +161,10 @@ def test_the_knob_that_is_named_shrinks_the_need(tmp_path: Path) -> None:
     assert {item.knob for item in after} >= {"learning.batch_tokens", "sampling.batch_rows", "model.rank"}
 
 
-def has_free(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    class Memory:
-        available = size
-
-    monkeypatch.setattr("redqueen.policy.memory.estimate.psutil.virtual_memory", lambda: Memory)
-
-
-def test_a_run_that_does_not_fit_is_refused_before_it_is_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = config_of(tiny.make(tmp_path))
-
-    has_free(monkeypatch, 1000)
-    with pytest.raises(ModelError, match=r"needs at least .* GiB, cpu has 0.0 GiB free: (set|lower) \w+\.\w+") as error:
-        check_fit(config, LENGTHS, 4)
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_a_run_that_fits_while_its_texts_are_short_is_warned_of_and_not_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str
-) -> None:
-    config = config_of(tiny.make(tmp_path), dtype)
-    required = total(estimate(least(config), LENGTHS, 4, download=False))
-    largest = total(estimate(config, LENGTHS, 4, download=False))
-    assert required < largest
-    has_free(monkeypatch, required - 1)
-    with pytest.raises(ModelError):
-        check_fit(config, LENGTHS, 4)
-    has_free(monkeypatch, required)
-    warning = check_fit(config, LENGTHS, 4)
-    assert "may need up to" in warning
-    assert "lower" in warning or "set" in warning
-    assert "\n" not in warning
-    has_free(monkeypatch, largest)
-    assert not check_fit(config, LENGTHS, 4)
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_least_that_a_run_needs_is_what_it_holds_and_its_shortest_step(tmp_path: Path, dtype: str) -> None:
     config = config_of(tiny.make(tmp_path), dtype)
-    shape = shape_of(config.model, download=False)
+    shape = shape_of(config.model)
     required = sizes(least(config), shape)
     for name, size in sizes(config, shape).items():
         assert required[name] <= size
@@ -214,6 +177,6 @@ def test_the_least_that_a_run_needs_is_what_it_holds_and_its_shortest_step(tmp_p
 
 def test_a_model_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="nothing"):
-        estimate(config_of(tmp_path / "nothing"), LENGTHS, 2, download=False)
+        estimate(config_of(tmp_path / "nothing"), LENGTHS, 2)
     with pytest.raises(ModelError, match="nothing"):
-        token_counter(ModelConfig(name=str(tmp_path / "nothing")), download=False)
+        token_counter(ModelConfig(name=str(tmp_path / "nothing")))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -169,3 +171,19 @@ def test_work_is_divided_evenly_and_in_order(costs: list[float], workers: int) -
     assert all(share == sorted(share) for share in shares)
     loads = [math.fsum(costs[i] for i in share) for share in shares]
     assert max(loads) - min(loads) <= max(costs, default=0.0) + 1e-6
+
+
+def test_a_script_without_a_main_guard_is_one_clear_error(config: ModelConfig, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(f"""
+from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
+from redqueen.policy.model.base import load
+from redqueen.policy.policy import open_policy
+config = ModelConfig.model_validate({config.model_dump()!r})
+open_policy(load(config), config, 3, SamplingConfig(), LearningConfig())
+""")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "WorkerError" in done.stderr.splitlines()[-1]
+    assert 'if __name__ == "__main__":' in done.stderr.splitlines()[-1]
+    assert done.stderr.count("Traceback") == 1, "the workers print nothing"

@@ -1,0 +1,133 @@
+"""A run is made smaller until it fits in free memory, and refused only where its smallest form does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from redqueen.config import Config
+from redqueen.errors import ModelError
+from redqueen.policy.memory.estimate import estimate, items, least, total
+from redqueen.policy.memory.fit import Fit, fit, plans
+from redqueen.policy.model.dimensions import Shape
+from redqueen.recipes import configure
+from redqueen.records import PromptLengths
+
+LENGTHS = PromptLengths(proposal=300, attempt=200)
+# The bundled model. Its numbers stand here so that no test needs its files.
+SMOLLM2 = Shape(
+    layers=30,
+    hidden=576,
+    intermediate=1536,
+    heads=9,
+    kv_heads=3,
+    head_size=64,
+    vocabulary=49152,
+    weights=134_515_008,
+    linear=134_479_872,
+    stacked=69_009_408,
+    factors=305_280,
+    inner=7,
+    head_norms=False,
+    dtype=None,
+)
+GIB = 2**30
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
+    """`machine(free, cores)` lets the plans see so many free bytes and cores."""
+
+    def become(free: int, cores: int) -> None:
+        monkeypatch.setattr("redqueen.policy.memory.fit.free_memory", lambda: free)
+        monkeypatch.setattr("redqueen.policy.memory.fit.cores", lambda: cores)
+
+    monkeypatch.setattr("redqueen.policy.memory.fit.shape_of", lambda _config: SMOLLM2)
+    monkeypatch.setattr("redqueen.policy.memory.estimate.shape_of", lambda _config: SMOLLM2)
+    return become
+
+
+def quickstart(dtype: str, *overrides: str) -> Config:
+    return configure(["quickstart", f"model.dtype={dtype}", "model.device=cpu", *overrides])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("free", "cores"), [(4, 1), (4, 2), (6, 2), (8, 4), (12, 8), (16, 8), (64, 8), (64, 64)])
+def test_the_quickstart_starts_from_4_gib_on(
+    machine: Callable[[int, int], None], dtype: str, free: int, cores: int
+) -> None:
+    machine(free * GIB, cores)
+    found = fit(quickstart(dtype), LENGTHS, 4)
+    assert not found.warning
+    assert 1 <= found.config.model.workers <= cores
+    assert total(estimate(found.config, LENGTHS, 4)) <= free * GIB
+
+
+def test_what_fits_is_left_as_it_was_asked(machine: Callable[[int, int], None]) -> None:
+    machine(64 * GIB, 3)
+    asked = quickstart("float32")
+    found = fit(asked, LENGTHS, 4)
+    assert found.changes == ()
+    assert found.config.model.workers == 3
+    assert found.config.override(["model.workers=0"]) == asked
+
+
+def test_the_less_is_free_the_less_a_run_takes(machine: Callable[[int, int], None]) -> None:
+    def workers(found: Fit) -> int:
+        return found.config.model.workers
+
+    fits: list[Fit] = []
+    for free in (32, 16, 12, 8, 6, 4):
+        machine(free * GIB, 8)
+        fits.append(fit(quickstart("float32"), LENGTHS, 4))
+    assert [workers(found) for found in fits] == sorted(map(workers, fits), reverse=True)
+    assert f"model.workers={workers(fits[-1])}" in fits[-1].changes
+
+
+def test_each_plan_needs_less_than_the_one_before_it_with_as_many_workers() -> None:
+    before: dict[int, int] = {}
+    for plan in plans(quickstart("float32", "model.workers=3")):
+        need = total(items(plan, SMOLLM2, LENGTHS, 4))
+        assert need <= before.get(plan.model.workers, need)
+        before[plan.model.workers] = need
+    assert list(before) == [3, 2, 1]
+
+
+def test_what_fits_only_while_texts_are_short_is_warned_of(machine: Callable[[int, int], None]) -> None:
+    smallest = list(plans(quickstart("float32")))[-1]
+    machine(total(items(least(smallest), SMOLLM2, LENGTHS, 4)), 2)
+    found = fit(quickstart("float32"), LENGTHS, 4)
+    assert found.config.model.workers == 1
+    assert "may need up to" in found.warning
+    assert "\n" not in found.warning
+
+
+def test_a_run_whose_smallest_form_does_not_fit_is_refused_with_what_would_help_most(
+    machine: Callable[[int, int], None],
+) -> None:
+    smallest = list(plans(quickstart("float32")))[-1]
+    machine(total(items(least(smallest), SMOLLM2, LENGTHS, 4)) - 1, 2)
+    with pytest.raises(
+        ModelError, match=r"needs at least .* GiB, cpu has .* GiB free: end other programs, or"
+    ) as error:
+        fit(quickstart("float32"), LENGTHS, 4)
+    assert "set model.dtype=bfloat16" in str(error.value)
+    assert "\n" not in str(error.value)
+    machine(0, 2)
+    with pytest.raises(ModelError, match=r"take half as many members, which saves"):
+        fit(quickstart("bfloat16", "population.students=30", "model.rank=1"), LENGTHS, 32)
+
+
+def test_the_limit_of_a_container_counts(tmp_path: Path) -> None:
+    from redqueen.machine import _left_in_groups
+
+    job = tmp_path / "slurm" / "job"
+    job.mkdir(parents=True)
+    for folder, limit in ((job, "max"), (job.parent, "1000")):
+        (folder / "memory.max").write_text(f"{limit}\n")
+        (folder / "memory.current").write_text("700\n")
+        (folder / "memory.stat").write_text("anon 1\ninactive_file 100\n")
+    assert list(_left_in_groups(tmp_path, ["/slurm/job"])) == [400]
+    assert list(_left_in_groups(tmp_path, ["/other"])) == []
