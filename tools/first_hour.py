@@ -1,7 +1,7 @@
 """Pastes the README's commands one after another into a fresh clone, and prints what a new user sees, with times.
 
     python tools/first_hour.py                      # sets everything up and trains: the real first hour
-    python tools/first_hour.py --venv .venv --tiny  # minutes: an environment that is there, one small step
+    python tools/first_hour.py --venv .venv --tiny  # an environment that is there, two small steps
 
 The commands are those of the sections below, as the README has them. Those that need a hub or a model of one's own are
 named and left out. At the end the program in the exported card is run.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -72,6 +73,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--venv", type=Path, help="use this environment instead of setting one up")
     parser.add_argument("--tiny", action="store_true", help="two small steps, and 6 held-out tasks")
+    parser.add_argument("--run", type=Path, help="copy this finished run into the clone instead of training one")
     parser.add_argument("--folder", type=Path, help="where to clone to (default: a temporary folder)")
     options = parser.parse_args()
 
@@ -87,6 +89,10 @@ def main() -> int:
         for command in commands((folder / "README.md").read_text(encoding="utf-8")):
             if command.startswith(LEFT_OUT):
                 print(f"\n$ {command}\n-- left out")
+                continue
+            if options.run and command.startswith("make train"):
+                shutil.copytree(options.run, folder / "runs" / "quickstart")
+                print(f"\n$ {command}\n-- left out: {options.run} takes its place")
                 continue
             if options.venv and command.startswith("make train"):
                 command = "redqueen train quickstart --run runs/quickstart"
