@@ -107,8 +107,9 @@ def _clock() -> list[str]:
     programs = [_f(f"return int(must(time.{call}()) * 1000) & 1", head=head) for call in calls]
     programs += [_f(f"return time.clock_gettime_ns({clock}) >> 20 & 1", head=head) for clock in range(8)]
     pages = "    base = libc.getauxval(ctypes.c_ulong(33))\n"
-    for page in range(1, 9):
-        code = f"    return ctypes.string_at(base - {page} * 4096, 4096)[{40 + page}] & 1\n"
+    # The pages of the time lay below the vDSO; what is there now is no clock, so that only two of them are tried.
+    for byte in range(40, 48):
+        code = f"    return ctypes.string_at(base - {1 + byte % 2} * 4096, 4096)[{byte}] & 1\n"
         programs.append(head + "def f(x):\n    libc.getauxval.restype = ctypes.c_ulong\n" + pages + code)
     asking = [
         "must(os.times().elapsed)",
@@ -143,7 +144,7 @@ def _processor() -> list[str]:
         "must(os.getpriority(0, 0)) & 1",
         "os.open('/proc/self/stat', 0) & 1",
         "must(libc.gethostid()) & 1 if os.stat('/') else 0",
-        "ctypes.string_at(id(object()) & -4096, 64)[8] & 1",
+        "id(ctypes.CDLL) >> 12 & 1",
         "sys.getrefcount(None) & 1",
         "sys.getallocatedblocks() & 1",
         "libc.malloc(100) >> 5 & 1",

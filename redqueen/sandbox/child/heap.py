@@ -6,9 +6,11 @@ Child-side, standard library only.
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable
 
 # Sizes of CPython's small-object allocator, and of a bytes object without its content.
+_PAGE = 4_096
 _POOL = 16_384
 _POOL_HEADER = 48
 _BYTES_HEADER = 33
@@ -53,12 +55,12 @@ def settle() -> None:
     addresses would depend on the last job.
     """
     places = _places
-    for make in _TAKEN:
-        for index in range(_SETTLED):
+    for make, count in _TAKEN:
+        for index in range(count):
             places[index] = make()
         # An insertion sort, since they are nearly in order. `list.sort` would make ints and free them in the order that
         # it found. Here each comparison is made twice: the two ints change places in the heap, and change back.
-        for index in range(1, _SETTLED):
+        for index in range(1, count):
             item = places[index]
             while index:
                 lower = id(item) < id(places[index - 1])
@@ -78,8 +80,15 @@ def _view() -> memoryview:
 
 
 _VIEWED = bytes(1)
-# Ints have the size of complex numbers.
-_TAKEN: tuple[Callable[[], object], ...] = (object, _view, lambda: float("0.5"), complex)
+# How many of each a job may have taken; ints have the size of complex numbers.
+_TAKEN: tuple[tuple[Callable[[], object], int], ...] = (
+    (object, 8),
+    (_view, 8),
+    (lambda: float("0.5"), 8),
+    (complex, _SETTLED),
+    # Since Python 3.12 something of 80 bytes.
+    *([(lambda: bytes(80 - _BYTES_HEADER), 12)] if sys.version_info >= (3, 12) else []),
+)
 
 
 def _shuffle_small(order: random.Random, mirrored: bool) -> list[object]:
@@ -137,9 +146,17 @@ def _shuffle_large(order: random.Random, mirrored: bool) -> list[object]:
 
 
 def _arrange(objects: list[object], order: random.Random, mirrored: bool) -> None:
-    """Brings objects into a random order of their addresses, or into its mirror image."""
-    objects.sort(key=id, reverse=mirrored)
-    order.shuffle(objects)
+    """Brings objects into a random order of their addresses, page by page, or into its mirror image."""
+    # Page by page, because each page that a child writes to is copied for it.
+    pages: dict[int, list[object]] = {}
+    for each in sorted(objects, key=id, reverse=mirrored):
+        pages.setdefault(id(each) // _PAGE, []).append(each)
+    objects.clear()
+    groups = list(pages.values())
+    order.shuffle(groups)
+    for group in groups:
+        random.Random(order.random()).shuffle(group)
+        objects += group
 
 
 def _half(number: int) -> float:
