@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import random
 import sys
-from _imp import _fix_co_filename
+from _imp import _fix_co_filename  # type: ignore[attr-defined]
 from collections.abc import Callable, Iterable
 from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any
@@ -36,7 +36,7 @@ def forget_installation() -> None:
     for value in gc.get_objects():
         if type(value) is FunctionType:
             _forget_file(value.__code__)
-    frame = sys._getframe()
+    frame = sys._getframe()  # type: ignore[attr-defined]
     while frame is not None:
         _forget_file(frame.f_code)
         frame = frame.f_back
@@ -48,11 +48,12 @@ def _forget_paths(names: dict[str, Any]) -> None:
             names[name] = ""
     if isinstance(names.get("__path__"), list):
         names["__path__"].clear()
-    spec = names.get("__spec__")
+    spec: Any = names.get("__spec__")
     if getattr(spec, "has_location", False):
         spec.origin = ""
         spec.cached = ""
-    for loader in (names.get("__loader__"), getattr(spec, "loader", None)):
+    loaders: list[Any] = [names.get("__loader__"), getattr(spec, "loader", None)]
+    for loader in loaders:
         if hasattr(loader, "path"):
             loader.path = ""
 

@@ -12,7 +12,7 @@ import marshal
 import mmap
 import os
 import sys
-from _imp import _fix_co_filename
+from _imp import _fix_co_filename  # type: ignore[attr-defined]
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
