@@ -17,7 +17,7 @@ from redqueen.config import Config
 from redqueen.evals.held_out import check_held_out
 from redqueen.policy.model.base import fingerprint, load
 from redqueen.recording.no_valid import summary
-from redqueen.recording.terminal import LineReporter, LiveReporter, clock, members_table
+from redqueen.recording.terminal import LEGEND, LineReporter, LiveReporter, clock, members_table
 from redqueen.runs import checkpoint
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory, RunError
@@ -166,6 +166,7 @@ def _begin(trainer: Trainer, tier: str, saved: checkpoint.Checkpoint | None) -> 
         console.print(f"checking the seed programs in the sandbox ({tier} isolation) ...")
         trainer.begin()
     console.print("the time left is shown after the first step; its first compilation takes some seconds more")
+    console.print(LEGEND, highlight=False)
 
 
 def _conclude(directory: RunDirectory) -> None:

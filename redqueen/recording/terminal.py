@@ -27,6 +27,13 @@ _ALL_COLUMNS = 76
 _NARROW = 100
 
 
+LEGEND = (
+    "valid: proposals that run and repeat; o, i, f: right answers by kind (predict the output, find an input, write\n"
+    "the function); contested: tasks of each kind solved sometimes, not always; games: won by students-drawn-teachers"
+)
+"""What the words and numbers of a step's line mean."""
+
+
 def clock(seconds: float) -> str:
     """Formats a duration: 75 is "1:15"."""
     minutes, rest = divmod(round(seconds), 60)
