@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-import psutil
-
 _GROUPS = Path("/sys/fs/cgroup")
 # The files of a control group's memory: the limit, what is used, and the name of what could be taken back at once.
 _FILES = (
@@ -27,6 +25,9 @@ def cores() -> int:
 
 def free_memory() -> int:
     """Returns how many bytes this process may still use without swapping or being killed."""
+    # Imported here: the sandbox takes `cores` from this module, and also runs where nothing is installed.
+    import psutil  # noqa: PLC0415
+
     # A container or a batch system limits memory by a control group. What the machine has free says nothing there.
     return max(0, min([psutil.virtual_memory().available, *_left_in_groups(_GROUPS, _own_groups())]))
 
