@@ -21,4 +21,4 @@ def run_lineage_figure(run: Path, file: Path) -> None:
     members = lives(run)
     if not members:
         raise RunError(f"{run} has no members yet: nothing to draw")
-    write_figure(draw(members, last_step(run) + 1), file)
+    write_figure(draw(members, last_step(run)), file)

@@ -59,7 +59,7 @@ def test_lives_agree_with_the_metrics(whole: Path) -> None:
         assert [found[p].role for p in child.parents] == [child.role] * len(child.parents)
     living = {name for name, life in found.items() if life.died is None}
     assert living == set(lines[-1]["members"])
-    assert last_step(whole) == 4
+    assert last_step(whole) == 5
 
 
 def test_fitness_before_first_and_last(whole: Path) -> None:
@@ -129,7 +129,7 @@ def test_the_figure_has_a_line_for_every_life_and_an_arc_for_every_parent(
     whole: Path, tmp_path: Path, ending: str
 ) -> None:
     found = lives(whole)
-    figure = draw(found, last_step(whole) + 1)
+    figure = draw(found, last_step(whole))
     assert [axes.get_title("left") for axes in figure.axes] == ["teachers", "students"]
     ends = {round(line.get_xdata()[-1]) for axes in figure.axes for line in axes.lines if len(line.get_xdata()) == 2}  # type: ignore[arg-type,index]
     assert sum(len(axes.lines) for axes in figure.axes) == 2 * len(found)
@@ -137,7 +137,7 @@ def test_the_figure_has_a_line_for_every_life_and_an_arc_for_every_parent(
     assert sum(len(axes.patches) for axes in figure.axes) == sum(len(life.parents) for life in found)
     one, two = tmp_path / f"one.{ending}", tmp_path / f"two.{ending}"
     write(figure, one)
-    write(draw(found, last_step(whole) + 1), two)
+    write(draw(found, last_step(whole)), two)
     assert one.read_bytes() == two.read_bytes()
     if ending == "png":
         pixels = matplotlib.image.imread(one)
