@@ -86,11 +86,13 @@ def load(config: ModelConfig) -> Base:
     tokenizer = read_tokenizer(config)
     found = source(config.name)
     try:
-        model, loaded = AutoModelForCausalLM.from_pretrained(
+        # With the loading info the call returns a pair, which its type does not say.
+        answer: Any = AutoModelForCausalLM.from_pretrained(
             found.where, dtype=dtype_of(config, device), local_files_only=found.local, output_loading_info=True
         )
     except Exception as error:
         raise cannot_load(config.name, error) from error
+    model, loaded = answer
     # transformers fills missing weights with random numbers and only logs it.
     if loaded["missing_keys"]:
         raise ModelError(
