@@ -38,7 +38,7 @@ def births(*overrides: str, size: int = 4, rounds: int = 40) -> list[Birth]:
                     learnability=(rng.random(),),
                     held_out=rng.random(),
                 )
-        step = config.evolution.every * (round_ + 1) - 1
+        step = config.evolution.every * (round_ + 1)
         for role in ("teacher", "student"):
             children += plan(table, role, step, config)
             assert plan(table, role, step - 1, config) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import contextlib
 import itertools
 import os
@@ -12,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,14 @@ def _environment(variant: int) -> dict[str, str]:
     return {"PYTHONHASHSEED": str(variant + 1), "LD_BIND_NOW": "1", "GLIBC_TUNABLES": tunables}
 
 
+@cache
+def _compile_child() -> None:
+    """Compiles the zygote's modules once, where their folder can be written."""
+    # A zygote that compiled them itself would have another heap, so addresses would differ between a first start and
+    # all later ones. In a folder that cannot be written all starts are alike.
+    compileall.compile_dir(_SCRIPT.parent, quiet=2)
+
+
 class ZygoteError(Exception):
     """The zygote ended, hung or answered nonsense: the machine's fault, not the program's."""
 
@@ -85,6 +95,7 @@ class Zygote:
     """A warm interpreter in another process, and the socket to it. Raises ZygoteError if it does not start."""
 
     def __init__(self, profile: Profile, variant: int) -> None:
+        _compile_child()
         self.socket, theirs = socket.socketpair()
         self._received = bytearray()
         self._patience_s = 0.0

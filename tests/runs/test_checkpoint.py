@@ -206,7 +206,7 @@ def test_an_older_or_newer_layout_is_refused_in_one_line_with_both_numbers(folde
 
 def test_a_step_that_is_not_there_is_refused(folder: Path) -> None:
     save(folder, make())
-    with pytest.raises(CheckpointError, match="step-000007 is no complete checkpoint"):
+    with pytest.raises(CheckpointError, match="step-000007 is not a complete checkpoint"):
         checkpoint.load(folder, 7)
 
 
