@@ -186,4 +186,3 @@ open_policy(load(config), config, 3, SamplingConfig(), LearningConfig())
     assert done.returncode == 1
     assert "WorkerError" in done.stderr.splitlines()[-1]
     assert 'if __name__ == "__main__":' in done.stderr.splitlines()[-1]
-    assert done.stderr.count("Traceback") == 1, "the workers print nothing"
