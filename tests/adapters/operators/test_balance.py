@@ -19,6 +19,8 @@ from redqueen.policy.policy import Policy, open_policy
 from redqueen.records import Sample
 from tests import tiny
 
+pytestmark = pytest.mark.integration
+
 ALL = MUTATIONS | CROSSOVERS | CONTROLS
 TWO_PARENTS = {*CROSSOVERS, "linear_mean"}
 SAMPLES = 24
