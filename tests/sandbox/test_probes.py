@@ -15,6 +15,8 @@ from redqueen.sandbox import (
 )
 from redqueen.sandbox.process import Zygote
 
+pytestmark = pytest.mark.integration
+
 
 def test_the_tier_follows_from_the_probes() -> None:
     tier, items = probe()

@@ -23,6 +23,8 @@ from redqueen.sandbox.process import Zygote
 from redqueen.sandbox.worker import Worker
 from tests.sandbox.processes import alive, kill_zygotes
 
+pytestmark = pytest.mark.integration
+
 ONE = Job("def f():\n    return 1", ("",))
 SPIN = Job("def f():\n    while True:\n        pass", ("",))
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
