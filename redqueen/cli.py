@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from redqueen import __version__
-from redqueen.cli_runs import runs
+from redqueen.cli_runs import AsJson, runs
 from redqueen.commands import examples
 from redqueen.commands.resume import check_same, describe, remaining
 from redqueen.config import Config, ConfigError
@@ -51,7 +51,6 @@ Model = Annotated[
     str | None, typer.Option(metavar="MODEL", help="Hugging Face id or local folder; short for model.name=MODEL.")
 ]
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 Unsafe = Annotated[
     bool, typer.Option("--unsafe-no-isolation", help="Run programs although this machine cannot isolate them.")
 ]

@@ -18,6 +18,9 @@ runs = typer.Typer()
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The run's directory.")]
 Member = Annotated[str, typer.Argument(metavar="MEMBER", help="A member's name, best-student or best-teacher.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+AsOf = Annotated[
+    int | None, typer.Option(min=0, metavar="N", help="As it was after N steps (default: as late as it is kept).")
+]
 Figure = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it: FILE.png or FILE.svg.")]
 
 
@@ -26,9 +29,7 @@ def export(
     run: Run,
     member: Member,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write.")],
-    step: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="As it was after N steps (default: as late as it is kept).")
-    ] = None,
+    step: AsOf = None,
     merge: Annotated[bool, typer.Option("--merge", help="Write a whole model instead, which needs no PEFT.")] = False,
 ) -> None:
     """Write a member as a PEFT folder with a card.
@@ -50,9 +51,7 @@ def ask(
     question: Annotated[
         list[str], typer.Argument(metavar="QUESTION...", help="Lines of a question, a file, - or a task's id.")
     ],
-    step: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="As it was after N steps (default: as late as it is kept).")
-    ] = None,
+    step: AsOf = None,
     attempts: Annotated[
         int, typer.Option(min=1, metavar="N", help="Answers to sample as in the run; 1 is greedy.")
     ] = 1,

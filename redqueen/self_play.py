@@ -315,7 +315,7 @@ def seed_tasks(verifier: Verifier, numbers: Sequence[int] | None = None) -> list
     """Returns the seed programs with these numbers, by default all, as `verified_tasks` does."""
     drafts = seeds()
     chosen = range(len(drafts)) if numbers is None else numbers
-    return verified_tasks(verifier, {f"seed-{number}": drafts[number] for number in chosen})
+    return verified_seeds(verifier, {number: drafts[number] for number in chosen}, None)
 
 
 def verified_seeds(verifier: Verifier, drafts: Mapping[int, Draft], own: str | None) -> list[Task]:

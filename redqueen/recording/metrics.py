@@ -83,13 +83,11 @@ def step_metrics(record: StepRecord) -> StepMetrics:
             "attempts": _status_counts(attempt.attempted.verdict for attempt in all_attempts),
         },
         "truncated_rate": _truncated_rates(rollouts),
-        "truncated_rate_by_kind": {
-            kind: _truncated_rates([rollout for rollout in rollouts if rollout.kind == kind]) for kind in kinds
-        },
+        "truncated_rate_by_kind": {kind: _truncated_rates_of(kind, rollouts) for kind in kinds},
         "dropped": _dropped(all_proposals, all_attempts),
         "tokens_sampled": _tokens_sampled(all_proposals, all_attempts),
         "tokens_trained": sum(update.tokens for update in updates),
-        "entropy": {role: _entropies([rollout for rollout in rollouts if rollout.role == role]) for role in ROLES},
+        "entropy": {role: _entropies(role, rollouts) for role in ROLES},
         "logprob_gap": _per_token(updates, [update.logprob_gap for update in updates]),
         "loss": {update.member: _finite(update.loss) for update in updates},
         "grad_norm": {update.member: _finite(update.grad_norm) for update in updates},
@@ -125,6 +123,10 @@ def _truncated_rates(rollouts: Sequence[Rollout]) -> TruncatedRates:
         return _mean(rollout.completion.finish_reason == "length" for rollout in rollouts if rollout.role == role)
 
     return {"proposals": rate("teacher"), "attempts": rate("student")}
+
+
+def _truncated_rates_of(kind: Kind, rollouts: Sequence[Rollout]) -> TruncatedRates:
+    return _truncated_rates([rollout for rollout in rollouts if rollout.kind == kind])
 
 
 def _valid_rate_of(kind: Kind, judged: Sequence[ScoredProposal]) -> float | None:
@@ -179,13 +181,14 @@ def _tokens_sampled(proposals: Sequence[ScoredProposal], attempts: Sequence[Scor
     return sum(len(rollout.completion.token_ids) for rollout in _rollouts(proposals, attempts))
 
 
-def _entropies(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Returns an estimate of each member's entropy in nats per token, by name."""
+def _entropies(role: Role, rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Returns an estimate of each member's entropy in this role in nats per token, by name."""
     # The mean of -log p(token) over tokens drawn from p is an unbiased estimate of p's entropy. It costs nothing, and
     # it is over everything that a member wrote, whereas the learner sees only the samples that have an advantage.
     surprises: dict[str, list[float]] = {}
     for rollout in rollouts:
-        surprises.setdefault(rollout.member, []).extend(-logprob for logprob in rollout.completion.logprobs)
+        if rollout.role == role:
+            surprises.setdefault(rollout.member, []).extend(-logprob for logprob in rollout.completion.logprobs)
     return {member: fmean(values) for member, values in sorted(surprises.items()) if values}
 
 
