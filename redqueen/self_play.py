@@ -13,6 +13,7 @@ from itertools import chain
 from redqueen import streams
 from redqueen.config import Config, GameConfig
 from redqueen.game.prompts import Prompts, prompts
+from redqueen.game.reserved import is_reserved
 from redqueen.game.rewards import solve_rate, student_reward, teacher_reward
 from redqueen.game.seeds import AUTHOR, IDENTITY, SeedError, seeds, seeds_of
 from redqueen.game.task_bank import TaskBank
@@ -124,9 +125,14 @@ class SelfPlay:
         """Adds `game.seed_tasks` seed programs in all kinds to the task bank. Returns how many programs it adds."""
         most = self.config.game.seed_lines
         drafts = seeds_of(self.config.game)
-        numbers = [
-            number for number, draft in enumerate(drafts) if most is None or len(draft.program.splitlines()) <= most
-        ]
+        numbers = list(range(len(drafts)))
+        # No shipped seed is reserved.
+        if self.config.game.seeds is not None:
+            numbers = [number for number, draft in enumerate(drafts) if not is_reserved(draft.program)]
+        if not numbers:
+            raise SeedError(f"all programs of {self.config.game.seeds} are alike to held-out ones: write others")
+        if most is not None:
+            numbers = [number for number in numbers if len(drafts[number].program.splitlines()) <= most]
         if not numbers:
             raise SeedError(f"no seed program has at most game.seed_lines={most} lines: use game.seed_lines=none")
         count = self.config.game.seed_tasks

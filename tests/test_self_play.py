@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from redqueen.config import Config, GameConfig, SandboxConfig
+from redqueen.game.reserved import reserved
 from redqueen.game.rewards import solve_rate, teacher_reward
 from redqueen.game.seeds import IDENTITY, SeedError
 from redqueen.judging import ask, finished
@@ -88,6 +89,18 @@ def test_seeds_of_ones_own_are_checked_before_the_run(verifier: LocalVerifier, t
     file.write_text("# none\ndef f(x):\n    y = x\n    return y\nf(1)\n")
     with pytest.raises(SeedError, match=r"no seed program has at most game\.seed_lines=2 lines"):
         self_play("a", verifier, seeds=str(file), seed_lines=2).add_seed_tasks()
+
+
+def test_seeds_of_ones_own_that_are_held_out_are_left_out(verifier: LocalVerifier, tmp_path: Path) -> None:
+    held_out = f"# held out\n{reserved()[0].program}\nf({reserved()[0].inputs[0]})\n"
+    file = tmp_path / "own.txt"
+    file.write_text(f"{held_out}\n# the first\ndef f(x):\n    return x[0]\nf('ab')\n")
+    play = self_play("a", verifier, seeds=str(file))
+    assert play.add_seed_tasks() == 1
+    assert [entry.task.id for entry in play.task_bank.entries()] == ["seed-1-code_o"]
+    file.write_text(held_out)
+    with pytest.raises(SeedError, match=r"all programs of .* are alike to held-out ones"):
+        self_play("a", verifier, seeds=str(file)).add_seed_tasks()
 
 
 def test_the_seeds_that_the_bank_starts_with_may_be_limited_to_short_ones(verifier: LocalVerifier) -> None:

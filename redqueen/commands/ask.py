@@ -17,17 +17,17 @@ from redqueen.analysis.replay import load_step, open_replay
 from redqueen.commands.environment import check_memory
 from redqueen.commands.find_member import Found, find_member
 from redqueen.commands.show import answer_text, indented, printable
-from redqueen.config import Config
+from redqueen.config import Config, GameConfig
 from redqueen.errors import UserError
 from redqueen.game.questions import Question, QuestionError, read_question, write_question
-from redqueen.game.seeds import seeds
+from redqueen.game.seeds import seeds_of
 from redqueen.judging import ask, cut_off, finished, submit_attempt
 from redqueen.records import KINDS, Completion, Draft, Kind, Pair, Proposal, Request, Task, Verdict
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.checkpoint import Checkpoint
 from redqueen.runs.directory import RunDirectory
 from redqueen.sandbox import CodecError, LiteralError, OversizeError, parse_literal, to_literal
-from redqueen.self_play import seed_tasks
+from redqueen.self_play import verified_seeds
 from redqueen.verifier import LocalVerifier, answer_to
 
 BASE = "base"
@@ -48,7 +48,7 @@ def run_ask(run: Path, name: str, question: Sequence[str], step: int | None, att
     console = Console(highlight=False, soft_wrap=True)
     with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:
         # The question is checked before the model is loaded, which takes longer.
-        task = _task(question, directory, verifier)
+        task = _task(question, directory, config.game, verifier)
         # One answer needs no worker processes.
         config = config.model_copy(update={"model": config.model.model_copy(update={"workers": 1})})
         config = check_memory(config, 1, console)
@@ -91,11 +91,11 @@ def _answers(
         return ask(play.sampler, requests, submit)
 
 
-def _task(question: Sequence[str], directory: RunDirectory, verifier: LocalVerifier) -> Task:
+def _task(question: Sequence[str], directory: RunDirectory, game: GameConfig, verifier: LocalVerifier) -> Task:
     """Returns the task that is asked for by its id, or by a text. Raises UserError if there is none."""
     if len(question) == 1:
         word = question[0]
-        known = _seed(word, verifier) if word.startswith(_SEED) else _task_of_run(word, directory)
+        known = _seed(word, game, verifier) if word.startswith(_SEED) else _task_of_run(word, directory)
         if known is not None:
             return known
     return posed(read_question(_text(question)), verifier)
@@ -119,13 +119,14 @@ def _task_of_run(word: str, directory: RunDirectory) -> Task | None:
         return next((row.task() for row in archive.tasks() if row.id == word), None)
 
 
-def _seed(word: str, verifier: LocalVerifier) -> Task | None:
-    """Returns the seed task `seed-12-code_i`; without a kind it is code_o. Raises UserError if there is none."""
+def _seed(word: str, game: GameConfig, verifier: LocalVerifier) -> Task | None:
+    """Returns the run's seed task `seed-12-code_i`; without a kind it is code_o. Raises UserError if there is none."""
+    drafts = seeds_of(game)
     number, _, kind = word.removeprefix(_SEED).partition("-")
     kinds: dict[str, Kind] = {"": "code_o", **{each: each for each in KINDS}}
-    if not number.isdigit() or int(number) >= len(seeds()) or kind not in kinds:
-        raise UserError(f"no seed task '{word}': choose seed-0 to seed-{len(seeds()) - 1}, or e.g. seed-12-code_f")
-    (task,) = seed_tasks(verifier, [int(number)])
+    if not number.isdigit() or int(number) >= len(drafts) or kind not in kinds:
+        raise UserError(f"no seed task '{word}': choose seed-0 to seed-{len(drafts) - 1}, or e.g. seed-1-code_f")
+    (task,) = verified_seeds(verifier, {int(number): drafts[int(number)]}, game.seeds)
     return task.as_kind(kinds[kind])
 
 

@@ -15,6 +15,8 @@ from redqueen.commands.environment import check_memory, environment, session
 from redqueen.commands.resume import quoted
 from redqueen.config import Config
 from redqueen.evals.held_out import check_held_out
+from redqueen.game.reserved import is_reserved
+from redqueen.game.seeds import seeds_of
 from redqueen.policy.model.base import fingerprint, load
 from redqueen.recording.no_valid import summary
 from redqueen.recording.terminal import LEGEND, LineReporter, LiveReporter, clock, members_table
@@ -81,6 +83,15 @@ def warnings_about(config: Config) -> list[str]:
             "warning: with sampling.top_p below 1 or sampling.top_k above 0 members sample from fewer tokens than the "
             "learner's gradient is computed for: they learn off-policy (docs/ALGORITHM.md)"
         )
+    # No shipped seed is reserved.
+    if config.game.seeds is not None:
+        drafts = seeds_of(config.game)
+        reserved = sum(is_reserved(draft.program) for draft in drafts)
+        if reserved:
+            warnings.append(
+                f"warning: {reserved} of {len(drafts)} programs of {config.game.seeds} are alike to held-out ones, up "
+                "to names and constants: they are left out"
+            )
     return warnings
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from redqueen.commands.train import warnings_about
+from redqueen.game.reserved import reserved
+from redqueen.game.seeds import seeds
 from redqueen.recipes import configure
 from redqueen.runs.directory import RunDirectory
 from tests import tiny
@@ -50,6 +52,14 @@ def test_a_run_warns_that_truncated_sampling_is_off_policy(override: str) -> Non
     (line,) = warnings_about(configure([override]))
     assert "off-policy" in line
     assert warnings_about(configure([])) == []
+
+
+def test_seeds_that_are_left_out_are_counted(tmp_path: Path) -> None:
+    file = tmp_path / "own.txt"
+    drafts = [reserved()[0], seeds()[0]]
+    file.write_text("\n\n".join(f"# {draft.message}\n{draft.program}\nf({draft.inputs[0]})" for draft in drafts))
+    (line,) = warnings_about(configure([f"game.seeds={file}"]))
+    assert f"warning: 1 of 2 programs of {file} are alike to held-out ones" in line
 
 
 def test_a_run_leaves_its_files(finished: Path) -> None:
