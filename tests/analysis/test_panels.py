@@ -1,0 +1,84 @@
+"""Panels hold the numbers of metrics.jsonl, and a key that a line does not have is a gap."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from redqueen.analysis.panels import Panel, panels, standardised
+from redqueen.runs.directory import RunDirectory
+from redqueen.runs.metrics import StepMetrics
+
+
+def by_key(lines: list[StepMetrics]) -> dict[str, Panel]:
+    made = panels(lines)
+    assert len({panel.key for panel in made}) == len(made)
+    return {panel.key: panel for panel in made}
+
+
+def line(step: int, **values: object) -> StepMetrics:
+    return cast(StepMetrics, {"step": step, **values})
+
+
+@pytest.mark.integration
+def test_the_panels_of_a_real_run_are_its_metrics(played: Path) -> None:
+    lines = RunDirectory(played).metrics()
+    found = by_key(lines)
+    assert found["solve-rate"].curves["all tasks"] == tuple(line["solve_rate"] for line in lines)
+    assert found["valid-rate"].curves["code_o"] == tuple(line["valid_rate_by_kind"]["code_o"] for line in lines)
+    assert set(found["ratings-students"].curves) >= {"S0", "S1", "S2"}
+    for panel in found.values():
+        assert panel.steps == tuple(line["step"] for line in lines)
+        assert panel.note.endswith(".")
+        for column in panel.curves.values():
+            assert len(column) == len(lines)
+            assert any(value is not None for value in column)
+
+
+def test_the_mean_of_kinds_ignores_how_many_tasks_a_kind_has() -> None:
+    rates = {"code_o": 0.8, "code_i": 0.2}
+    assert standardised(rates, ["code_o", "code_i"]) == pytest.approx(0.5)
+    assert standardised({"code_o": 0.8}, ["code_o", "code_i"]) is None
+    assert standardised({}, []) is None
+
+
+def test_keys_that_a_line_lacks_are_gaps() -> None:
+    lines = [line(1), line(2, solve_rate=0.5, tasks_by_kind={"code_o": 4}, contested_by_kind={"code_o": 1}), line(3)]
+    found = by_key(lines)
+    assert found["solve-rate"].curves == {"all tasks": (None, 0.5, None)}
+    assert found["contested"].curves == {"all": (None, 0.25, None), "code_o": (None, 0.25, None)}
+    assert "rewards" not in found
+    assert panels([]) == []
+
+
+def test_shares_of_statuses_are_over_the_whole_step() -> None:
+    counts = {"proposals": {"valid": 6, "error": 2}, "attempts": {}}
+    found = by_key([line(1, statuses=counts), line(2, statuses={"proposals": {"malformed": 4}, "attempts": {}})])
+    assert found["rejections"].curves == {"error": (0.25, 0.0), "malformed": (0.0, 1.0)}
+    assert "verdicts" not in found
+
+
+def test_members_have_gaps_where_they_do_not_live() -> None:
+    old = {"T0": {"role": "teacher", "mu": 25.0, "sigma": 8.0}}
+    new = {"T1": {"role": "teacher", "mu": 26.0, "sigma": 7.0}}
+    birth = {"victim": "T0", "child": "T1", "parents": ["T0"], "operator": "svd_spectral", "age": 1, "games": 1}
+    found = by_key(
+        [
+            line(1, members=old, grad_norm={"T0": 1.0}, replacements=[]),
+            # T0 was trained in this step before it was replaced.
+            line(2, members=new, grad_norm={"T0": 3.0}, replacements=[birth]),
+            line(3, members=new, grad_norm={"T1": None}, replacements=[]),
+        ]
+    )
+    assert found["ratings-teachers"].curves == {"T0": (25.0, None, None), "T1": (None, 26.0, 26.0)}
+    assert found["gradient-norm"].curves == {"teacher": (1.0, 3.0, None)}
+    assert found["births"].curves == {"svd_spectral": (0, 1, 1)}
+
+
+def test_limits_of_rewards_follow_data_beyond_the_usual() -> None:
+    usual = by_key([line(1, teacher_reward=-1.0, student_reward=1.0)])["rewards"]
+    assert (usual.low, usual.high) == (-1, 1)
+    own = by_key([line(1, teacher_reward=-1.0, student_reward=4.0)])["rewards"]
+    assert (own.low, own.high) == (None, None)
