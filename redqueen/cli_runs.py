@@ -147,6 +147,24 @@ def report(
     raise typer.Exit(run_report(run, out))
 
 
+@runs.command(epilog=examples.WATCH)
+def watch(
+    run: Annotated[Path, typer.Argument(metavar="RUN_OR_FOLDER", help="A run's directory, or a folder of runs.")],
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, metavar="N", help="The port; 0: any (default: the first free from 8642 on)."),
+    ] = None,
+) -> None:
+    """Follow a run in the browser.
+
+    The page shows curves, members, matches and every task with its attempts. It answers to this machine only, and it
+    reads only; it may be opened while the run is trained.
+    """
+    from redqueen.commands.watch import run_watch
+
+    raise typer.Exit(run_watch(run, port))
+
+
 @runs.command(epilog=examples.RETENTION)
 def retention(
     run: Run,

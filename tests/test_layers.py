@@ -21,6 +21,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("redqueen.cli",),
     ("redqueen.cli_runs",),
     ("redqueen.commands",),
+    ("redqueen.web",),
     ("redqueen.analysis",),
     ("redqueen.train", "redqueen.warm_start"),
     ("redqueen.recording",),
@@ -168,7 +169,7 @@ def loaded_after(code: str) -> set[str]:
     return set(done.stdout.split())
 
 
-@pytest.mark.parametrize("part", ["game", "sandbox", "league", "records", "config", "recipes", "verifier"])
+@pytest.mark.parametrize("part", ["game", "sandbox", "league", "records", "config", "recipes", "verifier", "web"])
 def test_the_rules_load_no_tensor_library(part: str) -> None:
     names = [name for name in FILES if name == f"redqueen.{part}" or name.startswith(f"redqueen.{part}.")]
     assert names
@@ -176,7 +177,7 @@ def test_the_rules_load_no_tensor_library(part: str) -> None:
     path = f"sys.path.append({str(CHILD_FOLDER)!r})"
     loaded = loaded_after("\n".join([path, *(f"import {name}" for name in names)]))
     assert set(names) <= loaded
-    assert loaded.isdisjoint({"torch", "transformers", "peft", "safetensors"})
+    assert loaded.isdisjoint({"torch", "transformers", "peft", "safetensors", "matplotlib"})
 
 
 def test_the_sandboxed_child_is_standard_library_only() -> None:

@@ -29,6 +29,7 @@ TITLES = {
     "redqueen.cli": "the command line",
     "redqueen.cli_runs": "its commands about runs",
     "redqueen.commands": "one file a command",
+    "redqueen.web": "the live page",
     "redqueen.analysis": "what a run meant",
     "redqueen.train": "the five phases",
     "redqueen.warm_start": "supervised start",

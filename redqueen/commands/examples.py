@@ -49,6 +49,10 @@ EVAL = _examples(
 )
 LINEAGE = _examples("redqueen lineage runs/quickstart", "redqueen lineage runs/quickstart --figure tree.svg")
 REPORT = _examples("redqueen report runs/quickstart", "redqueen report runs/quickstart --out report.html")
+WATCH = _examples(
+    "redqueen watch runs/quickstart",
+    "redqueen watch runs --port 9000",
+)
 RETENTION = _examples(
     "redqueen retention runs/quickstart --seeds 2 --updates 2 --tasks 3",
     "redqueen retention runs/quickstart --figure retention.png",

@@ -135,6 +135,7 @@ def introduce(config: Config, directory: RunDirectory) -> None:
     run = config.run
     console.print(f"run: {directory.path}: recipe {config.recipe}, seed {run.seed}, {run.steps} steps, {who}")
     console.print(f"base: {config.model.name}, sampled and trained in {workers}; loading ...")
+    console.print(f"follow it in a browser: redqueen watch {quoted(directory.path)}", highlight=False)
     console.print(
         f"Ctrl-C stops; finished steps are kept. To go on: redqueen train --resume {quoted(directory.path)}",
         highlight=False,
@@ -190,6 +191,7 @@ def _conclude(directory: RunDirectory) -> None:
         console.print(members_table(lines[-1]))
     if warning := summary(lines, quoted(directory.path)):
         console.print(warning, style="yellow", highlight=False)
+    console.print(f"look at it in a browser: redqueen watch {quoted(directory.path)}", highlight=False)
     console.print(
         f"export the best student: redqueen export {quoted(directory.path)} best-student OUT", highlight=False
     )

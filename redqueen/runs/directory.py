@@ -122,6 +122,17 @@ class RunDirectory:
             os.close(self._lock)
             self._lock = None
 
+    def is_locked(self) -> bool:
+        """Returns whether a process of this machine trains in the directory."""
+        # Trying the lock would hold it for a moment, and a run that starts in that moment would be refused. The
+        # kernel's table can be read without touching it: `1: FLOCK  ADVISORY  WRITE 6142 fe:00:2705838 0 EOF`.
+        try:
+            inode = (self.path / _LOCK).stat().st_ino
+            table = Path("/proc/locks").read_text()
+        except OSError:
+            return False
+        return any("FLOCK" in line and f":{inode} " in line for line in table.splitlines())
+
     def config(self) -> Config:
         """Returns the resolved configuration. Raises RunError if the directory holds no run."""
         if not self.path.exists():

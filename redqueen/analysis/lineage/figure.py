@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.ticker import MaxNLocator
 
-from redqueen.analysis.drawing import HUES
+from redqueen.analysis.hues import HUES
 from redqueen.analysis.lineage.tree import Life
 
 _START = "#999999"

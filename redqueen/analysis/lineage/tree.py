@@ -58,13 +58,18 @@ def lives(run: Path) -> list[Life]:
     directory = RunDirectory(run)
     directory.config()
     with ArchiveReader(directory.archive) as archive:
-        members = archive.members()
-        births = {row.child: row for row in archive.replacements()}
-        standings: dict[str, list[StandingRow]] = {}
-        now = 0
-        for row in archive.standings():
-            standings.setdefault(row.member, []).append(row)
-            now = max(now, row.step)
+        return lives_in(archive)
+
+
+def lives_in(archive: ArchiveReader) -> list[Life]:
+    """Returns every member that ever lived in the run of an open archive, in order of birth."""
+    members = archive.members()
+    births = {row.child: row for row in archive.replacements()}
+    standings: dict[str, list[StandingRow]] = {}
+    now = 0
+    for row in archive.standings():
+        standings.setdefault(row.member, []).append(row)
+        now = max(now, row.step)
     # A name is never used twice, so every birth has one victim and every member dies at most once.
     deaths = {row.victim: row.step for row in births.values()}
     return [_life(row, births.get(row.name), deaths.get(row.name), standings.get(row.name, []), now) for row in members]

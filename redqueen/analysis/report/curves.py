@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from redqueen.analysis.drawing import HUES
+from redqueen.analysis.hues import HUES
 
 # In a run of at most so many steps each step has a marker.
 _MARKED = 20

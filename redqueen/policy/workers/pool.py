@@ -84,13 +84,11 @@ class WorkerPool:
 
     def close(self) -> None:
         """Ends the workers, even in the middle of a job. It may be called twice."""
-        # Ended before the pipes are closed: a worker that writes into a closed pipe would print a traceback.
-        for process in self.processes:
-            process.terminate()
-        for process in self.processes:
-            process.join()
         for pipe in self.pipes:
             pipe.close()
+        for process in self.processes:
+            process.terminate()
+            process.join()
         self.pipes = []
         self.processes = []
 

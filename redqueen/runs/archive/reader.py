@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from redqueen.runs.archive.rows import (
     AttemptRow,
@@ -122,16 +123,28 @@ class ArchiveReader:
 
     def _rows(self, row: type[R], step: int | None = None) -> list[R]:
         """Returns the rows of one table in a fixed order, so that every analysis of them gives the same numbers."""
-        where = ""
-        values: tuple[int, ...] = ()
-        if step is not None:
-            where = " WHERE step = ?"
-            values = (step,)
         # `rowid` is the order of writing, which SQL does not promise unless it is asked for.
+        order = "ORDER BY step, rowid"
+        return self.rows(row, f"1 {order}") if step is None else self.rows(row, f"step = ? {order}", [step])
+
+    def rows(self, row: type[R], where: str, values: Sequence[object] = ()) -> list[R]:
+        """Returns the rows of one table for which the SQL in `where` holds. Raises RunError if they are damaged."""
+        stored = self.select(f"{select_statement(row)} WHERE {where}", values)
         try:
-            cursor = self.connection.execute(f"{select_statement(row)}{where} ORDER BY step, rowid", values)
-            return [row_of(row, stored) for stored in cursor]
-        except (sqlite3.Error, ValueError) as error:
+            return [row_of(row, each) for each in stored]
+        except ValueError as error:
+            raise _damaged(self.path, error) from error
+
+    def first(self, row: type[R], where: str, values: Sequence[object] = ()) -> R | None:
+        """Returns the first of these rows, None if there is none."""
+        found = self.rows(row, f"{where} LIMIT 1", values)
+        return found[0] if found else None
+
+    def select(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Returns what a statement of SQL selects. Raises RunError if the file is damaged."""
+        try:
+            return self.connection.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
             raise _damaged(self.path, error) from error
 
 

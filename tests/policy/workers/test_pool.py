@@ -162,19 +162,6 @@ def test_an_ended_worker_is_an_error_that_says_what_to_do(config: ModelConfig) -
     assert policy.executor.processes == []
 
 
-def test_workers_that_are_stopped_in_the_middle_of_a_batch_say_nothing(
-    config: ModelConfig, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def interrupt(index: int, row: Completion) -> None:
-        raise KeyboardInterrupt
-
-    with open_policy(load(config), config, 3, SAMPLING, LEARNING) as policy:
-        fill(policy)
-        with pytest.raises(KeyboardInterrupt):
-            policy.sample(crowd(60), interrupt)
-    assert "Traceback" not in capfd.readouterr().err
-
-
 @given(st.lists(st.floats(0, 100), max_size=20), st.integers(1, 5))
 def test_work_is_divided_evenly_and_in_order(costs: list[float], workers: int) -> None:
     items = list(range(len(costs)))

@@ -1,0 +1,1 @@
+"""A read-only page on this machine that follows a run (`redqueen watch`)."""

@@ -1,0 +1,103 @@
+"""The page's addresses: the files of the page itself, and what it asks for as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from redqueen.errors import UserError
+from redqueen.web.folder import Folder, UnknownError
+from redqueen.web.guard import Guard
+from redqueen.web.live_run import LiveRun
+from redqueen.web.matrix import matrix
+from redqueen.web.members import league, member, tree
+from redqueen.web.overview import overview
+from redqueen.web.state import course, state
+from redqueen.web.task import task_view
+from redqueen.web.tasks import browse
+
+STATIC = Path(__file__).with_name("static")
+PAGES = ("/", "/runs", "/league", "/matrix", "/tree", "/tasks", "/task", "/member")
+"""What a browser's address bar may show. Each is the same file, whose script asks for the view's data."""
+
+View = Callable[[LiveRun, str, Mapping[str, str]], object]
+"""(run, its title, query) -> JSON."""
+
+VIEWS: dict[str, View] = {
+    "state": lambda run, title, query: state(run, title),
+    "overview": lambda run, title, query: overview(run),
+    "stamp": lambda run, title, query: {"stamp": run.stamp(), "course": course(run)},
+    "league": lambda run, title, query: league(run),
+    "matrix": lambda run, title, query: matrix(run),
+    "tree": lambda run, title, query: tree(run),
+    "tasks": lambda run, title, query: browse(run, query),
+    "task": lambda run, title, query: task_view(run, query.get("id", "")),
+    "member": lambda run, title, query: member(run, query.get("name", "")),
+}
+
+
+def make_app(folder: Folder) -> Starlette:
+    """Returns the application that shows the runs of `folder`."""
+    routes: list[BaseRoute] = [Route(path, _page) for path in PAGES]
+    routes.append(Route("/api/runs", _runs(folder)))
+    routes += [Route(f"/api/{name}", _view(folder, view)) for name, view in VIEWS.items()]
+    routes.append(Mount("/static", StaticFiles(directory=STATIC)))
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(Guard)],
+        exception_handlers={404: _no_page, UnknownError: _unknown, UserError: _refused},
+    )
+
+
+# The endpoints are ordinary functions, which Starlette runs in threads: a slow query holds up nobody else.
+def _page(request: Request) -> Response:
+    del request
+    return FileResponse(STATIC / "index.html")
+
+
+def _runs(folder: Folder) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
+        del request
+        return JSONResponse({"folder": str(folder.path), "runs": [_summary(folder, name) for name in folder.names()]})
+
+    return answer
+
+
+def _summary(folder: Folder, name: str) -> dict[str, object]:
+    """Returns a run's line in the list of runs. A run that cannot be read says why, and does not hide the others."""
+    try:
+        return {"name": name, **state(folder.run(name), folder.title(name))}
+    except UserError as error:
+        return {"name": name, "title": folder.title(name), "error": str(error)}
+
+
+def _view(folder: Folder, view: View) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
+        name = request.query_params.get("run", "")
+        return JSONResponse(view(folder.run(name), folder.title(name), request.query_params))
+
+    return answer
+
+
+async def _no_page(request: Request, error: Exception) -> Response:
+    del error
+    if request.url.path.startswith(("/api/", "/static/")):
+        return JSONResponse({"error": f"there is no {request.url.path}"}, 404)
+    return FileResponse(STATIC / "index.html", 404)
+
+
+async def _unknown(request: Request, error: Exception) -> Response:
+    del request
+    return JSONResponse({"error": str(error)}, 404)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    del request
+    return JSONResponse({"error": str(error)}, 400)

@@ -1,0 +1,104 @@
+"""One run as the page reads it: its small files, kept until they change, and its archive."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+from redqueen.config import Config
+from redqueen.runs.archive.reader import ArchiveReader
+from redqueen.runs.directory import RunDirectory, RunError
+from redqueen.runs.metrics import StepMetrics
+
+Stamp = tuple[tuple[int, int], ...]
+"""The time of change and the size of some files; (0, 0) for one that is not there."""
+
+
+class LiveRun:
+    """Reads a run again and again, each time only what has changed. Requests come from several threads."""
+
+    def __init__(self, path: Path) -> None:
+        self.directory = RunDirectory(path)
+        self._metrics = path / "metrics.jsonl"
+        self._environment = path / "environment.json"
+        self._mutex = threading.Lock()
+        self._lines: list[StepMetrics] = []
+        self._lines_stamp: Stamp = ()
+        self._copy: TemporaryDirectory[str] | None = None
+        self._copy_stamp: Stamp = ()
+
+    def stamp(self) -> str:
+        """Returns a text that changes whenever the run has something new to show. It costs no reading."""
+        ((when, size),) = stamp(self._metrics)
+        return f"{when}-{size}"
+
+    def config(self) -> Config:
+        """Returns the run's configuration. Raises RunError if it cannot be read."""
+        return self.directory.config()
+
+    def environment(self) -> dict[str, Any]:
+        """Returns environment.json; {} where it cannot be read, for it is a record that the run can do without."""
+        try:
+            data: Any = json.loads(self._environment.read_text())
+        except (OSError, ValueError):
+            return {}
+        return cast(dict[str, Any], data) if isinstance(data, dict) else {}
+
+    def lines(self) -> list[StepMetrics]:
+        """Returns the lines of metrics.jsonl. Raises RunError if the file is damaged."""
+        with self._mutex:
+            now = stamp(self._metrics)
+            if now != self._lines_stamp:
+                self._lines = self.directory.metrics()
+                self._lines_stamp = now
+            return self._lines
+
+    @contextmanager
+    def archive(self) -> Iterator[ArchiveReader]:
+        """Opens the archive for one request. Raises RunError if there is none yet, or if it is damaged."""
+        # It is closed after each request: while a reader holds it, a run that ends could not fold the log of new rows
+        # into the file.
+        file = self.directory.archive
+        log = file.with_name(f"{file.name}-wal")
+        if not log.exists() or os.access(file.parent, os.W_OK):
+            with ArchiveReader(file) as reader:
+                yield reader
+            return
+        # SQLite reads a log only where it can write next to it. `copy` keeps the copied files until this request is
+        # done, also if another request has made a newer copy by then.
+        copy = self._copied(file, log)
+        with ArchiveReader(Path(copy.name) / file.name) as reader:
+            yield reader
+
+    def _copied(self, file: Path, log: Path) -> TemporaryDirectory[str]:
+        """Returns a folder with a copy of the archive and its log. One copy serves until they change."""
+        with self._mutex:
+            now = stamp(file, log)
+            if self._copy is None or now != self._copy_stamp:
+                self._copy = TemporaryDirectory(prefix="redqueen-")
+                for source in (file, log):
+                    shutil.copyfile(source, Path(self._copy.name) / source.name)
+                self._copy_stamp = now
+            return self._copy
+
+
+def stamp(*files: Path) -> Stamp:
+    """Returns when these files changed, and their sizes."""
+    return tuple(_stamp(file) for file in files)
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    try:
+        found = file.stat()
+    except FileNotFoundError:
+        return (0, 0)
+    except OSError as error:
+        raise RunError(f"cannot read {file}: {error.strerror}") from error
+    return (found.st_mtime_ns, found.st_size)

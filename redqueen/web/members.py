@@ -1,0 +1,129 @@
+"""The league table, the family tree, and the life of one member."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from redqueen.analysis.lineage.tree import Life, lives_in
+from redqueen.runs.archive import queries
+from redqueen.runs.archive.queries import Filter, Sort
+from redqueen.runs.archive.reader import ArchiveReader
+from redqueen.runs.archive.rows import MatchRow, StandingRow
+from redqueen.web.folder import UnknownError
+from redqueen.web.live_run import LiveRun
+
+_SHOWN = 5
+"""How many best and worst tasks of a member are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rated:
+    """What a member's games came to: its last rating, and the games that it won, drew and lost."""
+
+    mu: float
+    sigma: float
+    record: tuple[int, int, int]
+
+
+def league(run: LiveRun) -> dict[str, object]:
+    """Returns every member that ever lived: in each role the living first, the fittest on top."""
+    with run.archive() as archive:
+        everybody = lives_in(archive)
+        rated = _rated(archive.matches(), run)
+        champions = archive.champions()
+    ranked = sorted(everybody, key=lambda life: (life.role != "teacher", life.died is not None, -_fitness(life)))
+    return {
+        "members": [_row(life, rated.get(life.name)) for life in ranked],
+        "champions": [asdict(champion) for champion in champions],
+    }
+
+
+def tree(run: LiveRun) -> dict[str, object]:
+    """Returns every member's life in order of birth, and the last step played."""
+    with run.archive() as archive:
+        everybody = lives_in(archive)
+    lines = run.lines()
+    return {"members": [asdict(life) for life in everybody], "steps": lines[-1]["step"] if lines else 0}
+
+
+def member(run: LiveRun, name: str) -> dict[str, object]:
+    """Returns one member's life. Raises UnknownError if there never was such a member."""
+    with run.archive() as archive:
+        everybody = lives_in(archive)
+        by_name = {life.name: life for life in everybody}
+        if name not in by_name:
+            raise UnknownError(f"no member '{name}' ever lived in this run")
+        life = by_name[name]
+        standings = queries.standings_of(archive, name)
+        games = queries.matches_of(archive, name)
+        best = _tasks(archive, life, best=True)
+        worst = _tasks(archive, life, best=False)
+    return {
+        "life": _row(life, _rated(games, run).get(name)),
+        "children": [child.name for child in everybody if name in child.parents],
+        "successor": next((other.name for other in everybody if other.victim == name), None),
+        "rating": [_rating(standing) for standing in standings],
+        "games": [_game(match) for match in games],
+        "best": best,
+        "worst": worst,
+    }
+
+
+def _tasks(archive: ArchiveReader, life: Life, *, best: bool) -> list[dict[str, object]]:
+    """Returns the valid tasks that went best, or worst, for a member.
+
+    For a teacher that goes by its reward, for a student by the solve rate.
+    """
+    sort: Sort = "rho" if life.role == "student" else "reward"
+    wanted = Filter(student=life.name) if life.role == "student" else Filter(teacher=life.name)
+    found = queries.find(archive, wanted, sort, descending=best, limit=_SHOWN, offset=0)
+    return [asdict(line) for line in found]
+
+
+def _rated(matches: Sequence[MatchRow], run: LiveRun) -> dict[str, Rated]:
+    """Returns what the games of these matches came to, by member."""
+    rated: dict[str, Rated] = {}
+    # metrics.jsonl knows the ratings of newborns, who have played no game.
+    lines = run.lines()
+    newborns = lines[-1]["members"] if lines else {}
+    for name, now in newborns.items():
+        rated[name] = Rated(now["mu"], now["sigma"], (0, 0, 0))
+    # A line of metrics.jsonl no longer has those that were replaced at the step's end, but the archive has their games.
+    for match in matches:
+        for role, name in (("teacher", match.teacher), ("student", match.student)):
+            won, drawn, lost = rated[name].record if name in rated else (0, 0, 0)
+            # A single agent meets itself, which is no game.
+            if match.outcome is not None and match.teacher != match.student:
+                won += match.outcome == role
+                drawn += match.outcome == "draw"
+                lost += match.outcome not in (role, "draw")
+            mu, sigma = (match.teacher_mu, match.teacher_sigma)
+            if role == "student":
+                mu, sigma = (match.student_mu, match.student_sigma)
+            rated[name] = Rated(mu, sigma, (won, drawn, lost))
+    return rated
+
+
+def _row(life: Life, rated: Rated | None) -> dict[str, object]:
+    """Returns a member with its last rating and its record of games won, drawn and lost."""
+    known: dict[str, object] = {"mu": None, "sigma": None, "record": None} if rated is None else asdict(rated)
+    return {**asdict(life), **known}
+
+
+def _fitness(life: Life) -> float:
+    return float("-inf") if life.last is None else life.last
+
+
+def _rating(standing: StandingRow) -> dict[str, object]:
+    return {"step": standing.step, "mu": standing.mu, "sigma": standing.sigma, "fitness": standing.fitness}
+
+
+def _game(match: MatchRow) -> dict[str, object]:
+    return {
+        "step": match.step,
+        "teacher": match.teacher,
+        "student": match.student,
+        "outcome": match.outcome,
+        "score": match.score,
+    }

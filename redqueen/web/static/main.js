@@ -1,0 +1,176 @@
+// The page: which view the address asks for, its data, and the polling that follows a running run.
+
+import { h, clock } from "./dom.js";
+import { overview } from "./views/overview.js";
+import { league } from "./views/league.js";
+import { matrix } from "./views/matrix.js";
+import { tree } from "./views/tree.js";
+import { tasks } from "./views/tasks.js";
+import { task } from "./views/task.js";
+import { member } from "./views/member.js";
+import { runs } from "./views/runs.js";
+
+const POLL_MS = 2000;
+// Each view: {api, title, render(root, data, page)}; `fixed` views do not change while a run goes on.
+const VIEWS = { "/": overview, "/league": league, "/matrix": matrix, "/tree": tree, "/tasks": tasks, "/task": task, "/member": member, "/runs": runs };
+const NAV = ["/", "/league", "/matrix", "/tree", "/tasks"];
+const main = document.getElementById("main");
+const notice = document.getElementById("notice");
+let shown = null; // what is on the screen: {path, run, stamp, running}
+let several = false;
+
+/** What the views are given: the query, and links that stay in the same run. */
+function pageOf(url) {
+  const query = url.searchParams;
+  const run = query.get("run") ?? "";
+  const link = (path, values = {}) => {
+    const wanted = new URLSearchParams();
+    if (run) wanted.set("run", run);
+    for (const [name, value] of Object.entries(values)) if (value !== null && value !== undefined && value !== "") wanted.set(name, value);
+    const text = wanted.toString();
+    return text ? `${path}?${text}` : path;
+  };
+  return { path: url.pathname, query, run, link, go, memberLink: (name) => h("a", { href: link("/member", { name }) }, name) };
+}
+
+async function ask(name, query) {
+  const response = await fetch(`/api/${name}?${query}`);
+  const data = await response.json();
+  if (!response.ok) throw new Error(data.error ?? `the server answered ${response.status}`);
+  return data;
+}
+
+/** Goes to another address of the page, as a link does. */
+function go(address, { replace = false } = {}) {
+  history[replace ? "replaceState" : "pushState"](null, "", address);
+  return show();
+}
+
+async function show({ update = false } = {}) {
+  const url = new URL(location.href);
+  let page = pageOf(url);
+  const list = several && !page.run;
+  const view = list ? runs : VIEWS[url.pathname];
+  const here = `${url.pathname}?${url.searchParams}`;
+  shown = { ...(shown ?? {}), here, page, fixed: view?.fixed && !list };
+  if (!update) main.setAttribute("aria-busy", "true");
+  try {
+    if (!view) throw new Error(`there is no page ${url.pathname}`);
+    // The state comes first, with its stamp: what is written while the view is read is then shown by the next poll.
+    const state = list || url.pathname === "/runs" ? null : await ask("state", url.searchParams);
+    const data = await ask(view.api, url.searchParams);
+    if (shown.here !== here) return; // the reader went on while this was read
+    header(page, state, view);
+    const focused = document.activeElement?.id;
+    await view.render(main, data, { ...page, state });
+    if (update && focused) document.getElementById(focused)?.focus({ preventScroll: true });
+    if (!update) main.focus({ preventScroll: true });
+    shown.stamp = state && `${state.stamp} ${state.course}`;
+    notify("");
+  } catch (error) {
+    if (shown.here !== here) return;
+    if (update) return notify(`The page could not be brought up to date (${error.message}). Trying again.`);
+    header(page, null, view);
+    main.replaceChildren(h("h1", {}, "Not found"), h("p", { class: "error" }, error.message));
+  } finally {
+    main.removeAttribute("aria-busy");
+    main.dataset.view = url.pathname;
+  }
+}
+
+function header(page, state, view) {
+  document.title = [view?.title, state?.title, "Red Queen"].filter(Boolean).join(" · ");
+  document.getElementById("title").textContent = state ? state.title : "Red Queen";
+  const course = document.getElementById("course");
+  course.replaceChildren();
+  const facts = document.getElementById("facts");
+  facts.replaceChildren();
+  const nav = document.getElementById("nav");
+  const links = state ? NAV.map((path) => [path, VIEWS[path].title]) : [];
+  if (several) links.unshift(["/runs", "All runs"]);
+  const open = page.path === "/task" ? "/tasks" : page.path === "/member" ? "/league" : page.path;
+  nav.replaceChildren(
+    ...links.map(([path, title]) =>
+      h("a", { href: path === "/runs" ? path : page.link(path), "aria-current": path === open && "page" }, title),
+    ),
+  );
+  if (!state) return;
+  const left = state.seconds_left === null ? "" : `, ${clock(state.seconds_left)} left`;
+  course.append(
+    h("span", { class: `badge ${state.course}` }, state.course),
+    ` step ${state.step} of ${state.steps}${left} `,
+    h("progress", { max: state.steps, value: state.step, "aria-label": "steps played" }),
+  );
+  const written = state.written === null ? null : `last step ${ago(state.written)}`;
+  const parts = [`recipe ${state.recipe}`, state.base, state.members, `seed ${state.seed}`, `isolation ${state.isolation}`, `${clock(state.seconds)} in steps`, written];
+  facts.append(parts.filter(Boolean).join(" · "));
+}
+
+function ago(seconds) {
+  if (seconds < 120) return `${Math.round(seconds)} s ago`;
+  if (seconds < 7200) return `${Math.round(seconds / 60)} min ago`;
+  if (seconds < 172800) return `${Math.round(seconds / 3600)} h ago`;
+  return `${Math.round(seconds / 86400)} days ago`;
+}
+
+function notify(text) {
+  notice.textContent = text;
+  notice.hidden = !text;
+}
+
+async function poll() {
+  if (document.hidden || !shown || !shown.stamp) return;
+  try {
+    const { stamp, course } = await ask("stamp", new URLSearchParams({ run: shown.page.run }));
+    if (`${stamp} ${course}` === shown.stamp) return notify("");
+    if (shown.fixed) {
+      const state = await ask("state", new URLSearchParams({ run: shown.page.run }));
+      header(shown.page, state, VIEWS[shown.page.path]);
+      shown.stamp = `${state.stamp} ${state.course}`;
+    } else await show({ update: true });
+  } catch {
+    notify("redqueen watch does not answer. Trying again.");
+  }
+}
+
+function onClick(event) {
+  const link = event.target.closest?.("a[href]");
+  const address = link?.getAttribute("href");
+  // A click that asks for a new tab, and a link to another place on this page, are the browser's own.
+  if (!address?.startsWith("/") || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
+  event.preventDefault();
+  go(address).then(() => scrollTo(0, 0));
+}
+
+function onKey(event) {
+  if (event.metaKey || event.ctrlKey || event.altKey) return;
+  const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
+  if (event.key === "/" && !typing) {
+    const filter = document.querySelector("[data-filter]");
+    if (!filter) return;
+    event.preventDefault();
+    filter.focus();
+  } else if (event.key === "Escape" && typing) {
+    main.focus({ preventScroll: true });
+  } else if (!typing && ["j", "k", "ArrowDown", "ArrowUp"].includes(event.key)) {
+    move(event, event.key === "j" || event.key === "ArrowDown" ? 1 : -1);
+  }
+}
+
+/** Moves the focus in a list. Arrows do so only once the focus is there: elsewhere they scroll the page. */
+function move(event, by) {
+  const rows = [...document.querySelectorAll("[data-row]")];
+  const at = rows.indexOf(document.activeElement);
+  if (!rows.length || (at < 0 && event.key.startsWith("Arrow"))) return;
+  event.preventDefault();
+  rows[Math.min(Math.max(at + by, 0), rows.length - 1)].focus();
+}
+
+document.addEventListener("click", onClick);
+document.addEventListener("keydown", onKey);
+document.addEventListener("visibilitychange", poll);
+addEventListener("popstate", () => show());
+const { runs: found } = await ask("runs", "");
+several = found.length > 1 || found[0]?.name !== "";
+await show();
+setInterval(poll, POLL_MS);

@@ -1,0 +1,88 @@
+// One proposal: what was written, what it became, every attempt, and what each was paid and why.
+
+import { h, number, percent, table } from "../dom.js";
+
+const KINDS = {
+  code_o: "code_o: predict the output",
+  code_i: "code_i: find an input that gives the output",
+  code_f: "code_f: write the function from examples and a message",
+};
+
+export const task = {
+  api: "task",
+  title: "Task",
+  fixed: true, // a step is written once and never changes
+  render(root, data, page) {
+    const { proposal, task: valid, attempts } = data;
+    root.replaceChildren(
+      h("h1", {}, `Task ${proposal.id}`),
+      facts(data, page),
+      h("h2", {}, "What the teacher was paid, and why"),
+      h("p", { class: "why" }, proposal.why),
+      ...(valid ? question(valid) : refused(proposal)),
+      ...answers(data, attempts),
+      h("details", {}, h("summary", {}, "The prompt, and what the teacher wrote"),
+        h("h3", {}, "Prompt"), h("pre", {}, proposal.prompt),
+        h("h3", {}, `Written (${proposal.tokens} tokens, ended by ${proposal.finish_reason === "length" ? "the token limit" : "a stop"})`), h("pre", {}, proposal.text)),
+    );
+  },
+};
+
+function facts({ proposal, task: valid, student, references }, page) {
+  const lines = [
+    ["kind", KINDS[proposal.kind] ?? proposal.kind],
+    ["step", h("a", { href: page.link("/tasks", { from: proposal.step, to: proposal.step }) }, proposal.step)],
+    ["teacher", page.memberLink(proposal.teacher.split("@")[0])],
+    ["student", student ? page.memberLink(student.split("@")[0]) : "–"],
+    ["verdict", h("span", { class: valid ? "good" : "bad" }, proposal.status)],
+    valid && ["solve rate", percent(valid.rho)],
+    valid && ["idea", valid.novel ? "new: no seed and no task of the bank has it" : "not new"],
+    ["references", references.length ? references.map((each, i) => [i ? ", " : "", each.here ? h("a", { href: page.link("/task", { id: each.id }) }, each.id) : each.id]) : "none"],
+    ["judged in", `${number(proposal.cpu_ms, 1)} ms of CPU time`],
+  ];
+  return h("dl", { class: "facts" }, lines.filter(Boolean).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+}
+
+function question(valid) {
+  const rows = valid.pairs.map(([input, output], i) => ({
+    cells: [
+      valid.kind === "code_f" ? (i < valid.shown ? "shown" : "hidden") : { code_o: "the output is asked", code_i: "an input is asked" }[valid.kind],
+      h("code", {}, `f(${input})`),
+      h("code", {}, output),
+    ],
+  }));
+  return [
+    h("h2", {}, "Program"),
+    h("pre", { class: "program" }, valid.program),
+    valid.message && [h("h2", {}, "Message"), h("pre", {}, valid.message)],
+    h("h2", {}, "Inputs and outputs"),
+    table([["", ""], ["input", "wrap"], ["output", "wrap"]], rows, "inputs and outputs"),
+  ].flat().filter(Boolean);
+}
+
+function refused(proposal) {
+  return [
+    h("h2", {}, "Refused"),
+    h("p", { class: "bad" }, proposal.detail || proposal.status),
+    h("pre", { class: "program" }, proposal.text),
+    proposal.output && [h("h3", {}, "Its output"), h("pre", {}, proposal.output)],
+  ].flat().filter(Boolean);
+}
+
+function answers({ task: valid }, attempts) {
+  if (!attempts.length) return valid ? [h("h2", {}, "Attempts"), h("p", {}, "Nobody attempted it.")] : [];
+  const solved = attempts.filter((attempt) => attempt.status === "correct").length;
+  return [
+    h("h2", {}, `Attempts: ${solved} of ${attempts.length} correct`),
+    ...attempts.map((attempt) =>
+      h("section", { class: `attempt ${attempt.status}` },
+        h("div", {}, h("strong", {}, `${attempt.number + 1}. ${attempt.student}`), " ",
+          h("span", { class: attempt.status === "correct" ? "good" : "bad" }, attempt.status), ` · paid ${attempt.why}`),
+        h("pre", {}, attempt.text),
+        h("div", { class: "soft" }, [
+          attempt.output && ["gave ", h("code", {}, attempt.output), " · "],
+          attempt.detail && `${attempt.detail} · `,
+          `${attempt.tokens} tokens${attempt.finish_reason === "length" ? ", cut off" : ""} · ${number(attempt.cpu_ms, 1)} ms`,
+        ]))),
+  ];
+}

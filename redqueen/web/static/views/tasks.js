@@ -1,0 +1,72 @@
+// The task browser. Its filters are the address, so that a list can be shared and the back button works.
+
+import { h } from "../dom.js";
+import { taskRows } from "./task_rows.js";
+
+const SORTS = [
+  ["-step", "newest"], ["step", "oldest"], ["-rho", "solved most"], ["rho", "solved least"], ["-reward", "paid most"],
+  ["reward", "paid least"], ["-tokens", "longest"], ["tokens", "shortest"],
+];
+const KEYS = ["kind", "teacher", "student", "status", "from", "to", "least", "most", "novel", "sort"];
+
+export const tasks = {
+  api: "tasks",
+  title: "Tasks",
+  render(root, data, page) {
+    let form = root.querySelector("form.filters");
+    let list = root.querySelector(".list");
+    // While somebody sets a filter, only the list is drawn again.
+    if (!form || !list) {
+      form = h("form", { class: "filters", submit: (event) => event.preventDefault() });
+      list = h("div", { class: "list" });
+      root.replaceChildren(h("h1", {}, "Tasks"), form, list);
+    }
+    if (!form.contains(document.activeElement)) form.replaceChildren(...controls(data, page, form));
+    list.replaceChildren(...lines(data, page));
+  },
+};
+
+function controls(data, page, form) {
+  const now = (name) => page.query.get(name) ?? "";
+  const apply = () => {
+    const values = Object.fromEntries(new FormData(form));
+    page.go(page.link("/tasks", values), { replace: false });
+  };
+  const label = (text, control) => h("label", {}, text, control);
+  const select = (name, text, options, chosen = now(name)) =>
+    label(text, h("select", { name, id: `filter-${name}`, "data-filter": name === "kind", change: apply },
+      options.map(([value, words]) => h("option", { value, selected: value === chosen }, words))));
+  const input = (name, text, attributes) =>
+    label(text, h("input", { name, id: `filter-${name}`, type: "number", value: now(name), change: apply, ...attributes }));
+  const any = (values) => [["", "all"], ...values.map((value) => [value, value])];
+  const statuses = [["", "valid"], ["any", "all"], ["refused", "refused (all)"], ...data.statuses.slice(2).map((value) => [value, value])];
+  return [
+    select("kind", "kind", any(data.kinds)),
+    select("teacher", "author", any(data.teachers)),
+    select("student", "student", any(data.students)),
+    select("status", "verdict", statuses, now("status") === "valid" ? "" : now("status")),
+    input("from", "from step", { min: 1, step: 1 }),
+    input("to", "to step", { min: 1, step: 1 }),
+    input("least", "solved at least", { min: 0, max: 1, step: "any" }),
+    input("most", "at most", { min: 0, max: 1, step: "any" }),
+    select("novel", "idea", [["", "all"], ["1", "new"], ["0", "not new"]]),
+    select("sort", "order", SORTS, now("sort") || "-step"),
+    h("a", { href: page.link("/tasks") }, "reset"),
+  ];
+}
+
+function lines(data, page) {
+  const values = Object.fromEntries(KEYS.map((key) => [key, page.query.get(key)]));
+  const to = (number) => page.link("/tasks", { ...values, page: number > 1 ? number : "" });
+  const words = data.total === 1 ? "1 proposal" : `${data.total} proposals`;
+  const hint = "j and k, or the arrows, move; Enter opens; / goes to the filters.";
+  if (!data.total) return [h("p", { class: "count" }, "No proposal is like that. Widen the filter.")];
+  return [
+    h("p", { class: "soft count", role: "status" }, `${words}. ${hint}`),
+    taskRows(data.tasks, page),
+    h("div", { class: "pager" },
+      data.page > 1 && h("a", { href: to(data.page - 1), rel: "prev" }, "← previous"),
+      `page ${data.page} of ${data.pages}`,
+      data.page < data.pages && h("a", { href: to(data.page + 1), rel: "next" }, "next →")),
+  ];
+}

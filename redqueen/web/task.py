@@ -1,0 +1,41 @@
+"""One proposal with everything that became of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from redqueen.runs.archive import queries
+from redqueen.runs.archive.rows import TaskRow
+from redqueen.web.folder import UnknownError
+from redqueen.web.live_run import LiveRun
+from redqueen.web.pay import why_attempt, why_proposal
+
+
+def task_view(run: LiveRun, name: str) -> dict[str, object]:
+    """Returns a proposal, its task if it is valid, and all attempts, each with its pay and the reason.
+
+    Raises UnknownError if the run has no such proposal.
+    """
+    pay = run.config().game
+    with run.archive() as archive:
+        row = queries.proposal(archive, name)
+        if row is None:
+            raise UnknownError(f"this run has no task '{name}'")
+        task = queries.task(archive, name)
+        match = queries.match(archive, row.match)
+        attempts = queries.attempts_at(archive, name)
+        existing = queries.existing(archive, row.reference_ids)
+    return {
+        "proposal": {**asdict(row), "why": why_proposal(row, task, pay)},
+        "task": None if task is None else _task(task),
+        "student": None if match is None else match.student,
+        "match": None if match is None else asdict(match),
+        "references": [{"id": each, "here": each in existing} for each in row.reference_ids],
+        "attempts": [{**asdict(attempt), "why": why_attempt(attempt, pay)} for attempt in attempts],
+    }
+
+
+def _task(row: TaskRow) -> dict[str, object]:
+    """Returns a task. Of code_f, a student is shown the first pairs and judged on the others."""
+    shown = len(row.task().shown) if row.kind == "code_f" else len(row.pairs)
+    return {**asdict(row), "shown": shown}

@@ -1,0 +1,94 @@
+"""The task browser: one page of proposals, filtered and sorted, and what the filters can be set to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any, TypeVar, cast, get_args
+
+from redqueen.errors import UserError
+from redqueen.records import KINDS, Kind, Status
+from redqueen.runs.archive import queries
+from redqueen.runs.archive.queries import Filter, Sort
+from redqueen.web.live_run import LiveRun
+
+V = TypeVar("V")
+PAGE = 50
+"""Tasks on one page."""
+_STATUSES = (
+    "valid",
+    "refused",
+    *(status for status in get_args(Status) if status not in ("valid", "correct", "wrong")),
+)
+
+
+class QueryError(UserError):
+    """A query string that asks for nothing that can be; the message says which part."""
+
+
+def browse(run: LiveRun, query: Mapping[str, str]) -> dict[str, object]:
+    """Returns a page of tasks, and the names that the filters offer. Raises QueryError if `query` is wrong."""
+    wanted = read_filter(query)
+    sort, descending = _sort(query.get("sort") or "-step")
+    page = _number(query, "page", int, low=1) or 1
+    with run.archive() as archive:
+        total = queries.count(archive, wanted)
+        offset = (page - 1) * PAGE
+        lines = queries.find(archive, wanted, sort, descending=descending, limit=PAGE, offset=offset)
+        members = archive.members()
+    return {
+        "tasks": [asdict(line) for line in lines],
+        "total": total,
+        "page": page,
+        "pages": max(1, -(-total // PAGE)),
+        "teachers": [row.name for row in members if row.role != "student"],
+        "students": [row.name for row in members if row.role != "teacher"],
+        "statuses": _STATUSES,
+        "kinds": KINDS,
+    }
+
+
+def read_filter(query: Mapping[str, str]) -> Filter:
+    """Returns the filter that a query string asks for: `kind=code_o&status=refused&from=3&to=9&least=0.5&novel=1`."""
+    status = _choice(query, "status", ("any", *_STATUSES)) or "valid"
+    novel = _choice(query, "novel", ("0", "1"))
+    return Filter(
+        kind=cast(Kind | None, _choice(query, "kind", KINDS)),
+        teacher=query.get("teacher") or None,
+        student=query.get("student") or None,
+        first=_number(query, "from", int),
+        last=_number(query, "to", int),
+        status=None if status == "any" else status,
+        least=_number(query, "least", float),
+        most=_number(query, "most", float),
+        novel=None if novel is None else novel == "1",
+    )
+
+
+def _sort(text: str) -> tuple[Sort, bool]:
+    """Returns what `-rho` sorts by, and whether the largest comes first."""
+    name = text.removeprefix("-")
+    if name not in get_args(Sort):
+        raise QueryError(f"sort={text}: choose one of {', '.join(get_args(Sort))}, with - for the largest first")
+    return cast(Sort, name), text.startswith("-")
+
+
+def _choice(query: Mapping[str, str], name: str, values: tuple[str, ...]) -> str | None:
+    text = query.get(name) or None
+    if text is not None and text not in values:
+        raise QueryError(f"{name}={text}: choose one of {', '.join(values)}")
+    return text
+
+
+def _number(query: Mapping[str, str], name: str, kind: Callable[[str], Any], low: float | None = None) -> Any:
+    text = query.get(name) or None
+    if text is None:
+        return None
+    try:
+        value = kind(text)
+    except ValueError:
+        raise QueryError(f"{name}={text} is no number") from None
+    # SQLite takes no whole number of more than 64 bits.
+    if not -(2**53) <= value <= 2**53 or (low is not None and value < low):
+        raise QueryError(f"{name}={text} is out of range")
+    return value
