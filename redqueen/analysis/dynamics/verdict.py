@@ -1,0 +1,114 @@
+"""One word about what a run is doing, by a rule that docs/METRICS.md states.
+
+It reads the lines of metrics.jsonl alone, so that a page can say it while the run goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, Literal
+
+from redqueen.analysis.dynamics.oscillation import Oscillation, oscillation
+from redqueen.analysis.dynamics.trend import SHORTEST, Trend, trend
+from redqueen.analysis.panels import kinds_of, standardised
+from redqueen.runs.metrics import StepMetrics
+
+Word = Literal["collapse", "arms race", "disengagement", "undecided"]
+Line = Mapping[str, Any]
+
+SOLVED = 0.9
+"""A solve rate of at least this is close to 1, and at most 1 minus this close to 0."""
+CONTESTED = 0.1
+"""Below this share of contested tasks hardly any task tells attempts apart."""
+CLIMB = 0.1
+"""A change of the solve rate by less than this is too small to speak of."""
+GROWTH = 0.1
+"""A relative change of the programs' size by less than this is too small to speak of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The word, and the numbers that led to it. A number is None where the run is too short or does not have it."""
+
+    word: Word
+    reason: str
+    """One plain sentence."""
+    solve_rate: Trend | None
+    """The mean of the kinds."""
+    contested: Trend | None
+    """The share of contested tasks."""
+    size: Trend | None
+    """The size of the programs that teachers write."""
+    size_of: str
+    """What the size is counted in."""
+    oscillation: Oscillation | None
+    """Of the solve rate."""
+
+
+def verdict(lines: Sequence[StepMetrics]) -> Verdict:
+    """Returns what the run is doing, as far as these lines show it."""
+    kinds = kinds_of(lines)
+    solve_rates = [standardised(_mapping(line, "solve_rate_by_kind"), kinds) for line in lines]
+    sizes, size_of = _sizes(lines)
+    solve_rate = trend(solve_rates)
+    contested = trend([_contested(line) for line in lines])
+    size = trend(sizes)
+    word, reason = _decide(solve_rate, contested, size)
+    return Verdict(
+        word=word,
+        reason=reason,
+        solve_rate=solve_rate,
+        contested=contested,
+        size=size,
+        size_of=size_of,
+        oscillation=oscillation(solve_rates),
+    )
+
+
+def _decide(solve_rate: Trend | None, contested: Trend | None, size: Trend | None) -> tuple[Word, str]:
+    """Returns the word and its reason. The order of the questions is a part of the rule."""
+    if solve_rate is None or contested is None or size is None:
+        return "undecided", f"Too short: the rule needs {SHORTEST} steps with a solve rate and valid tasks."
+    climbs = solve_rate.rises and solve_rate.change.mean >= CLIMB
+    drops = solve_rate.falls and solve_rate.change.mean <= -CLIMB
+    grows = size.rises and size.change.mean >= GROWTH * size.first
+    shrinks = size.falls and size.change.mean <= -GROWTH * size.first
+    solved = f"the solve rate went from {solve_rate.first:.2f} to {solve_rate.last:.2f}"
+    # A solve rate close to 1 pays teachers nothing, but as long as their programs grow they may still get away.
+    if shrinks and climbs:
+        return "collapse", f"The programs became smaller and {solved}."
+    if solve_rate.last >= SOLVED and not grows:
+        return "collapse", f"Nearly every task is solved ({solve_rate.last:.2f}) and the programs do not grow."
+    if contested.last < CONTESTED:
+        return "disengagement", (
+            f"Only {contested.last:.0%} of the tasks are contested: the others are solved always or never, "
+            "so nobody learns from them."
+        )
+    if grows and not drops and 1 - SOLVED <= solve_rate.last <= SOLVED:
+        return "arms race", f"The programs grew and the students kept up: {solved}."
+    if grows and drops:
+        return "undecided", f"The programs grew and the students fell behind: {solved}."
+    return "undecided", f"The programs neither grew nor became smaller enough to tell: {solved}."
+
+
+def _contested(line: Line) -> float | None:
+    """Returns the share of contested tasks, as the panel `contested` has it."""
+    tasks = sum(_mapping(line, "tasks_by_kind").values())
+    return sum(_mapping(line, "contested_by_kind").values()) / tasks if tasks else None
+
+
+def _sizes(lines: Sequence[Line]) -> tuple[list[float | None], str]:
+    """Returns the mean size of the programs that teachers write, step by step, and what it is counted in."""
+    # The programs of code_f are given to the teacher, so they say nothing about it.
+    by_kind = [_mapping(line, "lines_by_kind") for line in lines]
+    sizes: list[float | None] = []
+    for means in by_kind:
+        known = [value for kind, value in means.items() if kind != "code_f" and value is not None]
+        sizes.append(fmean(known) if known else None)
+    return sizes, "lines as written"
+
+
+def _mapping(line: Line, key: str) -> Mapping[str, Any]:
+    return line.get(key) or {}
