@@ -220,3 +220,55 @@ def ancestry(
     from redqueen.commands.ancestry import run_ancestry
 
     raise typer.Exit(run_ancestry(run, epochs, tasks, attempts, students, as_json=as_json, figure=figure))
+
+
+tasks = typer.Typer(
+    help="Export the tasks of a run, or import tasks as seeds.", epilog=examples.TASKS, no_args_is_help=True
+)
+runs.add_typer(tasks, name="tasks")
+
+
+@tasks.command(name="export", epilog=examples.TASKS_EXPORT)
+def tasks_export(
+    run: Run,
+    out: Annotated[str, typer.Option(metavar="OUT", help="FILE.parquet, FILE.jsonl, or a folder: a whole data set.")],
+    kind: Annotated[Kind | None, typer.Option(help="Only tasks of this kind.")] = None,
+    solve_rate: Annotated[
+        tuple[float, float] | None, typer.Option(metavar="LOW HIGH", help="Only tasks with such a solve rate.")
+    ] = None,
+    distinct: Annotated[
+        bool, typer.Option("--distinct", help="Only one task of each kind and program, up to names and constants.")
+    ] = False,
+) -> None:
+    """Write the tasks of a run as a data set.
+
+    pandas and datasets.load_dataset read it; docs/DATA.md explains the columns. A folder also has a card and can be
+    published as it is. Tasks on programs that are alike to a reserved one are left out and counted: models are only
+    measured on those.
+    """
+    from redqueen.analysis.dataset.rows import Wanted
+    from redqueen.commands.tasks_export import run_tasks_export
+
+    wanted = Wanted(kind=kind, solve_rate=solve_rate, distinct=distinct)
+    raise typer.Exit(run_tasks_export(run, out, wanted))
+
+
+@tasks.command(name="import", epilog=examples.TASKS_IMPORT)
+def tasks_import(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="FILE.parquet, FILE.jsonl, or a folder that tasks export wrote.")
+    ],
+    out: Annotated[Path, typer.Option(metavar="SEEDS.txt", help="The seed file to write.")],
+    unsafe_no_isolation: Annotated[
+        bool, typer.Option("--unsafe-no-isolation", help="Run programs although this machine cannot isolate them.")
+    ] = False,
+) -> None:
+    """Make a seed file of tasks from a file.
+
+    Each row has a "program" and "inputs", and may have "outputs" and a "message", as tasks export writes them. Every
+    program runs again in the sandbox, and rows that are refused are listed with the reason. The seed file is text that
+    can be edited; game.seeds=SEEDS.txt starts a run from it.
+    """
+    from redqueen.commands.tasks_import import run_tasks_import
+
+    raise typer.Exit(run_tasks_import(file, out, unsafe=unsafe_no_isolation))

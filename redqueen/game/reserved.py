@@ -32,10 +32,11 @@ def reserved(half: Half | None = None) -> tuple[Draft, ...]:
 
 
 @cache
-def _shapes() -> frozenset[str]:
+def reserved_shapes() -> frozenset[str]:
+    """Returns the shapes of all reserved programs (`redqueen.programs.normal_form.shape`)."""
     return frozenset(shape(draft.program) for draft in reserved())
 
 
 def is_reserved(program: str) -> bool:
     """Returns whether a program is alike to a reserved one, up to names and constants."""
-    return shape(program) in _shapes()
+    return shape(program) in reserved_shapes()

@@ -5,14 +5,16 @@ A file holds blocks separated by blank lines: `# message`, the program, then one
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
 
 from redqueen.config import GameConfig
 from redqueen.errors import UserError
-from redqueen.programs.normal_form import split_calls
+from redqueen.programs.normal_form import ENTRY, split_calls
 from redqueen.records import Draft
 
 # The order of the files, and of the blocks in them, numbers the seeds. Draws by number depend on it.
@@ -81,3 +83,25 @@ def parse_block(block: str) -> Draft:
     if not first.startswith("# ") or not program or not inputs:
         raise ValueError(f"not a seed block: {block[:60]!r}")
     return Draft(program, inputs, first[2:])
+
+
+def write_block(draft: Draft) -> str:
+    """Returns the block that `parse_block` reads: the message, the program and its calls.
+
+    A blank line would end the block, so the program's are left out. Raises ValueError if a blank line is part of a text
+    in the program, if a line of it reads like one of the calls, or if it needs more than one line for its message.
+    """
+    lines = [line.rstrip() for line in draft.program.split("\n")]
+    program = "\n".join(line for line in lines if line)
+    block = "\n".join([f"# {draft.message}", program, *(f"{ENTRY}({given})" for given in draft.inputs)])
+    if parse_block(block) != replace(draft, program=program) or not _same(program, draft.program):
+        raise ValueError("it cannot be written in a seed file")
+    return block
+
+
+def _same(program: str, other: str) -> bool:
+    """Returns whether two programs are one but for blank lines and the spaces at the ends of lines."""
+    try:
+        return ast.dump(ast.parse(program)) == ast.dump(ast.parse(other))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False

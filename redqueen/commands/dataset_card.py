@@ -1,0 +1,132 @@
+"""The card of a folder of exported tasks: what they are, where they come from, and how to use them safely."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from redqueen import __version__
+from redqueen.analysis.dataset.columns import column_table
+from redqueen.analysis.dataset.files import FOLDER_FILE
+from redqueen.analysis.dataset.rows import Selected, TaskRecord, Wanted
+from redqueen.commands.base_names import about_base
+from redqueen.config import Config
+from redqueen.records import KINDS
+
+# The classes that the hub knows, by the number of rows that each ends before.
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"), (10**9, "n>1M"))
+
+
+def dataset_card(config: Config, selected: Selected, wanted: Wanted) -> str:
+    """Returns the card, with the metadata that the Hugging Face hub reads."""
+    records = selected.records
+    run = records[0].run
+    population = config.population
+    who = "one model in both roles"
+    if not population.single_agent:
+        who = f"{population.teachers} teachers and {population.students} students"
+    return f"""{_metadata(run, len(records))}
+# Tasks of the run {run}
+
+{len(records)} small Python tasks with their outputs and solve rates. A language model wrote them while it was
+trained by co-evolution with [Red Queen](https://arxiv.org/abs/2605.16727) {__version__}: teachers write tasks, and
+students solve them.
+
+**A model wrote these programs, and nobody has read them all. Run them in a sandbox only**, such as `redqueen verify`.
+Inputs and outputs are Python literals: read them with `ast.literal_eval`, never with `eval`.
+
+## Load
+
+```python
+from datasets import load_dataset
+
+tasks = load_dataset("PATH/OF/THIS/FOLDER", split="train")
+```
+
+or `pandas.read_parquet("{FOLDER_FILE}")`. `redqueen tasks import PATH/OF/THIS/FOLDER --out SEEDS.txt`
+makes a seed file for a new run of it.
+
+## Where they come from
+
+- recipe `{config.recipe}`, {who}, seed {config.run.seed}; steps {records[0].step} to {records[-1].step}
+- base model: {about_base(config.model.name)}
+- every program ran three times in a sandbox and gave the same outputs
+- asked for: {asked(wanted)}
+- solve rates are in sample: the student was trained on the task. They are of the student that the task was posed to,
+  as it was then
+
+| kind | what a student has to do | tasks | mean solve rate |
+|---|---|---|---|
+{_kinds(records)}
+
+Of {selected.total} valid tasks of the run, these are not here: {left_out(selected)}.
+
+## Columns
+
+{column_table()}
+
+## Licence
+
+None is given. Whoever publishes this folder chooses one and adds it to the head of this file (`license: ...`); the base
+model's licence may say something about its outputs.
+"""
+
+
+def asked(wanted: Wanted) -> str:
+    """Returns which tasks were asked for, in words."""
+    parts = [wanted.kind or "all kinds"]
+    if wanted.solve_rate is not None:
+        parts.append(f"solve rate from {wanted.solve_rate[0]:g} to {wanted.solve_rate[1]:g}")
+    if wanted.distinct:
+        parts.append("one task of each kind and shape (programs alike up to names and constants)")
+    return "; ".join(parts)
+
+
+def left_out(selected: Selected) -> str:
+    """Returns how many tasks were left out, and why."""
+    parts: list[str] = []
+    if selected.filtered:
+        parts.append(f"{selected.filtered} were not asked for")
+    if selected.repeated:
+        parts.append(f"{selected.repeated} repeat the program of another, up to names and constants")
+    parts.append(f"{selected.reserved} are alike to a reserved program, which models are only measured on")
+    return ", ".join(parts)
+
+
+def _metadata(run: str, count: int) -> str:
+    """Returns the header that the hub reads. It names no licence: only who publishes the tasks can choose one."""
+    size = next(name for limit, name in _SIZES if count < limit)
+    return f"""---
+pretty_name: {_quoted(f"Tasks of the run {run}")}
+task_categories: [text-generation]
+language: [code]
+tags: [redqueen, populora, code, synthetic]
+size_categories: [{size}]
+configs:
+- config_name: default
+  data_files:
+  - split: train
+    path: {FOLDER_FILE}
+---"""
+
+
+def _quoted(text: str) -> str:
+    """Returns a text as YAML takes it, whatever signs it has."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+_ASKS = {
+    "code_o": "predict the output of a program",
+    "code_i": "find an input that gives an output",
+    "code_f": "write a function from examples and a message",
+}
+
+
+def _kinds(records: tuple[TaskRecord, ...]) -> str:
+    counts = Counter(record.kind for record in records)
+    lines: list[str] = []
+    for kind in KINDS:
+        rates = [record.solve_rate for record in records if record.kind == kind and record.solve_rate is not None]
+        mean = f"{sum(rates) / len(rates):.2f}" if rates else "-"
+        lines.append(f"| `{kind}` | {_ASKS[kind]} | {counts[kind]} | {mean} |")
+    return "\n".join(lines)

@@ -1,0 +1,31 @@
+"""Libraries that only some users need: an extra of the package installs each, and it is imported when it is used."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import Any
+
+from redqueen.errors import UserError
+
+
+class MissingLibraryError(UserError):
+    """A library that is not installed; the message says which extra brings it."""
+
+
+def require(library: str, extra: str, what: str) -> Any:
+    """Returns the module `library`. Raises MissingLibraryError, which says that `what` needs it, if it is not there."""
+    try:
+        return importlib.import_module(library)
+    except ImportError as error:
+        raise missing(library, extra, what) from error
+
+
+def is_installed(library: str) -> bool:
+    """Returns whether the library can be found, without importing it: some take seconds."""
+    return importlib.util.find_spec(library) is not None
+
+
+def missing(library: str, extra: str, what: str) -> MissingLibraryError:
+    """Returns the error that says how to install what is missing."""
+    return MissingLibraryError(f"{what} needs {library}, which is not installed: pip install 'redqueen[{extra}]'")
