@@ -5,6 +5,7 @@ A command imports what it measures when it runs, so that `--help` loads no torch
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -210,3 +211,23 @@ def league(
     from benchmarks.league import run_bench_league
 
     raise typer.Exit(run_bench_league(repetitions, steps, as_json=as_json))
+
+
+@app.command()
+def watch(
+    as_json: AsJson = False,
+    rounds: Rounds = 5,
+    steps: Annotated[int, typer.Option(min=2, help="Steps of the run.")] = 200,
+    matches: Annotated[int, typer.Option(min=2, help="Matches of a step, teachers, and students.")] = 8,
+    tasks: Annotated[int, typer.Option(min=1, help="Valid tasks of a match.")] = 96,
+    attempts: Annotated[int, typer.Option(min=1, help="Attempts at a task.")] = 8,
+    folder: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the run there and keep it; one that is there is measured.")
+    ] = None,
+) -> None:
+    """Every view of the live page on a run that was drawn: 1.2 million attempts by default, 0.9 GB of disk."""
+    from benchmarks.synthetic_run import Size
+    from benchmarks.watch import run_bench_watch
+
+    size = Size(steps=steps, matches=matches, tasks=tasks, attempts=attempts)
+    raise typer.Exit(run_bench_watch(size, rounds, folder, as_json=as_json))

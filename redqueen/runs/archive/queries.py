@@ -6,7 +6,8 @@ and the few rows that are shown, and never a whole table of texts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from redqueen.records import Kind
@@ -72,18 +73,18 @@ class Cell:
     """Their mean solve rate."""
 
 
-_SORTS: dict[Sort, str] = {"step": "p.step", "rho": "t.rho", "reward": "p.reward", "tokens": "p.tokens"}
+# Rows are written step by step, so the order of writing is the order of steps.
+_SORTS: dict[Sort, str] = {"step": "p.rowid", "rho": "t.rho", "reward": "p.reward", "tokens": "p.tokens"}
 _COLUMNS = (
     "p.id, p.step, p.kind, p.teacher, m.student, p.status, p.reward, t.rho, t.novel, p.tokens, "
     "COALESCE(t.program, p.text), COALESCE(t.message, '')"
 )
-_FROM = "proposals AS p JOIN matches AS m ON m.id = p.match LEFT JOIN tasks AS t ON t.id = p.id"
 
 
 def count(archive: ArchiveReader, wanted: Filter) -> int:
     """Returns how many proposals there are of this kind."""
-    where, values = _where(wanted)
-    ((number,),) = archive.select(f"SELECT COUNT(*) FROM {_FROM} WHERE {where}", values)
+    found, values = _found(wanted)
+    ((number,),) = archive.select(f"SELECT COUNT(*) {found}", values)
     return int(number)
 
 
@@ -91,17 +92,26 @@ def find(
     archive: ArchiveReader, wanted: Filter, sort: Sort, *, descending: bool, limit: int, offset: int
 ) -> list[Line]:
     """Returns one page of proposals. Those without the number that is sorted by come last."""
-    where, values = _where(wanted)
+    found, values = _found(wanted, sort)
     way = "DESC" if descending else "ASC"
-    order = f"{_SORTS[sort]} {way} NULLS LAST, p.rowid {way}"
-    rows = archive.select(
-        f"SELECT {_COLUMNS} FROM {_FROM} WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?", [*values, limit, offset]
+    # The texts are read for the page only: rows are found and sorted by what the indexes hold.
+    page = archive.select(
+        f"SELECT p.rowid {found} ORDER BY {_SORTS[sort]} {way} NULLS LAST, p.rowid {way} LIMIT ? OFFSET ?",
+        [*values, limit, offset],
     )
-    return [_line(row) for row in rows]
+    chosen = [row[0] for row in page]
+    marks = ", ".join("?" for _ in chosen)
+    rows = archive.select(
+        f"SELECT p.rowid, {_COLUMNS} FROM proposals AS p JOIN matches AS m ON m.id = p.match "
+        f"LEFT JOIN tasks AS t ON t.id = p.id WHERE p.rowid IN ({marks})",
+        chosen,
+    )
+    by_number = {row[0]: row[1:] for row in rows}
+    return [_line(by_number[number]) for number in chosen]
 
 
 def _line(row: tuple[Any, ...]) -> Line:
-    names = [field.name for field in fields(Line)]
+    names = [part.name for part in fields(Line)]
     values: dict[str, Any] = dict(zip(names, row, strict=True))
     # SQLite stores a truth value as 0 or 1, and nothing for a refused proposal.
     if values["novel"] is not None:
@@ -147,36 +157,65 @@ def matches_of(archive: ArchiveReader, member: str) -> list[MatchRow]:
 
 def cells(archive: ArchiveReader) -> list[Cell]:
     """Returns who solved how much of whose tasks, by kind."""
-    rows = archive.select(
-        "SELECT m.teacher, m.student, t.kind, COUNT(*), AVG(t.rho) FROM tasks AS t "
-        "JOIN proposals AS p ON p.id = t.id JOIN matches AS m ON m.id = p.match "
-        "WHERE t.rho IS NOT NULL GROUP BY m.teacher, m.student, t.kind",
-        [],
+    # By match first, in the order of the index; there are far fewer matches than tasks.
+    sums = archive.select(
+        "SELECT p.match, p.kind, COUNT(*), SUM(t.rho) FROM proposals AS p CROSS JOIN tasks AS t ON t.id = p.id "
+        "WHERE t.rho IS NOT NULL GROUP BY p.match, p.kind"
     )
-    return [Cell(teacher=row[0], student=row[1], kind=row[2], tasks=row[3], rho=row[4]) for row in rows]
+    players = {row[0]: (row[1], row[2]) for row in archive.select("SELECT id, teacher, student FROM matches")}
+    tasks: Counter[tuple[str, str, Kind]] = Counter()
+    solved: dict[tuple[str, str, Kind], float] = defaultdict(float)
+    for match_id, kind, number, rho in sums:
+        teacher, student = players[match_id]
+        tasks[teacher, student, kind] += number
+        solved[teacher, student, kind] += rho
+    return [
+        Cell(teacher=pair[0], student=pair[1], kind=pair[2], tasks=number, rho=solved[pair] / number)
+        for pair, number in tasks.items()
+    ]
 
 
-def _where(wanted: Filter) -> tuple[str, list[object]]:
-    """Returns the condition of a filter, and its values."""
-    parts: list[str] = ["1"]
-    values: list[object] = []
-    simple: tuple[tuple[str, object], ...] = (
-        ("p.kind = ?", wanted.kind),
-        ("p.teacher = ?", wanted.teacher),
-        ("m.student = ?", wanted.student),
-        ("p.step >= ?", wanted.first),
-        ("p.step <= ?", wanted.last),
-        ("t.rho >= ?", wanted.least),
-        ("t.rho <= ?", wanted.most),
-        ("t.novel = ?", wanted.novel),
-    )
-    for condition, value in simple:
-        if value is not None:
-            parts.append(condition)
-            values.append(value)
+def _found(wanted: Filter, sort: Sort | None = None) -> tuple[str, list[object]]:
+    """Returns the FROM and the WHERE of a filter, and its values. Tables that are not needed are left out."""
+    where = _Conditions()
+    where.add("p.kind = ?", wanted.kind)
     if wanted.status == "refused":
-        parts.append("p.status != 'valid'")
-    elif wanted.status is not None:
-        parts.append("p.status = ?")
-        values.append(wanted.status)
-    return " AND ".join(parts), values
+        where.parts.append("p.status != 'valid'")
+    else:
+        where.add("p.status = ?", wanted.status)
+    # Who played whom and when is known from the matches, of which there are few.
+    matches = _Conditions()
+    matches.add("teacher = ?", wanted.teacher)
+    matches.add("student = ?", wanted.student)
+    matches.add("step >= ?", wanted.first)
+    matches.add("step <= ?", wanted.last)
+    if matches.parts:
+        where.parts.append(f"p.match IN (SELECT id FROM matches WHERE {matches})")
+        where.values += matches.values
+    tasks = _Conditions()
+    tasks.add("t.rho >= ?", wanted.least)
+    tasks.add("t.rho <= ?", wanted.most)
+    tasks.add("t.novel = ?", wanted.novel)
+    where.parts += tasks.parts
+    where.values += tasks.values
+    join = ""
+    if tasks.parts or sort == "rho":
+        join = "JOIN tasks AS t ON t.id = p.id" if tasks.parts else "LEFT JOIN tasks AS t ON t.id = p.id"
+    return f"FROM proposals AS p {join} WHERE {where}", where.values
+
+
+@dataclass(slots=True)
+class _Conditions:
+    """Conditions of SQL that must all hold, with the values of their marks."""
+
+    parts: list[str] = field(default_factory=list[str])
+    values: list[object] = field(default_factory=list[object])
+
+    def add(self, condition: str, value: object) -> None:
+        """Adds a condition, unless its value is None: then it asks for nothing."""
+        if value is not None:
+            self.parts.append(condition)
+            self.values.append(value)
+
+    def __str__(self) -> str:
+        return " AND ".join(self.parts) or "1"

@@ -45,16 +45,23 @@ class Table:
     key: tuple[str, ...]
     references: Mapping[str, str] = field(default_factory=dict[str, str])
     """Which column holds the key of which table. SQLite does not enforce it here; it documents the file for readers."""
-    index: str = ""
-    """A column that is searched often."""
+    indexes: tuple[tuple[str, ...], ...] = ()
+    """Columns that are searched often. With those behind the first one, a search is answered from the index alone: the
+    rows themselves are long, because they hold texts."""
 
 
 TABLES = (
     Table("members", MemberRow, key=("name",)),
     Table("matches", MatchRow, key=("id",)),
-    Table("proposals", ProposalRow, key=("id",), references={"match": "matches (id)"}, index="step"),
-    Table("tasks", TaskRow, key=("id",), references={"id": "proposals (id)"}),
-    Table("attempts", AttemptRow, key=("task", "number"), references={"task": "proposals (id)"}, index="step"),
+    Table(
+        "proposals",
+        ProposalRow,
+        key=("id",),
+        references={"match": "matches (id)"},
+        indexes=(("step",), ("match", "kind", "id", "status", "reward", "tokens")),
+    ),
+    Table("tasks", TaskRow, key=("id",), references={"id": "proposals (id)"}, indexes=(("id", "rho", "novel"),)),
+    Table("attempts", AttemptRow, key=("task", "number"), references={"task": "proposals (id)"}, indexes=(("step",),)),
     Table("replacements", ReplacementRow, key=("child",)),
     Table("standings", StandingRow, key=("step", "member")),
     Table("champions", ChampionRow, key=("name",)),
@@ -97,10 +104,9 @@ def create_statements() -> list[str]:
         parts = [_definition(column, table) for column in columns(table.row)]
         parts.append(f"PRIMARY KEY ({', '.join(table.key)})")
         statements.append(f"CREATE TABLE IF NOT EXISTS {table.name} ({', '.join(parts)})")
-        if table.index:
-            statements.append(
-                f"CREATE INDEX IF NOT EXISTS {table.name}_by_{table.index} ON {table.name} ({table.index})"
-            )
+        for index in table.indexes:
+            name = f"{table.name}_by_{index[0]}"
+            statements.append(f"CREATE INDEX IF NOT EXISTS {name} ON {table.name} ({', '.join(index)})")
     return statements
 
 

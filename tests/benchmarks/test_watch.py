@@ -1,0 +1,62 @@
+"""The benchmark of the live page at tiny size: the drawn run is a run, and every view of it is timed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.synthetic_run import Size, SyntheticRun
+from benchmarks.watch import run_bench_watch, views
+from redqueen.analysis.lineage.tree import lives
+from redqueen.runs.archive.queries import Filter, cells, count, find
+from redqueen.runs.archive.reader import ArchiveReader
+from redqueen.runs.directory import RunDirectory
+
+TINY = Size(steps=11, matches=2, tasks=3, attempts=2)
+
+
+def test_the_drawn_run_is_as_large_as_asked_and_reads_like_one(tmp_path: Path) -> None:
+    SyntheticRun(tmp_path / "run", TINY).write()
+    directory = RunDirectory(tmp_path / "run")
+    with ArchiveReader(directory.archive) as archive:
+        assert len(archive.tasks()) == 11 * 2 * 3
+        assert len(archive.attempts()) == 11 * 2 * 3 * 2
+    assert directory.config().run.steps == len(directory.metrics()) == 11
+    assert [life.died for life in lives(tmp_path / "run") if life.parents] == [None, None]
+
+
+def test_every_view_is_timed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_bench_watch(TINY, 1, tmp_path / "run", as_json=True) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["view"] for row in found["results"]] == [name for name, _ in views(TINY)]
+    assert found["settings"]["attempts"] == 132
+    assert found["settings"]["archive_mb"] > 0
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        Filter(),
+        Filter(status="refused"),
+        Filter(kind="code_i", teacher="T1"),
+        Filter(student="S1", least=0.5),
+        Filter(first=3, last=9, novel=True, status=None),
+    ],
+)
+def test_searches_are_answered_by_indexes(tmp_path: Path, wanted: Filter) -> None:
+    """The rows themselves hold texts, so reading all of them takes seconds in a long run."""
+    SyntheticRun(tmp_path / "run", TINY).write()
+    asked: list[str] = []
+    with ArchiveReader(RunDirectory(tmp_path / "run").archive) as archive:
+        archive.connection.set_trace_callback(asked.append)
+        count(archive, wanted)
+        cells(archive)
+        for sort in ("rho", "reward", "tokens"):
+            find(archive, wanted, sort, descending=True, limit=5, offset=0)
+        archive.connection.set_trace_callback(None)
+        plans = [row[3] for statement in asked for row in archive.select(f"EXPLAIN QUERY PLAN {statement}")]
+    scans = [plan for plan in plans if plan.startswith(("SCAN p", "SCAN t"))]
+    assert [plan for plan in scans if "COVERING INDEX" not in plan] == []
+    assert any("proposals_by_match" in plan for plan in plans)
