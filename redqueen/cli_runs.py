@@ -137,14 +137,18 @@ def report(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The file to write (default: report.html in the run).")
     ] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the numbers as Markdown, for a model card.")
+    ] = False,
 ) -> None:
     """Write a run as one page of HTML.
 
-    It has curves, members and the family tree.
+    It has what redqueen watch shows, and says in words what the run is doing: collapse, arms race, disengagement or
+    undecided. The file needs no other file and no network.
     """
     from redqueen.commands.report import run_report
 
-    raise typer.Exit(run_report(run, out))
+    raise typer.Exit(run_report(run, out, as_markdown=markdown))
 
 
 @runs.command(epilog=examples.WATCH)

@@ -48,7 +48,7 @@ EVAL = _examples(
     "redqueen eval runs/quickstart --members all --limit 30",
 )
 LINEAGE = _examples("redqueen lineage runs/quickstart", "redqueen lineage runs/quickstart --figure tree.svg")
-REPORT = _examples("redqueen report runs/quickstart", "redqueen report runs/quickstart --out report.html")
+REPORT = _examples("redqueen report runs/quickstart", "redqueen report runs/quickstart --markdown")
 WATCH = _examples(
     "redqueen watch runs/quickstart",
     "redqueen watch runs --port 9000",

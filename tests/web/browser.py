@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -130,7 +131,6 @@ def browser(folder: Path) -> Iterator[Browser]:
     assert PROGRAM is not None
     child_reads, to_browser = os.pipe()
     from_browser, child_writes = os.pipe()
-    # The browser talks on its descriptors 3 and 4. The shell puts them there after Python has closed all others.
     arguments = [
         "--headless=new",
         "--no-sandbox",
@@ -143,7 +143,15 @@ def browser(folder: Path) -> Iterator[Browser]:
         "--remote-debugging-pipe",
         f"--user-data-dir={folder}",
     ]
-    command = ["/bin/sh", "-c", f'exec "$@" 3<&{child_reads} 4>&{child_writes}', "sh", PROGRAM, *arguments]
+    # The browser talks on its descriptors 3 and 4. A shell cannot put them there: some know descriptors below 10 only.
+    # `dup` gives the lowest descriptors that are free, so the first copies may be 3 and 4 themselves.
+    start = (
+        "import os, sys; pipes = [os.dup(int(number)) for number in sys.argv[1:3]];"
+        "[(os.dup2(pipe, i), os.set_inheritable(i, True)) for i, pipe in enumerate(pipes, 3)];"
+        "os.execv(sys.argv[3], sys.argv[3:])"
+    )
+    pipes = [str(child_reads), str(child_writes)]
+    command = [sys.executable, "-c", start, *pipes, PROGRAM, *arguments]
     process = subprocess.Popen(
         command, pass_fds=(child_reads, child_writes), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )

@@ -127,7 +127,8 @@ def _drifts(leftover_N: Array, draws: int, rng: np.random.Generator) -> Array:
     innovations_N = leftover_N[1:] - persistence * leftover_N[:-1]
     # A row needs some steps until its start no longer matters.
     before = 50
-    drift_BN = rng.choice(innovations_N - innovations_N.mean(), size=(draws, before + len(leftover_N)))
+    drawn_BN = rng.integers(len(innovations_N), size=(draws, before + len(leftover_N)))
+    drift_BN = (innovations_N - innovations_N.mean())[drawn_BN]
     for step in range(1, drift_BN.shape[1]):
         drift_BN[:, step] += persistence * drift_BN[:, step - 1]
     return drift_BN[:, before:]

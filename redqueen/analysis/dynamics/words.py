@@ -1,0 +1,56 @@
+"""A verdict as text, for the report, the comparison and the model card."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from redqueen.analysis.dynamics.oscillation import SHORTEST, Oscillation
+from redqueen.analysis.dynamics.trend import LEVEL, Trend
+from redqueen.analysis.dynamics.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrendRow:
+    """One quantity over the run, as people read it."""
+
+    name: str
+    first: str
+    last: str
+    change: str
+
+
+HEAD = TrendRow(
+    name="quantity",
+    first="first quarter",
+    last="last quarter",
+    change=f"change over the run [{LEVEL:.0%} interval]",
+)
+
+
+def trend_rows(verdict: Verdict) -> list[TrendRow]:
+    """Returns the numbers that a verdict rests on; none where the run is too short."""
+    named = (
+        ("solve rate, mean of the kinds", verdict.solve_rate),
+        ("contested tasks, share", verdict.contested),
+        (f"size of the programs, {verdict.size_of}", verdict.size),
+    )
+    return [_row(name, trend) for name, trend in named if trend is not None]
+
+
+def oscillation_words(found: Oscillation | None) -> str:
+    """Returns what the tests for swings and for a cycle found, in words."""
+    if found is None:
+        return f"Whether the solve rate oscillates needs {SHORTEST} steps with a solve rate."
+    spread = f"it varies around its trend with a standard deviation of {found.deviation:.3f}"
+    if not found.swings:
+        return f"The solve rate does not swing more than independent noise (p = {found.p:.3f}); {spread}."
+    more = f"The solve rate swings more than independent noise (p = {found.p:.3f}); {spread}."
+    if found.cycles:
+        return f"{more} A wave of about {found.period:.0f} steps stands out of a drift (p = {found.p_cycle:.3f})."
+    return f"{more} No wave stands out of a drift (p = {found.p_cycle:.3f}), so a cycle is not shown."
+
+
+def _row(name: str, trend: Trend) -> TrendRow:
+    change = trend.change
+    ends = "" if change.low is None else f" [{change.low:+.2f}, {change.high:+.2f}]"
+    return TrendRow(name=name, first=f"{trend.first:.2f}", last=f"{trend.last:.2f}", change=f"{change.mean:+.2f}{ends}")

@@ -1,0 +1,91 @@
+"""What a report shows: the views of the live page, the verdict, and some tasks."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redqueen.analysis.dynamics.verdict import Verdict, verdict
+from redqueen.runs.archive import queries
+from redqueen.runs.archive.queries import Filter
+from redqueen.runs.directory import RunError
+from redqueen.runs.metrics import StepMetrics
+from redqueen.web.live_run import LiveRun
+from redqueen.web.members import league, tree
+from redqueen.web.overview import overview
+from redqueen.web.state import state
+from redqueen.web.task import task_view
+
+SHOWN = 4
+"""How many best tasks are shown, and how many typical ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tasks:
+    """Tasks as `redqueen.web.task.task_view` gives them."""
+
+    best: Sequence[Mapping[str, Any]]
+    """Those that paid their teachers most, the newest first."""
+    typical: Sequence[Mapping[str, Any]]
+    """Drawn at random from the last quarter of the steps, always the same ones."""
+
+
+def check(run: LiveRun) -> Sequence[StepMetrics]:
+    """Returns the lines of a run. Raises RunError if there is no such run or it has played no step."""
+    run.config()
+    lines = run.lines()
+    if not lines:
+        raise RunError(f"{run.directory.path} has played no step yet: nothing to report")
+    return lines
+
+
+def facts(run: LiveRun) -> dict[str, str]:
+    """Returns what was run and what it cost, by name."""
+    now = state(run, "")
+    lines = run.lines()
+    seconds = sum(line["seconds"]["total"] for line in lines)
+    return {
+        "recipe": str(now["recipe"]),
+        "base": str(now["base"]),
+        "members": str(now["members"]),
+        "seed": str(now["seed"]),
+        "steps": f"{now['step']} of {now['steps']}",
+        "time in steps": f"{seconds / 60:.1f} minutes",
+        "tokens sampled": f"{sum(line['tokens_sampled'] for line in lines):,}",
+        "tokens trained": f"{sum(line['tokens_trained'] for line in lines):,}",
+        "isolation": str(now["isolation"]),
+    }
+
+
+def judged(run: LiveRun) -> Verdict:
+    """Returns the verdict about a run."""
+    return verdict(run.lines())
+
+
+def views(run: LiveRun) -> dict[str, object]:
+    """Returns the data of the page's views, as the live page's scripts take them."""
+    chosen = tasks(run)
+    return {
+        "overview": overview(run),
+        "league": league(run),
+        "tree": tree(run),
+        "tasks": {"best": list(chosen.best), "typical": list(chosen.typical)},
+    }
+
+
+def tasks(run: LiveRun) -> Tasks:
+    """Returns the best and some typical tasks."""
+    last = run.lines()[-1]["step"]
+    late = Filter(first=last - last // 4 + 1) if last >= 4 else Filter()
+    with run.archive() as archive:
+        # The highest reward belongs to a task that is solved seldom, but solved.
+        best = queries.find(archive, Filter(), "reward", descending=True, limit=SHOWN, offset=0)
+        known = queries.count(archive, late)
+        places = sorted(random.Random(0).sample(range(known), min(SHOWN, known)))
+        typical = [queries.find(archive, late, "step", descending=False, limit=1, offset=place) for place in places]
+    return Tasks(
+        best=[task_view(run, line.id) for line in best],
+        typical=[task_view(run, line.id) for found in typical for line in found],
+    )

@@ -1,0 +1,93 @@
+"""`redqueen report --markdown`: the numbers of a report as text, for a model card."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any, cast
+
+from redqueen.analysis.dynamics.words import HEAD, oscillation_words, trend_rows
+from redqueen.analysis.panels import Panel, panels
+from redqueen.web.live_run import LiveRun
+from redqueen.web.members import league
+from redqueen.web.report.content import Tasks, check, facts, judged, tasks
+
+_LEFT_OUT = ("ratings-", "sigma-")
+"""Panels with a curve a member: the league table says the same."""
+
+
+def markdown(run: LiveRun) -> str:
+    """Returns the report as Markdown. Raises RunError if there is no such run or it has played no step."""
+    lines = check(run)
+    found = judged(run)
+    parts = [
+        f"# {run.directory.path.resolve().name}",
+        "\n".join(f"- {name}: {value}" for name, value in facts(run).items()),
+        f"## Verdict: {found.word}",
+        f"{found.reason} {oscillation_words(found.oscillation)}",
+    ]
+    rows = [[row.name, row.first, row.last, row.change] for row in trend_rows(found)]
+    if rows:
+        parts.append(_table([HEAD.name, HEAD.first, HEAD.last, HEAD.change], rows))
+    shown = [panel for panel in panels(lines) if not panel.key.startswith(_LEFT_OUT)]
+    parts += [
+        "## Course",
+        "Means over the first and the last quarter of the steps. Rates are in sample: measured on the tasks that the "
+        "members train on.",
+        _table(["", "unit", "first quarter", "last quarter"], [row for panel in shown for row in _panel_rows(panel)]),
+        "## League",
+        _league(league(run)),
+        *_tasks(tasks(run)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _panel_rows(panel: Panel) -> list[list[str]]:
+    quarter = max(1, len(panel.steps) // 4)
+    rows: list[list[str]] = []
+    for label, values in panel.curves.items():
+        first = _mean(values[:quarter], panel.unit)
+        last = _mean(values[-quarter:], panel.unit)
+        rows.append([f"{panel.title}: {label}", panel.unit, first, last])
+    return rows
+
+
+def _mean(values: Sequence[float | None], unit: str) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return "-"
+    mean = fmean(known)
+    return f"{mean:.3f}" if unit == "share" or abs(mean) < 10 else f"{mean:,.0f}"
+
+
+def _league(data: Mapping[str, object]) -> str:
+    """Returns the living members, the fittest of each role on top."""
+    members = cast(Sequence[Mapping[str, Any]], data["members"])
+    living = [member for member in members if member["died"] is None]
+    rows: list[list[str]] = []
+    for member in living:
+        rating = "-" if member["mu"] is None else f"{member['mu']:.1f} ± {member['sigma']:.1f}"
+        record = "-" if member["record"] is None else "-".join(map(str, member["record"]))
+        made = f"{member['operator']} of {' + '.join(member['parents'])}" if member["parents"] else "start"
+        rows.append([member["name"], member["role"], rating, record, str(member["games"]), made])
+    return _table(["member", "role", "rating", "won-drawn-lost", "games", "made by"], rows)
+
+
+def _tasks(chosen: Tasks) -> list[str]:
+    parts: list[str] = []
+    for title, found in (("Best paid tasks", chosen.best), ("Typical tasks", chosen.typical)):
+        if found:
+            parts.append(f"## {title}")
+        for each in found:
+            proposal, task = each["proposal"], each["task"]
+            rate = "no solve rate" if task["rho"] is None else f"solved {task['rho']:.0%}"
+            parts.append(f"{proposal['id']}, step {proposal['step']}, {proposal['kind']}, by {task['author']}, {rate}:")
+            text = f"# {task['message']}\n{task['program']}" if task["message"] else task["program"]
+            # An indented block holds whatever a model wrote, also back quotes.
+            parts.append("\n".join(f"    {line}" for line in text.strip().splitlines()))
+    return parts
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)

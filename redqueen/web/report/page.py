@@ -1,0 +1,57 @@
+"""`redqueen report`: the live page's charts and tables in one file."""
+
+from __future__ import annotations
+
+from html import escape
+
+from redqueen.analysis.dynamics.verdict import Verdict
+from redqueen.analysis.dynamics.words import HEAD, TrendRow, oscillation_words, trend_rows
+from redqueen.web.live_run import LiveRun
+from redqueen.web.matrix import matrix
+from redqueen.web.report.content import check, facts, judged, views
+from redqueen.web.report.inline import document
+
+_CAUTION = (
+    "The curves are in sample: measured on the tasks that the members train on. Ratings and fitness are relative to "
+    "the opponents of the day: if both sides improve alike, they stand still. What the students can do on programs "
+    "that nobody trained on is what <code>redqueen eval RUN</code> measures."
+)
+
+
+def page(run: LiveRun) -> str:
+    """Returns the page. Raises RunError if there is no such run or it has played no step."""
+    check(run)
+    title = run.directory.path.resolve().name
+    found = judged(run)
+    data = {**views(run), "matrix": matrix(run)}
+    return document(f"{title} · Red Queen", _body(title, facts(run), found), data, "report.js")
+
+
+def verdict_section(verdict: Verdict) -> str:
+    """Returns the verdict, the numbers that it rests on and what it leaves open."""
+    rows = trend_rows(verdict)
+    table = ""
+    if rows:
+        cells = _row(HEAD, "th") + "".join(_row(row, "td") for row in rows)
+        table = f'<div class="wide" tabindex="0" role="region" aria-label="verdict"><table>{cells}</table></div>'
+    return (
+        f'<section id="verdict"><h2>Verdict: {escape(verdict.word)}</h2><p>{escape(verdict.reason)} '
+        f"{escape(oscillation_words(verdict.oscillation))}</p>{table}</section>"
+    )
+
+
+def _body(title: str, known: dict[str, str], verdict: Verdict) -> str:
+    costs = " · ".join(f"{escape(name)} {escape(value)}" for name, value in known.items())
+    sections = "".join(f'<section id="{name}"></section>' for name in ("overview", "league", "matrix", "tree", "tasks"))
+    return (
+        f'<header><div class="top"><strong id="title">{escape(title)}</strong>'
+        f'<button id="theme" type="button"></button></div><div id="facts">{costs}</div></header>'
+        f'<main class="report">{verdict_section(verdict)}<p class="soft">{_CAUTION}</p>{sections}</main>'
+        "<noscript><p>The charts and tables are drawn with JavaScript from this file alone. "
+        "<code>redqueen report RUN --markdown</code> needs none.</p></noscript>"
+    )
+
+
+def _row(row: TrendRow, tag: str) -> str:
+    cells = "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in (row.name, row.first, row.last, row.change))
+    return f"<tr>{cells}</tr>"
