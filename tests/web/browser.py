@@ -17,6 +17,14 @@ from typing import Any
 PROGRAM = shutil.which("chromium")
 # A busy machine is slow; only a test that fails waits so long.
 _PATIENCE_S = 60.0
+# The browser reads on descriptor 3 and writes on 4. First both pipes are moved away from there.
+_MOVE = """
+import fcntl, os, sys
+reads, writes = (fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3])
+os.dup2(reads, 3)
+os.dup2(writes, 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 class Browser:
@@ -143,15 +151,7 @@ def browser(folder: Path) -> Iterator[Browser]:
         "--remote-debugging-pipe",
         f"--user-data-dir={folder}",
     ]
-    # The browser talks on its descriptors 3 and 4. A shell cannot put them there: some know descriptors below 10 only.
-    # `dup` gives the lowest descriptors that are free, so the first copies may be 3 and 4 themselves.
-    start = (
-        "import os, sys; pipes = [os.dup(int(number)) for number in sys.argv[1:3]];"
-        "[(os.dup2(pipe, i), os.set_inheritable(i, True)) for i, pipe in enumerate(pipes, 3)];"
-        "os.execv(sys.argv[3], sys.argv[3:])"
-    )
-    pipes = [str(child_reads), str(child_writes)]
-    command = [sys.executable, "-c", start, *pipes, PROGRAM, *arguments]
+    command = [sys.executable, "-S", "-c", _MOVE, str(child_reads), str(child_writes), PROGRAM, *arguments]
     process = subprocess.Popen(
         command, pass_fds=(child_reads, child_writes), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )

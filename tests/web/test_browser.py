@@ -1,0 +1,171 @@
+"""The page in a real browser: it draws, filters, opens and follows, and runs nothing that a model wrote."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from redqueen.web.app import make_app
+from redqueen.web.folder import Folder
+from redqueen.web.server import bind
+from tests.web.browser import PROGRAM, Browser, browser
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(PROGRAM is None, reason="there is no chromium (apt-get install chromium)"),
+]
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serves the page in a thread; returns its address."""
+    listener = bind(0)
+    config = uvicorn.Config(make_app(Folder(folder)), log_level="error", lifespan="off", ws="none")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def web(watched: Path) -> Iterator[str]:
+    with served(watched) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("chromium")) as started:
+        started.size(1280)
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def quiet(chromium: Browser, web: str) -> Iterator[None]:
+    """In every test: no error in the console, and no request but to the page's own server."""
+    chromium.complaints.clear()
+    chromium.requests.clear()
+    yield
+    assert chromium.complaints == []
+    assert [address for address in chromium.requests if not address.startswith("http://127.0.0.1:")] == []
+
+
+def test_the_curves_have_points_that_are_drawn(chromium: Browser, web: str) -> None:
+    chromium.goto(f"{web}/?run=first")
+    points = chromium.run("[...document.querySelectorAll('.panel')].map(p => Number(p.dataset.points))")
+    assert len(points) > 10
+    assert min(points) > 0
+    coloured = chromium.run(
+        "[...document.querySelectorAll('.panel canvas')].map(c => c.getContext('2d')"
+        ".getImageData(0, 0, c.width, c.height).data.some((v, i, all) => i % 4 === 0 && all[i + 3] > 200"
+        " && Math.max(v, all[i + 1], all[i + 2]) - Math.min(v, all[i + 1], all[i + 2]) > 60))"
+    )
+    assert coloured == [True] * len(points)
+
+
+def test_a_step_of_a_chart_leads_to_its_tasks_and_back_leads_back(chromium: Browser, web: str) -> None:
+    chromium.goto(f"{web}/?run=first")
+    chromium.run("document.querySelector('.panel').focus()")
+    chromium.press("ArrowLeft")
+    chromium.press("Enter")
+    chromium.until("location.pathname === '/tasks'")
+    chromium.drawn()
+    assert chromium.run("location.search") == "?run=first&from=2&to=2"
+    assert set(chromium.run("[...document.querySelectorAll('.rows .what')].map(r => r.children[1].textContent)")) == {
+        "step 2"
+    }
+    chromium.run("history.back()")
+    chromium.until("location.pathname === '/'")
+    chromium.drawn()
+    assert chromium.run("document.querySelectorAll('.panel canvas').length") > 10
+
+
+def test_filters_filter_by_keyboard_and_the_address_can_be_shared(chromium: Browser, web: str) -> None:
+    chromium.goto(f"{web}/tasks?run=first")
+    everything = chromium.run("document.querySelector('.count').textContent")
+    chromium.press("/")
+    assert chromium.run("document.activeElement.id") == "filter-kind"
+    chromium.run(
+        "(() => { const s = document.getElementById('filter-status'); s.value = 'refused';"
+        " s.dispatchEvent(new Event('change', {bubbles: true})); })()"
+    )
+    chromium.until(f"document.querySelector('.count').textContent !== {json.dumps(everything)}")
+    assert set(chromium.run("[...document.querySelectorAll('.rows .bad')].map(r => r.textContent)")) == {"malformed"}
+    shared = chromium.run("location.href")
+    assert "status=refused" in shared
+    refused = chromium.run("document.querySelector('.count').textContent")
+    chromium.goto(shared)
+    assert chromium.run("document.querySelector('.count').textContent") == refused
+    assert chromium.run("document.getElementById('filter-status').value") == "refused"
+
+
+def test_j_and_enter_open_a_task_and_its_script_does_not_run(chromium: Browser, web: str) -> None:
+    chromium.goto(f"{web}/tasks?run=first&sort=step")
+    chromium.press("j")
+    chromium.press("j")
+    chromium.press("k")
+    assert chromium.run("document.activeElement === document.querySelector('[data-row]')")
+    chromium.press("Enter")
+    chromium.until("location.pathname === '/task'")
+    chromium.drawn()
+    program = chromium.run("document.querySelector('.program').textContent")
+    assert "<script>window.pwned = 1</script><img src=x" in program
+    assert chromium.run("document.querySelector('main script, main img')") is None
+    assert chromium.run("typeof window.pwned") == "undefined"
+    assert chromium.run("document.querySelectorAll('.attempt').length") == 4
+    assert "<script>" in chromium.run("document.querySelector('.attempt pre').textContent")
+    assert chromium.run("document.querySelector('.why').textContent")
+
+
+def test_every_view_is_drawn_at_every_width_and_in_both_themes(chromium: Browser, web: str) -> None:
+    views = ["/runs", "/?run=first", "/league?run=first", "/matrix?run=first&all=1", "/matrix?run=first&show=games"]
+    views += ["/tree?run=first", "/tasks?run=first", "/member?run=first&name=T0", "/"]
+    for width, dark in ((400, True), (1280, False)):
+        chromium.size(width, dark=dark)
+        for view in views:
+            chromium.goto(web + view)
+            assert chromium.run("document.querySelector('main .error')") is None, view
+            assert chromium.run("document.querySelector('main').textContent.length") > 40, view
+            # The page itself never scrolls to the side; tables do so by themselves.
+            assert chromium.run("document.documentElement.scrollWidth") <= width, (view, width)
+    paper = chromium.run("getComputedStyle(document.body).backgroundColor")
+    for _ in range(2):
+        chromium.run("document.getElementById('theme').click()")
+    assert chromium.run("document.getElementById('theme').textContent") == "colours: dark"
+    assert chromium.run("getComputedStyle(document.body).backgroundColor") != paper
+    chromium.run("document.getElementById('theme').click()")
+
+
+def test_the_page_follows_a_run(chromium: Browser, watched: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(watched / "first", tmp_path / "run"))
+    metrics = run / "metrics.jsonl"
+    lines = metrics.read_text().splitlines(keepends=True)
+    metrics.write_text("".join(lines[:2]))
+    with served(run) as address:
+        chromium.goto(address)
+        assert "step 2 of 3" in chromium.run("document.getElementById('course').textContent")
+        points = chromium.run("Number(document.querySelector('.panel').dataset.points)")
+        metrics.write_text("".join(lines))
+        chromium.until("document.getElementById('course').textContent.includes('step 3 of 3')")
+        chromium.until(f"Number(document.querySelector('.panel').dataset.points) > {points}")
+        # Before the server ends, so that the page does not ask in vain.
+        chromium.call("Page.navigate", url="about:blank")
+
+
+def test_what_is_not_there_is_said(chromium: Browser, web: str) -> None:
+    chromium.goto(f"{web}/task?run=first&id=nope")
+    assert "no task 'nope'" in chromium.run("document.querySelector('main').textContent")
+    # The browser itself notes every answer that is no success.
+    assert all("404" in text for text in chromium.complaints)
+    chromium.complaints.clear()
