@@ -19,6 +19,7 @@ from redqueen.commands.resume import check_same, describe, remaining
 from redqueen.config import Config, ConfigError
 from redqueen.config.keys import keys as all_keys
 from redqueen.errors import UserError
+from redqueen.machine import set_library_defaults
 from redqueen.recipes import RECIPES, configure
 from redqueen.runs.directory import RunDirectory, read_config
 
@@ -265,13 +266,7 @@ app.add_typer(runs)
 def main() -> None:
     """Runs the command line. A UserError is printed as one line; any other error is our bug and keeps its traceback."""
     _replace_closed_streams()
-    # These variables are read when the libraries are loaded, so they are set before any command imports them. Values
-    # that the user has set stay.
-    #
-    # Idle OpenMP threads spin by default, which slows everything down when another process wants the cores.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # Tokenizers print a warning after a fork unless this is set.
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    set_library_defaults()
     if not sys.stderr.isatty():
         # In a log, a progress bar of a library is hundreds of lines.
         os.environ.setdefault("TQDM_DISABLE", "1")

@@ -16,6 +16,14 @@ _FILES = (
 )
 
 
+def set_library_defaults() -> None:
+    """Sets environment variables that torch and tokenizers read when they are loaded. Values of the user stay."""
+    # Idle OpenMP threads spin by default, which slows everything down when another process wants the cores.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # Tokenizers print a warning after a fork unless this is set.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
 def cores() -> int:
     """Returns how many cores this process may use."""
     # The affinity mask counts, not the machine: in a container or under taskset the two differ, and threads beyond the

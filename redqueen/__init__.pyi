@@ -1,0 +1,3 @@
+from redqueen.api import Run as Run
+
+__version__: str
