@@ -82,3 +82,35 @@ def test_limits_of_rewards_follow_data_beyond_the_usual() -> None:
     assert (usual.low, usual.high) == (-1, 1)
     own = by_key([line(1, teacher_reward=-1.0, student_reward=4.0)])["rewards"]
     assert (own.low, own.high) == (None, None)
+
+
+def test_complexity_is_the_mean_of_the_kinds_that_teachers_write() -> None:
+    def sizes(written: float, reached: float) -> dict[str, dict[str, float]]:
+        return {"written": {"nodes": written}, "reached": {"nodes": reached}}
+
+    both = {"code_o": sizes(30, 20), "code_i": sizes(10, 10), "code_f": sizes(99, 99)}
+    found = by_key(
+        [
+            line(1, complexity_by_kind=both),
+            line(2, complexity_by_kind={"code_o": sizes(30, 20), "code_i": None, "code_f": None}),
+        ]
+    )
+    assert found["nodes"].curves == {"as written": (20.0, None), "reached": (15.0, None)}
+
+
+def test_coverage_is_shown_as_counted_and_rarefied() -> None:
+    counts = {
+        "cells": 40,
+        "beyond_seeds": 12,
+        "rarefied": {"10": 8.5, "100": 30.0},
+        "rarefied_by_nodes": {"1000": 20.0},
+    }
+    early = {"cells": 4, "beyond_seeds": 1, "rarefied": {}, "rarefied_by_nodes": {}}
+    found = by_key([line(1, coverage={"programs": early}), line(2, coverage={"programs": counts})])
+    assert found["covered-programs"].curves == {"all": (4, 40), "that no seed has": (1, 12)}
+    assert found["rarefied-programs"].curves == {
+        "in 10 tasks": (None, 8.5),
+        "in 100 tasks": (None, 30.0),
+        "in 1,000 nodes": (None, 20.0),
+    }
+    assert "covered-paths" not in found

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from redqueen.analysis.dynamics.oscillation import Oscillation, oscillation
 from redqueen.analysis.dynamics.trend import SHORTEST, Trend, trend
 from redqueen.analysis.panels import kinds_of, standardised
+from redqueen.analysis.panels.complexity import mean_size
 from redqueen.runs.metrics import StepMetrics
 
 Word = Literal["collapse", "arms race", "disengagement", "undecided"]
@@ -99,12 +100,16 @@ def _contested(line: Line) -> float | None:
     return sum(_mapping(line, "contested_by_kind").values()) / tasks if tasks else None
 
 
-def _sizes(lines: Sequence[Line]) -> tuple[list[float | None], str]:
+def _sizes(lines: Sequence[Line]) -> tuple[Sequence[float | None], str]:
     """Returns the mean size of the programs that teachers write, step by step, and what it is counted in."""
-    # The programs of code_f are given to the teacher, so they say nothing about it.
-    by_kind = [_mapping(line, "lines_by_kind") for line in lines]
+    # A third of a program can be code that never runs. A run that grows by that alone is in no arms race.
+    reached = mean_size(lines, "reached", "nodes")
+    if any(size is not None for size in reached):
+        return reached, "nodes that can run"
+    # Runs of former versions have lines only. The programs of code_f are given to the teacher.
     sizes: list[float | None] = []
-    for means in by_kind:
+    for line in lines:
+        means = _mapping(line, "lines_by_kind")
         known = [value for kind, value in means.items() if kind != "code_f" and value is not None]
         sizes.append(fmean(known) if known else None)
     return sizes, "lines as written"

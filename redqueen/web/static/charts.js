@@ -1,4 +1,4 @@
-// Draws panels: the records of redqueen/analysis/panels.py as JSON. It fetches nothing and imports nothing, so that a
+// Draws panels: the records of redqueen/analysis/panels as JSON. It fetches nothing and imports nothing, so that a
 // file without a server can use it too. It needs uPlot as a global, and the classes `panel...` of style.css.
 //
 // A panel: {key, section, title, unit, note, low, high, steps: [1, 2], curves: [{label, values: [0.5, null]}]}
