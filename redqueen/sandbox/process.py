@@ -57,11 +57,13 @@ def _environment(variant: int) -> dict[str, str]:
 
     LD_BIND_NOW: otherwise each child looks up again the C functions that only children call. GLIBC_TUNABLES: no area in
     which the kernel writes a child's processor; large objects lie below each other in A and above each other elsewhere,
-    and no request of the past decides about that.
+    and no request of the past decides about that. LD_PRELOAD: the C library lies at a random page of its own, which
+    else depends on where the kernel aligns the interpreter's.
     """
     threshold = _LARGE_BYTES if variant else _PAGE_BYTES
     tunables = f"glibc.pthread.rseq=0:glibc.malloc.mmap_threshold={threshold}"
-    return {"PYTHONHASHSEED": str(variant + 1), "LD_BIND_NOW": "1", "GLIBC_TUNABLES": tunables}
+    settings = {"PYTHONHASHSEED": str(variant + 1), "LD_BIND_NOW": "1", "GLIBC_TUNABLES": tunables}
+    return settings | ({"LD_PRELOAD": "libc.so.6"} if variant else {})
 
 
 @cache

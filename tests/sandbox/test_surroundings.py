@@ -80,7 +80,7 @@ def test_no_install_path_and_no_version_is_left(run: Run) -> None:
 @linux
 def test_zygotes_go_first_when_memory_runs_out_and_show_no_number(sandbox: Sandbox) -> None:
     sandbox.run([Job("def f():\n    return list({'a'})", ("",), validate=True)])
-    assert len(zygotes(sandbox)) == 6
+    assert len(zygotes(sandbox)) == 7
     for zygote in zygotes(sandbox):
         entry = Path(f"/proc/{zygote.process.pid}")
         assert entry.joinpath("oom_score_adj").read_text() == "1000\n"

@@ -1,21 +1,25 @@
 """Finds programs whose results may depend on hashes, addresses or other chance, by their code alone.
 
 Such programs are compared in more interpreters than others. To look at the code costs less than to run it, and happens
-before the program can do anything about it. It may say so of harmless programs, which costs a few milliseconds. It is
-no wall: what it overlooks meets two interpreters like every program. Child-side, standard library only.
+before the program can do anything about it. It may say so of harmless programs, which costs a few milliseconds; of
+programs with sets `set_order.py` says more. It is no wall: what it overlooks meets two interpreters like every program.
+Child-side, standard library only.
 """
 
 from __future__ import annotations
 
 from opcode import opmap
 from types import CodeType
+from typing import NamedTuple
 
 _NAMES_AS_TEXT = (
-    "set frozenset hash id object vars locals dir getattr attrgetter methodcaller memoryview repr ascii samples "
-    "kde_random random"
+    "hash id object vars locals dir getattr attrgetter methodcaller memoryview repr ascii samples kde_random random "
+    "gi_frame cr_frame ag_frame tb_frame f_back f_builtins f_globals f_locals"
 )
 _NAMES = frozenset(_NAMES_AS_TEXT.split())
 """Builtins that show hashes or addresses, and ways to names that are made of text."""
+
+_SET_NAMES = frozenset(("set", "frozenset"))
 
 _VIEWS = frozenset(("keys", "items"))
 """What these return takes part in the operations of sets, and the result is a set."""
@@ -27,6 +31,7 @@ _TO_TEXT = frozenset(("str", "format"))
 _OF_CLASSES = "__name__ __init__ __module__ __qualname__ __firstlineno__ __static_attributes__ __classcell__"
 _HARMLESS = frozenset(_OF_CLASSES.split())
 
+_IMPORT = opmap["IMPORT_NAME"]
 _SETS = bytes(opmap[name] for name in ("BUILD_SET", "SET_ADD", "SET_UPDATE"))
 _FORMATS = bytes(opmap[name] for name in ("FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC") if name in opmap)
 _BINARY = opmap["BINARY_OP"]
@@ -38,35 +43,55 @@ _EXTENDED = opmap["EXTENDED_ARG"]
 _CLASS = opmap["LOAD_BUILD_CLASS"]
 
 
-def unsteady(code: CodeType, strangers: frozenset[str]) -> bool:
-    """Whether a program's result may depend on chance. `strangers` are names of modules off the list."""
-    # One loop with few objects: each object that a child looks at costs it a page.
-    as_text = makes_objects = False
+class Look(NamedTuple):
+    """What one walk over a program's code finds, for every check that looks at it."""
+
+    chance: bool
+    """Whether it may show hashes or addresses."""
+    sets: bool
+    """Whether it makes sets, or has a constant one that it does more with than to look into it."""
+    functions_as_text: bool
+    """Whether it turns values into text, and names functions of its own inside a function or makes some there."""
+
+
+def look_at(code: CodeType, strangers: frozenset[str]) -> Look:
+    """Walks over a program and everything that it defines. `strangers` are names of modules off the list."""
+    # One loop with few objects: each object that a child makes or looks at costs it a page.
+    chance = sets = views = imports = strange = classes = as_text = functions = False
+    own: list[str] = []
     left = [code]
     for each in left:
         names = each.co_names
         operations = each.co_code[::2]
-        if not (_NAMES.isdisjoint(names) and strangers.isdisjoint(names)):
-            return True
+        imports = imports or _IMPORT in operations
+        chance = chance or not _NAMES.isdisjoint(names)
+        strange = strange or not strangers.isdisjoint(names)
         for name in names:
             if name[0] == "_" and name not in _HARMLESS:
-                return True
+                chance = True
+            functions = functions or (each is not code and name in own)
         for operation in _SETS:
-            if operation in operations:
-                return True
-        if _BINARY in operations and not _VIEWS.isdisjoint(names) and _combines(each.co_code):
-            return True
+            sets = sets or operation in operations
+        sets = sets or not _SET_NAMES.isdisjoint(names)
+        views = views or not _VIEWS.isdisjoint(names)
+        classes = classes or _CLASS in operations
+        as_text = as_text or not _TO_TEXT.isdisjoint(names) or any(format in operations for format in _FORMATS)
         for index, constant in enumerate(each.co_consts):
             kind = type(constant)
             if kind is CodeType:
                 left.append(constant)
-                # A function or class inside a function, but no comprehension, which is called where it is made.
-                makes_objects |= (each is not code and constant.co_name[0] != "<") or constant.co_name == "<lambda>"
+                name = constant.co_name
+                # No comprehension, which is called where it is made.
+                if name == "<lambda>" or (each is not code and name[0] != "<"):
+                    functions = True
+                elif each is code:
+                    own.append(name)
             elif kind is frozenset and _shown(each.co_code, index):
-                return True
-        makes_objects |= _CLASS in operations
-        as_text |= not _TO_TEXT.isdisjoint(names) or any(operation in operations for operation in _FORMATS)
-    return as_text and makes_objects
+                sets = True
+    sets = sets or (views and any(_combines(each.co_code) for each in left))
+    # Without an import the names of modules are just names.
+    chance = chance or (imports and strange) or (classes and as_text)
+    return Look(chance, sets, as_text and functions)
 
 
 def _combines(code: bytes) -> bool:

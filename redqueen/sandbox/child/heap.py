@@ -21,8 +21,9 @@ _MOST_OBJECTS = 3_000
 # Sizes of larger objects, which the C library's allocator serves: small steps first, then coarser ones.
 _LARGE = (*range(_SMALL + 16, 1_536, 16), *range(1_536, 4_096, 128), *range(4_096, 32_768, 2_048), 40_000, 65_536)
 _HOLES = 3
+_SCATTERED = 80
 
-_PADDING = (0, 21, 42, 11, 32, 53)
+_PADDING = (0, 21, 42, 11, 32, 53, 38)
 """Pools that each interpreter leaves out. Together they change every bit of a pool's number."""
 _SEPARATOR_BYTES = 520
 
@@ -46,6 +47,7 @@ def shuffle(variant: int) -> list[object]:
 _SETTLED = 24
 _settling = list(range(_SETTLED))
 _places: list[object] = [None] * _SETTLED
+_sorted: list[object] = [None] * _SETTLED
 
 
 def settle() -> None:
@@ -55,24 +57,59 @@ def settle() -> None:
     addresses would depend on the last job.
     """
     places = _places
-    for make, count in _TAKEN:
+    order = _sorted
+    for make, count, ranks in _TAKEN:
         for index in range(count):
             places[index] = make()
-        # An insertion sort, since they are nearly in order. `list.sort` would make ints and free them in the order that
-        # it found. Here each comparison is made twice: the two ints change places in the heap, and change back.
-        for index in range(1, count):
+        known = True
+        # One number at a time, which goes before the next one comes.
+        for index in range(count):
             item = places[index]
-            while index:
-                lower = id(item) < id(places[index - 1])
-                lower = id(item) < id(places[index - 1])
-                if not lower:
-                    break
-                places[index] = places[index - 1]
-                index -= 1
-            places[index] = item
+            rank = ranks.get(id(item), -1)
+            if rank < 0:
+                known = False
+            else:
+                order[rank] = item
+        if known:
+            for index in range(count):
+                places[index] = None
+        else:
+            for index in range(count):
+                order[index] = None
+            _sort(places, count)
+            order = places
         item = None
         for index in _settling:
-            places[index] = None
+            order[index] = None
+        order = _sorted
+
+
+def remember() -> None:
+    """Notes the order of the blocks that jobs will take. In the end no other blocks have come to the top."""
+    for make, count, ranks in _TAKEN:
+        for index in range(count):
+            _places[index] = make()
+        _sort(_places, count)
+        for index in range(count):
+            ranks[id(_places[index])] = index
+        for index in _settling:
+            _places[index] = None
+
+
+def _sort(places: list[object], count: int) -> None:
+    """Sorts some new objects by their addresses, and leaves the ints of the heap as they are."""
+    # An insertion sort, since they are nearly in order. `list.sort` would make ints and free them in the order that
+    # it found. Here each comparison is made twice: the two ints change places in the heap, and change back.
+    for index in range(1, count):
+        item = places[index]
+        while index:
+            lower = id(item) < id(places[index - 1])
+            lower = id(item) < id(places[index - 1])
+            if not lower:
+                break
+            places[index] = places[index - 1]
+            index -= 1
+        places[index] = item
 
 
 def _view() -> memoryview:
@@ -80,14 +117,15 @@ def _view() -> memoryview:
 
 
 _VIEWED = bytes(1)
-# How many of each a job may have taken; ints have the size of complex numbers.
-_TAKEN: tuple[tuple[Callable[[], object], int], ...] = (
-    (object, 8),
-    (_view, 8),
-    (lambda: float("0.5"), 8),
-    (complex, _SETTLED),
+# How many of each a job may have taken, and their ranks by address; ints have the size of complex numbers. These come
+# last, since each rank is kept under one.
+_TAKEN: tuple[tuple[Callable[[], object], int, dict[int, int]], ...] = (
+    (object, 8, {}),
+    (_view, 8, {}),
+    (lambda: float("0.5"), 8, {}),
     # Since Python 3.12 something of 80 bytes.
-    *([(lambda: bytes(80 - _BYTES_HEADER), 12)] if sys.version_info >= (3, 12) else []),
+    *([(lambda: bytes(80 - _BYTES_HEADER), 12, {})] if sys.version_info >= (3, 12) else []),
+    (complex, _SETTLED, {}),
 )
 
 
@@ -143,6 +181,19 @@ def _shuffle_large(order: random.Random, mirrored: bool) -> list[object]:
     # A large request has the C library sort the holes now, and not in each child.
     separators.append(bytes(1 << 17))
     return separators
+
+
+def scatter(variant: int) -> None:
+    """Shuffles once more, in a child that is about to run a program which may show addresses.
+
+    To compile a program frees large blocks, and what comes next would be cut from them in plain order.
+    """
+    order = random.Random(variant // 2)
+    for size in _LARGE[:_SCATTERED]:
+        objects: list[object] = [bytes(size - _BYTES_HEADER) for _ in range(_HOLES)]
+        _arrange(objects, order, variant % 2 == 1)
+        while objects:
+            objects.pop()
 
 
 def _arrange(objects: list[object], order: random.Random, mirrored: bool) -> None:

@@ -16,12 +16,16 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from attributes import hidden_module
-from chance import unsteady
+from chance import look_at
+from function_text import shows_functions
+from heap import scatter
 from protocol import UNSTEADY
+from set_order import holds, is_scattered, shows_order
 from values import CodecError, OversizeError, UnsupportedError, decode, encode
 
 FILENAME = "<program>"
 IMPORT_NAME = opmap["IMPORT_NAME"]
+_LOOKS = 1
 
 
 class ForbiddenError(ImportError):
@@ -39,15 +43,25 @@ class Rules(NamedTuple):
     stdin: io.StringIO
     strangers: frozenset[str]
     """Names of the modules that are loaded and not on the list."""
+    variant: int
+    """The interpreter's number. Interpreter 1 (B) looks at the code for chance before it runs; the later ones run only
+    what it found. In 0 (A), whose values count, each millisecond counts too."""
 
     @classmethod
     def of(
-        cls, entry: str, modules: Iterable[str], withheld: Iterable[str], stdin: str, strangers: frozenset[str]
+        cls,
+        entry: str,
+        modules: Iterable[str],
+        withheld: Iterable[str],
+        stdin: str,
+        strangers: frozenset[str],
+        variant: int,
     ) -> Rules:
         """The rules behind a profile's fields."""
         importable = frozenset(modules)
         hidden = frozenset(withheld)
-        return cls(entry, importable, hidden, program_builtins(importable, hidden), io.StringIO(stdin), strangers)
+        visible = program_builtins(importable, hidden)
+        return cls(entry, importable, hidden, visible, io.StringIO(stdin), strangers, variant)
 
 
 def run(
@@ -57,8 +71,11 @@ def run(
     try:
         code = load(rules, program)
         # Now, since a program that has started could keep it back.
-        if unsteady(code, rules.strangers):
+        found = rules.variant == _LOOKS and depends_on_chance(rules, code, program, inputs)
+        if found:
             tell(b"", UNSTEADY)
+        if found or rules.variant > _LOOKS:
+            scatter(rules.variant)
         function = start(rules, code)
     except ForbiddenError as error:
         return "forbidden", str(error)
@@ -96,6 +113,20 @@ def load(rules: Rules, program: str) -> CodeType:
     except (ValueError, MemoryError, RecursionError) as error:
         raise MalformedError(f"{type(error).__name__} while compiling") from None
     return code
+
+
+def depends_on_chance(rules: Rules, code: CodeType, program: str, inputs: list[bytes]) -> bool:
+    """Whether a program may show hashes, addresses, or the order of a set that it makes or is given."""
+    look = look_at(code, rules.strangers)
+    if look.chance:
+        return True
+    # What may be a set among the inputs, by its tag and a size of less than 65,536.
+    for data in inputs:
+        if (b"s\0\0" in data or b"z\0\0" in data) and holds(decode(data), is_scattered):
+            return True
+    if look.functions_as_text and shows_functions(program):
+        return True
+    return look.sets and shows_order(program, rules.entry, [decode(data) for data in inputs])
 
 
 def start(rules: Rules, code: CodeType) -> Any:

@@ -18,6 +18,7 @@ import resource
 import signal
 import sys
 from ctypes import c_int
+from gc import collect, enable
 from os import _exit, closerange, dup2, write
 from types import FrameType
 from typing import Any, NamedTuple
@@ -46,6 +47,7 @@ MOST_FILES = 64
 
 _ALSO_LOADED = ("collections.abc", "unicodedata", "_pylong")
 _RECURSION_STEP = 37
+WARM_UP_JOBS = 4
 
 
 def main(unrandomised: bool) -> None:
@@ -61,8 +63,13 @@ def main(unrandomised: bool) -> None:
     standing = room(CHUNK)
     answer = bytearray(CHUNK)
     # Nothing of a job is alive when the heap is settled.
+    jobs_left = WARM_UP_JOBS
     while setup is not None and receive(header, HEADER.size) and work_on(header, standing, answer, setup):
         heap.settle()
+        if jobs_left:
+            jobs_left -= 1
+            if not jobs_left:
+                heap.remember()
     os._exit(0)
 
 
@@ -129,7 +136,7 @@ def prepare(unrandomised: bool) -> tuple[bytes, Setup]:
         if name != "_pylong" or sys.version_info >= (3, 12):
             importlib.import_module(name)
     text_encodings.keep()
-    rules = Rules.of(entry, modules, withheld, stdin, blank.strangers(modules))
+    rules = Rules.of(entry, modules, withheld, stdin, blank.strangers(modules), variant)
     warm.warm_up(rules)
     lockdown.scrub_environment()
     lockdown.be_first_to_go()
@@ -160,6 +167,8 @@ def prepare(unrandomised: bool) -> tuple[bytes, Setup]:
     gc.collect()
     gaps = heap.shuffle(variant)
     gc.freeze()
+    # A collection here, after some hundred jobs, would change the heap; a child has its own.
+    gc.disable()
     achieved: dict[str, Any] = {"unprivileged": unprivileged, "landlock": landlock, "seccomp": wall is not None}
     achieved |= {"clocks": clocks, "unrandomised": unrandomised}
     return encode(achieved), Setup(base, wall, rules, numbers, gaps)
@@ -239,6 +248,9 @@ def child(request: memoryview, writer: int, setup: Setup) -> None:
         # Copies of its own: a program may replace the names in this module, and its answer must still be written.
         put = write
         leave = _exit
+        # From here on garbage is collected as in any Python, and at the same moments after whatever jobs.
+        collect(0)
+        enable()
         pack = _pack_frame
 
         def tell(data: bytes, kind: bytes = VALUE) -> None:
