@@ -96,7 +96,7 @@ def test_coins_are_refused_and_never_land_on_two_sides() -> None:
                     landed.setdefault(job.program, []).append(outcome.outputs)
             outcomes = other.run([Job(program, ("1",), validate=True) for program in honest()])
             assert [outcome for outcome in outcomes if outcome.status != "ok"] == []
-    # One in 64 of those that every interpreter tosses for itself, and what the build decides; 1.9 % of all were measured.
+    # One in 64 of those that every interpreter tosses for itself, and what the build decides: 1.9 % were measured.
     assert sum(map(len, landed.values())) < 0.04 * 20 * len(jobs), landed
     if next(found.ok for found in probe()[1] if found.name == "fixed layout"):
         assert {program: set(outputs) for program, outputs in landed.items() if len(set(outputs)) > 1} == {}
