@@ -1,16 +1,22 @@
-"""The overview: the panels of a run's course."""
+"""The overview: the panels of a run's course, and the verdict about it so far."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 
+from redqueen.analysis.dynamics.verdict import verdict
 from redqueen.analysis.panels import Panel, panels
 from redqueen.web.live_run import LiveRun
 
 
 def overview(run: LiveRun) -> dict[str, object]:
-    """Returns all panels. Raises RunError if the run cannot be read."""
-    return {"panels": [panel_json(panel) for panel in panels(run.lines())]}
+    """Returns all panels and the verdict. Raises RunError if the run cannot be read."""
+    lines = run.lines()
+    found = verdict(lines)
+    return {
+        "verdict": {"word": found.word, "reason": found.reason},
+        "panels": [panel_json(panel) for panel in panels(lines)],
+    }
 
 
 def panel_json(panel: Panel) -> dict[str, object]:

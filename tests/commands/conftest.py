@@ -34,4 +34,5 @@ def finished(tmp_path_factory: pytest.TempPathFactory, model: str) -> Path:
     done = redqueen("train", "--run", str(run), "--steps", "2", "--model", model, *SMALL)
     assert done.returncode == 0, done.stderr
     assert "done: 2 steps" in done.stdout
+    assert done.stdout.count(f"redqueen watch {run}") == 2
     return run

@@ -151,8 +151,21 @@ def test_the_page_follows_a_run(chromium: Browser, watched: Path, tmp_path: Path
     run = Path(shutil.copytree(watched / "first", tmp_path / "run"))
     metrics = run / "metrics.jsonl"
     lines = metrics.read_text().splitlines(keepends=True)
-    metrics.write_text("".join(lines[:2]))
+    archive = run / "run.sqlite"
+    stored = archive.read_bytes()
+    # A run that has just begun has neither lines nor an archive.
+    metrics.write_text("")
+    archive.unlink()
     with served(run) as address:
+        chromium.goto(address)
+        assert "No step has been played yet" in chromium.run("document.querySelector('main').textContent")
+        chromium.goto(f"{address}/league")
+        assert "has no archive" in chromium.run("document.querySelector('main').textContent")
+        archive.write_bytes(stored)
+        metrics.write_text("".join(lines[:2]))
+        chromium.until("document.querySelectorAll('table').length === 2")
+        # The browser notes the answer that was an error.
+        chromium.complaints.clear()
         chromium.goto(address)
         assert "step 2 of 3" in chromium.run("document.getElementById('course').textContent")
         points = chromium.run("Number(document.querySelector('.panel').dataset.points)")

@@ -53,11 +53,12 @@ async function show({ update = false } = {}) {
   const view = list ? runs : VIEWS[url.pathname];
   const here = `${url.pathname}?${url.searchParams}`;
   shown = { ...(shown ?? {}), here, page, fixed: view?.fixed && !list };
+  let state = null;
   if (!update) main.setAttribute("aria-busy", "true");
   try {
     if (!view) throw new Error(`there is no page ${url.pathname}`);
     // The state comes first, with its stamp: what is written while the view is read is then shown by the next poll.
-    const state = list || url.pathname === "/runs" ? null : await ask("state", url.searchParams);
+    state = list || url.pathname === "/runs" ? null : await ask("state", url.searchParams);
     const data = await ask(view.api, url.searchParams);
     if (shown.here !== here) return; // the reader went on while this was read
     header(page, state, view);
@@ -65,14 +66,15 @@ async function show({ update = false } = {}) {
     await view.render(main, data, { ...page, state });
     if (update && focused) document.getElementById(focused)?.focus({ preventScroll: true });
     if (!update) main.focus({ preventScroll: true });
-    shown.stamp = state && `${state.stamp} ${state.course}`;
     notify("");
   } catch (error) {
     if (shown.here !== here) return;
     if (update) return notify(`The page could not be brought up to date (${error.message}). Trying again.`);
-    header(page, null, view);
-    main.replaceChildren(h("h1", {}, "Not found"), h("p", { class: "error" }, error.message));
+    header(page, state, view);
+    main.replaceChildren(h("h1", {}, "This cannot be shown"), h("p", { class: "error" }, error.message));
   } finally {
+    // Also after an error: a run that has just begun has no archive yet, and the next poll finds it.
+    if (!update || state) shown.stamp = state && `${state.stamp} ${state.course}`;
     main.removeAttribute("aria-busy");
     main.dataset.view = url.pathname;
   }

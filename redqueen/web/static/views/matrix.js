@@ -3,6 +3,7 @@
 import { h, percent } from "../dom.js";
 
 const ALL = "all kinds";
+const FEW = 16; // up to so many of a role, everybody that ever lived is shown
 
 export const matrix = {
   api: "matrix",
@@ -10,12 +11,14 @@ export const matrix = {
   render(root, data, page) {
     const kind = page.query.get("kind") ?? "";
     const games = page.query.get("show") === "games";
-    const everybody = page.query.get("all") === "1";
+    // The dead fill a long run's matrix, and a short run's would be empty without them.
+    const few = data.teachers.length <= FEW && data.students.length <= FEW;
+    const everybody = few ? page.query.get("all") !== "0" : page.query.get("all") === "1";
     const some = (members) => (everybody ? members : members.filter((member) => member.lives));
     const teachers = some(data.teachers);
     const students = some(data.students);
     const kinds = ["", ...new Set(data.cells.map((cell) => cell.kind))].sort();
-    const choose = (values) => page.link("/matrix", { kind, show: games ? "games" : "", all: everybody ? "1" : "", ...values });
+    const choose = (values) => page.link("/matrix", { kind, show: games ? "games" : "", all: page.query.get("all"), ...values });
     const head = h("tr", {}, h("th", { scope: "col" }, "teacher \\ student"), students.map((s) => h("th", { scope: "col" }, page.memberLink(base(s.name)))));
     const body = teachers.map((t) =>
       h("tr", {}, h("th", { scope: "row" }, page.memberLink(base(t.name))), students.map((s) => (games ? gamesCell(data, t, s) : rateCell(data, t, s, kind, page)))),
@@ -28,7 +31,7 @@ export const matrix = {
       h("div", { class: "choices" },
         pick("show", [["", "solve rates"], ["games", "games"]], games ? "games" : "", (value) => page.go(choose({ show: value }))),
         !games && pick("kind", kinds.map((each) => [each, each || ALL]), kind, (value) => page.go(choose({ kind: value }))),
-        h("a", { href: choose({ all: everybody ? "" : "1" }) }, everybody ? "only the living" : "everybody that ever lived")),
+        h("a", { href: choose({ all: everybody ? "0" : "1" }) }, everybody ? "only the living" : "everybody that ever lived")),
       teachers.length && students.length
         ? h("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "match matrix" }, h("table", { class: "matrix" }, h("thead", {}, head), h("tbody", {}, body)))
         : h("p", {}, "No step has been played yet."),

@@ -6,13 +6,14 @@ import { drawPanels } from "../charts.js";
 export const overview = {
   api: "overview",
   title: "Overview",
-  render(root, { panels }, page) {
+  render(root, { verdict, panels }, page) {
     let box = root.querySelector(".overview");
     if (!box) {
       const hint = "Choose a point to see the tasks of its step. Left and right arrows move through the steps of a chart.";
       box = h("div", { class: "overview" });
-      root.replaceChildren(h("h1", {}, "Overview"), h("p", { class: "soft" }, hint), box);
+      root.replaceChildren(h("h1", {}, "Overview"), h("p", { class: "verdict" }), h("p", { class: "soft" }, hint), box);
     }
+    root.querySelector(".verdict").replaceChildren("So far: ", h("strong", {}, verdict.word), `. ${verdict.reason}`);
     if (!panels.length || !panels[0].steps.length) {
       box.replaceChildren(h("p", {}, "No step has been played yet. The curves begin with the first one."));
       return;
