@@ -11,9 +11,11 @@ from redqueen.sandbox.job import MAX_INPUTS, Job, Limits, Outcome, Status
 from redqueen.sandbox.literals import MAX_TEXT_BYTES, parse_arguments, parse_literal, to_literal
 from redqueen.sandbox.pool import Sandbox
 from redqueen.sandbox.probes import PROCESS, IsolationError, Probe, probe
-from redqueen.sandbox.profile import GAME, Profile
+from redqueen.sandbox.profile import BENCHMARKS, GAME, Profile
+from redqueen.sandbox.worker import encode_arguments
 
 __all__ = [
+    "BENCHMARKS",
     "GAME",
     "MAX_INPUTS",
     "MAX_TEXT_BYTES",
@@ -31,6 +33,7 @@ __all__ = [
     "Status",
     "UnsupportedError",
     "canonical",
+    "encode_arguments",
     "parse_arguments",
     "parse_literal",
     "probe",

@@ -55,12 +55,15 @@ class Job:
 
     program: str
     """Source text whose top level defines the entry function of the sandbox's profile (`f`)."""
-    inputs: tuple[str, ...]
-    """Each a literal argument list, e.g. `"[1, 2], 'a'"`; `""` means no arguments."""
+    inputs: tuple[str, ...] | tuple[bytes, ...]
+    """Each a literal argument list, e.g. `"[1, 2], 'a'"`; `""` means no arguments. Bytes are a tuple of arguments that
+    the caller has encoded already (`encode_arguments`); the limit on the text of an input does not apply to them."""
     validate: bool = False
     """Whether determinism is checked: interpreter A runs it once, at half the CPU limit, and B twice in one child."""
     expected: tuple[bytes, ...] | None = None
     """Canonical bytes, one for each input; the first miss decides and ends the child. The child never gets them."""
+    limits: Limits | None = None
+    """What this job may use; None stands for the limits of the sandbox's profile."""
 
     def __post_init__(self) -> None:
         if len(self.inputs) > MAX_INPUTS:

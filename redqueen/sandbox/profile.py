@@ -16,6 +16,24 @@ _GAME_MODULES = (
 _OUTSIDE = "open eval exec compile input __import__ globals breakpoint"
 
 
+# What solutions of HumanEval+, MBPP+ and LiveCodeBench import beyond that. Here a result need not be the same in every
+# interpreter, so `random` is admitted, with a fixed seed.
+_SOLUTIONS_NEED = {
+    "sys": "standard input and output, `setrecursionlimit`, `maxsize`",
+    "io": "standard input and output read and written at once; LiveCodeBench's own preamble",
+    "builtins": "LiveCodeBench's own preamble, which brings back what `from math import *` has hidden",
+    "random": "a canonical solution of HumanEval+; LiveCodeBench's own preamble",
+    "contextlib": "what calls a solution needs it",
+    "hashlib": "HumanEval/162 asks for an MD5 sum",
+    "datetime": "dates without a clock; LiveCodeBench's own preamble",
+    "_strptime": "`datetime.strptime` imports it when it is first called, when no file can be opened any more",
+    "calendar": "days of a month",
+    "ast": "`literal_eval`, and expressions as in HumanEval/160",
+    "array": "contest programs keep numbers in it",
+    "queue": "breadth-first search; a queue that would wait ends the child",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """The rules for one kind of program. A zygote gets them once, at its start; every program it runs obeys them."""
@@ -52,3 +70,13 @@ GAME = Profile(
     limits=Limits(),
 )
 """The rules for the programs of the game."""
+
+BENCHMARKS = Profile(
+    entry="run",
+    modules=(*GAME.modules, *_SOLUTIONS_NEED),
+    # `eval`, `exec` and `compile` stay: canonical solutions need them, and so does what calls a solution.
+    withheld=("open", "breakpoint"),
+    stdin="",
+    limits=Limits(cpu_s=10.0, wall_s=60.0, memory_mb=2_048, output_bytes=1 << 17, input_bytes=1 << 20),
+)
+"""The rules for solutions of benchmarks: a wider list in the same jail."""

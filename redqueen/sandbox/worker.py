@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from redqueen.sandbox.child.protocol import LIMITS
@@ -102,7 +103,7 @@ class Worker:
             self.zygotes.popitem()[1].close()
 
     def _runs(self, job: Job, work: bytes) -> list[Run]:
-        cpu_s = self.profile.limits.cpu_s
+        cpu_s = self._limits(job).cpu_s
         # Validation has half the time of grading, so that an accepted task does not time out when it is graded. The
         # child must not know: with the same limits and the same bytes a program cannot behave otherwise.
         run = self._child("A", job, work, passes=1, cpu_s=cpu_s, allowed_s=cpu_s / 2 if job.validate else cpu_s)
@@ -123,7 +124,7 @@ class Worker:
 
         At the first miss it is ended, and only what it wrote before that counts.
         """
-        limits = self.profile.limits
+        limits = self._limits(job)
         # Encoded values are at most twice as long as their text ("0.0, " is nine bytes; only lists of complex numbers
         # are worse). This bounds what the child may send; the text itself is measured in the parent.
         value_limit = 2 * limits.output_bytes + 64
@@ -144,6 +145,9 @@ class Worker:
             return Run(status="ok", detail="", values=said.values, cpu_ms=reply.cpu_ms)
         return judge_reply(reply, said, allowed_s, bool(zygote.isolation["seccomp"]))
 
+    def _limits(self, job: Job) -> Limits:
+        return job.limits or self.profile.limits
+
     def _zygote(self, which: str) -> Zygote:
         if which not in self.zygotes:
             self.zygotes[which] = Zygote(self.profile, VARIANTS[which])
@@ -151,7 +155,8 @@ class Worker:
 
 
 def run_job(job: Job, limits: Limits, free: AbstractContextManager[Worker]) -> Outcome:
-    """The outcome of one job. `free` gives a worker, which is held only while children run."""
+    """The outcome of one job under its own limits or these. `free` gives a worker, held only while children run."""
+    limits = job.limits or limits
     try:
         work = encode((job.program, _encoded(job, limits)), _MOST_REQUEST_BYTES)
     except OversizeError as error:
@@ -173,11 +178,22 @@ def _encoded(job: Job, limits: Limits) -> list[bytes]:
         raise OversizeError(f"a program of more than {MAX_PROGRAM_BYTES} bytes")
     encoded: list[bytes] = []
     for index, text in enumerate(job.inputs):
+        if isinstance(text, bytes):
+            encoded.append(text)
+            continue
         try:
             encoded.append(encode(parse_arguments(text, limits.input_bytes)))
         except CodecError as error:
             raise type(error)(f"input {index}: {error}") from None
     return encoded
+
+
+def encode_arguments(arguments: Sequence[object]) -> bytes:
+    """The bytes of arguments as `Job.inputs` takes them.
+
+    Raises UnsupportedError if one is no plain builtin value, OversizeError if they are too large.
+    """
+    return encode(tuple(arguments), _MOST_REQUEST_BYTES)
 
 
 def _judge(reading: Reading, run: Run, check: Run | None) -> Outcome:

@@ -1,0 +1,146 @@
+"""Judges solutions of HumanEval+ and MBPP+ by evalplus' rules, in the project's own jail.
+
+A problem's `data` is the row of the benchmark's release file: task_id, prompt, canonical_solution, entry_point,
+base_input, plus_input, atol. The answer is a whole program. It is right if it gives what the canonical solution gives
+on all base and plus inputs (`evalplus.py` says what counts as the same).
+
+What differs from evalplus, on purpose:
+
+- The expected outputs come from the jail too, and no solution sees them.
+- Limits are CPU time and not time. evalplus gives a second to each input and a minute to all. Here up to `CALLS` inputs
+  share `MOST_S` seconds and four times the reference's time.
+- An output of more than 32 KiB is compared by a digest, and so without a tolerance.
+- A value that is not plain (a `Fraction`, a view of a dict) equals nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from redqueen.evals.graders.evalplus import Comparison, asked, mbpp_arguments
+from redqueen.evals.graders.expected import Expected, ExpectedFile, key_of
+from redqueen.evals.graders.grader import Grade, Problem
+from redqueen.evals.graders.jail import JailedGrader, failed, function_job
+from redqueen.sandbox import BENCHMARKS, Limits, Sandbox, encode_arguments, parse_literal
+
+HUMANEVAL = "humaneval+"
+MBPP = "mbpp+"
+CALLS = 128
+"""How many inputs share a process."""
+MOST_S = 10.0
+"""CPU seconds of a process on top of four times what the reference took."""
+LEAST_S = 2.0
+REFERENCE_S = 300.0
+_WALL = 6
+"""The wall-clock limit as a multiple of the CPU limit, for a machine that stands still."""
+LISTS = ("base", "plus")
+
+
+class ReferenceError(Exception):
+    """The canonical solution gave no output on some input."""
+
+
+class EvalPlusGrader(JailedGrader):
+    r"""Judges programs by the outputs of the canonical solution, which it computes once and keeps.
+
+    >>> with EvalPlusGrader() as grader:  # doctest: +SKIP
+    ...     grader.submit(problem, "def add(x, y):\n    return x + y").result()
+    Grade(status='correct', detail='')
+    """
+
+    def __init__(self, sandbox: Sandbox | None = None, cache: Path | None = None) -> None:
+        """Keeps the expected outputs in the file `cache` too, if one is named."""
+        super().__init__(sandbox)
+        self._expected: dict[str, Expected] = {}
+        self._file = ExpectedFile(cache)
+        self._guard = threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}
+
+    def grade(self, problem: Problem, answer: str) -> Grade:
+        """Returns `correct`, or what was wrong with the first input that gave anything else."""
+        try:
+            expected = self.expected(problem)
+        except ReferenceError as error:
+            return Grade(status="infra_error", detail=str(error))
+        row = problem.data
+        what = asked(problem.benchmark, row["entry_point"])[1]
+        for part in LISTS:
+            inputs = list(row[f"{part}_input"])
+            comparison = Comparison(problem.benchmark, row)
+            for number, start in enumerate(range(0, len(inputs), CALLS)):
+                chunk = inputs[start : start + CALLS]
+                limits = limits_of(len(chunk), expected.cpu_s[part][number])
+                calls = encoded_calls(problem.benchmark, row["task_id"], chunk)
+                outcome = self.run(function_job(answer, row["entry_point"], what, calls, limits))
+                for index, text in enumerate(outcome.outputs):
+                    output = parse_literal(text, limits.output_bytes)
+                    if not comparison.equal(chunk[index], output, expected.outputs[part][start + index]):
+                        return Grade(status="wrong", detail=f"{part} input {start + index}")
+                if outcome.status != "ok":
+                    return failed(outcome, part)
+        return Grade(status="correct")
+
+    def expected(self, problem: Problem) -> Expected:
+        """Returns what the canonical solution gives. Raises ReferenceError if it fails."""
+        with self._guard:
+            lock = self._locks.setdefault(problem.id, threading.Lock())
+        with lock:
+            if problem.id not in self._expected:
+                key = key_of(problem.data)
+                known = self._file.read(key)
+                if known is None:
+                    known = self._compute(problem)
+                    self._file.write(key, known)
+                self._expected[problem.id] = known
+            return self._expected[problem.id]
+
+    def _compute(self, problem: Problem) -> Expected:
+        row = problem.data
+        what = asked(problem.benchmark, row["entry_point"])[0]
+        outputs: dict[str, list[Any]] = {}
+        cpu_s: dict[str, list[float]] = {}
+        limits = _limits(REFERENCE_S)
+        for part in LISTS:
+            outputs[part] = []
+            cpu_s[part] = []
+            inputs = list(row[f"{part}_input"])
+            for start in range(0, len(inputs), CALLS):
+                calls = encoded_calls(problem.benchmark, row["task_id"], inputs[start : start + CALLS])
+                outcome = self.run(function_job(reference(row), row["entry_point"], what, calls, limits))
+                if outcome.status != "ok":
+                    raise ReferenceError(f"the reference of {problem.id}: {outcome.status}: {outcome.detail}")
+                outputs[part] += [parse_literal(text, limits.output_bytes) for text in outcome.outputs]
+                cpu_s[part].append(outcome.cpu_ms / 1000)
+        return Expected(outputs=outputs, cpu_s=cpu_s)
+
+
+def reference(row: Mapping[str, Any]) -> str:
+    """Returns the canonical solution as a whole program."""
+    return row["prompt"] + row["canonical_solution"]
+
+
+def encoded_calls(benchmark: str, task_id: str, inputs: Sequence[Sequence[Any]]) -> list[bytes]:
+    """Returns the arguments of each call as a job takes them."""
+    if benchmark == MBPP:
+        return [encode_arguments(mbpp_arguments(task_id, arguments)) for arguments in inputs]
+    return [encode_arguments(arguments) for arguments in inputs]
+
+
+def limits_of(calls: int, reference_s: float) -> Limits:
+    """Returns what a solution may use for so many calls."""
+    # The base inputs are few, so that a solution that never ends is soon found out.
+    return _limits(min(MOST_S, max(LEAST_S, calls)) + 4 * reference_s)
+
+
+def _limits(cpu_s: float) -> Limits:
+    most = BENCHMARKS.limits
+    return Limits(
+        cpu_s=cpu_s,
+        wall_s=_WALL * cpu_s,
+        memory_mb=most.memory_mb,
+        output_bytes=most.output_bytes,
+        input_bytes=most.input_bytes,
+    )

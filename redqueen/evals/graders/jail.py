@@ -1,0 +1,85 @@
+"""What the graders of code share: jobs that call a solution in the jail, and what their outcomes mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from redqueen.evals.graders import jailed
+from redqueen.evals.graders.grader import Grade, Problem
+from redqueen.machine import cores
+from redqueen.sandbox import BENCHMARKS, Job, Limits, Outcome, Sandbox, encode_arguments
+
+
+class JailedGrader:
+    """Judges solutions in a sandbox of the profile `BENCHMARKS`, several at a time."""
+
+    def __init__(self, sandbox: Sandbox | None = None) -> None:
+        """Starts a sandbox of its own unless it gets one, which its owner closes."""
+        if sandbox is not None and sandbox.profile.entry != BENCHMARKS.entry:
+            raise ValueError("solutions of benchmarks need a sandbox of the profile BENCHMARKS")
+        self._own = sandbox is None
+        self._sandbox = sandbox or Sandbox(BENCHMARKS)
+        # Each thread waits for the sandbox most of the time.
+        self._threads = ThreadPoolExecutor(2 * cores(), thread_name_prefix="grader")
+
+    def __enter__(self) -> JailedGrader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def submit(self, problem: Problem, answer: str) -> Future[Grade]:
+        """Queues one program."""
+        return self._threads.submit(self.grade, problem, answer)
+
+    def grade(self, problem: Problem, answer: str) -> Grade:
+        """Returns what the benchmark's rules say about one program."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Finishes what was submitted. Does nothing the second time."""
+        self._threads.shutdown(wait=True)
+        if self._own:
+            self._sandbox.close()
+
+    def run(self, job: Job) -> Outcome:
+        """Returns what became of one job."""
+        return self._sandbox.submit(job).result()
+
+
+@cache
+def _jailed_text() -> str:
+    return Path(jailed.__file__).read_text(encoding="utf-8")
+
+
+def function_job(
+    source: str, name: str, what: str, calls: Sequence[bytes], limits: Limits, *, preamble: bool = False
+) -> Job:
+    """Returns the job that calls the function `name` of a program once with each of the encoded arguments."""
+    program = f"""{_jailed_text()}
+function = load({source!r}, {name!r}, {preamble!r})
+def run(*arguments):
+    return call(function, arguments, {what!r})
+"""
+    return Job(program, tuple(calls), limits=limits)
+
+
+def script_job(source: str, standard_input: str, limits: Limits) -> Job:
+    """Returns the job that runs a program on its standard input. Its output is what the program printed."""
+    program = f"{_jailed_text()}\nSOURCE = {source!r}\ndef run(text):\n    return run_script(SOURCE, text)\n"
+    return Job(program, (encode_arguments((standard_input,)),), limits=limits)
+
+
+def failed(outcome: Outcome, where: Any = "") -> Grade:
+    """Returns the grade for an outcome that is not `ok`."""
+    detail = f"{where}: {outcome.detail}" if where else outcome.detail
+    # What calls a solution stands around it, so a text that is no program fails while that runs.
+    if outcome.detail.startswith(("SyntaxError", "IndentationError", "TabError")):
+        return Grade(status="malformed", detail=detail)
+    if outcome.status in ("ok", "wrong", "nondeterministic"):
+        raise ValueError(f"an outcome that no job of a grader has: {outcome.status}")
+    return Grade(status=outcome.status, detail=detail)
