@@ -292,6 +292,13 @@ class Verifier(Protocol):
         """
         ...
 
+    def submit_run(self, program: str, inputs: tuple[str, ...], cpu_s: float) -> Future[tuple[str, ...]]:
+        """Submits a program to be run on inputs and returns at once; nothing is judged.
+
+        The future has the outputs as far as the program got within `cpu_s` seconds of CPU. It may have none.
+        """
+        ...
+
     def validate(self, proposals: Sequence[Proposal]) -> list[tuple[Verdict, Task | None]]:
         """Submits many proposals and waits for their results."""
         ...

@@ -17,6 +17,7 @@ from redqueen.adapters.factors import Factors
 from redqueen.adapters.initialisation import fresh, generator, perturb
 from redqueen.adapters.peft_files import load_adapter, refit
 from redqueen.assets import warm_start
+from redqueen.behaviour import behaviours
 from redqueen.config import Config
 from redqueen.errors import AdapterError
 from redqueen.evals.held_out import HeldOutEvaluation, run_evaluation
@@ -30,10 +31,12 @@ from redqueen.league.rating import TrueSkill
 from redqueen.policy.model.base import Base
 from redqueen.policy.policy import open_policy
 from redqueen.recording.archive import ArchiveRecorder
+from redqueen.recording.measures import Measures
 from redqueen.recording.metrics import MetricsRecorder
 from redqueen.recording.recorder import Recorder, StepRecord
-from redqueen.records import Attempted, GradedRollout, Verifier
+from redqueen.records import Attempted, GradedRollout, Task, Verifier
 from redqueen.runs import checkpoint
+from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory
 from redqueen.self_play import PlayedStep, SelfPlay, score_step
 
@@ -61,6 +64,7 @@ class Trainer:
         self.trueskill = TrueSkill()
         self.archive = ArchiveRecorder(directory.archive)
         self.metrics = MetricsRecorder(directory)
+        self.measures = Measures()
         self.watchers = tuple(watchers)
         self.played = 0
 
@@ -76,6 +80,7 @@ class Trainer:
         with phases.phase("solve"):
             attempted = self.self_play.solve(proposed, phases.progress)
             played = score_step(step, matches, proposed, attempted, self.self_play.task_bank, config.game)
+            called = behaviours(_novel_tasks(played), self.self_play.verifier)
         # One update of each member on this step's rollouts alone. They were sampled from the weights that are updated
         # here, and nothing changes these in between.
         with phases.phase("learn"):
@@ -91,6 +96,7 @@ class Trainer:
             champions = update_hall_of_fame(self.population, self.policy, step, config)
             births = replace_weakest(self.population, self.policy, step, config)
 
+        living = [standing.member.name for standing in standings]
         return StepRecord(
             kinds=config.game.kinds,
             played=played,
@@ -105,6 +111,7 @@ class Trainer:
             population=standings_of(self.population, config.league),
             hall_of_fame=tuple(self.population.hall_of_fame),
             task_bank_size=len(self.self_play.task_bank),
+            measures=self.measures.measure(played, called, living, config.game.kinds),
             seconds=phases.seconds,
         )
 
@@ -170,6 +177,8 @@ class Trainer:
         # nothing if there are none.
         self.archive.rewind(saved.step)
         self.metrics.rewind(saved.step)
+        with ArchiveReader(self.directory.archive) as reader:
+            self.measures.restore(reader.measures_of_members())
 
     def save(self) -> Path:
         """Writes a checkpoint of everything that was played. Returns its folder."""
@@ -252,6 +261,12 @@ class _Phases:
         """Tells the watchers that the present phase has done `done` of `total` parts."""
         for watcher in self.watchers:
             watcher.progress(done, total)
+
+
+def _novel_tasks(played: PlayedStep) -> list[Task]:
+    """Returns the tasks whose behaviour is measured: a task that is no new idea would only repeat one."""
+    tasks = [proposal.proposed.task for proposal in played.proposals if proposal.novel]
+    return [task for task in tasks if task is not None]
 
 
 def starting_adapter(config: Config, shapes: Mapping[str, tuple[int, int]]) -> dict[str, Factors]:

@@ -135,6 +135,16 @@ class LocalVerifier(AbstractContextManager["LocalVerifier", None]):
         pairs = task.hidden if task.kind == "code_f" else task.pairs
         return self.submit(answer_to(task.kind, task.program, pairs, answer))
 
+    def submit_run(self, program: str, inputs: tuple[str, ...], cpu_s: float) -> Future[tuple[str, ...]]:
+        """Runs a program once and judges nothing, while the caller goes on: its outputs, as far as it got.
+
+        It is ended after `cpu_s` seconds of CPU, and may then have none.
+        """
+        limits = self._sandbox.profile.limits
+        shorter = replace(limits, cpu_s=min(cpu_s, limits.cpu_s))
+        job = Job(program, inputs, limits=shorter)
+        return _then(self._sandbox.submit(job), lambda outcome: outcome.outputs)
+
     def validate(self, proposals: Sequence[Proposal]) -> list[tuple[Verdict, Task | None]]:
         """What `submit_proposal` says of each; in order."""
         futures = [self.submit_proposal(proposal) for proposal in proposals]

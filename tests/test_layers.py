@@ -28,7 +28,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("redqueen.evolution",),
     ("redqueen.evals",),
     ("redqueen.self_play",),
-    ("redqueen.judging", "redqueen.lessons"),
+    ("redqueen.judging", "redqueen.lessons", "redqueen.behaviour"),
     ("redqueen.policy", "redqueen.verifier", "redqueen.runs"),
     ("redqueen.adapters", "redqueen.game", "redqueen.sandbox", "redqueen.league"),
     ("redqueen.programs", "redqueen.recipes", "redqueen.assets"),

@@ -38,6 +38,7 @@ TITLES = {
     "redqueen.evals": "held-out score",
     "redqueen.self_play": "propose and solve",
     "redqueen.lessons": "tasks as texts to imitate",
+    "redqueen.behaviour": "calls on fixed inputs",
     "redqueen.judging": "from text to verdict",
     "redqueen.policy": "base, members, GPU",
     "redqueen.verifier": "the only judge",

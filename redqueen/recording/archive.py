@@ -66,6 +66,7 @@ def rows_of(record: StepRecord) -> list[Row]:
     rows += [_standing_row(step, standing) for standing in record.standings]
     rows += [_champion_row(champion) for champion in record.champions]
     rows += [_probe_row(step, attempt) for attempt in record.held_out]
+    rows += record.measures.rows
     return rows
 
 

@@ -87,6 +87,8 @@ def step_metrics(record: StepRecord) -> StepMetrics:
         "dropped": _dropped(all_proposals, all_attempts),
         "tokens_sampled": _tokens_sampled(all_proposals, all_attempts),
         "tokens_trained": sum(update.tokens for update in updates),
+        "tokens_by_phase": _tokens_by_phase(record),
+        "response_tokens": {role: _response_tokens(role, rollouts) for role in ROLES},
         "entropy": {role: _entropies(role, rollouts) for role in ROLES},
         "logprob_gap": _per_token(updates, [update.logprob_gap for update in updates]),
         "loss": {update.member: _finite(update.loss) for update in updates},
@@ -101,6 +103,7 @@ def step_metrics(record: StepRecord) -> StepMetrics:
         "hall": list(record.hall_of_fame),
         "task_bank_size": record.task_bank_size,
         "seconds": _rounded(record.seconds),
+        **record.measures.metrics,
     }
 
 
@@ -179,6 +182,19 @@ def _rollouts(proposals: Sequence[ScoredProposal], attempts: Sequence[ScoredAtte
 
 def _tokens_sampled(proposals: Sequence[ScoredProposal], attempts: Sequence[ScoredAttempt]) -> int:
     return sum(len(rollout.completion.token_ids) for rollout in _rollouts(proposals, attempts))
+
+
+def _tokens_by_phase(record: StepRecord) -> dict[str, int]:
+    return {
+        "propose": _tokens_sampled(record.played.proposals, ()),
+        "solve": _tokens_sampled((), record.played.attempts),
+        "learn": sum(update.tokens for update in record.updates),
+        "evolve": sum(len(attempt.rollout.completion.token_ids) for attempt in record.held_out),
+    }
+
+
+def _response_tokens(role: Role, rollouts: Sequence[Rollout]) -> float | None:
+    return _mean(len(rollout.completion.token_ids) for rollout in rollouts if rollout.role == role)
 
 
 def _entropies(role: Role, rollouts: Sequence[Rollout]) -> dict[str, float]:

@@ -9,6 +9,7 @@ from typing import Protocol
 from redqueen.evolution import Game, Replacement, Standing
 from redqueen.league.hall_of_fame import Champion
 from redqueen.league.rating import Rating
+from redqueen.recording.measures import StepMeasures
 from redqueen.records import Attempted, Kind, MemberUpdate
 from redqueen.self_play import PlayedStep
 
@@ -41,6 +42,8 @@ class StepRecord:
     hall_of_fame: tuple[str, ...]
     """The names of all champions."""
     task_bank_size: int
+    measures: StepMeasures
+    """What the step's valid tasks are like."""
     seconds: Mapping[str, float]
     """Wall time by phase, and `total`."""
 

@@ -75,7 +75,89 @@ class ReplacementMetrics(TypedDict):
     tries: NotRequired[int]
 
 
-class StepMetrics(TypedDict):
+class ComplexityMetrics(TypedDict):
+    """Means over tasks of the measures of `redqueen.programs.complexity`."""
+
+    depth: float
+    cyclomatic: float
+    lines: float
+    variables: float
+    nodes: float
+    node_types: float
+
+
+class TaskComplexityMetrics(TypedDict):
+    """The complexity of programs as they were written, and of what is left without code that can never run."""
+
+    written: ComplexityMetrics
+    reached: ComplexityMetrics
+
+
+class SizeMetrics(TypedDict):
+    """The mean sizes of a task's inputs and outputs (`redqueen.programs.signatures.size_of`)."""
+
+    input: float
+    output: float
+
+
+class CoverageMetrics(TypedDict):
+    """What the run's tasks have covered, from its first step to this one (`redqueen.programs.coverage`)."""
+
+    tasks: int
+    """The tasks that were counted."""
+    cells: int
+    """The different cells in them."""
+    beyond_seeds: int
+    """The cells that no seed program has."""
+    rarefied: dict[str, float]
+    """By a number of tasks (10, 100, ...): the expected cells in so many tasks, drawn at random from all of the run."""
+    rarefied_beyond_seeds: dict[str, float]
+    rarefied_by_nodes: dict[str, float]
+    """By a number of nodes of programs (1000, ...): the expected cells in as many tasks as have so many nodes. The
+    control for verbosity: longer programs get fewer tasks."""
+
+
+class GuessableMetrics(TypedDict):
+    """How many of the step's new tasks can be solved without understanding their programs.
+
+    Each program is called on about 20 fixed inputs of the types that it takes (`redqueen.behaviour`).
+    """
+
+    tasks: int
+    """The novel tasks whose programs were called; the shares are of these."""
+    rate: float | None
+    """Tasks that can be guessed in one of the three ways."""
+    by_random: float | None
+    """Tasks whose output at least 40 % of the inputs give."""
+    by_echo: float | None
+    """Tasks whose output, given as the input, gives itself."""
+    by_few_outputs: float | None
+    """Tasks whose program gives at most three different outputs."""
+
+
+class MeasureMetrics(TypedDict):
+    """What the step's valid tasks are like, and what the run has covered; docs/METRICS.md gives the sources."""
+
+    complexity_by_kind: dict[str, TaskComplexityMetrics | None]
+    """The programs of code_f are given to the teacher."""
+    dead_code_by_kind: dict[str, float | None]
+    """Mean over tasks of the share of a program's nodes that can never run."""
+    sizes_by_kind: dict[str, SizeMetrics | None]
+    coverage: dict[str, CoverageMetrics]
+    """By what is counted: `programs` (up to names and constants), `paths` (of syntax), `functions` (of the library),
+    `signatures` (types of inputs and outputs), `behaviours` (outputs on fixed typed inputs, of novel tasks)."""
+    paths_per_node: float | None
+    """Mean over tasks of a program's different paths / its nodes, of what is reached."""
+    new_shape_rate: float | None
+    """Tasks whose program, up to names and constants, neither a seed nor an earlier task of the run has / tasks."""
+    new_paths: float | None
+    """Mean number of a task's paths that neither a seed nor an earlier task of the run has."""
+    repeated_rate: float | None
+    """Tasks with the program, inputs and message of an earlier task of the run / tasks."""
+    guessable: GuessableMetrics
+
+
+class StepMetrics(MeasureMetrics):
     """One line of metrics.jsonl."""
 
     step: int
@@ -111,6 +193,11 @@ class StepMetrics(TypedDict):
     their programs did not repeat their own outputs (`nondeterministic` in `statuses`, for the attempts too)."""
     tokens_sampled: int
     tokens_trained: int
+    tokens_by_phase: dict[str, int]
+    """Tokens that were sampled in `propose`, `solve` and `evolve` (held-out attempts), and trained on in `learn`. Its
+    `propose` and `solve` add up to `tokens_sampled`."""
+    response_tokens: dict[str, float | None]
+    """By role: the mean length of what living members wrote, in tokens."""
     entropy: dict[str, dict[str, float]]
     """By role and living member: an estimate from all tokens that it sampled in the step, their mean negative
     log-probability, in nats per token. It is of the distribution that was sampled from: at the sampling temperature and

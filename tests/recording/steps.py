@@ -10,6 +10,7 @@ from redqueen.league.hall_of_fame import champion_of
 from redqueen.league.matchmaking import Match
 from redqueen.league.population import Member
 from redqueen.league.rating import Rating
+from redqueen.recording.measures import Measures
 from redqueen.recording.recorder import StepRecord
 from redqueen.records import (
     KINDS,
@@ -25,9 +26,10 @@ from redqueen.records import (
 )
 from redqueen.self_play import PlayedMatch, PlayedStep, ScoredAttempt, ScoredProposal
 
+NOTHING = PlayedStep(step=0, matches=())
 EMPTY = StepRecord(
     kinds=KINDS,
-    played=PlayedStep(step=0, matches=()),
+    played=NOTHING,
     updates=(),
     games=(),
     par={},
@@ -39,6 +41,7 @@ EMPTY = StepRecord(
     population=(),
     hall_of_fame=(),
     task_bank_size=0,
+    measures=Measures().measure(NOTHING, {}, (), KINDS),
     seconds={"total": 0.0},
 )
 T0 = Member("T0", "teacher", 0, rating=Rating(26.0, 7.0), wins=1)
@@ -116,9 +119,10 @@ def full() -> StepRecord:
         victim="S0", child="S1", parents=("S0",), operator="copy_parent", victim_fitness=3.0, victim_age=5,
         victim_games=1, tie=True, parent_fitness=(3.0,), distance=0.25, tries=2,
     )  # fmt: skip
+    played = PlayedStep(step=4, matches=(PlayedMatch(match=MATCH, proposals=proposals),))
     return StepRecord(
         kinds=KINDS,
-        played=PlayedStep(step=4, matches=(PlayedMatch(match=MATCH, proposals=proposals),)),
+        played=played,
         updates=(MemberUpdate(member="T0", loss=0.5, grad_norm=1.5, adapter_norm=2.5, logprob_gap=0.125, tokens=9),),
         games=(Game(match=MATCH, score=-0.25, outcome="teacher"),),
         par={"code_o": 0.75},
@@ -130,5 +134,6 @@ def full() -> StepRecord:
         population=(Standing(member=T0, fitness=5.0), Standing(member=S1, fitness=None)),
         hall_of_fame=("T0@4",),
         task_bank_size=7,
+        measures=Measures().measure(played, {}, ("T0", "S0"), KINDS),
         seconds={"match": 0.12345, "total": 61.5},
     )

@@ -19,6 +19,7 @@ from redqueen.runs.archive.rows import (
     AttemptRow,
     ChampionRow,
     MatchRow,
+    MeasureRow,
     MemberRow,
     ProbeRow,
     ProposalRow,
@@ -88,11 +89,22 @@ def probe(step: int) -> ProbeRow:
     )  # fmt: skip
 
 
+def measure(step: int) -> MeasureRow:
+    return MeasureRow(
+        task=f"{step}", step=step, written_depth=6, written_cyclomatic=2, written_lines=5, written_variables=3,
+        written_nodes=30, written_node_types=12, reached_depth=6, reached_cyclomatic=2, reached_lines=4,
+        reached_variables=2, reached_nodes=25, reached_node_types=11, input_size=2.5, output_size=1.0,
+        signature="int -> int", shape="ab", paths="Ab-_ cdef", functions=".append len", identity="cd", repeated=False,
+        new_shape=True, new_paths=1, typed_inputs=20, behaviour="ef", distinct_outputs=7, same_output_rate=0.05,
+        echo=None,
+    )  # fmt: skip
+
+
 def everything(step: int) -> list[Row]:
     name = f"{step}"
     return [
         member(f"S{step}", step), match(name, step), proposal(name, step), task(name, step), attempt(name, 0, step),
-        replacement(name, step), standing(step), champion(step), probe(step),
+        replacement(name, step), standing(step), champion(step), probe(step), measure(step),
     ]  # fmt: skip
 
 
@@ -134,6 +146,7 @@ def test_the_reader_returns_what_was_written_by_step(archive: Archive, tmp_path:
         assert reader.standings() == [standing(0), standing(1)]
         assert reader.champions() == [champion(0), champion(1)]
         assert reader.probes(1) == [probe(1)]
+        assert reader.measures() == [measure(0), measure(1)]
         assert reader.attempts(7) == []
 
 

@@ -15,6 +15,7 @@ from redqueen.runs.archive.rows import (
     AttemptRow,
     ChampionRow,
     MatchRow,
+    MeasureRow,
     MemberRow,
     ProbeRow,
     ProposalRow,
@@ -120,6 +121,15 @@ class ArchiveReader:
     def probes(self, step: int | None = None) -> list[ProbeRow]:
         """Returns the attempts at held-out tasks after `step`, or after all steps."""
         return self._rows(ProbeRow, step)
+
+    def measures(self, step: int | None = None) -> list[MeasureRow]:
+        """Returns the measures of the valid tasks of `step`, or of all steps."""
+        return self._rows(MeasureRow, step)
+
+    def measures_of_members(self) -> list[MeasureRow]:
+        """Returns the measures of the tasks that members wrote, without those of champions, in order."""
+        of_members = "task IN (SELECT id FROM tasks WHERE author IN (SELECT name FROM members))"
+        return self.rows(MeasureRow, f"{of_members} ORDER BY step, rowid")
 
     def _rows(self, row: type[R], step: int | None = None) -> list[R]:
         """Returns the rows of one table in a fixed order, so that every analysis of them gives the same numbers."""

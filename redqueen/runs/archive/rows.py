@@ -179,4 +179,62 @@ class ProbeRow:
     detail: str
 
 
-Row = MemberRow | MatchRow | ProposalRow | TaskRow | AttemptRow | ReplacementRow | StandingRow | ChampionRow | ProbeRow
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureRow:
+    """What a valid task is like, measured once when its step is recorded; docs/METRICS.md defines each measure.
+
+    `written_` is the program as its author wrote it, `reached_` the same without what can never run. `paths`,
+    `functions` and `shape` are of the reached program; the first two are words separated by spaces.
+    """
+
+    task: str
+    step: int
+    written_depth: int
+    written_cyclomatic: int
+    written_lines: int
+    written_variables: int
+    written_nodes: int
+    written_node_types: int
+    reached_depth: int
+    reached_cyclomatic: int
+    reached_lines: int
+    reached_variables: int
+    reached_nodes: int
+    reached_node_types: int
+    input_size: float
+    output_size: float
+    signature: str
+    shape: str
+    paths: str
+    functions: str
+    identity: str
+    """A hash of the program, the inputs and the message: equal for tasks that are the same."""
+    repeated: bool
+    """Whether an earlier task of the run has the same `identity`."""
+    new_shape: bool
+    """Whether neither a seed nor an earlier task of the run has the same `shape`."""
+    new_paths: int
+    """Paths that neither a seed nor an earlier task of the run has."""
+    typed_inputs: int | None
+    """The fixed typed inputs that the program was called on. None, here and below, where it was not."""
+    behaviour: str | None
+    """A hash of what they gave."""
+    distinct_outputs: int | None
+    same_output_rate: float | None
+    """The share of the typed inputs that give the task's own output."""
+    echo: bool | None
+    """Whether the task's output, as an input, gives the output again."""
+
+
+Row = (
+    MemberRow
+    | MatchRow
+    | ProposalRow
+    | TaskRow
+    | AttemptRow
+    | ReplacementRow
+    | StandingRow
+    | ChampionRow
+    | ProbeRow
+    | MeasureRow
+)

@@ -19,6 +19,7 @@ from redqueen.runs.archive.rows import (
     AttemptRow,
     ChampionRow,
     MatchRow,
+    MeasureRow,
     MemberRow,
     ProbeRow,
     ProposalRow,
@@ -30,8 +31,9 @@ from redqueen.runs.archive.rows import (
 from redqueen.runs.directory import RunError
 
 R = TypeVar("R", bound=Row)
-LAYOUT = 2
-"""Stored in each archive, and raised when the same columns mean something else. 2: steps are counted from 1."""
+LAYOUT = 3
+"""Stored in each archive, and raised when the tables or the meaning of their columns change. 2: steps are counted from
+1. 3: the table `measures`."""
 # SQLite has neither truth values nor lists: a bool is stored as 0 or 1, and a tuple as the text of a JSON list.
 _SQL_TYPES = {str: "TEXT", int: "INTEGER", bool: "INTEGER", float: "REAL", tuple: "TEXT"}
 
@@ -66,6 +68,7 @@ TABLES = (
     Table("standings", StandingRow, key=("step", "member")),
     Table("champions", ChampionRow, key=("name",)),
     Table("probes", ProbeRow, key=("step", "member", "task")),
+    Table("measures", MeasureRow, key=("task",), references={"task": "tasks (id)"}, index="step"),
 )
 _NAMES: dict[type[Row], str] = {table.row: table.name for table in TABLES}
 
@@ -149,7 +152,7 @@ def row_of(row: type[R], values: Sequence[Any]) -> R:
     for column, value in zip(columns(row), values, strict=True):
         if column.type is tuple:
             by_name[column.name] = _tuples(json.loads(value))
-        elif column.type is bool:
+        elif column.type is bool and value is not None:
             by_name[column.name] = bool(value)
         else:
             by_name[column.name] = value

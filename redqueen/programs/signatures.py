@@ -1,0 +1,87 @@
+"""The types of values, from the values themselves: `list[int], str -> bool`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_MOST_PLACES = 4
+"""A tuple of up to so many items has a type for each place, a longer one is a list that cannot change."""
+_DEPTH = 3
+"""How many containers inside one another are told apart."""
+
+Union = tuple["Type", ...]
+"""Alternatives, in the order of their names; empty where there was no value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """One type, e.g. `Type("list", ((Type("int"),),))`; `str()` gives `list[int]`."""
+
+    name: str
+    parts: tuple[Union, ...] = ()
+    """What a container holds: one union for its items; for a dict keys and values; for a short tuple one a place."""
+
+    def __str__(self) -> str:
+        """Returns the type as annotations write it."""
+        return f"{self.name}[{', '.join(map(text_of_union, self.parts))}]" if self.parts else self.name
+
+
+def text_of_union(union: Union) -> str:
+    """Returns `int|str` for the union of both."""
+    return "|".join(map(str, union))
+
+
+def types_of(values: Iterable[object], depth: int = _DEPTH) -> Union:
+    """Returns the types of values; containers of one type are merged, so that `[1], ["a"]` is `list[int|str]`."""
+    # By the name and, for a short tuple, by its length.
+    alike: dict[tuple[str, int], list[Any]] = {}
+    for value in values:
+        places = len(value) if isinstance(value, tuple) and 0 < len(value) <= _MOST_PLACES else 0
+        alike.setdefault((type(value).__name__, places), []).append(value)
+    types = [_merged(name, places, group, depth) for (name, places), group in alike.items()]
+    return tuple(sorted(types, key=str))
+
+
+def _merged(name: str, places: int, values: Sequence[Any], depth: int) -> Type:
+    """The type of values of one Python type."""
+    if name == "NoneType":
+        return Type("None")
+    if not depth or not isinstance(values[0], list | tuple | set | frozenset | dict):
+        return Type(name)
+    if name == "dict":
+        keys = types_of((key for value in values for key in value), depth - 1)
+        return Type(name, (keys, types_of((item for value in values for item in value.values()), depth - 1)))
+    if places:
+        return Type(name, tuple(types_of((value[place] for value in values), depth - 1) for place in range(places)))
+    items = types_of((item for value in values for item in value), depth - 1)
+    return Type("tuple..." if name == "tuple" else name, (items,))
+
+
+def arguments_of(calls: Sequence[Sequence[object]]) -> tuple[Union, ...]:
+    """Returns the types of each argument over several calls with as many arguments as the first."""
+    alike = [call for call in calls if len(call) == len(calls[0])]
+    return tuple(types_of(call[place] for call in alike) for place in range(len(calls[0])))
+
+
+def signature(calls: Sequence[Sequence[object]], results: Sequence[object]) -> str:
+    """Returns the types of a task's inputs and outputs.
+
+    >>> signature([([1, 2], "a")], [True])
+    'list[int], str -> bool'
+    """
+    return f"{', '.join(map(text_of_union, arguments_of(calls)))} -> {text_of_union(types_of(results))}"
+
+
+def size_of(value: object) -> int:
+    """Returns how much a value holds: 1 for a number, a text's length, and the sizes in a container; at least 1."""
+    if isinstance(value, str | bytes):
+        return max(1, len(value))
+    if isinstance(value, dict):
+        parts = [*value, *value.values()]
+    elif isinstance(value, list | tuple | set | frozenset):
+        parts = list(value)
+    else:
+        return 1
+    return max(1, sum(map(size_of, parts)))

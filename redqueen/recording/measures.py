@@ -1,0 +1,247 @@
+"""Measures each valid task of a step once: its row for the archive, and what a step's line says of all of them.
+
+What a run has covered is counted from its first step. A resumed run counts it again from the archive's rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from redqueen.behaviour import Behaviour
+from redqueen.game.novelty import seed_ideas
+from redqueen.game.seed_cells import seed_cells
+from redqueen.programs.complexity import Complexity, complexity_of
+from redqueen.programs.coverage import Coverage, Covered
+from redqueen.programs.features import functions_of, paths_of
+from redqueen.programs.normal_form import fingerprint, shape
+from redqueen.programs.reached import reached_tree
+from redqueen.programs.signatures import signature, size_of
+from redqueen.programs.trees import parse, text_of
+from redqueen.records import Kind, Task
+from redqueen.runs.archive.rows import MeasureRow
+from redqueen.runs.metrics import (
+    ComplexityMetrics,
+    CoverageMetrics,
+    GuessableMetrics,
+    MeasureMetrics,
+    SizeMetrics,
+    TaskComplexityMetrics,
+)
+from redqueen.sandbox import parse_arguments, parse_literal
+from redqueen.self_play import PlayedStep
+
+GUESSABLE_RATE = 0.4
+"""A task is guessable if so many of random inputs of its types give its output."""
+FEW_OUTPUTS = 3
+"""A task is guessable if its program has at most so many outputs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepMeasures:
+    """What was measured in one step."""
+
+    rows: tuple[MeasureRow, ...]
+    """One for each valid task, in the order of the tasks."""
+    metrics: MeasureMetrics
+
+
+class Measures:
+    """Measures the tasks of a run's steps, in order, and counts what they cover."""
+
+    def __init__(self) -> None:
+        seeds = seed_cells()
+        self._coverage = {
+            "programs": Coverage(seed_ideas("code_o")),
+            "paths": Coverage(seeds["paths"]),
+            "functions": Coverage(seeds["functions"]),
+            "signatures": Coverage(seeds["signatures"]),
+            "behaviours": Coverage(seeds["behaviours"]),
+        }
+        self._identities: set[str] = set()
+
+    def restore(self, rows: Iterable[MeasureRow]) -> None:
+        """Counts the tasks of the steps before; `rows` are those of members, without those of champions."""
+        for row in rows:
+            self._count(row)
+
+    def measure(
+        self, played: PlayedStep, behaviours: Mapping[str, Behaviour], living: Iterable[str], kinds: Sequence[Kind]
+    ) -> StepMeasures:
+        """Measures the valid tasks of a step, some of which have `behaviours`, by their ids.
+
+        Tasks of champions, who are not `living`, count in no metric.
+        """
+        names = set(living)
+        rows: list[MeasureRow] = []
+        counted: list[tuple[Kind, MeasureRow]] = []
+        tasks = [proposal.proposed.task for proposal in played.proposals]
+        for task in filter(None, tasks):
+            row = self._row(played.step, task, behaviours.get(task.id))
+            rows.append(row)
+            if task.author in names:
+                self._count(row)
+                counted.append((task.kind, row))
+        covered = {name: coverage.covered() for name, coverage in self._coverage.items()}
+        return StepMeasures(rows=tuple(rows), metrics=measure_metrics(counted, covered, kinds))
+
+    def _row(self, step: int, task: Task, behaviour: Behaviour | None) -> MeasureRow:
+        written = complexity_of(parse(task.program))
+        tree = reached_tree(parse(task.program))
+        reached = complexity_of(tree)
+        calls = [parse_arguments(pair.input) for pair in task.pairs]
+        outputs = [parse_literal(pair.output) for pair in task.pairs]
+        paths = paths_of(tree)
+        form = shape(text_of(tree))
+        identity = _identity(task)
+        return MeasureRow(
+            task=task.id,
+            step=step,
+            **_columns("written", written),
+            **_columns("reached", reached),
+            input_size=fmean(sum(map(size_of, call)) for call in calls),
+            output_size=fmean(map(size_of, outputs)),
+            signature=signature_of(task),
+            shape=form,
+            paths=" ".join(sorted(paths)),
+            functions=" ".join(sorted(functions_of(tree))),
+            identity=identity,
+            repeated=identity in self._identities,
+            new_shape=bool(self._coverage["programs"].unseen([form])),
+            new_paths=len(self._coverage["paths"].unseen(paths)),
+            typed_inputs=behaviour and behaviour.inputs,
+            behaviour=behaviour and behaviour.cell,
+            distinct_outputs=behaviour and behaviour.distinct_outputs,
+            same_output_rate=behaviour and behaviour.same_output_rate,
+            echo=behaviour and behaviour.echo,
+        )
+
+    def _count(self, row: MeasureRow) -> None:
+        for name, cells in _cells(row).items():
+            self._coverage[name].add(cells, row.reached_nodes)
+        self._identities.add(row.identity)
+
+
+def signature_of(task: Task) -> str:
+    """Returns the types of a task's inputs and outputs, e.g. `list[int], str -> bool`."""
+    calls = [parse_arguments(pair.input) for pair in task.pairs]
+    return signature(calls, [parse_literal(pair.output) for pair in task.pairs])
+
+
+def _columns(prefix: str, size: Complexity) -> dict[str, Any]:
+    names = ("depth", "cyclomatic", "lines", "variables", "nodes", "node_types")
+    return {f"{prefix}_{name}": getattr(size, name) for name in names}
+
+
+def _cells(row: MeasureRow) -> dict[str, list[str]]:
+    """What a task covers, by the name of the coverage."""
+    cells = {
+        "programs": [row.shape],
+        "paths": row.paths.split(),
+        "functions": row.functions.split(),
+        "signatures": [row.signature],
+    }
+    # A task without a behaviour is none that covers nothing: it was not called.
+    if row.behaviour is not None:
+        cells["behaviours"] = [row.behaviour]
+    return cells
+
+
+def _identity(task: Task) -> str:
+    # The verifier has respelled the inputs: equal values are equal texts.
+    parts = (task.kind, fingerprint(task.program), task.message, *(pair.input for pair in task.pairs))
+    text = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(text, digest_size=12).hexdigest()
+
+
+def measure_metrics(
+    tasks: Sequence[tuple[Kind, MeasureRow]], covered: Mapping[str, Covered], kinds: Sequence[Kind]
+) -> MeasureMetrics:
+    """Returns the step's means over the tasks of living teachers; `MeasureMetrics` explains each number."""
+    rows = [row for _, row in tasks]
+    by_kind = {kind: [row for of, row in tasks if of == kind] for kind in kinds}
+    return {
+        "complexity_by_kind": {kind: _complexity(group) for kind, group in by_kind.items()},
+        "dead_code_by_kind": {kind: _mean(group, _dead_code) for kind, group in by_kind.items()},
+        "sizes_by_kind": {kind: _sizes(group) for kind, group in by_kind.items()},
+        "coverage": {name: _coverage(one) for name, one in covered.items()},
+        "paths_per_node": _mean(rows, lambda row: len(row.paths.split()) / row.reached_nodes),
+        "new_shape_rate": _mean(rows, lambda row: row.new_shape),
+        "new_paths": _mean(rows, lambda row: row.new_paths),
+        "repeated_rate": _mean(rows, lambda row: row.repeated),
+        "guessable": _guessable(rows),
+    }
+
+
+def _complexity(rows: Sequence[MeasureRow]) -> TaskComplexityMetrics | None:
+    if not rows:
+        return None
+    written: ComplexityMetrics = {
+        "depth": fmean(row.written_depth for row in rows),
+        "cyclomatic": fmean(row.written_cyclomatic for row in rows),
+        "lines": fmean(row.written_lines for row in rows),
+        "variables": fmean(row.written_variables for row in rows),
+        "nodes": fmean(row.written_nodes for row in rows),
+        "node_types": fmean(row.written_node_types for row in rows),
+    }
+    reached: ComplexityMetrics = {
+        "depth": fmean(row.reached_depth for row in rows),
+        "cyclomatic": fmean(row.reached_cyclomatic for row in rows),
+        "lines": fmean(row.reached_lines for row in rows),
+        "variables": fmean(row.reached_variables for row in rows),
+        "nodes": fmean(row.reached_nodes for row in rows),
+        "node_types": fmean(row.reached_node_types for row in rows),
+    }
+    return {"written": written, "reached": reached}
+
+
+def _dead_code(row: MeasureRow) -> float:
+    return 1 - row.reached_nodes / row.written_nodes
+
+
+def _sizes(rows: Sequence[MeasureRow]) -> SizeMetrics | None:
+    if not rows:
+        return None
+    return {"input": fmean(row.input_size for row in rows), "output": fmean(row.output_size for row in rows)}
+
+
+def _coverage(covered: Covered) -> CoverageMetrics:
+    return {
+        "tasks": covered.tasks,
+        "cells": covered.cells,
+        "beyond_seeds": covered.beyond_seeds,
+        "rarefied": covered.rarefied,
+        "rarefied_beyond_seeds": covered.rarefied_beyond_seeds,
+        "rarefied_by_nodes": covered.rarefied_by_nodes,
+    }
+
+
+def _guessable(rows: Sequence[MeasureRow]) -> GuessableMetrics:
+    called = [row for row in rows if row.typed_inputs is not None]
+    return {
+        "tasks": len(called),
+        "rate": _mean(called, lambda row: _by_random(row) or _by_echo(row) or _by_few_outputs(row)),
+        "by_random": _mean(called, _by_random),
+        "by_echo": _mean(called, _by_echo),
+        "by_few_outputs": _mean(called, _by_few_outputs),
+    }
+
+
+def _by_random(row: MeasureRow) -> bool:
+    return row.same_output_rate is not None and row.same_output_rate >= GUESSABLE_RATE
+
+
+def _by_echo(row: MeasureRow) -> bool:
+    return bool(row.echo)
+
+
+def _by_few_outputs(row: MeasureRow) -> bool:
+    return row.distinct_outputs is not None and row.distinct_outputs <= FEW_OUTPUTS
+
+
+def _mean(rows: Iterable[MeasureRow], value: Callable[[MeasureRow], float]) -> float | None:
+    values = [value(row) for row in rows]
+    return fmean(values) if values else None
