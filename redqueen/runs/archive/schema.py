@@ -68,7 +68,7 @@ TABLES = (
     Table("standings", StandingRow, key=("step", "member")),
     Table("champions", ChampionRow, key=("name",)),
     Table("probes", ProbeRow, key=("step", "member", "task")),
-    Table("measures", MeasureRow, key=("task",), references={"task": "tasks (id)"}, index="step"),
+    Table("measures", MeasureRow, key=("task",), references={"task": "tasks (id)"}, indexes=(("step",),)),
 )
 _NAMES: dict[type[Row], str] = {table.row: table.name for table in TABLES}
 
