@@ -12,6 +12,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from redqueen.analysis.hues import HUES
+from redqueen.runs.archive.rows import MemberRow
+from redqueen.runs.archive.writer import Archive
 from redqueen.runs.directory import RunDirectory, RunError
 from redqueen.web.app import PAGES, STATIC, VIEWS
 from redqueen.web.folder import Folder
@@ -265,6 +267,58 @@ def test_reading_leaves_nothing_behind_and_follows_what_is_written(watched: Path
     (run / "metrics.jsonl").write_text("".join(lines[:2]))
     assert ask(client, "state")["step"] == 2
     assert ask(client, "state")["course"] == "stopped"
+
+
+def add_member(archive: Archive, name: str) -> None:
+    archive.write([MemberRow(name=name, role="teacher", step=3, parents=(), operator="init")])
+
+
+def named(client: TestClient) -> set[str]:
+    return {member["name"] for member in ask(client, "league")["members"]}
+
+
+def test_reading_neither_waits_for_a_run_that_writes_nor_keeps_it_from_ending(watched: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(watched / "first", tmp_path / "run"))
+    client = page(run)
+    with Archive(run / "run.sqlite") as archive:
+        add_member(archive, "T8")
+        assert "T8" in named(client)
+        archive.connection.execute("BEGIN IMMEDIATE")
+        assert "T8" in named(client)
+        archive.connection.execute("ROLLBACK")
+        add_member(archive, "T9")
+        assert "T9" in named(client)
+    # A reader that held on to the archive would have kept the log of new rows from being folded into it.
+    assert [path.name for path in run.glob("run.sqlite*")] == ["run.sqlite"]
+    assert "T9" in named(client)
+
+
+def test_a_read_only_folder_is_copied_once_for_all_views(
+    watched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Path(shutil.copytree(watched / "first", tmp_path / "run"))
+    # To root every folder seems writable.
+    monkeypatch.setattr("redqueen.web.live_run.os.access", lambda path, _: Path(path) != run)
+    copied: list[str] = []
+    copy = shutil.copyfile
+
+    def counted(source: Path, target: Path) -> object:
+        copied.append(source.name)
+        return copy(source, target)
+
+    monkeypatch.setattr("redqueen.web.live_run.shutil.copyfile", counted)
+    client = page(run)
+    with Archive(run / "run.sqlite") as archive:
+        add_member(archive, "T8")
+        before = sorted(path.name for path in run.iterdir())
+        for _ in range(2):
+            assert "T8" in named(client)
+            assert ask(client, "tasks")["tasks"]
+        assert copied == ["run.sqlite", "run.sqlite-wal"]
+        add_member(archive, "T9")
+        assert "T9" in named(client)
+        assert len(copied) == 4
+        assert sorted(path.name for path in run.iterdir()) == before
 
 
 def test_a_folder_without_runs_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -106,13 +106,21 @@ class Chart {
   options() {
     const marked = this.panel.steps.length <= MARKED;
     const { low, high, unit } = this.panel;
-    const axis = { stroke: () => colour("--ink-soft", "#555"), grid: { stroke: () => colour("--line", "#ddd"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
+    const axis = {
+      stroke: () => colour("--ink-soft", "#555"),
+      grid: { stroke: () => colour("--line", "#ddd"), width: 1 },
+      ticks: { show: false },
+      font: "12px system-ui, sans-serif",
+    };
     return {
       width: this.plot.clientWidth,
       height: HEIGHT,
       legend: { show: false },
       cursor: { sync: { key: "steps" }, drag: { x: false, y: false }, points: { size: 7 }, y: false },
-      scales: { x: { time: false, range: (_, from, to) => xRange(from, to) }, y: { range: (_, from, to) => yRange(from, to, low, high) } },
+      scales: {
+        x: { time: false, range: (_, from, to) => xRange(from, to) },
+        y: { range: (_, from, to) => yRange(from, to, low, high) },
+      },
       axes: [
         { ...axis, incrs: STEPS, size: 28, values: (_, ticks) => ticks },
         { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => format(tick, unit, ticks[1] - ticks[0])) },
@@ -190,12 +198,19 @@ class Chart {
 /** Formats a value of a panel; `step` is the distance of two ticks of an axis. */
 export function format(value, unit, step = null) {
   if (value === null || value === undefined) return "–";
-  if (unit === "share") return `${step === null ? (value * 100).toFixed(0) : trim((value * 100).toFixed(step < 0.1 ? 1 : 0))}%`;
+  if (unit === "share")
+    return `${step === null ? (value * 100).toFixed(0) : trim((value * 100).toFixed(step < 0.1 ? 1 : 0))}%`;
   const size = Math.abs(value);
   if (size >= 1e6) return `${trim((value / 1e6).toFixed(2))}M`;
   if (size >= 1e4) return `${trim((value / 1e3).toFixed(1))}k`;
   if (step !== null) return trim(value.toFixed(step >= 1 ? 1 : step >= 0.1 ? 2 : step >= 0.01 ? 3 : 5));
-  return Number.isInteger(value) ? String(value) : size >= 100 ? value.toFixed(0) : size >= 0.1 ? value.toFixed(2) : value.toPrecision(2);
+  return Number.isInteger(value)
+    ? String(value)
+    : size >= 100
+      ? value.toFixed(0)
+      : size >= 0.1
+        ? value.toFixed(2)
+        : value.toPrecision(2);
 }
 
 function trim(text) {
@@ -230,7 +245,15 @@ function swatch(i) {
   box.setAttribute("height", "8");
   box.setAttribute("aria-hidden", "true");
   const line = document.createElementNS("http://www.w3.org/2000/svg", "line");
-  const attributes = { x1: 0, x2: 26, y1: 4, y2: 4, stroke: hue(i), "stroke-width": 2.5, "stroke-dasharray": dash(i).join(" ") };
+  const attributes = {
+    x1: 0,
+    x2: 26,
+    y1: 4,
+    y2: 4,
+    stroke: hue(i),
+    "stroke-width": 2.5,
+    "stroke-dasharray": dash(i).join(" "),
+  };
   for (const [name, value] of Object.entries(attributes)) line.setAttribute(name, value);
   box.append(line);
   return box;

@@ -30,7 +30,11 @@ function fill(node, attributes, children) {
 export function table(columns, rows, caption) {
   const head = columns.map(([title, kind]) => h("th", { scope: "col", class: kind }, title));
   const body = rows.map((row) =>
-    h("tr", { class: row.className }, row.cells.map((cell, i) => h("td", { class: columns[i][1] }, cell))),
+    h(
+      "tr",
+      { class: row.className },
+      row.cells.map((cell, i) => h("td", { class: columns[i][1] }, cell)),
+    ),
   );
   return h(
     "div",

@@ -12,7 +12,16 @@ import { runs } from "./views/runs.js";
 
 const POLL_MS = 2000;
 // Each view: {api, title, render(root, data, page)}; `fixed` views do not change while a run goes on.
-const VIEWS = { "/": overview, "/league": league, "/matrix": matrix, "/tree": tree, "/tasks": tasks, "/task": task, "/member": member, "/runs": runs };
+const VIEWS = {
+  "/": overview,
+  "/league": league,
+  "/matrix": matrix,
+  "/tree": tree,
+  "/tasks": tasks,
+  "/task": task,
+  "/member": member,
+  "/runs": runs,
+};
 const NAV = ["/", "/league", "/matrix", "/tree", "/tasks"];
 const main = document.getElementById("main");
 const notice = document.getElementById("notice");
@@ -26,11 +35,19 @@ function pageOf(url) {
   const link = (path, values = {}) => {
     const wanted = new URLSearchParams();
     if (run) wanted.set("run", run);
-    for (const [name, value] of Object.entries(values)) if (value !== null && value !== undefined && value !== "") wanted.set(name, value);
+    for (const [name, value] of Object.entries(values))
+      if (value !== null && value !== undefined && value !== "") wanted.set(name, value);
     const text = wanted.toString();
     return text ? `${path}?${text}` : path;
   };
-  return { path: url.pathname, query, run, link, go, memberLink: (name) => h("a", { href: link("/member", { name }) }, name) };
+  return {
+    path: url.pathname,
+    query,
+    run,
+    link,
+    go,
+    memberLink: (name) => h("a", { href: link("/member", { name }) }, name),
+  };
 }
 
 async function ask(name, query) {
@@ -104,7 +121,15 @@ function header(page, state, view) {
     h("progress", { max: state.steps, value: state.step, "aria-label": "steps played" }),
   );
   const written = state.written === null ? null : `last step ${ago(state.written)}`;
-  const parts = [`recipe ${state.recipe}`, state.base, state.members, `seed ${state.seed}`, `isolation ${state.isolation}`, `${clock(state.seconds)} in steps`, written];
+  const parts = [
+    `recipe ${state.recipe}`,
+    state.base,
+    state.members,
+    `seed ${state.seed}`,
+    `isolation ${state.isolation}`,
+    `${clock(state.seconds)} in steps`,
+    written,
+  ];
   facts.append(parts.filter(Boolean).join(" · "));
 }
 
@@ -139,7 +164,15 @@ function onClick(event) {
   const link = event.target.closest?.("a[href]");
   const address = link?.getAttribute("href");
   // A click that asks for a new tab, and a link to another place on this page, are the browser's own.
-  if (!address?.startsWith("/") || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
+  if (
+    !address?.startsWith("/") ||
+    event.defaultPrevented ||
+    event.button ||
+    event.metaKey ||
+    event.ctrlKey ||
+    event.shiftKey
+  )
+    return;
   event.preventDefault();
   go(address).then(() => scrollTo(0, 0));
 }

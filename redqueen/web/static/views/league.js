@@ -4,8 +4,16 @@ import { h, table, number } from "../dom.js";
 
 const ROLES = { teacher: "Teachers", student: "Students", both: "The single agent" };
 const COLUMNS = [
-  ["member", ""], ["rating", "right"], ["fitness", "right"], ["won-drawn-lost", "right"], ["games", "right"],
-  ["age", "right"], ["born", ""], ["parents", ""], ["operator", ""], ["end", ""],
+  ["member", ""],
+  ["rating", "right"],
+  ["fitness", "right"],
+  ["won-drawn-lost", "right"],
+  ["games", "right"],
+  ["age", "right"],
+  ["born", ""],
+  ["parents", ""],
+  ["operator", ""],
+  ["end", ""],
 ];
 
 export const league = {
@@ -19,8 +27,12 @@ export const league = {
     if (champions.length) parts.push(hall(champions, page));
     root.replaceChildren(
       h("h1", {}, "League table"),
-      h("p", { class: "soft" }, "A rating is TrueSkill: mean ± deviation. It is relative to the opponents of the day. " +
-        "The living come first, the fittest on top; those that were replaced are pale."),
+      h(
+        "p",
+        { class: "soft" },
+        "A rating is TrueSkill: mean ± deviation. It is relative to the opponents of the day. " +
+          "The living come first, the fittest on top; those that were replaced are pale.",
+      ),
       ...parts.flat(),
     );
   },
@@ -46,9 +58,23 @@ function row(member, page) {
 }
 
 function hall(champions, page) {
-  const columns = [["champion", ""], ["rating", "right"], ["fitness", "right"], ["entered", ""]];
+  const columns = [
+    ["champion", ""],
+    ["rating", "right"],
+    ["fitness", "right"],
+    ["entered", ""],
+  ];
   const rows = champions.map((each) => ({
-    cells: [[each.name, " of ", page.memberLink(each.member)], `${number(each.mu, 1)} ± ${number(each.sigma, 1)}`, number(each.fitness), `step ${each.step}`],
+    cells: [
+      [each.name, " of ", page.memberLink(each.member)],
+      `${number(each.mu, 1)} ± ${number(each.sigma, 1)}`,
+      number(each.fitness),
+      `step ${each.step}`,
+    ],
   }));
-  return [h("h2", {}, "Hall of fame"), h("p", { class: "soft" }, "Frozen copies of members, whom the living still meet."), table(columns, rows, "hall of fame")];
+  return [
+    h("h2", {}, "Hall of fame"),
+    h("p", { class: "soft" }, "Frozen copies of members, whom the living still meet."),
+    table(columns, rows, "hall of fame"),
+  ];
 }

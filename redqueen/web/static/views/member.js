@@ -19,13 +19,27 @@ export const member = {
       h("h1", {}, `${life.name}, ${ROLES[life.role]}`),
       facts(data, page),
       curves,
-      h("h2", {}, teaches ? "Tasks that paid most" : "Tasks it solved best"), rows(data.best, page),
-      h("h2", {}, teaches ? "Valid tasks that paid least" : "Tasks it solved least"), rows(data.worst, page),
-      h("p", {}, h("a", { href: all }, `all tasks of ${life.name}`), teaches && [" · ", h("a", { href: page.link("/tasks", { teacher: life.name, status: "refused" }) }, "refused proposals")]),
+      h("h2", {}, teaches ? "Tasks that paid most" : "Tasks it solved best"),
+      rows(data.best, page),
+      h("h2", {}, teaches ? "Valid tasks that paid least" : "Tasks it solved least"),
+      rows(data.worst, page),
+      h(
+        "p",
+        {},
+        h("a", { href: all }, `all tasks of ${life.name}`),
+        teaches && [
+          " · ",
+          h("a", { href: page.link("/tasks", { teacher: life.name, status: "refused" }) }, "refused proposals"),
+        ],
+      ),
       h("h2", {}, "Games"),
       games(data, page),
     );
-    drawPanels(curves, panels(data), { headings: false, onStep: (step) => page.go(page.link("/tasks", { [teaches ? "teacher" : "student"]: life.name, from: step, to: step })) });
+    drawPanels(curves, panels(data), {
+      headings: false,
+      onStep: (step) =>
+        page.go(page.link("/tasks", { [teaches ? "teacher" : "student"]: life.name, from: step, to: step })),
+    });
   },
 };
 
@@ -36,13 +50,22 @@ function facts({ life, children, successor }, page) {
     ["parents", names(life.parents)],
     life.victim && ["took the place of", page.memberLink(life.victim)],
     ["children", names(children)],
-    ["end", life.died === null ? "lives" : [`replaced after step ${life.died}`, successor && [" by ", page.memberLink(successor)]]],
+    [
+      "end",
+      life.died === null
+        ? "lives"
+        : [`replaced after step ${life.died}`, successor && [" by ", page.memberLink(successor)]],
+    ],
     ["age", `${life.age} steps, ${life.games} games`],
     ["won-drawn-lost", life.record ? life.record.join("-") : "–"],
     ["rating", life.mu === null ? "–" : `${number(life.mu)} ± ${number(life.sigma)}`],
     ["fitness", number(life.last)],
   ];
-  return h("dl", { class: "facts" }, lines.filter(Boolean).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+  return h(
+    "dl",
+    { class: "facts" },
+    lines.filter(Boolean).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
+  );
 }
 
 function panels({ rating, games, life }) {
@@ -54,17 +77,44 @@ function panels({ rating, games, life }) {
   // A score above 0 is the student's; a teacher's curve is turned round, so that up is good for whoever is shown.
   const sign = life.role === "teacher" ? -1 : 1;
   const drawn = [
-    { ...panel, key: "rating", title: "Rating", unit: "points", note: "TrueSkill after each step: the mean, and one deviation above and below.", curves: [
-      { label: "mean", values: rating.map((each) => each.mu) },
-      { label: "+ deviation", values: rating.map((each) => each.mu + each.sigma) },
-      { label: "− deviation", values: rating.map((each) => each.mu - each.sigma) },
-    ] },
-    { ...panel, key: "fitness", title: "Fitness", unit: "", note: "What selection ranks by.", curves: [{ label: "fitness", values: rating.map((each) => each.fitness) }] },
+    {
+      ...panel,
+      key: "rating",
+      title: "Rating",
+      unit: "points",
+      note: "TrueSkill after each step: the mean, and one deviation above and below.",
+      curves: [
+        { label: "mean", values: rating.map((each) => each.mu) },
+        { label: "+ deviation", values: rating.map((each) => each.mu + each.sigma) },
+        { label: "− deviation", values: rating.map((each) => each.mu - each.sigma) },
+      ],
+    },
+    {
+      ...panel,
+      key: "fitness",
+      title: "Fitness",
+      unit: "",
+      note: "What selection ranks by.",
+      curves: [{ label: "fitness", values: rating.map((each) => each.fitness) }],
+    },
   ];
   if (life.role !== "both") {
-    drawn.push({ ...panel, key: "score", title: "Score of its games", unit: "", note: "Mean over its tasks of solve rate less par, with the sign that is good for this member; 0 is even.", curves: [
-      { label: "score", values: steps.map((step) => { const value = mean(scores.get(step)); return value === null ? null : value * sign; }) },
-    ] });
+    drawn.push({
+      ...panel,
+      key: "score",
+      title: "Score of its games",
+      unit: "",
+      note: "Mean over its tasks of solve rate less par, with the sign that is good for this member; 0 is even.",
+      curves: [
+        {
+          label: "score",
+          values: steps.map((step) => {
+            const value = mean(scores.get(step));
+            return value === null ? null : value * sign;
+          }),
+        },
+      ],
+    });
   }
   return drawn;
 }
@@ -75,12 +125,24 @@ function rows(tasks, page) {
 
 function games({ games: played }, page) {
   if (!played.length) return h("p", { class: "soft" }, "none yet");
-  const columns = [["step", "right"], ["teacher", ""], ["student", ""], ["outcome", ""], ["score", "right"]];
+  const columns = [
+    ["step", "right"],
+    ["teacher", ""],
+    ["student", ""],
+    ["outcome", ""],
+    ["score", "right"],
+  ];
   const rows = [...played].reverse().map((game) => ({
     cells: [
-      h("a", { href: page.link("/tasks", { teacher: game.teacher, student: game.student, from: game.step, to: game.step }) }, game.step),
-      page.memberLink(game.teacher.split("@")[0]), page.memberLink(game.student.split("@")[0]),
-      { student: "the student won", draw: "drawn", teacher: "the teacher won" }[game.outcome] ?? "no game", number(game.score),
+      h(
+        "a",
+        { href: page.link("/tasks", { teacher: game.teacher, student: game.student, from: game.step, to: game.step }) },
+        game.step,
+      ),
+      page.memberLink(game.teacher.split("@")[0]),
+      page.memberLink(game.student.split("@")[0]),
+      { student: "the student won", draw: "drawn", teacher: "the teacher won" }[game.outcome] ?? "no game",
+      number(game.score),
     ],
   }));
   return table(columns, rows, "games");

@@ -9,7 +9,8 @@ export const overview = {
   render(root, { verdict, panels }, page) {
     let box = root.querySelector(".overview");
     if (!box) {
-      const hint = "Choose a point to see the tasks of its step. Left and right arrows move through the steps of a chart.";
+      const hint =
+        "Choose a point to see the tasks of its step. Left and right arrows move through the steps of a chart.";
       box = h("div", { class: "overview" });
       root.replaceChildren(h("h1", {}, "Overview"), h("p", { class: "verdict" }), h("p", { class: "soft" }, hint), box);
     }

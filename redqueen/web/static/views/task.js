@@ -21,9 +21,19 @@ export const task = {
       h("p", { class: "why" }, proposal.why),
       ...(valid ? question(valid) : refused(proposal)),
       ...answers(data, attempts),
-      h("details", {}, h("summary", {}, "The prompt, and what the teacher wrote"),
-        h("h3", {}, "Prompt"), h("pre", {}, proposal.prompt),
-        h("h3", {}, `Written (${proposal.tokens} tokens, ended by ${proposal.finish_reason === "length" ? "the token limit" : "a stop"})`), h("pre", {}, proposal.text)),
+      h(
+        "details",
+        {},
+        h("summary", {}, "The prompt, and what the teacher wrote"),
+        h("h3", {}, "Prompt"),
+        h("pre", {}, proposal.prompt),
+        h(
+          "h3",
+          {},
+          `Written (${proposal.tokens} tokens, ended by ${proposal.finish_reason === "length" ? "the token limit" : "a stop"})`,
+        ),
+        h("pre", {}, proposal.text),
+      ),
     );
   },
 };
@@ -37,16 +47,32 @@ function facts({ proposal, task: valid, student, references }, page) {
     ["verdict", h("span", { class: valid ? "good" : "bad" }, proposal.status)],
     valid && ["solve rate", percent(valid.rho)],
     valid && ["idea", valid.novel ? "new: no seed and no task of the bank has it" : "not new"],
-    ["references", references.length ? references.map((each, i) => [i ? ", " : "", each.here ? h("a", { href: page.link("/task", { id: each.id }) }, each.id) : each.id]) : "none"],
+    [
+      "references",
+      references.length
+        ? references.map((each, i) => [
+            i ? ", " : "",
+            each.here ? h("a", { href: page.link("/task", { id: each.id }) }, each.id) : each.id,
+          ])
+        : "none",
+    ],
     ["judged in", `${number(proposal.cpu_ms, 1)} ms of CPU time`],
   ];
-  return h("dl", { class: "facts" }, lines.filter(Boolean).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+  return h(
+    "dl",
+    { class: "facts" },
+    lines.filter(Boolean).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
+  );
 }
 
 function question(valid) {
   const rows = valid.pairs.map(([input, output], i) => ({
     cells: [
-      valid.kind === "code_f" ? (i < valid.shown ? "shown" : "hidden") : { code_o: "the output is asked", code_i: "an input is asked" }[valid.kind],
+      valid.kind === "code_f"
+        ? i < valid.shown
+          ? "shown"
+          : "hidden"
+        : { code_o: "the output is asked", code_i: "an input is asked" }[valid.kind],
       h("code", {}, `f(${input})`),
       h("code", {}, output),
     ],
@@ -56,8 +82,18 @@ function question(valid) {
     h("pre", { class: "program" }, valid.program),
     valid.message && [h("h2", {}, "Message"), h("pre", {}, valid.message)],
     h("h2", {}, "Inputs and outputs"),
-    table([["", ""], ["input", "wrap"], ["output", "wrap"]], rows, "inputs and outputs"),
-  ].flat().filter(Boolean);
+    table(
+      [
+        ["", ""],
+        ["input", "wrap"],
+        ["output", "wrap"],
+      ],
+      rows,
+      "inputs and outputs",
+    ),
+  ]
+    .flat()
+    .filter(Boolean);
 }
 
 function refused(proposal) {
@@ -66,7 +102,9 @@ function refused(proposal) {
     h("p", { class: "bad" }, proposal.detail || proposal.status),
     h("pre", { class: "program" }, proposal.text),
     proposal.output && [h("h3", {}, "Its output"), h("pre", {}, proposal.output)],
-  ].flat().filter(Boolean);
+  ]
+    .flat()
+    .filter(Boolean);
 }
 
 function answers({ task: valid }, attempts) {
@@ -75,14 +113,24 @@ function answers({ task: valid }, attempts) {
   return [
     h("h2", {}, `Attempts: ${solved} of ${attempts.length} correct`),
     ...attempts.map((attempt) =>
-      h("section", { class: `attempt ${attempt.status}` },
-        h("div", {}, h("strong", {}, `${attempt.number + 1}. ${attempt.student}`), " ",
-          h("span", { class: attempt.status === "correct" ? "good" : "bad" }, attempt.status), ` · paid ${attempt.why}`),
+      h(
+        "section",
+        { class: `attempt ${attempt.status}` },
+        h(
+          "div",
+          {},
+          h("strong", {}, `${attempt.number + 1}. ${attempt.student}`),
+          " ",
+          h("span", { class: attempt.status === "correct" ? "good" : "bad" }, attempt.status),
+          ` · paid ${attempt.why}`,
+        ),
         h("pre", {}, attempt.text),
         h("div", { class: "soft" }, [
           attempt.output && ["gave ", h("code", {}, attempt.output), " · "],
           attempt.detail && `${attempt.detail} · `,
           `${attempt.tokens} tokens${attempt.finish_reason === "length" ? ", cut off" : ""} · ${number(attempt.cpu_ms, 1)} ms`,
-        ]))),
+        ]),
+      ),
+    ),
   ];
 }

@@ -9,15 +9,21 @@ export function taskRows(tasks, page) {
       h("span", {}, `step ${task.step}`),
       h("span", {}, task.kind),
       h("span", {}, `${task.teacher} → ${task.student}`),
-      task.status === "valid"
-        ? h("span", {}, `solved ${percent(task.rho)}`)
-        : h("span", { class: "bad" }, task.status),
+      task.status === "valid" ? h("span", {}, `solved ${percent(task.rho)}`) : h("span", { class: "bad" }, task.status),
       h("span", {}, `paid ${signed(task.reward)}`),
       task.novel && h("span", { class: "good" }, "new"),
     ];
     const text = task.message ? `# ${task.message}\n${task.text}` : task.text;
-    return h("li", {}, h("a", { href: page.link("/task", { id: task.id }), "data-row": true, id: `row-${task.id}` },
-      h("span", { class: "what" }, facts), h("pre", {}, text.trim())));
+    return h(
+      "li",
+      {},
+      h(
+        "a",
+        { href: page.link("/task", { id: task.id }), "data-row": true, id: `row-${task.id}` },
+        h("span", { class: "what" }, facts),
+        h("pre", {}, text.trim()),
+      ),
+    );
   });
   return h("ol", { class: "rows" }, rows);
 }

@@ -4,8 +4,14 @@ import { h } from "../dom.js";
 import { taskRows } from "./task_rows.js";
 
 const SORTS = [
-  ["-step", "newest"], ["step", "oldest"], ["-rho", "solved most"], ["rho", "solved least"], ["-reward", "paid most"],
-  ["reward", "paid least"], ["-tokens", "longest"], ["tokens", "shortest"],
+  ["-step", "newest"],
+  ["step", "oldest"],
+  ["-rho", "solved most"],
+  ["rho", "solved least"],
+  ["-reward", "paid most"],
+  ["reward", "paid least"],
+  ["-tokens", "longest"],
+  ["tokens", "shortest"],
 ];
 const KEYS = ["kind", "teacher", "student", "status", "from", "to", "least", "most", "novel", "sort"];
 
@@ -34,12 +40,26 @@ function controls(data, page, form) {
   };
   const label = (text, control) => h("label", {}, text, control);
   const select = (name, text, options, chosen = now(name)) =>
-    label(text, h("select", { name, id: `filter-${name}`, "data-filter": name === "kind", change: apply },
-      options.map(([value, words]) => h("option", { value, selected: value === chosen }, words))));
+    label(
+      text,
+      h(
+        "select",
+        { name, id: `filter-${name}`, "data-filter": name === "kind", change: apply },
+        options.map(([value, words]) => h("option", { value, selected: value === chosen }, words)),
+      ),
+    );
   const input = (name, text, attributes) =>
-    label(text, h("input", { name, id: `filter-${name}`, type: "number", value: now(name), change: apply, ...attributes }));
+    label(
+      text,
+      h("input", { name, id: `filter-${name}`, type: "number", value: now(name), change: apply, ...attributes }),
+    );
   const any = (values) => [["", "all"], ...values.map((value) => [value, value])];
-  const statuses = [["", "valid"], ["any", "all"], ["refused", "refused (all)"], ...data.statuses.slice(2).map((value) => [value, value])];
+  const statuses = [
+    ["", "valid"],
+    ["any", "all"],
+    ["refused", "refused (all)"],
+    ...data.statuses.slice(2).map((value) => [value, value]),
+  ];
   return [
     select("kind", "kind", any(data.kinds)),
     select("teacher", "author", any(data.teachers)),
@@ -49,7 +69,11 @@ function controls(data, page, form) {
     input("to", "to step", { min: 1, step: 1 }),
     input("least", "solved at least", { min: 0, max: 1, step: "any" }),
     input("most", "at most", { min: 0, max: 1, step: "any" }),
-    select("novel", "idea", [["", "all"], ["1", "new"], ["0", "not new"]]),
+    select("novel", "idea", [
+      ["", "all"],
+      ["1", "new"],
+      ["0", "not new"],
+    ]),
     select("sort", "order", SORTS, now("sort") || "-step"),
     h("a", { href: page.link("/tasks") }, "reset"),
   ];
@@ -64,9 +88,12 @@ function lines(data, page) {
   return [
     h("p", { class: "soft count", role: "status" }, `${words}. ${hint}`),
     taskRows(data.tasks, page),
-    h("div", { class: "pager" },
+    h(
+      "div",
+      { class: "pager" },
       data.page > 1 && h("a", { href: to(data.page - 1), rel: "prev" }, "← previous"),
       `page ${data.page} of ${data.pages}`,
-      data.page < data.pages && h("a", { href: to(data.page + 1), rel: "next" }, "next →")),
+      data.page < data.pages && h("a", { href: to(data.page + 1), rel: "next" }, "next →"),
+    ),
   ];
 }

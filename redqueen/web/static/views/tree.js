@@ -19,12 +19,25 @@ export const tree = {
     const room = Math.max(root.clientWidth - 40, 520);
     const parts = Object.keys(ROLES).map((role) => {
       const lives = members.filter((member) => member.role === role);
-      return lives.length ? [h("h2", {}, ROLES[role]), h("div", { class: "wide", tabindex: "0", role: "region", "aria-label": ROLES[role] }, draw(lives, steps, room, look, page))] : [];
+      return lives.length
+        ? [
+            h("h2", {}, ROLES[role]),
+            h(
+              "div",
+              { class: "wide", tabindex: "0", role: "region", "aria-label": ROLES[role] },
+              draw(lives, steps, room, look, page),
+            ),
+          ]
+        : [];
     });
     const key = operators.map((name, i) => h("li", {}, sample(style(i)), name));
     root.replaceChildren(
       h("h1", {}, "Family tree"),
-      h("p", { class: "soft" }, "A line is a life. A cross ends the line of a member that was replaced, a dot that of one that lives; the number is its last fitness. An arc comes from each parent: solid from the fitter one, dashed from the other."),
+      h(
+        "p",
+        { class: "soft" },
+        "A line is a life. A cross ends the line of a member that was replaced, a dot that of one that lives; the number is its last fitness. An arc comes from each parent: solid from the fitter one, dashed from the other.",
+      ),
       h("ul", { class: "key" }, h("li", {}, sample(style(-1)), "start"), key),
       ...parts.flat(),
     );
@@ -34,11 +47,18 @@ export const tree = {
 /** The look of an operator: a hue, and dashes beyond the number of hues. */
 function style(index) {
   if (index < 0) return { stroke: "#8a8f98", "stroke-dasharray": "" };
-  return { stroke: HUES[index % HUES.length], "stroke-dasharray": DASHES[Math.floor(index / HUES.length) % DASHES.length] };
+  return {
+    stroke: HUES[index % HUES.length],
+    "stroke-dasharray": DASHES[Math.floor(index / HUES.length) % DASHES.length],
+  };
 }
 
 function sample(look) {
-  return svg("svg", { width: 26, height: 8, "aria-hidden": "true" }, svg("line", { x1: 0, x2: 26, y1: 4, y2: 4, "stroke-width": 3, ...look }));
+  return svg(
+    "svg",
+    { width: 26, height: 8, "aria-hidden": "true" },
+    svg("line", { x1: 0, x2: 26, y1: 4, y2: 4, "stroke-width": 3, ...look }),
+  );
 }
 
 function draw(lives, steps, width, look, page) {
@@ -52,8 +72,13 @@ function draw(lives, steps, width, look, page) {
     svg("line", { class: "rule", x1: x(step), x2: x(step), y1: TOP, y2: bottom }),
     svg("text", { class: "soft", x: x(step), y: bottom + 18, "text-anchor": "middle" }, step === 0 ? "start" : step),
   ]);
-  return svg("svg", { class: "tree", width, height, role: "img", "aria-label": `lives of ${lives.length} members` },
-    axis, lives.flatMap((life) => arcs(life, x, y, look)), lives.flatMap((life) => line(life, steps, x, y, look, page)));
+  return svg(
+    "svg",
+    { class: "tree", width, height, role: "img", "aria-label": `lives of ${lives.length} members` },
+    axis,
+    lives.flatMap((life) => arcs(life, x, y, look)),
+    lives.flatMap((life) => line(life, steps, x, y, look, page)),
+  );
 }
 
 function line(life, steps, x, y, look, page) {
@@ -61,23 +86,47 @@ function line(life, steps, x, y, look, page) {
   const from = x(life.born);
   const to = x(life.died ?? steps);
   const stroke = look(life);
-  const end = life.died === null
-    ? svg("circle", { cx: to, cy: at, r: 4, fill: stroke.stroke })
-    : svg("path", { d: `M${to - 4} ${at - 4}l8 8m0-8l-8 8`, stroke: stroke.stroke, "stroke-width": 2 });
-  const name = svg("a", { href: page.link("/member", { name: life.name }) },
-    svg("text", { x: from - 6, y: at + 4, "text-anchor": "end" }, life.name, svg("title", {}, `${life.name}: ${life.parents.length ? `${life.operator} of ${life.parents.join(" + ")}` : "start"}`)));
+  const end =
+    life.died === null
+      ? svg("circle", { cx: to, cy: at, r: 4, fill: stroke.stroke })
+      : svg("path", { d: `M${to - 4} ${at - 4}l8 8m0-8l-8 8`, stroke: stroke.stroke, "stroke-width": 2 });
+  const name = svg(
+    "a",
+    { href: page.link("/member", { name: life.name }) },
+    svg(
+      "text",
+      { x: from - 6, y: at + 4, "text-anchor": "end" },
+      life.name,
+      svg(
+        "title",
+        {},
+        `${life.name}: ${life.parents.length ? `${life.operator} of ${life.parents.join(" + ")}` : "start"}`,
+      ),
+    ),
+  );
   return [
-    svg("line", { x1: from, x2: to, y1: at, y2: at, "stroke-width": 3, ...stroke }), end, name,
-    life.last === null ? null : svg("text", { class: "soft", x: to + 8, y: at + 4 }, number(life.last, Math.abs(life.last) < 1 ? 2 : 1)),
+    svg("line", { x1: from, x2: to, y1: at, y2: at, "stroke-width": 3, ...stroke }),
+    end,
+    name,
+    life.last === null
+      ? null
+      : svg("text", { class: "soft", x: to + 8, y: at + 4 }, number(life.last, Math.abs(life.last) < 1 ? 2 : 1)),
   ];
 }
 
 function arcs(life, x, y, look) {
-  return life.parents.filter((parent) => y.has(parent)).map((parent, rank) => {
-    const from = y.get(parent);
-    const to = y.get(life.name);
-    const at = x(life.born);
-    const bend = Math.min(26, Math.abs(to - from) / 2);
-    return svg("path", { d: `M${at} ${from}C${at + bend} ${from} ${at + bend} ${to} ${at} ${to}`, fill: "none", stroke: look(life).stroke, "stroke-dasharray": rank ? "4 3" : "" });
-  });
+  return life.parents
+    .filter((parent) => y.has(parent))
+    .map((parent, rank) => {
+      const from = y.get(parent);
+      const to = y.get(life.name);
+      const at = x(life.born);
+      const bend = Math.min(26, Math.abs(to - from) / 2);
+      return svg("path", {
+        d: `M${at} ${from}C${at + bend} ${from} ${at + bend} ${to} ${at} ${to}`,
+        fill: "none",
+        stroke: look(life).stroke,
+        "stroke-dasharray": rank ? "4 3" : "",
+      });
+    });
 }
