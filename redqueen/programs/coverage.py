@@ -68,8 +68,8 @@ def rarefied(counts: Iterable[int], tasks: int, level: int) -> float:
     """Returns the expected number of cells in `level` tasks drawn without replacement from `tasks`.
 
     `counts` says in how many tasks each cell occurs. A cell that occurs in n of N tasks is missed by m of them with
-    probability C(N - n, m) / C(N, m): Hurlbert 1971, equation 14 (there for individuals), for sets of cells as in
-    Colwell et al. 2004, equation 4.
+    probability C(N - n, m) / C(N, m): Hurlbert 1971 (there for individuals, of one cell each), and for samples with
+    several cells Ugland et al. 2003.
 
     >>> rarefied([2, 1], tasks=2, level=1)
     1.5
