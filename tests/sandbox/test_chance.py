@@ -124,5 +124,4 @@ def test_sets_and_floats_among_the_inputs() -> None:
 
 
 def test_a_program_that_nests_too_deep_may_show_anything() -> None:
-    assert shows_order("def f(x):\n    return " + "-" * 5000 + "x", "f", [])
     assert shows_order("def f(x):\n    return list(" + "|".join("a" * 3000) + ")", "f", [])

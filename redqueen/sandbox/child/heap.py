@@ -123,7 +123,8 @@ _TAKEN: tuple[tuple[Callable[[], object], int, dict[int, int]], ...] = (
     (object, 8, {}),
     (_view, 8, {}),
     (lambda: float("0.5"), 8, {}),
-    # Since Python 3.12 something of 80 bytes.
+    # Since Python 3.12 something of 64 and of 80 bytes.
+    *([(lambda: bytes(64 - _BYTES_HEADER), _SETTLED, {})] if sys.version_info >= (3, 12) else []),
     *([(lambda: bytes(80 - _BYTES_HEADER), 12, {})] if sys.version_info >= (3, 12) else []),
     (complex, _SETTLED, {}),
 )
