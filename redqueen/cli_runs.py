@@ -169,6 +169,27 @@ def watch(
     raise typer.Exit(run_watch(run, port))
 
 
+@runs.command(epilog=examples.COMPARE)
+def compare(
+    paths: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The runs' directories.")],
+    by: Annotated[
+        str, typer.Option(metavar="KEY", help="Pool runs that have the same value: recipe or another setting.")
+    ] = "run",
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for a page, figures (PNG, SVG) and numbers (CSV).")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare runs and arms.
+
+    It shows what each cost, what the verdict about each run is, and how complexity, coverage and solve rates went. Runs
+    that differ in their seeds only are pooled with --by recipe, into means with 95 % intervals.
+    """
+    from redqueen.commands.compare import run_compare
+
+    raise typer.Exit(run_compare(paths, by, out, as_json=as_json))
+
+
 @runs.command(epilog=examples.RETENTION)
 def retention(
     run: Run,

@@ -53,6 +53,10 @@ WATCH = _examples(
     "redqueen watch runs/quickstart",
     "redqueen watch runs --port 9000",
 )
+COMPARE = _examples(
+    "redqueen compare runs/one runs/two --out comparison",
+    "redqueen compare sweeps/matched/*/seed-* --by recipe --out comparison",
+)
 RETENTION = _examples(
     "redqueen retention runs/quickstart --seeds 2 --updates 2 --tasks 3",
     "redqueen retention runs/quickstart --figure retention.png",

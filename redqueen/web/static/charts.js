@@ -2,6 +2,7 @@
 // file without a server can use it too. It needs uPlot as a global, and the classes `panel...` of style.css.
 //
 // A panel: {key, section, title, unit, note, low, high, steps: [1, 2], curves: [{label, values: [0.5, null]}]}
+// A curve can have a band: `low` and `high`, as long as `values`.
 
 // Okabe and Ito's palette, as in redqueen/analysis/hues.py. Beyond it, and for readers who see no colours, dashes differ.
 export const HUES = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"];
@@ -92,7 +93,12 @@ class Chart {
   }
 
   data() {
-    return [this.panel.steps, ...this.panel.curves.map((curve) => curve.values)];
+    const bands = this.banded().flatMap((curve) => [curve.low, curve.high]);
+    return [this.panel.steps, ...this.panel.curves.map((curve) => curve.values), ...bands];
+  }
+
+  banded() {
+    return this.panel.curves.filter((curve) => curve.low);
   }
 
   /** Says in the markup how many points the curves have, for tests and for readers of the source. */
@@ -134,7 +140,13 @@ class Chart {
           dash: dash(i),
           points: { show: marked, size: 5, fill: hue(i), stroke: hue(i) },
         })),
+        // The ends of a band are curves without a line.
+        ...this.banded().flatMap((curve) => [0, 1].map(() => ({ label: curve.label, width: 0, points: { show: false } }))),
       ],
+      bands: this.banded().map((curve, i) => {
+        const low = this.panel.curves.length + 1 + 2 * i;
+        return { series: [low + 1, low], fill: `${hue(this.panel.curves.indexOf(curve))}2e` };
+      }),
       hooks: { setCursor: [() => this.label()] },
     };
   }
@@ -151,6 +163,9 @@ class Chart {
         this.hidden[i] = !this.hidden[i];
         entry.setAttribute("aria-pressed", String(!this.hidden[i]));
         this.chart.setSeries(i + 1, { show: !this.hidden[i] });
+        const band = this.banded().indexOf(curve);
+        const low = this.panel.curves.length + 1 + 2 * band;
+        if (band >= 0) for (const end of [low, low + 1]) this.chart.setSeries(end, { show: !this.hidden[i] });
       });
       return entry;
     });

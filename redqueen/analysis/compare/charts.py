@@ -1,0 +1,103 @@
+"""The panels of several runs as charts with one curve an arm: seeds are pooled into a mean with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from redqueen.analysis.compare.arms import Arm, ComparedRun
+from redqueen.analysis.panels import Panel
+from redqueen.intervals import Interval, interval
+
+OVERVIEW = (
+    "solve-rate--mean-of-kinds",
+    "contested--all",
+    "valid-rate--all",
+    "nodes--as-written",
+    "nodes--reached",
+    "dead-code--code_o",
+    "rarefied-programs--in-100-tasks",
+    "rarefied-paths--in-100-tasks",
+    "rarefied-paths--in-1000-nodes",
+)
+"""The charts of the paper's claim: does the solve rate climb, do programs grow, does coverage widen?"""
+# Members of two runs have nothing in common but their names.
+_OF_MEMBERS = ("ratings-", "sigma-")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmCurve:
+    """One arm's curve: at each step the mean over its runs with a 95 % interval, None where no run has a value."""
+
+    arm: str
+    points: tuple[Interval | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """One curve of one panel, in all arms."""
+
+    panel: Panel
+    """Its words and limits; its curves are those of the first run that has it."""
+    label: str
+    """Which curve of the panel."""
+    steps: tuple[int, ...]
+    curves: tuple[ArmCurve, ...]
+
+    @property
+    def key(self) -> str:
+        """A stable name: "solve-rate--mean-of-kinds"."""
+        return f"{self.panel.key}--{self.label.replace(' ', '-').replace(',', '')}"
+
+    @property
+    def title(self) -> str:
+        return f"{self.panel.title}: {self.label}"
+
+
+def charts(arms: Sequence[Arm]) -> list[Chart]:
+    """Returns a chart for each curve of each panel that some run has, in the order of the panels."""
+    runs = [run for arm in arms for run in arm.runs]
+    steps = tuple(sorted({step for run in runs for panel in run.panels for step in panel.steps}))
+    made: list[Chart] = []
+    for panel, label in _curves(runs):
+        if panel.key.startswith(_OF_MEMBERS):
+            continue
+        pooled = [ArmCurve(arm=arm.name, points=_pooled(arm, panel.key, label, steps)) for arm in arms]
+        shown = tuple(curve for curve in pooled if any(point is not None for point in curve.points))
+        made.append(Chart(panel=panel, label=label, steps=steps, curves=shown))
+    return made
+
+
+def quarter(run: ComparedRun, panel: str, label: str, *, last: bool) -> float | None:
+    """Returns the mean of a curve over the first or the last quarter of a run's steps, None without a value."""
+    values = _column(run, panel, label)
+    size = max(1, len(run.lines) // 4)
+    known = [value for value in (values[-size:] if last else values[:size]) if value is not None]
+    return fmean(known) if known else None
+
+
+def _curves(runs: Sequence[ComparedRun]) -> list[tuple[Panel, str]]:
+    """Returns every panel with every label, each once, in the order of the run that has most of them."""
+    found: dict[tuple[str, str], tuple[Panel, str]] = {}
+    for run in sorted(runs, key=lambda each: -len(each.panels)):
+        for panel in run.panels:
+            for label in panel.curves:
+                found.setdefault((panel.key, label), (panel, label))
+    return list(found.values())
+
+
+def _pooled(arm: Arm, panel: str, label: str, steps: Sequence[int]) -> tuple[Interval | None, ...]:
+    by_step: dict[int, list[float]] = {}
+    for run in arm.runs:
+        for line, value in zip(run.lines, _column(run, panel, label), strict=True):
+            if value is not None:
+                by_step.setdefault(line["step"], []).append(value)
+    return tuple(interval(by_step.get(step, [])) for step in steps)
+
+
+def _column(run: ComparedRun, panel: str, label: str) -> Sequence[float | None]:
+    for each in run.panels:
+        if each.key == panel and label in each.curves:
+            return each.curves[label]
+    return [None] * len(run.lines)

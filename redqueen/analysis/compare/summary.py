@@ -1,0 +1,103 @@
+"""What the arms of a comparison came to: budgets, verdicts, and the quantities of the paper's claim."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from redqueen.analysis.compare.arms import Arm, ComparedRun
+from redqueen.analysis.compare.charts import quarter
+from redqueen.intervals import Interval, interval
+
+_QUANTITIES = (
+    ("solve rate, mean of the kinds", "solve-rate", "mean of kinds"),
+    ("contested tasks, share", "contested", "all"),
+    ("valid proposals, share", "valid-rate", "all"),
+    ("nodes of a program, as written", "nodes", "as written"),
+    ("nodes of a program, reached", "nodes", "reached"),
+    ("cyclomatic complexity, as written", "cyclomatic", "as written"),
+    ("cyclomatic complexity, reached", "cyclomatic", "reached"),
+    ("lines, as written", "lines", "as written"),
+    ("lines, reached", "lines", "reached"),
+    ("different programs in 100 tasks", "rarefied-programs", "in 100 tasks"),
+    ("paths of syntax in 100 tasks", "rarefied-paths", "in 100 tasks"),
+    ("paths of syntax in 1,000 nodes", "rarefied-paths", "in 1,000 nodes"),
+    ("signatures in 100 tasks", "rarefied-signatures", "in 100 tasks"),
+    ("new programs, share", "new-shapes", "new"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What an arm's runs cost, the mean over its runs."""
+
+    arm: str
+    runs: int
+    verdicts: dict[str, int]
+    steps: float
+    tokens_sampled: float
+    tokens_trained: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantity:
+    """One number of one arm: the mean over its runs, with a 95 % interval from two runs on."""
+
+    name: str
+    arm: str
+    first: Interval | None
+    """Over the first quarter of each run's steps."""
+    last: Interval | None
+    """Over the last quarter."""
+
+
+def budget(arm: Arm) -> Budget:
+    """Returns what the runs of an arm cost."""
+    runs = arm.runs
+
+    def mean(values: Sequence[float]) -> float:
+        return sum(values) / len(values)
+
+    return Budget(
+        arm=arm.name,
+        runs=len(runs),
+        verdicts=dict(Counter(run.verdict.word for run in runs)),
+        steps=mean([len(run.lines) for run in runs]),
+        tokens_sampled=mean([sum(line["tokens_sampled"] for line in run.lines) for run in runs]),
+        tokens_trained=mean([sum(line["tokens_trained"] for line in run.lines) for run in runs]),
+        seconds=mean([sum(line["seconds"]["total"] for line in run.lines) for run in runs]),
+    )
+
+
+def quantities(arms: Sequence[Arm]) -> list[Quantity]:
+    """Returns the quantities that some run has, quantity by quantity."""
+    table: list[Quantity] = []
+    for name, panel, label in _QUANTITIES:
+        rows = [_quantity(name, arm, panel, label) for arm in arms]
+        if any(row.last is not None for row in rows):
+            table += rows
+    return table
+
+
+def _quantity(name: str, arm: Arm, panel: str, label: str) -> Quantity:
+    first = [value for run in arm.runs if (value := quarter(run, panel, label, last=False)) is not None]
+    last = [value for run in arm.runs if (value := quarter(run, panel, label, last=True)) is not None]
+    return Quantity(name=name, arm=arm.name, first=interval(first), last=interval(last))
+
+
+def run_row(run: ComparedRun) -> dict[str, object]:
+    """Returns one run as a row of a table."""
+    return {
+        "run": run.name,
+        "arm": run.arm,
+        "recipe": run.config.recipe,
+        "seed": run.config.run.seed,
+        "steps": len(run.lines),
+        "tokens_sampled": sum(line["tokens_sampled"] for line in run.lines),
+        "tokens_trained": sum(line["tokens_trained"] for line in run.lines),
+        "seconds": round(sum(line["seconds"]["total"] for line in run.lines), 1),
+        "verdict": run.verdict.word,
+        "reason": run.verdict.reason,
+    }

@@ -1,0 +1,100 @@
+"""`redqueen compare`: runs and arms on one page, with the live page's charts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from redqueen.analysis.compare.arms import Arm
+from redqueen.analysis.compare.charts import OVERVIEW, Chart
+from redqueen.analysis.compare.summary import budget, quantities, run_row
+from redqueen.intervals import Interval
+from redqueen.web.report.inline import document
+
+
+def comparison_page(arms: Sequence[Arm], charts: Sequence[Chart]) -> str:
+    """Returns the page."""
+    first = [chart for key in OVERVIEW for chart in charts if chart.key == key]
+    others = [chart for chart in charts if chart not in first]
+    data = {
+        "overview": [_panel(chart, "the claim") for chart in first],
+        "others": [_panel(chart, chart.panel.section) for chart in others],
+    }
+    return document("Comparison · Red Queen", _body(arms), data, "compare.js")
+
+
+def _panel(chart: Chart, section: str) -> dict[str, object]:
+    """Returns a chart as `static/charts.js` draws it."""
+    panel = chart.panel
+    curves: list[dict[str, object]] = []
+    for curve in chart.curves:
+        points = curve.points
+        drawn: dict[str, object] = {"label": curve.arm, "values": [point and point.mean for point in points]}
+        if any(point is not None and point.low is not None for point in points):
+            drawn["low"] = [point and point.low for point in points]
+            drawn["high"] = [point and point.high for point in points]
+        curves.append(drawn)
+    return {
+        "key": chart.key,
+        "section": section,
+        "title": chart.title,
+        "unit": panel.unit,
+        "note": panel.note,
+        "low": panel.low,
+        "high": panel.high,
+        "steps": chart.steps,
+        "curves": curves,
+    }
+
+
+def _body(arms: Sequence[Arm]) -> str:
+    costs = [budget(arm) for arm in arms]
+    rows = [
+        [
+            cost.arm,
+            str(cost.runs),
+            ", ".join(f"{word} ({count})" for word, count in cost.verdicts.items()),
+            f"{cost.steps:g}",
+            f"{cost.tokens_sampled:,.0f}",
+            f"{cost.tokens_trained:,.0f}",
+            f"{cost.seconds / 60:.1f} min",
+        ]
+        for cost in costs
+    ]
+    budgets = _table(["arm", "runs", "verdict", "steps", "tokens sampled", "tokens trained", "time in steps"], rows)
+    numbers = _table(["first → last quarter of the steps", *(arm.name for arm in arms)], _quantities(arms))
+    fields = [run_row(run) for arm in arms for run in arm.runs]
+    runs = _table(list(fields[0]), [[str(value) for value in row.values()] for row in fields])
+    return (
+        '<header><div class="top"><strong id="title">Comparison</strong>'
+        '<button id="theme" type="button"></button></div>'
+        f'<div id="facts">{escape(" · ".join(arm.name for arm in arms))}</div></header>'
+        f'<main class="report"><h2>Budgets and verdicts</h2>{budgets}<h2>Numbers</h2>{numbers}'
+        '<p class="soft">Means over the runs of an arm, with 95 % intervals over runs from two runs on. Rates are in '
+        "sample: measured on the tasks that the members train on.</p>"
+        '<section id="overview"></section><section id="others"></section>'
+        f"<h2>Runs</h2>{runs}</main>"
+    )
+
+
+def _quantities(arms: Sequence[Arm]) -> list[list[str]]:
+    table = quantities(arms)
+    rows: list[list[str]] = []
+    for start in range(0, len(table), len(arms)):
+        row = table[start : start + len(arms)]
+        rows.append([row[0].name, *(f"{_text(each.first)} → {_text(each.last)}" for each in row)])
+    return rows
+
+
+def _text(number: Interval | None) -> str:
+    if number is None:
+        return "–"
+    digits = 2 if abs(number.mean) < 10 else 1
+    ends = "" if number.low is None else f" [{number.low:.{digits}f}, {number.high:.{digits}f}]"
+    return f"{number.mean:.{digits}f}{ends}"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    titles = "".join(f"<th>{escape(title)}</th>" for title in head)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f'<div class="wide" tabindex="0"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'

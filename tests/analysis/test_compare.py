@@ -1,0 +1,105 @@
+"""Runs and arms side by side: what is pooled, what is written, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from redqueen.analysis.compare.arms import arms
+from redqueen.analysis.compare.charts import charts
+from redqueen.analysis.compare.files import write_files
+from redqueen.analysis.compare.summary import budget, quantities
+from redqueen.errors import UserError
+from redqueen.intervals import interval
+from redqueen.runs.directory import RunDirectory, RunError
+from redqueen.web.report.comparison import comparison_page
+from tests.commands.running import redqueen
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def runs(played: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Three runs: two of one recipe, of which the second solves more, and one of another that is shorter."""
+    folder = tmp_path_factory.mktemp("compared")
+    copies = [folder / "a" / "seed-0", folder / "a" / "seed-1", folder / "b" / "seed-0"]
+    for copy in copies:
+        copy.mkdir(parents=True)
+        for name in ("config.json", "metrics.jsonl"):
+            shutil.copy(played / name, copy / name)
+    lines = [json.loads(line) for line in (played / "metrics.jsonl").read_text().splitlines()]
+    better = [{**line, "solve_rate": min(1.0, line["solve_rate"] + 0.1)} for line in lines]
+    (copies[1] / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in better))
+    (copies[2] / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines[:2]))
+    config = json.loads((played / "config.json").read_text())
+    (copies[2] / "config.json").write_text(json.dumps({**config, "recipe": "other"}))
+    return copies
+
+
+def test_each_run_is_an_arm_unless_arms_are_asked_for(runs: list[Path]) -> None:
+    assert [arm.name for arm in arms(runs, "run")] == ["a/seed-0", "a/seed-1", "b/seed-0"]
+    pooled = arms(runs, "recipe")
+    assert [(arm.name, len(arm.runs)) for arm in pooled] == [("quickstart", 2), ("other", 1)]
+    assert [arm.name for arm in arms(runs, "population.teachers")] == ["population.teachers=2"]
+
+
+def test_seeds_are_pooled_into_a_mean_with_its_interval(runs: list[Path]) -> None:
+    pooled = arms(runs, "recipe")
+    chart = next(chart for chart in charts(pooled) if chart.key == "solve-rate--all-tasks")
+    columns = [[line["solve_rate"] for line in RunDirectory(run).metrics()] for run in runs]
+    for step, point in enumerate(chart.curves[0].points):
+        known = [column[step] for column in columns[:2]]
+        assert point == interval([rate for rate in known if rate is not None])
+    # The other arm has played two steps only.
+    assert [point is None for point in chart.curves[1].points] == [False, False, True, True]
+    assert not any(chart.panel.key.startswith(("ratings", "sigma")) for chart in charts(pooled))
+
+
+def test_budgets_are_means_over_the_runs_of_an_arm(runs: list[Path]) -> None:
+    pooled = arms(runs, "recipe")
+    lines = RunDirectory(runs[0]).metrics()
+    cost = budget(pooled[0])
+    assert cost.tokens_sampled == sum(line["tokens_sampled"] for line in lines)
+    assert cost.verdicts == {"undecided": 2}
+    assert {quantity.arm for quantity in quantities(pooled)} == {"quickstart", "other"}
+
+
+def test_every_figure_has_its_numbers(runs: list[Path], tmp_path: Path) -> None:
+    pooled = arms(runs, "recipe")
+    drawn = charts(pooled)
+    write_files(tmp_path, pooled, drawn)
+    figures = {file.stem for file in tmp_path.glob("*.png")}
+    assert figures == {file.stem for file in tmp_path.glob("*.svg")}
+    assert figures | {"curves", "runs"} == {file.stem for file in tmp_path.glob("*.csv")}
+    with (tmp_path / "solve-rate.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    first = next(row for row in rows if row["curve"] == "all tasks" and row["arm"] == "other")
+    assert float(first["mean"]) == RunDirectory(runs[2]).metrics()[0]["solve_rate"]
+    assert (first["low"], first["runs"]) == ("", "1")
+    with (tmp_path / "runs.csv").open() as file:
+        assert [row["run"] for row in csv.DictReader(file)] == ["a/seed-0", "a/seed-1", "b/seed-0"]
+    page = comparison_page(pooled, drawn)
+    assert page == comparison_page(pooled, drawn)
+    assert '"key": "solve-rate--all-tasks"' in page
+
+
+def test_what_cannot_be_compared_is_refused(runs: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="given twice"):
+        arms([runs[0], runs[0]], "run")
+    with pytest.raises(UserError, match=r"did you mean population\.teachers"):
+        arms(runs, "population.teacher")
+    with pytest.raises(RunError):
+        arms([tmp_path], "run")
+
+
+def test_the_command_prints_tables_or_json(runs: list[Path]) -> None:
+    paths = [str(run) for run in runs]
+    shown = redqueen("compare", *paths, "--by", "recipe").stdout
+    assert "undecided (2)" in shown
+    assert "solve rate, mean of the kinds" in shown
+    data = json.loads(redqueen("compare", *paths, "--json").stdout)
+    assert [row["run"] for row in data["runs"]] == ["a/seed-0", "a/seed-1", "b/seed-0"]
