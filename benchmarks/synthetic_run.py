@@ -15,11 +15,15 @@ from typing import Any, cast
 from redqueen import streams
 from redqueen.config import Config
 from redqueen.game.seeds import seeds
+from redqueen.programs.complexity import Complexity, complexity_of
+from redqueen.programs.features import paths_of
+from redqueen.programs.trees import parse
 from redqueen.recipes import recipe
 from redqueen.records import KINDS, Kind, Role
 from redqueen.runs.archive.rows import (
     AttemptRow,
     MatchRow,
+    MeasureRow,
     MemberRow,
     ProposalRow,
     ReplacementRow,
@@ -72,6 +76,7 @@ class SyntheticRun:
         self.rng = streams.python(seed, 0, "synthetic")
         self.drafts = [draft for draft in seeds() if draft.inputs]
         self.prompt = ("\n\n".join(draft.program for draft in self.drafts[:20]))[:PROMPT_CHARACTERS]
+        self.features: dict[str, tuple[Complexity, str]] = {}
         self.population = _Population()
 
     def write(self) -> None:
@@ -165,7 +170,7 @@ class SyntheticRun:
             rho=rho,
             novel=self.rng.random() < 0.5,
         )
-        rows: list[Row] = [self._proposal(name, match, kind, draft.program, rho), task]
+        rows: list[Row] = [self._proposal(name, match, kind, draft.program, rho), task, self._measures(task)]
         for number, solved in enumerate(right):
             text = draft.program if kind == "code_f" else draft.inputs[0]
             rows.append(
@@ -185,6 +190,34 @@ class SyntheticRun:
                 )
             )
         return rows
+
+    def _measures(self, task: TaskRow) -> MeasureRow:
+        if task.program not in self.features:
+            tree = parse(task.program)
+            self.features[task.program] = (complexity_of(tree), " ".join(sorted(paths_of(tree))))
+        size, paths = self.features[task.program]
+        names = ("depth", "cyclomatic", "lines", "variables", "nodes", "node_types")
+        numbers = {f"{which}_{name}": getattr(size, name) for which in ("written", "reached") for name in names}
+        return MeasureRow(
+            task=task.id,
+            step=task.step,
+            **numbers,
+            input_size=3.0,
+            output_size=3.0,
+            signature="list[int] -> list[int]",
+            shape=task.program,
+            paths=paths,
+            functions="sorted",
+            identity=task.id,
+            repeated=False,
+            new_shape=task.novel,
+            new_paths=1,
+            typed_inputs=16,
+            behaviour="0" * 24,
+            distinct_outputs=9,
+            same_output_rate=0.1,
+            echo=False,
+        )
 
     def _proposal(self, name: str, match: MatchRow, kind: Kind, text: str, rho: float | None) -> ProposalRow:
         status = "valid" if rho is not None else self.rng.choice(("malformed", "error", "timeout"))

@@ -63,6 +63,8 @@ def views(size: Size) -> list[tuple[str, str]]:
         "tasks: a student, solved least": "student=S1&sort=rho",
         "tasks: refused": "status=refused",
         "tasks: everything, longest": "status=any&sort=-tokens",
+        "tasks: everything valid, most nodes": "sort=-nodes",
+        "tasks: at least 30 nodes, solved least": "nodes=30&sort=rho",
         "tasks: one step": f"from={middle}&to={middle}",
         "tasks: half of the steps, paid most": f"from={middle}&sort=-reward",
         "tasks: solve rate, new, oldest": "least=0.4&most=0.6&novel=1&sort=step",

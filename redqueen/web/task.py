@@ -23,11 +23,13 @@ def task_view(run: LiveRun, name: str) -> dict[str, object]:
             raise UnknownError(f"this run has no task '{name}'")
         task = queries.task(archive, name)
         match = queries.match(archive, row.match)
+        measures = queries.measures(archive, name)
         attempts = queries.attempts_at(archive, name)
         existing = queries.existing(archive, row.reference_ids)
     return {
         "proposal": {**asdict(row), "why": why_proposal(row, task, pay)},
         "task": None if task is None else _task(task),
+        "measures": None if measures is None else asdict(measures),
         "student": None if match is None else match.student,
         "match": None if match is None else asdict(match),
         "references": [{"id": each, "here": each in existing} for each in row.reference_ids],

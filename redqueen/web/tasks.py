@@ -61,6 +61,7 @@ def read_filter(query: Mapping[str, str]) -> Filter:
         status=None if status == "any" else status,
         least=_number(query, "least", float),
         most=_number(query, "most", float),
+        nodes=_number(query, "nodes", int),
         novel=None if novel is None else novel == "1",
     )
 

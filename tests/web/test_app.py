@@ -134,6 +134,9 @@ def test_filters_filter_and_orders_order(client: TestClient) -> None:
     rates = [task["rho"] for task in solved]
     assert rates == sorted(rates)
     assert all(0.25 <= rate <= 0.75 for rate in rates)
+    nodes = [task["nodes"] for task in ask(client, "tasks", sort="-nodes", nodes=1)["tasks"]]
+    assert nodes == sorted(nodes, reverse=True)
+    assert min(nodes) > 1
     new = ask(client, "tasks", novel=1)["total"]
     assert new + ask(client, "tasks", novel=0)["total"] == valid["total"]
 
@@ -165,6 +168,7 @@ def test_a_task_comes_with_attempts_and_says_what_was_paid_and_why(client: TestC
         right = attempt["status"] == "correct"
         assert attempt["why"] == ("+1.00: correct." if right else "-0.50: an answer in the right form, but wrong.")
     assert found["match"]["teacher"] == found["proposal"]["teacher"]
+    assert found["measures"]["reached_lines"] == len(found["task"]["program"].splitlines())
 
 
 def test_a_refused_proposal_can_be_opened(client: TestClient) -> None:

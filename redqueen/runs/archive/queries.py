@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from redqueen.records import Kind
 from redqueen.runs.archive.reader import ArchiveReader
-from redqueen.runs.archive.rows import AttemptRow, MatchRow, ProposalRow, StandingRow, TaskRow
+from redqueen.runs.archive.rows import AttemptRow, MatchRow, MeasureRow, ProposalRow, StandingRow, TaskRow
 
-Sort = Literal["step", "rho", "reward", "tokens"]
-"""What proposals can be sorted by."""
+Sort = Literal["step", "rho", "reward", "tokens", "nodes", "lines", "depth"]
+"""What proposals can be sorted by. The last three are of the reached program of a valid task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +39,8 @@ class Filter:
     """The largest solve rate."""
     novel: bool | None = None
     """Whether its idea was new."""
+    nodes: int | None = None
+    """The least number of AST nodes of the reached program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,8 @@ class Line:
     reward: float | None
     rho: float | None
     novel: bool | None
+    nodes: int | None
+    """AST nodes of the reached program; None of a refused proposal."""
     tokens: int
     text: str
     """The program of a valid task, else what the teacher wrote."""
@@ -74,9 +78,17 @@ class Cell:
 
 
 # Rows are written step by step, so the order of writing is the order of steps.
-_SORTS: dict[Sort, str] = {"step": "p.rowid", "rho": "t.rho", "reward": "p.reward", "tokens": "p.tokens"}
+_SORTS: dict[Sort, str] = {
+    "step": "p.rowid",
+    "rho": "t.rho",
+    "reward": "p.reward",
+    "tokens": "p.tokens",
+    "nodes": "c.reached_nodes",
+    "lines": "c.reached_lines",
+    "depth": "c.reached_depth",
+}
 _COLUMNS = (
-    "p.id, p.step, p.kind, p.teacher, m.student, p.status, p.reward, t.rho, t.novel, p.tokens, "
+    "p.id, p.step, p.kind, p.teacher, m.student, p.status, p.reward, t.rho, t.novel, c.reached_nodes, p.tokens, "
     "COALESCE(t.program, p.text), COALESCE(t.message, '')"
 )
 
@@ -103,7 +115,7 @@ def find(
     marks = ", ".join("?" for _ in chosen)
     rows = archive.select(
         f"SELECT p.rowid, {_COLUMNS} FROM proposals AS p JOIN matches AS m ON m.id = p.match "
-        f"LEFT JOIN tasks AS t ON t.id = p.id WHERE p.rowid IN ({marks})",
+        f"LEFT JOIN tasks AS t ON t.id = p.id LEFT JOIN measures AS c ON c.task = p.id WHERE p.rowid IN ({marks})",
         chosen,
     )
     by_number = {row[0]: row[1:] for row in rows}
@@ -127,6 +139,11 @@ def proposal(archive: ArchiveReader, name: str) -> ProposalRow | None:
 def task(archive: ArchiveReader, name: str) -> TaskRow | None:
     """Returns the valid task of this id; None also for a proposal that was refused."""
     return archive.first(TaskRow, "id = ?", [name])
+
+
+def measures(archive: ArchiveReader, name: str) -> MeasureRow | None:
+    """Returns what was measured of the valid task of this id."""
+    return archive.first(MeasureRow, "task = ?", [name])
 
 
 def match(archive: ArchiveReader, name: str) -> MatchRow | None:
@@ -198,9 +215,16 @@ def _found(wanted: Filter, sort: Sort | None = None) -> tuple[str, list[object]]
     tasks.add("t.novel = ?", wanted.novel)
     where.parts += tasks.parts
     where.values += tasks.values
+    measured = _Conditions()
+    measured.add("c.reached_nodes >= ?", wanted.nodes)
+    where.parts += measured.parts
+    where.values += measured.values
+    # Rows that a condition asks for must be there; rows that are only sorted by may be missing.
     join = ""
     if tasks.parts or sort == "rho":
-        join = "JOIN tasks AS t ON t.id = p.id" if tasks.parts else "LEFT JOIN tasks AS t ON t.id = p.id"
+        join = f"{'' if tasks.parts else 'LEFT '}JOIN tasks AS t ON t.id = p.id"
+    if measured.parts or sort in ("nodes", "lines", "depth"):
+        join += f"{'' if measured.parts else ' LEFT'} JOIN measures AS c ON c.task = p.id"
     return f"FROM proposals AS p {join} WHERE {where}", where.values
 
 

@@ -68,7 +68,13 @@ TABLES = (
     Table("standings", StandingRow, key=("step", "member")),
     Table("champions", ChampionRow, key=("name",)),
     Table("probes", ProbeRow, key=("step", "member", "task")),
-    Table("measures", MeasureRow, key=("task",), references={"task": "tasks (id)"}, indexes=(("step",),)),
+    Table(
+        "measures",
+        MeasureRow,
+        key=("task",),
+        references={"task": "tasks (id)"},
+        indexes=(("step",), ("task", "reached_nodes", "reached_lines", "reached_depth")),
+    ),
 )
 _NAMES: dict[type[Row], str] = {table.row: table.name for table in TABLES}
 

@@ -1,6 +1,7 @@
 // One proposal: what was written, what it became, every attempt, and what each was paid and why.
 
 import { h, number, percent, table } from "../dom.js";
+import { measuresSection } from "./measures.js";
 
 const KINDS = {
   code_o: "code_o: predict the output",
@@ -21,6 +22,7 @@ export const task = {
       h("p", { class: "why" }, proposal.why),
       ...(valid ? question(valid) : refused(proposal)),
       ...answers(data, attempts),
+      ...measuresSection(data.measures),
       h(
         "details",
         {},

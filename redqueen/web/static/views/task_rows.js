@@ -11,6 +11,7 @@ export function taskRows(tasks, page) {
       h("span", {}, `${task.teacher} → ${task.student}`),
       task.status === "valid" ? h("span", {}, `solved ${percent(task.rho)}`) : h("span", { class: "bad" }, task.status),
       h("span", {}, `paid ${signed(task.reward)}`),
+      task.nodes !== null && task.nodes !== undefined && h("span", {}, `${task.nodes} nodes`),
       task.novel && h("span", { class: "good" }, "new"),
     ];
     const text = task.message ? `# ${task.message}\n${task.text}` : task.text;

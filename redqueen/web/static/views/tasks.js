@@ -12,8 +12,12 @@ const SORTS = [
   ["reward", "paid least"],
   ["-tokens", "longest"],
   ["tokens", "shortest"],
+  ["-nodes", "most nodes"],
+  ["nodes", "fewest nodes"],
+  ["-lines", "most lines"],
+  ["-depth", "deepest"],
 ];
-const KEYS = ["kind", "teacher", "student", "status", "from", "to", "least", "most", "novel", "sort"];
+const KEYS = ["kind", "teacher", "student", "status", "from", "to", "least", "most", "novel", "nodes", "sort"];
 
 export const tasks = {
   api: "tasks",
@@ -74,6 +78,7 @@ function controls(data, page, form) {
       ["1", "new"],
       ["0", "not new"],
     ]),
+    input("nodes", "nodes at least", { min: 0, step: 1 }),
     select("sort", "order", SORTS, now("sort") || "-step"),
     h("a", { href: page.link("/tasks") }, "reset"),
   ];
