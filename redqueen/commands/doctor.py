@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import sys
@@ -72,12 +73,21 @@ def _model() -> Check:
     folder = cached()
     if folder is None:
         if installed():
-            return Check("model", True, f"not converted yet; the first run does it (in {cache_root()})")
+            root = cache_root()
+            if _can_be_made(root):
+                return Check("model", True, f"not converted yet; the first run does it (in {root})")
+            return Check("model", False, f"it cannot be written to {root}: set REDQUEEN_CACHE to a folder of yours")
         return Check("model", False, f"package {PACKAGE} is missing: run `make setup`")
     damaged = verify(folder)
     if damaged:
         return Check("model", False, f"{folder}: {', '.join(damaged)} damaged, delete the folder")
     return Check("model", True, str(folder))
+
+
+def _can_be_made(folder: Path) -> bool:
+    """Returns whether this user may write to a folder, which need not be there yet."""
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 
 def _isolation() -> Iterator[Check]:

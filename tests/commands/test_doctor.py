@@ -92,6 +92,17 @@ def test_a_model_that_is_installed_but_not_converted_is_no_failure(cache: Cache,
     assert str(cache.parent) in line
 
 
+def test_a_cache_that_cannot_be_written_fails_and_says_what_to_do(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (package / GGUF).touch()
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("REDQUEEN_CACHE", str(tmp_path / "file" / "cache"))
+    (line,) = lines("model", redqueen("doctor").stdout)
+    assert line.startswith("FAILED it cannot be written to")
+    assert line.endswith("set REDQUEEN_CACHE to a folder of yours")
+
+
 def test_a_missing_model_fails_and_says_what_to_do(cache: Cache, package: Path) -> None:
     assert package.exists()
     (cache / MANIFEST).unlink()
