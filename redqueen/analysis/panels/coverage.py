@@ -39,11 +39,22 @@ def coverage(lines: Sequence[Line]) -> list[Panel]:
                 "number",
                 "The expected number in equally many tasks, drawn from all since the first step; and in as many tasks "
                 "as have so many nodes, which is the control for longer programs.",
-                _rarefied(lines, name),
+                _rarefied(lines, name, (("rarefied", "tasks"), ("rarefied_by_nodes", "nodes"))),
+                low=0,
+            ),
+            panel(
+                lines,
+                f"rarefied-new-{name}",
+                "coverage",
+                f"Different {words} that no seed has, rarefied",
+                "number",
+                "The expected number that no seed program has, in equally many tasks, drawn from all since the "
+                "first step.",
+                _rarefied(lines, name, (("rarefied_beyond_seeds", "tasks"),)),
                 low=0,
             ),
         ]
-    return [*made, *_shares(lines), *_novelty(lines)]
+    return [*made, *_shares(lines), _guessable(lines), *_novelty(lines)]
 
 
 def _shares(lines: Sequence[Line]) -> list[Panel]:
@@ -78,6 +89,24 @@ def _shares(lines: Sequence[Line]) -> list[Panel]:
             low=0,
         ),
     ]
+
+
+def _guessable(lines: Sequence[Line]) -> Panel:
+    ways = (
+        ("in any way", "rate"),
+        ("by random inputs", "by_random"),
+        ("by echoing the output", "by_echo"),
+        ("few outputs", "by_few_outputs"),
+    )
+    return share(
+        lines,
+        "guessable",
+        "coverage",
+        "Tasks that can be guessed",
+        "Of the novel tasks: at least 40 % of random inputs give their output, the output given as the input gives "
+        "itself, or the program gives at most three outputs.",
+        {label: tuple(at(line, "guessable", key) for line in lines) for label, key in ways},
+    )
 
 
 def _novelty(lines: Sequence[Line]) -> list[Panel]:
@@ -119,10 +148,10 @@ def _cells(lines: Sequence[Line], name: str) -> Curves:
     }
 
 
-def _rarefied(lines: Sequence[Line], name: str) -> Curves:
-    """Returns one curve for each number of tasks, and for each number of nodes."""
+def _rarefied(lines: Sequence[Line], name: str, keys: Sequence[tuple[str, str]]) -> Curves:
+    """Returns one curve for each number of tasks or nodes that one of `keys`, each with its unit, has."""
     curves: Curves = {}
-    for key, unit in (("rarefied", "tasks"), ("rarefied_by_nodes", "nodes")):
+    for key, unit in keys:
         for level in names(at(line, "coverage", name, key) or {} for line in lines):
             curves[f"in {int(level):,} {unit}"] = tuple(at(line, "coverage", name, key, level) for line in lines)
     return curves
