@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from redqueen.analysis.compare.arms import Arm, arms
-from redqueen.analysis.compare.charts import charts
+from redqueen.analysis.compare.breadth import measures, rarefaction_charts, vendi_quantities
+from redqueen.analysis.compare.charts import Chart, charts
 from redqueen.analysis.compare.files import write_files
 from redqueen.analysis.compare.summary import Budget, Quantity, budget, quantities, run_row
 from redqueen.commands.tables import table_console
@@ -32,29 +33,35 @@ def run_compare(paths: Sequence[Path], by: str, out: Path | None, *, as_json: bo
     Raises UserError for what cannot be read, compared or written.
     """
     read = arms(paths, by)
+    rows, missing = measures(read)
     costs = [budget(arm) for arm in read]
-    table = quantities(read)
+    table = [*quantities(read), *vendi_quantities(read, rows)]
     if as_json:
         runs = [run_row(run) for arm in read for run in arm.runs]
         document = {"arms": list(map(asdict, costs)), "quantities": list(map(asdict, table)), "runs": runs}
         print(json.dumps(document, indent=1))
     else:
         _show(read, costs, table)
+    for line in missing:
+        _progress(line)
     if out is not None:
-        _write(out, read)
+        _write(out, read, [*rarefaction_charts(read, rows), *charts(read)], table)
     return 0
 
 
-def _write(out: Path, read: Sequence[Arm]) -> None:
-    drawn = charts(read)
+def _write(out: Path, read: Sequence[Arm], drawn: Sequence[Chart], table: Sequence[Quantity]) -> None:
     try:
         files = write_files(out, read, drawn)
         page = out / "index.html"
-        write_text(page, comparison_page(read, drawn))
+        write_text(page, comparison_page(read, drawn, table))
     except OSError as error:
         raise UserError(f"cannot write {out}: {error.strerror}") from error
+    _progress(f"wrote {page} and {len(files)} files next to it")
+
+
+def _progress(line: str) -> None:
     # On standard error, because standard output may be JSON that another program reads.
-    Console(stderr=True, highlight=False, soft_wrap=True).print(f"wrote {page} and {len(files)} files next to it")
+    Console(stderr=True, highlight=False, soft_wrap=True).print(line, markup=False)
 
 
 def _show(read: Sequence[Arm], costs: Sequence[Budget], table: Sequence[Quantity]) -> None:

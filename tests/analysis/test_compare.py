@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from redqueen.analysis.compare.arms import arms
+from redqueen.analysis.compare.breadth import measures, rarefaction_charts, vendi_quantities
 from redqueen.analysis.compare.charts import charts
 from redqueen.analysis.compare.files import write_files
 from redqueen.analysis.compare.summary import budget, quantities
 from redqueen.errors import UserError
-from redqueen.intervals import interval
+from redqueen.intervals import Interval, interval
 from redqueen.runs.directory import RunDirectory, RunError
 from redqueen.web.report.comparison import comparison_page
 from tests.commands.running import redqueen
@@ -29,7 +30,7 @@ def runs(played: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     copies = [folder / "a" / "seed-0", folder / "a" / "seed-1", folder / "b" / "seed-0"]
     for copy in copies:
         copy.mkdir(parents=True)
-        for name in ("config.json", "metrics.jsonl"):
+        for name in ("config.json", "metrics.jsonl", "run.sqlite"):
             shutil.copy(played / name, copy / name)
     lines = [json.loads(line) for line in (played / "metrics.jsonl").read_text().splitlines()]
     better = [{**line, "solve_rate": min(1.0, line["solve_rate"] + 0.1)} for line in lines]
@@ -68,9 +69,25 @@ def test_budgets_are_means_over_the_runs_of_an_arm(runs: list[Path]) -> None:
     assert {quantity.arm for quantity in quantities(pooled)} == {"quickstart", "other"}
 
 
+def test_breadth_is_compared_at_equal_numbers_of_tasks(runs: list[Path]) -> None:
+    pooled = arms(runs, "recipe")
+    (runs[2] / "run.sqlite").rename(runs[2] / "gone")
+    rows, missing = measures(pooled)
+    (runs[2] / "gone").rename(runs[2] / "run.sqlite")
+    assert [line.split()[0] for line in missing] == ["b/seed-0"]
+    drawn = rarefaction_charts(pooled, rows)
+    assert {chart.key for chart in drawn} >= {"rarefaction-programs--whole-run", "rarefaction-paths--whole-run"}
+    (curve,) = drawn[0].curves
+    assert drawn[0].steps[-1] == len(rows["a/seed-0"])
+    assert curve.points[0] == Interval(1.0, None, None, 2)
+    assert rarefaction_charts(pooled, {}) == []
+    assert vendi_quantities(pooled, {}) == []
+
+
 def test_every_figure_has_its_numbers(runs: list[Path], tmp_path: Path) -> None:
     pooled = arms(runs, "recipe")
-    drawn = charts(pooled)
+    # Two panels are enough: a figure takes most of a second.
+    drawn = [chart for chart in charts(pooled) if chart.panel.key in ("solve-rate", "covered-programs")]
     write_files(tmp_path, pooled, drawn)
     figures = {file.stem for file in tmp_path.glob("*.png")}
     assert figures == {file.stem for file in tmp_path.glob("*.svg")}
@@ -82,8 +99,8 @@ def test_every_figure_has_its_numbers(runs: list[Path], tmp_path: Path) -> None:
     assert (first["low"], first["runs"]) == ("", "1")
     with (tmp_path / "runs.csv").open() as file:
         assert [row["run"] for row in csv.DictReader(file)] == ["a/seed-0", "a/seed-1", "b/seed-0"]
-    page = comparison_page(pooled, drawn)
-    assert page == comparison_page(pooled, drawn)
+    page = comparison_page(pooled, drawn, quantities(pooled))
+    assert page == comparison_page(pooled, drawn, quantities(pooled))
     assert '"key": "solve-rate--all-tasks"' in page
 
 

@@ -18,7 +18,8 @@ OVERVIEW = (
     "nodes--reached",
     "dead-code--code_o",
     "rarefied-programs--in-100-tasks",
-    "rarefied-paths--in-100-tasks",
+    "rarefaction-programs--whole-run",
+    "rarefaction-paths--whole-run",
     "rarefied-paths--in-1000-nodes",
 )
 """The charts of the paper's claim: does the solve rate climb, do programs grow, does coverage widen?"""
@@ -44,6 +45,8 @@ class Chart:
     """Which curve of the panel."""
     steps: tuple[int, ...]
     curves: tuple[ArmCurve, ...]
+    along: str = "step"
+    """What `steps` counts: "step", or "tasks" where a curve is drawn over numbers of tasks."""
 
     @property
     def key(self) -> str:

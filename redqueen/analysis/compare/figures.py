@@ -43,11 +43,12 @@ def _chart(axes: Axes, chart: Chart, arms: Sequence[str]) -> None:
         hue = HUES[index % len(HUES)]
         style = _STYLES[index % len(_STYLES)]
         if arm in by_arm:
-            _curve(axes, chart.steps, by_arm[arm], hue, style)
+            # Only steps are noisy: a curve over numbers of tasks is an expectation.
+            _curve(axes, chart.steps, by_arm[arm], hue, style, smooth=chart.along == "step")
         else:
             axes.plot([], [], color=hue, ls=style, label=arm)
     axes.set_title(f"{chart.panel.title}\n{chart.label}", loc="left", fontsize=9)
-    axes.set_xlabel("step", fontsize=8)
+    axes.set_xlabel(chart.along, fontsize=8)
     axes.set_ylabel(chart.panel.unit, fontsize=8)
     axes.tick_params(labelsize=8)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -59,13 +60,16 @@ def _chart(axes: Axes, chart: Chart, arms: Sequence[str]) -> None:
         axes.set_ylim(bottom=chart.panel.low)
 
 
-def _curve(axes: Axes, steps: Sequence[int], curve: ArmCurve, hue: str, style: str) -> None:
+def _curve(axes: Axes, steps: Sequence[int], curve: ArmCurve, hue: str, style: str, *, smooth: bool) -> None:
     mean = np.array([np.nan if point is None else point.mean for point in curve.points])
     low = np.array([np.nan if point is None or point.low is None else point.low for point in curve.points])
     high = np.array([np.nan if point is None or point.high is None else point.high for point in curve.points])
     # A band where some step has an interval; the others have too few runs for one.
     if not np.all(np.isnan(low)):
         axes.fill_between(steps, low, high, color=hue, alpha=0.18, lw=0)
+        axes.plot(steps, mean, color=hue, ls=style, lw=1.7, label=curve.arm)
+        return
+    if not smooth:
         axes.plot(steps, mean, color=hue, ls=style, lw=1.7, label=curve.arm)
         return
     axes.plot(steps, mean, color=hue, ls=style, lw=0.8, alpha=0.45)

@@ -19,6 +19,7 @@ FIGURES = (
     *("nodes", "depth", "cyclomatic", "lines", "variables", "dead-code", "lines-by-kind"),
     *("covered-programs", "rarefied-programs", "rarefied-paths", "rarefied-functions", "rarefied-signatures"),
     *("rarefied-behaviours", "new-shapes", "new-ideas", "guessable"),
+    *("rarefaction-programs", "rarefaction-paths", "rarefaction-functions", "rarefaction-signatures"),
 )
 """The panels that have a figure; curves.csv has the numbers of all."""
 

@@ -7,12 +7,12 @@ from html import escape
 
 from redqueen.analysis.compare.arms import Arm
 from redqueen.analysis.compare.charts import OVERVIEW, Chart
-from redqueen.analysis.compare.summary import budget, quantities, run_row
+from redqueen.analysis.compare.summary import Quantity, budget, run_row
 from redqueen.intervals import Interval
 from redqueen.web.report.inline import document
 
 
-def comparison_page(arms: Sequence[Arm], charts: Sequence[Chart]) -> str:
+def comparison_page(arms: Sequence[Arm], charts: Sequence[Chart], table: Sequence[Quantity]) -> str:
     """Returns the page."""
     first = [chart for key in OVERVIEW for chart in charts if chart.key == key]
     others = [chart for chart in charts if chart not in first]
@@ -20,7 +20,7 @@ def comparison_page(arms: Sequence[Arm], charts: Sequence[Chart]) -> str:
         "overview": [_panel(chart, "the claim") for chart in first],
         "others": [_panel(chart, chart.panel.section) for chart in others],
     }
-    return document("Comparison · Red Queen", _body(arms), data, "compare.js")
+    return document("Comparison · Red Queen", _body(arms, table), data, "compare.js")
 
 
 def _panel(chart: Chart, section: str) -> dict[str, object]:
@@ -44,10 +44,11 @@ def _panel(chart: Chart, section: str) -> dict[str, object]:
         "high": panel.high,
         "steps": chart.steps,
         "curves": curves,
+        "along": chart.along,
     }
 
 
-def _body(arms: Sequence[Arm]) -> str:
+def _body(arms: Sequence[Arm], table: Sequence[Quantity]) -> str:
     costs = [budget(arm) for arm in arms]
     rows = [
         [
@@ -62,7 +63,7 @@ def _body(arms: Sequence[Arm]) -> str:
         for cost in costs
     ]
     budgets = _table(["arm", "runs", "verdict", "steps", "tokens sampled", "tokens trained", "time in steps"], rows)
-    numbers = _table(["first → last quarter of the steps", *(arm.name for arm in arms)], _quantities(arms))
+    numbers = _table(["first → last quarter of the steps", *(arm.name for arm in arms)], _quantities(table, len(arms)))
     fields = [run_row(run) for arm in arms for run in arm.runs]
     runs = _table(list(fields[0]), [[str(value) for value in row.values()] for row in fields])
     return (
@@ -77,11 +78,10 @@ def _body(arms: Sequence[Arm]) -> str:
     )
 
 
-def _quantities(arms: Sequence[Arm]) -> list[list[str]]:
-    table = quantities(arms)
+def _quantities(table: Sequence[Quantity], arms: int) -> list[list[str]]:
     rows: list[list[str]] = []
-    for start in range(0, len(table), len(arms)):
-        row = table[start : start + len(arms)]
+    for start in range(0, len(table), arms):
+        row = table[start : start + arms]
         rows.append([row[0].name, *(f"{_text(each.first)} → {_text(each.last)}" for each in row)])
     return rows
 

@@ -2,7 +2,7 @@
 // file without a server can use it too. It needs uPlot as a global, and the classes `panel...` of style.css.
 //
 // A panel: {key, section, title, unit, note, low, high, steps: [1, 2], curves: [{label, values: [0.5, null]}]}
-// A curve can have a band: `low` and `high`, as long as `values`.
+// A curve can have a band: `low` and `high`, as long as `values`. `along` names what `steps` counts, if not steps.
 
 // Okabe and Ito's palette, as in redqueen/analysis/hues.py. Beyond it, and for readers who see no colours, dashes differ.
 export const HUES = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"];
@@ -122,7 +122,7 @@ class Chart {
       width: this.plot.clientWidth,
       height: HEIGHT,
       legend: { show: false },
-      cursor: { sync: { key: "steps" }, drag: { x: false, y: false }, points: { size: 7 }, y: false },
+      cursor: { sync: { key: this.panel.along ?? "step" }, drag: { x: false, y: false }, points: { size: 7 }, y: false },
       scales: {
         x: { time: false, range: (_, from, to) => xRange(from, to) },
         y: { range: (_, from, to) => yRange(from, to, low, high) },
@@ -178,7 +178,7 @@ class Chart {
   label() {
     if (!this.values) return;
     const index = this.chart.cursor.idx ?? this.panel.steps.length - 1;
-    this.at.textContent = this.panel.steps.length ? `step ${this.panel.steps[index]}` : "no step yet";
+    this.at.textContent = this.panel.steps.length ? `${this.panel.along ?? "step"} ${this.panel.steps[index]}` : "no step yet";
     // Of many curves, such as all members that ever lived, only those that have a value there are named.
     const many = this.panel.curves.length > NAMED;
     this.panel.curves.forEach((curve, i) => {
