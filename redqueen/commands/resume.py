@@ -20,6 +20,7 @@ CHANGEABLE = (
     "run.checkpoint_every",
     "run.keep_last",
     "run.keep_every",
+    "run.trackers",
     "model.workers",
     "model.threads",
     "model.device",

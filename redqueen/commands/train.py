@@ -20,6 +20,8 @@ from redqueen.game.seeds import seeds_of
 from redqueen.policy.model.base import fingerprint, load
 from redqueen.recording.no_valid import summary
 from redqueen.recording.terminal import LEGEND, LineReporter, LiveReporter, clock, members_table
+from redqueen.recording.trackers.opening import check_trackers, open_trackers
+from redqueen.recording.trackers.tracker import Tracker
 from redqueen.runs import checkpoint
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory, RunError
@@ -40,6 +42,7 @@ def start_run(config: Config, directory: RunDirectory) -> int:
     directory.claim()
     try:
         check_held_out(config)
+        check_trackers(config)
         fitted = check_memory(config, members(config), console)
         return _train(config, fitted, directory, None)
     except KeyboardInterrupt as stop:
@@ -56,7 +59,8 @@ def resume_run(config: Config, directory: RunDirectory, chosen: Collection[str] 
     """
     directory.lock()
     try:
-        # What is damaged is found before anything is loaded or written.
+        # What is damaged or missing is found before anything is loaded or written.
+        check_trackers(config)
         saved = checkpoint.load(directory.checkpoints, directory.saved()[-1])
         directory.metrics()
         if not directory.archive.exists():
@@ -117,12 +121,26 @@ def _train(config: Config, fitted: Config, directory: RunDirectory, saved: check
                     if saved is not None:
                         directory.set_config(config)
                         directory.add_session(session(fitted))
-                    with reporter:
+                    first = trainer.played + 1
+                    # A library may ask for a login, so the live view comes after it.
+                    with tracked(config, directory, first) as trackers, reporter:
+                        trainer.watchers = (*trainer.watchers, *trackers)
                         trainer.run()
         except (OSError, sqlite3.Error) as error:
             raise RunError(f"cannot write {directory.path}: {error}. Fix that. {_how_to_resume(directory)}") from error
     _conclude(directory)
     return 0
+
+
+@contextmanager
+def tracked(config: Config, directory: RunDirectory, first: int) -> Generator[list[Tracker]]:
+    """Opens the run's trackers and closes them at its end, however that comes."""
+    trackers = open_trackers(config, directory, first, lambda line: console.print(line, highlight=False))
+    try:
+        yield trackers
+    finally:
+        for tracker in trackers:
+            tracker.close()
 
 
 def introduce(config: Config, directory: RunDirectory) -> None:

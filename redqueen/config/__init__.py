@@ -33,6 +33,7 @@ from redqueen.config.training import (
     RunConfig,
     SamplingConfig,
     SandboxConfig,
+    TrackerName,
 )
 from redqueen.errors import UserError
 from redqueen.plugins import load
@@ -60,6 +61,7 @@ __all__ = [
     "Section",
     "SurvivorSelection",
     "TeacherFitness",
+    "TrackerName",
     "resolve",
 ]
 

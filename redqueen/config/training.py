@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from redqueen.config.section import Named, Section
 from redqueen.records import SamplingParams
 
 BUNDLED = "smollm2-135m-instruct"
+TrackerName = Literal["tensorboard", "wandb", "trackio", "mlflow"]
 
 
 class ModelConfig(Section):
@@ -138,3 +139,12 @@ class RunConfig(Section):
     """Newest checkpoints that are kept."""
     keep_every: int = Field(default=0, ge=0)
     """Checkpoints at multiples of this step are kept too; 0: none."""
+    trackers: tuple[TrackerName, ...] = ()
+    """Libraries that get each step's numbers as well (docs/TRACKERS.md); each is an extra of the package."""
+
+    @field_validator("trackers")
+    @classmethod
+    def _distinct(cls, trackers: tuple[TrackerName, ...]) -> tuple[TrackerName, ...]:
+        if len(set(trackers)) != len(trackers):
+            raise ValueError("a tracker is given twice")
+        return trackers

@@ -5,6 +5,7 @@ config.json  environment.json  metrics.jsonl  run.sqlite  checkpoints/
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -20,6 +21,7 @@ from redqueen.runs.metrics import StepMetrics
 
 _LOCK = ".lock"
 _ENVIRONMENT = "environment.json"
+_TRACKERS = "trackers.json"
 
 
 class RunError(UserError):
@@ -195,6 +197,27 @@ class RunDirectory:
         if not isinstance(data, dict) or "step" not in data:
             raise RunError(f"{self._metrics}, line {number}, is damaged: put the file back, or remove the line")
         return cast(StepMetrics, data)
+
+    def newest_metrics(self) -> StepMetrics | None:
+        """Returns the last complete line of metrics.jsonl, None if there is none. Raises RunError if it is damaged."""
+        newest = None
+        with contextlib.suppress(FileNotFoundError), self._metrics.open() as file:
+            for number, line in enumerate(file, 1):
+                newest = (number, line) if line.endswith("\n") else newest
+        return None if newest is None else self._step(*newest)
+
+    def tracker_ids(self) -> dict[str, str]:
+        """Returns what trackers know the run by, as `set_tracker_ids` left it; {} if that is lost."""
+        # Without an id a tracker starts a new run of its own, which is better than none.
+        try:
+            data: Any = json.loads((self.path / _TRACKERS).read_text())
+        except (OSError, ValueError):
+            return {}
+        return {str(name): str(value) for name, value in data.items()} if isinstance(data, dict) else {}
+
+    def set_tracker_ids(self, ids: Mapping[str, str]) -> None:
+        """Keeps what trackers know the run by, for a session that resumes it."""
+        write_json(self.path / _TRACKERS, dict(ids))
 
     def append_metrics(self, line: StepMetrics) -> None:
         """Adds one line to metrics.jsonl."""

@@ -109,6 +109,8 @@ SITUATIONS: dict[str, Situation] = {
     "no number": Situation("train learning.lr=fast", "learning.lr"),
     "negative": Situation("train learning.lr=-1", "greater than or equal to 0"),
     "infinite": Situation("train learning.lr=inf", "finite"),
+    "unknown tracker": Situation("train run.trackers=comet", "run.trackers"),
+    "doubled tracker": Situation("train run.trackers=wandb,wandb", "given twice"),
     "no steps": Situation("train --steps 0", "run.steps"),
     "rank 0": Situation("train model.rank=0", "model.rank"),
     "unknown dtype": Situation("train model.dtype=int8", "model.dtype"),

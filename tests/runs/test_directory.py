@@ -148,6 +148,25 @@ def test_metrics_come_back_in_order_and_exactly(run: RunDirectory) -> None:
     assert (run.path / "metrics.jsonl").read_text().count("\n") == 3
 
 
+def test_the_newest_line_is_the_last_whole_one(run: RunDirectory) -> None:
+    assert run.newest_metrics() is None
+    for step in (1, 2):
+        run.append_metrics({"step": step})
+    assert run.newest_metrics() == {"step": 2}
+    with (run.path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 3')
+    assert run.newest_metrics() == {"step": 2}
+
+
+def test_what_trackers_know_the_run_by_is_kept(run: RunDirectory) -> None:
+    assert run.tracker_ids() == {}
+    run.set_tracker_ids({"wandb": "abc"})
+    assert RunDirectory(run.path).tracker_ids() == {"wandb": "abc"}
+    for damaged in ("[1]", "{", ""):
+        (run.path / "trackers.json").write_text(damaged)
+        assert run.tracker_ids() == {}
+
+
 def test_rewinding_drops_the_steps_after_it(run: RunDirectory) -> None:
     for step in range(1, 6):
         run.append_metrics({"step": step})

@@ -1,0 +1,99 @@
+"""What all trackers share: the numbers of a step, and that a failure is one line and not the end of a run."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from redqueen.config import Config
+from redqueen.recording.recorder import Recorder, StepRecord
+from redqueen.runs.directory import RunDirectory
+from redqueen.runs.numbers import numbers
+
+PROJECT = "redqueen"
+"""The project or experiment that runs are listed under."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """What a tracker is opened with: a new run, or one that is resumed."""
+
+    directory: RunDirectory
+    config: Config
+    first: int
+    """The first step that will be recorded."""
+    id: str | None
+    """What the tracker's library knew the run by in its last session; None if it does not know it."""
+    say: Callable[[str], None]
+    """Prints a line."""
+
+    @property
+    def name(self) -> str:
+        """The last two parts of the run's path: the runs of a sweep are called seed-0, seed-1, ... in each cell."""
+        path = self.directory.path.resolve()
+        return f"{path.parent.name}/{path.name}"
+
+    def settings(self) -> dict[str, object]:
+        """Returns the configuration as flat names and plain values."""
+        flat: dict[str, object] = {}
+        for section, values in self.config.model_dump(mode="json").items():
+            if isinstance(values, Mapping):
+                flat |= {f"{section}.{key}": value for key, value in values.items()}
+            else:
+                flat[section] = values
+        return flat
+
+
+class Tracker(Recorder):
+    """Sends each step's numbers to one library. The first failure switches it off.
+
+    A class that derives from this one opens the library in `__init__`, which may raise anything.
+    """
+
+    name = ""
+    """What `run.trackers` calls it."""
+    id: str | None = None
+    """What its library knows the run by; None if it needs no id to go on with a run."""
+    where = ""
+    """How to look at it."""
+
+    def __init__(self, session: Session) -> None:
+        self.directory = session.directory
+        self.say = session.say
+        self.failed = False
+
+    @abstractmethod
+    def send(self, step: int, values: Mapping[str, float]) -> None:
+        """Hands the numbers of a step to the library. May raise anything."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Ends the library's run. May raise anything."""
+
+    def record(self, record: StepRecord) -> None:
+        """Sends the newest line of metrics.jsonl, which this step has just written."""
+        line = self.directory.newest_metrics()
+        if line is not None:
+            values = {name: value for name, value in numbers(line).items() if value is not None}
+            self._try(lambda: self.send(record.step, values))
+
+    def close(self) -> None:
+        """Ends the library's run, unless it has failed before."""
+        self._try(self.finish)
+
+    def _try(self, act: Callable[[], None]) -> None:
+        if self.failed:
+            return
+        try:
+            act()
+        # A service that fails in its own ways is no reason to stop a run.
+        except Exception as error:  # noqa: BLE001
+            self.failed = True
+            self.say(failure(self.name, error))
+
+
+def failure(name: str, error: Exception) -> str:
+    """Returns the line about a tracker that is switched off."""
+    reason = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+    return f"warning: the tracker {name} is off ({reason[:300]}); the run goes on, its numbers are in metrics.jsonl"

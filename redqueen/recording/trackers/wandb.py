@@ -1,0 +1,43 @@
+"""Weights & Biases. Its own environment variables (WANDB_MODE, WANDB_PROJECT, ...) say where the numbers go."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from redqueen.optional import require
+from redqueen.recording.trackers.tracker import PROJECT, Session, Tracker
+
+
+class WeightsAndBiases(Tracker):
+    """Sends each step's numbers, with the configuration. A resumed run goes on under the same id."""
+
+    name = "wandb"
+
+    def __init__(self, session: Session) -> None:
+        """Starts the run, or goes on with it. Without WANDB_MODE=offline this needs a login and a network."""
+        super().__init__(session)
+        wandb: Any = require("wandb", "wandb", "run.trackers=wandb")
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", PROJECT),
+            name=session.name,
+            id=session.id,
+            # Offline there is nothing to ask whether the run exists: the two parts have one id, and join when synced.
+            resume="allow" if session.id else None,
+            dir=str(session.directory.path),
+            config=session.settings(),
+            # The terminal is the run's own.
+            settings=wandb.Settings(silent=True, console="off"),
+        )
+        self.id = str(self._run.id)
+        offline = self._run.settings.mode == "offline"
+        self.where = f"wandb sync {self._run.settings.sync_dir}" if offline else str(self._run.url)
+
+    def send(self, step: int, values: Mapping[str, float]) -> None:
+        """Sends the numbers. Steps that are played again are the same ones, and the library keeps the first."""
+        self._run.log(dict(values), step=step)
+
+    def finish(self) -> None:
+        """Waits until everything is sent, and ends the run."""
+        self._run.finish()
