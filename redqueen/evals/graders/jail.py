@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from redqueen.evals.graders import jailed
 from redqueen.evals.graders.grader import Grade, Problem
@@ -26,7 +26,7 @@ class JailedGrader:
         # Each thread waits for the sandbox most of the time.
         self._threads = ThreadPoolExecutor(2 * cores(), thread_name_prefix="grader")
 
-    def __enter__(self) -> JailedGrader:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -79,7 +79,8 @@ def failed(outcome: Outcome, where: Any = "") -> Grade:
     detail = f"{where}: {outcome.detail}" if where else outcome.detail
     # What calls a solution stands around it, so a text that is no program fails while that runs.
     if outcome.detail.startswith(("SyntaxError", "IndentationError", "TabError")):
-        return Grade(status="malformed", detail=detail)
+        # The line is one of the text around it.
+        return Grade(status="malformed", detail=detail.partition(" at line")[0])
     if outcome.status in ("ok", "wrong", "nondeterministic"):
         raise ValueError(f"an outcome that no job of a grader has: {outcome.status}")
     return Grade(status=outcome.status, detail=detail)

@@ -15,7 +15,7 @@ import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
 from threading import Timer
-from typing import cast
+from typing import Self, cast
 
 from redqueen.errors import UserError
 from redqueen.evals.graders.grader import Grade, GradeStatus, Problem
@@ -47,7 +47,7 @@ class MathsGrader:
             self._free.put(process)
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="maths")
 
-    def __enter__(self) -> MathsGrader:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
