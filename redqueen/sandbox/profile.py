@@ -18,7 +18,7 @@ _OUTSIDE = "open eval exec compile input __import__ globals breakpoint"
 
 # What solutions of HumanEval+, MBPP+ and LiveCodeBench import beyond that. Here a result need not be the same in every
 # interpreter, so `random` is admitted, with a fixed seed.
-_SOLUTIONS_NEED = {
+SOLUTIONS_NEED = {
     "sys": "standard input and output, `setrecursionlimit`, `maxsize`",
     "io": "standard input and output read and written at once; LiveCodeBench's own preamble",
     "builtins": "LiveCodeBench's own preamble, which brings back what `from math import *` has hidden",
@@ -73,7 +73,7 @@ GAME = Profile(
 
 BENCHMARKS = Profile(
     entry="run",
-    modules=(*GAME.modules, *_SOLUTIONS_NEED),
+    modules=(*GAME.modules, *SOLUTIONS_NEED),
     # `eval`, `exec` and `compile` stay: canonical solutions need them, and so does what calls a solution.
     withheld=("open", "breakpoint"),
     stdin="",

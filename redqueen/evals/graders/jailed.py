@@ -16,6 +16,8 @@ LARGE = 1 << 15
 """Values of about this many bytes or more leave the jail as a digest."""
 LARGE_INT_BITS = 13_000
 PART = 1 << 12
+MOST_OUTPUT = 1 << 23
+"""The most bytes that a script may print."""
 PREAMBLE = (
     "string re datetime collections heapq bisect copy math random statistics itertools functools operator io sys json "
     "builtins typing"
@@ -66,7 +68,7 @@ def call(function: Any, arguments: tuple[Any, ...], what: str) -> Any:
 
 def run_script(source: str, text: str) -> str:
     """Runs a solution that reads standard input. Returns what it wrote to standard output."""
-    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="surrogateescape", write_through=True)
+    out = io.TextIOWrapper(Output(), encoding="utf-8", errors="surrogateescape", write_through=True)
     sys.stdin = io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8")
     sys.stdout = out
     # `exit()` is the usual way to leave a script early.
@@ -74,6 +76,19 @@ def run_script(source: str, text: str) -> str:
         execute(source, {"__name__": "__main__"}, preamble=True)
     out.flush()
     return out.buffer.getvalue().decode("utf-8", "replace")  # type: ignore[attr-defined]
+
+
+class OutputError(Exception):
+    """A script printed more than `MOST_OUTPUT` bytes."""
+
+
+class Output(io.BytesIO):
+    """What a script prints, up to a limit: an endless one would otherwise fill the memory first."""
+
+    def write(self, data: Any, /) -> int:
+        if self.tell() + len(data) > MOST_OUTPUT:
+            raise OutputError
+        return super().write(data)
 
 
 def open_input(file: object = 0, *_: object, **__: object) -> Any:

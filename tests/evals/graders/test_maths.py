@@ -17,7 +17,7 @@ from redqueen.evals.graders.maths import MathsGrader
 
 @pytest.fixture(scope="module")
 def grader() -> Iterator[MathsGrader]:
-    with MathsGrader(workers=1) as shared:
+    with MathsGrader(workers=1, cpu_s=2.0) as shared:
         yield shared
 
 
@@ -71,25 +71,9 @@ def test_of_several_answers_all_have_to_be_given(grader: MathsGrader, answer: st
     assert (grade.correct, grade.detail) == (detail is None, detail or "")
 
 
-def test_what_does_not_end_is_killed_and_the_next_answer_is_judged() -> None:
-    with MathsGrader(workers=1, cpu_s=0.5) as grader:
-        assert grader.grade(problem("2"), "9^{9^{9^{9}}}").status == "timeout"
-        assert grader.grade(problem("2"), "1 + 1").correct
-
-
 def test_no_answer_and_a_very_long_one_are_malformed(grader: MathsGrader) -> None:
     assert grader.grade(problem("2"), " ").status == "malformed"
     assert grader.grade(problem("2"), "1+" * 4_000 + "1").status == "malformed"
-
-
-def test_a_process_that_was_killed_is_no_verdict(grader: MathsGrader) -> None:
-    assert grader.grade(problem("2"), "2.0").correct
-    process = grader._processes[0]._process
-    assert process is not None
-    process.kill()
-    process.wait()
-    assert not grader.grade(problem("2"), "2.0").judged
-    assert grader.grade(problem("2"), "2.0").correct
 
 
 def test_answers_are_brought_into_one_form() -> None:
@@ -124,3 +108,19 @@ def test_each_benchmark_has_its_reference_answer(
 def test_a_row_without_an_answer_is_named() -> None:
     with pytest.raises(UserError, match="row 7 of minerva has no answer"):
         reference_answers("minerva", {"idx": 7, "solution": "no box"})
+
+
+@pytest.mark.slow
+def test_what_does_not_end_is_killed_and_the_next_answer_is_judged(grader: MathsGrader) -> None:
+    grade = grader.grade(problem("2"), "9^{9^{9^{9}}}")
+    assert (grade.status, grade.detail) == ("timeout", "2 s of CPU")
+    assert grader.grade(problem("2"), "1 + 1").correct
+
+
+def test_a_process_that_was_killed_is_no_verdict(grader: MathsGrader) -> None:
+    assert grader.grade(problem("2"), "2.0").correct
+    process = grader._processes[0]._process
+    assert process is not None
+    process.kill()
+    process.wait()
+    assert not grader.grade(problem("2"), "2.0").judged

@@ -86,8 +86,8 @@ SCRIPTS = {
     "another file": ("print(open('/etc/passwd').read())", "error", "test 0: PermissionError"),
     "more input": (READS + "\ninput()", "error", "test 0: EOFError"),
     "no program": ("print(", "malformed", "test 0: SyntaxError"),
-    "a flood": ("while True:\n    print('x' * 10**6)", "memory", "test 0"),
-    "a large output": ("print('x' * 10**7)", "oversize", "test 0"),
+    "a flood": ("while True:\n    print('x' * 10**6)", "error", "test 0: OutputError"),
+    "a large output": ("print('x' * 5 * 10**6)", "oversize", "test 0"),
 }
 
 
