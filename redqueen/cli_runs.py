@@ -95,20 +95,49 @@ def show(
 @runs.command(name="eval", epilog=examples.EVAL)
 def evaluate(
     targets: Annotated[list[str], typer.Argument(metavar="TARGET...", help="Runs, PEFT folders, warm-start, base.")],
+    benchmarks: Annotated[
+        str, typer.Option(metavar="LIST", help="Names with commas between them, code, maths or all.")
+    ] = "reserved",
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The folder of the files (default: the Hugging Face hub).")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the first N problems of each.")] = None,
+    samples: Annotated[int, typer.Option(min=1, metavar="K", help="Answers to each problem.")] = 1,
+    temperature: Annotated[float, typer.Option(min=0, metavar="T", help="0: the likeliest token each time.")] = 0.0,
+    template: Annotated[
+        Literal["chat", "completion", "standard"] | None,
+        typer.Option(help="How problems are written; standard: each benchmark's own (default: as the run's)."),
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Longest answer (default: each benchmark's own).")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep samples and results there; go on with what it has.")
+    ] = None,
     members: Annotated[Literal["students", "all"], typer.Option(help="Which living members of a run.")] = "students",
     model: Annotated[
         str | None, typer.Option(metavar="MODEL", help="Base of the targets that are no run: id or folder.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only so many tasks (default: all).")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score adapters and the base on held-out tasks.
+    """Score adapters and the base on held-out problems.
 
-    No run trains on the programs of these tasks. All targets attempt the same ones, side by side.
+    By default these are the reserved programs, on which no run trains. All targets answer the same problems, side by
+    side. docs/EVALUATION.md lists the benchmarks and where their data come from.
     """
-    from redqueen.commands.eval import run_eval
+    from redqueen.commands.eval import Wanted, run_eval
 
-    raise typer.Exit(run_eval(targets, members, model, limit, as_json=as_json))
+    wanted = Wanted(
+        benchmarks=benchmarks.split(","),
+        data=data,
+        limit=limit,
+        samples=samples,
+        temperature=temperature,
+        template=template,
+        max_tokens=max_tokens,
+        out=out,
+    )
+    raise typer.Exit(run_eval(targets, members, model, wanted, as_json=as_json))
 
 
 @runs.command(epilog=examples.LINEAGE)

@@ -1,98 +1,114 @@
-"""`redqueen eval`: how many held-out tasks members, adapters and the bare base solve."""
+"""`redqueen eval`: what members, adapters and the bare base solve, on the reserved programs and on benchmarks."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from redqueen.commands.environment import check_memory
-from redqueen.commands.tables import table_console, unsigned_interval
+from redqueen.commands.eval_table import (
+    document,
+    markdown,
+    member_table,
+    notes,
+    paper_table,
+    rich_table,
+    weakest_lines,
+)
+from redqueen.commands.tables import table_console
 from redqueen.config import Config
 from redqueen.errors import UserError
-from redqueen.evals.evaluation import HALF, Score, all_tasks, answer_tokens, evaluate, population_mean
+from redqueen.evals import contamination
+from redqueen.evals.benchmarks.benchmark import Loaded, Template
+from redqueen.evals.benchmarks.registry import chosen, load_benchmark
+from redqueen.evals.evaluation import evaluate
+from redqueen.evals.graders.opened import OpenGraders
+from redqueen.evals.runner import Plan
+from redqueen.evals.samples import SampleStore
 from redqueen.evals.targets import Members, read_targets
-from redqueen.policy.model.base import load
+from redqueen.policy.model.base import fingerprint, load
 from redqueen.recording.task_reporter import TaskReporter
-from redqueen.records import KINDS
+from redqueen.runs.directory import RunDirectory
 from redqueen.verifier import LocalVerifier
 
-NOTES = """\
-Held out: {tasks} tasks on reserved programs, on which runs neither train nor select; greedy, {prompts} prompts with
-{shots} worked examples, answers of at most {tokens} tokens. [..]: 95 % intervals, of one adapter over tasks
-(Wilson), of a mean over the members of the run (Student's t; other tasks would add to it)."""
+MARKDOWN = "results.md"
+JSON = "results.json"
+EXPECTED = "expected.sqlite"
 
 
-def run_eval(targets: Sequence[str], members: Members, model: str | None, limit: int | None, *, as_json: bool) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What the options of the command say."""
+
+    benchmarks: Sequence[str]
+    data: Path | None
+    limit: int | None
+    samples: int
+    temperature: float
+    template: Template | None
+    max_tokens: int | None
+    out: Path | None
+
+
+def run_eval(targets: Sequence[str], members: Members, model: str | None, wanted: Wanted, *, as_json: bool) -> int:
     """Evaluates the targets and prints the table; returns the exit code.
 
-    Raises UserError if a target cannot be read, or `limit` is more tasks than there are.
+    Raises UserError if a target, a benchmark or an option cannot be used.
     """
-    tasks = limit or all_tasks()
-    if tasks > all_tasks():
-        raise UserError(f"--limit {tasks}: there are {all_tasks()} tasks, choose at most that")
+    if wanted.samples > 1 and wanted.temperature == 0:
+        raise UserError(f"--samples {wanted.samples}: greedy answers are all the same, so add e.g. --temperature 0.6")
+    names = chosen(wanted.benchmarks)
     config, entrants = read_targets(targets, members, model)
     # Progress goes to standard error: --json is for pipes.
     progress = Console(stderr=True)
-    config = check_memory(config, len(entrants), progress)
-    base = load(config.model)
-    with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier, TaskReporter(progress) as report:
-        scores = evaluate(
-            base, config, entrants, verifier, tasks, lambda done, total: report("held-out tasks", done, total)
+    with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:
+        # Data that are missing are known before a model is loaded.
+        loaded = [load_benchmark(name, config, verifier, wanted.data, wanted.limit) for name in names]
+        config = _fitted(config, loaded, wanted, len(entrants), progress)
+        base = load(config.model)
+        plan = Plan(
+            template=wanted.template or ("chat" if config.model.prompts == "chat" else "completion"),
+            samples=wanted.samples,
+            temperature=wanted.temperature,
+            max_tokens=wanted.max_tokens,
+            base=fingerprint(base.model),
         )
+        cache = wanted.out / EXPECTED if wanted.out else None
+        with (
+            SampleStore(wanted.out) as store,
+            OpenGraders(verifier, cache) as graders,
+            TaskReporter(progress) as report,
+        ):
+            results = evaluate(base, config, entrants, loaded, plan, graders, store, report)
+    runs = [target for target in dict.fromkeys(targets) if RunDirectory(Path(target)).archive.exists()]
+    overlaps, said = contamination.notes(runs, loaded)
+    sentences = [*weakest_lines(results), *said]
+    whole = document(results, plan, config.model.name, overlaps)
+    if wanted.out is not None:
+        (wanted.out / MARKDOWN).write_text(markdown(results, plan, sentences), encoding="utf-8")
+        (wanted.out / JSON).write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
     if as_json:
-        print(json.dumps(document(scores, config, tasks), indent=1))
-    else:
-        console = table_console()
-        console.print(table(scores))
-        notes = NOTES.format(
-            tasks=tasks, prompts=config.model.prompts, shots=config.game.shots or "no", tokens=answer_tokens(config)
-        )
-        console.print(notes, soft_wrap=True, markup=False)
+        print(json.dumps(whole, indent=1))
+        return 0
+    console = table_console()
+    console.print(rich_table(paper_table(results)))
+    console.print()
+    console.print(rich_table(member_table(results)))
+    console.print()
+    for line in [*sentences, *notes(loaded, plan)]:
+        console.print(line, soft_wrap=True, markup=False)
     return 0
 
 
-def table(scores: Sequence[Score]) -> Table:
-    """Returns a table with one row for each entrant, and one with the mean of each run of several members."""
-    rows = Table(box=None, pad_edge=False)
-    for name in ("target", "member", *KINDS, "solved", "rate"):
-        rows.add_column(name, no_wrap=True, justify="left" if name in ("target", "member", "rate") else "right")
-    for target, group in _by_target(scores).items():
-        for score in group:
-            kinds = [f"{score.solved[kind]}/{score.judged[kind]}" for kind in KINDS]
-            whole = f"{sum(score.solved.values())}/{sum(score.judged.values())}"
-            rows.add_row(target, score.member or "-", *kinds, whole, unsigned_interval(score.rate))
-        if len(group) > 1:
-            mean = unsigned_interval(population_mean(group))
-            rows.add_row(target, f"mean of {len(group)}", *("" for _ in KINDS), "", mean)
-    return rows
-
-
-def document(scores: Sequence[Score], config: Config, tasks: int) -> dict[str, object]:
-    """Returns the JSON: how it was measured, every entrant's counts, the mean of each run of several members."""
-    means: dict[str, object] = {}
-    for target, group in _by_target(scores).items():
-        mean = population_mean(group)
-        if mean is not None and len(group) > 1:
-            means[target] = asdict(mean)
-    return {
-        "programs": f"reserved, {HALF}",
-        "tasks": tasks,
-        "base": config.model.name,
-        "prompts": config.model.prompts,
-        "shots": config.game.shots,
-        "temperature": 0,
-        "answer_tokens": answer_tokens(config),
-        "scores": [{**asdict(score), "rate": score.rate and asdict(score.rate)} for score in scores],
-        "means": means,
-    }
-
-
-def _by_target(scores: Sequence[Score]) -> dict[str, list[Score]]:
-    groups: dict[str, list[Score]] = {}
-    for score in scores:
-        groups.setdefault(score.target, []).append(score)
-    return groups
+def _fitted(config: Config, loaded: Sequence[Loaded], wanted: Wanted, members: int, console: Console) -> Config:
+    """Returns the configuration with as many workers and rows as fit into memory with the longest answers."""
+    longest = max(wanted.max_tokens or one.benchmark.max_tokens for one in loaded)
+    sampling = config.sampling.model_copy(update={"attempt_tokens": longest})
+    fit = check_memory(config.model_copy(update={"sampling": sampling}), members, console)
+    # What else `fit` knows is about training. The run's own limit stays: the reserved programs go by it.
+    sampling = config.sampling.model_copy(update={"batch_rows": fit.sampling.batch_rows})
+    return config.model_copy(update={"model": fit.model, "sampling": sampling})

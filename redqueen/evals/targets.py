@@ -35,6 +35,8 @@ class Entrant:
     """The scale of the adapter, as PEFT defines it."""
     fingerprint: str | None
     """SHA-256 of the base's weights that a run was made on; None where it is not known."""
+    single_agent: bool = False
+    """Whether its run trained a single agent."""
 
 
 def read_targets(targets: Sequence[str], members: Members, model: str | None) -> tuple[Config, list[Entrant]]:
@@ -75,6 +77,7 @@ def _members_of(run: str, members: Members) -> list[Entrant]:
             adapter=saved.adapters[member.name],
             alpha=saved.alpha,
             fingerprint=saved.fingerprint,
+            single_agent=member.role == "both",
         )
         for member in alive
         if members == "all" or member.role != "teacher"

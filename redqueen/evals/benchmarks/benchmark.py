@@ -1,0 +1,83 @@
+"""What a benchmark is: where its rows come from, how a row becomes a problem, how it is posed and how it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from redqueen.evals.graders.grader import Problem
+from redqueen.records import Prompt
+
+Row = Mapping[str, Any]
+Group = Literal["code", "maths", "other"]
+"""The paper's table averages `code` and `maths`; what it does not have is `other`."""
+Template = Literal["chat", "completion", "standard"]
+TEMPLATES: tuple[Template, ...] = ("chat", "completion", "standard")
+Form = Literal["chat", "completion", "assert"]
+"""How a problem is written: as a message, as a text to go on with, or as CRUXEval's line `assert f(...) == ...`."""
+GraderName = Literal["evalplus", "livecodebench", "maths", "cruxeval", "game"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where the rows of a benchmark are."""
+
+    files: tuple[str, ...]
+    """The names that its file may have in a folder of data. Several names that are all needed are joined by "+"."""
+    rows: int
+    """How many rows the whole benchmark has."""
+    hub: str = ""
+    """Its id on the Hugging Face hub; "" if the hub does not have what the grader needs."""
+    subset: str | None = None
+    split: str = "test"
+    elsewhere: str = ""
+    """Where its file can be downloaded if the hub does not have it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """One benchmark."""
+
+    name: str
+    title: str
+    """Its name in tables."""
+    group: Group
+    source: Source
+    problem: Callable[[Row], Problem]
+    """Makes a problem of a row. It raises an error of Python or UserError if the row is not as expected."""
+    pose: Callable[[Problem, Form], Prompt]
+    read: Callable[[Problem, Form, str], str | None]
+    """Takes the answer out of a text; None if it has none. Reading evaluates nothing."""
+    standard: Form
+    """The form that the template `standard` means: the one that its authors publish results with."""
+    max_tokens: int
+    """The most tokens of an answer, unless the user chooses another number."""
+    grader: GraderName
+    programs: Callable[[Row], str] | None = None
+    """The program that a row shows or asks for, to compare it with a run's own tasks; None if rows have none."""
+
+    def form(self, template: Template) -> Form:
+        """Returns how problems are written under a template."""
+        return self.standard if template == "standard" else template
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """The problems of one benchmark, as they are evaluated."""
+
+    benchmark: Benchmark
+    problems: Sequence[Problem]
+    available: int
+    """How many rows there were before the limit."""
+    origin: str
+    """The file, or the hub's id."""
+    sha256: str
+    """Of the file, or of the rows as JSON."""
+    programs: Sequence[str] = ()
+    """The programs of the rows, where the benchmark has any."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing was left out."""
+        return len(self.problems) == self.available == self.benchmark.source.rows

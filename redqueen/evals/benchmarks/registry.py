@@ -1,0 +1,68 @@
+"""The benchmarks by name, and the groups that can be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from redqueen.config import Config
+from redqueen.errors import UserError
+from redqueen.evals.benchmarks import reserved
+from redqueen.evals.benchmarks.aime24 import AIME24
+from redqueen.evals.benchmarks.aime25 import AIME25
+from redqueen.evals.benchmarks.amc23 import AMC23
+from redqueen.evals.benchmarks.benchmark import Loaded
+from redqueen.evals.benchmarks.cruxeval_i import CRUXEVAL_I
+from redqueen.evals.benchmarks.cruxeval_o import CRUXEVAL_O
+from redqueen.evals.benchmarks.files import load
+from redqueen.evals.benchmarks.gsm8k import GSM8K
+from redqueen.evals.benchmarks.humaneval import HUMANEVAL
+from redqueen.evals.benchmarks.livecodebench import LIVECODEBENCH
+from redqueen.evals.benchmarks.math500 import MATH500
+from redqueen.evals.benchmarks.mbpp import MBPP
+from redqueen.evals.benchmarks.minerva import MINERVA
+from redqueen.evals.benchmarks.olympiadbench import OLYMPIADBENCH
+from redqueen.records import Verifier
+
+FROM_DATA = (
+    HUMANEVAL,
+    MBPP,
+    LIVECODEBENCH,
+    AIME24,
+    AIME25,
+    AMC23,
+    MATH500,
+    MINERVA,
+    GSM8K,
+    OLYMPIADBENCH,
+    CRUXEVAL_I,
+    CRUXEVAL_O,
+)
+BY_NAME = {benchmark.name: benchmark for benchmark in FROM_DATA}
+NAMES = (*BY_NAME, reserved.NAME)
+"""All benchmarks, in the order of tables."""
+GROUPS: dict[str, tuple[str, ...]] = {
+    "code": tuple(benchmark.name for benchmark in FROM_DATA if benchmark.group == "code"),
+    "maths": tuple(benchmark.name for benchmark in FROM_DATA if benchmark.group == "maths"),
+    "all": NAMES,
+}
+
+
+def chosen(words: Iterable[str]) -> list[str]:
+    """Returns the names that words and groups stand for, in the order of tables, each once.
+
+    Raises UserError if a word is neither.
+    """
+    wanted: set[str] = set()
+    for word in words:
+        if word not in GROUPS and word not in NAMES:
+            raise UserError(f"there is no benchmark '{word}': choose {', '.join((*GROUPS, *NAMES))}")
+        wanted |= set(GROUPS.get(word, (word,)))
+    return [name for name in NAMES if name in wanted]
+
+
+def load_benchmark(name: str, config: Config, verifier: Verifier, folder: Path | None, limit: int | None) -> Loaded:
+    """Returns the problems of a benchmark. Raises UserError, in one line, if they cannot be had."""
+    if name == reserved.NAME:
+        return reserved.load_reserved(config, verifier, limit)
+    return load(BY_NAME[name], folder, limit)

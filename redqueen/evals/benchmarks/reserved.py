@@ -1,0 +1,76 @@
+"""The project's own reserved programs: each is posed in every kind of the game. It is one benchmark of the runner."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from redqueen import __version__
+from redqueen.config import Config
+from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Loaded, Row, Source
+from redqueen.evals.graders.grader import Problem
+from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks, worked_examples
+from redqueen.game.prompts import prompts
+from redqueen.game.reserved import Half
+from redqueen.records import KINDS, Prompt, Task, Verifier
+
+NAME = "reserved"
+HALF: Half = "report"
+# One seed for everybody: all evaluations pose the same tasks, whatever seed a run had.
+SEED = 0
+ANSWER_TOKENS = 128
+"""The fewest tokens that an answer may have: room for the longest reserved program (89 tokens with the bundled model),
+which a run's own limit may not leave."""
+
+
+def all_tasks() -> int:
+    """Returns how many tasks there are."""
+    return most_tasks(HALF, KINDS)
+
+
+def answer_tokens(config: Config) -> int:
+    """Returns the most tokens of an answer. A run's own limit counts if it is larger: its members may think first."""
+    return max(ANSWER_TOKENS, config.sampling.attempt_tokens)
+
+
+def load_reserved(config: Config, verifier: Verifier, limit: int | None) -> Loaded:
+    """Returns the first `limit` tasks. They are posed in the run's own prompts, whatever the template of the others is.
+
+    Raises UserError if a program fails in the sandbox.
+    """
+    count = min(limit or all_tasks(), all_tasks())
+    tasks = reserved_tasks(HALF, KINDS, count, SEED, verifier)
+    examples = worked_examples(KINDS, config.game.shots, SEED, verifier)
+    formats = prompts(config.model.prompts, config.game)
+
+    def problem(row: Row) -> Problem:
+        task: Task = row["task"]
+        return Problem(id=task.id, benchmark=NAME, prompt=task.program, data=row)
+
+    def pose(problem: Problem, form: Form) -> Prompt:
+        task: Task = problem.data["task"]
+        return formats.attempt(task, examples[task.kind])
+
+    def read(problem: Problem, form: Form, text: str) -> str | None:
+        return formats.read_attempt(problem.data["task"].kind, text)
+
+    benchmark = Benchmark(
+        name=NAME,
+        title="reserved",
+        group="other",
+        source=Source(files=(), rows=all_tasks()),
+        problem=problem,
+        pose=pose,
+        read=read,
+        standard="chat" if config.model.prompts == "chat" else "completion",
+        max_tokens=answer_tokens(config),
+        grader="game",
+    )
+    said = json.dumps([[task.program, task.kind, [pair.input for pair in task.pairs]] for task in tasks])
+    return Loaded(
+        benchmark=benchmark,
+        problems=[problem({"task": task, "part": task.kind}) for task in tasks],
+        available=all_tasks(),
+        origin=f"redqueen {__version__}, half {HALF}",
+        sha256=hashlib.sha256(said.encode()).hexdigest(),
+    )

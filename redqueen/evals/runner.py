@@ -1,0 +1,193 @@
+"""Lets members answer the problems of benchmarks: all members in mixed batches, each text graded as it ends."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from itertools import product
+
+from redqueen.adapters.factors import Adapter
+from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Loaded, Template
+from redqueen.evals.graders.grader import Grade, Grader, Problem
+from redqueen.evals.graders.opened import OpenGraders
+from redqueen.evals.samples import Key, SampleRow, SampleStore
+from redqueen.judging import Progress, ask, finished
+from redqueen.records import Completion, Request, Sampler, SamplingParams
+
+SEED = 0
+"""Names the random numbers of the samples. All members draw the same ones at one problem."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How every benchmark is sampled."""
+
+    template: Template
+    samples: int
+    """How many answers each member gives to each problem."""
+    temperature: float
+    max_tokens: int | None
+    """The most tokens of an answer; None: each benchmark's own number."""
+    base: str
+    """SHA-256 of the base's weights."""
+
+    def sampling(self, benchmark: Benchmark) -> SamplingParams:
+        """Returns how an answer is sampled."""
+        return SamplingParams(max_tokens=self.max_tokens or benchmark.max_tokens, temperature=self.temperature)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Player:
+    """One adapter that answers."""
+
+    name: str
+    """Its name in the policy."""
+    adapter: str
+    """The checksum of its weights."""
+    label: str
+    """The target and the member, for people."""
+
+
+def digest(adapter: Adapter | None, alpha: float) -> str:
+    """Returns a checksum of an adapter's update; "base" without an adapter."""
+    if adapter is None:
+        return "base"
+    total = hashlib.sha256(repr(alpha).encode())
+    for name in sorted(adapter):
+        total.update(name.encode())
+        for matrix in (adapter[name].a, adapter[name].b):
+            total.update(matrix.detach().float().contiguous().numpy().tobytes())
+    return total.hexdigest()[:24]
+
+
+class Runner:
+    """Samples what is missing in a store, and grades it."""
+
+    def __init__(self, plan: Plan, sampler: Sampler, graders: OpenGraders, store: SampleStore) -> None:
+        self.plan = plan
+        self.sampler = sampler
+        self.graders = graders
+        self.store = store
+
+    def run(self, loaded: Loaded, players: Sequence[Player], progress: Progress | None = None) -> list[list[SampleRow]]:
+        """Returns the samples of each player, by problem and number; those that were there are among them."""
+        setting = self.setting(loaded)
+        name = loaded.benchmark.name
+        done = self.store.finished(setting, name)
+        # Players take turns in the requests, so that they are sampled side by side in mixed batches. Equal adapters
+        # answer once.
+        each = {player.adapter: player for player in players}
+        places: list[tuple[Problem, int, Player]] = []
+        for problem, number, player in product(loaded.problems, range(self.plan.samples), each.values()):
+            if (player.adapter, problem.id, number) not in done:
+                places.append((problem, number, player))
+        for row in self._sample(setting, loaded, places, progress):
+            done[row.adapter, row.problem, row.number] = row
+        samples: list[list[SampleRow]] = []
+        for player in players:
+            keys = product([player.adapter], [problem.id for problem in loaded.problems], range(self.plan.samples))
+            samples.append([done[key] for key in keys])
+        return samples
+
+    def setting(self, loaded: Loaded) -> str:
+        """Returns the checksum of what all samples of a benchmark share."""
+        sampling = self.plan.sampling(loaded.benchmark)
+        first = loaded.benchmark.pose(loaded.problems[0], loaded.benchmark.form(self.plan.template))
+        # The first prompt stands for the words of the template. The limit is not in it: more problems may be added.
+        # The reserved programs have no file: the release that they are part of stands for them.
+        data = loaded.sha256 if loaded.benchmark.source.files else loaded.origin
+        said = [self.plan.base, data, sampling.max_tokens, sampling.temperature, SEED, repr(first)]
+        return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:24]
+
+    def _sample(
+        self,
+        setting: str,
+        loaded: Loaded,
+        places: Sequence[tuple[Problem, int, Player]],
+        progress: Progress | None,
+    ) -> list[SampleRow]:
+        benchmark = loaded.benchmark
+        form = benchmark.form(self.plan.template)
+        sampling = self.plan.sampling(benchmark)
+        grader = self.graders.get(benchmark.grader)
+        prompts = {problem.id: benchmark.pose(problem, form) for problem in loaded.problems}
+        requests = [
+            Request(
+                member=player.name,
+                prompt=prompts[problem.id],
+                sampling=sampling,
+                seed=(SEED, "eval", benchmark.name, problem.id, number),
+            )
+            for problem, number, player in places
+        ]
+        answers: dict[int, str | None] = {}
+        waiting: dict[int, tuple[Completion, Future[Grade]]] = {}
+        rows: list[SampleRow] = []
+
+        def store(index: int) -> None:
+            completion, grade = waiting.pop(index)
+            problem, number, player = places[index]
+            key = (player.adapter, problem.id, number)
+            row = _row(setting, benchmark, key, player.label, completion, answers[index], grade.result())
+            rows.append(row)
+            self.store.add([row])
+
+        def submit(index: int, completion: Completion) -> Future[Grade]:
+            problem = places[index][0]
+            answers[index], grade = graded(benchmark, grader, problem, form, completion)
+            waiting[index] = (completion, grade)
+            # What has a grade is stored at once: after a kill it is not sampled again.
+            for ended in [number for number, (_, future) in waiting.items() if future.done()]:
+                store(ended)
+            return grade
+
+        ask(self.sampler, requests, submit, progress)
+        for index in list(waiting):
+            store(index)
+        self.store.commit()
+        return rows
+
+
+def graded(
+    benchmark: Benchmark, grader: Grader, problem: Problem, form: Form, completion: Completion
+) -> tuple[str | None, Future[Grade]]:
+    """Returns the answer in a text, and its grade to come."""
+    cut_off = completion.finish_reason == "length"
+    # In the game a text that the limit ended is malformed, whatever it says. The benchmarks read what there is, as
+    # their own harnesses do.
+    if cut_off and benchmark.grader == "game":
+        detail = f"cut off after {len(completion.token_ids)} tokens"
+        return None, finished(Grade(status="malformed", detail=detail))
+    answer = benchmark.read(problem, form, completion.text)
+    if answer is None:
+        return None, finished(Grade(status="malformed", detail="no answer"))
+    return answer, grader.submit(problem, answer)
+
+
+def _row(
+    setting: str,
+    benchmark: Benchmark,
+    key: Key,
+    label: str,
+    completion: Completion,
+    answer: str | None,
+    grade: Grade,
+) -> SampleRow:
+    adapter, problem, number = key
+    return SampleRow(
+        setting=setting,
+        adapter=adapter,
+        benchmark=benchmark.name,
+        problem=problem,
+        number=number,
+        label=label,
+        text=completion.text,
+        answer=answer,
+        status=grade.status,
+        detail=grade.detail,
+        tokens=len(completion.token_ids),
+        cut_off=int(completion.finish_reason == "length"),
+    )

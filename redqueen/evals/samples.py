@@ -1,0 +1,109 @@
+"""The samples of an evaluation with their grades, in SQLite: what is there is not sampled again."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from redqueen.errors import UserError
+
+FILE = "samples.sqlite"
+# A commit waits for the disk. A kill loses what came after the last one, and nothing else.
+_COMMIT_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleRow:
+    """One text with its grade."""
+
+    setting: str
+    """The checksum of everything that the text depends on but the adapter and the problem."""
+    adapter: str
+    """The checksum of the adapter's weights."""
+    benchmark: str
+    problem: str
+    number: int
+    """Counted from 0, among the samples of one adapter at one problem."""
+    label: str
+    """The target and the member, for people."""
+    text: str
+    answer: str | None
+    status: str
+    detail: str
+    tokens: int
+    cut_off: int
+    """1 if the token limit ended the text, otherwise 0."""
+
+
+Key = tuple[str, str, int]
+"""Adapter, problem and number."""
+_NAMES = [field.name for field in fields(SampleRow)]
+_KEY = "setting, adapter, benchmark, problem, number"
+
+
+class SampleStore:
+    """Holds samples in the file `FILE` of a folder, or in memory."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """Opens the file, and makes it if there is none. Raises UserError if it is no such file."""
+        path = ":memory:"
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            path = str(folder / FILE)
+        self.connection = sqlite3.connect(path)
+        columns = ", ".join(
+            f"{field.name} {'INTEGER' if field.type == 'int' else 'TEXT'}" for field in fields(SampleRow)
+        )
+        try:
+            self.connection.execute(f"CREATE TABLE IF NOT EXISTS samples ({columns}, PRIMARY KEY ({_KEY}))")
+            self.connection.execute(f"SELECT {', '.join(_NAMES)} FROM samples LIMIT 1")
+        except sqlite3.Error as error:
+            raise UserError(f"{path} holds no samples ({error}): choose another --out") from error
+        self._committed = time.monotonic()
+
+    def finished(self, setting: str, benchmark: str) -> dict[Key, SampleRow]:
+        """Returns the samples of a benchmark that were made in this setting, but for those that the machine lost."""
+        found = self.connection.execute(
+            f"SELECT {', '.join(_NAMES)} FROM samples WHERE setting = ? AND benchmark = ? AND status != 'infra_error'",
+            (setting, benchmark),
+        )
+        rows = [_row(values) for values in found]
+        return {(row.adapter, row.problem, row.number): row for row in rows}
+
+    def add(self, rows: Iterable[SampleRow]) -> None:
+        """Stores samples; a kill loses at most those of the last second."""
+        marks = ", ".join("?" for _ in _NAMES)
+        for row in rows:
+            self.connection.execute(
+                f"INSERT OR REPLACE INTO samples ({', '.join(_NAMES)}) VALUES ({marks})",
+                [getattr(row, name) for name in _NAMES],
+            )
+        if time.monotonic() - self._committed > _COMMIT_EVERY_S:
+            self.commit()
+
+    def commit(self) -> None:
+        """Makes what was added last."""
+        self.connection.commit()
+        self._committed = time.monotonic()
+
+    def close(self) -> None:
+        """Commits and closes."""
+        self.connection.commit()
+        self.connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _row(values: tuple[Any, ...]) -> SampleRow:
+    return SampleRow(**dict(zip(_NAMES, values, strict=True)))

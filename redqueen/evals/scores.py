@@ -1,0 +1,191 @@
+"""What samples add up to: a score of each entrant in each column of the table, with its interval."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from redqueen.evals.benchmarks.benchmark import Loaded
+from redqueen.evals.resampling import Array, over_members, pass_at_k, percentiles, resampled_means
+from redqueen.evals.samples import SampleRow
+from redqueen.intervals import Interval, share
+
+AVERAGES = ("code", "maths", "all")
+"""Columns that are means of columns: of the paper's benchmarks of that group, and of all of the paper's benchmarks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One entrant: a row of the results."""
+
+    target: str
+    member: str
+    """"" where the target is one adapter."""
+    single_agent: bool = False
+    """Whether its run trained a single agent."""
+
+    @property
+    def label(self) -> str:
+        """The target's name, and the member's."""
+        return f"{self.target} {self.member}".strip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One entrant on one benchmark."""
+
+    rate: Interval | None
+    """pass@1, which is avg@k with several samples: the mean over problems of the share of right samples, with its
+    bootstrap interval over problems (Wilson's where all problems came out alike). None if nothing was judged."""
+    pass_at: Mapping[int, float]
+    """pass@k by k, for powers of two up to the number of samples."""
+    problems: int
+    """Problems with a judged sample."""
+    samples: int
+    cut_off: float
+    """The share of samples that the token limit ended."""
+    tokens: int
+    """Tokens sampled."""
+    statuses: Mapping[str, int]
+    parts: Mapping[str, tuple[int, int]]
+    """Right and judged samples of each part of the benchmark; empty if it has no parts."""
+
+
+class Results:
+    """The scores of all entrants on all benchmarks."""
+
+    def __init__(self, entries: Sequence[Entry], benchmarks: Sequence[Loaded]) -> None:
+        self.entries = list(entries)
+        self.benchmarks = list(benchmarks)
+        self.cells: dict[str, list[Cell]] = {}
+        """The cells of a benchmark, in the order of the entries."""
+        self._draws: dict[str, Array] = {}
+        self._means: dict[str, Array] = {}
+
+    def add(self, loaded: Loaded, rows: Sequence[Sequence[SampleRow]]) -> None:
+        """Adds a benchmark; `rows` are each entry's samples, in the order of the entries."""
+        name = loaded.benchmark.name
+        parts = {problem.id: str(problem.data.get("part", "")) for problem in loaded.problems}
+        rates = np.array([_rates(loaded, samples) for samples in rows])
+        self._draws[name] = resampled_means(rates, name)
+        cells: list[Cell] = []
+        for number, samples in enumerate(rows):
+            cells.append(_cell(samples, rates[number], self._draws[name][:, number], parts))
+        self.cells[name] = cells
+        self._means[name] = np.array([cell.rate.mean if cell.rate else np.nan for cell in cells])
+
+    def columns(self) -> list[str]:
+        """Returns the benchmarks, and those averages that are over more than one of them."""
+        return [*self.cells, *(name for name in AVERAGES if len(self.averaged(name)) > 1)]
+
+    def averaged(self, column: str) -> list[str]:
+        """Returns the benchmarks that a column is the mean of."""
+        if column in self.cells:
+            return [column]
+        groups = ("code", "maths") if column == "all" else (column,)
+        present = [loaded.benchmark for loaded in self.benchmarks if loaded.benchmark.name in self.cells]
+        return [benchmark.name for benchmark in present if benchmark.group in groups]
+
+    def mean(self, column: str, entry: int) -> float:
+        """Returns an entrant's score in a column; NaN if it has none."""
+        return float(np.mean([self._means[name][entry] for name in self.averaged(column)]))
+
+    def draws(self, column: str) -> Array:
+        """Returns all entrants' scores in a column on resampled problems, [resamples, entrants]."""
+        drawn = [self._draws[name] for name in self.averaged(column)]
+        return sum(drawn[1:], start=drawn[0]) / len(drawn)
+
+    def rate(self, column: str, entry: int) -> Interval | None:
+        """Returns an entrant's score in a column with its interval over problems."""
+        if column in self.cells:
+            return self.cells[column][entry].rate
+        mean = self.mean(column, entry)
+        problems = sum(self.cells[name][entry].problems for name in self.averaged(column))
+        return None if np.isnan(mean) else percentiles(mean, self.draws(column)[:, entry], problems)
+
+    def overall(self) -> str:
+        """Returns the column that members are ranked by: all of the paper's benchmarks, or else the first column."""
+        present = self.averaged("all")
+        if len(present) > 1:
+            return "all"
+        return present[0] if present else self.columns()[0]
+
+    def groups(self) -> dict[str, list[int]]:
+        """Returns the numbers of the entries of each target."""
+        found: dict[str, list[int]] = {}
+        for number, entry in enumerate(self.entries):
+            found.setdefault(entry.target, []).append(number)
+        return found
+
+    def ranked(self, members: Sequence[int]) -> list[int]:
+        """Returns entries from best to worst by the column `overall`; those without a score come last."""
+        column = self.overall()
+        return sorted(members, key=lambda entry: -np.nan_to_num(self.mean(column, entry), nan=-1.0))
+
+    def population(self, column: str, members: Sequence[int]) -> Interval | None:
+        """Returns the mean of several entries with its interval over members."""
+        means = [self.mean(column, entry) for entry in members]
+        known = [mean for mean in means if not np.isnan(mean)]
+        return over_members(known, column) if known else None
+
+    def weakest_against(self, members: Sequence[int], baseline: int) -> Interval | None:
+        """Returns how far the weakest of several entries is above another one, with its interval over problems.
+
+        In each draw of the problems the weakest is chosen anew, so that the choice is part of the interval.
+        """
+        column = self.overall()
+        means = [self.mean(column, entry) for entry in members]
+        difference = float(np.min(means)) - self.mean(column, baseline)
+        if np.isnan(difference):
+            return None
+        drawn = self.draws(column)
+        problems = sum(self.cells[name][baseline].problems for name in self.averaged(column))
+        return percentiles(difference, drawn[:, list(members)].min(axis=1) - drawn[:, baseline], problems)
+
+
+def _rates(loaded: Loaded, samples: Sequence[SampleRow]) -> list[float]:
+    """Returns the share of right samples of each problem; NaN where the machine lost them all."""
+    by_problem: dict[str, list[bool]] = {problem.id: [] for problem in loaded.problems}
+    for row in samples:
+        if row.status != "infra_error":
+            by_problem[row.problem].append(row.status == "correct")
+    return [float(np.mean(right)) if right else float("nan") for right in by_problem.values()]
+
+
+def _cell(samples: Sequence[SampleRow], rates: Array, draws: Array, part_of: Mapping[str, str]) -> Cell:
+    known = rates[~np.isnan(rates)]
+    judged = [row for row in samples if row.status != "infra_error"]
+    rate = percentiles(float(known.mean()), draws, len(known)) if known.size else None
+    if rate is not None and rate.low is None and rate.mean in (0.0, 1.0):
+        rate = share(int(rate.mean) * len(known), len(known))
+    return Cell(
+        rate=rate,
+        pass_at=_passes(judged),
+        problems=len(known),
+        samples=len(judged),
+        cut_off=float(np.mean([row.cut_off for row in judged])) if judged else 0.0,
+        tokens=sum(row.tokens for row in samples),
+        statuses=dict(sorted(Counter(row.status for row in samples).items())),
+        parts=_parts(judged, part_of),
+    )
+
+
+def _passes(judged: Sequence[SampleRow]) -> dict[int, float]:
+    """Returns pass@1, pass@2, pass@4, ... as far as every problem has so many judged samples."""
+    counts = Counter(row.problem for row in judged)
+    right = Counter(row.problem for row in judged if row.status == "correct")
+    found: dict[int, float] = {}
+    k = 1
+    while counts and k <= min(counts.values()):
+        found[k] = float(np.mean([pass_at_k(n, right[problem], k) for problem, n in counts.items()]))
+        k *= 2
+    return found
+
+
+def _parts(judged: Sequence[SampleRow], part_of: Mapping[str, str]) -> dict[str, tuple[int, int]]:
+    counts = Counter(part_of[row.problem] for row in judged)
+    right = Counter(part_of[row.problem] for row in judged if row.status == "correct")
+    return {part: (right[part], count) for part, count in counts.items() if part}
