@@ -7,6 +7,8 @@ from redqueen.evals.graders.extraction import code_answer
 from redqueen.evals.graders.grader import Problem
 from redqueen.records import Prompt
 
+FIELDS = ("prompt", "canonical_solution", "entry_point", "base_input", "plus_input", "atol")
+
 # A model reads this text: a changed word makes results incomparable with earlier ones.
 ASK = """\
 Write the Python function that this text asks for. Answer with one ```python block that holds the whole program, with \
@@ -22,7 +24,9 @@ def evalplus_benchmark(*, name: str, title: str, source: Source, stop: tuple[str
 
     def problem(row: Row) -> Problem:
         # The grader reads these fields; without them every answer would fail in it.
-        row["canonical_solution"], row["base_input"], row["plus_input"], row["atol"], row["entry_point"]
+        missing = [field for field in FIELDS if field not in row]
+        if missing:
+            raise KeyError(*missing)
         return Problem(id=row["task_id"], benchmark=name, prompt=row["prompt"], data=row)
 
     def pose(problem: Problem, form: Form) -> Prompt:

@@ -6,7 +6,7 @@ import gzip
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from redqueen.errors import UserError
 from redqueen.evals.benchmarks.benchmark import Benchmark, Loaded, Row
@@ -90,7 +90,7 @@ def _from_hub(benchmark: Benchmark) -> tuple[list[Row], str, str]:
     # The library raises errors of many kinds, its own and those of the network below it.
     except Exception as error:
         raise _unreachable(benchmark, error) from error
-    rows = [cast("Row", dict(row)) for row in cast("Any", found)]
+    rows = [cast("Row", dict(row)) for row in found]
     text = json.dumps(rows, sort_keys=True, default=str)
     return rows, source.hub, hashlib.sha256(text.encode()).hexdigest()
 
