@@ -32,7 +32,7 @@ ASK = "{text}\n\n{how}\n\nAnswer with one ```python block that holds the whole p
 COMPLETE = '"""\n{text}\n\n{how}\n"""\n\n'
 
 
-def tests_of(packed: str) -> list[dict[str, Any]]:
+def unpacked_tests(packed: str) -> list[dict[str, Any]]:
     """Returns the tests in a row's field: JSON, or JSON that is packed. Raises ValueError or UserError if it is not."""
     try:
         found = json.loads(packed)
@@ -58,7 +58,7 @@ def _unpacked(packed: str) -> bytes:
 
 def problem(row: Row) -> Problem:
     """Returns the problem of a row. The grader gets the public tests first, then the private ones."""
-    tests = tests_of(row["public_test_cases"]) + tests_of(row["private_test_cases"])
+    tests = unpacked_tests(row["public_test_cases"]) + unpacked_tests(row["private_test_cases"])
     if not tests:
         raise ValueError("no tests")
     metadata = json.loads(row["metadata"] or "{}")

@@ -1,0 +1,100 @@
+"""Data: from a folder, with its checksum, or one clear line."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from redqueen.errors import UserError
+from redqueen.evals.benchmarks.aime24 import AIME24
+from redqueen.evals.benchmarks.benchmark import Benchmark
+from redqueen.evals.benchmarks.files import load
+from redqueen.evals.benchmarks.gsm8k import GSM8K
+from redqueen.evals.benchmarks.humaneval import HUMANEVAL
+from redqueen.evals.benchmarks.livecodebench import LIVECODEBENCH
+from redqueen.evals.benchmarks.minerva import MINERVA
+from redqueen.evals.benchmarks.registry import GROUPS, NAMES, chosen
+from tests.evals.benchmarks import rows
+
+AIME = [{"id": number, "problem": f"What is {number}?", "answer": str(number)} for number in range(3)]
+
+
+def test_problems_are_the_first_rows_with_the_checksum_of_the_file(tmp_path: Path) -> None:
+    rows.write(tmp_path / "aime24.jsonl", AIME)
+    loaded = load(AIME24, tmp_path, 2)
+    assert [problem.id for problem in loaded.problems] == ["0", "1"]
+    assert loaded.problems[1].data["answers"] == ("1",)
+    assert (loaded.available, loaded.origin) == (3, "aime24.jsonl")
+    assert loaded.sha256 == hashlib.sha256((tmp_path / "aime24.jsonl").read_bytes()).hexdigest()
+
+
+def test_a_packed_release_file_is_read(tmp_path: Path) -> None:
+    row = {
+        "task_id": "HumanEval/0",
+        "prompt": "def one():\n",
+        "canonical_solution": "    return 1\n",
+        "entry_point": "one",
+        "base_input": [[]],
+        "plus_input": [],
+        "atol": 0,
+    }
+    (tmp_path / "HumanEvalPlus.jsonl.gz").write_bytes(gzip.compress(json.dumps(row).encode()))
+    loaded = load(HUMANEVAL, tmp_path, None)
+    assert loaded.programs == ["def one():\n    return 1\n"]
+    problem = loaded.problems[0]
+    assert HUMANEVAL.pose(problem, "completion").text == "def one():\n"
+    assert HUMANEVAL.read(problem, "completion", "    return 2") == "def one():\n    return 2"
+    assert HUMANEVAL.read(problem, "chat", "```python\ndef one(): return 3\n```") == "def one(): return 3\n"
+
+
+def test_rows_of_the_hub_that_have_the_answer_alone_are_read() -> None:
+    problem = MINERVA.problem({"question": "How far?", "answer": "1.6"})
+    assert (problem.prompt, problem.data["answers"]) == ("How far?", ("1.6",))
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "message"),
+    [
+        (AIME24, "has no aime24.jsonl: put it there, or leave --data out to load HuggingFaceH4/aime_2024"),
+        (HUMANEVAL, "has no HumanEvalPlus.jsonl.gz or HumanEvalPlus.jsonl: download it from https://github.com"),
+        (LIVECODEBENCH, "leave --data out to load livecodebench/code_generation_lite"),
+    ],
+)
+def test_a_missing_file_is_one_line_with_what_to_do(tmp_path: Path, benchmark: Benchmark, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        load(benchmark, tmp_path, None)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_without_a_folder_and_without_a_connection_the_line_says_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Offline:
+        @staticmethod
+        def load_dataset(*_: object, **__: object) -> object:
+            raise ConnectionError("no route to host\nand more lines")
+
+    monkeypatch.setattr("redqueen.evals.benchmarks.files.require", lambda *_: Offline)
+    with pytest.raises(UserError, match=r"cannot load openai/gsm8k .*\(no route to host\): connect, or .* gsm8k.jsonl"):
+        load(GSM8K, None, None)
+    with pytest.raises(UserError, match="the hub has no inputs and tolerances for it: download HumanEvalPlus"):
+        load(HUMANEVAL, None, None)
+
+
+@pytest.mark.parametrize("content", ["", "[", '{"id": 1}\n'])
+def test_damaged_files_are_one_line(tmp_path: Path, content: str) -> None:
+    (tmp_path / "aime24.jsonl").write_text(content)
+    with pytest.raises(UserError, match=r"aime24") as caught:
+        load(AIME24, tmp_path, None)
+    assert "\n" not in str(caught.value)
+
+
+def test_words_and_groups_are_chosen_in_the_order_of_tables() -> None:
+    assert chosen(["gsm8k", "code"]) == ["humaneval+", "mbpp+", "livecodebench", "gsm8k"]
+    assert chosen(["all"]) == list(NAMES)
+    assert len(GROUPS["code"]) + len(GROUPS["maths"]) == 10
+    with pytest.raises(UserError, match="there is no benchmark 'gsm': choose code, maths, all, humaneval"):
+        chosen(["gsm"])

@@ -1,0 +1,95 @@
+"""LiveCodeBench's files, in a small one of our own: packed tests, functions and programs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from redqueen.errors import UserError
+from redqueen.evals.benchmarks.benchmark import Loaded
+from redqueen.evals.benchmarks.files import load
+from redqueen.evals.benchmarks.livecodebench import LIVECODEBENCH, unpacked_tests
+from redqueen.evals.benchmarks.plain_pickle import load_plain
+from redqueen.evals.graders.livecodebench import LiveCodeBenchGrader
+from tests.evals.benchmarks import rows
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    folder = tmp_path_factory.mktemp("data")
+    rows.write(folder / "livecodebench.jsonl", rows.LIVECODEBENCH)
+    return load(LIVECODEBENCH, folder, None)
+
+
+def test_public_tests_come_first_and_private_ones_are_unpacked(small: Loaded) -> None:
+    function, program = small.problems
+    assert function.data["function"] == "double"
+    assert [test["input"] for test in function.data["tests"]] == ["[1, 2]", "[]", "[5]"]
+    assert program.data["function"] is None
+    assert [test["output"] for test in program.data["tests"]] == ["2 4\n", "14"]
+    assert (small.available, small.whole) == (2, False)
+
+
+def test_a_prompt_shows_the_start_of_a_function_and_no_test_that_is_private(small: Loaded) -> None:
+    function, program = small.problems
+    asked = LIVECODEBENCH.pose(function, "chat")
+    assert asked.chat
+    assert "def double(self, numbers):" in asked.text
+    assert "standard input" in LIVECODEBENCH.pose(program, "completion").text
+    assert LIVECODEBENCH.read(program, "chat", "Like this:\n```python\nprint(1)\n```\n") == "print(1)\n"
+
+
+@pytest.mark.integration
+def test_functions_and_programs_are_judged(small: Loaded) -> None:
+    answers = {
+        rows.DOUBLE + "return [2 * number for number in numbers]": ("correct", "wrong"),
+        rows.DOUBLE + "return numbers": ("wrong", "wrong"),
+        "input()\nprint(*[2 * int(word) for word in input().split()])": ("error", "correct"),
+        "print('2 4')": ("error", "wrong"),
+    }
+    with LiveCodeBenchGrader() as grader:
+        for answer, statuses in answers.items():
+            grades = [grader.submit(problem, answer) for problem in small.problems]
+            assert tuple(grade.result().status for grade in grades) == statuses, answer
+
+
+def test_a_pickle_that_names_anything_is_refused_and_nothing_is_called(tmp_path: Path) -> None:
+    class Harm:
+        def __reduce__(self) -> tuple[Callable[[str], object], tuple[str]]:
+            return eval, (f"open({str(tmp_path / 'harm')!r}, 'w')",)
+
+    for harm in (Harm(), [1, {"a": Harm()}], print, Path("x")):
+        with pytest.raises(UserError, match="only plain data are read"):
+            load_plain(pickle.dumps(harm))
+    assert list(tmp_path.iterdir()) == []
+    plain = {"a": [1, 2.5, None, True], "b": ("x", b"y")}
+    assert load_plain(pickle.dumps(plain)) == plain
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        "no base64 at all!",
+        base64.b64encode(b"no zlib").decode(),
+        base64.b64encode(zlib.compress(b"no pickle")).decode(),
+        base64.b64encode(zlib.compress(pickle.dumps("no JSON"))).decode(),
+        base64.b64encode(zlib.compress(pickle.dumps("[]"))[:-3]).decode(),
+        json.dumps([{"input": 1, "output": "1", "testtype": "stdin"}]),
+        json.dumps([{"input": "1", "output": "1", "testtype": "other"}]),
+    ],
+)
+def test_damaged_tests_are_errors(damaged: str) -> None:
+    with pytest.raises((UserError, ValueError)):
+        unpacked_tests(damaged)
+
+
+def test_a_damaged_row_is_one_line_with_its_number(tmp_path: Path) -> None:
+    rows.write(tmp_path / "livecodebench.jsonl", [rows.LIVECODEBENCH[0], {"question_id": "x"}])
+    with pytest.raises(UserError, match=r"row 2 of livecodebench.jsonl is no row of LiveCodeBench: KeyError"):
+        load(LIVECODEBENCH, tmp_path, None)

@@ -1,0 +1,186 @@
+"""The runner: members side by side, each text graded, and after a kill only what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from redqueen.adapters.initialisation import fresh, generator, perturb
+from redqueen.config import Config, ModelConfig
+from redqueen.errors import AdapterError, UserError
+from redqueen.evals.benchmarks.benchmark import Loaded
+from redqueen.evals.benchmarks.registry import load_benchmark
+from redqueen.evals.benchmarks.reserved import all_tasks, answer_tokens
+from redqueen.evals.evaluation import evaluate
+from redqueen.evals.graders.opened import OpenGraders
+from redqueen.evals.runner import Plan, Player, Runner
+from redqueen.evals.samples import SampleRow, SampleStore
+from redqueen.evals.targets import Entrant
+from redqueen.game.reserved import reserved
+from redqueen.policy.lora.adapter_bank import AdapterBank
+from redqueen.policy.model.base import Base, load
+from redqueen.policy.policy import Policy, open_policy
+from redqueen.records import Completion, Request, Sampler
+from redqueen.verifier import LocalVerifier
+from tests.evals.benchmarks import rows
+
+BARE = Entrant(target="base", member="", adapter=None, alpha=16.0, fingerprint=None)
+
+
+def plan(samples: int = 1, temperature: float = 0.0) -> Plan:
+    return Plan(template="completion", samples=samples, temperature=temperature, max_tokens=6, base="tiny")
+
+
+def test_there_is_room_for_every_reserved_program_and_for_a_runs_own_limit() -> None:
+    assert all_tasks() == 3 * len(reserved("report"))
+    assert answer_tokens(Config()) == 128
+    assert answer_tokens(Config().override(["sampling.attempt_tokens=2048"])) == 2048
+
+
+@pytest.fixture(scope="module")
+def config(tiny_folder: Callable[[str], Path]) -> Config:
+    model = ModelConfig(name=str(tiny_folder("llama")), dtype="float32", device="cpu", workers=1, threads=1, rank=2)
+    return Config(model=model)
+
+
+@pytest.fixture(scope="module")
+def base(config: Config) -> Base:
+    return load(config.model)
+
+
+@pytest.fixture(scope="module")
+def graders(verifier: LocalVerifier) -> Iterator[OpenGraders]:
+    with OpenGraders(verifier) as shared:
+        yield shared
+
+
+@pytest.fixture(scope="module")
+def benchmarks(config: Config, verifier: LocalVerifier, tmp_path_factory: pytest.TempPathFactory) -> list[Loaded]:
+    """CRUXEval-O of three rows, which needs no process of its own, and six reserved tasks."""
+    folder = tmp_path_factory.mktemp("data")
+    rows.write(folder / "cruxeval.jsonl", rows.CRUXEVAL)
+    return [load_benchmark(name, config, verifier, folder, 6) for name in ("cruxeval-o", "reserved")]
+
+
+def entrant(base: Base, config: Config, rank: int, alpha: float, seed: int = 0) -> Entrant:
+    shapes = AdapterBank(base.decoder.sites, 1, rank, alpha, config.model.targets).shapes()
+    adapter = perturb(fresh(shapes, rank, generator(seed, "a")), 0.5, generator(seed, "b"))
+    return Entrant(target=f"rank {rank}", member="", adapter=adapter, alpha=alpha, fingerprint=None)
+
+
+@pytest.fixture
+def policy(base: Base, config: Config) -> Iterator[Policy]:
+    with open_policy(base, config.model, 2, config.sampling, config.learning) as opened:
+        for name, seed in (("0", 1), ("1", 2)):
+            made = entrant(base, config, config.model.rank, config.model.alpha, seed).adapter
+            assert made is not None
+            opened.join(name, made, trained=False)
+        yield opened
+
+
+PLAYERS = [Player(name="0", adapter="a", label="first"), Player(name="1", adapter="b", label="second")]
+
+
+class KilledError(Exception):
+    """Stands for the end of the process."""
+
+
+class Counting:
+    """Passes requests on, counts them, and can be killed after some completions."""
+
+    def __init__(self, sampler: Sampler, kill_after: int | None = None) -> None:
+        self.sampler = sampler
+        self.kill_after = kill_after
+        self.requests: list[Request] = []
+
+    def sample(
+        self, requests: Sequence[Request], on_completion: Callable[[int, Completion], None] | None = None
+    ) -> list[Completion]:
+        self.requests += requests
+        done = 0
+
+        def passed_on(index: int, completion: Completion) -> None:
+            nonlocal done
+            if done == self.kill_after:
+                raise KilledError
+            done += 1
+            assert on_completion is not None
+            on_completion(index, completion)
+
+        return self.sampler.sample(requests, passed_on)
+
+
+def answers(
+    sampler: Sampler, loaded: Loaded, graders: OpenGraders, folder: Path | None, how: Plan
+) -> list[list[SampleRow]]:
+    with SampleStore(folder) as store:
+        return Runner(how, sampler, graders, store).run(loaded, PLAYERS)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("number", [0, 1])
+def test_after_a_kill_only_the_missing_samples_are_made_and_the_result_is_the_same(
+    number: int, policy: Policy, benchmarks: list[Loaded], graders: OpenGraders, tmp_path: Path
+) -> None:
+    loaded = benchmarks[number]
+    how = plan(samples=2, temperature=1.0)
+    whole = answers(policy, loaded, graders, None, how)
+    total = 2 * 2 * len(loaded.problems)
+    with pytest.raises(KilledError):
+        answers(Counting(policy, kill_after=5), loaded, graders, tmp_path, how)
+    resumed = Counting(policy)
+    assert answers(resumed, loaded, graders, tmp_path, how) == whole
+    # A grade that a process still had to give is lost with the text. The reserved tasks' answers are cut off, which
+    # needs no process.
+    assert total - 5 <= len(resumed.requests) <= (total - 5 if number else total)
+    again = Counting(policy)
+    assert answers(again, loaded, graders, tmp_path, how) == whole
+    assert again.requests == []
+    # The samples of another setting are others.
+    other = Counting(policy)
+    answers(other, loaded, graders, tmp_path, plan())
+    assert len(other.requests) == total / 2
+
+
+@pytest.mark.integration
+def test_members_in_one_batch_answer_as_each_does_alone(
+    policy: Policy, benchmarks: list[Loaded], graders: OpenGraders
+) -> None:
+    together = answers(policy, benchmarks[1], graders, None, plan())
+    for player, rows_of in zip(PLAYERS, together, strict=True):
+        with SampleStore(None) as store:
+            assert Runner(plan(), policy, graders, store).run(benchmarks[1], [player]) == [rows_of]
+
+
+@pytest.mark.integration
+def test_adapters_of_different_ranks_and_the_bare_base_are_evaluated_together(
+    base: Base, config: Config, benchmarks: list[Loaded], graders: OpenGraders
+) -> None:
+    entrants = [entrant(base, config, 2, 4.0), entrant(base, config, 4, 64.0), BARE]
+    done: list[tuple[str, int, int]] = []
+    with SampleStore(None) as store:
+        results = evaluate(
+            base, config, entrants, benchmarks, plan(), graders, store, lambda *report: done.append(report)
+        )
+    assert [entry.target for entry in results.entries] == ["rank 2", "rank 4", "base"]
+    assert all(cell.samples == 6 for cell in results.cells["reserved"])
+    assert results.cells["reserved"][0].parts == {"code_o": (0, 2), "code_i": (0, 2), "code_f": (0, 2)}
+    assert done[-1] == ("reserved", 18, 18)
+
+
+def test_other_weights_and_other_adapters_are_refused(
+    base: Base, config: Config, benchmarks: list[Loaded], graders: OpenGraders
+) -> None:
+    def refused(one: Entrant) -> None:
+        with SampleStore(None) as store:
+            evaluate(base, config, [one], benchmarks, plan(), graders, store, lambda *_: None)
+
+    with pytest.raises(UserError, match="runs/x was made on other weights than"):
+        refused(Entrant(target="runs/x", member="S0", adapter=None, alpha=16.0, fingerprint="0" * 64))
+    whole = entrant(base, config, 2, 4.0)
+    assert whole.adapter is not None
+    part = dict(list(whole.adapter.items())[:2])
+    with pytest.raises(AdapterError, match="folder was made for another base"):
+        refused(Entrant(target="folder", member="", adapter=part, alpha=4.0, fingerprint=None))

@@ -1,0 +1,41 @@
+"""The store of samples: what is there stays, and what the machine lost is asked for again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from redqueen.errors import UserError
+from redqueen.evals.samples import FILE, SampleRow, SampleStore
+
+ROW = SampleRow(
+    setting="s",
+    adapter="a",
+    benchmark="gsm8k",
+    problem="1",
+    number=0,
+    label="base",
+    text="x",
+    answer=None,
+    status="malformed",
+    detail="",
+    tokens=3,
+    cut_off=0,
+)
+
+
+def test_samples_outlive_the_store_and_lost_ones_do_not_count(tmp_path: Path) -> None:
+    with SampleStore(tmp_path / "new") as store:
+        store.add([ROW, replace(ROW, problem="2", status="infra_error"), replace(ROW, setting="other")])
+    with SampleStore(tmp_path / "new") as store:
+        assert store.finished("s", "gsm8k") == {("a", "1", 0): ROW}
+        store.add([replace(ROW, problem="2", status="correct")])
+        assert len(store.finished("s", "gsm8k")) == 2
+
+
+def test_a_file_that_holds_something_else_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text("no database, but long enough to look at" * 50)
+    with pytest.raises(UserError, match=r"holds no samples .*: choose another --out"):
+        SampleStore(tmp_path)

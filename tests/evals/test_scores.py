@@ -1,0 +1,111 @@
+"""What samples add up to: averages, ranks, and the weakest member against a baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from redqueen.evals.benchmarks.benchmark import Loaded
+from redqueen.evals.benchmarks.registry import BY_NAME
+from redqueen.evals.graders.grader import Problem
+from redqueen.evals.samples import SampleRow
+from redqueen.evals.scores import Entry, Results
+
+ENTRIES = [
+    Entry(target="base", member=""),
+    Entry(target="run", member="S0"),
+    Entry(target="run", member="S1"),
+]
+
+
+def loaded(name: str, problems: int) -> Loaded:
+    return Loaded(
+        benchmark=BY_NAME[name],
+        problems=[Problem(id=f"{n}", benchmark=name, prompt="", data={"part": "ab"[n % 2]}) for n in range(problems)],
+        available=problems,
+        origin="",
+        sha256="",
+    )
+
+
+def rows(name: str, statuses: Sequence[str], samples: int = 1) -> list[SampleRow]:
+    return [
+        SampleRow(
+            setting="",
+            adapter="",
+            benchmark=name,
+            problem=f"{number // samples}",
+            number=number % samples,
+            label="",
+            text="",
+            answer="",
+            status=status,
+            detail="",
+            tokens=10,
+            cut_off=number % 2,
+        )
+        for number, status in enumerate(statuses)
+    ]
+
+
+def results(right: dict[str, Sequence[int]], problems: int = 40) -> Results:
+    """Returns results in which each entry solves the first so many problems of each benchmark."""
+    benchmarks = [loaded(name, problems) for name in right]
+    found = Results(ENTRIES, benchmarks)
+    for one in benchmarks:
+        name = one.benchmark.name
+        found.add(one, [rows(name, ["correct"] * n + ["wrong"] * (problems - n)) for n in right[name]])
+    return found
+
+
+def test_averages_are_over_the_benchmarks_of_the_paper() -> None:
+    found = results({"humaneval+": (4, 8, 12), "mbpp+": (8, 8, 8), "gsm8k": (0, 20, 40), "cruxeval-o": (40, 40, 40)})
+    assert found.columns() == ["humaneval+", "mbpp+", "gsm8k", "cruxeval-o", "code", "all"]
+    assert found.mean("code", 0) == pytest.approx((0.1 + 0.2) / 2)
+    assert found.mean("all", 1) == pytest.approx((0.2 + 0.2 + 0.5) / 3)
+    assert found.overall() == "all"
+    assert found.ranked([1, 2]) == [2, 1]
+    mean = found.population("gsm8k", [1, 2])
+    assert mean is not None
+    assert (mean.mean, mean.low, mean.high, mean.n) == (0.75, 0.5, 1.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("right", "above", "below"), [((4, 30, 32), True, False), ((4, 6, 32), False, False), ((30, 4, 32), False, True)]
+)
+def test_the_weakest_member_is_compared_with_its_interval(
+    right: tuple[int, int, int], above: bool, below: bool
+) -> None:
+    found = results({"gsm8k": right}).weakest_against([1, 2], 0)
+    assert found is not None
+    assert found.mean == pytest.approx((min(right[1:]) - right[0]) / 40)
+    assert (found.above, found.below) == (above, below)
+
+
+def test_what_the_machine_lost_counts_nowhere() -> None:
+    one = loaded("gsm8k", 3)
+    found = Results(ENTRIES[:1], [one])
+    found.add(one, [rows("gsm8k", ["correct", "infra_error", "wrong"])])
+    cell = found.cells["gsm8k"][0]
+    assert cell.rate is not None
+    assert (cell.rate.mean, cell.problems, cell.samples, cell.cut_off) == (0.5, 2, 2, 0.0)
+    assert cell.statuses == {"correct": 1, "infra_error": 1, "wrong": 1}
+    assert cell.parts == {"a": (1, 2)}
+
+
+def test_several_samples_give_their_mean_and_pass_at_k() -> None:
+    one = loaded("gsm8k", 2)
+    found = Results(ENTRIES[:1], [one])
+    found.add(one, [rows("gsm8k", ["correct", "wrong", "wrong", "wrong", *["wrong"] * 4], samples=4)])
+    cell = found.cells["gsm8k"][0]
+    assert cell.rate is not None
+    assert cell.rate.mean == pytest.approx(0.125)
+    assert cell.pass_at == pytest.approx({1: 0.125, 2: 0.25, 4: 0.5})
+
+
+def test_all_or_nothing_has_wilsons_interval() -> None:
+    rate = results({"gsm8k": (0, 40, 3)}).cells["gsm8k"][0].rate
+    assert rate is not None
+    assert (rate.mean, rate.low) == (0.0, pytest.approx(0.0, abs=1e-12))
+    assert rate.high == pytest.approx(0.0876, abs=1e-3)
