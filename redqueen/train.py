@@ -21,6 +21,7 @@ from redqueen.behaviour import behaviours
 from redqueen.config import Config
 from redqueen.errors import AdapterError
 from redqueen.evals.held_out import HeldOutEvaluation, run_evaluation
+from redqueen.evals.in_training import TrainingEvaluation
 from redqueen.evolution import rate, replace_weakest, score_held_out, standings_of, update_hall_of_fame
 from redqueen.game.rewards import advantages
 from redqueen.league.games import par_by
@@ -62,6 +63,9 @@ class Trainer:
         self.self_play = SelfPlay(config, self.policy, verifier)
         self.population = Population()
         self.trueskill = TrueSkill()
+        self.evaluation: TrainingEvaluation | None = None
+        if config.evals.every:
+            self.evaluation = TrainingEvaluation(config, self.policy, verifier, base_fingerprint)
         self.archive = ArchiveRecorder(directory.archive)
         self.metrics = MetricsRecorder(directory)
         self.measures = Measures()
@@ -95,6 +99,10 @@ class Trainer:
             standings = standings_of(self.population, config.league)
             champions = update_hall_of_fame(self.population, self.policy, step, config)
             births = replace_weakest(self.population, self.policy, step, config)
+        evals: Mapping[str, Mapping[str, float | None]] = {}
+        if self.evaluation is not None and step % config.evals.every == 0:
+            with phases.phase("evaluate"):
+                evals = self.evaluation.rates(self._students(), phases.progress)
 
         living = [standing.member.name for standing in standings]
         return StepRecord(
@@ -112,6 +120,7 @@ class Trainer:
             hall_of_fame=tuple(self.population.hall_of_fame),
             task_bank_size=len(self.self_play.task_bank),
             measures=self.measures.measure(played, called, living, config.game.kinds),
+            evals=evals,
             seconds=phases.seconds,
         )
 
@@ -203,6 +212,8 @@ class Trainer:
 
     def close(self) -> None:
         """Closes the archive and ends the worker processes, if there are any."""
+        if self.evaluation is not None:
+            self.evaluation.close()
         self.archive.close()
         self.policy.close()
 
@@ -229,6 +240,9 @@ class Trainer:
         )
         champions = self.population.hall_of_fame.values()
         return add_champion_matches(drawn, champions, league.hall_matches, step, streams.python(seed, step, "hall"))
+
+    def _students(self) -> list[str]:
+        return [member.name for member in self.population.members.values() if member.role != "teacher"]
 
     def _attempt_held_out(self, members: Sequence[str]) -> list[Attempted]:
         return self.held_out.attempt(members)

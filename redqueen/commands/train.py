@@ -14,6 +14,7 @@ from rich.console import Console
 from redqueen.commands.environment import check_memory, environment, session
 from redqueen.commands.resume import quoted
 from redqueen.config import Config
+from redqueen.evals.benchmarks.registry import chosen
 from redqueen.evals.held_out import check_held_out
 from redqueen.game.reserved import is_reserved
 from redqueen.game.seeds import seeds_of
@@ -43,6 +44,7 @@ def start_run(config: Config, directory: RunDirectory) -> int:
     try:
         check_held_out(config)
         check_trackers(config)
+        chosen(config.evals.benchmarks)
         fitted = check_memory(config, members(config), console)
         return _train(config, fitted, directory, None)
     except KeyboardInterrupt as stop:

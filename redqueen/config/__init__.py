@@ -10,6 +10,7 @@ from typing import Any, Self, cast
 
 from pydantic import ValidationError, model_validator
 
+from redqueen.config.evals import EvalsConfig
 from redqueen.config.game import GameConfig, ReferenceSource
 from redqueen.config.keys import keys, parse_value, unknown_key
 from redqueen.config.league import (
@@ -43,6 +44,7 @@ __all__ = [
     "Config",
     "ConfigError",
     "Crossover",
+    "EvalsConfig",
     "EvolutionConfig",
     "FitnessName",
     "GameConfig",
@@ -84,6 +86,7 @@ class Config(Section):
     learning: LearningConfig = LearningConfig()
     league: LeagueConfig = LeagueConfig()
     evolution: EvolutionConfig = EvolutionConfig()
+    evals: EvalsConfig = EvalsConfig()
     sandbox: SandboxConfig = SandboxConfig()
     run: RunConfig = RunConfig()
 

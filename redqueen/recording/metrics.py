@@ -36,6 +36,8 @@ class MetricsRecorder(Recorder):
         """Appends the step's line. Raises OSError if it cannot be written."""
         line = step_metrics(record)
         line["time"] = now()
+        if record.evals:
+            line["evals"] = {name: dict(rates) for name, rates in record.evals.items()}
         self.directory.append_metrics(line)
 
     def rewind(self, step: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from redqueen.evolution import Game, Replacement, Standing
@@ -46,6 +46,8 @@ class StepRecord:
     """What the step's valid tasks are like."""
     seconds: Mapping[str, float]
     """Wall time by phase, and `total`."""
+    evals: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict[str, Mapping[str, float | None]])
+    """The shares of right answers by benchmark and living student; empty in a step that evaluates nothing."""
 
     @property
     def step(self) -> int:
@@ -59,7 +61,7 @@ class Recorder(Protocol):
     # The bodies are empty on purpose: a recorder that ignores an event inherits a method that does nothing.
 
     def phase(self, step: int, name: str) -> None:
-        """Is called when a phase begins: `match`, `propose`, `solve`, `learn` or `evolve`."""
+        """Is called when a phase begins: `match`, `propose`, `solve`, `learn`, `evolve` or `evaluate`."""
 
     def progress(self, done: int, total: int) -> None:
         """Is called when the phase has done `done` of `total` parts."""

@@ -257,11 +257,13 @@ class LiveReporter(Recorder):
 
     def phase(self, step: int, name: str) -> None:
         self.left.begin(step)
+        # The evaluation is no part of most steps, so it has no number.
+        place = f" ({PHASES.index(name) + 1}/{len(PHASES)})" if name in PHASES else ""
         # `reset` restarts the elapsed time, so the view shows the time of the phase and not of the run.
         self.bar.reset(
             self.task,
             total=None,
-            description=f"step {step}/{self.steps}  {name} ({PHASES.index(name) + 1}/{len(PHASES)})",
+            description=f"step {step}/{self.steps}  {name}{place}",
         )
 
     def progress(self, done: int, total: int) -> None:

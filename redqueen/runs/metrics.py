@@ -164,6 +164,8 @@ class StepMetrics(MeasureMetrics):
     """Counted from 1."""
     time: NotRequired[str]
     """When the line was written, in UTC: 2026-01-31T12:00:00Z."""
+    evals: NotRequired[dict[str, dict[str, float | None]]]
+    """Right answers / judged answers by benchmark and living student; only in the steps that `evals.every` names."""
     valid_rate: float | None
     """Valid tasks / judged proposals."""
     valid_rate_by_kind: dict[str, float | None]

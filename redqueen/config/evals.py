@@ -1,0 +1,22 @@
+"""The configuration of the evaluation while a run goes on."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from redqueen.config.section import Section
+
+
+class EvalsConfig(Section):
+    """A small evaluation of the living students while a run goes on (docs/EVALUATION.md). Nothing is selected by it."""
+
+    every: int = Field(default=0, ge=0)
+    """Steps between two evaluations; 0: none."""
+    benchmarks: tuple[str, ...] = Field(default=("reserved",), min_length=1)
+    """Names of benchmarks, or code, maths or all."""
+    limit: int = Field(default=30, ge=1)
+    """Problems of each benchmark."""
+    max_tokens: int = Field(default=0, ge=0)
+    """Tokens of the longest answer; 0: each benchmark's own number."""
+    data: str = ""
+    """The folder of the benchmarks' files; empty: the Hugging Face hub. The reserved programs need neither."""
