@@ -114,3 +114,9 @@ def test_coverage_is_shown_as_counted_and_rarefied() -> None:
         "in 1,000 nodes": (None, 20.0),
     }
     assert "covered-paths" not in found
+
+
+def test_evaluations_have_steps_of_their_own() -> None:
+    lines = [line(1), line(2, evals={"gsm8k": {"S0": 0.5, "S1": 0.0}, "reserved": {"S0": None}}), line(3)]
+    panel = by_key(lines)["held-out"]
+    assert (panel.steps, dict(panel.curves)) == ((2,), {"gsm8k": (0.25,)})

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from redqueen.analysis.panels.complexity import complexity
 from redqueen.analysis.panels.coverage import coverage
 from redqueen.analysis.panels.dynamics import dynamics
+from redqueen.analysis.panels.held_out import held_out
 from redqueen.analysis.panels.league import league
 from redqueen.analysis.panels.panel import Panel, kinds_of, standardised
 from redqueen.analysis.panels.training import training
@@ -21,5 +22,6 @@ __all__ = ["Panel", "kinds_of", "panels", "standardised"]
 
 def panels(lines: Sequence[StepMetrics]) -> list[Panel]:
     """Returns every panel that these lines have numbers for, section by section."""
-    made = [*dynamics(lines), *complexity(lines), *coverage(lines), *training(lines), *league(lines)]
+    made = [*dynamics(lines), *held_out(lines), *complexity(lines), *coverage(lines), *training(lines)]
+    made += league(lines)
     return [panel for panel in made if panel.curves]
