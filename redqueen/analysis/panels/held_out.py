@@ -18,8 +18,8 @@ def held_out(lines: Sequence[Line]) -> list[Panel]:
             "held-out",
             "dynamics",
             "Held-out problems",
-            "Right answers among the judged ones, as the mean of the living students, by benchmark. Held-out: no member "
-            "is trained or selected by these problems.",
+            "Right answers among the judged ones, as the mean of the living students, by benchmark. Held-out: no "
+            "member is trained or selected by these problems.",
             {name: tuple(_mean(at(line, "evals", name) or {}) for line in evaluated) for name in benchmarks},
         )
     ]
