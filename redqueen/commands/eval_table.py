@@ -28,7 +28,7 @@ def paper_table(results: Results) -> Cells:
         if len(entries) == 1:
             entry = results.entries[entries[0]]
             makers.append(("single", entries))
-            head.append("single agent" if entry.single_agent else entry.label)
+            head.append(f"{entry.target} (single agent)" if entry.single_agent else entry.label)
             continue
         ranked = results.ranked(entries)
         makers += [("mean", entries), ("single", ranked[:1]), ("single", ranked[-1:])]

@@ -31,6 +31,7 @@ class Source:
     """Its id on the Hugging Face hub; "" if the hub does not have what the grader needs."""
     subset: str | None = None
     split: str = "test"
+    """The split of the data set; "files" if the hub has the files themselves and no data set that can be loaded."""
     elsewhere: str = ""
     """Where its file can be downloaded if the hub does not have it."""
 
