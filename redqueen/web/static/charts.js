@@ -141,7 +141,9 @@ class Chart {
           points: { show: marked, size: 5, fill: hue(i), stroke: hue(i) },
         })),
         // The ends of a band are curves without a line.
-        ...this.banded().flatMap((curve) => [0, 1].map(() => ({ label: curve.label, width: 0, points: { show: false } }))),
+        ...this.banded().flatMap((curve) =>
+          [0, 1].map(() => ({ label: curve.label, width: 0, points: { show: false } })),
+        ),
       ],
       bands: this.banded().map((curve, i) => {
         const low = this.panel.curves.length + 1 + 2 * i;
@@ -239,9 +241,13 @@ function xRange(from, to) {
 
 // Limits that a panel gives are kept; the others follow the data. A curve that never moves gets room around it.
 function yRange(from, to, low, high) {
-  const bottom = low ?? from ?? 0;
+  let bottom = low ?? from ?? 0;
   let top = high ?? to ?? 1;
-  if (top <= bottom) top = bottom + (Math.abs(bottom) || 1);
+  if (top <= bottom) {
+    const room = Math.abs(bottom) * 0.2 || 1;
+    if (low === null && bottom) bottom -= room / 2;
+    top = bottom + room;
+  }
   const margin = (top - bottom) * 0.05;
   return [bottom - margin, top + margin];
 }

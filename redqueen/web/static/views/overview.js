@@ -14,7 +14,8 @@ export const overview = {
       box = h("div", { class: "overview" });
       root.replaceChildren(h("h1", {}, "Overview"), h("p", { class: "verdict" }), h("p", { class: "soft" }, hint), box);
     }
-    root.querySelector(".verdict").replaceChildren("So far: ", h("strong", {}, verdict.word), `. ${verdict.reason}`);
+    const words = page.state?.course === "finished" ? "Verdict: " : "So far: ";
+    root.querySelector(".verdict").replaceChildren(words, h("strong", {}, verdict.word), `. ${verdict.reason}`);
     if (!panels.length || !panels[0].steps.length) {
       box.replaceChildren(h("p", {}, "No step has been played yet. The curves begin with the first one."));
       return;
