@@ -204,6 +204,8 @@ def task_or_reject(
         output="; ".join(outcome.outputs),
         detail=outcome.detail,
         cpu_ms=outcome.cpu_ms,
+        lines_run=outcome.lines and outcome.lines.distinct,
+        line_events=outcome.lines and outcome.lines.events,
     )
     if verdict.status != "valid":
         return verdict, None

@@ -21,11 +21,12 @@ from redqueen.programs.normal_form import fingerprint, shape
 from redqueen.programs.reached import reached_tree
 from redqueen.programs.signatures import signature, size_of
 from redqueen.programs.trees import parse, text_of
-from redqueen.records import Kind, Task
+from redqueen.records import Kind, Task, Verdict
 from redqueen.runs.archive.rows import MeasureRow
 from redqueen.runs.metrics import (
     ComplexityMetrics,
     CoverageMetrics,
+    ExecutedMetrics,
     GuessableMetrics,
     MeasureMetrics,
     SizeMetrics,
@@ -78,9 +79,12 @@ class Measures:
         names = set(living)
         rows: list[MeasureRow] = []
         counted: list[tuple[Kind, MeasureRow]] = []
-        tasks = [proposal.proposed.task for proposal in played.proposals]
-        for task in filter(None, tasks):
-            row = self._row(played.step, task, behaviours.get(task.id))
+        for proposal in played.proposals:
+            task = proposal.proposed.task
+            if task is None:
+                continue
+            verdict = proposal.proposed.verdict
+            row = self._row(played.step, task, verdict, behaviours.get(task.id))
             rows.append(row)
             if task.author in names:
                 self._count(row)
@@ -88,7 +92,7 @@ class Measures:
         covered = {name: coverage.covered() for name, coverage in self._coverage.items()}
         return StepMeasures(rows=tuple(rows), metrics=measure_metrics(counted, covered, kinds))
 
-    def _row(self, step: int, task: Task, behaviour: Behaviour | None) -> MeasureRow:
+    def _row(self, step: int, task: Task, verdict: Verdict, behaviour: Behaviour | None) -> MeasureRow:
         written = complexity_of(parse(task.program))
         tree = reached_tree(parse(task.program))
         reached = complexity_of(tree)
@@ -117,6 +121,8 @@ class Measures:
             distinct_outputs=behaviour and behaviour.distinct_outputs,
             same_output_rate=behaviour and behaviour.same_output_rate,
             echo=behaviour and behaviour.echo,
+            lines_run=verdict.lines_run,
+            line_events=verdict.line_events,
         )
 
     def _count(self, row: MeasureRow) -> None:
@@ -167,6 +173,7 @@ def measure_metrics(
         "complexity_by_kind": {kind: _complexity(group) for kind, group in by_kind.items()},
         "dead_code_by_kind": {kind: _mean(group, _dead_code) for kind, group in by_kind.items()},
         "sizes_by_kind": {kind: _sizes(group) for kind, group in by_kind.items()},
+        "executed_by_kind": {kind: _executed(group) for kind, group in by_kind.items()},
         "coverage": {name: _coverage(one) for name, one in covered.items()},
         "paths_per_node": _mean(rows, lambda row: len(row.paths.split()) / row.reached_nodes),
         "new_shape_rate": _mean(rows, lambda row: row.new_shape),
@@ -206,6 +213,12 @@ def _sizes(rows: Sequence[MeasureRow]) -> SizeMetrics | None:
     if not rows:
         return None
     return {"input": fmean(row.input_size for row in rows), "output": fmean(row.output_size for row in rows)}
+
+
+def _executed(rows: Sequence[MeasureRow]) -> ExecutedMetrics | None:
+    lines = [row.lines_run for row in rows if row.lines_run is not None]
+    events = [row.line_events for row in rows if row.line_events is not None]
+    return {"tasks": len(lines), "lines": fmean(lines), "events": fmean(events)} if lines else None
 
 
 def _coverage(covered: Covered) -> CoverageMetrics:

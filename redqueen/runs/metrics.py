@@ -100,6 +100,17 @@ class SizeMetrics(TypedDict):
     output: float
 
 
+class ExecutedMetrics(TypedDict):
+    """What ran of the programs when they were validated."""
+
+    tasks: int
+    """The tasks whose lines could be counted."""
+    lines: float
+    """Mean number of different lines that ran on a task's inputs."""
+    events: float
+    """Mean number of times that a line began, up to 20,000 a task."""
+
+
 class CoverageMetrics(TypedDict):
     """What the run's tasks have covered, from its first step to this one (`redqueen.programs.coverage`)."""
 
@@ -143,6 +154,8 @@ class MeasureMetrics(TypedDict):
     dead_code_by_kind: dict[str, float | None]
     """Mean over tasks of the share of a program's nodes that can never run."""
     sizes_by_kind: dict[str, SizeMetrics | None]
+    executed_by_kind: dict[str, ExecutedMetrics | None]
+    """A statistic that a program may spoil: nothing is paid for it."""
     coverage: dict[str, CoverageMetrics]
     """By what is counted: `programs` (up to names and constants), `paths` (of syntax), `functions` (of the library),
     `signatures` (types of inputs and outputs), `behaviours` (outputs on fixed typed inputs, of novel tasks)."""

@@ -184,7 +184,7 @@ class Zygote:
         short = encode((program, [encode(("x",))]))
         long = encode((program, [encode(("x" * CHUNK,))] * 3))
         endless = encode(("while True:\n    pass", [encode(())]))
-        head = LIMITS.pack(_START_CPU_US, 1 << 26, 1, 2 * CHUNK)
+        head = LIMITS.pack(_START_CPU_US, 1 << 26, 1, 2 * CHUNK, 0)
         for work, cap, watch_s in ((short, CHUNK, 0.0), (long, 8 * CHUNK, 0.0), (long, 1, 0.0), (endless, 1, 1e-3)):
             self.ask(head + work, _START_S, cap, lambda _data, _ended: False, watch_s)
 

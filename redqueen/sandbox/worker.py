@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 
 from redqueen.sandbox.child.protocol import LIMITS
 from redqueen.sandbox.child.values import CodecError, OversizeError, canonical, decode, encode
-from redqueen.sandbox.job import MAX_PROGRAM_BYTES, Job, Limits, Outcome, Status
+from redqueen.sandbox.job import MAX_EVENTS, MAX_PROGRAM_BYTES, Job, Limits, Outcome, Status
 from redqueen.sandbox.literals import parse_arguments, to_literal
 from redqueen.sandbox.process import Zygote, ZygoteError
 from redqueen.sandbox.profile import Profile
@@ -106,31 +107,36 @@ class Worker:
         cpu_s = self._limits(job).cpu_s
         # Validation has half the time of grading, so that an accepted task does not time out when it is graded. The
         # child must not know: with the same limits and the same bytes a program cannot behave otherwise.
-        run = self._child("A", job, work, passes=1, cpu_s=cpu_s, allowed_s=cpu_s / 2 if job.validate else cpu_s)
+        run = self._child("A", job, work, 1, cpu_s, cpu_s / 2 if job.validate else cpu_s)
         if not job.validate or run.status != "ok":
             return [run]
         runs = [run]
         for which in list(VARIANTS)[1:]:
-            passes = 1 if which != "B" else _passes(len(job.inputs), quick=run.cpu_ms <= _QUICK * cpu_s * 1000)
+            quick = run.cpu_ms <= _QUICK * cpu_s * 1000
+            passes = _passes(len(job.inputs), quick=quick) if which == "B" else 1
+            most_events = MAX_EVENTS if quick and which == "B" else 0
             longer_s = _CHECK_LIMIT * cpu_s
-            runs.append(self._child(which, job, work, passes=passes, cpu_s=longer_s, allowed_s=longer_s))
+            runs.append(self._child(which, job, work, passes, longer_s, longer_s, most_events))
             # B has looked at the code.
             if not runs[1].unsteady or _compare(run.values, runs[-1])[0] != "ok":
                 break
         return runs
 
-    def _child(self, which: str, job: Job, work: bytes, *, passes: int, cpu_s: float, allowed_s: float) -> Run:
+    def _child(
+        self, which: str, job: Job, work: bytes, passes: int, cpu_s: float, allowed_s: float, most_events: int = 0
+    ) -> Run:
         """Runs one child, which knows of `cpu_s`, and ends it after `allowed_s` seconds of CPU if that is less.
 
-        At the first miss it is ended, and only what it wrote before that counts.
+        At the first miss it is ended, and only what it wrote before that counts. It counts at most `most_events` of the
+        program's lines at its end.
         """
         limits = self._limits(job)
         # Encoded values are at most twice as long as their text ("0.0, " is nine bytes; only lists of complex numbers
         # are worse). This bounds what the child may send; the text itself is measured in the parent.
         value_limit = 2 * limits.output_bytes + 64
         memory_mb = limits.memory_mb + _MORE_MEMORY_MB * VARIANTS[which]
-        head = LIMITS.pack(int(cpu_s * 1e6), memory_mb << 20, passes, value_limit)
-        said = Transcript(passes * len(job.inputs), value_limit)
+        head = LIMITS.pack(int(cpu_s * 1e6), memory_mb << 20, passes, value_limit, most_events)
+        said = Transcript(passes * len(job.inputs), value_limit, most_events)
         reading = None if job.expected is None else Reading(job.expected, limits.output_bytes)
 
         def hear(data: bytes, ended: bool) -> bool:
@@ -169,7 +175,12 @@ def run_job(job: Job, limits: Limits, free: AbstractContextManager[Worker]) -> O
     except ZygoteError as error:
         return Outcome(status="infra_error", detail=str(error))
     # Of the checks only the last one can object: the others agreed, or it would not have begun.
-    return _judge(Reading(job.expected, limits.output_bytes), runs[0], runs[-1] if job.validate else None)
+    outcome = _judge(Reading(job.expected, limits.output_bytes), runs[0], runs[-1] if job.validate else None)
+    counted = runs[1].lines if outcome.status == "ok" and len(runs) > 1 else None
+    # A program may forge the numbers, but no program has more lines than its text.
+    if counted is not None and counted.distinct <= job.program.count("\n") + 1:
+        outcome = replace(outcome, lines=counted)
+    return outcome
 
 
 def _encoded(job: Job, limits: Limits) -> list[bytes]:

@@ -25,7 +25,7 @@ from values import CodecError, OversizeError, UnsupportedError, decode, encode
 
 FILENAME = "<program>"
 IMPORT_NAME = opmap["IMPORT_NAME"]
-_LOOKS = 1
+LOOKS = 1
 
 
 class ForbiddenError(ImportError):
@@ -66,23 +66,23 @@ class Rules(NamedTuple):
 
 def run(
     rules: Rules, program: str, inputs: list[bytes], passes: int, value_limit: int, tell: Callable[..., object]
-) -> tuple[str, str]:
-    """Calls the program on its inputs and tells each encoded value at once; returns status and detail."""
+) -> tuple[str, str, CodeType | None]:
+    """Calls the program on its inputs and tells each encoded value at once; returns status, detail and the code."""
     try:
         code = load(rules, program)
         # Now, since a program that has started could keep it back.
-        found = rules.variant == _LOOKS and depends_on_chance(rules, code, program, inputs)
+        found = rules.variant == LOOKS and depends_on_chance(rules, code, program, inputs)
         if found:
             tell(b"", UNSTEADY)
-        if found or rules.variant > _LOOKS:
+        if found or rules.variant > LOOKS:
             scatter(rules.variant)
         function = start(rules, code)
     except ForbiddenError as error:
-        return "forbidden", str(error)
+        return "forbidden", str(error), None
     except MalformedError as error:
-        return "malformed", str(error)
+        return "malformed", str(error), None
     except BaseException as error:  # noqa: BLE001 - a program may raise anything at all
-        return describe(error)
+        return *describe(error), None
     for number in range(passes):
         # The second pass goes backwards, so that a counter is out of step for at least one input.
         order = range(len(inputs)) if number % 2 == 0 else range(len(inputs) - 1, -1, -1)
@@ -91,8 +91,8 @@ def run(
                 tell(encode(function(*decode(inputs[index])), value_limit))
             except BaseException as error:  # noqa: BLE001
                 status, detail = describe(error)
-                return status, detail + (f" on input {index}" if len(inputs) > 1 else "")
-    return "ok", ""
+                return status, detail + (f" on input {index}" if len(inputs) > 1 else ""), None
+    return "ok", "", code
 
 
 class MalformedError(Exception):

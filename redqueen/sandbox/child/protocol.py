@@ -8,7 +8,7 @@ zygote answers with any number of `REPLY` heads, each with some of the child's b
 was stopped. A request is `LIMITS` and the encoded program and inputs.
 
 A child writes to the zygote: `LOCKED`, then perhaps a `FRAME` that says `UNSTEADY`, then one for each value, then one
-for the end.
+for the end. Where line events are counted one more may follow, and what follows the end decides nothing.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ child can tell a program that is validated from one that is graded."""
 REPLY = struct.Struct("!BiQI")
 """How the child was stopped, its wait status, CPU microseconds, bytes of the answer that follow."""
 
-LIMITS = struct.Struct("!QQII")
-"""CPU microseconds, bytes of memory, passes over the inputs, most bytes of an encoded value."""
+LIMITS = struct.Struct("!QQIII")
+"""CPU microseconds, bytes of memory, passes over the inputs, most bytes of an encoded value, most line events to count
+(0: none)."""
 
 FRAME = struct.Struct("!cI")
 """What it is (`UNSTEADY`, `VALUE` or `END`) and the bytes that follow."""
@@ -47,12 +48,17 @@ UNRANDOMISED = "unrandomised"
 LOCKED = b"L"
 """The first byte of an answer: the child has given up every right and is about to start the program."""
 
-# The kinds of frame, and how long an honest end can be. `UNSTEADY` has no content. It is written before the program
+# The kinds of frame, and how long an honest end can be. `LINES` is the only one that may follow the end.
+# `UNSTEADY` has no content. It is written before the program
 # starts, so that no program can keep it back: its value may depend on hashes or addresses.
 UNSTEADY = b"U"
 VALUE = b"V"
 END = b"E"
+LINES = b"N"
 MOST_END_BYTES = 4_096
+
+LINES_RUN = struct.Struct("!II")
+"""The content of `LINES`: how many different lines of the program ran, and how often a line began."""
 
 FROM_CHILD = ("ok", "malformed", "forbidden", "error", "memory", "oversize", "unsupported")
 """The only statuses that a child may claim; the others are the parent's to give."""

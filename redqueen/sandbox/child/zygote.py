@@ -32,6 +32,7 @@ import steady
 import text_encodings
 import vdso
 import warm
+from lines import count_lines
 from lockdown import arm_cpu_timer, die_with_parent, limit_resources
 from program import Rules, refuse_unseeded, run
 from protocol import CHUNK, END, FRAME, HEADER, LIMITS, LOCKED, NO_FORK, RAN, REPLY, SIZE, START, VALUE, WALL, WATCH
@@ -235,7 +236,7 @@ def child(request: memoryview, writer: int, setup: Setup) -> None:
     # Bare names: the interpreter has not specialised this function, and looks up each attribute the slow way.
     try:
         die_with_parent()
-        cpu_us, memory, passes, value_limit = _unpack_limits(request)
+        cpu_us, memory, passes, value_limit, most_events = _unpack_limits(request)
         address_space, wall, rules, numbers, _ = setup
         forget_numbers(numbers)
         dup2(writer, RESULT)
@@ -261,8 +262,10 @@ def child(request: memoryview, writer: int, setup: Setup) -> None:
         # Fails, and so ends this child, if the zygote ended before `die_with_parent`.
         put(RESULT, LOCKED)
         text, inputs = decode(bytes(request[LIMITS.size :]))
-        status, detail = run(rules, text, inputs, passes, value_limit, tell)
+        status, detail, code = run(rules, text, inputs, passes, value_limit, tell)
         tell(encode((status, detail[:500])), END)
+        if most_events and code:
+            count_lines(rules, code, inputs, most_events, tell, leave)
         leave(0)
     finally:
         _exit(1)
