@@ -16,7 +16,6 @@ OVERVIEW = (
     "valid-rate--all",
     "nodes--as-written",
     "nodes--reached",
-    "dead-code--code_o",
     "rarefied-programs--in-100-tasks",
     "rarefaction-programs--whole-run",
     "rarefaction-paths--whole-run",

@@ -41,7 +41,9 @@ export const matrix = {
         { class: "soft" },
         games
           ? "Games that the student won, that were drawn, and that the teacher won."
-          : "Mean solve rate of the teacher's valid tasks by the student it was matched with, in sample; below it the number of tasks. Choose a cell to see them.",
+          : "Mean solve rate of the teacher's valid tasks by the student it was matched with, in sample; below it the number of tasks.",
+        // In a report the tasks cannot be opened.
+        !games && page.link("/tasks") && " Choose a cell to see them.",
       ),
       h(
         "div",
