@@ -219,12 +219,17 @@ def _found(wanted: Filter, sort: Sort | None = None) -> tuple[str, list[object]]
     measured.add("c.reached_nodes >= ?", wanted.nodes)
     where.parts += measured.parts
     where.values += measured.values
-    # Rows that a condition asks for must be there; rows that are only sorted by may be missing.
+    # Rows that a condition asks for must be there; rows that are only sorted by may be missing. The limit of 0 excludes
+    # nothing: with it SQLite takes the index that holds the number, not the one that leads to the row with its texts.
     join = ""
-    if tasks.parts or sort == "rho":
-        join = f"{'' if tasks.parts else 'LEFT '}JOIN tasks AS t ON t.id = p.id"
-    if measured.parts or sort in ("nodes", "lines", "depth"):
-        join += f"{'' if measured.parts else ' LEFT'} JOIN measures AS c ON c.task = p.id"
+    if measured.parts:
+        join = "JOIN measures AS c ON c.task = p.id"
+    elif sort in ("nodes", "lines", "depth"):
+        join = "LEFT JOIN measures AS c ON c.task = p.id AND c.reached_nodes >= 0"
+    if tasks.parts:
+        join += " JOIN tasks AS t ON t.id = p.id"
+    elif sort == "rho":
+        join += " LEFT JOIN tasks AS t ON t.id = p.id AND t.rho >= 0"
     return f"FROM proposals AS p {join} WHERE {where}", where.values
 
 
