@@ -81,10 +81,22 @@ def shape(program: str) -> str:
     try:
         tree = Constants().visit(_undocumented(program))
         Names(tree).visit(tree)
-        form = ast.dump(tree)
+        form = _dumped(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         form = program.strip()
     return _hash(form)
+
+
+def _dumped(part: object) -> str:
+    """Returns a tree as text, the same in each version of Python; `ast.dump` names empty fields in some of them."""
+    if isinstance(part, ast.AST):
+        fields = [
+            f"{name}={_dumped(value)}" for name, value in ast.iter_fields(part) if value is not None and value != []
+        ]
+        return f"{type(part).__name__}({', '.join(fields)})"
+    if isinstance(part, list):
+        return f"[{', '.join(map(_dumped, part))}]"
+    return repr(part)
 
 
 def _hash(form: str) -> str:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redqueen.programs.features import functions_of, path_id, paths_of
+from redqueen.programs.normal_form import shape
 from redqueen.programs.signatures import arguments_of, signature, size_of, types_of
 from redqueen.programs.typed_inputs import COUNT, typed_inputs
 
@@ -79,3 +80,10 @@ def test_typed_inputs_have_the_types_that_were_asked_for_and_never_change(call: 
 def test_the_inputs_of_common_types_are_many_and_differ() -> None:
     assert len(typed_inputs(arguments_of([[[1, 2]]]))) == COUNT
     assert len(typed_inputs((types_of([True]),))) == 2
+
+
+def test_hashes_of_features_are_the_same_in_each_version_of_python() -> None:
+    """They are stored in archives. The values below are those of 3.11, 3.12 and 3.13."""
+    assert path_id(("Return", "BinOp", "Add")) == "ayGp"
+    program = "def f(x: int=3):\n    g = lambda y, *z: f'{y!r}'\n    return [g(i) for i in x if i] + [-1]"
+    assert shape(program) == "22f52463440de1acd6297472"
