@@ -29,7 +29,8 @@ TITLES = {
     "redqueen.cli": "the command line",
     "redqueen.cli_runs": "its commands about runs",
     "redqueen.commands": "one file a command",
-    "redqueen.web": "the live page",
+    "redqueen.api": "runs from Python",
+    "redqueen.web": "page and report",
     "redqueen.analysis": "what a run meant",
     "redqueen.train": "the five phases",
     "redqueen.warm_start": "supervised start",
@@ -57,6 +58,7 @@ TITLES = {
     "redqueen.errors": "a user's errors",
     "redqueen.machine": "cores",
     "redqueen.intervals": "confidence",
+    "redqueen.optional": "optional packages",
 }
 
 
