@@ -125,12 +125,11 @@ class SelfPlay:
         """Adds `game.seed_tasks` seed programs in all kinds to the task bank. Returns how many programs it adds."""
         most = self.config.game.seed_lines
         drafts = seeds_of(self.config.game)
-        numbers = list(range(len(drafts)))
+        own = self.config.game.seeds
         # No shipped seed is reserved.
-        if self.config.game.seeds is not None:
-            numbers = [number for number, draft in enumerate(drafts) if not is_reserved(draft.program)]
+        numbers = [number for number, draft in enumerate(drafts) if own is None or not is_reserved(draft.program)]
         if not numbers:
-            raise SeedError(f"all programs of {self.config.game.seeds} are alike to held-out ones: write others")
+            raise SeedError(f"all programs of {own} are alike to held-out ones: write others")
         if most is not None:
             numbers = [number for number in numbers if len(drafts[number].program.splitlines()) <= most]
         if not numbers:
@@ -143,7 +142,7 @@ class SelfPlay:
                 numbers = streams.python(self.seed, "seed tasks").sample(numbers, count)
             # In the order of the files, as all seeds are.
             chosen = {number: drafts[number] for number in sorted(numbers)}
-            tasks = verified_seeds(self.verifier, chosen, self.config.game.seeds)
+            tasks = verified_seeds(self.verifier, chosen, own)
         for task in tasks:
             for kind in self.config.game.kinds:
                 rng = streams.python(self.seed, "plant", task.id, kind)
