@@ -46,7 +46,7 @@ def complexity(lines: Sequence[Line]) -> list[Panel]:
             "Size of a task's inputs",
             "values",
             "Mean size of the inputs of the valid tasks (docs/METRICS.md).",
-            _sizes(lines, "input"),
+            _of_kinds(lines, "sizes_by_kind", "input"),
             low=0,
         ),
         panel(
@@ -56,7 +56,28 @@ def complexity(lines: Sequence[Line]) -> list[Panel]:
             "Size of a task's outputs",
             "values",
             "Mean size of the outputs of the valid tasks (docs/METRICS.md).",
-            _sizes(lines, "output"),
+            _of_kinds(lines, "sizes_by_kind", "output"),
+            low=0,
+        ),
+        panel(
+            lines,
+            "lines-run",
+            "complexity",
+            "Different lines that ran",
+            "lines",
+            "Mean number of different lines that ran on a task's own inputs, of the tasks whose lines were counted.",
+            _of_kinds(lines, "executed_by_kind", "lines"),
+            low=0,
+        ),
+        panel(
+            lines,
+            "line-events",
+            "complexity",
+            "Lines executed, with repetitions",
+            "lines",
+            "Mean number of times that a line began on a task's own inputs, up to 20,000 a task: a loop of n rounds "
+            "has n times its lines.",
+            _of_kinds(lines, "executed_by_kind", "events"),
             low=0,
         ),
         panel(
@@ -92,6 +113,6 @@ def _twice(lines: Sequence[Line], measure: str) -> Curves:
     }
 
 
-def _sizes(lines: Sequence[Line], part: str) -> Curves:
-    kinds = names(line.get("sizes_by_kind") or {} for line in lines)
-    return {kind: tuple(at(line, "sizes_by_kind", kind, part) for line in lines) for kind in kinds}
+def _of_kinds(lines: Sequence[Line], key: str, part: str) -> Curves:
+    kinds = names(line.get(key) or {} for line in lines)
+    return {kind: tuple(at(line, key, kind, part) for line in lines) for kind in kinds}

@@ -68,23 +68,6 @@ def _shares(lines: Sequence[Line]) -> list[Panel]:
             "and those that repeat program, inputs and message of an earlier task.",
             {"new": column(lines, "new_shape_rate"), "repeated": column(lines, "repeated_rate")},
         ),
-        share(
-            lines,
-            "guessable",
-            "coverage",
-            "Guessable tasks",
-            "Novel tasks that can be solved without understanding their programs: by random inputs, by echoing the "
-            "output, or because there are at most three outputs (docs/METRICS.md).",
-            {
-                label: tuple(at(line, "guessable", key) for line in lines)
-                for label, key in (
-                    ("any way", "rate"),
-                    ("random inputs", "by_random"),
-                    ("echo", "by_echo"),
-                    ("few outputs", "by_few_outputs"),
-                )
-            },
-        ),
         panel(
             lines,
             "new-paths",
