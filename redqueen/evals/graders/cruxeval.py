@@ -13,7 +13,7 @@ from redqueen.evals.graders.grader import Grade, Problem
 from redqueen.evals.graders.jail import JailedGrader, failed, function_job
 from redqueen.sandbox import CodecError, Limits, encode_arguments, parse_arguments, parse_literal
 
-LIMITS = Limits(cpu_s=3.0, wall_s=60.0)
+LIMITS = Limits(cpu_s=3.0, wall_s=120.0)
 """What one call may use: the benchmark gives three seconds."""
 
 

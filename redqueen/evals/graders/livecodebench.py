@@ -24,7 +24,7 @@ from redqueen.sandbox import BENCHMARKS, Limits, encode_arguments, parse_literal
 OUTPUT_BYTES = 1 << 22
 LIMITS = Limits(
     cpu_s=6.0,
-    wall_s=60.0,
+    wall_s=120.0,
     memory_mb=BENCHMARKS.limits.memory_mb,
     output_bytes=OUTPUT_BYTES,
     input_bytes=BENCHMARKS.limits.input_bytes,
