@@ -19,6 +19,8 @@ from redqueen.records import Completion, Request, Sampler, SamplingParams
 
 SEED = 0
 """Names the random numbers of the samples. All members draw the same ones at one problem."""
+WAVE = 384
+"""About how many samples are made and stored together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,10 @@ class Player:
     """The target and the member, for people."""
 
 
+Place = tuple[Problem, int, Player]
+"""A problem, the number of the sample, and who makes it."""
+
+
 def digest(adapter: Adapter | None, alpha: float) -> str:
     """Returns a checksum of an adapter's update; "base" without an adapter."""
     if adapter is None:
@@ -77,15 +83,23 @@ class Runner:
         setting = self.setting(loaded)
         name = loaded.benchmark.name
         done = self.store.finished(setting, name)
-        # Players take turns in the requests, so that they are sampled side by side in mixed batches. Equal adapters
-        # answer once.
-        each = {player.adapter: player for player in players}
-        places: list[tuple[Problem, int, Player]] = []
-        for problem, number, player in product(loaded.problems, range(self.plan.samples), each.values()):
-            if (player.adapter, problem.id, number) not in done:
-                places.append((problem, number, player))
-        for row in self._sample(setting, loaded, places, progress):
-            done[row.adapter, row.problem, row.number] = row
+        # Equal adapters answer once.
+        each = list({player.adapter: player for player in players}.values())
+        count = len(each) * self.plan.samples
+        # In 16 bits a product rounds by its place in the batch, and then a greedy text may go on with another word. So
+        # a wave is stored as a whole: after a kill the next waves are those that there would have been.
+        size = max(1, WAVE // count)
+        total = len(loaded.problems) * count
+        for start in range(0, len(loaded.problems), size):
+            wave = loaded.problems[start : start + size]
+            # Players take turns in the requests, so that they are sampled side by side in mixed batches.
+            places: list[Place] = []
+            for problem, number, player in product(wave, range(self.plan.samples), each):
+                if (player.adapter, problem.id, number) not in done:
+                    places.append((problem, number, player))
+            before = min(start + size, len(loaded.problems)) * count - len(places)
+            for row in self._sample(setting, loaded, places, _shifted(progress, before, total)):
+                done[row.adapter, row.problem, row.number] = row
         samples: list[list[SampleRow]] = []
         for player in players:
             keys = product([player.adapter], [problem.id for problem in loaded.problems], range(self.plan.samples))
@@ -106,14 +120,16 @@ class Runner:
         self,
         setting: str,
         loaded: Loaded,
-        places: Sequence[tuple[Problem, int, Player]],
+        places: Sequence[Place],
         progress: Progress | None,
     ) -> list[SampleRow]:
         benchmark = loaded.benchmark
+        if not places:
+            return []
         form = benchmark.form(self.plan.template)
         sampling = self.plan.sampling(benchmark)
         grader = self.graders.get(benchmark.grader)
-        prompts = {problem.id: benchmark.pose(problem, form) for problem in loaded.problems}
+        prompts = {problem.id: benchmark.pose(problem, form) for problem, _, _ in places}
         requests = [
             Request(
                 member=player.name,
@@ -124,31 +140,25 @@ class Runner:
             for problem, number, player in places
         ]
         answers: dict[int, str | None] = {}
-        waiting: dict[int, tuple[Completion, Future[Grade]]] = {}
-        rows: list[SampleRow] = []
-
-        def store(index: int) -> None:
-            completion, grade = waiting.pop(index)
-            problem, number, player = places[index]
-            key = (player.adapter, problem.id, number)
-            row = _row(setting, benchmark, key, player.label, completion, answers[index], grade.result())
-            rows.append(row)
-            self.store.add([row])
 
         def submit(index: int, completion: Completion) -> Future[Grade]:
-            problem = places[index][0]
-            answers[index], grade = graded(benchmark, grader, problem, form, completion)
-            waiting[index] = (completion, grade)
-            # What has a grade is stored at once: after a kill it is not sampled again.
-            for ended in [number for number, (_, future) in waiting.items() if future.done()]:
-                store(ended)
+            answers[index], grade = graded(benchmark, grader, places[index][0], form, completion)
             return grade
 
-        ask(self.sampler, requests, submit, progress)
-        for index in list(waiting):
-            store(index)
-        self.store.commit()
+        rows: list[SampleRow] = []
+        for index, (completion, grade) in enumerate(ask(self.sampler, requests, submit, progress)):
+            problem, number, player = places[index]
+            key = (player.adapter, problem.id, number)
+            rows.append(_row(setting, benchmark, key, player.label, completion, answers[index], grade))
+        self.store.add(rows)
         return rows
+
+
+def _shifted(progress: Progress | None, before: int, total: int) -> Progress | None:
+    """Returns the progress of a wave as that of the whole benchmark."""
+    if progress is None:
+        return None
+    return lambda done, _: progress(before + done, total)
 
 
 def graded(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -13,8 +12,6 @@ from typing import Any, Self
 from redqueen.errors import UserError
 
 FILE = "samples.sqlite"
-# A commit waits for the disk. A kill loses what came after the last one, and nothing else.
-_COMMIT_EVERY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +61,6 @@ class SampleStore:
             self.connection.execute(f"SELECT {', '.join(_NAMES)} FROM samples LIMIT 1")
         except sqlite3.Error as error:
             raise UserError(f"{path} holds no samples ({error}): choose another --out") from error
-        self._committed = time.monotonic()
 
     def finished(self, setting: str, benchmark: str) -> dict[Key, SampleRow]:
         """Returns the samples of a benchmark that were made in this setting, but for those that the machine lost."""
@@ -76,24 +72,16 @@ class SampleStore:
         return {(row.adapter, row.problem, row.number): row for row in rows}
 
     def add(self, rows: Iterable[SampleRow]) -> None:
-        """Stores samples; a kill loses at most those of the last second."""
+        """Stores samples: all of them, or none if the process is killed."""
         marks = ", ".join("?" for _ in _NAMES)
-        for row in rows:
-            self.connection.execute(
+        with self.connection:
+            self.connection.executemany(
                 f"INSERT OR REPLACE INTO samples ({', '.join(_NAMES)}) VALUES ({marks})",
-                [getattr(row, name) for name in _NAMES],
+                [[getattr(row, name) for name in _NAMES] for row in rows],
             )
-        if time.monotonic() - self._committed > _COMMIT_EVERY_S:
-            self.commit()
-
-    def commit(self) -> None:
-        """Makes what was added last."""
-        self.connection.commit()
-        self._committed = time.monotonic()
 
     def close(self) -> None:
-        """Commits and closes."""
-        self.connection.commit()
+        """Closes the file."""
         self.connection.close()
 
     def __enter__(self) -> Self:
