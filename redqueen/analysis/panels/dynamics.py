@@ -22,13 +22,16 @@ from redqueen.analysis.panels.panel import (
 
 def dynamics(lines: Sequence[Line]) -> list[Panel]:
     """Returns the panels of the section "dynamics"."""
+    return [*_tasks(lines), *_proposals(lines), *_pay(lines)]
+
+
+def _tasks(lines: Sequence[Line]) -> list[Panel]:
+    """Returns the panels about who solves what."""
     kinds = kinds_of(lines)
 
     def over_kinds(line: Line) -> float | None:
         return standardised(line.get("solve_rate_by_kind") or {}, kinds)
 
-    rewards = {"teachers": column(lines, "teacher_reward"), "students": column(lines, "student_reward")}
-    usual = all(-1 <= value <= 1 for column in rewards.values() for value in column if value is not None)
     return [
         share(
             lines,
@@ -56,6 +59,12 @@ def dynamics(lines: Sequence[Line]) -> list[Panel]:
             f"Only these tell a student's attempts apart. {IN_SAMPLE}",
             _contested(lines),
         ),
+    ]
+
+
+def _proposals(lines: Sequence[Line]) -> list[Panel]:
+    """Returns the panels about what is valid, and why the rest is refused."""
+    return [
         share(
             lines,
             "valid-rate",
@@ -80,6 +89,14 @@ def dynamics(lines: Sequence[Line]) -> list[Panel]:
             "Each verdict's share of all attempts of the step, champions of the hall of fame included.",
             _statuses(lines, "attempts"),
         ),
+    ]
+
+
+def _pay(lines: Sequence[Line]) -> list[Panel]:
+    """Returns the panels about rewards and games."""
+    rewards = {"teachers": column(lines, "teacher_reward"), "students": column(lines, "student_reward")}
+    usual = all(-1 <= value <= 1 for column in rewards.values() for value in column if value is not None)
+    return [
         panel(
             lines,
             "rewards",

@@ -10,7 +10,11 @@ from redqueen.analysis.panels.panel import Curves, Line, Panel, by_key, column, 
 
 def training(lines: Sequence[Line]) -> list[Panel]:
     """Returns the panels of the section "training"."""
-    tokens = {"sampled": column(lines, "tokens_sampled"), "trained": column(lines, "tokens_trained")}
+    return [*_texts(lines), *_cost(lines), *_learning(lines)]
+
+
+def _texts(lines: Sequence[Line]) -> list[Panel]:
+    """Returns the panels about what the members write."""
     return [
         panel(
             lines,
@@ -30,6 +34,23 @@ def training(lines: Sequence[Line]) -> list[Panel]:
             "Proposals and attempts that did not end by themselves; such a text counts as malformed.",
             by_key(lines, "truncated_rate"),
         ),
+        panel(
+            lines,
+            "response-tokens",
+            "training",
+            "Length of the texts by role",
+            "tokens",
+            "Mean length of what living members wrote: proposals of teachers and attempts of students.",
+            by_key(lines, "response_tokens"),
+            low=0,
+        ),
+    ]
+
+
+def _cost(lines: Sequence[Line]) -> list[Panel]:
+    """Returns the panels about tokens and time."""
+    tokens = {"sampled": column(lines, "tokens_sampled"), "trained": column(lines, "tokens_trained")}
+    return [
         panel(lines, "tokens", "training", "Tokens a step", "tokens", "Tokens sampled and trained on.", tokens, low=0),
         panel(
             lines,
@@ -43,16 +64,6 @@ def training(lines: Sequence[Line]) -> list[Panel]:
         ),
         panel(
             lines,
-            "response-tokens",
-            "training",
-            "Length of the texts by role",
-            "tokens",
-            "Mean length of what living members wrote: proposals of teachers and attempts of students.",
-            by_key(lines, "response_tokens"),
-            low=0,
-        ),
-        panel(
-            lines,
             "seconds",
             "training",
             "Seconds by phase",
@@ -61,6 +72,12 @@ def training(lines: Sequence[Line]) -> list[Panel]:
             by_key(lines, "seconds"),
             low=0,
         ),
+    ]
+
+
+def _learning(lines: Sequence[Line]) -> list[Panel]:
+    """Returns the panels about the updates."""
+    return [
         panel(
             lines,
             "gradient-norm",
