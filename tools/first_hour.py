@@ -3,8 +3,9 @@
     python tools/first_hour.py                      # sets everything up and trains: the real first hour
     python tools/first_hour.py --venv .venv --tiny  # an environment that is there, two small steps
 
-The commands are those of the sections below, as the README has them. Those that need a hub or a model of one's own are
-named and left out. At the end the program in the exported card is run.
+The commands are those of the sections below, as the README has them. Those that need a hub, benchmark files or other
+runs are named and left out, and the live page is closed after some seconds. At the end the program in the exported card
+is run.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SECTIONS = ("Two commands", "Use a student", "Look into a run")
-LEFT_OUT = ("hf ", "make test")
+LEFT_OUT = ("hf ", "make test", "redqueen compare", "redqueen eval runs/quickstart base --benchmarks")
+# `timeout` ends with 124 when it had to stop the command.
+FOR_A_WHILE = "timeout --signal=INT 8 {} || [ $? = 124 ]"
 TINY = (
     "redqueen train quickstart --run runs/quickstart run.steps=2 game.proposals=2 game.attempts=2 game.seed_tasks=8 "
     "sampling.proposal_tokens=64 sampling.attempt_tokens=32"
@@ -100,7 +103,8 @@ def main() -> int:
                 command = TINY
             if options.tiny and command.startswith("redqueen eval"):
                 command += " --limit 6"
-            terminal.run(command)
+            stays = command.startswith("redqueen watch")
+            terminal.run(FOR_A_WHILE.format(command) if stays else command, shown=command)
         card = folder / "student" / "README.md"
         if card.is_file():
             (folder / "card.py").write_text(program_of(card.read_text(encoding="utf-8")), encoding="utf-8")
