@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any, cast
@@ -112,7 +113,7 @@ class SyntheticRun:
             match = self._match(f"{step}.{number}", step, teacher, student)
             rows.append(match)
             rows += self._proposals(match)
-        standings = [self._standing(step, name) for names in self.population.living.values() for name in names]
+        standings = [self._standing(step, name) for name in self._living()]
         rows += standings
         births = self._births(step) if step % EVERY == 0 else []
         rows += births
@@ -241,6 +242,10 @@ class SyntheticRun:
             reward=-1.0 if rho is None else (1 - rho if rho else 0.0),
         )
 
+    def _living(self) -> list[str]:
+        """Returns the names of the living members."""
+        return list(chain.from_iterable(self.population.living.values()))
+
     def _standing(self, step: int, name: str) -> StandingRow:
         mu = self.population.mu[name]
         return StandingRow(step=step, member=name, mu=mu, sigma=3.0, games=self.population.games[name], fitness=mu)
@@ -322,7 +327,7 @@ class SyntheticRun:
             "task_bank_size": 4096,
             "seconds": {"match": 0.1, "propose": 20.0, "solve": 30.0, "learn": 15.0, "evolve": 1.0, "total": 66.1},
         }
-        living = [name for names in self.population.living.values() for name in names]
+        living = self._living()
         for key in ("loss", "grad_norm", "adapter_norm"):
             line[key] = {name: self.rng.random() for name in living}
         return cast(StepMetrics, line)

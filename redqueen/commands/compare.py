@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from redqueen.analysis.compare.arms import Arm, arms
+from redqueen.analysis.compare.arms import Arm, arms, runs_of
 from redqueen.analysis.compare.breadth import measures, rarefaction_charts, vendi_quantities
 from redqueen.analysis.compare.charts import Chart, charts
 from redqueen.analysis.compare.files import write_files
@@ -37,7 +37,7 @@ def run_compare(paths: Sequence[Path], by: str, out: Path | None, *, as_json: bo
     costs = [budget(arm) for arm in read]
     table = [*quantities(read), *vendi_quantities(read, rows)]
     if as_json:
-        runs = [run_row(run) for arm in read for run in arm.runs]
+        runs = [run_row(run) for run in runs_of(read)]
         document = {"arms": list(map(asdict, costs)), "quantities": list(map(asdict, table)), "runs": runs}
         print(json.dumps(document, indent=1))
     else:

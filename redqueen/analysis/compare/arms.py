@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,11 @@ class Arm:
 
     name: str
     runs: tuple[ComparedRun, ...]
+
+
+def runs_of(arms: Sequence[Arm]) -> list[ComparedRun]:
+    """Returns the runs of all arms, arm by arm."""
+    return list(chain.from_iterable(arm.runs for arm in arms))
 
 
 def arms(paths: Sequence[Path], by: str) -> list[Arm]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from redqueen.analysis.compare.arms import Arm, ComparedRun
+from redqueen.analysis.compare.arms import Arm, ComparedRun, runs_of
 from redqueen.analysis.compare.charts import ArmCurve, Chart
 from redqueen.analysis.compare.summary import Quantity
 from redqueen.analysis.diversity.rarefaction import CELLS, levels, rarefaction
@@ -32,7 +32,7 @@ def measures(arms: Sequence[Arm]) -> tuple[dict[str, Sequence[MeasureRow]], list
     """Returns the measures of each run, and why a run has none: an archive of a former version, say."""
     found: dict[str, Sequence[MeasureRow]] = {}
     missing: list[str] = []
-    for run in (run for arm in arms for run in arm.runs):
+    for run in runs_of(arms):
         try:
             with ArchiveReader(RunDirectory(run.path).archive) as archive:
                 found[run.name] = archive.measures_of_members()
@@ -43,7 +43,7 @@ def measures(arms: Sequence[Arm]) -> tuple[dict[str, Sequence[MeasureRow]], list
 
 def rarefaction_charts(arms: Sequence[Arm], rows: Rows) -> list[Chart]:
     """Returns how many different cells the arms have over numbers of tasks, up to the shortest run of each arm."""
-    known = [len(rows[run.name]) for arm in arms for run in arm.runs if rows.get(run.name)]
+    known = [len(rows[run.name]) for run in runs_of(arms) if rows.get(run.name)]
     if not known:
         return []
     at = tuple(sorted({level for tasks in known for level in levels(tasks)}))

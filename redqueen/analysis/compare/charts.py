@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from redqueen.analysis.compare.arms import Arm, ComparedRun
+from redqueen.analysis.compare.arms import Arm, ComparedRun, runs_of
 from redqueen.analysis.panels import Panel
 from redqueen.intervals import Interval, interval
 
@@ -59,7 +59,7 @@ class Chart:
 
 def charts(arms: Sequence[Arm]) -> list[Chart]:
     """Returns a chart for each curve of each panel that some run has, in the order of the panels."""
-    runs = [run for arm in arms for run in arm.runs]
+    runs = runs_of(arms)
     steps = tuple(sorted({step for run in runs for panel in run.panels for step in panel.steps}))
     made: list[Chart] = []
     for panel, label in _curves(runs):

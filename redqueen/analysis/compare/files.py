@@ -7,7 +7,7 @@ import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from redqueen.analysis.compare.arms import Arm
+from redqueen.analysis.compare.arms import Arm, runs_of
 from redqueen.analysis.compare.charts import OVERVIEW, Chart
 from redqueen.analysis.compare.figures import draw
 from redqueen.analysis.compare.summary import run_row
@@ -42,7 +42,7 @@ def write_files(folder: Path, arms: Sequence[Arm], charts: Sequence[Chart]) -> l
             written.append(folder / f"{key}{ending}")
         written.append(_table(folder / f"{key}.csv", _points(shown)))
     written.append(_table(folder / "curves.csv", _points(charts)))
-    written.append(_table(folder / "runs.csv", [run_row(run) for arm in arms for run in arm.runs]))
+    written.append(_table(folder / "runs.csv", [run_row(run) for run in runs_of(arms)]))
     return written
 
 

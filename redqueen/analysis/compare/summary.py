@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from redqueen.analysis.compare.arms import Arm, ComparedRun
 from redqueen.analysis.compare.charts import quarter
@@ -65,10 +66,18 @@ def budget(arm: Arm) -> Budget:
         runs=len(runs),
         verdicts=dict(Counter(run.verdict.word for run in runs)),
         steps=mean([len(run.lines) for run in runs]),
-        tokens_sampled=mean([sum(line["tokens_sampled"] for line in run.lines) for run in runs]),
-        tokens_trained=mean([sum(line["tokens_trained"] for line in run.lines) for run in runs]),
-        seconds=mean([sum(line["seconds"]["total"] for line in run.lines) for run in runs]),
+        tokens_sampled=mean([_total(run, "tokens_sampled") for run in runs]),
+        tokens_trained=mean([_total(run, "tokens_trained") for run in runs]),
+        seconds=mean([_seconds(run) for run in runs]),
     )
+
+
+def _total(run: ComparedRun, key: Literal["tokens_sampled", "tokens_trained"]) -> int:
+    return sum(line[key] for line in run.lines)
+
+
+def _seconds(run: ComparedRun) -> float:
+    return sum(line["seconds"]["total"] for line in run.lines)
 
 
 def quantities(arms: Sequence[Arm]) -> list[Quantity]:

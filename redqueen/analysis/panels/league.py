@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 from redqueen.analysis.panels.panel import Curves, Line, Panel, each, names, panel
@@ -75,7 +75,7 @@ def _births(lines: Sequence[Line]) -> Curves:
     operators: list[list[str]] = []
     for line in lines:
         operators.append([birth["operator"] for birth in line.get("replacements") or []])
-    made = sorted({operator for step in operators for operator in step})
+    made = sorted(set(chain.from_iterable(operators)))
     return {name: tuple(accumulate(step.count(name) for step in operators)) for name in made}
 
 

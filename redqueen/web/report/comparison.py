@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from redqueen.analysis.compare.arms import Arm
+from redqueen.analysis.compare.arms import Arm, runs_of
 from redqueen.analysis.compare.charts import OVERVIEW, Chart
 from redqueen.analysis.compare.summary import Quantity, budget, run_row
 from redqueen.intervals import Interval
@@ -64,7 +64,7 @@ def _body(arms: Sequence[Arm], table: Sequence[Quantity]) -> str:
     ]
     budgets = _table(["arm", "runs", "verdict", "steps", "tokens sampled", "tokens trained", "time in steps"], rows)
     numbers = _table(["first → last quarter of the steps", *(arm.name for arm in arms)], _quantities(table, len(arms)))
-    fields = [run_row(run) for arm in arms for run in arm.runs]
+    fields = [run_row(run) for run in runs_of(arms)]
     runs = _table(list(fields[0]), [[str(value) for value in row.values()] for row in fields])
     return (
         '<header><div class="top"><strong id="title">Comparison</strong>'
