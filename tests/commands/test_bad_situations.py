@@ -256,7 +256,7 @@ SITUATIONS: dict[str, Situation] = {
     "import onto a file": Situation("tasks import full/t.jsonl --out full/precious.txt", "exists already"),
     "import into no folder": Situation("tasks import full/t.jsonl --out nothing/out.txt", "nothing does not exist"),
     "eval of nothing": Situation("eval nothing", "nothing"),
-    "eval of too many tasks": Situation("eval run --limit 99999", "choose at most"),
+    "eval on an unknown benchmark": Situation("eval run --benchmarks nothing", "nothing"),
     # Other commands.
     "verify without a file": Situation("verify nofile", "nofile"),
     "sweep of an unknown key": Situation("sweep --grid nokey=1 --out out", "nokey"),

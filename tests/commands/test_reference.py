@@ -23,7 +23,12 @@ def test_keys_names_every_key_or_those_of_a_section_or_those_with_a_part() -> No
 
     assert shown() == list(keys(Config))
     assert shown("learning") == [key for key in keys(Config) if key.startswith("learning.")]
-    assert shown("tokens") == ["sampling.proposal_tokens", "sampling.attempt_tokens", "learning.batch_tokens"]
+    assert shown("tokens") == [
+        "sampling.proposal_tokens",
+        "sampling.attempt_tokens",
+        "learning.batch_tokens",
+        "evals.max_tokens",
+    ]
 
 
 def test_a_section_that_is_none_is_one_line_with_the_nearest_key() -> None:
