@@ -22,6 +22,8 @@ from redqueen.verifier import LocalVerifier
 from tests.commands.archived import ADD, ADD_TOO, JOIN, archived
 from tests.commands.running import Done, redqueen
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:

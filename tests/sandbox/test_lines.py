@@ -10,6 +10,8 @@ from redqueen.sandbox import Outcome
 from redqueen.sandbox.job import MAX_EVENTS, LinesRun
 from tests.sandbox.reach import REACH
 
+pytestmark = pytest.mark.integration
+
 Run = Callable[..., Outcome]
 
 BRANCHES = """

@@ -20,6 +20,8 @@ from redqueen.web.folder import Folder
 from redqueen.web.guard import is_local
 from tests.web.conftest import HOSTILE, page
 
+pytestmark = pytest.mark.integration
+
 
 def ask(client: TestClient, view: str, **query: object) -> Any:
     answer = client.get(f"/api/{view}", params={key: str(value) for key, value in query.items()})

@@ -13,6 +13,8 @@ from redqueen.evals.graders.code import EvalPlusGrader, reference
 from redqueen.evals.graders.grader import Problem
 from redqueen.sandbox import BENCHMARKS, GAME, Sandbox
 
+pytestmark = pytest.mark.integration
+
 ROW: dict[str, Any] = {
     "task_id": "HumanEval/x",
     "prompt": 'def double(xs):\n    """Returns each number twice as large."""\n',
