@@ -231,3 +231,17 @@ def watch(
 
     size = Size(steps=steps, matches=matches, tasks=tasks, attempts=attempts)
     raise typer.Exit(run_bench_watch(size, rounds, folder, as_json=as_json))
+
+
+@app.command()
+def large_league(
+    as_json: AsJson = False,
+    members: Annotated[int, typer.Option(min=2, help="Teachers, and as many students.")] = 1000,
+    proposals: Annotated[int, typer.Option(min=1, help="Proposals of each kind in a match.")] = 16,
+    steps: Annotated[int, typer.Option(min=1, help="Steps.")] = 3,
+    profile: Annotated[bool, typer.Option(help="Print where the time goes; it is slower then.")] = False,
+) -> None:
+    """A step of a league of thousands: the seconds of everything that is neither sampling nor training."""
+    from benchmarks.large_league import run_bench_large_league
+
+    raise typer.Exit(run_bench_large_league(members, proposals, steps, profile, as_json=as_json))

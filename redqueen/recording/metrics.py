@@ -203,11 +203,11 @@ def _entropies(role: Role, rollouts: Sequence[Rollout]) -> dict[str, float]:
     """Returns an estimate of each member's entropy in this role in nats per token, by name."""
     # The mean of -log p(token) over tokens drawn from p is an unbiased estimate of p's entropy. It costs nothing, and
     # it is over everything that a member wrote, whereas the learner sees only the samples that have an advantage.
-    surprises: dict[str, list[float]] = {}
+    logprobs: dict[str, list[float]] = {}
     for rollout in rollouts:
         if rollout.role == role:
-            surprises.setdefault(rollout.member, []).extend(-logprob for logprob in rollout.completion.logprobs)
-    return {member: fmean(values) for member, values in sorted(surprises.items()) if values}
+            logprobs.setdefault(rollout.member, []).extend(rollout.completion.logprobs)
+    return {member: -fmean(values) for member, values in sorted(logprobs.items()) if values}
 
 
 def _dropped(proposals: Sequence[ScoredProposal], attempts: Sequence[ScoredAttempt]) -> int:
