@@ -75,6 +75,8 @@ class SamplingConfig(Section):
     """How many of the likeliest tokens are sampled from; 0: all. Above 0 members learn off-policy."""
     batch_rows: int = Field(default=64, ge=1)
     """Completions that are sampled at once."""
+    prefill_tokens: int = Field(default=16384, ge=1)
+    """Tokens of prompts that are computed in one pass, at most; a longer prompt is a pass by itself."""
 
     @property
     def truncates(self) -> bool:

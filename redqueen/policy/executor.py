@@ -8,7 +8,7 @@ from typing import Protocol
 from redqueen.policy.learning.gradients import ForwardOptions, TokenStats
 from redqueen.policy.learning.packing import PromptGroup
 from redqueen.policy.lora.adapter_bank import Gradients
-from redqueen.policy.sampling.continuous_batch import Row, RowGroup
+from redqueen.policy.sampling.continuous_batch import BatchLimits, Row, RowGroup
 
 
 class Executor(Protocol):
@@ -17,8 +17,8 @@ class Executor(Protocol):
     Implementations: `redqueen.policy.workers.inline.InlineExecutor` and `redqueen.policy.workers.pool.WorkerPool`.
     """
 
-    def sample(self, groups: Sequence[RowGroup], batch_rows: int, on_row: Callable[[Row], None]) -> None:
-        """Samples every row of `groups`, at most `batch_rows` at once in each process.
+    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: Callable[[Row], None]) -> None:
+        """Samples every row of `groups`; the limits hold in each process.
 
         `on_row` is called with each row when it is complete, in any order.
         """

@@ -15,6 +15,7 @@ from redqueen.policy.executor import Executor
 from redqueen.policy.learning.learner import LocalLearner, Progress
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import Base, workers_of
+from redqueen.policy.sampling.continuous_batch import BatchLimits
 from redqueen.policy.sampling.sampler import LocalSampler
 from redqueen.policy.workers.inline import InlineExecutor
 from redqueen.policy.workers.pool import WorkerPool, shared_bank
@@ -46,7 +47,8 @@ class Policy:
         # An entry stays after its member has left: if the name joins again, its version still rises. A server that
         # caches by name alone returns the old weights' results after such a change (vLLM issue 42125).
         self._versions: dict[str, int] = {}
-        self.sampler = LocalSampler(base, adapters, sampling.batch_rows, executor, self._versions)
+        limits = BatchLimits(sampling.batch_rows, sampling.prefill_tokens)
+        self.sampler = LocalSampler(base, adapters, limits, executor, self._versions)
         self.learner = LocalLearner(adapters, learning, temperature, executor)
 
     @property
@@ -156,7 +158,7 @@ def open_policy(
 ) -> Policy:
     """Returns a policy without members, with room for `capacity` of them. A shared base gets worker processes.
 
-    Only `batch_rows` of `sampling` is used here: each request carries its own sampling parameters. The learner trains
+    Only the limits of `sampling` are used here: each request carries its own sampling parameters. The learner trains
     the distribution at `temperature` (default: the temperature of `sampling`).
     Raises WorkerError if a worker process does not start.
     """

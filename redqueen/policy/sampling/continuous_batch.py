@@ -6,7 +6,7 @@ Shape suffixes: R rows of the batch, N tokens, V vocabulary, H hidden size, T to
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,6 +84,16 @@ class RowGroup:
         return max(row.sampling.max_tokens for row in self.rows)
 
 
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """How large a batch may become."""
+
+    rows: int
+    """How many rows are decoded at once, at most."""
+    prefill_tokens: int
+    """How many tokens of prompts are computed in one pass, at most. A longer prompt is computed by itself."""
+
+
 class ContinuousBatch:
     """The rows that are decoded together. Row r of the batch is row r of the KV cache."""
 
@@ -91,14 +101,19 @@ class ContinuousBatch:
         self,
         model: TextModel,
         bank: AdapterBank,
-        batch_rows: int,
+        limits: BatchLimits,
         groups: Sequence[RowGroup],
         on_row: Callable[[Row], None],
     ) -> None:
-        """At most `batch_rows` rows are decoded at once. `on_row` is called with each row when it is complete.
+        """`on_row` is called with each row when it is complete.
 
         Raises PromptError if a row can become longer than the base's sliding window.
         """
+        window = model.decoder.window
+        longest = max((len(group.prompt_ids) + group.max_tokens for group in groups), default=0)
+        if window and longest > window:
+            raise PromptError(f"{longest} tokens are more than this base's sliding window of {window}")
+
         self.model = model
         self.bank = bank
         self.on_row = on_row
@@ -107,12 +122,11 @@ class ContinuousBatch:
         self.device = bank.masters.device
         self.stride = _STRIDE[self.device.type]
 
-        # A row may be sampled up to one stride beyond its end before the host notices that it has ended.
+        # A row may be sampled up to one stride beyond its end before the host notices that it has ended. What is
+        # sampled there is dropped, so it may lie beyond the base's window.
         tokens = max((group.max_tokens for group in groups), default=0) + self.stride
-        room = max((len(group.prompt_ids) for group in groups), default=0) + tokens
-        if self.decoder.window and room > self.decoder.window:
-            raise PromptError(f"{room} tokens are more than this base's sliding window of {self.decoder.window}")
-        self.capacity = min(batch_rows, sum(len(group.rows) for group in groups))
+        self.prefill_tokens = limits.prefill_tokens
+        self.capacity = min(limits.rows, sum(len(group.rows) for group in groups))
 
         # The state of each row on the host. `lengths` counts a row's tokens in the cache, as `cache.length_R` does on
         # the device; the host keeps its own copy so that it need not wait for the device to learn the longest.
@@ -147,7 +161,7 @@ class ContinuousBatch:
             self._admit()
 
     def _admit(self) -> None:
-        """Fills free rows with the groups that fit, longest first, and computes their prompts in one pass."""
+        """Fills free rows with the groups that fit, longest first, and computes their prompts."""
         free = [r for r, row in enumerate(self.rows) if row is None] + list(range(len(self.rows), self.capacity))
 
         # The queue's order is kept even if a later group would fit: its longest completions decide when the whole
@@ -177,9 +191,28 @@ class ContinuousBatch:
                 self.uniform_RT[r, : len(uniforms)] = torch.from_numpy(uniforms)
                 self.count_R[r] = 0
 
-        # One pass computes the prompts of all members; the bank wants its rows sorted by slot.
-        self._prefill(sorted(admitted, key=lambda pair: pair[0].slot))
+        # One pass computes prompts of all members; the bank wants its rows sorted by slot.
+        for part in self._passes(sorted(admitted, key=lambda pair: pair[0].slot)):
+            self._prefill(part)
         self._rows_changed()
+
+    def _passes(self, admitted: list[tuple[RowGroup, list[int]]]) -> Iterator[list[tuple[RowGroup, list[int]]]]:
+        """Yields the groups in parts, whose prompts have at most `prefill_tokens` tokens together."""
+        # A pass holds a block's activations for all of its tokens. A batch's prompts at once would take more memory
+        # than everything else. A prompt is not split: its attention would have to read the cache as well, and the
+        # longest prompt alone takes little.
+        part: list[tuple[RowGroup, list[int]]] = []
+        tokens = 0
+        for group, places in admitted:
+            prompt = len(group.prompt_ids)
+            if part and tokens + prompt > self.prefill_tokens:
+                yield part
+                part = []
+                tokens = 0
+            part.append((group, places))
+            tokens += prompt
+        if part:
+            yield part
 
     def _prefill(self, admitted: list[tuple[RowGroup, list[int]]]) -> None:
         """Computes the prompts, each once, into the cache and the hidden states of the rows that continue it."""

@@ -8,7 +8,7 @@ from redqueen.policy.executor import Executor
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.tokens import encode
-from redqueen.policy.sampling.continuous_batch import Row, RowGroup
+from redqueen.policy.sampling.continuous_batch import BatchLimits, Row, RowGroup
 from redqueen.records import Completion, Prompt, Request
 
 OnCompletion = Callable[[int, Completion], None]
@@ -18,12 +18,12 @@ class LocalSampler:
     """Samples from the members of `bank` with the weights that the learner updates, wherever `executor` computes."""
 
     def __init__(
-        self, base: Base, bank: AdapterBank, batch_rows: int, executor: Executor, versions: Mapping[str, int]
+        self, base: Base, bank: AdapterBank, limits: BatchLimits, executor: Executor, versions: Mapping[str, int]
     ) -> None:
-        """A process decodes at most `batch_rows` rows at once. `versions` is read when a completion is made."""
+        """The limits hold in each process. `versions` is read when a completion is made."""
         self.base = base
         self.bank = bank
-        self.batch_rows = batch_rows
+        self.limits = limits
         self.executor = executor
         self.versions = versions
 
@@ -46,7 +46,7 @@ class LocalSampler:
             if on_completion:
                 on_completion(row.index, completion)
 
-        self.executor.sample(groups, self.batch_rows, on_row)
+        self.executor.sample(groups, self.limits, on_row)
         return [completions[i] for i in range(len(requests))]
 
     def _groups(self, requests: Sequence[Request]) -> list[RowGroup]:
@@ -58,7 +58,7 @@ class LocalSampler:
             same_prompt = (request.member, request.prompt)
             number = counts.get(same_prompt, 0)
             counts[same_prompt] = number + 1
-            key = (*same_prompt, number // self.batch_rows)
+            key = (*same_prompt, number // self.limits.rows)
             if key not in groups:
                 slot = self.bank.slots[request.member]
                 groups[key] = RowGroup(slot, encode(self.base.tokenizer, request.prompt), [])

@@ -8,7 +8,7 @@ from redqueen.policy.learning.gradients import ForwardOptions, TokenStats, accum
 from redqueen.policy.learning.packing import PromptGroup, fill_micro_batches
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
 from redqueen.policy.model.base import Base
-from redqueen.policy.sampling.continuous_batch import ContinuousBatch, Row, RowGroup, TextModel
+from redqueen.policy.sampling.continuous_batch import BatchLimits, ContinuousBatch, Row, RowGroup, TextModel
 
 
 class InlineExecutor:
@@ -20,11 +20,11 @@ class InlineExecutor:
         # Before the first batch: what is loaded or compiled during a batch fragments the heap (see `warm_up`).
         warm_up(base.decoder)
 
-    def sample(self, groups: Sequence[RowGroup], batch_rows: int, on_row: Callable[[Row], None]) -> None:
+    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: Callable[[Row], None]) -> None:
         """Samples the groups as one continuous batch."""
         base = self._base
         model = TextModel(base.decoder, base.tokenizer.backend_tokenizer, base.end_ids)
-        ContinuousBatch(model, self._bank, batch_rows, groups, on_row).run()
+        ContinuousBatch(model, self._bank, limits, groups, on_row).run()
 
     def accumulate(
         self,

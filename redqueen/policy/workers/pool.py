@@ -23,7 +23,7 @@ from redqueen.policy.learning.packing import PromptGroup, fill_micro_batches
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
 from redqueen.policy.lora.sites import Site
 from redqueen.policy.model.base import Base
-from redqueen.policy.sampling.continuous_batch import Row, RowGroup
+from redqueen.policy.sampling.continuous_batch import BatchLimits, Row, RowGroup
 from redqueen.policy.shared_memory import SharedBlock, padded
 from redqueen.policy.workers.main_guard import NO_GUARD
 from redqueen.policy.workers.shared_decoder import pickle_decoder
@@ -92,14 +92,14 @@ class WorkerPool:
         self.pipes = []
         self.processes = []
 
-    def sample(self, groups: Sequence[RowGroup], batch_rows: int, on_row: Callable[[Row], None]) -> None:
+    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: Callable[[Row], None]) -> None:
         """Samples a share of the groups in each worker."""
         # Shares are divided by the expected cost, because the slowest worker decides when the phase ends. A token of a
         # prompt costs about a quarter of a sampled one (measured).
         costs = [len(group.rows) * group.max_tokens + len(group.prompt_ids) / 4 for group in groups]
         shares = partition_by_cost(groups, costs, len(self.pipes))
         end_ids = self.base.end_ids
-        busy = self._send([SampleJob(share, batch_rows, end_ids) if share else None for share in shares])
+        busy = self._send([SampleJob(share, limits, end_ids) if share else None for share in shares])
         self._collect(busy, lambda _worker, row: on_row(row))
 
     def accumulate(

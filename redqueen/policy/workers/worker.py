@@ -21,7 +21,7 @@ from redqueen.errors import UserError
 from redqueen.policy.learning.gradients import ForwardOptions, TokenStats, accumulate, warm_up
 from redqueen.policy.learning.packing import PromptGroup
 from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.sampling.continuous_batch import ContinuousBatch, RowGroup, TextModel
+from redqueen.policy.sampling.continuous_batch import BatchLimits, ContinuousBatch, RowGroup, TextModel
 from redqueen.policy.shared_memory import SharedBlock
 from redqueen.policy.workers.shared_decoder import load_decoder
 
@@ -72,8 +72,8 @@ class SampleJob:
 
     groups: Sequence[RowGroup]
     """The prompts and the rows that continue them."""
-    batch_rows: int
-    """How many rows are decoded at once, at most."""
+    limits: BatchLimits
+    """How large the worker's batch may become."""
     end_ids: frozenset[int]
     """Tokens that end a completion."""
 
@@ -160,7 +160,7 @@ class _Worker:
 
     def sample(self, job: SampleJob, pipe: connection.Connection) -> None:
         model = TextModel(self.decoder, self.tokenizer, job.end_ids)
-        ContinuousBatch(model, self.bank, job.batch_rows, job.groups, pipe.send).run()
+        ContinuousBatch(model, self.bank, job.limits, job.groups, pipe.send).run()
 
     def accumulate(self, job: GradientJob, pipe: connection.Connection) -> None:
         self.bank.scales[:] = job.scales

@@ -95,6 +95,17 @@ def test_a_shared_prompt_is_computed_once(tiny_policy: Build, passes: list[int])
     assert passes == [11, 11, 11]
 
 
+def test_prompts_are_computed_in_passes_of_limited_size(tiny_policy: Build, passes: list[int]) -> None:
+    requests = [request("abc"[i % 3], "x" * length, i, 1) for i, length in enumerate((9, 30, 8, 7, 1, 5, 6))]
+    whole = tiny_policy(sampling=SamplingConfig(prefill_tokens=100)).sample(requests)
+    assert passes == [66]
+    passes.clear()
+    parts = tiny_policy(sampling=SamplingConfig(prefill_tokens=15)).sample(requests)
+    # In the order of the members, the longest first. A prompt that is longer than a pass has one of its own.
+    assert passes == [9, 7 + 6, 30, 1 + 8 + 5]
+    assert all(same(one, other) for one, other in zip(whole, parts, strict=True))
+
+
 @pytest.mark.parametrize("rows", [2, 64])
 def test_shared_prompts_give_what_single_prompts_give(tiny_policy: Build, rows: int) -> None:
     policy = tiny_policy(sampling=SamplingConfig(batch_rows=rows))
