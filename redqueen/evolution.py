@@ -22,7 +22,7 @@ from redqueen.league.matchmaking import Match
 from redqueen.league.population import AnyRole, Member, Population
 from redqueen.league.rating import Outcome, TrueSkill, inherited
 from redqueen.league.selection import Birth, is_evolution_step, plan_births, ranking
-from redqueen.policy.policy import Policy
+from redqueen.policy.policy import MemberPolicy
 from redqueen.records import ROLES, Attempted, Kind, Role
 from redqueen.self_play import PlayedMatch, PlayedStep, ScoredProposal
 
@@ -211,7 +211,7 @@ def score_held_out(
     return attempted
 
 
-def update_hall_of_fame(population: Population, policy: Policy, step: int, config: Config) -> list[Champion]:
+def update_hall_of_fame(population: Population, policy: MemberPolicy, step: int, config: Config) -> list[Champion]:
     """Lets copies of the fittest join the hall of fame if an evolution round follows `step`. Returns the new champions.
 
     It must come before the births, which may replace a member that is about to become a champion.
@@ -256,7 +256,7 @@ def plan(population: Population, role: Role, step: int, config: Config) -> list[
     return plan_births(members, config.evolution, fitness_for(role, config.league), rng)
 
 
-def replace_weakest(population: Population, policy: Policy, step: int, config: Config) -> list[Replacement]:
+def replace_weakest(population: Population, policy: MemberPolicy, step: int, config: Config) -> list[Replacement]:
     """Replaces the weakest of each role by children of the strong, if an evolution round follows `step`."""
     # Children are put in place one after the other, but parents and victims of a role were all chosen before: no child
     # is a parent in the round of its own birth.
@@ -266,7 +266,7 @@ def replace_weakest(population: Population, policy: Policy, step: int, config: C
     return births
 
 
-def _replace(birth: Birth, population: Population, policy: Policy, step: int, config: Config) -> Replacement:
+def _replace(birth: Birth, population: Population, policy: MemberPolicy, step: int, config: Config) -> Replacement:
     """Makes the child and puts it in the victim's place, with a fresh optimizer and a new name."""
     victim = population.members[birth.victim]
     assert victim.role != "both", "the single agent is never replaced"
@@ -295,7 +295,7 @@ def _replace(birth: Birth, population: Population, policy: Policy, step: int, co
 
 
 def _make_child(
-    birth: Birth, population: Population, policy: Policy, step: int, config: Config
+    birth: Birth, population: Population, policy: MemberPolicy, step: int, config: Config
 ) -> tuple[Adapter, float | None, int]:
     """Returns the child's weights, its distance from the nearest member that lives on, and how often it was drawn.
 

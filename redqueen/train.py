@@ -29,8 +29,8 @@ from redqueen.league.hall_of_fame import add_champion_matches
 from redqueen.league.matchmaking import Match, matchmake
 from redqueen.league.population import AnyRole, Population
 from redqueen.league.rating import TrueSkill
-from redqueen.policy.model.base import Base
-from redqueen.policy.policy import open_policy
+from redqueen.policy.model.base import BaseFacts
+from redqueen.policy.policy import MemberPolicy
 from redqueen.recording.archive import ArchiveRecorder
 from redqueen.recording.measures import Measures
 from redqueen.recording.metrics import MetricsRecorder
@@ -48,24 +48,26 @@ class Trainer:
     def __init__(
         self,
         config: Config,
-        base: Base,
-        base_fingerprint: str,
+        policy: MemberPolicy,
+        base: BaseFacts,
         verifier: Verifier,
         directory: RunDirectory,
         watchers: Sequence[Recorder] = (),
     ) -> None:
-        """Opens the policy and the archive. `watchers` receive each event; the caller closes them."""
+        """Opens the archive. `policy` has no members yet; the trainer closes it. `watchers` receive each event.
+
+        The caller closes the watchers and the verifier.
+        """
         self.config = config
         self.base = base
-        self.fingerprint = base_fingerprint
         self.directory = directory
-        self.policy = open_policy(base, config.model, members(config), config.sampling, config.learning)
+        self.policy = policy
         self.self_play = SelfPlay(config, self.policy, verifier)
         self.population = Population()
         self.trueskill = TrueSkill()
         self.evaluation: TrainingEvaluation | None = None
         if config.evals.every:
-            self.evaluation = TrainingEvaluation(config, self.policy, verifier, base_fingerprint)
+            self.evaluation = TrainingEvaluation(config, self.policy, verifier, base.fingerprint)
         self.archive = ArchiveRecorder(directory.archive)
         self.metrics = MetricsRecorder(directory)
         self.measures = Measures()
@@ -166,7 +168,7 @@ class Trainer:
         """Resumes where `saved` was made. Raises CheckpointError if it belongs to another base."""
         # An adapter is a difference from its base. On other weights of the same shapes it would load without a word and
         # mean nothing.
-        if saved.fingerprint != self.fingerprint:
+        if saved.fingerprint != self.base.fingerprint:
             raise checkpoint.CheckpointError(
                 f"the checkpoint at step {saved.step} was made on another base ({saved.base}), not on these weights"
             )
@@ -197,7 +199,7 @@ class Trainer:
             checkpoint.Checkpoint(
                 step=self.played,
                 base=self.base.name,
-                fingerprint=self.fingerprint,
+                fingerprint=self.base.fingerprint,
                 alpha=self.config.model.alpha,
                 population=self.population,
                 bank=self.self_play.task_bank.entries(),

@@ -70,10 +70,10 @@ def test_the_base_is_untouched_by_a_run_with_evolution(tmp_path: Path, verifier:
         "evolution.gamma": 0.5,
     }
     trainer = toy.trainer(toy.config(tmp_path, **changes), tmp_path / "run", verifier)
-    before = trainer.fingerprint
+    before = trainer.base.fingerprint
     lines = play(trainer)
     assert any(line["replacements"] for line in lines)
-    assert fingerprint(trainer.base.model) == before
+    assert fingerprint(trainer.policy.base.model) == before
 
 
 def test_withdrawn_tasks_are_recorded_and_count_in_no_rate(
@@ -213,7 +213,7 @@ def test_a_child_starts_at_its_parents_mu_with_a_fresh_optimizer_name_and_versio
 
 def test_a_checkpoint_of_another_base_is_refused_by_name(tmp_path: Path, verifier: LocalVerifier) -> None:
     trainer = toy.trainer(toy.config(tmp_path), tmp_path / "run", verifier)
-    trainer.fingerprint = "0" * 64
+    trainer.base = replace(trainer.base, fingerprint="0" * 64)
     with pytest.raises(CheckpointError, match="step 0 was made on another base"):
         trainer.restore(checkpoint.load(trainer.directory.checkpoints, 0))
     trainer.close()

@@ -10,11 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from redqueen.config import Config, EvolutionConfig, GameConfig, LearningConfig, ModelConfig, RunConfig, SamplingConfig
-from redqueen.policy.model.base import fingerprint, load
+from redqueen.policy.model.base import facts_of, load
+from redqueen.policy.policy import open_policy
 from redqueen.records import Completion, Draft, Kind, Prompt, Request, Sampler, Task
 from redqueen.runs.directory import RunDirectory
 from redqueen.self_play import SelfPlay
-from redqueen.train import Trainer
+from redqueen.train import Trainer, members
 from redqueen.verifier import LocalVerifier
 from tests import tiny
 
@@ -87,7 +88,8 @@ def trainer(config: Config, run: Path, verifier: LocalVerifier, *, begin: bool =
     if begin:
         directory.create(config, {})
     base = load(config.model)
-    result = Trainer(config, base, fingerprint(base.model), verifier, directory)
+    policy = open_policy(base, config.model, members(config), config.sampling, config.learning)
+    result = Trainer(config, policy, facts_of(base), verifier, directory)
     install(result.self_play)
     if begin:
         result.begin()

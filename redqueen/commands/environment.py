@@ -20,7 +20,7 @@ from redqueen.config import BUNDLED, Config, ModelConfig
 from redqueen.game.prompt_lengths import prompt_lengths
 from redqueen.machine import cores, now, processor
 from redqueen.policy.memory.fit import fit
-from redqueen.policy.model.base import Base, device_of, dtype_of, workers_of
+from redqueen.policy.model.base import BaseFacts, device_of, dtype_of, workers_of
 from redqueen.policy.model.bundled import cache_root, cached
 from redqueen.policy.model.dimensions import token_counter
 from redqueen.policy.model.source import read_config
@@ -85,19 +85,19 @@ def session(config: Config) -> dict[str, object]:
     }
 
 
-def environment(config: Config, base: Base, base_fingerprint: str, tier: str) -> dict[str, object]:
+def environment(config: Config, base: BaseFacts, tier: str) -> dict[str, object]:
     """Returns the content of environment.json: when, where and with what the run was made."""
     return {
         **session(config),
         "python": platform.python_version(),
         "system": platform.platform(),
         "libraries": {name: version(name) for name in LIBRARIES},
-        "device": str(base.device),
-        "dtype": str(base.model.dtype).removeprefix("torch."),
+        "device": base.device,
+        "dtype": base.dtype,
         "threads": torch.get_num_threads(),
         "isolation": tier,
         "base": base.name,
-        "base_fingerprint": base_fingerprint,
+        "base_fingerprint": base.fingerprint,
     }
 
 

@@ -18,7 +18,8 @@ from redqueen.evals.benchmarks.registry import chosen
 from redqueen.evals.held_out import check_held_out
 from redqueen.game.reserved import is_reserved
 from redqueen.game.seeds import seeds_of
-from redqueen.policy.model.base import fingerprint, load
+from redqueen.policy.model.base import facts_of, load
+from redqueen.policy.policy import open_policy
 from redqueen.recording.no_valid import summary
 from redqueen.recording.terminal import LEGEND, LineReporter, LiveReporter, clock, members_table
 from redqueen.recording.trackers.opening import check_trackers, open_trackers
@@ -112,13 +113,14 @@ def _train(config: Config, fitted: Config, directory: RunDirectory, saved: check
     introduce(fitted, directory)
     with _terminable():
         base = load(fitted.model)
-        base_fingerprint = fingerprint(base.model)
+        facts = facts_of(base)
         try:
             with LocalVerifier(config.sandbox, config.game.min_inputs, config.run.seed) as verifier:
                 if saved is None:
-                    directory.create(config, environment(fitted, base, base_fingerprint, verifier.tier))
+                    directory.create(config, environment(fitted, facts, verifier.tier))
                 reporter = (LiveReporter if console.is_terminal else LineReporter)(console, config.run.steps)
-                with closing(Trainer(fitted, base, base_fingerprint, verifier, directory, [reporter])) as trainer:
+                policy = open_policy(base, fitted.model, members(fitted), fitted.sampling, fitted.learning)
+                with closing(Trainer(fitted, policy, facts, verifier, directory, [reporter])) as trainer:
                     _begin(trainer, verifier.tier, saved)
                     if saved is not None:
                         directory.set_config(config)

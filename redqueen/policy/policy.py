@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from torch import Tensor
 
@@ -23,6 +23,63 @@ from redqueen.records import Completion, MemberUpdate, Request, Sample
 
 # The step count and the moments of a member's optimizer, by name; empty before its first update.
 OptimizerState = Mapping[str, Tensor]
+
+
+class MemberPolicy(Protocol):
+    """What a run asks of its members, wherever their weights are: see `Policy`, which has them in this process."""
+
+    def shapes(self) -> Mapping[str, tuple[int, int]]:
+        """Returns (inputs, outputs) of each layer that an adapter changes, by the layer's name."""
+        ...
+
+    def join(
+        self,
+        name: str,
+        adapter: Adapter,
+        *,
+        trained: bool = True,
+        state: OptimizerState | None = None,
+        version: int | None = None,
+        slot: int | None = None,
+    ) -> None:
+        """Adds a member with these weights."""
+        ...
+
+    def leave(self, name: str) -> None:
+        """Removes a member and its optimizer."""
+        ...
+
+    def adapter(self, name: str) -> dict[str, Factors]:
+        """Returns a copy of a member's fp32 factors, on the CPU."""
+        ...
+
+    def state(self, name: str) -> dict[str, Tensor]:
+        """Returns a copy of a member's optimizer state, on the CPU."""
+        ...
+
+    def version(self, name: str) -> int:
+        """Returns the version of a member's weights."""
+        ...
+
+    def slot(self, name: str) -> int:
+        """Returns the place of a member's weights in the adapter bank."""
+        ...
+
+    def sample(
+        self, requests: Sequence[Request], on_completion: Callable[[int, Completion], None] | None = None
+    ) -> list[Completion]:
+        """Returns completions in the order of `requests`, and calls `on_completion(index, completion)` as each ends."""
+        ...
+
+    def update(
+        self, samples: Sequence[Sample], progress: Progress | None = None, *, lr: float | None = None
+    ) -> list[MemberUpdate]:
+        """Takes one optimizer step for every member that has samples."""
+        ...
+
+    def close(self) -> None:
+        """Releases what the policy holds. It may be called twice."""
+        ...
 
 
 class Policy:

@@ -49,6 +49,27 @@ class Base:
         return frozenset(ids)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseFacts:
+    """What a run records of its base."""
+
+    name: str
+    fingerprint: str
+    """The SHA-256 of its weights."""
+    device: str
+    dtype: str
+
+
+def facts_of(base: Base) -> BaseFacts:
+    """Returns what a run records of `base`. It reads all weights, which takes seconds for a large base."""
+    return BaseFacts(
+        name=base.name,
+        fingerprint=fingerprint(base.model),
+        device=str(base.device),
+        dtype=str(base.model.dtype).removeprefix("torch."),
+    )
+
+
 def device_of(config: ModelConfig) -> torch.device:
     """Returns the device of the base. Raises ModelError if CUDA is asked for and absent."""
     if config.device == "cuda" and not torch.cuda.is_available():
