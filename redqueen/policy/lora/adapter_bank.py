@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from redqueen.adapters.factors import Adapter, Factors
 from redqueen.errors import AdapterError
@@ -22,9 +21,8 @@ from redqueen.policy.lora.stacked_factors import (
     RowAdapters,
     SiteGradients,
     StackedFactors,
-    TrainingProducts,
 )
-from redqueen.policy.lora.training_products import GroupedMatmul, SlicedMatmul, contiguous_runs, group_rows
+from redqueen.policy.lora.training_products import SlicedMatmul, contiguous_runs, group_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,20 +165,23 @@ class AdapterBank:
     def unpack(self, member: str, vector: Tensor) -> dict[str, Factors]:
         """Splits a vector [P] of `member` (its weights, or a moment of its optimizer) by layer, copied to the CPU."""
         rank = self.ranks[self.slots[member]]
+        # The vector leaves a GPU as a whole: one copy, and not two for each of hundreds of layers.
+        vector = vector.detach().cpu()
         by_layer: dict[str, Factors] = {}
         for name, place in self.places.items():
-            a, b = place.views(vector.detach())
+            a, b = place.views(vector)
             by_layer[name] = Factors(_copy(a[:, :rank]), _copy(b[:rank]))
         return by_layer
 
     def pack(self, adapter: Adapter) -> Tensor:
         """Returns an adapter as a vector [P], with zeros in the components that it lacks. Inverts `unpack`."""
-        vector = torch.zeros_like(self.masters[0])
+        # The vector is filled on the CPU, where adapters are, and goes to a GPU in one copy.
+        vector = torch.zeros_like(self.masters[0], device="cpu")
         for name, factors in adapter.items():
             a, b = self.places[name].views(vector)
             a[:, : factors.a.shape[1]].copy_(factors.a)
             b[: factors.b.shape[0]].copy_(factors.b)
-        return vector
+        return vector.to(self.masters.device)
 
     def refresh(self, *members: str) -> None:
         """Updates the copies that products read. Call it after every write to these members' masters."""
@@ -203,15 +204,11 @@ class AdapterBank:
         A backward pass adds to `gradients`; without them the result is for a forward pass only.
         Raises ValueError if the batch is not sorted by slot.
         """
-        # Rows are sorted by slot so that each member's rows are one slice: its products then need no gather.
+        # Rows are sorted by slot so that each member's rows are one slice: its products then need no gather, and no
+        # device has to tell the host where a member's rows end.
         groups = group_rows(slots, lengths)
-        device = self.masters.device
-        # A GPU would spend its time on launches if every member had its own products. On a CPU slices are faster.
-        has_grouped = device.type == "cuda" and hasattr(F, "grouped_mm")
-        grouped = has_grouped and all(stacked.aligned for stacked in self.stacked.values())
-        products: TrainingProducts = GroupedMatmul(groups, device) if grouped else SlicedMatmul(groups)
         count = groups[-1][2] if groups else 0
-        return RowAdapters(self.stacked, self.scales, products, count, gradients.sites if gradients else {})
+        return RowAdapters(self.stacked, self.scales, SlicedMatmul(groups), count, gradients.sites if gradients else {})
 
     def decoding(self, slots: Sequence[int]) -> RowAdapters:
         """Returns the adapters of a decoding step, forward only: row i belongs to `slots[i]`, in any order."""
@@ -263,5 +260,5 @@ def _parameters(site: Site, projections: Sequence[Projection], rank: int) -> int
 
 
 def _copy(tensor: Tensor) -> Tensor:
-    """Returns a contiguous copy on the CPU, which later updates of the bank do not change."""
-    return tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+    """Returns a contiguous copy, which later updates of the bank do not change."""
+    return tensor.clone(memory_format=torch.contiguous_format)

@@ -18,9 +18,6 @@ from torch import Tensor
 Allocate = Callable[[tuple[int, ...], torch.dtype], Tensor]
 """Makes a tensor of zeros of this shape and dtype, or returns one that other processes share."""
 
-# torch's grouped product takes only strides that are multiples of this many bytes.
-_ALIGNMENT = 16
-
 
 @dataclass(frozen=True, slots=True)
 class Projection:
@@ -67,7 +64,6 @@ class StackedFactors:
 
     `a` [S, K, I] holds the masters of A, transposed, in fp32; `a_copy` is the same in the base's dtype.
     `projections` holds B by layer; `b_copy` is their s·B in one flat tensor, one layer's [S, R, o] after the other.
-    `aligned` says whether every row and projection begins at a multiple of 16 bytes.
     """
 
     def __init__(
@@ -95,11 +91,6 @@ class StackedFactors:
             inner = slice(index * rank, (index + 1) * rank)
             out = slice(projection.start, projection.end)
             self.projections.append(ProjectionFactors(inner, out, b, copy.view(b.shape)))
-        # A misaligned start of any row makes the grouped product raise an error, so all strides and starts are checked.
-        sizes = [rank, *weight_OI.shape]
-        for projection in projections:
-            sizes += [projection.start, projection.end]
-        self.aligned = all(size * weight_OI.element_size() % _ALIGNMENT == 0 for size in sizes)
 
     def views(self, flat_SP: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Returns this site's A [S, K, I] and each layer's B [S, R, o] as views of a tensor laid out as the masters."""

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from redqueen.policy.lora.stacked_factors import BackwardContext, StackedFactors
 
@@ -86,7 +85,7 @@ def _runs(groups: Sequence[Group]) -> Iterator[_Run]:
 
 
 class SlicedMatmul:
-    """Multiplies one slice of the batch after the other, which is the fastest way if groups are large.
+    """Multiplies one slice of the batch after the other, on any device and without waiting for it.
 
     Consecutive members with equally many rows share one batched product. If groups are small, the overhead of separate
     calls would be half of the time.
@@ -121,40 +120,3 @@ class SlicedMatmul:
                     grad.add_(db_member, alpha=scale)
             run.members(grads.a).add_(run.product(d_inner.mT, run.of(x_NI)))
             run.add_product(run.of(dx_NI), d_inner, run.members(factors.a_copy))
-
-
-class GroupedMatmul:
-    """Computes all members' products in one launch with torch's grouped matrix product, for a GPU.
-
-    That product takes only `aligned` factors, in bf16, fp16 or fp32.
-    """
-
-    def __init__(self, groups: Sequence[Group], device: torch.device) -> None:
-        self.slots = [slot for slot, _, _ in groups]
-        self.index = torch.tensor(self.slots, device=device)
-        self.ends = torch.tensor([end for _, _, end in groups], device=device, dtype=torch.int32)
-
-    def add(self, factors: StackedFactors, x_NI: Tensor, y_NO: Tensor) -> Tensor:
-        inner_NK = F.grouped_mm(x_NI, factors.a_copy[self.index].mT, offs=self.ends)
-        for projection in factors.projections:
-            x_a = inner_NK[:, projection.inner]
-            b = projection.copy[self.index]
-            y_NO[:, projection.out] += F.grouped_mm(x_a, b, offs=self.ends)
-        return inner_NK
-
-    def backward(self, site: BackwardContext, x_NI: Tensor, inner_NK: Tensor, dy_NO: Tensor, dx_NI: Tensor) -> None:
-        factors, grads, scales = site
-        # The gradient of a sum is one number, expanded to all elements, and the grouped product refuses such strides.
-        dy_NO = dy_NO.contiguous()
-        d_inner_NK = torch.empty_like(inner_NK)
-        for projection, grads_b in zip(factors.projections, grads.b, strict=True):
-            dy = dy_NO[:, projection.out]
-            d_inner_NK[:, projection.inner] = F.grouped_mm(dy, projection.copy[self.index].mT, offs=self.ends)
-            db = F.grouped_mm(inner_NK[:, projection.inner].T, dy, offs=self.ends)
-            # B's gradient takes the factor s here, as in `SlicedMatmul.backward`.
-            for i, slot in enumerate(self.slots):
-                grads_b[slot].add_(db[i], alpha=scales[slot])
-        da = F.grouped_mm(d_inner_NK.T, x_NI, offs=self.ends)
-        for i, slot in enumerate(self.slots):
-            grads.a[slot].add_(da[i])
-        dx_NI += F.grouped_mm(d_inner_NK, factors.a_copy[self.index], offs=self.ends)

@@ -9,26 +9,19 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
+from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.lora.sites import Site
-from redqueen.policy.lora.stacked_factors import Projection, RowAdapters
-from redqueen.policy.lora.training_products import GroupedMatmul, SlicedMatmul, group_rows
+from redqueen.policy.lora.stacked_factors import Projection
 from tests.reference import noisy
 
 SLOTS, ALPHA = 4, 5.1
 CPU = torch.device("cpu")
-# Inputs, outputs of each layer, rank. ODD has widths without a common factor; EVEN has the strides of 16 bytes that
-# torch's grouped product needs.
+# Inputs, outputs of each layer, rank. ODD has widths without a common factor.
 ODD = (7, (5, 3, 2), 3)
 EVEN = (16, (8, 12, 16), 4)
 # q and v have factors; k is left out of the targets.
 NAMES = ("x.q_proj", "x.k_proj", "x.v_proj")
 TARGETS = ("q_proj", "v_proj")
-
-TRAINING = {
-    "loop": (lambda slots: SlicedMatmul(group_rows(slots)), ODD),
-    "grouped": (lambda slots: GroupedMatmul(group_rows(slots), CPU), EVEN),
-}
 
 
 def site_and_bank(
@@ -45,12 +38,6 @@ def site_and_bank(
     for slot in range(SLOTS):
         bank.add(str(slot), noisy(bank, 10 * seed + slot, rank if slot < SLOTS - 1 else max(1, rank // 2), b=0.7))
     return site, bank
-
-
-def rows_of(bank: AdapterBank, name: str, slots: Sequence[int], gradients: Gradients | None = None) -> RowAdapters:
-    return RowAdapters(
-        bank.stacked, bank.scales, TRAINING[name][0](slots), len(slots), gradients.sites if gradients else {}
-    )
 
 
 def oracle(site: Site, bank: AdapterBank, x: Tensor, slots: Sequence[int], dy: Tensor) -> tuple[Tensor, Tensor, Tensor]:

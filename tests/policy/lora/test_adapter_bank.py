@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from itertools import combinations
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from redqueen.adapters.distance import relative_distance
 from redqueen.adapters.factors import Factors
@@ -127,6 +130,29 @@ def test_what_is_added_is_read_back_as_a_copy(bank: AdapterBank) -> None:
     for factors in adapter.values():
         factors.b.fill_(7)
     assert not same(bank.read("a"), adapter)
+
+
+class _Moves(TorchFunctionMode):
+    """Counts the calls that move a tensor between devices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count: Counter[str] = Counter()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.__name__ in ("cpu", "cuda", "to", "item", "tolist", "numpy"):
+            self.count[func.__name__] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_member_leaves_and_enters_a_device_in_one_copy(bank: AdapterBank) -> None:
+    bank.add("a", noisy(bank, 1))
+    with _Moves() as out:
+        adapter = bank.read("a")
+    with _Moves() as back:
+        bank.pack(adapter)
+    assert out.count == {"cpu": 1}
+    assert back.count == {"to": 1}
 
 
 def test_members_do_not_share_weights(bank: AdapterBank) -> None:

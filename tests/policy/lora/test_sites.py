@@ -17,20 +17,16 @@ from tests.policy.lora.sites import (
     ODD,
     SLOT_RUNS,
     TARGETS,
-    TRAINING,
     close,
     oracle,
-    rows_of,
     site_and_bank,
 )
 
 
-@pytest.mark.parametrize("name", TRAINING)
-def test_only_the_members_with_rows_get_a_gradient_and_only_from_their_own(name: str) -> None:
-    sizes = TRAINING[name][1]
-    site, bank = site_and_bank(sizes)
+def test_only_the_members_with_rows_get_a_gradient_and_only_from_their_own() -> None:
+    site, bank = site_and_bank(ODD)
     gradients = bank.gradients()
-    y = site(torch.randn(4, sizes[0]).requires_grad_(), rows_of(bank, name, [0, 1, 1, 3], gradients))
+    y = site(torch.randn(4, ODD[0]).requires_grad_(), bank.rows([0, 1, 1, 3], gradients=gradients))
     y[1:3].pow(2).sum().backward()
     assert [bool(row.any()) for row in gradients.flat] == [False, True, False, False]
 
@@ -53,7 +49,7 @@ def test_a_part_left_out_of_the_targets_is_the_base_to_the_bit() -> None:
     slots = [0, 1, 1, 3]
     left_out = slice(site.projections[1].start, site.projections[1].end)
     plain = site(x, None)
-    for rows in (bank.rows(slots), rows_of(bank, "grouped", slots), bank.decoding(slots)):
+    for rows in (bank.rows(slots), bank.decoding(slots)):
         with torch.no_grad():
             y = site(x, rows)
         assert torch.equal(y[:, left_out], plain[:, left_out])
@@ -76,30 +72,27 @@ def test_an_untrained_member_is_the_base_to_the_bit() -> None:
     bank.refresh("2")
     x = torch.randn(4, EVEN[0])
     with torch.no_grad():
-        for rows in (bank.rows([2] * 4), rows_of(bank, "grouped", [2] * 4), bank.decoding([2] * 4)):
+        for rows in (bank.rows([2] * 4), bank.decoding([2] * 4)):
             assert torch.equal(site(x, rows), site(x, None))
 
 
-@pytest.mark.parametrize("name", TRAINING)
-def test_neither_the_input_nor_the_bases_weights_are_written_to(name: str) -> None:
-    sizes = TRAINING[name][1]
-    site, bank = site_and_bank(sizes)
-    x = torch.randn(4, sizes[0]).requires_grad_()
+def test_neither_the_input_nor_the_bases_weights_are_written_to() -> None:
+    site, bank = site_and_bank(ODD)
+    x = torch.randn(4, ODD[0]).requires_grad_()
     assert site.bias is not None
     before = [t.detach().clone() for t in (x, site.weight, site.bias, bank.masters)]
-    site(x, rows_of(bank, name, [0, 1, 2, 3], bank.gradients())).sum().backward()
+    site(x, bank.rows([0, 1, 2, 3], gradients=bank.gradients())).sum().backward()
     for old, now in zip(before, (x, site.weight, site.bias, bank.masters), strict=True):
         assert torch.equal(old, now)
 
 
-@pytest.mark.parametrize("name", TRAINING)
-def test_the_products_use_the_bases_dtype_and_masters_and_gradients_stay_fp32(name: str) -> None:
+def test_the_products_use_the_bases_dtype_and_masters_and_gradients_stay_fp32() -> None:
     sizes = (16, (8, 16, 24), 8)
     site, bank = site_and_bank(sizes, dtype=torch.bfloat16)
     x = torch.randn(4, 16).bfloat16().requires_grad_()
     dy = torch.randn(4, 48).bfloat16()
     gradients = bank.gradients()
-    y = site(x, rows_of(bank, name, [1, 1, 1, 3], gradients))
+    y = site(x, bank.rows([1, 1, 1, 3], gradients=gradients))
     y.backward(dy)
     assert x.grad is not None
     assert y.dtype == x.grad.dtype == bank.stacked["x"].a_copy.dtype == torch.bfloat16
@@ -147,12 +140,11 @@ def test_a_pass_with_gradients_on_and_no_place_for_the_members_is_refused(way: s
 
 # Without this check, rows beyond the expected ones would silently run without an adapter.
 @pytest.mark.parametrize("rows", [1, 3, 5])
-@pytest.mark.parametrize("name", ["loop", "grouped", "padded", "scattered"])
+@pytest.mark.parametrize("name", ["training", "padded", "scattered"])
 def test_a_batch_of_another_size_than_was_announced_is_refused(name: str, rows: int) -> None:
     site, bank = site_and_bank(EVEN)
     adapters = {
-        "loop": lambda: bank.rows([0, 1]),
-        "grouped": lambda: rows_of(bank, "grouped", [0, 1]),
+        "training": lambda: bank.rows([0, 1]),
         "padded": lambda: bank.decoding([0, 1]),
         "scattered": lambda: bank.decoding([3, 0]),
     }[name]()

@@ -14,34 +14,28 @@ from torch.nn import functional as F
 
 from redqueen.policy.kernels.onednn import packed, packs
 from redqueen.policy.lora.decoding_products import PaddedBmm
-from redqueen.policy.lora.training_products import GroupedMatmul, SlicedMatmul, contiguous_runs, group_rows
+from redqueen.policy.lora.training_products import SlicedMatmul, contiguous_runs, group_rows
 from tests.policy.lora.sites import (
     CPU,
     EVEN,
     ODD,
     SLOT_RUNS,
     SLOTS,
-    TRAINING,
     close,
     oracle,
-    rows_of,
     runs,
     site_and_bank,
 )
 
 
-@pytest.mark.parametrize("name", TRAINING)
 @given(slots=SLOT_RUNS, bias=st.booleans(), seed=st.integers(0, 99))
-def test_forward_and_backward_are_those_of_the_loop_over_rows(
-    name: str, slots: list[int], bias: bool, seed: int
-) -> None:
-    sizes = TRAINING[name][1]
-    site, bank = site_and_bank(sizes, seed, bias)
+def test_forward_and_backward_are_those_of_the_loop_over_rows(slots: list[int], bias: bool, seed: int) -> None:
+    site, bank = site_and_bank(ODD, seed, bias)
     g = torch.Generator().manual_seed(seed)
-    x = torch.randn(len(slots), sizes[0], generator=g).requires_grad_()
-    dy = torch.randn(len(slots), sum(sizes[1]), generator=g)
+    x = torch.randn(len(slots), ODD[0], generator=g).requires_grad_()
+    dy = torch.randn(len(slots), sum(ODD[1]), generator=g)
     gradients = bank.gradients()
-    y = site(x, rows_of(bank, name, slots, gradients))
+    y = site(x, bank.rows(slots, gradients=gradients))
     y.backward(dy)
     assert x.grad is not None
     for got, expected in zip((y, x.grad, gradients.flat), oracle(site, bank, x, slots, dy), strict=True):
@@ -64,7 +58,7 @@ def test_every_kernel_gives_the_same_rows(counts: tuple[int, ...]) -> None:
     site, bank = site_and_bank(EVEN)
     x, factors = torch.randn(len(slots), EVEN[0]), bank.stacked["x"]
     expected = oracle(site, bank, x, slots, torch.zeros(len(slots), sum(EVEN[1])))[0]
-    products = (SlicedMatmul(group_rows(slots)), GroupedMatmul(group_rows(slots), CPU), PaddedBmm(slots, CPU))
+    products = (SlicedMatmul(group_rows(slots)), PaddedBmm(slots, CPU))
     for way in products:
         y = F.linear(x, site.weight, site.bias)
         way.add(factors, x, y)
@@ -105,41 +99,15 @@ def test_the_gradients_of_input_and_masters_are_derivatives(counts: tuple[int, .
     assert torch.autograd.gradcheck(Masters.apply, (start,))
 
 
-@pytest.mark.parametrize("name", TRAINING)
-def test_two_backward_passes_add_up(name: str) -> None:
-    sizes = TRAINING[name][1]
-    site, bank = site_and_bank(sizes)
+def test_two_backward_passes_add_up() -> None:
+    site, bank = site_and_bank(ODD)
     gradients = bank.gradients()
-    x, rows = torch.randn(3, sizes[0]).requires_grad_(), rows_of(bank, name, [1, 1, 2], gradients)
+    x, rows = torch.randn(3, ODD[0]).requires_grad_(), bank.rows([1, 1, 2], gradients=gradients)
     # The gradient of a sum is one number, expanded to all elements. Every kernel has to take such strides.
     site(x, rows).sum().backward()
     once = gradients.flat.clone()
     site(x, rows).sum().backward()
     torch.testing.assert_close(gradients.flat, 2 * once)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "dtype", "aligned"),
-    [
-        ((8, (8, 4, 8), 4), torch.float32, True),
-        ((8, (8, 8, 8), 8), torch.bfloat16, True),
-        ((8, (8, 8, 8), 2), torch.bfloat16, False),
-        ((8, (8, 4, 8), 1), torch.float32, False),
-        ((6, (8, 4, 8), 4), torch.float32, False),
-        ((8, (8, 3, 8), 4), torch.float32, False),
-    ],
-)
-def test_factors_are_aligned_where_torchs_grouped_product_takes_them(
-    sizes: tuple[int, tuple[int, ...], int], dtype: torch.dtype, aligned: bool
-) -> None:
-    site, bank = site_and_bank(sizes, dtype=dtype)
-    x = torch.randn(3, sizes[0]).to(dtype).requires_grad_()
-    assert bank.stacked["x"].aligned == aligned
-    if aligned:
-        site(x, rows_of(bank, "grouped", [0, 1, 1], bank.gradients())).sum().backward()
-    else:
-        with pytest.raises(RuntimeError, match="16 bytes"):
-            site(x, rows_of(bank, "grouped", [0, 1, 1], bank.gradients())).sum().backward()
 
 
 PACKS = pytest.mark.skipif(not packs(CPU, torch.bfloat16), reason="this torch or processor packs no weights")
