@@ -1,5 +1,7 @@
 """The kernels: what the decoder computes between its products. Only this module chooses an implementation.
 
+Everything else that depends on the device asks `on_gpu`, so that tests can take a GPU's ways on a CPU.
+
 Norms are computed in fp32, products in the base's dtype, as in transformers' Llama, Mistral, Qwen2 and Qwen3.
 Shape suffixes: N rows, H hidden size, D head size, F intermediate size, K kv heads, M sequences, G query heads of each
 kv head, C places of a sequence (or rows of a chunk, with V), P tokens of a prompt, X = K x M x G x C, V vocabulary.
@@ -105,6 +107,14 @@ class Kernels(Protocol):
 # Kernels hold no state, so one object of each is enough.
 _TORCH: Kernels = TorchKernels()
 _NUMBA: Kernels = NumbaKernels()
+
+
+def on_gpu(device: torch.device) -> bool:
+    """Returns whether this device is computed for as a GPU is. Everything that differs on a GPU asks here.
+
+    Meta tensors count as a GPU's: what would be launched on a GPU is counted on them.
+    """
+    return device.type in ("cuda", "meta")
 
 
 def kernels_of(tensor: Tensor) -> Kernels:
