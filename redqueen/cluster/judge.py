@@ -12,13 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from redqueen.config import SandboxConfig
-from redqueen.errors import UserError
 from redqueen.records import Proposal, Task
+from redqueen.sandbox import IsolationError
 from redqueen.verifier import LocalVerifier
-
-
-class IsolationError(UserError):
-    """A node that cannot isolate programs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +40,18 @@ Question = Proposal | Attempt | Run
 class Judge:
     """Answers questions by the verifier of this machine."""
 
-    def __init__(self, sandbox: SandboxConfig, min_inputs: int, seed: int) -> None:
-        """Starts the jail. Raises IsolationError, with the node's name, if programs cannot be isolated here."""
+    verifier: LocalVerifier
+
+    def open(self, sandbox: SandboxConfig, min_inputs: int, seed: int) -> str:
+        """Starts the jail and returns how well it isolates.
+
+        Raises IsolationError, with the machine's name, if programs cannot be isolated here. (A constructor's error
+        would come back from Ray as text.)
+        """
         try:
             self.verifier = LocalVerifier(sandbox, min_inputs, seed)
-        except UserError as error:
-            raise IsolationError(f"node {socket.gethostname()}: {error}") from error
-
-    def tier(self) -> str:
-        """Returns how well the jail isolates."""
+        except IsolationError as error:
+            raise IsolationError(f"machine {socket.gethostname()}: {error}") from error
         return self.verifier.tier
 
     def answer(self, questions: Sequence[Question]) -> list[Any]:

@@ -8,7 +8,6 @@ from there, and the work that was lost is done again.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -16,8 +15,9 @@ from typing import Any
 from torch import Tensor
 
 from redqueen.adapters.factors import Adapter, Factors
-from redqueen.cluster.ray_cluster import Actor, Cluster, ClusterError, LostError, Pending, first_ready, next_of, put
-from redqueen.cluster.replica import Learned, MemberState, Replica, adapter_of, arrays_of, tensors_of
+from redqueen.cluster.ray_cluster import Cluster, LostError, first_ready, next_of, put
+from redqueen.cluster.replica import Learned, MemberState, adapter_of, arrays_of, tensors_of
+from redqueen.cluster.replicas import Replicas
 from redqueen.config import Config
 from redqueen.errors import AdapterError
 from redqueen.policy.learning.learner import Progress
@@ -43,38 +43,16 @@ class ClusterPolicy:
         `report` gets a line whenever a replica is lost or joins. Raises ClusterError if the replicas' bases differ.
         """
         self.cluster = cluster
-        self.report = report
-        nodes = cluster.nodes()
-        self._gpus = 1 if any(node.gpus for node in nodes) and config.model.device != "cpu" else 0
-        by_device = sum(node.gpus for node in nodes) if self._gpus else len(nodes)
-        self._wanted = config.cluster.replicas or by_device
-        self._cpus = config.model.threads or 1
-        self._arguments = (config, capacity, lengths)
-        self._replicas: dict[int, Actor] = {index: self._start() for index in range(self._wanted)}
-        self._recruit: tuple[Actor, Pending] | None = None
+        self.replicas = Replicas(cluster, config, capacity, lengths, report)
         self._free = list(range(capacity))
         self._slots: dict[str, int] = {}
         self._versions: dict[str, int] = {}
-        self._owners: dict[str, int] = {}
-        self.facts = self._agreed_facts()
-        self._shapes: Mapping[str, tuple[int, int]] = self._any().call("shapes").get()
+        self._shapes: Mapping[str, tuple[int, int]] = next(iter(self.replicas.actors.values())).call("shapes").get()
 
-    def _start(self) -> Actor:
-        return self.cluster.start(Replica, *self._arguments, cpus=self._cpus, gpus=self._gpus)
-
-    def _agreed_facts(self) -> BaseFacts:
-        """Returns what there is to know of the base."""
-        calls = [replica.call("facts") for replica in self._replicas.values()]
-        try:
-            facts: list[BaseFacts] = [call.get() for call in calls]
-        except LostError as error:
-            raise ClusterError(f"a replica ended before it had loaded the base: {error}") from error
-        if len({each.fingerprint for each in facts}) > 1:
-            raise ClusterError(f"the machines have different weights of '{facts[0].name}': give all of them the same")
-        return facts[0]
-
-    def _any(self) -> Actor:
-        return next(iter(self._replicas.values()))
+    @property
+    def base(self) -> BaseFacts:
+        """What there is to know of the base."""
+        return self.replicas.facts
 
     def shapes(self) -> Mapping[str, tuple[int, int]]:
         """Returns (inputs, outputs) of each layer that an adapter changes, by the layer's name."""
@@ -99,23 +77,16 @@ class ClusterPolicy:
         number = self._versions.get(name, 0) + 1 if version is None else version
         optimizer = {key: tensor.numpy() for key, tensor in (state or {}).items()} if trained else None
         member = MemberState(name=name, weights=arrays_of(adapter), version=number, slot=place, optimizer=optimizer)
-        sent = put(self.cluster, member)
-        owner = self._least_loaded()
-        calls = {index: each.call("join", sent, owned=index == owner) for index, each in self._replicas.items()}
         self._free.remove(place)
         self._slots[name] = place
         self._versions[name] = number
-        if trained:
-            self._owners[name] = owner
-        self._wait(calls)
-        if trained and name in self._owners:
-            self._hand_over(self._owners[name], [name])
+        self.replicas.add(member, put(self.cluster, member), trained=trained)
 
     def leave(self, name: str) -> None:
         """Removes a member and its optimizer. Raises KeyError if the member is unknown."""
         self._free.insert(0, self._slots.pop(name))
-        self._owners.pop(name, None)
-        self._wait({index: replica.call("leave", name) for index, replica in self._replicas.items()})
+        self.replicas.owners.pop(name, None)
+        self.replicas.wait({index: replica.call("leave", name) for index, replica in self.replicas.actors.items()})
 
     def adapter(self, name: str) -> dict[str, Factors]:
         """Returns a copy of a member's fp32 factors. Raises KeyError if the member is unknown."""
@@ -123,7 +94,7 @@ class ClusterPolicy:
 
     def state(self, name: str) -> dict[str, Tensor]:
         """Returns a copy of a member's optimizer state. Raises KeyError if the member is not trained."""
-        if name not in self._owners:
+        if name not in self.replicas.owners:
             raise KeyError(name)
         return tensors_of(self._ask(name, "states").optimizer or {})
 
@@ -136,19 +107,13 @@ class ClusterPolicy:
         return self._slots[name]
 
     def _ask(self, name: str, method: str) -> MemberState:
-        """Returns what the member's owner says of it; any replica knows the weights of one that is not trained."""
         if name not in self._slots:
             raise KeyError(name)
-        while True:
-            index = self._owners.get(name, next(iter(self._replicas)))
-            try:
-                return self._replicas[index].call(method, [name]).get()[0]
-            except LostError:
-                self._mend()
+        return self.replicas.state(name, method)
 
     def sample(self, requests: Sequence[Request], on_completion: OnCompletion | None = None) -> list[Completion]:
         """Samples a share of the requests in every replica. What a lost replica had not sent is sampled again."""
-        self._welcome()
+        self.replicas.welcome(list(self._slots))
         completions: dict[int, Completion] = {}
         left = list(range(len(requests)))
         # A request's random numbers follow from its seed, so it gets the same text wherever it is sampled, apart from
@@ -167,7 +132,8 @@ class ClusterPolicy:
     ) -> None:
         """Samples the requests at the places `left`, as far as replicas are not lost meanwhile."""
         streams: dict[Any, list[int]] = {}
-        for replica, share in zip(self._replicas.values(), _shares(requests, left, len(self._replicas)), strict=True):
+        replicas = list(self.replicas.actors.values())
+        for replica, share in zip(replicas, _shares(requests, left, len(replicas)), strict=True):
             if share:
                 streams[replica.stream("sample", [requests[place] for place in share])] = share
         lost = False
@@ -188,7 +154,7 @@ class ClusterPolicy:
                     on_completion(share[place], completion)
         # The others were not interrupted: a replica takes over members only when it has nothing else to do.
         if lost:
-            self._mend()
+            self.replicas.mend()
 
     def update(
         self, samples: Sequence[Sample], progress: Progress | None = None, *, lr: float | None = None
@@ -201,7 +167,7 @@ class ClusterPolicy:
         for sample in samples:
             by_member.setdefault(sample.member, []).append(sample)
         for name in by_member:
-            if name not in self._owners:
+            if name not in self.replicas.owners:
                 raise KeyError(name)
         total = sum(len(sample.token_ids) for sample in samples)
         done = 0
@@ -223,23 +189,25 @@ class ClusterPolicy:
         """Updates these members, as far as their owners are not lost meanwhile. Returns those that have moved."""
         by_owner: dict[int, list[Sample]] = {}
         for name in names:
-            by_owner.setdefault(self._owners[name], []).extend(samples[name])
-        calls = {owner: self._replicas[owner].call_split("learn", 3, share, lr) for owner, share in by_owner.items()}
+            by_owner.setdefault(self.replicas.owners[name], []).extend(samples[name])
+        actors = self.replicas.actors
+        calls = {owner: actors[owner].call_split("learn", 3, share, lr) for owner, share in by_owner.items()}
         learned: dict[str, Learned] = {}
         for owner, (what, weights, states) in calls.items():
             moved: list[Learned] = []
             try:
                 moved = what.get()
                 # First the heir, and whole: from here on the update is not lost with the owner.
-                if (heir := self._heir(owner)) is not None:
-                    self._replicas[heir].call("keep", states).get()
-                self._wait({i: each.call("accept", weights) for i, each in self._replicas.items() if i != owner})
+                heir = self.replicas.heir(owner)
+                if heir is not None:
+                    actors[heir].call("keep", states).get()
+                self.replicas.send(owner, weights)
             except LostError:
-                self._mend()
+                self.replicas.mend()
                 # Whether the update has survived is known by the version that the present owner holds. If it has not,
                 # the member has not moved anywhere that counts, and is updated again.
                 moved = [one for one in moved if self._held(one.update.member) == one.version]
-                self._spread([one.update.member for one in moved])
+                self.replicas.spread([one.update.member for one in moved])
             learned |= {one.update.member: one for one in moved}
         return learned
 
@@ -247,126 +215,9 @@ class ClusterPolicy:
         """Returns the version of a member that its owner holds."""
         return self._ask(name, "weights").version
 
-    def _heir(self, owner: int) -> int | None:
-        """Returns the replica that keeps the states of this one's members: the next one. None if it is the last."""
-        others = [index for index in self._replicas if index != owner]
-        return min(others, key=lambda index: (index < owner, index)) if others else None
-
-    def _least_loaded(self) -> int:
-        """Returns the replica that trains the fewest members."""
-        loads = Counter(self._owners.values())
-        return min(self._replicas, key=lambda index: (loads[index], index))
-
-    def _wait(self, calls: Mapping[int, Pending]) -> None:
-        """Waits for a call to each replica. Those that are lost meanwhile are replaced by their heirs."""
-        lost = False
-        for call in calls.values():
-            try:
-                call.get()
-            except LostError:
-                lost = True
-        if lost:
-            self._mend()
-
-    def _mend(self) -> None:
-        """Finds out which replicas are lost, and gives their members to their heirs.
-
-        Raises ClusterError if a replica and its heir are lost at once: then only the checkpoint has their members.
-        """
-        dead = [index for index, replica in self._replicas.items() if not _answers(replica)]
-        for index in dead:
-            self.report(f"replica {index} of the cluster is lost: what it was doing is done again elsewhere")
-            del self._replicas[index]
-        if not self._replicas:
-            raise ClusterError("every replica of the cluster is lost: resume the run from its last checkpoint")
-        for index in dead:
-            orphans = [name for name, owner in self._owners.items() if owner == index]
-            heir = self._heir(index)
-            assert heir is not None, "some replica is left"
-            adopted: dict[str, int] = self._replicas[heir].call("adopt", orphans).get()
-            missing = [name for name in orphans if name not in adopted]
-            if missing:
-                raise ClusterError(
-                    f"the states of {', '.join(missing)} are lost with two replicas at once: resume the run from its "
-                    "last checkpoint"
-                )
-            self._owners |= dict.fromkeys(orphans, heir)
-            self._spread(orphans)
-        if dead:
-            for index in list(self._replicas):
-                self._hand_over(index, [name for name, owner in self._owners.items() if owner == index])
-
-    def _spread(self, names: Sequence[str]) -> None:
-        """Gives every replica the weights that the owners of these members hold."""
-        for owner in sorted({self._owners[name] for name in names}):
-            own = [name for name in names if self._owners[name] == owner]
-            weights = self._replicas[owner].call("weights", own)
-            self._wait({i: each.call("accept", weights) for i, each in self._replicas.items() if i != owner})
-
-    def _hand_over(self, owner: int, names: Sequence[str]) -> None:
-        """Lets the heir of `owner` keep the states of these members."""
-        heir = self._heir(owner)
-        if heir is not None and names:
-            self._wait({heir: self._replicas[heir].call("keep", self._replicas[owner].call("states", names))})
-
-    def _welcome(self) -> None:
-        """Takes a new replica in, if one was lost and another could be started since; nothing waits for it."""
-        if len(self._replicas) >= self._wanted:
-            return
-        if self._recruit is None:
-            # If the cluster has no room for it, it starts as soon as there is some.
-            actor = self._start()
-            self._recruit = (actor, actor.call("facts"))
-        actor, facts = self._recruit
-        if not facts.ready:
-            return
-        self._recruit = None
-        try:
-            if facts.get().fingerprint != self.facts.fingerprint:
-                actor.kill()
-                raise ClusterError(f"a machine that joined has other weights of '{self.facts.name}'")
-        except LostError as error:
-            self.report(f"a replica did not start: {error}")
-            return
-        index = min(set(range(self._wanted)) - set(self._replicas))
-        self._replicas = dict(sorted({**self._replicas, index: actor}.items()))
-        for name in self._slots:
-            actor.call("accept", [self._ask(name, "weights")]).get()
-        self._share_out(index)
-        self.report(f"replica {index} of the cluster has joined")
-
-    def _share_out(self, index: int) -> None:
-        """Gives a new replica its share of the members to train."""
-        fair = len(self._owners) // len(self._replicas)
-        loads = Counter(self._owners.values())
-        for name, owner in list(self._owners.items()):
-            if loads[index] < fair and loads[owner] > fair:
-                state = self._replicas[owner].call("states", [name]).get()[0]
-                self._replicas[index].call("join", state, owned=True).get()
-                self._replicas[owner].call("accept", [state]).get()
-                loads[owner] -= 1
-                loads[index] += 1
-                self._owners[name] = index
-        for each in list(self._replicas):
-            self._hand_over(each, [name for name, owner in self._owners.items() if owner == each])
-
     def close(self) -> None:
         """Ends the replicas. It may be called twice."""
-        for replica in self._replicas.values():
-            replica.kill()
-        self._replicas = {}
-        if self._recruit is not None:
-            self._recruit[0].kill()
-            self._recruit = None
-
-
-def _answers(replica: Actor) -> bool:
-    """Whether a replica is there."""
-    try:
-        replica.call("pid").get()
-    except LostError:
-        return False
-    return True
+        self.replicas.close()
 
 
 def _shares(requests: Sequence[Request], places: Sequence[int], replicas: int) -> list[list[int]]:

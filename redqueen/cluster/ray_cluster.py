@@ -76,8 +76,8 @@ class Cluster:
         ]
         return sorted(nodes, key=lambda node: (node.address, node.id))
 
-    def start(self, kind: type, *arguments: Any, node: Node | None = None, cpus: float = 0, gpus: float = 0) -> Actor:
-        """Starts an actor that holds `kind(*arguments)`, on `node` if one is given. It may not be ready yet."""
+    def start(self, kind: type, node: Node | None = None, cpus: float = 0, gpus: float = 0) -> Actor:
+        """Starts an actor that holds `kind()`, on `node` if one is given. It may not be ready yet."""
         strategy: Any = "SPREAD"
         if node is not None:
             strategies = require("ray.util.scheduling_strategies", "ray", "a run on a cluster (--ray)")
@@ -86,7 +86,7 @@ class Cluster:
         remote = self.ray.remote(
             num_cpus=cpus, num_gpus=gpus, max_concurrency=2, max_restarts=0, scheduling_strategy=strategy
         )
-        return Actor(self.ray, remote(kind).remote(*arguments))
+        return Actor(self.ray, remote(kind).remote())
 
     def close(self) -> None:
         """Leaves the cluster. One that was started here ends."""

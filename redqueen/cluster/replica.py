@@ -22,8 +22,8 @@ from redqueen.adapters.factors import Adapter, Factors
 from redqueen.config import Config
 from redqueen.machine import set_library_defaults
 from redqueen.policy.memory.fit import fit
-from redqueen.policy.model.base import BaseFacts, facts_of, load
-from redqueen.policy.policy import open_policy
+from redqueen.policy.model.base import Base, BaseFacts, facts_of, load
+from redqueen.policy.policy import Policy, open_policy
 from redqueen.records import Completion, MemberUpdate, PromptLengths, Request, Sample
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -55,25 +55,31 @@ class Learned:
 class Replica:
     """A policy with all members, of which it trains some."""
 
-    def __init__(self, config: Config, capacity: int, lengths: PromptLengths) -> None:
-        """Loads the base, and makes batches as large as the memory that is free here allows. Raises UserError."""
-        set_library_defaults()
-        alone = config.override(["model.workers=1"])
-        fitted = fit(alone, lengths, capacity).config
-        self.base = load(fitted.model)
-        self.policy = open_policy(self.base, fitted.model, capacity, fitted.sampling, fitted.learning)
+    base: Base
+    policy: Policy
+
+    def __init__(self) -> None:
         # Ray calls two methods at once, so that a replica can be asked whether it is there while it works.
         self._lock = threading.Lock()
         # States of members that another replica trains: if it is lost, they can be trained from here on.
         self._kept: dict[str, MemberState] = {}
 
+    def open(self, config: Config, capacity: int, lengths: PromptLengths) -> BaseFacts:
+        """Loads the base, and makes batches as large as the memory that is free here allows.
+
+        Returns what there is to know of the base: all replicas must agree. Raises UserError. (A constructor's error
+        would come back from Ray as text.)
+        """
+        set_library_defaults()
+        alone = config.override(["model.workers=1"])
+        fitted = fit(alone, lengths, capacity).config
+        self.base = load(fitted.model)
+        self.policy = open_policy(self.base, fitted.model, capacity, fitted.sampling, fitted.learning)
+        return facts_of(self.base)
+
     def pid(self) -> int:
         """Returns the number of the process, at once."""
         return os.getpid()
-
-    def facts(self) -> BaseFacts:
-        """Returns what there is to know of the base. All replicas must agree."""
-        return facts_of(self.base)
 
     def shapes(self) -> dict[str, tuple[int, int]]:
         """Returns (inputs, outputs) of each layer that an adapter changes."""

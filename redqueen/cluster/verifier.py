@@ -27,8 +27,9 @@ class ClusterVerifier(AbstractContextManager["ClusterVerifier", None]):
         """Starts a judge on each machine. Raises IsolationError, which names the machine, if one has no jail."""
         self.report = report
         arguments = (config.sandbox, config.game.min_inputs, config.run.seed)
-        self._judges = [cluster.start(Judge, *arguments, node=node) for node in cluster.nodes()]
-        tiers = [judge.call("tier").get() for judge in self._judges]
+        self._judges = [cluster.start(Judge, node=node) for node in cluster.nodes()]
+        opened = [judge.call("open", *arguments) for judge in self._judges]
+        tiers: list[str] = [call.get() for call in opened]
         # A run's record names the weakest.
         self.tier: str = min(tiers, key=lambda tier: tier == "full")
         self._questions: SimpleQueue[tuple[Question, Future[Any]] | None] = SimpleQueue()

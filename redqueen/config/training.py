@@ -134,6 +134,15 @@ class SandboxConfig(Section):
     """Sandbox processes; 0: one for each core."""
 
 
+class ClusterConfig(Section):
+    """Where a run's members live, if not in this process alone (docs/SCALING.md)."""
+
+    address: str = ""
+    """A Ray cluster, e.g. 10.0.0.1:6379; `local` starts one on this machine, an empty address uses none."""
+    replicas: int = Field(default=0, ge=0)
+    """Processes with a base of their own; 0: one for each GPU, or for each machine where there is none."""
+
+
 class RunConfig(Section):
     """How long a run is, and which checkpoints it keeps."""
 
