@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,8 @@ from redqueen.optional import require
 
 LOCAL = "local"
 """The address that stands for a cluster of this machine alone, started for this run."""
+_REACHED_IN = 10.0
+"""Seconds in which a cluster has to answer."""
 
 
 class ClusterError(UserError):
@@ -54,8 +57,12 @@ class Cluster:
         else:
             options["address"] = address
         try:
+            # Ray tries for minutes, and prints what it tries.
+            if ":" in address and "://" not in address:
+                host, _, port = address.rpartition(":")
+                socket.create_connection((host, int(port)), timeout=_REACHED_IN).close()
             self.ray.init(**options)
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             reason = str(error).partition("\n")[0]
             raise ClusterError(
                 f"cannot reach a Ray cluster at {address}: {reason}. Start one with `ray start --head`, or leave the "
