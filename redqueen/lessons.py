@@ -60,8 +60,7 @@ class Lessons:
             member=self.member,
             prompt_ids=tokens[:given],
             token_ids=tokens[given:],
-            # Nobody sampled this text.
-            logprobs=(),
+            logprobs=(0.0,) * (len(tokens) - given),
             advantage=weight,
         )
 

@@ -28,7 +28,6 @@ from redqueen.config.league import (
 from redqueen.config.section import Section
 from redqueen.config.training import (
     BUNDLED,
-    ClusterConfig,
     LearningConfig,
     ModelConfig,
     PopulationConfig,
@@ -42,7 +41,6 @@ from redqueen.plugins import load
 
 __all__ = [
     "BUNDLED",
-    "ClusterConfig",
     "Config",
     "ConfigError",
     "Crossover",
@@ -90,7 +88,6 @@ class Config(Section):
     evolution: EvolutionConfig = EvolutionConfig()
     evals: EvalsConfig = EvalsConfig()
     sandbox: SandboxConfig = SandboxConfig()
-    cluster: ClusterConfig = ClusterConfig()
     run: RunConfig = RunConfig()
 
     @model_validator(mode="after")

@@ -14,8 +14,10 @@ from torch import Tensor
 from redqueen.analysis.replay import Replay
 from redqueen.policy.learning.packing import PromptGroup, WeightedSample, build_micro_batch, micro_batches
 from redqueen.policy.model.attention import SharedPrefixAttention
-from redqueen.policy.model.logprobs import CHUNK
 from redqueen.records import Completion, Sample
+
+# The rows whose logits are held at a time.
+_CHUNK = 128
 
 
 @torch.inference_mode()
@@ -23,7 +25,7 @@ def mean_kl(replay: Replay, parent: str, children: Sequence[str], written: Seque
     """Returns KL(parent ‖ child) in nats per token of `written`, by child: over the whole vocabulary, at temperature 1.
 
     If the parent wrote the texts at temperature 1, the sum over a text's tokens estimates the divergence of the two
-    distributions over whole texts. At most `CHUNK` rows of logits of each member are held at a time.
+    distributions over whole texts. At most 128 rows of logits of each member are held at a time.
     Raises ValueError if nothing was written.
     """
     count = sum(len(completion.token_ids) for completion in written)
@@ -72,8 +74,8 @@ def _divergence(replay: Replay, p_SH: Tensor, q_SH: Tensor) -> float:
     # Chunks are summed in float64: thousands of small terms are added.
     total = 0.0
     head = replay.policy.base.decoder.head
-    for start in range(0, len(p_SH), CHUNK):
-        chunk = slice(start, start + CHUNK)
+    for start in range(0, len(p_SH), _CHUNK):
+        chunk = slice(start, start + _CHUNK)
         log_p_CV = head(p_SH[chunk]).float().log_softmax(-1)
         log_q_CV = head(q_SH[chunk]).float().log_softmax(-1)
         total += float((log_p_CV.exp() * (log_p_CV - log_q_CV)).sum(dtype=torch.float64))

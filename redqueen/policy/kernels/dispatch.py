@@ -10,6 +10,7 @@ kv head, C places of a sequence (or rows of a chunk, with V), P tokens of a prom
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -17,6 +18,8 @@ from torch import Tensor
 
 from redqueen.errors import ModelError
 from redqueen.policy.kernels.cpu.floats import numba_supports
+from redqueen.policy.kernels.flash import Varlen
+from redqueen.policy.kernels.gpu_kernels import GpuKernels
 from redqueen.policy.kernels.numba_kernels import NumbaKernels
 from redqueen.policy.kernels.torch_kernels import TorchKernels
 
@@ -33,6 +36,16 @@ class Kernels(Protocol):
     @property
     def compiled(self) -> bool:
         """Whether these are Numba's kernels, which have a decoding step of their own."""
+        ...
+
+    @property
+    def varlen(self) -> Varlen | None:
+        """Attention over sequences of any lengths in one call; None where products over padded ones are taken."""
+        ...
+
+    @property
+    def logit_rows(self) -> int:
+        """The number of tokens that `score_` should get at a time: their logits are held at once."""
         ...
 
     def rotation(self, cos: Tensor, sin: Tensor, dtype: torch.dtype) -> Rotation:
@@ -85,28 +98,38 @@ class Kernels(Protocol):
         """Turns the gradients of the weights into those of the scores, in place."""
         ...
 
-    def scratch(self, logits_CV: Tensor) -> tuple[Tensor, ...]:
-        """Returns memory that `token_shares_` reuses for every chunk. New memory each time would cost 10 % more."""
+    def take(self, x_NH: Tensor, index_M: Tensor) -> Tensor:
+        """Returns the rows `index_M` of x. A row may be taken more than once; its gradients are then summed."""
         ...
 
-    def token_shares_(
+    def add_products_(self, out: Tensor, left: Tensor, right: Tensor, scales: Sequence[float]) -> None:
+        """Adds scale x left @ right to `out`, for each of the matrices that are stacked in all three. Not rounded to
+        the dtype of the factors before it is added, if `out` is wider and the device can do so.
+        """
+        ...
+
+    def score_memory(self, weight_VH: Tensor, rows: int) -> tuple[Tensor, ...]:
+        """Returns memory that `score_` reuses for every chunk. New memory each time would cost 10 % more."""
+        ...
+
+    def score_(
         self,
-        logits_CV: Tensor,
+        hidden_CH: Tensor,
+        weight_VH: Tensor,
         target_C: Tensor,
         temperature: float,
         logp_C: Tensor,
-        scratch: tuple[Tensor, ...],
-    ) -> Tensor:
-        """Writes the targets' log-probabilities; returns a row's total [C].
-
-        Leaves in `logits` each token's probability times its row's total. Does no bounds checks on `target`.
-        """
+        slope_CH: Tensor,
+        memory: tuple[Tensor, ...],
+    ) -> None:
+        """Writes log p(target | hidden) under the output matrix, in fp32, and its gradient for `hidden`."""
         ...
 
 
 # Kernels hold no state, so one object of each is enough.
 _TORCH: Kernels = TorchKernels()
 _NUMBA: Kernels = NumbaKernels()
+_GPU: Kernels = GpuKernels()
 
 
 def on_gpu(device: torch.device) -> bool:
@@ -117,13 +140,25 @@ def on_gpu(device: torch.device) -> bool:
     return device.type in ("cuda", "meta")
 
 
-def kernels_of(tensor: Tensor) -> Kernels:
-    """Returns the kernels that compute with `tensor`: Numba's for bf16 and fp32 on a CPU, torch's for everything else.
+def flash_supports(tensor: Tensor) -> bool:
+    """Returns whether a GPU's kernels can compute with `tensor`: flash attention takes 16 bits, from Ampere on."""
+    if tensor.dtype not in (torch.bfloat16, torch.float16):
+        return False
+    return tensor.device.type != "cuda" or torch.cuda.get_device_capability(tensor.device) >= (8, 0)
 
+
+def kernels_of(tensor: Tensor) -> Kernels:
+    """Returns the kernels that compute with `tensor`.
+
+    These are a GPU's for bf16 and fp16 on one, Numba's for bf16 and fp32 on a CPU, and torch's for everything else.
     Raises ModelError if REDQUEEN_KERNELS is neither `auto` nor `torch`.
     """
     # The variable is read on every call: tests and comparisons switch kernels within one process.
     choice = os.environ.get(VARIABLE) or "auto"
     if choice not in ("auto", "torch"):
         raise ModelError(f"{VARIABLE} is '{choice}': use auto or torch")
-    return _NUMBA if choice == "auto" and numba_supports(tensor) else _TORCH
+    if choice == "torch":
+        return _TORCH
+    if on_gpu(tensor.device):
+        return _GPU if flash_supports(tensor) else _TORCH
+    return _NUMBA if numba_supports(tensor) else _TORCH

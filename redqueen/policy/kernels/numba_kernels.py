@@ -5,7 +5,7 @@ Shape suffixes as in `redqueen.policy.kernels.dispatch`.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -13,15 +13,17 @@ from torch import Tensor
 from redqueen.policy.kernels import cpu_autograd
 from redqueen.policy.kernels.cpu import attention, training
 from redqueen.policy.kernels.cpu.floats import as_array
+from redqueen.policy.kernels.flash import Varlen
+from redqueen.policy.kernels.token_scores import TokenScores
+from redqueen.policy.kernels.torch_kernels import add_products
+from redqueen.policy.kernels.torch_ops import NATS_PER_BIT
 
-# Shares are computed as powers of two: a CPU's exp2 takes a third of the time of its exp.
-_NATS_PER_BIT = math.log(2)
 
-
-class NumbaKernels:
+class NumbaKernels(TokenScores):
     """See `redqueen.policy.kernels.dispatch.Kernels`."""
 
     compiled = True
+    varlen: Varlen | None = None
 
     def rotation(self, cos: Tensor, sin: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         # The compiled kernels compute in fp32 and take the half [D/2] as it is.
@@ -44,6 +46,12 @@ class NumbaKernels:
 
     def swiglu(self, both_N2F: Tensor) -> Tensor:
         return cpu_autograd.SwiGLU.apply(both_N2F)
+
+    def take(self, x_NH: Tensor, index_M: Tensor) -> Tensor:
+        return x_NH[index_M]
+
+    def add_products_(self, out: Tensor, left: Tensor, right: Tensor, scales: Sequence[float]) -> None:
+        add_products(out, left, right, scales)
 
     def gather(self, x: Tensor, row_MC: Tensor, kv_heads: int) -> Tensor:
         # The kernel writes every number of `out`, also the zeros of the padding, so the memory need not be cleared.
@@ -83,10 +91,10 @@ class NumbaKernels:
         training.masses(
             as_array(logits_CV),
             as_array(target_C),
-            1 / (temperature * _NATS_PER_BIT),
+            1 / (temperature * NATS_PER_BIT),
             as_array(logp_C),
             as_array(total_C),
         )
         # The kernel counts in bits, because it computes powers of two.
-        logp_C.mul_(_NATS_PER_BIT)
+        logp_C.mul_(NATS_PER_BIT)
         return total_C

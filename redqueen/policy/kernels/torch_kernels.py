@@ -5,29 +5,30 @@ Shape suffixes as in `redqueen.policy.kernels.dispatch`.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from redqueen.policy.kernels.torch_ops import rms_norm, rotate, swiglu
+from redqueen.policy.kernels.flash import Varlen
+from redqueen.policy.kernels.token_scores import TokenScores
+from redqueen.policy.kernels.torch_autograd import Heads, Norm, SwiGLU, Take
+from redqueen.policy.kernels.torch_ops import NATS_PER_BIT, Ops
 
-# Shares are computed as powers of two: a CPU's exp2 takes a third of the time of its exp.
-_NATS_PER_BIT = math.log(2)
 
-
-class TorchKernels:
+class TorchKernels(TokenScores):
     """See `redqueen.policy.kernels.dispatch.Kernels`."""
 
     compiled = False
+    varlen: Varlen | None = None
+    ops = Ops()
 
     def rotation(self, cos: Tensor, sin: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Returns cos and sin [N, 1, D], rounded to `dtype` as in transformers."""
         return _per_head(cos, dtype), _per_head(sin, dtype)
 
     def norm(self, x_NH: Tensor, y_NH: Tensor | None, weight_H: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-        stream_NH = x_NH if y_NH is None else x_NH + y_NH
-        return stream_NH, rms_norm(stream_NH, weight_H, eps)
+        return Norm.apply(self.ops, x_NH, y_NH, weight_H, eps)
 
     def heads(
         self,
@@ -38,13 +39,16 @@ class TorchKernels:
         eps: float,
         rotation: tuple[Tensor, Tensor],
     ) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v = qkv_NHD.split([qkv_NHD.shape[1] - 2 * kv_heads, kv_heads, kv_heads], 1)
-        q = q if norm_q is None else rms_norm(q, norm_q, eps)
-        k = k if norm_k is None else rms_norm(k, norm_k, eps)
-        return rotate(q, *rotation), rotate(k, *rotation), v
+        return Heads.apply(self.ops, qkv_NHD, kv_heads, norm_q, norm_k, eps, *rotation)
 
     def swiglu(self, both_N2F: Tensor) -> Tensor:
-        return swiglu(both_N2F)
+        return SwiGLU.apply(self.ops, both_N2F)
+
+    def take(self, x_NH: Tensor, index_M: Tensor) -> Tensor:
+        return Take.apply(self.ops, x_NH, index_M)
+
+    def add_products_(self, out: Tensor, left: Tensor, right: Tensor, scales: Sequence[float]) -> None:
+        add_products(out, left, right, scales)
 
     def gather(self, x: Tensor, row_MC: Tensor, kv_heads: int) -> Tensor:
         # Padding has row -1. Indexing would read the last row there, so it reads row 0, and zeros replace what it read.
@@ -92,12 +96,12 @@ class TorchKernels:
         # The last chunk may be smaller than the scratch memory. Logits are taken relative to the row's largest, so no
         # power exceeds 1 and none overflows.
         bits_CV, mass_CV = (memory[: len(logits_CV)] for memory in scratch)
-        bits_CV.copy_(logits_CV).mul_(1 / (temperature * _NATS_PER_BIT))
+        bits_CV.copy_(logits_CV).mul_(1 / (temperature * NATS_PER_BIT))
         top_C1 = bits_CV.amax(-1, keepdim=True)
         chosen_C = bits_CV.gather(1, target_C[:, None])[:, 0] - top_C1[:, 0]
         torch.exp2(bits_CV.sub_(top_C1), out=mass_CV)
         total_C = mass_CV.sum(-1)
-        logp_C.copy_((chosen_C - total_C.log2()) * _NATS_PER_BIT)
+        logp_C.copy_((chosen_C - total_C.log2()) * NATS_PER_BIT)
         logits_CV.copy_(mass_CV)
         return total_C
 
@@ -105,3 +109,10 @@ class TorchKernels:
 def _per_head(half_ND: Tensor, dtype: torch.dtype) -> Tensor:
     """Returns [N, 1, D] of `dtype` from [N, D/2], which both halves of a head share."""
     return half_ND.repeat(1, 2).to(dtype)[:, None]
+
+
+def add_products(out: Tensor, left: Tensor, right: Tensor, scales: Sequence[float]) -> None:
+    """See `redqueen.policy.kernels.dispatch.Kernels.add_products_`."""
+    products = torch.mm(left[0], right[0])[None] if len(left) == 1 else torch.bmm(left, right)
+    for total, product, scale in zip(out, products, scales, strict=True):
+        total.add_(product, alpha=scale)

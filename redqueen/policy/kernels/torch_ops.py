@@ -1,102 +1,162 @@
-"""The decoder's small operations in torch, each with a backward pass that saves and writes as little as it can.
+"""The decoder's small operations as plain functions of torch, forward and backward, without autograd.
 
-Shape suffixes: N rows, H features, D head size, F intermediate size.
+The kernels call them as they are or compiled: a compiler turns each into one or two passes over memory. Norms compute
+in fp32, as in transformers. Shape suffixes: N rows, H features, D head size, F intermediate size, V vocabulary, C rows
+of a chunk.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+# Shares are computed as powers of two: a CPU's exp2 takes a third of the time of its exp.
+NATS_PER_BIT = math.log(2)
+
+_Function = TypeVar("_Function", bound=Callable[..., object])
+
 
 def rms_norm(x_NH: Tensor, weight_H: Tensor, eps: float) -> Tensor:
-    """Returns w * x / rms(x) over the last axis; the weight takes no gradient."""
-    return _RMSNorm.apply(x_NH, weight_H, eps) if torch.is_grad_enabled() else _normed(x_NH, weight_H, eps)[0]
+    """Returns w * x / rms(x) over the last axis."""
+    # As in transformers, the unit vector is rounded to the input's dtype before the weight multiplies it.
+    wide_NH = x_NH.float()
+    return (wide_NH * _inverse_rms(wide_NH, eps)).to(x_NH.dtype) * weight_H
 
 
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Returns the rotary embedding of x [N, heads, D] by cos and sin [N, 1, D]."""
-    return _Rotate.apply(x, cos, sin) if torch.is_grad_enabled() else _rotated(x, cos, sin)
+def add_norm(x_NH: Tensor, y_NH: Tensor, weight_H: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """Returns s = x + y and w * s / rms(s)."""
+    stream_NH = x_NH + y_NH
+    return stream_NH, rms_norm(stream_NH, weight_H, eps)
+
+
+def norm_backward(dy_NH: Tensor, past_NH: Tensor, stream_NH: Tensor, weight_H: Tensor, eps: float) -> Tensor:
+    """Returns the gradient of the stream: that of its norm, plus `past` that reaches it from later blocks."""
+    wide = torch.promote_types(stream_NH.dtype, torch.float32)
+    norm_part_NH = _rms_norm_backward(dy_NH, stream_NH, weight_H, eps)
+    return (past_NH.to(wide) + norm_part_NH.to(wide)).to(stream_NH.dtype)
+
+
+def heads(
+    qkv_NHD: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    kv_heads: int,
+    norm_q: Tensor | None,
+    norm_k: Tensor | None,
+    eps: float,
+) -> Tensor:
+    """Returns the heads of q, k and v [N, heads, D]; q and k are normed, if there are weights, and rotated."""
+    # The values are copied along: a view of them would keep the memory of all of `qkv` alive.
+    turning = qkv_NHD.shape[1] - kv_heads
+    qk = qkv_NHD[:, :turning]
+    if norm_q is not None and norm_k is not None:
+        qk = rms_norm(qk, _by_head(qk, kv_heads, norm_q, norm_k), eps)
+    return torch.cat([_rotated(qk, cos, sin), qkv_NHD[:, turning:]], 1)
+
+
+def heads_backward(
+    dq: Tensor,
+    dk: Tensor,
+    dv: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    qkv_NHD: Tensor | None,
+    norm_q: Tensor | None,
+    norm_k: Tensor | None,
+    eps: float,
+) -> Tensor:
+    """Returns the gradient of qkv [N, heads, D]; `qkv` is needed only if there are norms."""
+    # A rotation is orthogonal, so its gradient is rotated back by the negative angle.
+    d_qk = _rotated(torch.cat([dq, dk], 1), cos, -sin)
+    if qkv_NHD is not None and norm_q is not None and norm_k is not None:
+        qk = qkv_NHD[:, : d_qk.shape[1]]
+        d_qk = _rms_norm_backward(d_qk, qk, _by_head(qk, dk.shape[1], norm_q, norm_k), eps).to(qk.dtype)
+    return torch.cat([d_qk, dv], 1)
 
 
 def swiglu(both_N2F: Tensor) -> Tensor:
-    """Returns silu(gate) * up [N, F] for gate and up side by side in [N, 2F]."""
-    return _SwiGLU.apply(both_N2F) if torch.is_grad_enabled() else _gated(both_N2F)
-
-
-def _gated(both_N2F: Tensor) -> Tensor:
-    """Returns silu(gate) * up."""
+    """Returns silu(gate) * up [N, F] for gate and up side by side."""
     gate_NF, up_NF = both_N2F.chunk(2, -1)
-    return F.silu(gate_NF).mul_(up_NF)
+    return F.silu(gate_NF) * up_NF
 
 
-def _normed(x_NH: Tensor, weight_H: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """Returns w * x / rms(x) and 1 / rms(x) [N, 1], the latter in fp32."""
-    # The copy to fp32 is explicit, because the operations below work in place and `x` may be fp32 already. As in
-    # transformers, the unit vector is rounded to the input's dtype before the weight multiplies it.
-    wide_NH = x_NH.to(torch.float32, copy=True)
-    scale_N1 = wide_NH.square().mean(-1, keepdim=True).add_(eps).rsqrt_()
-    return wide_NH.mul_(scale_N1).to(x_NH.dtype).mul_(weight_H), scale_N1
+def swiglu_backward(dy_NF: Tensor, both_N2F: Tensor) -> Tensor:
+    """Returns the gradient of gate and up side by side [N, 2F]."""
+    # silu(gate) is computed a second time, so that the forward pass does not have to save it.
+    gate_NF, up_NF = both_N2F.chunk(2, -1)
+    d_gate_NF = torch.ops.aten.silu_backward(dy_NF * up_NF, gate_NF)
+    return torch.cat([d_gate_NF, F.silu(gate_NF) * dy_NF], -1)
 
 
-class _RMSNorm(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x_NH: Tensor, weight_H: Tensor, eps: float) -> Tensor:
-        # The backward pass needs x and one number per row. Autograd would keep several fp32 copies of x.
-        y_NH, scale_N1 = _normed(x_NH, weight_H, eps)
-        ctx.save_for_backward(x_NH, weight_H, scale_N1)
-        return y_NH
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        x_NH, weight_H, scale_N1 = ctx.saved_tensors
-        # With u = x / rms(x) and g = w * dy, the gradient is (g - u * mean(g * u)) / rms(x).
-        g_NH = (grads[0] * weight_H).float()
-        unit_NH = x_NH * scale_N1
-        g_NH -= unit_NH * (g_NH * unit_NH).mean(-1, keepdim=True)
-        return g_NH.mul_(scale_N1).to(x_NH.dtype), None, None
+def token_shares(logits_CV: Tensor, target_C: Tensor, temperature: float, share: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Returns the targets' log-probabilities [C] in fp32, and every token's probability [C, V] in dtype `share`."""
+    bits_CV = logits_CV.float() * (1 / (temperature * NATS_PER_BIT))
+    mass_CV = torch.exp2(bits_CV - bits_CV.amax(-1, keepdim=True))
+    total_C1 = mass_CV.sum(-1, keepdim=True)
+    chosen_C1 = bits_CV.gather(1, target_C[:, None]) - bits_CV.amax(-1, keepdim=True)
+    logp_C = (chosen_C1 - total_C1.log2())[:, 0] * NATS_PER_BIT
+    return logp_C, (mass_CV / total_C1).to(share)
 
 
-class _Rotate(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        ctx.save_for_backward(cos, sin)
-        return _rotated(x, cos, sin)
+def sum_rows(total: Tensor, index_M: Tensor, dy: Tensor) -> Tensor:
+    """Adds each row of dy to the row `index` of `total`, in place; returns `total` in the dtype of dy."""
+    return total.index_add_(0, index_M, dy.to(total.dtype)).to(dy.dtype)
 
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        # A rotation is orthogonal, so its gradient is rotated back by the negative angle. The input is not needed.
-        cos, sin = ctx.saved_tensors
-        return _rotated(grads[0], cos, -sin), None, None
+
+class Wrap(Protocol):
+    """Returns a function that computes the same."""
+
+    def __call__(self, function: _Function, /) -> _Function: ...
+
+
+def _as_it_is(function: _Function, /) -> _Function:
+    """Returns the function."""
+    return function
+
+
+class Ops:
+    """The functions above, each as `wrap` returns it: compiled, or as it is."""
+
+    def __init__(self, wrap: Wrap = _as_it_is) -> None:
+        self.rms_norm = wrap(rms_norm)
+        self.add_norm = wrap(add_norm)
+        self.norm_backward = wrap(norm_backward)
+        self.heads = wrap(heads)
+        self.heads_backward = wrap(heads_backward)
+        self.swiglu = wrap(swiglu)
+        self.swiglu_backward = wrap(swiglu_backward)
+        self.token_shares = wrap(token_shares)
+        self.sum_rows = wrap(sum_rows)
+
+
+def _inverse_rms(wide_NH: Tensor, eps: float) -> Tensor:
+    """Returns 1 / rms(x) [N, 1]."""
+    return (wide_NH.square().mean(-1, keepdim=True) + eps).rsqrt()
+
+
+def _rms_norm_backward(dy_NH: Tensor, x_NH: Tensor, weight_H: Tensor, eps: float) -> Tensor:
+    """Returns the gradient of x, in fp32 before it is rounded to the dtype of x."""
+    # With u = x / rms(x) and g = w * dy, the gradient is (g - u * mean(g * u)) / rms(x).
+    scale_N1 = _inverse_rms(x_NH.float(), eps)
+    g_NH = (dy_NH * weight_H).float()
+    unit_NH = x_NH * scale_N1
+    g_NH = g_NH - unit_NH * (g_NH * unit_NH).mean(-1, keepdim=True)
+    return (g_NH * scale_N1).to(x_NH.dtype)
 
 
 def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Returns (x1 cos - x2 sin, x2 cos + x1 sin) for the halves (x1, x2) of each head."""
-    half = x.shape[-1] // 2
-    turned = x * cos
-    turned[..., :half].addcmul_(x[..., half:], sin[..., :half], value=-1)
-    turned[..., half:].addcmul_(x[..., :half], sin[..., half:])
-    return turned
+    """Returns (x1 cos - x2 sin, x2 cos + x1 sin) for the halves (x1, x2) of each head; cos and sin are [N, 1, D]."""
+    x1, x2 = x.chunk(2, -1)
+    cos1, cos2 = cos.chunk(2, -1)
+    sin1, sin2 = sin.chunk(2, -1)
+    return torch.cat([torch.addcmul(x1 * cos1, x2, sin1, value=-1), torch.addcmul(x2 * cos2, x1, sin2)], -1)
 
 
-class _SwiGLU(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, both_N2F: Tensor) -> Tensor:
-        ctx.save_for_backward(both_N2F)
-        return _gated(both_N2F)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (both_N2F,) = ctx.saved_tensors
-        gate_NF, up_NF = both_N2F.chunk(2, -1)
-        # Both gradients are written to the halves of one tensor, so nothing has to be concatenated. silu(gate) is
-        # computed a second time here, so that the forward pass does not have to save it.
-        dy_NF = grads[0]
-        d_both_N2F = torch.empty_like(both_N2F)
-        d_gate_NF, d_up_NF = d_both_N2F.chunk(2, -1)
-        torch.mul(F.silu(gate_NF), dy_NF, out=d_up_NF)
-        d_gate_NF.copy_(torch.ops.aten.silu_backward(dy_NF * up_NF, gate_NF))
-        return (d_both_N2F,)
+def _by_head(qk: Tensor, kv_heads: int, norm_q: Tensor, norm_k: Tensor) -> Tensor:
+    """Returns the norms' weights [heads, D], those of q first."""
+    return torch.cat([norm_q.expand(qk.shape[1] - kv_heads, -1), norm_k.expand(kv_heads, -1)])

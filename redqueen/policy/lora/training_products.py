@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
+from redqueen.policy.kernels.dispatch import kernels_of
 from redqueen.policy.lora.stacked_factors import BackwardContext, StackedFactors
 
 Group = tuple[int, int, int]
@@ -65,6 +66,18 @@ class _Run:
         """Returns a view [members, rows of each, ...], or [rows, ...] for a single member."""
         return rows[self.rows] if self.alone else rows[self.rows].unflatten(0, self.sizes)
 
+    def write_product(self, left: Tensor, right: Tensor, out: Tensor) -> None:
+        """Writes left @ right to `out`, whose rows need not be contiguous."""
+        if self.alone:
+            torch.mm(left, right, out=out)
+        else:
+            # A batched product into such rows would be computed another way, and rounded differently.
+            out.copy_(torch.bmm(left, right))
+
+    def by_member(self, rows: Tensor) -> Tensor:
+        """Returns what `of` returned as [members, rows of each, ...], also for a single member."""
+        return rows[None] if self.alone else rows
+
     def members(self, stacked: Tensor) -> Tensor:
         """Returns a view of the run's slots [members, ...], or of a single member's."""
         return stacked[self.slots.start] if self.alone else stacked[self.slots]
@@ -106,6 +119,7 @@ class SlicedMatmul:
 
     def backward(self, site: BackwardContext, x_NI: Tensor, inner_NK: Tensor, dy_NO: Tensor, dx_NI: Tensor) -> None:
         factors, grads, scales = site
+        kernels = kernels_of(dy_NO)
         for run in self.runs:
             inner = run.of(inner_NK)
             dy = run.of(dy_NO)
@@ -114,9 +128,9 @@ class SlicedMatmul:
             # does not pass through a copy and takes the factor s when it is added.
             for projection, grads_b in zip(factors.projections, grads.b, strict=True):
                 dy_part = dy[..., projection.out]
-                d_inner[..., projection.inner] = run.product(dy_part, run.members(projection.copy).mT)
-                db = run.product(inner[..., projection.inner].mT, dy_part).view(-1, *grads_b.shape[1:])
-                for grad, db_member, scale in zip(grads_b[run.slots], db, scales[run.slots], strict=True):
-                    grad.add_(db_member, alpha=scale)
-            run.members(grads.a).add_(run.product(d_inner.mT, run.of(x_NI)))
+                run.write_product(dy_part, run.members(projection.copy).mT, d_inner[..., projection.inner])
+                inner_part = run.by_member(inner[..., projection.inner])
+                kernels.add_products_(grads_b[run.slots], inner_part.mT, run.by_member(dy_part), scales[run.slots])
+            ones = [1.0] * len(scales[run.slots])
+            kernels.add_products_(grads.a[run.slots], run.by_member(d_inner).mT, run.by_member(run.of(x_NI)), ones)
             run.add_product(run.of(dx_NI), d_inner, run.members(factors.a_copy))

@@ -18,7 +18,6 @@ from redqueen.policy.kernels.dispatch import kernels_of
 from redqueen.policy.kernels.onednn import packs
 from redqueen.policy.model.base import device_of, dtype_of, workers_of
 from redqueen.policy.model.dimensions import Shape, shape_of
-from redqueen.policy.model.logprobs import CHUNK
 from redqueen.policy.sampling.kv_cache import GROWTH
 from redqueen.records import PromptLengths
 
@@ -141,14 +140,15 @@ def training_items(config: Config, shape: Shape, lengths: PromptLengths) -> list
     # A sequence is never split, so a micro-batch holds at least the longest one.
     longest = max(lengths.proposal + sampling.proposal_tokens, lengths.attempt + sampling.attempt_tokens)
     tokens = max(config.learning.batch_tokens, longest)
-    compiled = kernels_of(torch.empty(0, dtype=dtype, device=device)).compiled
-    block = tokens * _saved_per_token(config, shape, longest, compiled=compiled) * dtype.itemsize
+    kernels = kernels_of(torch.empty(0, dtype=dtype, device=device))
+    block = tokens * _saved_per_token(config, shape, longest, compiled=kernels.compiled) * dtype.itemsize
     activations = shape.layers * block
     # A checkpoint keeps only each block's residual stream. One block at a time is recomputed; twice its
     # size allows for its activations and the gradients that are computed from them.
     if config.learning.checkpointing:
         activations = shape.layers * tokens * shape.hidden * dtype.itemsize + 2 * block
-    logits = CHUNK * shape.vocabulary * (dtype.itemsize + (0 if compiled else _FP32_SCRATCH))
+    scratch = 0 if kernels.compiled else _FP32_SCRATCH
+    logits = kernels.logit_rows * shape.vocabulary * (dtype.itemsize + scratch)
     knob = "learning.batch_tokens" if config.learning.checkpointing else "learning.checkpointing=true"
     return [
         Item(f"training: activations of {tokens} tokens", activations, workers, knob),

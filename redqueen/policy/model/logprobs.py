@@ -1,6 +1,6 @@
 """Log-probabilities of tokens, computed in chunks so that no tensor of [tokens, vocabulary] exists.
 
-Shape suffixes: N scored tokens, C tokens of a chunk, H hidden size, V vocabulary.
+Shape suffixes: N scored tokens, H hidden size, V vocabulary.
 """
 
 from __future__ import annotations
@@ -11,9 +11,6 @@ import torch
 from torch import Tensor
 
 from redqueen.policy.kernels.dispatch import kernels_of
-
-CHUNK = 128
-"""The number of tokens whose logits are held at a time."""
 
 
 class TokenLogprobs(torch.autograd.Function):
@@ -28,19 +25,13 @@ class TokenLogprobs(torch.autograd.Function):
         kernels = kernels_of(weight_VH)
         logp_N = hidden_NH.new_empty(len(target_N), dtype=torch.float32)
         slope_NH = torch.empty_like(hidden_NH)
-        # All chunks reuse one tensor of logits and the kernels' scratch memory.
-        work_CV = weight_VH.new_empty(min(CHUNK, len(target_N)), len(weight_VH))
-        scratch = kernels.scratch(work_CV)
-        for start in range(0, len(target_N), CHUNK):
-            chunk = slice(start, start + CHUNK)
-            # Indexing raises on an invalid token id; the compiled kernel does no bounds check.
-            chosen_CH = weight_VH[target_N[chunk]]
-            logits_CV = torch.mm(hidden_NH[chunk], weight_VH.T, out=work_CV[: len(chosen_CH)])
-            total_C = kernels.token_shares_(logits_CV, target_N[chunk], temperature, logp_N[chunk], scratch)
-            # d logp / d hidden = (W[target] - sum over v of p(v) W[v]) / T. The kernel has left p(v) times the row's
-            # total in `logits`, so the sum is one product.
-            expected_CH = (logits_CV @ weight_VH) / total_C[:, None]
-            slope_NH[chunk] = (chosen_CH - expected_CH) / temperature
+        rows = min(kernels.logit_rows, len(target_N))
+        memory = kernels.score_memory(weight_VH, rows)
+        for start in range(0, len(target_N), kernels.logit_rows):
+            chunk = slice(start, start + kernels.logit_rows)
+            kernels.score_(
+                hidden_NH[chunk], weight_VH, target_N[chunk], temperature, logp_N[chunk], slope_NH[chunk], memory
+            )
         ctx.save_for_backward(slope_NH)
         return logp_N
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -12,16 +14,20 @@ from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, app
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
 from redqueen.errors import ModelError
+from redqueen.policy.kernels import gpu_kernels
 from redqueen.policy.kernels.dispatch import Kernels, Rotation, kernels_of
+from redqueen.policy.kernels.gpu_kernels import GpuKernels, compiled_on_gpu
 from redqueen.policy.kernels.numba_kernels import NumbaKernels
 from redqueen.policy.kernels.torch_kernels import TorchKernels
+from tests.policy import flash
 
 EPS = 1e-5
 DTYPES = [(torch.float32, 1e-5), (torch.bfloat16, 0.02)]
 Function = Callable[..., Tensor | tuple[Tensor, ...]]
 
 
-TORCH, NUMBA = TorchKernels(), NumbaKernels()
+flash.on_cpu()
+TORCH, NUMBA, GPU = TorchKernels(), NumbaKernels(), GpuKernels()
 both_kernels = pytest.mark.parametrize("kernels", [NUMBA, TORCH], ids=["numba", "torch"])
 
 
@@ -222,6 +228,73 @@ def test_shares_of_tokens_are_a_softmax(kernels: Kernels, dtype: torch.dtype, to
     found = [logp.double(), logits.double() / total.double()[:, None]]
     expected = [exact.gather(1, target[:, None])[:, 0], exact.exp()]
     agree(found, expected, tolerance)
+
+
+@pytest.mark.parametrize("kernels", [NUMBA, TORCH, GPU], ids=["numba", "torch", "gpu"])
+@pytest.mark.parametrize(("dtype", "tolerance"), DTYPES)
+def test_scores_are_log_probabilities_and_their_slopes(kernels: Kernels, dtype: torch.dtype, tolerance: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    hidden, weight = (torch.randn(rows, 6, generator=generator).to(dtype) for rows in (4, 11))
+    target = torch.tensor([3, 0, 10, 5])
+    exact = hidden.double().requires_grad_()
+    expected = (exact @ weight.double().T / 0.7).log_softmax(-1).gather(1, target[:, None])[:, 0]
+    expected.sum().backward()
+    assert exact.grad is not None
+    logp, slope = torch.empty(4), torch.empty_like(hidden)
+    memory = kernels.score_memory(weight, 7)  # for a larger chunk
+    kernels.score_(hidden, weight, target, 0.7, logp, slope, memory)
+    agree([logp.double(), slope.double()], [expected.detach(), exact.grad], tolerance)
+
+
+@pytest.mark.parametrize("kernels", [NUMBA, TORCH, GPU], ids=["numba", "torch", "gpu"])
+def test_rows_that_are_taken_often_get_the_sum_of_their_gradients(kernels: Kernels) -> None:
+    x, index = torch.randn(3, 2), torch.tensor([2, 0, 2, 2])
+    agree(results(lambda x: kernels.take(x, index), [x]), results(lambda x: x[index], [x]), 1e-6)
+
+
+@pytest.mark.parametrize("kernels", [NUMBA, TORCH, GPU], ids=["numba", "torch", "gpu"])
+@pytest.mark.parametrize("members", [1, 3])
+def test_products_are_added_with_their_scales(kernels: Kernels, members: int) -> None:
+    left, right = torch.randn(members, 2, 5), torch.randn(members, 5, 4)
+    wide = torch.randn(members, 2, 6)
+    expected = wide.double()
+    scales = [0.5, 2.0, 3.0][:members]
+    expected[..., 1:5] += torch.tensor(scales).double()[:, None, None] * (left.double() @ right.double())
+    kernels.add_products_(wide[..., 1:5], left, right, scales)
+    agree([wide.double()], [expected], 1e-5)
+
+
+@pytest.mark.slow
+def test_one_compilation_of_the_gpus_operations_serves_any_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_kernels, "_can_compile", lambda: True)
+    compilations: list[torch.fx.GraphModule] = []
+
+    def backend(graph: torch.fx.GraphModule, _: Sequence[Tensor]) -> Callable[..., object]:
+        compilations.append(graph)
+        return graph.forward
+
+    def wrap(function: Any) -> Any:
+        return compiled_on_gpu(function, backend, "cpu")
+
+    kernels = GpuKernels(wrap)
+    weight, weight_q, weight_k = torch.randn(6), torch.randn(8), torch.randn(8)
+    for rows in (5, 2, 7):
+        x, y = torch.randn(2, rows, 6)
+        qkv = torch.randn(rows, 5, 8)
+        for function, inputs in (
+            (lambda k, x, y: k.norm(x, y, weight, EPS), [x, y]),
+            (lambda k, x: heads_of(k, x, 1), [qkv]),
+            (lambda k, x: heads_of(k, x, 1, weight_q, weight_k), [qkv]),
+            (lambda k, x: k.swiglu(x), [x]),
+            (lambda k, x: k.take(x, torch.arange(len(x) + 1) % len(x)), [x]),
+        ):
+            found = [results(partial(function, each), inputs) for each in (kernels, TORCH)]
+            agree(*found, 1e-6)
+        logits, target = torch.randn(rows, 9), torch.arange(rows)
+        found = [each.ops.token_shares(logits, target, 0.7, torch.float32) for each in (kernels, TORCH)]
+        agree(*found, 1e-6)
+    # Norm, head norms or none, SwiGLU and their backward passes; sums of rows; shares of tokens.
+    assert len(compilations) == 10
 
 
 def test_the_dtype_and_the_environment_choose(monkeypatch: pytest.MonkeyPatch) -> None:

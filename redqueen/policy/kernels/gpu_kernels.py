@@ -1,0 +1,97 @@
+"""The kernels of a GPU in bf16 or fp16: torch's operations, compiled into one or two passes over memory each.
+
+Shape suffixes as in `redqueen.policy.kernels.dispatch`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from redqueen.optional import is_installed
+from redqueen.policy.kernels.flash import VarlenAttention
+from redqueen.policy.kernels.torch_kernels import TorchKernels
+from redqueen.policy.kernels.torch_ops import Ops, Wrap
+
+_Function = TypeVar("_Function", bound=Callable[..., object])
+
+
+def compiled_on_gpu(function: _Function, /, backend: Any = "inductor", device: str = "cuda") -> _Function:
+    """Returns `function`, compiled when it is first called with tensors on a GPU; elsewhere it runs as it is.
+
+    It also runs as it is where nothing can be compiled: that needs triton and a C compiler.
+    """
+
+    @functools.cache
+    def compiled() -> Callable[..., object]:
+        return torch.compile(function, backend=backend, fullgraph=True) if _can_compile() else function
+
+    @functools.wraps(function)
+    def call(*args: Any) -> object:
+        if args[0].device.type != device:
+            return function(*args)
+        # One compilation serves any number of rows, with gradients and without. Everything else (heads, sizes, weights)
+        # never changes in a run, and constants make better code.
+        dynamo = importlib.import_module("torch._dynamo")
+        plain: list[object] = []
+        for arg in args:
+            if isinstance(arg, Tensor):
+                arg = arg.detach()
+                if arg.dim() > 1 or not arg.is_floating_point():
+                    dynamo.maybe_mark_dynamic(arg, 0)
+            plain.append(arg)
+        return compiled()(*plain)
+
+    return cast(_Function, call)
+
+
+def _can_compile() -> bool:
+    """Returns whether torch can compile for a GPU here: triton is there, and a C compiler for its launchers."""
+    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+    return is_installed("triton") and compiler is not None
+
+
+class GpuKernels(TorchKernels):
+    """See `redqueen.policy.kernels.dispatch.Kernels`."""
+
+    # Each chunk reads the vocabulary matrix twice; with so many rows that is hidden behind the products.
+    logit_rows = 1024
+
+    def __init__(self, wrap: Wrap = compiled_on_gpu) -> None:
+        self.ops = Ops(wrap)
+        self.varlen = functools.partial(VarlenAttention.apply, self.ops)
+
+    def add_products_(self, out: Tensor, left: Tensor, right: Tensor, scales: Sequence[float]) -> None:
+        for total, one, other, scale in zip(out, left, right, scales, strict=True):
+            # The product is summed in fp32 and added in fp32, in one call.
+            torch.addmm(total, one, other, alpha=scale, out_dtype=total.dtype, out=total)
+
+    def score_memory(self, weight_VH: Tensor, rows: int) -> tuple[Tensor, ...]:
+        return (weight_VH.new_empty(rows, len(weight_VH), dtype=torch.float32),)
+
+    def score_(
+        self,
+        hidden_CH: Tensor,
+        weight_VH: Tensor,
+        target_C: Tensor,
+        temperature: float,
+        logp_C: Tensor,
+        slope_CH: Tensor,
+        memory: tuple[Tensor, ...],
+    ) -> None:
+        # Logits in fp32: their products are summed in fp32 anyway, and rounding them to bf16 would make up a third of
+        # the error of a log-probability.
+        logits_CV = memory[0][: len(hidden_CH)]
+        torch.mm(hidden_CH, weight_VH.T, out_dtype=torch.float32, out=logits_CV)
+        found_C, shares_CV = self.ops.token_shares(logits_CV, target_C, temperature, weight_VH.dtype)
+        logp_C.copy_(found_C)
+        # d logp / d hidden = (W[target] - sum over v of p(v) W[v]) / T.
+        torch.index_select(weight_VH, 0, target_C, out=slope_CH)
+        slope_CH.addmm_(shares_CV, weight_VH, beta=1 / temperature, alpha=-1 / temperature)
