@@ -16,6 +16,13 @@ _FILES = (
 )
 
 
+def cache_root() -> Path:
+    """Returns the cache folder: `$REDQUEEN_CACHE`, else `$XDG_CACHE_HOME/redqueen`, else `~/.cache/redqueen`."""
+    if chosen := os.environ.get("REDQUEEN_CACHE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "redqueen"
+
+
 def set_library_defaults() -> None:
     """Sets environment variables that torch and tokenizers read when they are loaded. Values of the user stay."""
     # Idle OpenMP threads spin by default, which slows everything down when another process wants the cores.

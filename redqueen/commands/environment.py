@@ -18,10 +18,10 @@ import redqueen
 from redqueen import __version__
 from redqueen.config import BUNDLED, Config, ModelConfig
 from redqueen.game.prompt_lengths import prompt_lengths
-from redqueen.machine import cores, now, processor
+from redqueen.machine import cache_root, cores, now, processor
 from redqueen.policy.memory.fit import fit
 from redqueen.policy.model.base import BaseFacts, device_of, dtype_of, workers_of
-from redqueen.policy.model.bundled import cache_root, cached
+from redqueen.policy.model.bundled import cached
 from redqueen.policy.model.dimensions import token_counter
 from redqueen.policy.model.source import read_config
 

@@ -28,12 +28,16 @@ class Source:
     rows: int
     """How many rows the whole benchmark has."""
     hub: str = ""
-    """Its id on the Hugging Face hub; "" if the hub does not have what the grader needs."""
+    """Its id on the Hugging Face hub; "" if it has none there."""
     subset: str | None = None
     split: str = "test"
-    """The split of the data set; "files" if the hub has the files themselves and no data set that can be loaded."""
-    elsewhere: str = ""
-    """Where its file can be downloaded if the hub does not have it."""
+    """The split of the data set."""
+    revision: str = ""
+    """The commit on the hub whose files are read as they are; "" if the data set is loaded by its split."""
+    release: str = ""
+    """The address of its first file, where the hub's rows lack what the grader needs."""
+    sha256: str = ""
+    """The checksum of the file of that release."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

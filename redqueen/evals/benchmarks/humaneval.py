@@ -11,7 +11,9 @@ HUMANEVAL = evalplus_benchmark(
     source=Source(
         files=("HumanEvalPlus.jsonl.gz", "HumanEvalPlus.jsonl"),
         rows=164,
-        elsewhere="https://github.com/evalplus/humanevalplus_release/releases",
+        hub="evalplus/humanevalplus",
+        release="https://github.com/evalplus/humanevalplus_release/releases/download/v0.1.10/HumanEvalPlus.jsonl.gz",
+        sha256="272720b90ac375502c8ed23cd791c2a93dfb22a911641a494da74a426c09f101",
     ),
     # The function ends where another statement begins in the first column.
     stop=("\ndef ", "\nclass ", "\nimport ", "\nfrom ", "\nassert ", "\nif __name__", "\nprint(", "\n#", "\n```"),

@@ -10,6 +10,7 @@ import base64
 import binascii
 import json
 import zlib
+from collections.abc import Iterator
 from typing import Any, cast
 
 from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
@@ -56,14 +57,30 @@ def _unpacked(packed: str) -> bytes:
     return data
 
 
+class Tests:
+    """The tests of a problem: the public ones first, then the private ones.
+
+    They are unpacked whenever they are read. Packed, those of all problems take 4 GB.
+    """
+
+    def __init__(self, public: str, private: str) -> None:
+        self.packed = (public, private)
+
+    def __iter__(self) -> Iterator[dict[str, str]]:
+        for packed in self.packed:
+            for test in unpacked_tests(packed):
+                yield {field: test[field] for field in FIELDS}
+
+
 def problem(row: Row) -> Problem:
-    """Returns the problem of a row. The grader gets the public tests first, then the private ones."""
-    tests = unpacked_tests(row["public_test_cases"]) + unpacked_tests(row["private_test_cases"])
-    if not tests:
+    """Returns the problem of a row."""
+    tests = Tests(row["public_test_cases"], row["private_test_cases"])
+    # All are read once, so that damaged ones are known before anything is sampled.
+    if not sum(1 for _ in tests):
         raise ValueError("no tests")
     metadata = json.loads(row["metadata"] or "{}")
     data = {
-        "tests": [{field: test[field] for field in FIELDS} for test in tests],
+        "tests": tests,
         "function": metadata.get("func_name"),
         "starter_code": row["starter_code"],
     }
@@ -93,7 +110,8 @@ LIVECODEBENCH = Benchmark(
         files=(FILES, "livecodebench.jsonl"),
         rows=880,
         hub="livecodebench/code_generation_lite",
-        split="files",
+        # Later commits may arrange the files in another way.
+        revision="0fe84c3912ea0c4d4a78037083943e8f0c4dd505",
     ),
     problem=problem,
     pose=pose,

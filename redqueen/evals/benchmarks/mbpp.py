@@ -11,7 +11,9 @@ MBPP = evalplus_benchmark(
     source=Source(
         files=("MbppPlus.jsonl.gz", "MbppPlus.jsonl"),
         rows=378,
-        elsewhere="https://github.com/evalplus/mbppplus_release/releases",
+        hub="evalplus/mbppplus",
+        release="https://github.com/evalplus/mbppplus_release/releases/download/v0.2.0/MbppPlus.jsonl.gz",
+        sha256="af43697e8791c4c149bdfd6b489d8b5412507551ac20e28a439f650b8225db63",
     ),
     # The text may begin with helpers and imports, so these end nothing.
     stop=('\n"""', "\nassert", "\nif __name__", "\ndef main(", "\nprint(", "\n```"),

@@ -11,11 +11,12 @@ from redqueen.evals.benchmarks import reserved
 from redqueen.evals.benchmarks.aime24 import AIME24
 from redqueen.evals.benchmarks.aime25 import AIME25
 from redqueen.evals.benchmarks.amc23 import AMC23
-from redqueen.evals.benchmarks.benchmark import Loaded
+from redqueen.evals.benchmarks.benchmark import Benchmark, Loaded
 from redqueen.evals.benchmarks.cruxeval_i import CRUXEVAL_I
 from redqueen.evals.benchmarks.cruxeval_o import CRUXEVAL_O
-from redqueen.evals.benchmarks.files import load
+from redqueen.evals.benchmarks.files import from_folder, problems
 from redqueen.evals.benchmarks.gsm8k import GSM8K
+from redqueen.evals.benchmarks.hub import from_hub
 from redqueen.evals.benchmarks.humaneval import HUMANEVAL
 from redqueen.evals.benchmarks.livecodebench import LIVECODEBENCH
 from redqueen.evals.benchmarks.math500 import MATH500
@@ -66,3 +67,12 @@ def load_benchmark(name: str, config: Config, verifier: Verifier, folder: Path |
     if name == reserved.NAME:
         return reserved.load_reserved(config, verifier, limit)
     return load(BY_NAME[name], folder, limit)
+
+
+def load(benchmark: Benchmark, folder: Path | None, limit: int | None) -> Loaded:
+    """Returns the first `limit` problems of a benchmark, from `folder` or, without one, from the hub.
+
+    Raises UserError, in one line, if the data are not there or are not what they should be.
+    """
+    found = from_folder(benchmark, folder, limit) if folder else from_hub(benchmark, limit)
+    return problems(benchmark, found)

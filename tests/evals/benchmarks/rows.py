@@ -15,6 +15,15 @@ CRUXEVAL = [
     {"id": "sample_1", "code": "def f(s, n):\n    return s * n", "input": "'ab', 2", "output": "'abab'"},
     {"id": "sample_2", "code": "def f(x):\n    return [x]", "input": "{1: 2}", "output": "[{1: 2}]"},
 ]
+MBPP = {
+    "task_id": "Mbpp/2",
+    "prompt": '"""\nWrite a function that doubles.\nassert double(1) == 2\n"""\n',
+    "entry_point": "double",
+    "canonical_solution": "\ndef double(x):\n    return 2 * x\n",
+    "base_input": [[1]],
+    "plus_input": [[2]],
+    "atol": 0,
+}
 DOUBLE = "class Solution:\n    def double(self, numbers):\n        "
 
 

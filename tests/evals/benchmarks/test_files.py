@@ -12,12 +12,10 @@ import pytest
 from redqueen.errors import UserError
 from redqueen.evals.benchmarks.aime24 import AIME24
 from redqueen.evals.benchmarks.benchmark import Benchmark
-from redqueen.evals.benchmarks.files import load
-from redqueen.evals.benchmarks.gsm8k import GSM8K
 from redqueen.evals.benchmarks.humaneval import HUMANEVAL
 from redqueen.evals.benchmarks.livecodebench import LIVECODEBENCH
 from redqueen.evals.benchmarks.minerva import MINERVA
-from redqueen.evals.benchmarks.registry import GROUPS, NAMES, chosen
+from redqueen.evals.benchmarks.registry import GROUPS, NAMES, chosen, load
 from tests.evals.benchmarks import rows
 
 AIME = [{"id": number, "problem": f"What is {number}?", "answer": str(number)} for number in range(3)]
@@ -60,7 +58,7 @@ def test_rows_of_the_hub_that_have_the_answer_alone_are_read() -> None:
     ("benchmark", "message"),
     [
         (AIME24, "has no aime24.jsonl: put it there, or leave --data out to load HuggingFaceH4/aime_2024"),
-        (HUMANEVAL, "has no HumanEvalPlus.jsonl.gz or HumanEvalPlus.jsonl: download it from https://github.com"),
+        (HUMANEVAL, "or HumanEvalPlus.jsonl: put it there, or leave --data out to download it from https://github.com"),
         (LIVECODEBENCH, "leave --data out to load livecodebench/code_generation_lite"),
     ],
 )
@@ -71,17 +69,13 @@ def test_a_missing_file_is_one_line_with_what_to_do(tmp_path: Path, benchmark: B
     assert "\n" not in str(caught.value)
 
 
-def test_without_a_folder_and_without_a_connection_the_line_says_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Offline:
-        @staticmethod
-        def load_dataset(*_: object, **__: object) -> object:
-            raise ConnectionError("no route to host\nand more lines")
-
-    monkeypatch.setattr("redqueen.evals.benchmarks.files.require", lambda *_: Offline)
-    with pytest.raises(UserError, match=r"cannot load openai/gsm8k .*\(no route to host\): connect, or .* gsm8k.jsonl"):
-        load(GSM8K, None, None)
-    with pytest.raises(UserError, match="the hub has no inputs and tolerances for it: download HumanEvalPlus"):
-        load(HUMANEVAL, None, None)
+def test_lines_after_the_limit_are_counted_and_a_text_may_hold_any_character(tmp_path: Path) -> None:
+    text = "one\u2028two\x85three"
+    lines = [json.dumps({"id": 0, "problem": text, "answer": "1"}, ensure_ascii=False), "", "no JSON"]
+    (tmp_path / "aime24.jsonl").write_text("\r\n".join(lines), encoding="utf-8")
+    loaded = load(AIME24, tmp_path, 1)
+    assert [problem.prompt for problem in loaded.problems] == [text]
+    assert (loaded.available, loaded.whole) == (2, False)
 
 
 @pytest.mark.parametrize("content", ["", "[", '{"id": 1}\n'])

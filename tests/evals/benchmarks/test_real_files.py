@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from redqueen.evals.benchmarks.benchmark import Benchmark
-from redqueen.evals.benchmarks.files import load
-from redqueen.evals.benchmarks.registry import FROM_DATA
+from redqueen.evals.benchmarks.registry import FROM_DATA, load
 
 FOLDER = os.environ.get("REDQUEEN_BENCHMARKS", "")
 
