@@ -90,6 +90,8 @@ class AdapterBank:
         self.free = list(range(slots))
         self.ranks = [rank] * slots
         self.scales = [alpha / rank] * slots
+        # How often a slot's weights were written. What was computed or copied at another count is stale.
+        self.writes = [0] * slots
 
         adapted = _adapted(sites, self.targets)
         present: set[str] = set()
@@ -185,6 +187,8 @@ class AdapterBank:
 
     def refresh(self, *members: str) -> None:
         """Updates the copies that products read. Call it after every write to these members' masters."""
+        for member in members:
+            self.writes[self.slots[member]] += 1
         for slots in contiguous_runs(self.slots[member] for member in members):
             scale_S = torch.tensor(self.scales[slots], dtype=self.masters.dtype, device=self.masters.device)
             for stacked in self.stacked.values():

@@ -267,7 +267,7 @@ class ContinuousBatch:
                     raise AdapterError(
                         f"slot {self.slots[r]}: not a number where a probability should be; its weights?"
                     )
-                self._extend(row, tokens[r], logprobs[r])
+                extend(self.model, row, tokens[r], logprobs[r])
                 if row.finish_reason:
                     self.on_row(row)
                     self.rows[r] = None
@@ -279,33 +279,6 @@ class ContinuousBatch:
             # Resetting its length makes it overwrite position 0 only, and never grow the cache.
             self.cache.length_R[free] = 0
             self.count_R[free] = 0
-
-    def _extend(self, row: Row, tokens: list[int], logprobs: list[float]) -> None:
-        """Appends tokens until the row ends; what was sampled after its end is dropped."""
-        for token, logprob in zip(tokens, logprobs, strict=True):
-            row.token_ids.append(token)
-            row.logprobs.append(logprob)
-            if token in self.model.end_ids or self._stopped(row):
-                row.finish_reason = "stop"
-                return
-            if len(row.token_ids) >= row.sampling.max_tokens:
-                row.finish_reason = "length"
-                return
-
-    def _stopped(self, row: Row) -> bool:
-        """Whether the newest token completes a stop string or the last line."""
-        if not row.stop and not row.max_lines:
-            return False
-        # Decoding the whole text after each token would take quadratic time, so only a tail is decoded. One token is
-        # at least one byte, so this tail holds every stop string that the newest token can complete.
-        longest = max((len(stop.encode()) for stop in row.stop), default=0)
-        tail = self.model.tokenizer.decode(row.token_ids[-(longest + 1) :], skip_special_tokens=False)
-        if any(stop in tail for stop in row.stop):
-            return True
-        # The number of lines can have changed only where a line ends.
-        if not row.max_lines or "\n" not in tail:
-            return False
-        return self.model.tokenizer.decode(row.token_ids, skip_special_tokens=False).count("\n") >= row.max_lines
 
     def _compact(self) -> None:
         """Moves rows from the end into free places if there are many, and drops the free places behind them."""
@@ -330,3 +303,32 @@ class ContinuousBatch:
             del per_row[len(live) :]
         if live:
             self._rows_changed()
+
+
+def extend(model: TextModel, row: Row, tokens: Sequence[int], logprobs: Sequence[float]) -> None:
+    """Appends tokens until the row ends; what was sampled after its end is dropped."""
+    for token, logprob in zip(tokens, logprobs, strict=True):
+        row.token_ids.append(token)
+        row.logprobs.append(logprob)
+        if token in model.end_ids or _stopped(model.tokenizer, row):
+            row.finish_reason = "stop"
+            return
+        if len(row.token_ids) >= row.sampling.max_tokens:
+            row.finish_reason = "length"
+            return
+
+
+def _stopped(tokenizer: Any, row: Row) -> bool:
+    """Whether the newest token completes a stop string or the last line."""
+    if not row.stop and not row.max_lines:
+        return False
+    # Decoding the whole text after each token would take quadratic time, so only a tail is decoded. One token is
+    # at least one byte, so this tail holds every stop string that the newest token can complete.
+    longest = max((len(stop.encode()) for stop in row.stop), default=0)
+    tail = tokenizer.decode(row.token_ids[-(longest + 1) :], skip_special_tokens=False)
+    if any(stop in tail for stop in row.stop):
+        return True
+    # The number of lines can have changed only where a line ends.
+    if not row.max_lines or "\n" not in tail:
+        return False
+    return tokenizer.decode(row.token_ids, skip_special_tokens=False).count("\n") >= row.max_lines
