@@ -11,7 +11,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 # the others when it has none left.
 PYTEST = .venv/bin/python -m pytest --numprocesses $(PROCESSES) --dist worksteal
 
-.PHONY: help train check test test-all test-trackers bench lint format setup clean
+.PHONY: help train check test test-all test-trackers test-ray bench lint format setup clean
 
 help:
 	@echo "make train     train 2 teachers and 2 students on the bundled model, into $(RUN)"
@@ -19,6 +19,7 @@ help:
 	@echo "make test      the tests that a change should pass: a few minutes"
 	@echo "make test-all  all tests: long properties, real runs, the benchmarks at tiny size"
 	@echo "make test-trackers  the trackers with their real libraries, in an environment of their own: a few minutes"
+	@echo "make test-ray  runs on two machines of a Ray cluster, which are started here, in an environment of its own: minutes"
 	@echo "make bench     measure this machine and compare with other libraries (docs/BENCHMARKS.md): well over an hour"
 	@echo "make lint      ruff (lint, format), strict types, figures of style"
 	@echo "make format    let ruff rewrite the code"
@@ -37,20 +38,26 @@ test: setup
 test-all: setup
 	@$(PYTEST) --hypothesis-profile thorough $(TESTS)
 
-# The libraries are large, and most people use none of them. Their environment sees what is in .venv, and adds to it.
+# Some libraries are large, and most people use none of them. Their environments see what is in .venv, and add to it.
+EXTRAS_trackers = tensorboard wandb trackio mlflow
+EXTRAS_ray = ray
+
 test-trackers: setup .venv-trackers/requirements.txt
 	@.venv-trackers/bin/python -m pytest tests/recording/trackers
 
+test-ray: setup .venv-ray/requirements.txt
+	@.venv-ray/bin/python -m pytest tests/cluster
+
 # Written last, so that an installation that failed is repeated.
-.venv-trackers/requirements.txt: pyproject.toml constraints.txt
-	@echo "installing tensorboard, wandb, trackio and mlflow into .venv-trackers ..."
-	@.venv/bin/python -m venv .venv-trackers
+.venv-%/requirements.txt: pyproject.toml constraints.txt
+	@echo "installing $(EXTRAS_$*) into .venv-$* ..."
+	@.venv/bin/python -m venv .venv-$*
 	@.venv/bin/python -c "import site; print(*site.getsitepackages())" \
-	  > "$$(echo .venv-trackers/lib/python3*/site-packages)/base.pth"
-	@.venv/bin/python tools/extras.py tensorboard wandb trackio mlflow > .venv-trackers/wanted.txt
-	@.venv-trackers/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-	  --requirement .venv-trackers/wanted.txt
-	@mv .venv-trackers/wanted.txt $@
+	  > "$$(echo .venv-$*/lib/python3*/site-packages)/base.pth"
+	@.venv/bin/python tools/extras.py $(EXTRAS_$*) > .venv-$*/wanted.txt
+	@.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	  --requirement .venv-$*/wanted.txt
+	@mv .venv-$*/wanted.txt $@
 
 # a library that cannot be installed or built here is a line in the report
 bench: setup
@@ -75,4 +82,4 @@ setup:
 	@$(PYTHON) tools/setup_env.py
 
 clean:
-	rm -rf .venv .venv-trackers .pytest_cache .ruff_cache .hypothesis .setup.log
+	rm -rf .venv .venv-* .pytest_cache .ruff_cache .hypothesis .setup.log

@@ -85,7 +85,7 @@ def samples(
                     member=member,
                     prompt_ids=start,
                     token_ids=tokens(completion),
-                    logprobs=(-10.0,) * completion,
+                    logprobs=(),
                     advantage=1.0 - 2 * (attempt % 2),
                 )
             )

@@ -99,12 +99,20 @@ def train(
         bool, typer.Option("--dry-run", help="Print the configuration and a memory estimate, and stop.")
     ] = False,
     unsafe_no_isolation: Unsafe = False,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            "--ray",
+            metavar="[ADDRESS]",
+            help="Use the machines of a Ray cluster; without an address, one that is started here (docs/SCALING.md).",
+        ),
+    ] = None,
 ) -> None:
     """Train a population, or continue a run.
 
     Each step has five phases: match, propose, solve, learn, evolve.
     """
-    overrides = [*(args or []), *_unsafe(unsafe_no_isolation), *_workers(workers)]
+    overrides = [*(args or []), *_unsafe(unsafe_no_isolation), *_workers(workers), *_ray(ray)]
     if resume:
         if run or model or matched or config_file:
             raise ConfigError("a resumed run keeps its directory and its model: leave out --run, --model and the like")
@@ -128,6 +136,10 @@ def train(
 
 def _workers(count: int | None) -> list[str]:
     return [] if count is None else [f"model.workers={count}"]
+
+
+def _ray(address: str | None) -> list[str]:
+    return [] if address is None else [f"cluster.address={address}"]
 
 
 def _resume(directory: RunDirectory, overrides: list[str]) -> NoReturn:
@@ -263,6 +275,20 @@ def _replace_closed_streams() -> None:
 app.add_typer(runs)
 
 
+def with_address(arguments: list[str]) -> list[str]:
+    """Returns the arguments with an address after each `--ray`: what follows it if that can be one, else `local`."""
+    # Typer has no option whose value may be left out. A recipe has no colon, and a setting has an equals sign.
+    found: list[str] = []
+    for argument in arguments:
+        if found and found[-1] == "--ray":
+            is_address = argument == "auto" or (":" in argument and "=" not in argument)
+            found[-1] = f"--ray={argument if is_address else 'local'}"
+            if is_address:
+                continue
+        found.append(argument)
+    return [*found[:-1], "--ray=local"] if found and found[-1] == "--ray" else found
+
+
 def main() -> None:
     """Runs the command line. A UserError is printed as one line; any other error is our bug and keeps its traceback."""
     _replace_closed_streams()
@@ -271,7 +297,7 @@ def main() -> None:
         # In a log, a progress bar of a library is hundreds of lines.
         os.environ.setdefault("TQDM_DISABLE", "1")
     try:
-        app()
+        app(with_address(sys.argv[1:]))
     except UserError as error:
         typer.echo(f"redqueen: {error}", err=True)
         sys.exit(2)

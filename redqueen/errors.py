@@ -20,5 +20,9 @@ class AdapterError(UserError):
     """An adapter that cannot be read, or that does not fit the base."""
 
 
+class MismatchError(UserError):
+    """Texts that were sampled with other weights than those that are trained."""
+
+
 class WorkerError(UserError):
     """A worker process that ended before its work was done."""

@@ -60,7 +60,8 @@ class Lessons:
             member=self.member,
             prompt_ids=tokens[:given],
             token_ids=tokens[given:],
-            logprobs=(0.0,) * (len(tokens) - given),
+            # Nobody sampled this text.
+            logprobs=(),
             advantage=weight,
         )
 

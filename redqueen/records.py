@@ -227,7 +227,22 @@ class Sample:
     prompt_ids: tuple[int, ...]
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
+    """The sampler's log-probabilities of the tokens; empty if no member wrote the text."""
     advantage: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportanceRatio:
+    """What the learner's probability of a token is to the sampler's, over one member's trained tokens.
+
+    Truncated at `learning.importance_ratio_cap`, e.g. `ImportanceRatio(mean=1.0, std=0.06, clipped=0.0)`.
+    """
+
+    mean: float
+    std: float
+    """The standard deviation over the tokens."""
+    clipped: float
+    """The share of the tokens whose ratio was truncated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,6 +257,8 @@ class MemberUpdate:
     """Mean absolute difference of the sampler's and the learner's log-probabilities, in nats per trained token."""
     tokens: int
     """How many tokens were trained on."""
+    ratio: ImportanceRatio | None = None
+    """None if no trained token was sampled."""
     skipped: str = ""
     """Why the member was not updated; "" if it was."""
 

@@ -29,6 +29,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("redqueen.evals",),
     ("redqueen.self_play",),
     ("redqueen.judging", "redqueen.lessons", "redqueen.behaviour"),
+    ("redqueen.cluster",),
     ("redqueen.policy", "redqueen.verifier", "redqueen.runs"),
     ("redqueen.adapters", "redqueen.game", "redqueen.sandbox", "redqueen.league"),
     ("redqueen.programs", "redqueen.recipes", "redqueen.assets"),

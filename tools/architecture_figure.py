@@ -41,6 +41,7 @@ TITLES = {
     "redqueen.lessons": "tasks as texts to imitate",
     "redqueen.behaviour": "calls on fixed inputs",
     "redqueen.judging": "from text to verdict",
+    "redqueen.cluster": "many machines, by Ray",
     "redqueen.policy": "base, members, GPU",
     "redqueen.verifier": "the only judge",
     "redqueen.runs": "archive, checkpoints",

@@ -51,6 +51,9 @@ def check_memory(config: Config, members: int, console: Console) -> Config:
     """
     quiet_libraries()
     announce_conversion(config.model, console)
+    # A replica of a cluster makes its batches fit by itself, into the memory of its own machine.
+    if config.cluster.address:
+        return config
     # What is quickly known comes first: a base that is not supported should cost no download.
     workers_of(config.model)
     dtype_of(config.model, device_of(config.model))

@@ -25,6 +25,8 @@ CHANGEABLE = (
     "model.threads",
     "model.device",
     "sandbox.workers",
+    "cluster.address",
+    "cluster.replicas",
 )
 """The settings that a resumed run may change: they decide how long and where it runs, not what it computes."""
 

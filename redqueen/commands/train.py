@@ -12,14 +12,13 @@ from types import FrameType
 from rich.console import Console
 
 from redqueen.commands.environment import check_memory, environment, session
+from redqueen.commands.players import open_players
 from redqueen.commands.resume import quoted
 from redqueen.config import Config
 from redqueen.evals.benchmarks.registry import chosen
 from redqueen.evals.held_out import check_held_out
 from redqueen.game.reserved import is_reserved
 from redqueen.game.seeds import seeds_of
-from redqueen.policy.model.base import facts_of, load
-from redqueen.policy.policy import open_policy
 from redqueen.recording.no_valid import summary
 from redqueen.recording.terminal import LEGEND, LineReporter, LiveReporter, clock, members_table
 from redqueen.recording.trackers.opening import check_trackers, open_trackers
@@ -28,7 +27,6 @@ from redqueen.runs import checkpoint
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory, RunError
 from redqueen.train import Trainer, members
-from redqueen.verifier import LocalVerifier
 
 # A path may hold what Rich takes for markup or for an emoji.
 console = Console(soft_wrap=True, markup=False, emoji=False)
@@ -112,16 +110,14 @@ def _train(config: Config, fitted: Config, directory: RunDirectory, saved: check
         console.print(warning, highlight=False)
     introduce(fitted, directory)
     with _terminable():
-        base = load(fitted.model)
-        facts = facts_of(base)
         try:
-            with LocalVerifier(config.sandbox, config.game.min_inputs, config.run.seed) as verifier:
+            with open_players(fitted, report) as players:
                 if saved is None:
-                    directory.create(config, environment(fitted, facts, verifier.tier))
+                    directory.create(config, environment(fitted, players.base, players.tier))
                 reporter = (LiveReporter if console.is_terminal else LineReporter)(console, config.run.steps)
-                policy = open_policy(base, fitted.model, members(fitted), fitted.sampling, fitted.learning)
-                with closing(Trainer(fitted, policy, facts, verifier, directory, [reporter])) as trainer:
-                    _begin(trainer, verifier.tier, saved)
+                trainer = Trainer(fitted, players.policy, players.base, players.verifier, directory, [reporter])
+                with closing(trainer):
+                    _begin(trainer, players.tier, saved)
                     if saved is not None:
                         directory.set_config(config)
                         directory.add_session(session(fitted))
@@ -134,6 +130,11 @@ def _train(config: Config, fitted: Config, directory: RunDirectory, saved: check
             raise RunError(f"cannot write {directory.path}: {error}. Fix that. {_how_to_resume(directory)}") from error
     _conclude(directory)
     return 0
+
+
+def report(line: str) -> None:
+    """Prints what a person should know of the machines of a cluster."""
+    console.print(line, style="yellow", highlight=False)
 
 
 @contextmanager
@@ -154,6 +155,8 @@ def introduce(config: Config, directory: RunDirectory) -> None:
     if not population.single_agent:
         who = f"{population.teachers} + {population.students} members (teachers + students)"
     workers = "1 process" if config.model.workers == 1 else f"{config.model.workers} worker processes"
+    if config.cluster.address:
+        workers = f"a Ray cluster ({config.cluster.address})"
     run = config.run
     console.print(f"run: {directory.path}: recipe {config.recipe}, seed {run.seed}, {run.steps} steps, {who}")
     console.print(f"base: {config.model.name}, sampled and trained in {workers}; loading ...")

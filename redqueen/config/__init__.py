@@ -28,6 +28,7 @@ from redqueen.config.league import (
 from redqueen.config.section import Section
 from redqueen.config.training import (
     BUNDLED,
+    ClusterConfig,
     LearningConfig,
     ModelConfig,
     PopulationConfig,
@@ -41,6 +42,7 @@ from redqueen.plugins import load
 
 __all__ = [
     "BUNDLED",
+    "ClusterConfig",
     "Config",
     "ConfigError",
     "Crossover",
@@ -88,6 +90,7 @@ class Config(Section):
     evolution: EvolutionConfig = EvolutionConfig()
     evals: EvalsConfig = EvalsConfig()
     sandbox: SandboxConfig = SandboxConfig()
+    cluster: ClusterConfig = ClusterConfig()
     run: RunConfig = RunConfig()
 
     @model_validator(mode="after")

@@ -89,7 +89,7 @@ class SamplingConfig(Section):
 
 
 class LearningConfig(Section):
-    """REINFORCE++ with a group baseline; one step on fresh samples, so no ratio, no clip, no KL."""
+    """REINFORCE++ with a group baseline; one step on fresh samples, so no clip and no KL."""
 
     lr: float = Field(default=1e-4, ge=0)
     """Learning rate of AdamW."""
@@ -109,6 +109,12 @@ class LearningConfig(Section):
     """A newborn's own steps in which its learning rate grows linearly to `lr`."""
     checkpointing: bool = False
     """Recompute activations: about 4 times less memory, slower by a few per cent."""
+    importance_ratio: Literal["truncated", "off"] = "truncated"
+    """truncated: each token counts learner's / sampler's probability, which corrects their rounding; off: 1."""
+    importance_ratio_cap: float = Field(default=2.0, ge=1)
+    """Largest importance ratio of a token."""
+    max_logprob_gap: float = Field(default=0.5, gt=0)
+    """The run stops if a member's sampler and learner differ by more nats a token: it sampled with other weights."""
 
 
 class SandboxConfig(Section):
@@ -126,6 +132,15 @@ class SandboxConfig(Section):
     """Run programs even if the kernel gives no isolation; the run records this."""
     workers: int = Field(default=0, ge=0)
     """Sandbox processes; 0: one for each core."""
+
+
+class ClusterConfig(Section):
+    """Where a run's members live, if not in this process alone (docs/SCALING.md)."""
+
+    address: str = ""
+    """A Ray cluster, e.g. 10.0.0.1:6379; `local` starts one on this machine, an empty address uses none."""
+    replicas: int = Field(default=0, ge=0)
+    """Processes with a base of their own; 0: one for each GPU, or for each machine where there is none."""
 
 
 class RunConfig(Section):

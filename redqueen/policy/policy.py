@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Protocol, Self
@@ -106,6 +107,10 @@ class Policy:
         self._versions: dict[str, int] = {}
         limits = BatchLimits(sampling.batch_rows, sampling.prefill_tokens)
         self.sampler = LocalSampler(base, adapters, limits, executor, self._versions)
+        # What truncated sampling can never draw is missing from its probabilities, so that their gap is no sign of a
+        # fault.
+        if sampling.truncates:
+            learning = learning.model_copy(update={"max_logprob_gap": math.inf})
         self.learner = LocalLearner(adapters, learning, temperature, executor)
 
     @property

@@ -13,12 +13,13 @@ from redqueen.game.rewards import is_judged
 from redqueen.game.seeds import AUTHOR
 from redqueen.machine import now
 from redqueen.recording.recorder import Recorder, StepRecord
-from redqueen.records import ROLES, Kind, MemberUpdate, Role, Rollout, Verdict
+from redqueen.records import ROLES, ImportanceRatio, Kind, MemberUpdate, Role, Rollout, Verdict
 from redqueen.runs.directory import RunDirectory
 from redqueen.runs.metrics import (
     MatchMetrics,
     MemberMetrics,
     OutcomeCounts,
+    RatioMetrics,
     ReplacementMetrics,
     StepMetrics,
     TruncatedRates,
@@ -93,6 +94,7 @@ def step_metrics(record: StepRecord) -> StepMetrics:
         "response_tokens": {role: _response_tokens(role, rollouts) for role in ROLES},
         "entropy": {role: _entropies(role, rollouts) for role in ROLES},
         "logprob_gap": _per_token(updates, [update.logprob_gap for update in updates]),
+        "importance_ratio": {update.member: _ratio(update, update.ratio) for update in updates if update.ratio},
         "loss": {update.member: _finite(update.loss) for update in updates},
         "grad_norm": {update.member: _finite(update.grad_norm) for update in updates},
         "adapter_norm": {update.member: update.adapter_norm for update in updates},
@@ -221,6 +223,15 @@ def _per_token(updates: Sequence[MemberUpdate], values: Sequence[float]) -> floa
     tokens = sum(update.tokens for update in updates)
     weighted = sum(value * update.tokens for value, update in zip(values, updates, strict=True))
     return _finite(weighted / tokens) if tokens else None
+
+
+def _ratio(update: MemberUpdate, ratio: ImportanceRatio) -> RatioMetrics:
+    return {
+        "mean": _finite(ratio.mean),
+        "std": _finite(ratio.std),
+        "clipped": _finite(ratio.clipped),
+        "gap": _finite(update.logprob_gap),
+    }
 
 
 def _member(standing: Standing) -> MemberMetrics:

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from redqueen.recording.metrics import step_metrics
+from redqueen.recording.mismatch import Mismatch
 from redqueen.recording.no_valid import NoValid
 from redqueen.recording.one_sided import OneSided
 from redqueen.recording.recorder import Recorder, StepRecord
@@ -156,10 +157,15 @@ class Notices:
     def __init__(self) -> None:
         self.one_sided = OneSided()
         self.no_valid = NoValid()
+        self.mismatch = Mismatch()
 
     def of(self, line: StepMetrics) -> list[str]:
         """Counts a step and returns its warnings."""
-        warnings = (self.no_valid.warning(line), self.one_sided.warning(line["outcomes"]))
+        warnings = (
+            self.no_valid.warning(line),
+            self.one_sided.warning(line["outcomes"]),
+            self.mismatch.warning(line),
+        )
         return [warning for warning in warnings if warning]
 
 

@@ -24,6 +24,17 @@ class TruncatedRates(TypedDict):
     attempts: float | None
 
 
+class RatioMetrics(TypedDict):
+    """A member's importance ratios over the tokens that were trained: learner's / sampler's probability, truncated."""
+
+    mean: float | None
+    std: float | None
+    clipped: float | None
+    """The share of the tokens whose ratio was truncated."""
+    gap: float | None
+    """The member's own `logprob_gap`."""
+
+
 class MemberMetrics(TypedDict):
     """A living member after the step's births."""
 
@@ -219,6 +230,8 @@ class StepMetrics(MeasureMetrics):
     after `top_p` and `top_k`."""
     logprob_gap: float | None
     """Mean absolute difference of the sampler's and the learner's log-probabilities, in nats per trained token."""
+    importance_ratio: dict[str, RatioMetrics]
+    """By member that was trained, whether or not `learning.importance_ratio` is off."""
     loss: dict[str, float | None]
     grad_norm: dict[str, float | None]
     adapter_norm: dict[str, float]

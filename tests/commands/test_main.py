@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from redqueen import __version__
+from redqueen.cli import with_address
 from tests.commands.running import redqueen
 
 
@@ -88,3 +89,19 @@ def test_bad_input_is_one_clear_line(tmp_path: Path, args: tuple[str, ...], mess
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        (["train", "--ray"], ["train", "--ray=local"]),
+        (["train", "--ray", "quickstart", "run.steps=2"], ["train", "--ray=local", "quickstart", "run.steps=2"]),
+        (["train", "--ray", "model.name=C:model"], ["train", "--ray=local", "model.name=C:model"]),
+        (["train", "--ray", "10.0.0.1:6379", "quickstart"], ["train", "--ray=10.0.0.1:6379", "quickstart"]),
+        (["train", "--ray=auto", "quickstart"], ["train", "--ray=auto", "quickstart"]),
+        (["train", "--ray", "--steps", "3"], ["train", "--ray=local", "--steps", "3"]),
+        (["runs"], ["runs"]),
+    ],
+)
+def test_the_address_of_a_cluster_may_be_left_out(given: list[str], read: list[str]) -> None:
+    assert with_address(given) == read

@@ -26,6 +26,7 @@ def test_keys_names_every_key_or_those_of_a_section_or_those_with_a_part() -> No
     assert shown("tokens") == [
         "sampling.proposal_tokens",
         "sampling.attempt_tokens",
+        "sampling.prefill_tokens",
         "learning.batch_tokens",
         "evals.max_tokens",
     ]

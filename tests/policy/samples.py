@@ -11,7 +11,10 @@ from tests.policy.conftest import Build, TinyPolicy
 
 
 def samples(member: str, count: int = 4, advantage: float = 1.0) -> list[Sample]:
-    """Returns two samples of each prompt, with different lengths and with advantages of both signs."""
+    """Returns two samples of each prompt, with different lengths and with advantages of both signs.
+
+    They are texts that nobody sampled.
+    """
     generator = torch.Generator().manual_seed(sum(map(ord, member)))
 
     def ids(n: int) -> tuple[int, ...]:
@@ -23,7 +26,7 @@ def samples(member: str, count: int = 4, advantage: float = 1.0) -> list[Sample]
             member=member,
             prompt_ids=prompts[i // 2],
             token_ids=ids(1 + i % 3),
-            logprobs=(-1.0,) * (1 + i % 3),
+            logprobs=(),
             advantage=advantage * (1 if i % 2 else -0.5),
         )
         for i in range(count)

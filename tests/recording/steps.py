@@ -17,6 +17,7 @@ from redqueen.records import (
     Attempted,
     Completion,
     FinishReason,
+    ImportanceRatio,
     MemberUpdate,
     Pair,
     Proposed,
@@ -123,7 +124,17 @@ def full() -> StepRecord:
     return StepRecord(
         kinds=KINDS,
         played=played,
-        updates=(MemberUpdate(member="T0", loss=0.5, grad_norm=1.5, adapter_norm=2.5, logprob_gap=0.125, tokens=9),),
+        updates=(
+            MemberUpdate(
+                member="T0",
+                loss=0.5,
+                grad_norm=1.5,
+                adapter_norm=2.5,
+                logprob_gap=0.125,
+                tokens=9,
+                ratio=ImportanceRatio(mean=1.01, std=0.06, clipped=0.0),
+            ),
+        ),
         games=(Game(match=MATCH, score=-0.25, outcome="teacher"),),
         par={"code_o": 0.75},
         ratings={"T0": T0.rating, "S0": S0.rating},

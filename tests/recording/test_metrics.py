@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from redqueen.recording.metrics import step_metrics
-from redqueen.records import MemberUpdate
+from redqueen.records import ImportanceRatio, MemberUpdate
 from tests.recording.steps import full, record
 
 
@@ -27,10 +27,12 @@ def test_a_skipped_member_leaves_plain_json() -> None:
         adapter_norm=1.0,
         logprob_gap=nan,
         tokens=7,
+        ratio=ImportanceRatio(mean=nan, std=nan, clipped=0.0),
         skipped="non-finite gradient",
     )
     line = step_metrics(record(3, updates=(update,)))
     assert json.loads(json.dumps(line, allow_nan=False))["grad_norm"] == {"T0": None}
+    assert line["importance_ratio"] == {"T0": {"mean": None, "std": None, "clipped": 0.0, "gap": None}}
     assert line["skipped"] == {"T0": "non-finite gradient"}
 
 

@@ -100,6 +100,17 @@ def _learning(lines: Sequence[Line]) -> list[Panel]:
         ),
         panel(
             lines,
+            "importance-ratio",
+            "training",
+            "Importance ratio",
+            "ratio",
+            "Learner's / sampler's probability of a trained token: spread and truncated share, of the member that has "
+            "the most.",
+            _ratio(lines),
+            low=0,
+        ),
+        panel(
+            lines,
             "dropped",
             "training",
             "Samples without a reward",
@@ -119,6 +130,17 @@ def _entropy(lines: Sequence[Line]) -> Curves:
         members = [list(((line.get("entropy") or {}).get(role) or {}).values()) for line in lines]
         curves[role] = tuple(fmean(values) if values else None for values in members)
     return curves
+
+
+def _ratio(lines: Sequence[Line]) -> Curves:
+    """Returns the largest spread and the largest truncated share of the members' importance ratios."""
+    ratios = [list((line.get("importance_ratio") or {}).values()) for line in lines]
+    spread = [[ratio["std"] for ratio in step if ratio["std"] is not None] for step in ratios]
+    clipped = [[ratio["clipped"] for ratio in step if ratio["clipped"] is not None] for step in ratios]
+    return {
+        "spread": tuple(max(values, default=None) for values in spread),
+        "truncated": tuple(max(values, default=None) for values in clipped),
+    }
 
 
 def _by_role(lines: Sequence[Line], key: str) -> Curves:

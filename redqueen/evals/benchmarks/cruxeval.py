@@ -6,6 +6,8 @@ CRUXEval's: one line of Python with a gap.
 
 from __future__ import annotations
 
+import ast
+
 from redqueen.config import GameConfig
 from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
 from redqueen.evals.graders.grader import Problem
@@ -78,11 +80,33 @@ def read(problem: Problem, form: Form, text: str) -> str | None:
         return _CHAT.read_attempt(task.kind, text)
     if form == "completion":
         return _COMPLETION.read_attempt(task.kind, text)
-    line = text.partition("\n")[0].strip()
-    if task.kind == "code_o":
-        return line or None
-    arguments, bracket, _ = line.rpartition(") ==")
-    return arguments if bracket else line.removesuffix(")")
+    return _asserted(task, text)
+
+
+def _asserted(task: Task, text: str) -> str | None:
+    """Returns the value or the arguments in a completed assertion.
+
+    Models were shown CRUXEval's own prompts, so their forms are read too: a whole assertion, one between [ANSWER] and
+    [/ANSWER], one with a comment behind it.
+    """
+    said = text.rpartition("[ANSWER]")[2].partition("[/ANSWER]")[0].strip()
+    line = said.partition("\n")[0].strip()
+    opened = f"assert f({task.pairs[0].input}) == " if task.kind == "code_o" else "assert f("
+    for statement in (line, opened + line):
+        try:
+            (found,) = ast.parse(statement).body
+        # Texts of models are of any kind: too many brackets, null bytes.
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        match found:
+            case ast.Assert(test=ast.Compare(left=ast.Call() as call, ops=[ast.Eq()], comparators=[value])):
+                return ast.get_source_segment(statement, value if task.kind == "code_o" else call)
+            case _:
+                continue
+    if task.kind == "code_i":
+        # The rest of the assertion may be missing.
+        line = line.rpartition(") ==")[0] or line.removesuffix(")")
+    return line or None
 
 
 def program(row: Row) -> str:

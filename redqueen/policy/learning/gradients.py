@@ -6,11 +6,12 @@ Shape suffixes: N rows (tokens that go through the model), S scored tokens, H hi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
 from redqueen.errors import PromptError
+from redqueen.policy.learning.importance_ratio import RatioStats, importance_ratios
 from redqueen.policy.learning.packing import PromptGroup, build_micro_batch
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
 from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
@@ -24,16 +25,16 @@ class TokenStats:
 
     loss: float = 0.0
     """The weighted negative log-probabilities, in nats."""
-    gap: float = 0.0
-    """The absolute differences of the sampler's and the learner's log-probabilities, in nats."""
     tokens: int = 0
     """The number of tokens."""
+    ratio: RatioStats = field(default_factory=RatioStats)
+    """The sums over those tokens that were sampled."""
 
     def add(self, other: TokenStats) -> None:
         """Adds the sums of other tokens."""
         self.loss += other.loss
-        self.gap += other.gap
         self.tokens += other.tokens
+        self.ratio.add(other.ratio)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,10 @@ class ForwardOptions:
     """The temperature of the distribution that is trained: that at which the samples were drawn."""
     checkpointing: bool
     """Whether activations are recomputed in the backward pass instead of kept."""
+    ratio_cap: float = 2.0
+    """The largest importance ratio of a token."""
+    corrected: bool = False
+    """Whether the tokens are weighted by their importance ratios."""
 
 
 def warm_up(decoder: Decoder) -> None:
@@ -69,7 +74,7 @@ def accumulate(
     groups: Sequence[PromptGroup],
     options: ForwardOptions,
 ) -> dict[int, TokenStats]:
-    """Adds one micro-batch's gradients of -sum(weight x log-probability) and returns its token statistics by slot.
+    """Adds one micro-batch's gradients of -sum(weight x ratio x log-probability) and returns its statistics by slot.
 
     Raises PromptError if a sample is longer than the base's sliding window.
     """
@@ -94,17 +99,18 @@ def accumulate(
         logp_S = TokenLogprobs.apply(
             hidden_NH[batch.source_S], decoder.head.weight, batch.target_S, options.temperature
         )
-        loss_S = -batch.weight_S * logp_S
+        ratios = importance_ratios(logp_S, batch.logprob_S, options.ratio_cap)
+        weight_S = batch.weight_S * ratios.ratio_S if options.corrected else batch.weight_S
+        loss_S = -weight_S * logp_S
         loss_S.sum().backward()
 
     # The sums run over thousands of tokens and are therefore taken in float64.
-    gap_S = (logp_S.detach() - batch.logprob_S).abs()
-    per_token = torch.stack([loss_S.detach(), gap_S]).double()
+    per_token = torch.cat([loss_S.detach().double()[None], ratios.sums_5S])
     stats: dict[int, TokenStats] = {}
     start = 0
     for group in groups:
         end = start + sum(len(weighted.sample.token_ids) for weighted in group.samples)
-        loss, gap = per_token[:, start:end].sum(1).tolist()
-        stats.setdefault(group.slot, TokenStats()).add(TokenStats(loss, gap, end - start))
+        loss, *sums = per_token[:, start:end].sum(1).tolist()
+        stats.setdefault(group.slot, TokenStats()).add(TokenStats(loss, end - start, RatioStats(*sums)))
         start = end
     return stats

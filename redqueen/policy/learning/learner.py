@@ -12,6 +12,7 @@ from redqueen.adapters.factors import Factors
 from redqueen.config import LearningConfig
 from redqueen.policy.executor import Executor
 from redqueen.policy.learning.gradients import ForwardOptions, TokenStats
+from redqueen.policy.learning.importance_ratio import refuse_mismatch
 from redqueen.policy.learning.packing import PromptGroup, WeightedSample, group_by_prompt
 from redqueen.policy.learning.token_weights import token_weights
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
@@ -32,7 +33,12 @@ class LocalLearner:
         self.bank = bank
         self.config = config
         self.executor = executor
-        self.options = ForwardOptions(temperature, config.checkpointing)
+        self.options = ForwardOptions(
+            temperature=temperature,
+            checkpointing=config.checkpointing,
+            ratio_cap=config.importance_ratio_cap,
+            corrected=config.importance_ratio == "truncated",
+        )
         self.optimizers: dict[str, torch.optim.AdamW] = {}
         self._kept_gradients: Gradients | None = None
 
@@ -56,7 +62,8 @@ class LocalLearner:
         """Takes one optimizer step for every member that has samples, and reports on each, sorted by name.
 
         `lr` replaces the configured learning rate and its warm-up. `progress(done, total)` is called with tokens.
-        Raises KeyError if a member has no optimizer, before any member has moved.
+        Raises KeyError if a member has no optimizer, MismatchError if the samples were written with other weights,
+        before any member has moved.
         """
         # Members are looked up first: an unknown one must not leave the others with half an update.
         stats = {sample.member: TokenStats() for sample in samples}
@@ -79,6 +86,8 @@ class LocalLearner:
         for batch in self.executor.accumulate(groups, budget, gradients, self.options, on_batch):
             for slot, tokens in batch.items():
                 stats[by_slot[slot]].add(tokens)
+
+        refuse_mismatch({member: stats[member].ratio for member in optimizers}, self.config.max_logprob_gap)
 
         # Clipping and the optimizer's step are each member's own, so one member's large gradient scales no other's.
         updates: list[MemberUpdate] = []
@@ -131,14 +140,14 @@ class LocalLearner:
             if norm > self.config.clip:
                 gradient.mul_(self.config.clip / norm)
             self._move(optimizer, gradient, lr)
-        count = max(stats.tokens, 1)
         return MemberUpdate(
             member=member,
             loss=stats.loss,
             grad_norm=norm,
             adapter_norm=float(self.bank.masters[self.bank.slots[member]].norm()),
-            logprob_gap=stats.gap / count,
+            logprob_gap=stats.ratio.mean_gap,
             tokens=stats.tokens,
+            ratio=stats.ratio.summary(),
             skipped=skipped,
         )
 

@@ -5,6 +5,7 @@ Shape suffixes: N rows (tokens that go through the model), S scored tokens.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -66,7 +67,7 @@ class MicroBatch:
     target_S: Tensor
     """The scored tokens."""
     logprob_S: Tensor
-    """The sampler's log-probabilities of the targets."""
+    """The sampler's log-probabilities of the targets; NaN where no member sampled them."""
     weight_S: Tensor
     """The targets' weights in the loss."""
 
@@ -135,7 +136,7 @@ def build_micro_batch(groups: Sequence[PromptGroup], device: torch.device) -> Mi
             positions += range(prompt, prompt + suffix)
             # Every token of the completion is scored, the first as well as the last.
             targets += weighted.sample.token_ids
-            logprobs += weighted.sample.logprobs
+            logprobs += weighted.sample.logprobs or (math.nan,) * len(weighted.sample.token_ids)
             weights += [weighted.weight] * len(weighted.sample.token_ids)
 
     def tensor(values: list[int] | list[float], dtype: torch.dtype) -> Tensor:

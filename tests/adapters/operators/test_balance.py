@@ -35,7 +35,7 @@ def texts(seed: int) -> list[Sample]:
 
     prompts = [ids(6) for _ in range(6)]
     return [
-        Sample(member="x", prompt_ids=prompts[i % 6], token_ids=ids(8), logprobs=(-5.0,) * 8, advantage=(-1.0) ** i)
+        Sample(member="x", prompt_ids=prompts[i % 6], token_ids=ids(8), logprobs=(), advantage=(-1.0) ** i)
         for i in range(SAMPLES)
     ]
 

@@ -107,7 +107,7 @@ def test_printed_lines_are_compared_without_white_space_and_as_numbers() -> None
     assert same_text("NaN", "NaN")
 
 
-CRUX: dict[str, Any] = {"code": "def f(x, y):\n    return [x, x + y]", "input": "1, 2", "output": "[1, 3]"}
+CRUX: dict[str, Any] = {"code": "PAIR = 1, 2\ndef f(x, y):\n    return [x, x + y]", "input": "1, 2", "output": "[1, 3]"}
 
 
 @pytest.mark.parametrize(
@@ -122,10 +122,17 @@ CRUX: dict[str, Any] = {"code": "def f(x, y):\n    return [x, x + y]", "input": 
         ("input", "f(1, 2)", "correct"),
         ("input", "1, 3", "wrong"),
         ("input", "1", "error"),
-        ("input", "1, __import__('os')", "malformed"),
+        # The benchmark has rows whose arguments are no literals.
+        ("input", "int('1'), (lambda x: x)(2)", "correct"),
+        ("input", "*PAIR", "correct"),
+        ("input", "1, 2) and f(1, 2", "malformed"),
+        ("input", "1, '", "malformed"),
+        ("input", "1, __import__('os')", "forbidden"),
+        ("input", "1, (yield)", "unsupported"),
+        ("input", "(" * 500 + "1", "malformed"),
     ],
 )
-def test_answers_to_cruxeval_are_literals(sandbox: Sandbox, kind: str, answer: str, status: str) -> None:
+def test_answers_to_cruxeval_are_a_literal_and_arguments(sandbox: Sandbox, kind: str, answer: str, status: str) -> None:
     with CruxEvalGrader(sandbox) as grader:
         problem = Problem(id="1", benchmark="cruxeval", prompt="", data={**CRUX, "kind": kind})
         assert grader.grade(problem, answer).status == status

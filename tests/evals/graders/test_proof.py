@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from redqueen.evals.graders.code import EvalPlusGrader, reference
+from redqueen.evals.graders.cruxeval import CruxEvalGrader
 from redqueen.evals.graders.grader import Problem
 from redqueen.evals.graders.references import reference_answers
 from tests.evals.graders.wrong import WRONG
@@ -75,6 +76,17 @@ def test_every_canonical_solution_passes(grader: EvalPlusGrader, benchmark: str)
 def test_every_wrong_solution_fails(grader: EvalPlusGrader, benchmark: str, kind: str) -> None:
     futures = [(problem.id, grader.submit(problem, WRONG[kind](problem.data))) for problem in problems(benchmark)]
     assert [name for name, future in futures if future.result().correct or not future.result().judged] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["input", "output"])
+def test_every_reference_of_cruxeval_is_right(kind: str) -> None:
+    found = rows("cruxeval.jsonl")
+    assert len(found) == 800
+    with CruxEvalGrader() as crux:
+        asked = [Problem(id=row["id"], benchmark="cruxeval", prompt="", data={**row, "kind": kind}) for row in found]
+        grades = [crux.submit(problem, problem.data[kind]) for problem in asked]
+        assert [problem.id for problem, grade in zip(asked, grades, strict=True) if not grade.result().correct] == []
 
 
 @pytest.mark.slow

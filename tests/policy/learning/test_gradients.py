@@ -166,7 +166,7 @@ def test_the_gap_is_that_of_the_merged_model(bases: Callable[[str], Base]) -> No
             logp = (model(torch.tensor([ids])).logits[0, len(i.sample.prompt_ids) - 1 : -1] / 0.7).log_softmax(-1)
         chosen = logp.gather(1, torch.tensor(i.sample.token_ids)[:, None])[:, 0]
         gap += float((chosen - torch.tensor(i.sample.logprobs)).abs().sum())
-    assert stats[0].gap == pytest.approx(gap, rel=1e-4)
+    assert stats[0].ratio.gap == pytest.approx(gap, rel=1e-4)
 
 
 def test_a_sample_beyond_the_sliding_window_is_refused(tiny_base: Base) -> None:

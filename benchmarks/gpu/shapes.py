@@ -1,0 +1,65 @@
+"""A base of random weights with the shape of Qwen2.5-7B, and members on it: nothing has to be downloaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from transformers import AutoModelForCausalLM, Qwen2Config
+
+from redqueen.config import ModelConfig
+from redqueen.policy.lora.adapter_bank import AdapterBank
+from redqueen.policy.model.decoder import Decoder, decoder_of
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The sizes of a base and of its adapters."""
+
+    layers: int
+    hidden: int
+    intermediate: int
+    heads: int
+    kv_heads: int
+    vocabulary: int
+    rank: int
+
+    def with_layers(self, layers: int) -> Shape:
+        """Returns the same shape with another number of layers."""
+        return replace(self, layers=layers)
+
+
+SEVEN_B = Shape(layers=28, hidden=3584, intermediate=18944, heads=28, kv_heads=4, vocabulary=152064, rank=32)
+"""Qwen2.5-7B, and the adapters of `paper_7b`."""
+TINY = Shape(layers=2, hidden=64, intermediate=96, heads=4, kv_heads=2, vocabulary=512, rank=8)
+"""For a run of the same code that takes seconds on a CPU."""
+
+
+def random_decoder(shape: Shape, device: torch.device, dtype: torch.dtype = torch.bfloat16) -> Decoder:
+    """Returns a base of that shape; on the meta device it takes no memory."""
+    config = Qwen2Config(
+        vocab_size=shape.vocabulary,
+        hidden_size=shape.hidden,
+        intermediate_size=shape.intermediate,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        max_position_embeddings=32768,
+        rms_norm_eps=1e-6,
+        tie_word_embeddings=False,
+    )
+    torch.manual_seed(0)
+    with device:
+        model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    return decoder_of(model.requires_grad_(False).eval(), pack=False)
+
+
+def random_members(decoder: Decoder, shape: Shape, count: int, std: float = 0.02) -> AdapterBank:
+    """Returns a bank with the members "m0", "m1", ... in its slots, as after some training: no factor is zero."""
+    bank = AdapterBank(decoder.sites, count, shape.rank, 2.0 * shape.rank, ModelConfig().targets)
+    bank.masters.normal_(std=std)
+    for slot in range(count):
+        bank.slots[f"m{slot}"] = slot
+    bank.free.clear()
+    bank.refresh(*bank.slots)
+    return bank

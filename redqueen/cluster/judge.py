@@ -1,0 +1,68 @@
+"""A judge: one process of a node that verifies in the jail of that node.
+
+A verifier of a cluster hands each judge many questions at once, because a message costs as much as a short program.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from redqueen.config import SandboxConfig
+from redqueen.records import Proposal, Task
+from redqueen.sandbox import IsolationError
+from redqueen.verifier import LocalVerifier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """An answer to a task."""
+
+    task: Task
+    answer: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A program that is run and not judged."""
+
+    program: str
+    inputs: tuple[str, ...]
+    cpu_s: float
+
+
+Question = Proposal | Attempt | Run
+
+
+class Judge:
+    """Answers questions by the verifier of this machine."""
+
+    verifier: LocalVerifier
+
+    def open(self, sandbox: SandboxConfig, min_inputs: int, seed: int) -> str:
+        """Starts the jail and returns how well it isolates.
+
+        Raises IsolationError, with the machine's name, if programs cannot be isolated here. (A constructor's error
+        would come back from Ray as text.)
+        """
+        try:
+            self.verifier = LocalVerifier(sandbox, min_inputs, seed)
+        except IsolationError as error:
+            raise IsolationError(f"machine {socket.gethostname()}: {error}") from error
+        return self.verifier.tier
+
+    def answer(self, questions: Sequence[Question]) -> list[Any]:
+        """Returns the answers, in order."""
+        # All are submitted before the first is waited for, so that every worker of the sandbox has something to do.
+        futures = [self._submit(question) for question in questions]
+        return [future.result() for future in futures]
+
+    def _submit(self, question: Question) -> Future[Any]:
+        if isinstance(question, Proposal):
+            return self.verifier.submit_proposal(question)
+        if isinstance(question, Attempt):
+            return self.verifier.submit_attempt(question.task, question.answer)
+        return self.verifier.submit_run(question.program, question.inputs, question.cpu_s)

@@ -1,0 +1,236 @@
+"""A policy whose members live in replicas on many machines.
+
+Every replica samples from all members; each member is trained by one of them, its owner. Adapters are independent, so a
+member's gradient is whole on one machine and no gradient travels: only its new weights do. A second replica, the heir,
+keeps the state of each member as it was after its last update. If a replica is lost, its heir trains its members on
+from there, and the work that was lost is done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from torch import Tensor
+
+from redqueen.adapters.factors import Adapter, Factors
+from redqueen.cluster.ray_cluster import Cluster, LostError, first_ready, next_of, put
+from redqueen.cluster.replica import Learned, MemberState, adapter_of, arrays_of, tensors_of
+from redqueen.cluster.replicas import Replicas
+from redqueen.config import Config
+from redqueen.errors import AdapterError
+from redqueen.policy.learning.learner import Progress
+from redqueen.policy.model.base import BaseFacts
+from redqueen.policy.policy import OptimizerState
+from redqueen.policy.workers.pool import partition_by_cost
+from redqueen.records import Completion, MemberUpdate, Prompt, PromptLengths, Request, Sample
+
+OnCompletion = Callable[[int, Completion], None]
+_PROMPT_CHARACTERS = 16
+"""A character of a prompt costs about this much less than a sampled token: four make a token, and a token of a prompt
+costs a quarter of a sampled one."""
+
+
+class ClusterPolicy:
+    """Holds the replicas, and knows where each member is trained (see `redqueen.policy.policy.MemberPolicy`)."""
+
+    def __init__(
+        self, cluster: Cluster, config: Config, capacity: int, lengths: PromptLengths, report: Callable[[str], None]
+    ) -> None:
+        """Starts the replicas: `cluster.replicas`, or one for each GPU, or for each machine where there is none.
+
+        `report` gets a line whenever a replica is lost or joins. Raises ClusterError if the replicas' bases differ.
+        """
+        self.cluster = cluster
+        self.replicas = Replicas(cluster, config, capacity, lengths, report)
+        self._free = list(range(capacity))
+        self._slots: dict[str, int] = {}
+        self._versions: dict[str, int] = {}
+        self._shapes: Mapping[str, tuple[int, int]] = next(iter(self.replicas.actors.values())).call("shapes").get()
+
+    @property
+    def base(self) -> BaseFacts:
+        """What there is to know of the base."""
+        return self.replicas.facts
+
+    def shapes(self) -> Mapping[str, tuple[int, int]]:
+        """Returns (inputs, outputs) of each layer that an adapter changes, by the layer's name."""
+        return self._shapes
+
+    def join(
+        self,
+        name: str,
+        adapter: Adapter,
+        *,
+        trained: bool = True,
+        state: OptimizerState | None = None,
+        version: int | None = None,
+        slot: int | None = None,
+    ) -> None:
+        """Adds a member with these weights to every replica, as `Policy.join` does."""
+        if name in self._slots:
+            raise AdapterError(f"member '{name}' is here already")
+        if not self._free:
+            raise AdapterError(f"no free slot for member '{name}'")
+        place = self._free[0] if slot is None else slot
+        number = self._versions.get(name, 0) + 1 if version is None else version
+        optimizer = {key: tensor.numpy() for key, tensor in (state or {}).items()} if trained else None
+        member = MemberState(name=name, weights=arrays_of(adapter), version=number, slot=place, optimizer=optimizer)
+        self._free.remove(place)
+        self._slots[name] = place
+        self._versions[name] = number
+        self.replicas.add(member, put(self.cluster, member), trained=trained)
+
+    def leave(self, name: str) -> None:
+        """Removes a member and its optimizer. Raises KeyError if the member is unknown."""
+        self._free.insert(0, self._slots.pop(name))
+        self.replicas.owners.pop(name, None)
+        self.replicas.wait({index: replica.call("leave", name) for index, replica in self.replicas.actors.items()})
+
+    def adapter(self, name: str) -> dict[str, Factors]:
+        """Returns a copy of a member's fp32 factors. Raises KeyError if the member is unknown."""
+        return adapter_of(self._ask(name, "weights").weights)
+
+    def state(self, name: str) -> dict[str, Tensor]:
+        """Returns a copy of a member's optimizer state. Raises KeyError if the member is not trained."""
+        if name not in self.replicas.owners:
+            raise KeyError(name)
+        return tensors_of(self._ask(name, "states").optimizer or {})
+
+    def version(self, name: str) -> int:
+        """Returns the version of a member's weights. Raises KeyError if the name never joined."""
+        return self._versions[name]
+
+    def slot(self, name: str) -> int:
+        """Returns the place of a member's weights in every replica. Raises KeyError if the member is unknown."""
+        return self._slots[name]
+
+    def _ask(self, name: str, method: str) -> MemberState:
+        if name not in self._slots:
+            raise KeyError(name)
+        return self.replicas.state(name, method)
+
+    def sample(self, requests: Sequence[Request], on_completion: OnCompletion | None = None) -> list[Completion]:
+        """Samples a share of the requests in every replica. What a lost replica had not sent is sampled again."""
+        self.replicas.welcome(list(self._slots))
+        completions: dict[int, Completion] = {}
+        left = list(range(len(requests)))
+        # A request's random numbers follow from its seed, so it gets the same text wherever it is sampled, apart from
+        # how products of another batch round.
+        while left:
+            self._sample_once(requests, left, completions, on_completion)
+            left = [index for index in left if index not in completions]
+        return [completions[index] for index in range(len(requests))]
+
+    def _sample_once(
+        self,
+        requests: Sequence[Request],
+        left: Sequence[int],
+        completions: dict[int, Completion],
+        on_completion: OnCompletion | None,
+    ) -> None:
+        """Samples the requests at the places `left`, as far as replicas are not lost meanwhile."""
+        streams: dict[Any, list[int]] = {}
+        replicas = list(self.replicas.actors.values())
+        for replica, share in zip(replicas, _shares(requests, left, len(replicas)), strict=True):
+            if share:
+                streams[replica.stream("sample", [requests[place] for place in share])] = share
+        lost = False
+        while streams:
+            stream = first_ready(self.cluster, list(streams))
+            share = streams[stream]
+            try:
+                batch = next_of(self.cluster, stream)
+            except LostError:
+                lost = True
+                batch = None
+            if batch is None:
+                del streams[stream]
+                continue
+            for place, completion in batch:
+                completions[share[place]] = completion
+                if on_completion is not None:
+                    on_completion(share[place], completion)
+        # The others were not interrupted: a replica takes over members only when it has nothing else to do.
+        if lost:
+            self.replicas.mend()
+
+    def update(
+        self, samples: Sequence[Sample], progress: Progress | None = None, *, lr: float | None = None
+    ) -> list[MemberUpdate]:
+        """Takes one optimizer step for every member that has samples, each on the replica that owns it.
+
+        Raises KeyError if a member is unknown or not trained, before any member has moved.
+        """
+        by_member: dict[str, list[Sample]] = {}
+        for sample in samples:
+            by_member.setdefault(sample.member, []).append(sample)
+        for name in by_member:
+            if name not in self.replicas.owners:
+                raise KeyError(name)
+        total = sum(len(sample.token_ids) for sample in samples)
+        done = 0
+        learned: dict[str, Learned] = {}
+        pending = sorted(by_member)
+        while pending:
+            for name, one in self._learn_once(pending, by_member, lr).items():
+                learned[name] = one
+                self._versions[name] = one.version
+                done += sum(len(sample.token_ids) for sample in by_member[name])
+                if progress is not None:
+                    progress(done, total)
+            pending = [name for name in pending if name not in learned]
+        return [learned[name].update for name in sorted(learned)]
+
+    def _learn_once(
+        self, names: Sequence[str], samples: Mapping[str, Sequence[Sample]], lr: float | None
+    ) -> dict[str, Learned]:
+        """Updates these members, as far as their owners are not lost meanwhile. Returns those that have moved."""
+        by_owner: dict[int, list[Sample]] = {}
+        for name in names:
+            by_owner.setdefault(self.replicas.owners[name], []).extend(samples[name])
+        actors = self.replicas.actors
+        calls = {owner: actors[owner].call_split("learn", 3, share, lr) for owner, share in by_owner.items()}
+        learned: dict[str, Learned] = {}
+        for owner, (what, weights, states) in calls.items():
+            moved: list[Learned] = []
+            try:
+                moved = what.get()
+                # First the heir, and whole: from here on the update is not lost with the owner.
+                heir = self.replicas.heir(owner)
+                if heir is not None:
+                    actors[heir].call("keep", states).get()
+                self.replicas.send(owner, weights)
+            except LostError:
+                self.replicas.mend()
+                # Whether the update has survived is known by the version that the present owner holds. If it has not,
+                # the member has not moved anywhere that counts, and is updated again.
+                moved = [one for one in moved if self._held(one.update.member) == one.version]
+                self.replicas.spread([one.update.member for one in moved])
+            learned |= {one.update.member: one for one in moved}
+        return learned
+
+    def _held(self, name: str) -> int:
+        """Returns the version of a member that its owner holds."""
+        return self._ask(name, "weights").version
+
+    def close(self) -> None:
+        """Ends the replicas. It may be called twice."""
+        self.replicas.close()
+
+
+def _shares(requests: Sequence[Request], places: Sequence[int], replicas: int) -> list[list[int]]:
+    """Divides the requests at `places` into a share for each replica, by a rule that timing has no part in.
+
+    Requests with one prompt stay together: the prompt is computed once for all of them.
+    """
+    groups: dict[tuple[str, Prompt], list[int]] = {}
+    for place in places:
+        groups.setdefault((requests[place].member, requests[place].prompt), []).append(place)
+    costs: list[float] = []
+    for (_, prompt), group in groups.items():
+        tokens = sum(requests[place].sampling.max_tokens for place in group)
+        costs.append(tokens + len(prompt.text) / _PROMPT_CHARACTERS)
+    shares = partition_by_cost(list(groups.values()), costs, replicas)
+    return [sorted(chain.from_iterable(share)) for share in shares]

@@ -1,0 +1,55 @@
+"""A verifier on two machines judges as the local one does, also when a machine is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-ray")
+
+from redqueen.cluster.ray_cluster import ClusterError
+from redqueen.cluster.verifier import ClusterVerifier
+from redqueen.config import Config
+from redqueen.game.seeds import seeds
+from redqueen.records import Proposal, Task, Verdict
+from redqueen.verifier import LocalVerifier
+from tests.cluster.machines import Machines
+
+Judged = tuple[str, str, Task | None]
+
+
+def proposals(count: int) -> list[Proposal]:
+    drafts = seeds()[:count]
+    return [Proposal(id=f"{i}", kind="code_f", author="T0", step=1, draft=draft) for i, draft in enumerate(drafts)]
+
+
+def seen(judged: Sequence[tuple[Verdict, Task | None]]) -> list[Judged]:
+    return [(verdict.status, verdict.output, task) for verdict, task in judged]
+
+
+def test_machines_judge_as_the_local_verifier_does_and_one_may_be_lost(verifier: LocalVerifier) -> None:
+    machines = Machines()
+    try:
+        with ClusterVerifier(machines.cluster, Config(), machines.lines.append) as judges:
+            assert judges.tier == verifier.tier
+            asked = proposals(600)
+            futures = [judges.submit_proposal(proposal) for proposal in asked]
+            machines.lose_second()
+            judged = [future.result() for future in futures]
+            assert seen(judged) == seen(verifier.validate(asked))
+            assert any("a machine that verifies is lost" in line for line in machines.lines)
+
+            tasks = [task.as_kind("code_i") for _, task in judged if task is not None][:40]
+            attempts = [(task, task.pairs[0].input) for task in tasks] + [(task, "1, 2, 3, 4, 5") for task in tasks]
+            given = [verdict.status for verdict in judges.grade(attempts)]
+            assert given == [verdict.status for verdict in verifier.grade(attempts)]
+            run = judges.submit_run("def f(x):\n    return x + 1", ("1", "2"), 1.0).result()
+            assert run == ("2", "3")
+
+            for judge in judges._judges:
+                judge.kill()
+            with pytest.raises(ClusterError, match="every machine that verifies is lost"):
+                judges.validate(asked[:5])
+    finally:
+        machines.close()
