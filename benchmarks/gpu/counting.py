@@ -20,6 +20,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
+from redqueen.policy.kernels import gpu_kernels
+
 # These describe the same memory anew, or only allocate: no kernel runs.
 _NO_KERNEL = frozenset(
     [
@@ -135,7 +137,9 @@ class KernelCounter(TorchDispatchMode):
         if not self._silent and name not in _NO_KERNEL and not _copies_to_itself(name, inputs):
             flops = 0
             if func._overloadpacket in flop_registry:
-                flops = flop_registry[func._overloadpacket](*args, **kwargs, out_val=out)
+                # A product's dtype of the result is no shape.
+                operands = [arg for arg in args if not isinstance(arg, torch.dtype)]
+                flops = flop_registry[func._overloadpacket](*operands, **kwargs, out_val=out)
             self.add(name, _bytes_moved(name, inputs, results), flops)
         return out
 
@@ -193,12 +197,15 @@ def counting(device: Device = H200) -> Iterator[KernelCounter]:
         return call
 
     compile_ = torch.compile
+    as_written = gpu_kernels.as_written
     torch.compile = fused  # pyright: ignore[reportAttributeAccessIssue]
+    gpu_kernels.as_written = fused
     try:
         with counter:
             yield counter
     finally:
         torch.compile = compile_
+        gpu_kernels.as_written = as_written
 
 
 def size(tensor: Tensor) -> int:
