@@ -20,7 +20,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from redqueen.policy.kernels import gpu_kernels
+from redqueen.policy.kernels import dispatch
+from redqueen.policy.kernels.gpu_kernels import GpuKernels
 
 # These describe the same memory anew, or only allocate: no kernel runs.
 _NO_KERNEL = frozenset(
@@ -135,12 +136,7 @@ class KernelCounter(TorchDispatchMode):
         self._track(inputs, results)
         name = func._schema.name.split("::")[1]
         if not self._silent and name not in _NO_KERNEL and not _copies_to_itself(name, inputs):
-            flops = 0
-            if func._overloadpacket in flop_registry:
-                # A product's dtype of the result is no shape.
-                operands = [arg for arg in args if not isinstance(arg, torch.dtype)]
-                flops = flop_registry[func._overloadpacket](*operands, **kwargs, out_val=out)
-            self.add(name, _bytes_moved(name, inputs, results), flops)
+            self.add(name, _bytes_moved(name, inputs, results), _flops(func, args, out))
         return out
 
     def add(self, name: str, moved: int, flops: int = 0) -> None:
@@ -148,15 +144,23 @@ class KernelCounter(TorchDispatchMode):
         seconds = max(moved / self.device.bandwidth, flops / self.device.peak, self.device.launch)
         self.costs[name] += Cost(1, moved, flops, seconds)
 
-    @contextmanager
-    def as_one(self) -> Iterator[None]:
-        """Counts nothing in a `with` block: what runs there is one kernel, which the caller adds."""
-        before = self._silent
-        self._silent = True
-        try:
-            yield
-        finally:
-            self._silent = before
+    def fused(self, function: Callable[..., Any], /, **_: Any) -> Any:
+        """Returns a function that computes the same and counts as one kernel."""
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            outermost = not self._silent
+            self._silent = True
+            try:
+                out = function(*args, **kwargs)
+            finally:
+                self._silent = not outermost
+            if outermost:
+                tensors = set(_tensors((args, kwargs, out)))
+                self.add(f"compiled {function.__name__}", sum(map(size, tensors)))
+            return out
+
+        return call
 
     def _track(self, inputs: list[Tensor], results: list[Tensor]) -> None:
         """Notes the memory of results that is new."""
@@ -178,34 +182,21 @@ class KernelCounter(TorchDispatchMode):
 
 @contextmanager
 def counting(device: Device = H200) -> Iterator[KernelCounter]:
-    """Counts the kernels of a `with` block; a function that `torch.compile` returns inside it counts as one kernel."""
+    """Counts the kernels of a `with` block. A function that is compiled on a GPU counts as one kernel.
+
+    That holds for the operations of `redqueen.policy.kernels`, and for what `torch.compile` returns inside the block.
+    """
     # A compiled function reads its inputs once and writes its results once. Compiling it only to count that would take
     # seconds, and needs a device to compile for.
     counter = KernelCounter(device)
-
-    def fused(function: Callable[..., Any] | None = None, **_: Any) -> Any:
-        if function is None:
-            return fused
-
-        @wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            with counter.as_one():
-                out = function(*args, **kwargs)
-            counter.add(f"compiled {function.__name__}", sum(map(size, {*_tensors((args, kwargs, out))})))
-            return out
-
-        return call
-
-    compile_ = torch.compile
-    as_written = gpu_kernels.as_written
-    torch.compile = fused  # pyright: ignore[reportAttributeAccessIssue]
-    gpu_kernels.as_written = fused
+    before = torch.compile, dispatch._GPU  # pyright: ignore[reportPrivateUsage]
+    torch.compile = counter.fused  # pyright: ignore[reportAttributeAccessIssue]
+    dispatch._GPU = GpuKernels(counter.fused)  # pyright: ignore[reportPrivateUsage]
     try:
         with counter:
             yield counter
     finally:
-        torch.compile = compile_
-        gpu_kernels.as_written = as_written
+        torch.compile, dispatch._GPU = before  # pyright: ignore[reportPrivateUsage]
 
 
 def size(tensor: Tensor) -> int:
@@ -220,6 +211,15 @@ def size(tensor: Tensor) -> int:
 
 def _tensors(values: object) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
+
+
+def _flops(func: Any, args: tuple[Any, ...], out: Any) -> int:
+    """Returns the FLOPs of a product. Those of attention are left out: the lengths of its sequences are not known."""
+    packet = func._overloadpacket
+    if packet not in flop_registry or "attention" in func._schema.name:
+        return 0
+    # The formulas know the shapes only, and not the overloads with a dtype of the result.
+    return flop_registry[packet](*(arg for arg in args if isinstance(arg, Tensor)), out_val=out)
 
 
 def _bytes_moved(name: str, inputs: list[Tensor], results: list[Tensor]) -> int:

@@ -13,20 +13,20 @@ from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, apply_rotary_pos_emb
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
+from benchmarks.gpu import stand_ins
 from redqueen.errors import ModelError
 from redqueen.policy.kernels import gpu_kernels
 from redqueen.policy.kernels.dispatch import Kernels, Rotation, kernels_of
 from redqueen.policy.kernels.gpu_kernels import GpuKernels, compiled_on_gpu
 from redqueen.policy.kernels.numba_kernels import NumbaKernels
 from redqueen.policy.kernels.torch_kernels import TorchKernels
-from tests.policy import flash
 
 EPS = 1e-5
 DTYPES = [(torch.float32, 1e-5), (torch.bfloat16, 0.02)]
 Function = Callable[..., Tensor | tuple[Tensor, ...]]
 
 
-flash.on_cpu()
+stand_ins.on_cpu()
 TORCH, NUMBA, GPU = TorchKernels(), NumbaKernels(), GpuKernels()
 both_kernels = pytest.mark.parametrize("kernels", [NUMBA, TORCH], ids=["numba", "torch"])
 

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from benchmarks.gpu import stand_ins
 from redqueen.policy.kernels.gpu_kernels import GpuKernels
 from redqueen.policy.kernels.numba_kernels import NumbaKernels
 from redqueen.policy.kernels.torch_kernels import TorchKernels
 from redqueen.policy.model import attention as module
 from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
-from tests.policy import flash
 
 CPU = torch.device("cpu")
-flash.on_cpu()
+stand_ins.on_cpu()
 # A GPU's way runs here in stand-ins for torch's kernels.
 WAYS = {"plain": TorchKernels(), "varlen": GpuKernels()}
 Shape = tuple[int, tuple[int, ...]]

@@ -58,14 +58,14 @@ def _forward(
     assert not debug
     assert most_queries == int(query_ends.diff().max())
     assert most_keys == int(key_ends.diff().max())
-    scale = q.shape[2] ** -0.5 if scale is None else scale
+    factor = q.shape[2] ** -0.5 if scale is None else scale
     group = q.shape[1] // k.shape[1]
     wide_q, wide_k, wide_v = _wide(q, k, v)
     out = torch.zeros_like(wide_q)
     logsumexp = wide_q.new_zeros(q.shape[1], len(q))
     for rows, seen, late in _sequences(query_ends, key_ends, seqused_k):
         keys, values = (x[seen].repeat_interleave(group, 1) for x in (wide_k, wide_v))
-        scores_HQK = scale * torch.einsum("qhd,khd->hqk", wide_q[rows], keys)
+        scores_HQK = factor * torch.einsum("qhd,khd->hqk", wide_q[rows], keys)
         if causal:
             scores_HQK = scores_HQK.masked_fill(late, float("-inf"))
         logsumexp[:, rows] = scores_HQK.logsumexp(-1)
@@ -95,20 +95,20 @@ def _backward(
 ) -> tuple[Tensor, ...]:
     del most_queries, most_keys, random, unused
     assert dropout == 0
-    scale = q.shape[2] ** -0.5 if scale is None else scale
+    factor = q.shape[2] ** -0.5 if scale is None else scale
     kv_heads = k.shape[1]
     group = q.shape[1] // kv_heads
     wide_dy, wide_q, wide_k, wide_v, wide_out = _wide(dy, q, k, v, out)
     dq, dk, dv = (torch.zeros_like(x) for x in (wide_q, wide_k, wide_v))
     for rows, seen, late in _sequences(query_ends, key_ends):
         keys, values = (x[seen].repeat_interleave(group, 1) for x in (wide_k, wide_v))
-        scores_HQK = scale * torch.einsum("qhd,khd->hqk", wide_q[rows], keys)
+        scores_HQK = factor * torch.einsum("qhd,khd->hqk", wide_q[rows], keys)
         if causal:
             scores_HQK = scores_HQK.masked_fill(late, float("-inf"))
         weights_HQK = (scores_HQK - logsumexp[:, rows, None]).exp()
         d_weights_HQK = torch.einsum("qhd,khd->hqk", wide_dy[rows], values)
         along_HQ1 = (wide_dy[rows] * wide_out[rows]).sum(-1).T[..., None]
-        d_scores_HQK = scale * weights_HQK * (d_weights_HQK - along_HQ1)
+        d_scores_HQK = factor * weights_HQK * (d_weights_HQK - along_HQ1)
         dq[rows] = torch.einsum("hqk,khd->qhd", d_scores_HQK, keys)
         d_keys = torch.einsum("hqk,qhd->khd", d_scores_HQK, wide_q[rows])
         d_values = torch.einsum("hqk,qhd->khd", weights_HQK, wide_dy[rows])

@@ -1,0 +1,112 @@
+"""How often the host waits for a GPU, counted on a device that pretends to be one."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from benchmarks.gpu import stand_ins
+from benchmarks.gpu.pretend import PretendGpu, moved, pretend_gpu
+from benchmarks.gpu.shapes import TINY, random_decoder, random_members
+from redqueen.config import LearningConfig
+from redqueen.policy.kernels import dispatch
+from redqueen.policy.learning.learner import LocalLearner
+from redqueen.policy.model.decoder import Decoder
+from redqueen.policy.sampling.continuous_batch import BatchLimits, ContinuousBatch, Row, RowGroup, TextModel
+from redqueen.policy.workers.inline import InlineExecutor
+from redqueen.records import Sample, SamplingParams
+
+MEMBERS = 4
+ATTEMPTS = 4
+PROMPT_TOKENS = 12
+COMPLETION_TOKENS = 40
+# Two micro-batches of the samples below.
+BATCH_TOKENS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How often the host waited, by line."""
+
+    sampling: Counter[str]
+    """While it sampled four prompts of four completions of 40 tokens, all in one batch."""
+    update: Counter[str]
+    """In the update on these completions, two micro-batches."""
+
+
+class Letters:
+    """A tokenizer whose tokens are letters."""
+
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
+        """Returns a letter for each token."""
+        del skip_special_tokens
+        return "".join(map(chr, ids))
+
+
+def count_waits() -> Waits:
+    """Samples and takes an update on the pretended GPU."""
+    stand_ins.on_cpu()
+    decoder = random_decoder(TINY, torch.device("cpu"))
+    on_gpu = dispatch.on_gpu
+    dispatch.on_gpu = lambda device: True
+    try:
+        with pretend_gpu() as gpu:
+            return _count(gpu, moved(decoder, gpu.device))
+    finally:
+        dispatch.on_gpu = on_gpu
+
+
+def _count(gpu: PretendGpu, decoder: Decoder) -> Waits:
+    bank = random_members(decoder, TINY, MEMBERS)
+    groups = _groups()
+    model = TextModel(decoder, Letters(), frozenset())
+    limits = BatchLimits(rows=MEMBERS * ATTEMPTS, prefill_tokens=1024)
+    gpu.waits.clear()
+    ContinuousBatch(model, bank, limits, groups, lambda row: None).run()
+    sampling = Counter(gpu.waits)
+
+    executor = InlineExecutor(_base_of(decoder), bank)
+    learner = LocalLearner(bank, LearningConfig(batch_tokens=BATCH_TOKENS), 1.0, executor)
+    for member in bank.slots:
+        learner.load_state(member, {})
+    gpu.waits.clear()
+    learner.update(_samples(groups))
+    return Waits(sampling, Counter(gpu.waits))
+
+
+def _base_of(decoder: Decoder) -> Any:
+    """Returns what an executor reads of a base."""
+    return type("Base", (), {"decoder": decoder})()
+
+
+def _groups() -> list[RowGroup]:
+    draw = random.Random(0)
+    groups: list[RowGroup] = []
+    for slot in range(MEMBERS):
+        prompt = tuple(draw.choices(range(TINY.vocabulary), k=PROMPT_TOKENS))
+        params = SamplingParams(max_tokens=COMPLETION_TOKENS)
+        rows = [Row(ATTEMPTS * slot + i, (slot, i), params, ()) for i in range(ATTEMPTS)]
+        groups.append(RowGroup(slot, prompt, rows))
+    return groups
+
+
+def _samples(groups: Sequence[RowGroup]) -> list[Sample]:
+    """Returns the rows as samples, every second one bad."""
+    samples: list[Sample] = []
+    for group in groups:
+        for row in group.rows:
+            samples.append(
+                Sample(
+                    member=f"m{group.slot}",
+                    prompt_ids=group.prompt_ids,
+                    token_ids=tuple(row.token_ids),
+                    logprobs=tuple(row.logprobs),
+                    advantage=1.0 - 2 * (row.index % 2),
+                )
+            )
+    return samples
