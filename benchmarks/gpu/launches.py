@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -54,7 +54,8 @@ def decode_step_cost(shape: Shape, rows: int, tokens: int) -> PassCost:
 def sampling_cost(shape: Shape, rows: int) -> Cost:
     """Returns the cost of the head and of sampling one token of each row."""
     decoder = random_decoder(shape.with_layers(1), META)
-    params = SamplingTensors.of([SamplingParams(max_tokens=1)] * rows, META)
+    plain = SamplingTensors.of([SamplingParams(max_tokens=1)] * rows)
+    params = replace(plain, values_4R=plain.values_4R.to(META))
     work_RV = torch.empty(rows, shape.vocabulary, device=META)
     hidden_RH = torch.empty(rows, shape.hidden, device=META, dtype=torch.bfloat16)
     with torch.inference_mode(), counting() as counter:
@@ -87,15 +88,14 @@ def logprobs_cost(shape: Shape, tokens: int) -> Cost:
 def _decode_step(shape: Shape, rows: int, tokens: int) -> KernelCounter:
     decoder = random_decoder(shape, META)
     bank = random_members(decoder, shape, SAMPLING_MEMBERS)
-    cache = KVCache(decoder, rows)
-    cache.reserve(tokens + 1)
+    cache = KVCache(decoder, rows, tokens + 1)
     with torch.inference_mode():
         step = decode_step(decoder, bank, cache)
         # In a run, the rows of a batch that has been refilled are in no order.
         step.assign_rows([row % SAMPLING_MEMBERS for row in range(rows)])
         token_R = torch.empty(rows, dtype=torch.long, device=META)
         with counting() as counter:
-            step(token_R, tokens)
+            step(token_R)
     return counter
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from redqueen.commands.eval_table import (
 from redqueen.commands.tables import table_console
 from redqueen.config import Config
 from redqueen.errors import UserError
-from redqueen.evals import contamination
+from redqueen.evals import contamination, paper
 from redqueen.evals.benchmarks.benchmark import Loaded, Template
 from redqueen.evals.benchmarks.registry import chosen, load_benchmark
 from redqueen.evals.evaluation import evaluate
@@ -87,6 +87,9 @@ def run_eval(targets: Sequence[str], members: Members, model: str | None, wanted
     runs = [target for target in dict.fromkeys(targets) if RunDirectory(Path(target)).archive.exists()]
     overlaps, said = contamination.notes(runs, loaded)
     sentences = [*weakest_lines(results), *said]
+    table = paper.document(results, sentences, notes(loaded, plan))
+    for run in runs:
+        _keep(RunDirectory(Path(run)), table, progress)
     whole = document(results, plan, config.model.name, overlaps)
     if wanted.out is not None:
         (wanted.out / MARKDOWN).write_text(markdown(results, plan, sentences), encoding="utf-8")
@@ -102,6 +105,18 @@ def run_eval(targets: Sequence[str], members: Members, model: str | None, wanted
     for line in [*sentences, *notes(loaded, plan)]:
         console.print(line, soft_wrap=True, markup=False)
     return 0
+
+
+def _keep(run: RunDirectory, table: Mapping[str, object], console: Console) -> None:
+    """Writes the table into a run's folder, where its report and its live page find it."""
+    try:
+        run.evaluation.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        console.print(
+            f"the report of {run.path} will not show this: cannot write {run.evaluation}: {error.strerror}",
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 def _fitted(config: Config, loaded: Sequence[Loaded], wanted: Wanted, members: int, console: Console) -> Config:

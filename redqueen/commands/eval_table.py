@@ -9,46 +9,31 @@ from rich.table import Table
 
 from redqueen.evals.benchmarks.benchmark import Loaded
 from redqueen.evals.contamination import Overlap
+from redqueen.evals.paper import cell, columns, cut_off, row_title, tokens
 from redqueen.evals.runner import Plan
 from redqueen.evals.scores import Results
 from redqueen.intervals import Interval
 
-AVERAGE_TITLES = {"code": "code average", "maths": "maths average", "all": "all"}
 Cells = list[list[str]]
 
 
 def paper_table(results: Results) -> Cells:
-    """Returns the table with its head: a row for each benchmark and average, a column for each adapter and mean.
-
-    A run of several members has three columns: their mean, the best and the weakest one.
-    """
-    head = ["%"]
-    makers: list[tuple[str, list[int]]] = []
-    for target, entries in results.groups().items():
-        if len(entries) == 1:
-            entry = results.entries[entries[0]]
-            makers.append(("single", entries))
-            head.append(f"{entry.target} (single agent)" if entry.single_agent else entry.label)
-            continue
-        ranked = results.ranked(entries)
-        makers += [("mean", entries), ("single", ranked[:1]), ("single", ranked[-1:])]
-        best = results.entries[ranked[0]].member
-        worst = results.entries[ranked[-1]].member
-        head += [f"{target} mean of {len(entries)}", f"best: {best}", f"worst: {worst}"]
-    rows = [head]
-    for column in results.columns():
-        row = [column_title(results, column)]
-        for how, entries in makers:
-            found = results.population(column, entries) if how == "mean" else results.rate(column, entries[0])
-            row.append(percent(found))
-        rows.append(row)
-    rows += _costs(results, [entries for _, entries in makers])
+    """Returns the paper's table with its head, and below it what the columns cost."""
+    found = columns(results)
+    # A column of a run's mean names the run, and its best and worst member follow it.
+    head = [f"{each.target} {each.title}" if each.kind == "mean" else each.title.strip() for each in found]
+    rows = [["%", *head]]
+    for name in results.columns():
+        rows.append([row_title(results, name), *(percent(cell(results, name, column)) for column in found)])
+    shares = [cut_off(results, column) for column in found]
+    rows.append(["cut off", *("-" if share is None else f"{100 * share:.1f}" for share in shares)])
+    rows.append(["tokens", *(f"{tokens(results, column):,}" for column in found)])
     return rows
 
 
 def member_table(results: Results) -> Cells:
     """Returns a row for each entrant with its score in each column, and its parts and costs."""
-    head = ["%", *(column_title(results, column) for column in results.columns())]
+    head = ["%", *(row_title(results, column) for column in results.columns())]
     part_names = [(name, part) for name, cells in results.cells.items() for part in cells[0].parts]
     rows = [[*head, *(part for _, part in part_names)]]
     for number, entry in enumerate(results.entries):
@@ -63,27 +48,6 @@ def member_table(results: Results) -> Cells:
     return rows
 
 
-def _costs(results: Results, columns: Sequence[Sequence[int]]) -> Cells:
-    """Returns the rows with the share of cut-off texts and the tokens of each column's entries."""
-    cut = ["cut off"]
-    tokens = ["tokens"]
-    for entries in columns:
-        cells = [cells[entry] for entry in entries for cells in results.cells.values()]
-        samples = sum(cell.samples for cell in cells)
-        ended = sum(cell.cut_off * cell.samples for cell in cells)
-        cut.append(f"{100 * ended / samples:.1f}" if samples else "-")
-        tokens.append(f"{sum(cell.tokens for cell in cells):,}")
-    return [cut, tokens]
-
-
-def column_title(results: Results, column: str) -> str:
-    """Returns a column's name for people."""
-    for loaded in results.benchmarks:
-        if loaded.benchmark.name == column:
-            return loaded.benchmark.title
-    return AVERAGE_TITLES[column]
-
-
 def percent(interval: Interval | None) -> str:
     """Formats a rate in per cent with its interval: `43.0 [35, 51]`."""
     if interval is None:
@@ -93,7 +57,10 @@ def percent(interval: Interval | None) -> str:
 
 
 def _ends(interval: Interval) -> str:
-    return f"{100 * (interval.low or 0):.0f}, {100 * (interval.high or 0):.0f}"
+    ends = (100 * (interval.low or 0), 100 * (interval.high or 0))
+    # Two members that are nearly alike give an interval within one point.
+    digits = 1 if f"{ends[0]:.0f}" == f"{ends[1]:.0f}" else 0
+    return ", ".join(f"{end:.{digits}f}" for end in ends)
 
 
 def weakest_lines(results: Results) -> list[str]:

@@ -38,6 +38,7 @@ class RunDirectory:
         self.path = path
         self.checkpoints = path / "checkpoints"
         self.archive = path / "run.sqlite"
+        self.evaluation = path / "evaluation.json"
         self._metrics = path / "metrics.jsonl"
         self._config = path / "config.json"
         self._lock: int | None = None

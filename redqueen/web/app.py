@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from redqueen.errors import UserError
+from redqueen.web.evaluation import evaluation
 from redqueen.web.folder import Folder, UnknownError
 from redqueen.web.guard import Guard
 from redqueen.web.live_run import LiveRun
@@ -24,7 +25,7 @@ from redqueen.web.task import task_view
 from redqueen.web.tasks import browse
 
 STATIC = Path(__file__).with_name("static")
-PAGES = ("/", "/runs", "/league", "/matrix", "/tree", "/tasks", "/task", "/member")
+PAGES = ("/", "/runs", "/evaluation", "/league", "/matrix", "/tree", "/tasks", "/task", "/member")
 """What a browser's address bar may show. Each is the same file, whose script asks for the view's data."""
 
 View = Callable[[LiveRun, str, Mapping[str, str]], object]
@@ -34,6 +35,7 @@ VIEWS: dict[str, View] = {
     "state": lambda run, title, query: state(run, title),
     "overview": lambda run, title, query: overview(run),
     "stamp": lambda run, title, query: {"stamp": run.stamp(), "course": course(run)},
+    "evaluation": lambda run, title, query: evaluation(run),
     "league": lambda run, title, query: league(run),
     "matrix": lambda run, title, query: matrix(run),
     "tree": lambda run, title, query: tree(run),

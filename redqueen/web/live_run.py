@@ -36,8 +36,7 @@ class LiveRun:
 
     def stamp(self) -> str:
         """Returns a text that changes whenever the run has something new to show. It costs no reading."""
-        ((when, size),) = stamp(self._metrics)
-        return f"{when}-{size}"
+        return " ".join(f"{when}-{size}" for when, size in stamp(self._metrics, self.directory.evaluation))
 
     def config(self) -> Config:
         """Returns the run's configuration. Raises RunError if it cannot be read."""

@@ -32,6 +32,9 @@ def test_a_run_its_member_and_its_base_are_scored_together(finished: Path, tmp_p
     assert list(result["runs"]) == [str(finished)]
     assert result["runs"][str(finished)]["means"]["reserved"]["n"] == 2
     assert [overlap["programs"] for overlap in result["overlaps"]] == [3]
+    # The run's report and live page find the table in its folder.
+    table = json.loads(RunDirectory(finished).evaluation.read_text())
+    assert [column["kind"] for column in table["columns"]] == ["base", "adapter", "mean", "best", "worst"]
     # The second time nothing is sampled, and the page is the same.
     page = (tmp_path / "out" / "results.md").read_text()
     assert "````text" in page

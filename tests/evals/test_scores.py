@@ -2,61 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
-from redqueen.evals.benchmarks.benchmark import Loaded
-from redqueen.evals.benchmarks.registry import BY_NAME
-from redqueen.evals.graders.grader import Problem
-from redqueen.evals.samples import SampleRow
-from redqueen.evals.scores import Entry, Results
-
-ENTRIES = [
-    Entry(target="base", member=""),
-    Entry(target="run", member="S0"),
-    Entry(target="run", member="S1"),
-]
-
-
-def loaded(name: str, problems: int) -> Loaded:
-    return Loaded(
-        benchmark=BY_NAME[name],
-        problems=[Problem(id=f"{n}", benchmark=name, prompt="", data={"part": "ab"[n % 2]}) for n in range(problems)],
-        available=problems,
-        origin="",
-        sha256="",
-    )
-
-
-def rows(name: str, statuses: Sequence[str], samples: int = 1) -> list[SampleRow]:
-    return [
-        SampleRow(
-            setting="",
-            adapter="",
-            benchmark=name,
-            problem=f"{number // samples}",
-            number=number % samples,
-            label="",
-            text="",
-            answer="",
-            status=status,
-            detail="",
-            tokens=10,
-            cut_off=number % 2,
-        )
-        for number, status in enumerate(statuses)
-    ]
-
-
-def results(right: dict[str, Sequence[int]], problems: int = 40) -> Results:
-    """Returns results in which each entry solves the first so many problems of each benchmark."""
-    benchmarks = [loaded(name, problems) for name in right]
-    found = Results(ENTRIES, benchmarks)
-    for one in benchmarks:
-        name = one.benchmark.name
-        found.add(one, [rows(name, ["correct"] * n + ["wrong"] * (problems - n)) for n in right[name]])
-    return found
+from redqueen.evals.scores import Results
+from tests.evals.made_up import ENTRIES, loaded, results, rows
 
 
 def test_averages_are_over_the_benchmarks_of_the_paper() -> None:

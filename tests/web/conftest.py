@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from pathlib import Path
@@ -9,17 +10,22 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from redqueen.evals import paper
+from redqueen.runs.directory import RunDirectory
 from redqueen.verifier import LocalVerifier
 from redqueen.web.app import make_app
 from redqueen.web.folder import Folder
 from tests import toy
+from tests.evals.made_up import results
 
 HOSTILE = "def f(x):\n    return '<script>window.pwned = 1</script><img src=x onerror=\"window.pwned = 1\">'"
 
 
 @pytest.fixture(scope="session")
 def watched(tmp_path_factory: pytest.TempPathFactory, verifier: LocalVerifier) -> Path:
-    """A folder with two runs: "first" has births, and a task whose program holds HTML; "second" is a copy."""
+    """A folder with two runs: "first" has births, an evaluation, and a task whose program holds HTML; "second" is a
+    copy that was not evaluated.
+    """
     folder = tmp_path_factory.mktemp("watched")
     changes = {"run.steps": 3, "evolution.enabled": "true", "evolution.every": 2, "evolution.burn_in": 1}
     played = toy.played(folder / "played", verifier, **changes)
@@ -32,6 +38,9 @@ def watched(tmp_path_factory: pytest.TempPathFactory, verifier: LocalVerifier) -
         archive.execute("UPDATE attempts SET text = ? WHERE rowid = 1", [HOSTILE])
     archive.close()
     shutil.copytree(first, folder / "runs" / "second")
+    right = {"humaneval+": (4, 30, 20), "mbpp+": (0, 25, 15), "gsm8k": (2, 12, 8)}
+    table = paper.document(results(right), ["<b>The weakest member is above base.</b>"], ["greedy"])
+    RunDirectory(first).evaluation.write_text(json.dumps(table))
     return folder / "runs"
 
 

@@ -89,6 +89,24 @@ def test_the_overview_has_panels_with_points(client: TestClient) -> None:
         assert {len(curve["values"]) for curve in panel["curves"]} == {3}
 
 
+def test_the_evaluation_is_the_table_that_was_left_in_the_run(
+    client: TestClient, watched: Path, tmp_path: Path
+) -> None:
+    table = ask(client, "evaluation")["evaluation"]
+    assert [row["title"] for row in table["rows"]][-2:] == ["code average", "all"]
+    assert [column["title"] for column in table["columns"]] == ["base", "mean of 2", "best: S0", "worst: S1"]
+    other = ask(page(watched / "second"), "evaluation")
+    assert other["evaluation"] is None
+    assert other["command"].startswith("redqueen eval ")
+    # One that is made while the page is open changes the stamp, so that the page asks again.
+    run = Path(shutil.copytree(watched / "second", tmp_path / "run"))
+    before = ask(page(run), "stamp")
+    RunDirectory(run).evaluation.write_text("{")
+    assert ask(page(run), "stamp") != before
+    answer = page(run).get("/api/evaluation")
+    assert (answer.status_code, "evaluate again" in answer.json()["error"]) == (400, True)
+
+
 def test_the_league_has_everybody_with_the_games_they_played(client: TestClient) -> None:
     members = {member["name"]: member for member in ask(client, "league")["members"]}
     assert {"T0", "T1", "T2", "S0", "S1", "S2"} == set(members)

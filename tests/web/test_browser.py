@@ -133,6 +133,7 @@ def test_j_and_enter_open_a_task_and_its_script_does_not_run(chromium: Browser, 
 def test_every_view_is_drawn_at_every_width_and_in_both_themes(chromium: Browser, web: str) -> None:
     views = ["/runs", "/?run=first", "/league?run=first", "/matrix?run=first&all=1", "/matrix?run=first&show=games"]
     views += ["/tree?run=first", "/tasks?run=first", "/member?run=first&name=T0", "/"]
+    views += ["/evaluation?run=first", "/evaluation?run=second"]
     for width, dark in ((400, True), (1280, False)):
         chromium.size(width, dark=dark)
         for view in views:

@@ -40,6 +40,7 @@ def test_the_page_holds_what_the_live_page_shows(run: LiveRun) -> None:
     assert {row["name"] for row in data["league"]["members"]} >= {"T0", "S0"}
     assert data["tree"]["steps"] == 3
     assert data["tasks"]["best"]
+    assert data["evaluation"]["evaluation"]["rows"]
     assert "Verdict: undecided" in text
     assert "Too short" in text
     # Addresses that stay inside: names of XML vocabularies, and the policy that forbids all others.
@@ -76,6 +77,7 @@ def test_a_browser_shows_it_and_asks_for_nothing(run: LiveRun, tmp_path: Path) -
             assert shown.run("document.documentElement.scrollWidth") == width
         assert int(shown.run("document.querySelector('#panel-solve-rate').dataset.points")) > 0
         assert shown.run("document.querySelectorAll('#league tbody tr').length") >= 4
+        assert shown.run("document.querySelectorAll('#evaluation tbody tr').length") == 7
         assert shown.run("document.querySelectorAll('#tree svg.tree').length") == 2
         assert shown.run("document.querySelectorAll('#tasks details.told').length") >= 2
         assert shown.run("document.querySelectorAll('#matrix td.cell').length") >= 1
@@ -90,6 +92,8 @@ def test_markdown_has_the_same_numbers(run: LiveRun) -> None:
     assert "## Verdict: undecided" in text
     assert f"| Solve rate: all tasks | share | {lines[0]['solve_rate']:.3f} | {lines[-1]['solve_rate']:.3f} |" in text
     assert f"- tokens sampled: {sum(line['tokens_sampled'] for line in lines):,}" in text
+    assert "## Held-out evaluation" in text
+    assert "| % | base | mean of 2 of run | best: S0 of run | worst: S1 of run |" in text
     living = set(lines[-1]["members"])
     assert living <= {row.split("|")[1].strip() for row in text.splitlines() if row.startswith("| ")}
 

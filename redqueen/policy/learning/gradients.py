@@ -1,6 +1,6 @@
 """The joint forward and backward pass, which adds to the gradients of all members that have samples.
 
-Shape suffixes: N rows (tokens that go through the model), S scored tokens, H hidden size.
+Shape suffixes: N rows (tokens that go through the model), S scored tokens, H hidden size, G groups.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
 
 from redqueen.errors import PromptError
+from redqueen.policy.kernels.dispatch import kernels_of
 from redqueen.policy.learning.importance_ratio import RatioStats, importance_ratios
 from redqueen.policy.learning.packing import PromptGroup, build_micro_batch
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
@@ -35,6 +37,18 @@ class TokenStats:
         self.loss += other.loss
         self.tokens += other.tokens
         self.ratio.add(other.ratio)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSums:
+    """Sums over the tokens of each of a micro-batch's groups, on the device that computes them."""
+
+    slots: tuple[int, ...]
+    """The groups' slots."""
+    tokens: tuple[int, ...]
+    """The number of each group's tokens."""
+    sums_6G: Tensor
+    """The loss and the fields of `RatioStats` of each group, in float64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +87,10 @@ def accumulate(
     gradients: Gradients,
     groups: Sequence[PromptGroup],
     options: ForwardOptions,
-) -> dict[int, TokenStats]:
-    """Adds one micro-batch's gradients of -sum(weight x ratio x log-probability) and returns its statistics by slot.
+) -> BatchSums:
+    """Adds one micro-batch's gradients of -sum(weight x ratio x log-probability) and returns sums over its tokens.
 
+    Does not wait for the device: nothing here depends on a number that it computes.
     Raises PromptError if a sample is longer than the base's sliding window.
     """
     device = bank.masters.device
@@ -96,9 +111,9 @@ def accumulate(
             adapters,
             checkpointing=options.checkpointing,
         )
-        logp_S = TokenLogprobs.apply(
-            hidden_NH[batch.source_S], decoder.head.weight, batch.target_S, options.temperature
-        )
+        # A prompt's last row predicts the first token of each of its samples, so it is taken several times.
+        source_SH = kernels_of(hidden_NH).take(hidden_NH, batch.source_S)
+        logp_S = TokenLogprobs.apply(source_SH, decoder.head.weight, batch.target_S, options.temperature)
         ratios = importance_ratios(logp_S, batch.logprob_S, options.ratio_cap)
         weight_S = batch.weight_S * ratios.ratio_S if options.corrected else batch.weight_S
         loss_S = -weight_S * logp_S
@@ -106,11 +121,22 @@ def accumulate(
 
     # The sums run over thousands of tokens and are therefore taken in float64.
     per_token = torch.cat([loss_S.detach().double()[None], ratios.sums_5S])
-    stats: dict[int, TokenStats] = {}
-    start = 0
-    for group in groups:
-        end = start + sum(len(weighted.sample.token_ids) for weighted in group.samples)
-        loss, *sums = per_token[:, start:end].sum(1).tolist()
-        stats.setdefault(group.slot, TokenStats()).add(TokenStats(loss, end - start, RatioStats(*sums)))
-        start = end
-    return stats
+    tokens = tuple(sum(len(weighted.sample.token_ids) for weighted in group.samples) for group in groups)
+    sums_6G = torch.stack([part.sum(1) for part in per_token.split(tokens, 1)], 1)
+    return BatchSums(tuple(group.slot for group in groups), tokens, sums_6G)
+
+
+def read_stats(batches: Sequence[BatchSums]) -> list[dict[int, TokenStats]]:
+    """Returns each micro-batch's token statistics by slot. Waits for the device once, for all of them."""
+    if not batches:
+        return []
+    rows: list[list[float]] = torch.cat([batch.sums_6G for batch in batches], 1).T.tolist()
+    values = iter(rows)
+    read: list[dict[int, TokenStats]] = []
+    for batch in batches:
+        stats: dict[int, TokenStats] = {}
+        for slot, tokens in zip(batch.slots, batch.tokens, strict=True):
+            loss, *ratios = next(values)
+            stats.setdefault(slot, TokenStats()).add(TokenStats(loss, tokens, RatioStats(*ratios)))
+        read.append(stats)
+    return read

@@ -40,10 +40,13 @@ class LocalLearner:
             corrected=config.importance_ratio == "truncated",
         )
         self.optimizers: dict[str, torch.optim.AdamW] = {}
+        # Counted here as well, because an optimizer keeps its count on the device.
+        self._steps_taken: dict[str, int] = {}
         self._kept_gradients: Gradients | None = None
 
     def reset(self, member: str) -> None:
         """Gives `member` a new optimizer, without moments and with a step count of 0. Its weights stay."""
+        self._steps_taken[member] = 0
         self.optimizers[member] = torch.optim.AdamW(
             [self.bank.masters[self.bank.slots[member]]],
             lr=self.config.lr,
@@ -55,6 +58,7 @@ class LocalLearner:
     def forget(self, member: str) -> None:
         """Drops the optimizer of a member that leaves, if it has one."""
         self.optimizers.pop(member, None)
+        self._steps_taken.pop(member, None)
 
     def update(
         self, samples: Sequence[Sample], progress: Progress | None = None, *, lr: float | None = None
@@ -90,14 +94,31 @@ class LocalLearner:
         refuse_mismatch({member: stats[member].ratio for member in optimizers}, self.config.max_logprob_gap)
 
         # Clipping and the optimizer's step are each member's own, so one member's large gradient scales no other's.
-        updates: list[MemberUpdate] = []
-        for member, optimizer in optimizers.items():
-            gradient = gradients.flat[self.bank.slots[member]]
-            updates.append(self._step(member, stats[member], gradient, optimizer, lr))
-
+        # The device is waited for once before the steps and once after, however many members there are.
+        members = list(optimizers)
+        steps = [gradients.flat[self.bank.slots[member]] for member in members]
+        norms = dict(zip(members, _norms(steps), strict=True))
+        skipped = {member: _why_skipped(stats[member].tokens, norms[member]) for member in members}
+        moved = [member for member in members if not skipped[member]]
+        for member, gradient in zip(members, steps, strict=True):
+            if member in moved:
+                self._step(member, gradient, norms[member], lr)
         # Sampling reads copies in the compute dtype. They are renewed for the members that moved.
-        self.bank.refresh(*(update.member for update in updates if not update.skipped))
-        return updates
+        self.bank.refresh(*moved)
+        sizes = _norms([self.bank.masters[self.bank.slots[member]] for member in members])
+        return [
+            MemberUpdate(
+                member=member,
+                loss=stats[member].loss,
+                grad_norm=norms[member],
+                adapter_norm=size,
+                logprob_gap=stats[member].ratio.mean_gap,
+                tokens=stats[member].tokens,
+                ratio=stats[member].ratio.summary(),
+                skipped=skipped[member],
+            )
+            for member, size in zip(members, sizes, strict=True)
+        ]
 
     def _groups(self, samples: Sequence[Sample]) -> list[PromptGroup]:
         """Groups the samples to compute by prompt; those with advantage 0 count in the normalisation only."""
@@ -122,37 +143,11 @@ class LocalLearner:
         self._kept_gradients.clear(slots)
         return self._kept_gradients
 
-    def _step(
-        self, member: str, stats: TokenStats, gradient: Tensor, optimizer: torch.optim.AdamW, lr: float | None
-    ) -> MemberUpdate:
-        """Clips one member's gradient and takes the optimizer's step, unless there is no usable gradient."""
-        norm = 0.0
-        skipped = ""
-        # A step with a zero gradient would not be harmless: AdamW would still decay the weights and follow its moments.
-        # A gradient that is not finite would destroy the weights and the moments for good.
-        if not stats.tokens:
-            skipped = "every advantage was zero"
-        else:
-            norm = float(gradient.norm())
-            if not math.isfinite(norm):
-                skipped = "non-finite gradient"
-        if not skipped:
-            if norm > self.config.clip:
-                gradient.mul_(self.config.clip / norm)
-            self._move(optimizer, gradient, lr)
-        return MemberUpdate(
-            member=member,
-            loss=stats.loss,
-            grad_norm=norm,
-            adapter_norm=float(self.bank.masters[self.bank.slots[member]].norm()),
-            logprob_gap=stats.ratio.mean_gap,
-            tokens=stats.tokens,
-            ratio=stats.ratio.summary(),
-            skipped=skipped,
-        )
-
-    def _move(self, optimizer: torch.optim.AdamW, gradient: Tensor, lr: float | None) -> None:
-        """Takes one optimizer step along a clipped gradient. `lr` replaces the configured rate and its warm-up."""
+    def _step(self, member: str, gradient: Tensor, norm: float, lr: float | None) -> None:
+        """Clips one member's gradient of this norm and takes a step along it; `lr` replaces rate and warm-up."""
+        if norm > self.config.clip:
+            gradient.mul_(self.config.clip / norm)
+        optimizer = self.optimizers[member]
         group = optimizer.param_groups[0]
         # The optimizer's only parameter is the member's row of the masters.
         (parameter,) = group["params"]
@@ -160,13 +155,13 @@ class LocalLearner:
             lr = self.config.lr
             # The warm-up counts a member's own steps: a child starts with a small rate whenever it joins the run.
             if self.config.lr_warmup:
-                steps_taken = float(optimizer.state[parameter].get("step", 0))
-                lr *= min(1.0, (steps_taken + 1) / self.config.lr_warmup)
+                lr *= min(1.0, (self._steps_taken[member] + 1) / self.config.lr_warmup)
         group["lr"] = lr
         # The gradient lies in memory that all members share, so the parameter holds it only during the step.
         parameter.grad = gradient
         optimizer.step()
         parameter.grad = None
+        self._steps_taken[member] += 1
 
     def state(self, member: str) -> dict[str, Tensor]:
         """Returns the step count and moments of `member`'s optimizer, by layer; empty before its first step."""
@@ -196,3 +191,18 @@ class LocalLearner:
             }
             restored[moment] = self.bank.pack(factors)
         optimizer.state[parameter] = restored
+        self._steps_taken[member] = int(state["step"])
+
+
+def _norms(vectors: Sequence[Tensor]) -> list[float]:
+    """Returns the Euclidean norm of each vector. Waits for the device once, for all of them."""
+    return torch.stack([vector.norm() for vector in vectors]).tolist() if vectors else []
+
+
+def _why_skipped(tokens: int, norm: float) -> str:
+    """Returns why a member with so many trained tokens and this gradient takes no step; empty if it takes one."""
+    # A step with a zero gradient would not be harmless: AdamW would still decay the weights and follow its moments. A
+    # gradient that is not finite would destroy the weights and the moments for good.
+    if not tokens:
+        return "every advantage was zero"
+    return "" if math.isfinite(norm) else "non-finite gradient"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from redqueen.policy.kernels.transfer import to_device
 from redqueen.policy.model.attention import SharedPrefix
 from redqueen.records import Sample
 
@@ -140,7 +141,7 @@ def build_micro_batch(groups: Sequence[PromptGroup], device: torch.device) -> Mi
             weights += [weighted.weight] * len(weighted.sample.token_ids)
 
     def tensor(values: list[int] | list[float], dtype: torch.dtype) -> Tensor:
-        return torch.tensor(values, dtype=dtype, device=device)
+        return to_device(torch.tensor(values, dtype=dtype), device)
 
     return MicroBatch(
         groups=tuple(groups),

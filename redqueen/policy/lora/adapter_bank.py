@@ -13,6 +13,7 @@ from torch import Tensor
 
 from redqueen.adapters.factors import Adapter, Factors
 from redqueen.errors import AdapterError
+from redqueen.policy.kernels.transfer import to_device
 from redqueen.policy.lora.decoding_products import PaddedBmm
 from redqueen.policy.lora.sites import Site
 from redqueen.policy.lora.stacked_factors import (
@@ -190,7 +191,7 @@ class AdapterBank:
         for member in members:
             self.writes[self.slots[member]] += 1
         for slots in contiguous_runs(self.slots[member] for member in members):
-            scale_S = torch.tensor(self.scales[slots], dtype=self.masters.dtype, device=self.masters.device)
+            scale_S = to_device(torch.tensor(self.scales[slots], dtype=self.masters.dtype), self.masters.device)
             for stacked in self.stacked.values():
                 stacked.refresh(slots, scale_S[:, None, None])
 

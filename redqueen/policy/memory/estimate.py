@@ -18,7 +18,6 @@ from redqueen.policy.kernels.dispatch import kernels_of
 from redqueen.policy.kernels.onednn import packs
 from redqueen.policy.model.base import device_of, dtype_of, workers_of
 from redqueen.policy.model.dimensions import Shape, shape_of
-from redqueen.policy.sampling.kv_cache import GROWTH
 from redqueen.records import PromptLengths
 
 _MB = 10**6
@@ -173,7 +172,7 @@ def _saved_per_token(config: Config, shape: Shape, longest: int, *, compiled: bo
 
 
 def _sampling(config: Config, shape: Shape, lengths: PromptLengths) -> tuple[Item, Item]:
-    """Returns the KV cache while it grows, and a step's logits or a prefill's activations, for the larger phase."""
+    """Returns the KV cache, and a step's logits or a prefill's activations, for the larger phase."""
     population = config.population
     game = config.game
     sampling = config.sampling
@@ -191,14 +190,13 @@ def _sampling(config: Config, shape: Shape, lengths: PromptLengths) -> tuple[Ite
         (proposals * game.attempts, lengths.attempt, sampling.attempt_tokens, game.attempts),
     ):
         rows = min(sampling.batch_rows, requests)
-        room = prompt + limit + 1
-        room += -room % GROWTH
-        # A cache that grows is copied, first the keys: while the values are, the old and the new values both exist.
-        grown = int(rows * room * row_token * (1.5 - GROWTH / room / 2))
+        room = prompt + limit
         logits = rows * shape.vocabulary * (size + 4 + _filter_bytes(config))
         # A prefill holds a block's activations for all tokens of its prompts, each of which is computed once.
         prompts = rows // min(shared, rows) * prompt * size * (5 * shape.intermediate + 8 * shape.hidden)
-        cache = Item(f"sampling: cache of {rows} x {room} tokens", grown, workers, "sampling.batch_rows")
+        cache = Item(
+            f"sampling: cache of {rows} x {room} tokens", rows * room * row_token, workers, "sampling.batch_rows"
+        )
         step = Item("sampling: logits and prompts", max(logits, prompts), workers, "sampling.batch_rows")
         phases.append((cache, step))
     # The heap holds the second item of a phase, so it counts with its fragmentation.

@@ -1,6 +1,6 @@
 """Continuous batching: rows of different members are decoded together, and a finished row makes room for a waiting one.
 
-Shape suffixes: R rows of the batch, N tokens, V vocabulary, H hidden size, T tokens of a row.
+What is on the device is in `redqueen.policy.sampling.device_batch`; here the host decides which rows are there.
 """
 
 from __future__ import annotations
@@ -12,25 +12,35 @@ from typing import Any
 
 import torch
 
-from redqueen import streams
 from redqueen.errors import AdapterError, PromptError
+from redqueen.policy.kernels import dispatch
 from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.model.attention import SharedPrefix
 from redqueen.policy.model.decoder import Decoder
-from redqueen.policy.sampling.decode_step import decode_step
-from redqueen.policy.sampling.kv_cache import KVCache, Prefill, PrefillEntry
-from redqueen.policy.sampling.tokens import SampledTokens, SamplingTensors, sample_tokens
+from redqueen.policy.sampling.device_batch import DeviceBatch, PlacedPrompt, SampledSteps
 from redqueen.records import FinishReason, SamplingParams
 
-# The batch is compacted when more than this share of its rows is free. A free row costs as much as any other in each
-# step, but compacting copies whole rows of the cache, so a few free rows are left alone until requests fill them.
-_COMPACT_ABOVE = 0.125
-# How many tokens are sampled before the host reads them. Reading waits until a GPU has finished all its work, and the
-# GPU then idles until the host has prepared the next step. Eight tokens at once spread that wait; a row that ends
-# earlier wastes at most seven of them. A CPU gains nothing from waiting.
-_STRIDE = {"cpu": 1, "cuda": 8}
+# The batch is compacted when it would then compute less than this share of its rows. A free row costs as much as any
+# other in each step, but compacting copies whole rows of the cache, so a few free rows are left alone until requests
+# fill them.
+_COMPACT_BELOW = 0.875
 # Free rows are sampled with the others; their tokens are never read.
 _FREE_ROW = SamplingParams(max_tokens=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pace:
+    """How the host keeps up with the device."""
+
+    steps: int
+    """How many tokens of each row are sampled before the host looks at them."""
+    ahead: int
+    """How many such looks the device may be ahead of the host."""
+
+
+# A CPU gains nothing from working ahead. While the host looks at tokens of a GPU, the GPU samples the next ones, so it
+# never waits. The price are tokens behind the ends of rows: with four at a time at most seven in a row, six on average.
+_CPU = _Pace(steps=1, ahead=0)
+_GPU = _Pace(steps=4, ahead=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +105,7 @@ class BatchLimits:
 
 
 class ContinuousBatch:
-    """The rows that are decoded together. Row r of the batch is row r of the KV cache."""
+    """The rows that are decoded together. Row r of the batch is row r on the device."""
 
     def __init__(
         self,
@@ -110,54 +120,38 @@ class ContinuousBatch:
         Raises PromptError if a row can become longer than the base's sliding window.
         """
         window = model.decoder.window
-        longest = max((len(group.prompt_ids) + group.max_tokens for group in groups), default=0)
-        if window and longest > window:
-            raise PromptError(f"{longest} tokens are more than this base's sliding window of {window}")
+        room = max((len(group.prompt_ids) + group.max_tokens for group in groups), default=1)
+        if window and room > window:
+            raise PromptError(f"{room} tokens are more than this base's sliding window of {window}")
 
         self.model = model
-        self.bank = bank
         self.on_row = on_row
-        self.decoder = model.decoder
         self.queue = deque(groups)
-        self.device = bank.masters.device
-        self.stride = _STRIDE[self.device.type]
-
-        # A row may be sampled up to one stride beyond its end before the host notices that it has ended. What is
-        # sampled there is dropped, so it may lie beyond the base's window.
-        tokens = max((group.max_tokens for group in groups), default=0) + self.stride
         self.prefill_tokens = limits.prefill_tokens
         self.capacity = min(limits.rows, sum(len(group.rows) for group in groups))
+        self.pace = _GPU if dispatch.on_gpu(bank.masters.device) else _CPU
+        longest = max((group.max_tokens for group in groups), default=1)
+        self.device = DeviceBatch(model.decoder, bank, self.capacity, room, longest, self.pace.steps)
 
-        # The state of each row on the host. `lengths` counts a row's tokens in the cache, as `cache.length_R` does on
-        # the device; the host keeps its own copy so that it need not wait for the device to learn the longest.
+        # The state of each row on the host.
         self.rows: list[Row | None] = []
         self.slots: list[int] = []
-        self.lengths: list[int] = []
-
-        # The state of each row on the device, allocated once.
-        capacity = self.capacity
-        self.cache = KVCache(self.decoder, capacity)
-        self.step = decode_step(self.decoder, bank, self.cache)
-        self.params = SamplingTensors.of([], self.device)
-        self.work_RV = torch.empty(capacity, len(self.decoder.embed_VH), device=self.device)
-        self.hidden_RH = self.decoder.embed_VH.new_zeros(capacity, self.decoder.embed_VH.shape[1])
-        self.token_R = torch.zeros(capacity, dtype=torch.long, device=self.device)
-        self.uniform_RT = torch.zeros(capacity, tokens, device=self.device)
-        self.count_R = torch.zeros(capacity, dtype=torch.long, device=self.device)
+        self.prompts: list[int] = []
+        self.place_of: dict[int, int] = {}
+        # What the device has sampled or is sampling, with the rows that were there then.
+        self.sampled: deque[tuple[SampledSteps, list[Row | None]]] = deque()
 
     @torch.inference_mode()
     def run(self) -> None:
         """Decodes until every row is complete."""
         self._admit()
         while self.rows:
-            sampled = [self._sample()]
-            for _ in range(self.stride - 1):
-                self._step()
-                sampled.append(self._sample())
-            self._collect(sampled)
+            self.sampled.append((self.device.sample_steps(len(self.rows)), list(self.rows)))
+            if len(self.sampled) > self.pace.ahead:
+                self._collect(*self.sampled.popleft())
             self._compact()
             if self.rows:
-                self._step()
+                self.device.step(len(self.rows))
             self._admit()
 
     def _admit(self) -> None:
@@ -178,131 +172,100 @@ class ContinuousBatch:
         new_rows = max(max(places) for _, places in admitted) + 1 - len(self.rows)
         self.rows += [None] * new_rows
         self.slots += [admitted[0][0].slot] * new_rows
-        self.lengths += [0] * new_rows
+        self.prompts += [0] * new_rows
 
-        # All of a row's random numbers are drawn now, from a stream that only its seed names. Its text therefore does
-        # not depend on the other rows, on its place in the batch or on the process that samples it.
+        rows: list[Row] = []
+        prompts: list[PlacedPrompt] = []
         for group, places in admitted:
+            rows += group.rows
+            prompts.append(PlacedPrompt(group.slot, group.prompt_ids, places))
             for r, row in zip(places, group.rows, strict=True):
                 self.rows[r] = row
                 self.slots[r] = group.slot
-                self.lengths[r] = len(group.prompt_ids)
-                uniforms = streams.uniforms(row.sampling.max_tokens, *row.seed)
-                self.uniform_RT[r, : len(uniforms)] = torch.from_numpy(uniforms)
-                self.count_R[r] = 0
+                self.prompts[r] = len(group.prompt_ids)
+                self.place_of[row.index] = r
+        self.device.admit(prompts, [row.seed for row in rows], [row.sampling.max_tokens for row in rows])
 
         # One pass computes prompts of all members; the bank wants its rows sorted by slot.
-        for part in self._passes(sorted(admitted, key=lambda pair: pair[0].slot)):
-            self._prefill(part)
+        for part in self._passes(sorted(prompts, key=lambda prompt: prompt.slot)):
+            self.device.prefill(part)
         self._rows_changed()
 
-    def _passes(self, admitted: list[tuple[RowGroup, list[int]]]) -> Iterator[list[tuple[RowGroup, list[int]]]]:
-        """Yields the groups in parts, whose prompts have at most `prefill_tokens` tokens together."""
+    def _passes(self, prompts: list[PlacedPrompt]) -> Iterator[list[PlacedPrompt]]:
+        """Yields the prompts in parts of at most `prefill_tokens` tokens."""
         # A pass holds a block's activations for all of its tokens. A batch's prompts at once would take more memory
         # than everything else. A prompt is not split: its attention would have to read the cache as well, and the
         # longest prompt alone takes little.
-        part: list[tuple[RowGroup, list[int]]] = []
+        part: list[PlacedPrompt] = []
         tokens = 0
-        for group, places in admitted:
-            prompt = len(group.prompt_ids)
-            if part and tokens + prompt > self.prefill_tokens:
+        for prompt in prompts:
+            length = len(prompt.prompt_ids)
+            if part and tokens + length > self.prefill_tokens:
                 yield part
                 part = []
                 tokens = 0
-            part.append((group, places))
-            tokens += prompt
+            part.append(prompt)
+            tokens += length
         if part:
             yield part
 
-    def _prefill(self, admitted: list[tuple[RowGroup, list[int]]]) -> None:
-        """Computes the prompts, each once, into the cache and the hidden states of the rows that continue it."""
-        entries: list[PrefillEntry] = []
-        start = 0
-        for group, places in admitted:
-            entries.append(PrefillEntry(SharedPrefix(start, len(group.prompt_ids)), places))
-            start += len(group.prompt_ids)
-        device = self.device
-        prompt_ids: list[int] = []
-        for group, _ in admitted:
-            prompt_ids += group.prompt_ids
-        ids_N = torch.tensor(prompt_ids, device=device)
-        position_N = torch.cat([torch.arange(entry.prefix.prompt, device=device) for entry in entries])
-        slots = [group.slot for group, _ in admitted]
-        adapters = self.bank.rows(slots, [entry.prefix.prompt for entry in entries])
-        hidden_NH = self.decoder.hidden(ids_N, position_N, Prefill(self.cache, entries), adapters)
-        for entry in entries:
-            self.hidden_RH[entry.rows] = hidden_NH[entry.prefix.end - 1]
-
     def _rows_changed(self) -> None:
-        """Tells the decode step which member each row belongs to, and builds the rows' sampling parameters."""
-        self.step.assign_rows(self.slots)
-        self.params = SamplingTensors.of([row.sampling if row else _FREE_ROW for row in self.rows], self.device)
+        """Tells the device which member each row belongs to, and how it is sampled."""
+        self.device.assign(self.slots, [row.sampling if row else _FREE_ROW for row in self.rows])
 
-    def _sample(self) -> SampledTokens:
-        """Samples each row's next token."""
-        rows = len(self.rows)
-        logits_RV = self.decoder.head(self.hidden_RH[:rows])
-        uniform_R = self.uniform_RT[:rows].gather(1, self.count_R[:rows, None])[:, 0]
-        sampled = sample_tokens(logits_RV, uniform_R, self.params, self.work_RV[:rows])
-        self.token_R[:rows] = sampled.token_R
-        self.count_R[:rows] += 1
-        return sampled
-
-    def _step(self) -> None:
-        """Computes the hidden state after every row's newest token."""
-        rows = len(self.rows)
-        self.hidden_RH[:rows] = self.step(self.token_R[:rows], max(self.lengths))
-        self.lengths = [length + 1 for length in self.lengths]
-
-    def _collect(self, sampled: list[SampledTokens]) -> None:
-        """Gives the rows their tokens, hands over those that are complete and frees their places."""
-        tokens: list[list[int]] = torch.stack([s.token_R for s in sampled], 1).tolist()
-        logprobs: list[list[float]] = torch.stack([s.logprob_R for s in sampled], 1).tolist()
-        free: list[int] = []
-        for r, row in enumerate(self.rows):
-            if row is not None:
-                # Adapter weights that overflowed make the logits NaN, and sampling from NaN returns some token without
-                # an error. The text would go into the archive and the gradient; NaN differs from itself.
-                if any(value != value for value in logprobs[r]):
-                    raise AdapterError(
-                        f"slot {self.slots[r]}: not a number where a probability should be; its weights?"
-                    )
-                extend(self.model, row, tokens[r], logprobs[r])
-                if row.finish_reason:
-                    self.on_row(row)
-                    self.rows[r] = None
-            if self.rows[r] is None:
-                free.append(r)
-                self.lengths[r] = 0
-        if free:
-            # A free row still takes part in each step, because leaving it out would mean copying the rows behind it.
-            # Resetting its length makes it overwrite position 0 only, and never grow the cache.
-            self.cache.length_R[free] = 0
-            self.count_R[free] = 0
+    def _collect(self, sampled: SampledSteps, rows: Sequence[Row | None]) -> None:
+        """Gives `rows` the tokens that they sampled, hands over those that are complete and frees their places."""
+        freed: list[int] = []
+        for row, tokens, logprobs in zip(rows, *sampled.wait(), strict=False):
+            # A row that had ended already was sampled in vain.
+            if row is None or row.finish_reason:
+                continue
+            place = self.place_of[row.index]
+            # Adapter weights that overflowed make the logits NaN, and sampling from NaN returns some token without an
+            # error. The text would go into the archive and the gradient; NaN differs from itself.
+            if any(value != value for value in logprobs):
+                raise AdapterError(
+                    f"slot {self.slots[place]}: not a number where a probability should be; its weights?"
+                )
+            extend(self.model, row, tokens, logprobs)
+            if row.finish_reason:
+                self.on_row(row)
+                del self.place_of[row.index]
+                self.rows[place] = None
+                freed.append(place)
+        if freed:
+            self.device.free(freed)
 
     def _compact(self) -> None:
         """Moves rows from the end into free places if there are many, and drops the free places behind them."""
         live = [r for r, row in enumerate(self.rows) if row is not None]
-        if len(self.rows) - len(live) <= _COMPACT_ABOVE * len(self.rows):
+        if live and self.device.width(len(live)) >= _COMPACT_BELOW * self.device.width(len(self.rows)):
             return
 
         # The last rows fill the gaps, so only as many rows move as there are gaps in front of them.
         targets = [r for r in range(len(live)) if self.rows[r] is None]
         sources = live[len(live) - len(targets) :]
         if targets:
-            self.cache.move(sources, targets)
-            for tensor in (self.hidden_RH, self.token_R, self.uniform_RT, self.count_R):
-                tensor[targets] = tensor[sources]
+            self.device.move(sources, targets, max(map(self._most_tokens, sources)))
             for target, source in zip(targets, sources, strict=True):
-                self.rows[target] = self.rows[source]
+                row = self.rows[source]
+                assert row is not None, "only live rows are moved"
+                self.rows[target] = row
                 self.slots[target] = self.slots[source]
-                self.lengths[target] = self.lengths[source]
+                self.prompts[target] = self.prompts[source]
+                self.place_of[row.index] = target
 
         # What is left behind the moved rows is free: the batch ends before it.
-        for per_row in (self.rows, self.slots, self.lengths):
+        for per_row in (self.rows, self.slots, self.prompts):
             del per_row[len(live) :]
         if live:
             self._rows_changed()
+
+    def _most_tokens(self, place: int) -> int:
+        """Returns how many tokens the row at this place can have on the device by now."""
+        row = self.rows[place]
+        known = len(row.token_ids) if row else 0
+        return self.prompts[place] + known + self.pace.steps * (self.pace.ahead + 1)
 
 
 def extend(model: TextModel, row: Row, tokens: Sequence[int], logprobs: Sequence[float]) -> None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -22,6 +21,7 @@ from redqueen.policy.lora.sites import Site
 from redqueen.policy.lora.stacked_factors import RowAdapters, StackedFactors
 from redqueen.policy.lora.training_products import group_rows
 from redqueen.policy.model.decoder import Decoder, Layer
+from redqueen.policy.sampling.cached_attention import CachedAttention
 from redqueen.policy.sampling.kv_cache import KVCache
 
 # At most so many rows of one member are multiplied with its factors in one task of a compiled kernel.
@@ -31,14 +31,18 @@ _TASK = 8
 class DecodeStep(Protocol):
     """Computes the hidden states of the rows' newest tokens."""
 
+    @property
+    def recordable(self) -> bool:
+        """Whether a step of as many rows is always the same work on the same memory, so that it can be recorded."""
+        ...
+
     def assign_rows(self, slots: Sequence[int]) -> None:
         """Sets the member of each row: row r uses the adapter in `slots[r]` until the next call."""
         ...
 
-    def __call__(self, token_R: Tensor, longest: int) -> Tensor:
+    def __call__(self, token_R: Tensor) -> Tensor:
         """Appends a token to each of the first R rows of the cache and returns its last hidden states [R, H].
 
-        No row holds more than `longest` tokens yet; the host knows this number without asking the device.
         Raises ValueError if R differs from the number of assigned rows: some would be computed without an adapter.
         """
         ...
@@ -59,47 +63,20 @@ class TorchDecodeStep:
         self.cache = cache
         self.adapters: RowAdapters | None = None
 
+    @property
+    def recordable(self) -> bool:
+        return False
+
     def assign_rows(self, slots: Sequence[int]) -> None:
         self.adapters = self.bank.decoding(slots)
 
-    def __call__(self, token_R: Tensor, longest: int) -> Tensor:
-        attention = _Attention(self.cache, len(token_R), longest)
-        hidden_RH = self.decoder.hidden(token_R, attention.at_R, attention, self.adapters)
-        self.cache.length_R[: len(token_R)] += 1
+    def __call__(self, token_R: Tensor) -> Tensor:
+        rows = len(token_R)
+        decoder = self.decoder
+        attention = CachedAttention(self.cache, rows, decoder.heads // decoder.kv_heads)
+        hidden_RH = decoder.hidden(token_R, self.cache.length_R[:rows], attention, self.adapters)
+        self.cache.advance(rows)
         return hidden_RH
-
-
-class _Attention:
-    """Attention of one new token of each row over the row's tokens in the cache, itself included."""
-
-    def __init__(self, cache: KVCache, rows: int, longest: int) -> None:
-        cache.reserve(longest + 1)
-        self.cache = cache
-        self.rows = rows
-        width = cache.room
-        device = cache.keys.device
-
-        # A copy, because the lengths rise when the step is done.
-        self.at_R = cache.length_R[:rows].clone()
-        self.row_R = torch.arange(rows, device=device)
-
-        # The whole T axis takes part, so each row masks what lies behind its own length. One mask serves all layers.
-        late_RT = torch.arange(width, device=device) > self.at_R[:, None]
-        mask_RT = torch.zeros(rows, width, device=device, dtype=cache.keys.dtype).masked_fill_(late_RT, float("-inf"))
-        self.mask = mask_RT.repeat_interleave(cache.keys.shape[2], 0)[:, None]
-
-    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        keys, values = self.cache.keys[layer, : self.rows], self.cache.values[layer, : self.rows]
-        keys[self.row_R, :, self.at_R] = k
-        values[self.row_R, :, self.at_R] = v
-        heads = k.shape[1]
-        size = q.shape[-1]
-
-        # Query heads that share a kv head are the rows of one product, so keys and values are not repeated for them.
-        q = q.reshape(self.rows * heads, -1, size)
-        scores = torch.baddbmm(self.mask, q, keys.flatten(0, 1).mT, alpha=size**-0.5)
-        mixed = torch.bmm(scores.softmax(-1), values.flatten(0, 1))
-        return mixed.view(self.rows, -1, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +101,9 @@ class NumbaDecodeStep:
         self.decoder = decoder
         self.cache = cache
 
-        # NumPy views of the cache, by layer. They are made again when the cache has grown.
-        self.keys: Tensor | None = None
-        self.memory: list[tuple[Array, Array]] = []
-
-        # NumPy views of all weights are made here, once, and not in each step.
+        # NumPy views of the cache, by layer, and of all weights are made here, once, and not in each step.
         # They point into the bank, so a member's new weights are seen, but a bank that moved its memory would not be.
+        self.memory = [(as_array(k), as_array(v)) for k, v in zip(cache.keys, cache.values, strict=True)]
         absent = decoder.norm_H[:0]
         self.layers: list[_Layer] = []
         for index, layer in enumerate(decoder.layers):
@@ -153,6 +127,10 @@ class NumbaDecodeStep:
             np.empty((_TASK, max(outputs for outputs, _ in shapes)), np.float32),
         )
 
+    @property
+    def recordable(self) -> bool:
+        return False
+
     def assign_rows(self, slots: Sequence[int]) -> None:
         # The rows stay where they are in the cache: the kernels read them in the order of their members.
         order = sorted(range(len(slots)), key=lambda row: slots[row])
@@ -162,19 +140,17 @@ class NumbaDecodeStep:
                 tasks.append((slot, at, min(at + _TASK, end)))
         self.rows = decoding.RowTasks(np.array(order), np.array(tasks), *self.work)
 
-    def __call__(self, token_R: Tensor, longest: int) -> Tensor:
+    def __call__(self, token_R: Tensor) -> Tensor:
         decoder = self.decoder
         rows = self.rows
         eps = decoder.eps
-        self._reserve(longest + 1)
         at_R = self.cache.length_R[: len(token_R)]
 
         # The compiled kernels do no bounds checks: a wrong number here would write outside the cache.
-        if len(token_R) != len(rows.order) or int(at_R.max()) > longest:
-            announced = f"{len(rows.order)} rows of at most {longest} tokens"
-            raise ValueError(
-                f"a step of {len(token_R)} rows, the longest of {int(at_R.max())} tokens; announced were {announced}"
-            )
+        if len(token_R) != len(rows.order):
+            raise ValueError(f"a step of {len(token_R)} rows, but the members of {len(rows.order)} are known")
+        if int(at_R.max()) >= self.cache.room:
+            raise ValueError(f"a row of {int(at_R.max())} tokens, in a cache with room for {self.cache.room}")
 
         # Each buffer is a tensor for the frozen products and an array over the same memory for the kernels, which
         # overwrite it in place.
@@ -201,16 +177,8 @@ class NumbaDecodeStep:
             decoding.close(
                 rows, down, to_gated, as_array(own.down.frozen(gated)), stream, layer.norm_next, eps, to_unit
             )
-        # `at_R` is a view of the cache's lengths, which therefore rise here.
-        at_R += 1
+        self.cache.advance(len(token_R))
         return unit
-
-    def _reserve(self, tokens: int) -> None:
-        self.cache.reserve(tokens)
-        # A cache that has grown holds new tensors; the old views would still point to the old memory.
-        if self.keys is not self.cache.keys:
-            self.keys = self.cache.keys
-            self.memory = [(as_array(k), as_array(v)) for k, v in zip(self.keys, self.cache.values, strict=True)]
 
 
 def _factors(site: Site, stacked: StackedFactors | None) -> decoding.SiteFactors:

@@ -1,4 +1,4 @@
-"""The KV cache of a continuous batch: rows are allocated once and reused when their sequence has ended.
+"""The KV cache of a continuous batch: memory that is allocated once, whose rows are used again by other sequences.
 
 Shape suffixes: R rows, T tokens of a row, M tokens of all rows, K kv heads, D head size.
 """
@@ -11,47 +11,42 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from redqueen.policy.kernels.transfer import to_device
 from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.policy.model.decoder import Decoder
 
-# The T axis grows by multiples of this. Growing copies the whole cache, so it must be rare; a longer axis makes every
-# step read more, so it must not be generous.
-GROWTH = 32
-
 
 class KVCache:
-    """Keys and values [layers, R, K, T, D] of `rows` sequences. Row r holds its first `length_R[r]` tokens.
+    """Keys and values [layers, R, K, T, D] of `rows` sequences of up to `room` tokens.
 
-    Values behind a row's length have weight 0 in its attention. Each step reads the whole T axis (slicing would copy),
-    so T is kept as short as the longest sequence so far and grows in blocks of 32.
+    Row r holds its first `length_R[r]` tokens, and never more than `limit_R[r]`. What lies behind is never read: the
+    memory is not initialised, so a CPU's system provides only those pages that sequences have reached.
     """
 
-    def __init__(self, decoder: Decoder, rows: int) -> None:
-        shape = (len(decoder.layers), rows, decoder.kv_heads, 0, decoder.head_size)
-        self.keys = decoder.embed_VH.new_zeros(shape)
-        self.values = decoder.embed_VH.new_zeros(shape)
-        self.length_R = torch.zeros(rows, dtype=torch.long, device=self.keys.device)
+    def __init__(self, decoder: Decoder, rows: int, room: int) -> None:
+        shape = (len(decoder.layers), rows, decoder.kv_heads, room, decoder.head_size)
+        self.room = room
+        self.keys = decoder.embed_VH.new_empty(shape)
+        self.values = decoder.embed_VH.new_empty(shape)
+        device = self.keys.device
+        self.length_R = torch.zeros(rows, dtype=torch.long, device=device)
+        # The last place is left for the step of a row that is full: it writes there, and is not counted.
+        self.limit_R = torch.full((rows,), room - 1, dtype=torch.long, device=device)
 
-    @property
-    def room(self) -> int:
-        """How many tokens each row can hold now."""
-        return self.keys.shape[-2]
+    def advance(self, rows: int) -> None:
+        """Counts the token that a step has written to each of the first rows."""
+        # A row that has ended takes part in steps until the host notices. It stays at its limit.
+        length_R = self.length_R[:rows].add_(1)
+        torch.minimum(length_R, self.limit_R[:rows], out=length_R)
 
-    def reserve(self, tokens: int) -> None:
-        """Grows the cache until each row can hold `tokens` tokens. Tensors taken from it before are then stale."""
-        if tokens > self.room:
-            more = tokens - self.room
-            more += -more % GROWTH
-            # New places hold zeros and not uninitialised memory: attention multiplies them by the weight 0, and 0
-            # times NaN is NaN.
-            self.keys = torch.nn.functional.pad(self.keys, (0, 0, 0, more))
-            self.values = torch.nn.functional.pad(self.values, (0, 0, 0, more))
-
-    def move(self, source: Sequence[int], target: Sequence[int]) -> None:
-        """Copies each row of `source` to the row of `target` at the same place."""
+    def move(self, source_M: Tensor, target_M: Tensor, tokens: int) -> None:
+        """Copies rows of at most `tokens` tokens, each row of `source_M` to the one of `target_M` at the same place."""
+        # Layer by layer, because the rows are copied twice: all layers at once would take gigabytes on a GPU.
         for tensor in (self.keys, self.values):
-            tensor[:, list(target)] = tensor[:, list(source)]
-        self.length_R[list(target)] = self.length_R[list(source)]
+            for layer in tensor[..., :tokens, :]:
+                layer[target_M] = layer[source_M]
+        for per_row in (self.length_R, self.limit_R):
+            per_row[target_M] = per_row[source_M]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +64,27 @@ class Prefill:
 
     def __init__(self, cache: KVCache, entries: Sequence[PrefillEntry]) -> None:
         self.cache = cache
-        cache.reserve(max(entry.prefix.prompt for entry in entries))
         device = cache.keys.device
         self.attention = SharedPrefixAttention([entry.prefix for entry in entries], device)
-        for entry in entries:
-            cache.length_R[entry.rows] = entry.prefix.prompt
 
         # A list of copies, the same for all layers: cache row, token of that row, row of the flat batch. A prompt that
         # n rows continue is computed once and written n times.
-        places: list[tuple[int, int, int]] = []
+        rows: list[int] = []
+        starts: list[int] = []
+        lengths: list[int] = []
         for entry in entries:
-            for row in entry.rows:
-                places += [(row, t, entry.prefix.start + t) for t in range(entry.prefix.prompt)]
-        self.row_M, self.at_M, self.source_M = torch.tensor(places, device=device).unbind(1)
+            rows += entry.rows
+            starts += [entry.prefix.start] * len(entry.rows)
+            lengths += [entry.prefix.prompt] * len(entry.rows)
+        per_row = torch.tensor([rows, starts, lengths])
+        length_R = per_row[2]
+        row_M, start_M = per_row[:2].repeat_interleave(length_R, 1)
+        before_M = (length_R.cumsum(0) - length_R).repeat_interleave(length_R)
+        at_M = torch.arange(len(row_M)) - before_M
+        self.row_M, self.at_M, self.source_M = to_device(torch.stack([row_M, at_M, start_M + at_M]), device)
+
+        row_R, _, length_R = to_device(per_row, device)
+        cache.length_R[row_R] = length_R
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         self.cache.keys[layer][self.row_M, :, self.at_M] = k[self.source_M]

@@ -22,37 +22,48 @@ _BITS_PER_NAT = 1 / math.log(2)
 
 @dataclass(frozen=True, slots=True)
 class SamplingTensors:
-    """The sampling parameters of a batch's rows, as tensors."""
+    """The sampling parameters of a batch's rows, as a tensor."""
 
-    scale_R: Tensor
-    """The factor from a logit to bits at the row's temperature (1 for a greedy row), fp32."""
-    top_p_R: Tensor
-    """The row's top_p, fp32; infinite if the row does not use it."""
-    top_k_R: Tensor
-    """The row's top_k; larger than any vocabulary if the row does not use it."""
-    greedy_R: Tensor
-    """Whether the row takes the likeliest token."""
+    values_4R: Tensor
+    """A row's scale, top_p, top_k and greediness, in fp32."""
     truncates: bool
     """Whether any row uses top_p or top_k."""
-    greedy: bool
+    has_greedy: bool
     """Whether any row is greedy."""
 
     @staticmethod
-    def of(params: Sequence[SamplingParams], device: torch.device) -> SamplingTensors:
-        """Returns the tensors of these parameters; row r holds `params[r]`."""
+    def of(params: Sequence[SamplingParams]) -> SamplingTensors:
+        """Returns these parameters on the CPU; row r holds `params[r]`."""
         # A row that does not use a filter gets a value that keeps every token, so that one expression serves all rows.
         greedy = [p.temperature == 0 for p in params]
-        temperatures = [p.temperature or 1.0 for p in params]
+        scale = [_BITS_PER_NAT / (p.temperature or 1.0) for p in params]
         top_p = [p.top_p if p.top_p < 1 and p.temperature else math.inf for p in params]
-        top_k = [p.top_k if p.top_k and p.temperature else 1 << 62 for p in params]
+        top_k = [p.top_k if p.top_k and p.temperature else math.inf for p in params]
         return SamplingTensors(
-            scale_R=torch.tensor([_BITS_PER_NAT / t for t in temperatures], dtype=torch.float32, device=device),
-            top_p_R=torch.tensor(top_p, dtype=torch.float32, device=device),
-            top_k_R=torch.tensor(top_k, dtype=torch.long, device=device),
-            greedy_R=torch.tensor(greedy, dtype=torch.bool, device=device),
-            truncates=min(top_p, default=math.inf) < 1 or min(top_k, default=1 << 62) < 1 << 62,
-            greedy=any(greedy),
+            values_4R=torch.tensor([scale, top_p, top_k, greedy], dtype=torch.float32),
+            truncates=min(top_p, default=math.inf) < math.inf or min(top_k, default=math.inf) < math.inf,
+            has_greedy=any(greedy),
         )
+
+    @property
+    def scale(self) -> Tensor:
+        """[R], the factor from a logit to bits at the row's temperature; for a greedy row at temperature 1."""
+        return self.values_4R[0]
+
+    @property
+    def top_p(self) -> Tensor:
+        """[R], the row's top_p; infinite if the row does not use it."""
+        return self.values_4R[1]
+
+    @property
+    def top_k(self) -> Tensor:
+        """[R], the row's top_k; infinite if the row does not use it."""
+        return self.values_4R[2]
+
+    @property
+    def greedy(self) -> Tensor:
+        """[R], whether the row takes the likeliest token."""
+        return self.values_4R[3] > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +86,17 @@ def sample_tokens(
     """
     if work_RV is None:
         work_RV = torch.empty_like(logits_RV, dtype=torch.float32)
-    bits_RV = work_RV.copy_(logits_RV).mul_(params.scale_R[:, None])
+    bits_RV = work_RV.copy_(logits_RV).mul_(params.scale[:, None])
     # Truncation sorts the whole vocabulary, so it is skipped unless some row needs it.
     if params.truncates:
         bits_RV = _truncate(bits_RV, params)
     # Subtracting the largest keeps exp2 from overflowing.
     top_R1 = bits_RV.amax(-1, keepdim=True)
     token_R, total_R = _invert(bits_RV.sub_(top_R1).exp2_(), uniform_R)
-    if params.greedy:
-        token_R = torch.where(params.greedy_R, logits_RV.argmax(-1), token_R)
+    if params.has_greedy:
+        token_R = torch.where(params.greedy, logits_RV.argmax(-1), token_R)
     chosen_R = logits_RV.gather(1, token_R[:, None])[:, 0].float()
-    return SampledTokens(token_R, (chosen_R * params.scale_R - top_R1[:, 0] - total_R.log2()) / _BITS_PER_NAT)
+    return SampledTokens(token_R, (chosen_R * params.scale - top_R1[:, 0] - total_R.log2()) / _BITS_PER_NAT)
 
 
 def _invert(mass_RV: Tensor, uniform_R: Tensor) -> tuple[Tensor, Tensor]:
@@ -122,9 +133,9 @@ def _truncate(bits_RV: Tensor, params: SamplingTensors) -> Tensor:
     """Returns the logits, in bits, with -inf for tokens that are cut off. The likeliest is never cut off."""
     sorted_RV, order_RV = bits_RV.sort(-1, descending=True)
     rank_V = torch.arange(bits_RV.shape[1], device=bits_RV.device)
-    drop_RV = rank_V >= params.top_k_R[:, None]
+    drop_RV = rank_V >= params.top_k[:, None]
     p_RV = sorted_RV.mul(math.log(2)).masked_fill_(drop_RV, float("-inf")).softmax(-1)
     # A token is kept if the mass before it is below top_p, so the token that reaches top_p is kept too.
-    drop_RV |= p_RV.cumsum(-1) - p_RV >= params.top_p_R[:, None]
+    drop_RV |= p_RV.cumsum(-1) - p_RV >= params.top_p[:, None]
     drop_RV[:, 0] = False
     return bits_RV.masked_fill(torch.zeros_like(drop_RV).scatter_(1, order_RV, drop_RV), float("-inf"))

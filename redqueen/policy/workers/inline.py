@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from redqueen.policy.learning.gradients import ForwardOptions, TokenStats, accumulate, warm_up
+from redqueen.policy.learning.gradients import BatchSums, ForwardOptions, TokenStats, accumulate, read_stats, warm_up
 from redqueen.policy.learning.packing import PromptGroup, fill_micro_batches
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
 from redqueen.policy.model.base import Base
@@ -35,11 +35,12 @@ class InlineExecutor:
         on_batch: Callable[[int], None],
     ) -> list[dict[int, TokenStats]]:
         """Computes one micro-batch after the other."""
-        stats: list[dict[int, TokenStats]] = []
+        sums: list[BatchSums] = []
         for batch in fill_micro_batches(groups, budget):
-            stats.append(accumulate(self._base.decoder, self._bank, gradients, batch, options))
+            sums.append(accumulate(self._base.decoder, self._bank, gradients, batch, options))
             on_batch(sum(group.tokens for group in batch))
-        return stats
+        # A GPU computes the last micro-batches while the host is here already, and is waited for once.
+        return read_stats(sums)
 
     def close(self) -> None:
         """Does nothing: there is no process to end."""

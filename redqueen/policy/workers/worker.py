@@ -18,7 +18,7 @@ import torch
 from tokenizers import Tokenizer
 
 from redqueen.errors import UserError
-from redqueen.policy.learning.gradients import ForwardOptions, TokenStats, accumulate, warm_up
+from redqueen.policy.learning.gradients import ForwardOptions, TokenStats, accumulate, read_stats, warm_up
 from redqueen.policy.learning.packing import PromptGroup
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.sampling.continuous_batch import BatchLimits, ContinuousBatch, RowGroup, TextModel
@@ -166,7 +166,7 @@ class _Worker:
         self.bank.scales[:] = job.scales
         self.gradients.clear(job.slots)
         for groups in job.batches:
-            stats = accumulate(self.decoder, self.bank, self.gradients, groups, job.options)
+            (stats,) = read_stats([accumulate(self.decoder, self.bank, self.gradients, groups, job.options)])
             pipe.send(GradientResult(stats, sum(group.tokens for group in groups)))
 
 

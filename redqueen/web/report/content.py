@@ -12,6 +12,7 @@ from redqueen.runs.archive import queries
 from redqueen.runs.archive.queries import Filter
 from redqueen.runs.directory import RunError
 from redqueen.runs.metrics import StepMetrics
+from redqueen.web.evaluation import evaluation
 from redqueen.web.live_run import LiveRun
 from redqueen.web.members import league, tree
 from redqueen.web.overview import overview
@@ -69,6 +70,7 @@ def views(run: LiveRun) -> dict[str, object]:
     chosen = tasks(run)
     return {
         "overview": overview(run),
+        "evaluation": evaluation(run),
         "league": league(run),
         "tree": tree(run),
         "tasks": {"best": list(chosen.best), "typical": list(chosen.typical)},

@@ -8,10 +8,13 @@ from typing import Any, cast
 
 from redqueen.analysis.dynamics.words import HEAD, oscillation_words, trend_rows
 from redqueen.analysis.panels import Panel, panels
+from redqueen.web.evaluation import evaluation
 from redqueen.web.live_run import LiveRun
 from redqueen.web.members import league
 from redqueen.web.report.content import Tasks, check, facts, judged, tasks
 
+_OF_RUN = ("mean", "best", "worst")
+"""Columns whose titles do not name their run."""
 _LEFT_OUT = ("ratings-", "sigma-")
 """Panels with a curve a member: the league table says the same."""
 
@@ -29,6 +32,7 @@ def markdown(run: LiveRun) -> str:
     rows = [[row.name, row.first, row.last, row.change] for row in trend_rows(found)]
     if rows:
         parts.append(_table([HEAD.name, HEAD.first, HEAD.last, HEAD.change], rows))
+    parts += _evaluation(evaluation(run)["evaluation"])
     shown = [panel for panel in panels(lines) if not panel.key.startswith(_LEFT_OUT)]
     parts += [
         "## Course",
@@ -40,6 +44,28 @@ def markdown(run: LiveRun) -> str:
         *_tasks(tasks(run)),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _evaluation(found: Any) -> list[str]:
+    """Returns the paper's table, nothing if the run was not evaluated."""
+    if found is None:
+        return []
+    head = [
+        f"{column['title']} of {column['target']}" if column["kind"] in _OF_RUN else column["title"]
+        for column in found["columns"]
+    ]
+    rows = [[row["title"], *map(_score, row["cells"])] for row in found["rows"]]
+    notes = "\n".join(f"- {note}" for note in [*found["sentences"], *found["notes"]])
+    return ["## Held-out evaluation", _table(["%", *head], rows), notes]
+
+
+def _score(cell: Mapping[str, float | None] | None) -> str:
+    if cell is None or cell["mean"] is None:
+        return "-"
+    mean = f"{100 * cell['mean']:.1f}"
+    if cell["low"] is None or cell["high"] is None:
+        return mean
+    return f"{mean} [{100 * cell['low']:.0f}, {100 * cell['high']:.0f}]"
 
 
 def _panel_rows(panel: Panel) -> list[list[str]]:

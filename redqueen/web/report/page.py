@@ -42,7 +42,8 @@ def verdict_section(verdict: Verdict) -> str:
 
 def _body(title: str, known: dict[str, str], verdict: Verdict) -> str:
     costs = " · ".join(f"{escape(name)} {escape(value)}" for name, value in known.items())
-    sections = "".join(f'<section id="{name}"></section>' for name in ("overview", "league", "matrix", "tree", "tasks"))
+    names = ("evaluation", "overview", "league", "matrix", "tree", "tasks")
+    sections = "".join(f'<section id="{name}"></section>' for name in names)
     return (
         f'<header><div class="top"><strong id="title">{escape(title)}</strong>'
         f'<button id="theme" type="button"></button></div><div id="facts">{costs}</div></header>'

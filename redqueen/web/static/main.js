@@ -2,6 +2,7 @@
 
 import { h, clock } from "./dom.js";
 import { overview } from "./views/overview.js";
+import { evaluation } from "./views/evaluation.js";
 import { league } from "./views/league.js";
 import { matrix } from "./views/matrix.js";
 import { tree } from "./views/tree.js";
@@ -14,6 +15,7 @@ const POLL_MS = 2000;
 // Each view: {api, title, render(root, data, page)}; `fixed` views do not change while a run goes on.
 const VIEWS = {
   "/": overview,
+  "/evaluation": evaluation,
   "/league": league,
   "/matrix": matrix,
   "/tree": tree,
@@ -22,7 +24,7 @@ const VIEWS = {
   "/member": member,
   "/runs": runs,
 };
-const NAV = ["/", "/league", "/matrix", "/tree", "/tasks"];
+const NAV = ["/", "/evaluation", "/league", "/matrix", "/tree", "/tasks"];
 const main = document.getElementById("main");
 const notice = document.getElementById("notice");
 let shown = null; // what is on the screen: {path, run, stamp, running}

@@ -2,6 +2,7 @@
 
 import { h } from "./dom.js";
 import { drawPanels } from "./charts.js";
+import { evaluation } from "./views/evaluation.js";
 import { league } from "./views/league.js";
 import { matrix } from "./views/matrix.js";
 import { tree } from "./views/tree.js";
@@ -42,6 +43,7 @@ function drawTasks(root, title, note, found) {
 const course = section("overview");
 course.append(h("h1", {}, "Course"), h("div"));
 drawPanels(course.lastChild, data.overview.panels);
+evaluation.render(section("evaluation"), data.evaluation);
 league.render(section("league"), data.league, pageOf());
 // A finished run has hardly a match left between those that live, so everybody is shown.
 drawMatrix(new URLSearchParams({ all: "1" }));

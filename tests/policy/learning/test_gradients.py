@@ -13,7 +13,7 @@ from torch import Tensor
 
 from redqueen.config import ModelConfig
 from redqueen.errors import PromptError
-from redqueen.policy.learning.gradients import ForwardOptions, TokenStats, accumulate
+from redqueen.policy.learning.gradients import ForwardOptions, TokenStats, accumulate, read_stats
 from redqueen.policy.learning.packing import WeightedSample, micro_batches
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import Base
@@ -65,7 +65,8 @@ def joint(
     gradients = bank.gradients()
     stats: dict[int, TokenStats] = {}
     for groups in micro_batches(items, budget):
-        for slot, tokens in accumulate(base.decoder, bank, gradients, groups, options).items():
+        (batch,) = read_stats([accumulate(base.decoder, bank, gradients, groups, options)])
+        for slot, tokens in batch.items():
             stats.setdefault(slot, TokenStats()).add(tokens)
     return gradients.flat, stats
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from redqueen.config import SamplingConfig
+from redqueen.policy.kernels import dispatch
 from redqueen.policy.model.decoder import Decoder
-from redqueen.policy.sampling import continuous_batch as batch
 from redqueen.policy.sampling.decode_step import NumbaDecodeStep
 from redqueen.records import Completion
 from tests.policy.conftest import Build
@@ -54,12 +54,15 @@ def _count(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, seen: list[i
     monkeypatch.setattr(owner, name, counted)
 
 
-# On a GPU, the host reads the tokens of several steps at once.
-def test_reading_the_tokens_less_often_changes_nothing(tiny_policy: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    policy = tiny_policy(sampling=SamplingConfig(batch_rows=4))
+# On a GPU, the host looks at tokens while the next ones are sampled, and rows are computed in buckets.
+@pytest.mark.parametrize("rows", [4, 11])
+def test_a_host_that_looks_later_and_less_often_changes_nothing(
+    tiny_policy: Build, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    policy = tiny_policy(sampling=SamplingConfig(batch_rows=rows))
     requests = [*crowd(28), request("a", "stop", 99, 30, stop=("a", "e", "i"))]
     often = policy.sample(requests)
-    monkeypatch.setitem(batch._STRIDE, "cpu", 8)
+    monkeypatch.setattr(dispatch, "on_gpu", lambda _: True)
     seen: list[int] = []
     seldom = policy.sample(requests, lambda index, _: seen.append(index))
     assert all(same(one, other) for one, other in zip(often, seldom, strict=True))

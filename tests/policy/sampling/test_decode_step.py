@@ -51,7 +51,7 @@ def stepped(
 ) -> Tensor:
     """Returns hidden states [tokens, R, H] of tokens after the prompts; row r belongs to `slots[r]`."""
     texts = [PROMPTS[r % len(PROMPTS)] for r in range(len(slots))]
-    cache = KVCache(decoder, len(slots))
+    cache = KVCache(decoder, len(slots), max(map(len, PROMPTS)) + tokens)
     fills: list[PrefillEntry] = []
     for r, text in enumerate(texts):
         fills.append(PrefillEntry(SharedPrefix(fills[-1].prefix.end if fills else 0, len(text)), [r]))
@@ -60,8 +60,7 @@ def stepped(
         decoder.hidden(ids, torch.cat([torch.arange(len(t)) for t in texts]), Prefill(cache, fills))
         one = kind(decoder, bank, cache)
         one.assign_rows(slots)
-        longest = max(map(len, PROMPTS))
-        return torch.stack([one(torch.arange(len(slots)) * 7 % 100 + t, longest + t).clone() for t in range(tokens)])
+        return torch.stack([one(torch.arange(len(slots)) * 7 % 100 + t).clone() for t in range(tokens)])
 
 
 # One row; one member with more rows than a task takes; rows in no order; members without rows.
@@ -119,13 +118,13 @@ def test_options_of_a_family_are_computed_too() -> None:
 def test_a_long_text_gives_what_one_pass_gives(bases: Callable[[str], Base]) -> None:
     decoder = bases("llama").decoder
     bank = AdapterBank(decoder.sites, 1, 1, 1.0, TARGETS)  # zeros: the base
-    cache = KVCache(decoder, 1)
+    cache = KVCache(decoder, 1, 300)
     text = [int(t) for t in np.random.default_rng(0).integers(0, 100, 300)]
     one = NumbaDecodeStep(decoder, bank, cache)
     one.assign_rows([0])
     with torch.inference_mode():
-        for length, token in enumerate(text):
-            hidden = one(torch.tensor([token]), length)
+        for token in text:
+            hidden = one(torch.tensor([token]))
         torch.testing.assert_close(decoder.head(hidden)[0], logits(decoder, [text])[0][-1], atol=2e-4, rtol=1e-4)
 
 
@@ -148,32 +147,32 @@ def test_what_is_not_a_number_shows_in_its_members_rows_only(
 def test_the_device_and_the_dtype_choose(bases: Callable[[str], Base], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("REDQUEEN_KERNELS")
     decoder = bases("llama").decoder
-    assert isinstance(decode_step(decoder, bank_of(decoder), KVCache(decoder, 1)), NumbaDecodeStep)
+    assert isinstance(decode_step(decoder, bank_of(decoder), KVCache(decoder, 1, 1)), NumbaDecodeStep)
     exact = decoder_of(model("llama").double())
-    assert isinstance(decode_step(exact, bank_of(exact), KVCache(exact, 1)), TorchDecodeStep)
+    assert isinstance(decode_step(exact, bank_of(exact), KVCache(exact, 1, 1)), TorchDecodeStep)
 
 
 @pytest.mark.parametrize("kind", [NumbaDecodeStep, TorchDecodeStep])
 def test_rows_beyond_those_announced_are_refused(bases: Callable[[str], Base], kind: Callable[..., Any]) -> None:
     decoder = bases("llama").decoder
-    cache = KVCache(decoder, 4)
+    cache = KVCache(decoder, 4, 9)
     one = kind(decoder, bank_of(decoder), cache)
     one.assign_rows([0, 1, 0])
     with torch.inference_mode():
         for rows in (2, 4):
             with pytest.raises(ValueError, match=f"{rows} rows"):
-                one(torch.zeros(rows, dtype=torch.long), 0)
-        one(torch.zeros(3, dtype=torch.long), 0)
+                one(torch.zeros(rows, dtype=torch.long))
+        one(torch.zeros(3, dtype=torch.long))
 
 
-def test_a_row_longer_than_announced_is_refused(bases: Callable[[str], Base]) -> None:
+def test_a_row_beyond_the_cache_is_refused(bases: Callable[[str], Base]) -> None:
     decoder = bases("llama").decoder
-    cache = KVCache(decoder, 2)
+    cache = KVCache(decoder, 2, 5)
     cache.length_R[1] = 5
     one = NumbaDecodeStep(decoder, bank_of(decoder), cache)
     one.assign_rows([0, 1])
-    with torch.inference_mode(), pytest.raises(ValueError, match="5 tokens; announced were 2 rows of at most 4"):
-        one(torch.zeros(2, dtype=torch.long), 4)
+    with torch.inference_mode(), pytest.raises(ValueError, match="5 tokens, in a cache with room for 5"):
+        one(torch.zeros(2, dtype=torch.long))
 
 
 def rows_of(count: int, width: int) -> decoding.RowTasks:

@@ -41,7 +41,7 @@ def step(request: pytest.FixtureRequest) -> Step:
         bank = AdapterBank(decoder.sites, 1, 2, 2.0, ("v_proj",))  # zeros
         one = request.param(decoder, bank, cache)
         one.assign_rows([0] * len(tokens))
-        return one(torch.tensor(tokens), int(cache.length_R[: len(tokens)].max()))
+        return one(torch.tensor(tokens))
 
     return run
 
@@ -51,7 +51,7 @@ def test_token_by_token_gives_what_the_whole_sequence_gives(
     bases: Callable[[str], Base], step: Step, family: str
 ) -> None:
     decoder = bases(family).decoder
-    cache = KVCache(decoder, 4)
+    cache = KVCache(decoder, 4, 20)
     # Rows 0 and 2 share a prompt and continue differently, row 1 is longer, row 3 has one token.
     texts = [(5, 6, 7), (9, 8, 7, 6, 5, 4, 3), (5, 6, 7), (77,)]
     with torch.inference_mode():
@@ -67,10 +67,10 @@ def test_token_by_token_gives_what_the_whole_sequence_gives(
 
 def test_a_moved_row_goes_on_where_it_was_and_a_place_is_used_again(bases: Callable[[str], Base], step: Step) -> None:
     decoder = bases("llama").decoder
-    cache = KVCache(decoder, 3)
+    cache = KVCache(decoder, 3, 120)
     with torch.inference_mode():
         prefill(decoder, cache, [(LONG, [0]), ((5, 6), [1]), ((7, 8, 9), [2])])
-        cache.move([2], [0])
+        cache.move(torch.tensor([2]), torch.tensor([0]), 3)
         actual = decoder.head(step(decoder, cache, [10, 11]))
         torch.testing.assert_close(actual[0], logits(decoder, [(7, 8, 9, 10)])[0][-1], atol=1e-4, rtol=1e-4)
         torch.testing.assert_close(actual[1], logits(decoder, [(5, 6, 11)])[0][-1], atol=1e-4, rtol=1e-4)
@@ -81,30 +81,45 @@ def test_a_moved_row_goes_on_where_it_was_and_a_place_is_used_again(bases: Calla
         torch.testing.assert_close(actual[1], logits(decoder, [(5, 6, 11, 13)])[0][-1], atol=1e-4, rtol=1e-4)
 
 
-def test_the_cache_grows_without_losing_what_it_holds(bases: Callable[[str], Base], step: Step) -> None:
+def test_a_row_at_its_limit_grows_no_more_and_leaves_the_others_alone(bases: Callable[[str], Base], step: Step) -> None:
     decoder = bases("llama").decoder
-    cache = KVCache(decoder, 2)
-    text = (5, 6, 7)
+    cache = KVCache(decoder, 3, len(LONG) + 4)
+    text = LONG
     with torch.inference_mode():
-        prefill(decoder, cache, [(text, [0, 1])])
-        sizes = {cache.room}
-        for token in LONG:
-            actual = decoder.head(step(decoder, cache, [token, 99]))
+        prefill(decoder, cache, [((5, 6), [0]), (text, [1]), ((7,), [2])])
+        cache.limit_R[0] = 3
+        cache.length_R[2] = cache.limit_R[2] = 0
+        for token in (10, 11, 12):
+            actual = decoder.head(step(decoder, cache, [99, token, 98]))
             text = (*text, token)
-            sizes.add(cache.room)
-        torch.testing.assert_close(actual[0], logits(decoder, [text])[0][-1], atol=1e-4, rtol=1e-4)
-    assert len(sizes) > 2
-    assert cache.room >= len(text)
+        torch.testing.assert_close(actual[1], logits(decoder, [text])[0][-1], atol=1e-4, rtol=1e-4)
+        # Row 2 is free: it sees its newest token only.
+        torch.testing.assert_close(actual[2], logits(decoder, [(98,)])[0][-1], atol=1e-4, rtol=1e-4)
+    assert cache.length_R.tolist() == [3, len(text), 0]
+
+
+# Memory behind the end of a row may hold anything.
+def test_what_lies_behind_a_row_does_not_matter(bases: Callable[[str], Base], step: Step) -> None:
+    decoder = bases("llama").decoder
+    cache = KVCache(decoder, 2, 120)
+    cache.keys.fill_(float("nan"))
+    cache.values.fill_(float("nan"))
+    with torch.inference_mode():
+        prefill(decoder, cache, [(LONG, [0]), ((5, 6), [1])])
+        cache.move(torch.tensor([1]), torch.tensor([0]), 2)
+        actual = decoder.head(step(decoder, cache, [10, 11]))
+        torch.testing.assert_close(actual[0], logits(decoder, [(5, 6, 10)])[0][-1], atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(actual[1], logits(decoder, [(5, 6, 11)])[0][-1], atol=1e-4, rtol=1e-4)
 
 
 def test_rows_beyond_those_that_step_stay_as_they_are(bases: Callable[[str], Base], step: Step) -> None:
     decoder = bases("llama").decoder
-    cache = KVCache(decoder, 3)
+    cache = KVCache(decoder, 3, 120)
     with torch.inference_mode():
         prefill(decoder, cache, [((5, 6), [0]), ((7, 8, 9), [2])])
-        keys = cache.keys[:, 2].clone()
-        values = cache.values[:, 2].clone()
+        keys = cache.keys[:, 2, :, :3].clone()
+        values = cache.values[:, 2, :, :3].clone()
         step(decoder, cache, [10])
-        assert torch.equal(cache.keys[:, 2], keys)
-        assert torch.equal(cache.values[:, 2], values)
+        assert torch.equal(cache.keys[:, 2, :, :3], keys)
+        assert torch.equal(cache.values[:, 2, :, :3], values)
     assert cache.length_R.tolist()[::2] == [3, 3]

@@ -12,9 +12,9 @@ import torch
 
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
 from redqueen.errors import AdapterError, PromptError
+from redqueen.policy.kernels import dispatch
 from redqueen.policy.model.base import load
 from redqueen.policy.model.tokens import encode
-from redqueen.policy.sampling import continuous_batch
 from redqueen.records import Prompt, Request, Sample, SamplingParams
 from tests.policy.conftest import Build, TinyPolicy
 from tests.policy.requests import crowd, request, same
@@ -245,12 +245,12 @@ def windowed(tiny_policy: Build, window: int) -> TinyPolicy:
     return TinyPolicy(base, LearningConfig(), SamplingConfig())
 
 
-@pytest.mark.parametrize("stride", [1, 8])
+@pytest.mark.parametrize("gpu", [False, True])
 def test_texts_longer_than_the_sliding_window_are_refused_before_any_is_written(
-    tiny_policy: Build, monkeypatch: pytest.MonkeyPatch, stride: int
+    tiny_policy: Build, monkeypatch: pytest.MonkeyPatch, gpu: bool
 ) -> None:
-    # The limit does not depend on how often the device's tokens are read.
-    monkeypatch.setitem(continuous_batch._STRIDE, "cpu", stride)
+    # A GPU samples tokens behind the end of a text, and the limit does not count them.
+    monkeypatch.setattr(dispatch, "on_gpu", lambda _: gpu)
     seen: list[int] = []
     policy = windowed(tiny_policy, 20)
     assert len(policy.sample([request("a", "x" * 8, 0, 12), request("a", "x", 0, 19)])) == 2

@@ -20,7 +20,7 @@ def sample(
 ) -> SampledTokens:
     """Samples all rows with the same parameters."""
     params = SamplingParams(max_tokens=1, temperature=temperature, top_p=top_p, top_k=top_k)
-    return sample_tokens(logits_RV, uniform_R, SamplingTensors.of([params] * len(logits_RV), logits_RV.device))
+    return sample_tokens(logits_RV, uniform_R, SamplingTensors.of([params] * len(logits_RV)))
 
 
 def grid(rows: int) -> Tensor:
@@ -151,10 +151,10 @@ def test_rows_of_different_parameters_are_what_each_is_alone(dtype: torch.dtype,
     g = torch.Generator().manual_seed(seed)
     logits = (2 * torch.randn(len(MIXED), 300, generator=g)).to(dtype)
     uniform = torch.rand(len(MIXED), generator=g)
-    together = sample_tokens(logits, uniform, SamplingTensors.of(MIXED, logits.device))
+    together = sample_tokens(logits, uniform, SamplingTensors.of(MIXED))
     for r, params in enumerate(MIXED):
         row = slice(r, r + 1)
-        alone = sample_tokens(logits[row], uniform[row], SamplingTensors.of([params], logits.device))
+        alone = sample_tokens(logits[row], uniform[row], SamplingTensors.of([params]))
         assert torch.equal(alone.token_R, together.token_R[row])
         # Not to the bit: vectorised and scalar logarithms round differently, and the place in the batch decides which
         # of them is used.

@@ -1,0 +1,192 @@
+"""The state of a batch's rows on the device, and what is computed for all of them at once.
+
+Shape suffixes: R rows, N tokens, V vocabulary, H hidden size, T tokens of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from redqueen import streams
+from redqueen.policy.kernels import dispatch
+from redqueen.policy.kernels.transfer import HostCopy, to_device
+from redqueen.policy.lora.adapter_bank import AdapterBank
+from redqueen.policy.model.attention import SharedPrefix
+from redqueen.policy.model.decoder import Decoder
+from redqueen.policy.sampling.decode_step import decode_step
+from redqueen.policy.sampling.kv_cache import KVCache, Prefill, PrefillEntry
+from redqueen.policy.sampling.recorded import CudaGraphs, Repeated, bucket_of
+from redqueen.policy.sampling.tokens import SamplingTensors, sample_tokens
+from redqueen.records import SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPrompt:
+    """A prompt, and the rows of the batch that continue it."""
+
+    slot: int
+    """The member's slot in the adapter bank."""
+    prompt_ids: tuple[int, ...]
+    """The prompt's tokens."""
+    places: list[int]
+    """The rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampledSteps:
+    """What the rows sampled in a few steps."""
+
+    copy: HostCopy
+
+    def wait(self) -> tuple[list[list[int]], list[list[float]]]:
+        """Returns each row's tokens and their log-probabilities, in nats, as soon as the device has computed them."""
+        token_RS, logprob_RS = self.copy.wait().permute(1, 2, 0)
+        return token_RS.tolist(), logprob_RS.contiguous().view(torch.float32).tolist()
+
+
+class DeviceBatch:
+    """Rows that are decoded together. All memory is allocated once, so that a GPU can repeat recorded work.
+
+    Row r is row r of every tensor. A free row is computed with the others and stays at length 0.
+    """
+
+    def __init__(self, decoder: Decoder, bank: AdapterBank, rows: int, room: int, tokens: int, steps: int) -> None:
+        """The batch holds `rows` rows of at most `room` tokens, of which `tokens` are sampled, `steps` at a time."""
+        self.decoder = decoder
+        self.bank = bank
+        self.capacity = rows
+        self.steps = steps
+        device = bank.masters.device
+        self.device = device
+
+        self.cache = KVCache(decoder, rows, room)
+        self.cache.limit_R.zero_()
+        self.decode = decode_step(decoder, bank, self.cache)
+        self.params = SamplingTensors(torch.ones(4, rows, device=device), truncates=False, has_greedy=False)
+        self.work_RV = torch.empty(rows, len(decoder.embed_VH), device=device)
+        self.hidden_RH = decoder.embed_VH.new_zeros(rows, decoder.embed_VH.shape[1])
+        self.token_R = torch.zeros(rows, dtype=torch.long, device=device)
+        self.uniform_RT = torch.zeros(rows, tokens, device=device)
+        self.count_R = torch.zeros(rows, dtype=torch.long, device=device)
+        # Tokens and the bits of their log-probabilities, so that one copy brings both to the host.
+        self.sampled_2R = torch.zeros(2, rows, dtype=torch.int32, device=device)
+        self.sampled_S2R = torch.zeros(steps, 2, rows, dtype=torch.int32, device=device)
+
+        recorded = device.type == "cuda" and self.decode.recordable
+        self.repeat: Callable[[Any, Callable[[], None]], None] = Repeated(CudaGraphs()) if recorded else _just_do
+
+    def width(self, rows: int) -> int:
+        """Returns how many rows are computed for the first `rows` rows: on a GPU a bucket of them."""
+        return min(bucket_of(rows), self.capacity) if dispatch.on_gpu(self.device) else rows
+
+    def admit(
+        self, prompts: Sequence[PlacedPrompt], seeds: Sequence[tuple[str | int, ...]], tokens: Sequence[int]
+    ) -> None:
+        """Gives the prompts' places, in order, to new rows with these seeds and limits of tokens."""
+        # All of a row's random numbers are drawn now, from a stream that only its seed names. Its text therefore does
+        # not depend on the other rows, on its place in the batch or on the process that samples it.
+        uniforms = np.zeros((len(seeds), self.uniform_RT.shape[1]), np.float32)
+        for row_T, seed, count in zip(uniforms, seeds, tokens, strict=True):
+            row_T[:count] = streams.uniforms(count, *seed)
+        places: list[int] = []
+        limits: list[int] = []
+        for prompt in prompts:
+            places += prompt.places
+            limits += [len(prompt.prompt_ids)] * len(prompt.places)
+        # A row's last token is sampled and not computed, so the cache never holds it.
+        limit_R = torch.tensor(limits) + torch.tensor(tokens) - 1
+        place_R, limit_R = to_device(torch.stack([torch.tensor(places), limit_R]), self.device)
+        self.uniform_RT[place_R] = to_device(torch.from_numpy(uniforms), self.device)
+        self.cache.limit_R[place_R] = limit_R
+        self.count_R[place_R] = 0
+
+    def prefill(self, prompts: Sequence[PlacedPrompt]) -> None:
+        """Computes prompts, sorted by slot, into the cache and the hidden states of the rows that continue them."""
+        entries: list[PrefillEntry] = []
+        prompt_ids: list[int] = []
+        for prompt in prompts:
+            entries.append(PrefillEntry(SharedPrefix(len(prompt_ids), len(prompt.prompt_ids)), prompt.places))
+            prompt_ids += prompt.prompt_ids
+        position_N = torch.cat([torch.arange(entry.prefix.prompt) for entry in entries])
+        ids_N, position_N = to_device(torch.stack([torch.tensor(prompt_ids), position_N]), self.device)
+        adapters = self.bank.rows([prompt.slot for prompt in prompts], [entry.prefix.prompt for entry in entries])
+        hidden_NH = self.decoder.hidden(ids_N, position_N, Prefill(self.cache, entries), adapters)
+
+        # A row goes on from the hidden state of its prompt's last token.
+        places: list[int] = []
+        last: list[int] = []
+        for entry in entries:
+            places += entry.rows
+            last += [entry.prefix.end - 1] * len(entry.rows)
+        place_R, last_R = to_device(torch.tensor([places, last]), self.device)
+        self.hidden_RH[place_R] = hidden_NH[last_R]
+
+    def free(self, places: Sequence[int]) -> None:
+        """Ends these rows."""
+        # They still take part in each step, because leaving them out would mean copying the rows behind them. At
+        # length 0 a row overwrites its first place, and attends to one token only.
+        place_R = to_device(torch.tensor(places), self.device)
+        self.cache.length_R[place_R] = 0
+        self.cache.limit_R[place_R] = 0
+        self.count_R[place_R] = 0
+
+    def move(self, sources: Sequence[int], targets: Sequence[int], tokens: int) -> None:
+        """Copies rows of at most `tokens` tokens to other places."""
+        source_M, target_M = to_device(torch.tensor([sources, targets]), self.device)
+        self.cache.move(source_M, target_M, tokens)
+        for tensor in (self.hidden_RH, self.token_R, self.uniform_RT, self.count_R):
+            tensor[target_M] = tensor[source_M]
+
+    def assign(self, slots: Sequence[int], params: Sequence[SamplingParams]) -> None:
+        """Sets the member and the sampling parameters of each row, until the next call."""
+        # Rows that only fill a bucket need a member as well; nobody reads what they sample.
+        spare = self.width(len(slots)) - len(slots)
+        self.decode.assign_rows([*slots, *[slots[0]] * spare])
+        of_rows = SamplingTensors.of(params)
+        self.params.values_4R[:, : len(params)] = to_device(of_rows.values_4R, self.device)
+        self.params = replace(of_rows, values_4R=self.params.values_4R)
+
+    def sample(self, rows: int) -> None:
+        """Samples the next token of each row."""
+        width = self.width(rows)
+        self.repeat(("sample", width, self.params.truncates, self.params.has_greedy), lambda: self._sample(width))
+
+    def step(self, rows: int) -> None:
+        """Computes the hidden state after the newest token of each row."""
+        width = self.width(rows)
+        self.repeat(("step", width), lambda: self._step(width))
+
+    def sample_steps(self, rows: int) -> SampledSteps:
+        """Samples `steps` tokens of each row. The host need not wait for them."""
+        for step in range(self.steps):
+            if step:
+                self.step(rows)
+            self.sample(rows)
+            self.sampled_S2R[step] = self.sampled_2R
+        return SampledSteps(HostCopy(self.sampled_S2R))
+
+    def _sample(self, rows: int) -> None:
+        logits_RV = self.decoder.head(self.hidden_RH[:rows])
+        count_R = self.count_R[:rows]
+        uniform_R = self.uniform_RT[:rows].gather(1, count_R[:, None])[:, 0]
+        params = replace(self.params, values_4R=self.params.values_4R[:, :rows])
+        sampled = sample_tokens(logits_RV, uniform_R, params, self.work_RV[:rows])
+        self.token_R[:rows] = sampled.token_R
+        # A row may be sampled beyond its end before the host notices that it has ended.
+        count_R.add_(1).clamp_(max=self.uniform_RT.shape[1] - 1)
+        self.sampled_2R[0, :rows] = sampled.token_R
+        self.sampled_2R[1, :rows] = sampled.logprob_R.view(torch.int32)
+
+    def _step(self, rows: int) -> None:
+        self.hidden_RH[:rows] = self.decode(self.token_R[:rows])
+
+
+def _just_do(key: Any, work: Callable[[], None]) -> None:
+    """Does the work as it is."""
+    del key
+    work()

@@ -1,0 +1,96 @@
+"""Work on a GPU that is recorded once for each number of rows, and then repeated by a single launch.
+
+A decoding step is hundreds of short kernels. Launched one by one they take the host longer than the GPU.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Hashable
+from typing import Protocol
+
+import torch
+
+Work = Callable[[], None]
+
+# Up to 64 rows, buckets are powers of two from 8 on; a step of a few rows takes as long as reading the weights. Above,
+# they are multiples of 64, so that at most 63 rows are computed in vain.
+_LEAST = 8
+_WIDE = 64
+
+
+def bucket_of(rows: int) -> int:
+    """Returns the number of rows that work for `rows` rows is recorded for: 8, 16, 32, 64, 128, 192, 256, ..."""
+    if rows > _WIDE:
+        return -(-rows // _WIDE) * _WIDE
+    return max(_LEAST, 1 << (rows - 1).bit_length())
+
+
+class Recorder(Protocol):
+    """Records work that only reads and writes tensors which stay where they are."""
+
+    def run(self, work: Work) -> None:
+        """Does the work for the first time, unrecorded: kernels are compiled and loaded now."""
+        ...
+
+    def record(self, work: Work) -> Work:
+        """Returns a function that repeats the work."""
+        ...
+
+
+class Repeated:
+    """Does work by keys: the first time as it is, later by repeating what was recorded at the second time."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._known: set[Hashable] = set()
+        self._recorded: dict[Hashable, Work] = {}
+
+    def __call__(self, key: Hashable, work: Work) -> None:
+        """Does `work`, which must be the same for the same key."""
+        if key not in self._known:
+            self._known.add(key)
+            self._recorder.run(work)
+            return
+        if key not in self._recorded:
+            self._recorded[key] = self._recorder.record(work)
+        self._recorded[key]()
+
+
+class CudaGraphs:
+    """Records CUDA graphs. They share one pool of memory, because only one of them runs at a time."""
+
+    def __init__(self) -> None:
+        self._pool = torch.cuda.graph_pool_handle()
+        # A graph cannot be recorded on the default stream. First runs use the same stream, so that what libraries
+        # allocate for each stream is there before something is recorded.
+        self._stream = torch.cuda.Stream()
+
+    def run(self, work: Work) -> None:
+        """Does the work on the stream of the recordings."""
+        current = torch.cuda.current_stream()
+        self._stream.wait_stream(current)
+        with torch.cuda.stream(self._stream):
+            work()
+        current.wait_stream(self._stream)
+
+    def record(self, work: Work) -> Work:
+        """Returns the replay of a graph; the work itself is not done."""
+        # `torch.cuda.graph` waits for the device, collects garbage and empties torch's cache of memory each time. Here
+        # it is enough that no garbage is collected meanwhile, because that could free what a graph must not.
+        graph = torch.cuda.CUDAGraph()
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            self._stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self._stream):
+                graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+                try:
+                    work()
+                finally:
+                    graph.capture_end()
+            torch.cuda.current_stream().wait_stream(self._stream)
+        finally:
+            if collecting:
+                gc.enable()
+        return graph.replay

@@ -1,0 +1,65 @@
+// The paper's table: what the base, the single agent and the population solve of problems that nobody trained on.
+
+import { h, table } from "../dom.js";
+
+export const evaluation = {
+  api: "evaluation",
+  title: "Evaluation",
+  render(root, { evaluation: found, command }) {
+    const head = h("h1", {}, "Held-out evaluation");
+    if (!found) {
+      const how = h("p", {}, "Nobody has evaluated this run yet: ", h("code", {}, command));
+      root.replaceChildren(head, how);
+      return;
+    }
+    const columns = [["", "stay"], ...found.columns.map((column) => [headOf(column), "right"])];
+    root.replaceChildren(
+      head,
+      h(
+        "p",
+        { class: "soft" },
+        "Right answers and texts cut off by the token limit, in per cent; below them 95 % intervals. No member is trained or selected by these problems.",
+      ),
+      table(columns, rowsOf(found), "held-out evaluation"),
+      h(
+        "ul",
+        { class: "said" },
+        found.sentences.map((sentence) => h("li", {}, sentence)),
+      ),
+      h(
+        "details",
+        {},
+        h("summary", {}, "How it was measured"),
+        found.notes.map((note) => h("p", { class: "soft" }, note)),
+      ),
+    );
+  },
+};
+
+/** What a column is; below it the run that it belongs to. */
+function headOf({ kind, title, target }) {
+  if (kind === "base" || kind === "adapter") return title;
+  return [kind === "single agent" ? kind : title, h("small", {}, target)];
+}
+
+function rowsOf({ columns, rows, cut_off: shares, tokens }) {
+  const scores = rows.map(({ title, average, cells }) => ({
+    className: average ? "average" : "",
+    cells: [title, ...cells.map(score)],
+  }));
+  const costs = [
+    { className: "soft", cells: ["cut off", ...shares.map((share) => hundredfold(share))] },
+    { className: "soft", cells: ["tokens", ...tokens.map((count) => count.toLocaleString("en"))] },
+  ];
+  return columns.length ? [...scores, ...costs] : scores;
+}
+
+function score(found) {
+  if (!found) return "–";
+  const ends = found.low === null ? null : `${hundredfold(found.low)} to ${hundredfold(found.high)}`;
+  return [hundredfold(found.mean), ends && h("small", {}, ends)];
+}
+
+function hundredfold(share) {
+  return share === null ? "–" : (100 * share).toFixed(1);
+}
