@@ -29,6 +29,7 @@ from redqueen.judging import finished
 from redqueen.league.population import Population
 from redqueen.league.rating import TrueSkill
 from redqueen.policy.policy import Policy
+from redqueen.policy.work import Work
 from redqueen.recipes import recipe
 from redqueen.recording.archive import ArchiveRecorder
 from redqueen.recording.measures import Measures
@@ -121,6 +122,10 @@ class _Texts:
             MemberUpdate(member=name, loss=0.0, grad_norm=1.0, adapter_norm=1.0, logprob_gap=0.0, tokens=_TOKENS)
             for name in members
         ]
+
+    def take_work(self) -> Work:
+        """Returns that nothing was computed."""
+        return Work()
 
     def adapter(self, name: str) -> Adapter:
         """Returns a member's weights, which are the same for all."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -45,6 +46,11 @@ def free_memory() -> int:
 
     # A container or a batch system limits memory by a control group. What the machine has free says nothing there.
     return max(0, min([psutil.virtual_memory().available, *_left_in_groups(_GROUPS, _own_groups())]))
+
+
+def peak_memory() -> int:
+    """Returns the most bytes of memory that this process has had so far, without its children."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _own_groups() -> list[str]:

@@ -31,6 +31,7 @@ from redqueen.league.population import AnyRole, Population
 from redqueen.league.rating import TrueSkill
 from redqueen.policy.model.base import BaseFacts
 from redqueen.policy.policy import MemberPolicy
+from redqueen.policy.work import Work
 from redqueen.recording.archive import ArchiveRecorder
 from redqueen.recording.measures import Measures
 from redqueen.recording.metrics import MetricsRecorder
@@ -77,7 +78,7 @@ class Trainer:
     def step(self, step: int) -> StepRecord:
         """Plays one step: match, propose, solve, learn, evolve."""
         config = self.config
-        phases = _Phases(step, self.watchers)
+        phases = _Phases(step, self.watchers, self.policy)
 
         with phases.phase("match"):
             matches = self._matches(step)
@@ -124,6 +125,7 @@ class Trainer:
             measures=self.measures.measure(played, called, living, config.game.kinds),
             evals=evals,
             seconds=phases.seconds,
+            work=phases.work,
         )
 
     def run(self) -> None:
@@ -254,12 +256,18 @@ class Trainer:
         return [graded for graded in played.graded() if graded.rollout.member in self.population.members]
 
 
+# Proposals and attempts are sampled together, so their work is one.
+_WORK_OF = {"propose": "play", "solve": "play"}
+
+
 class _Phases:
     """Announces a step's phases and measures them."""
 
-    def __init__(self, step: int, watchers: Sequence[Recorder]) -> None:
+    def __init__(self, step: int, watchers: Sequence[Recorder], policy: MemberPolicy) -> None:
         self.step = step
         self.watchers = watchers
+        self.policy = policy
+        self.work: dict[str, Work] = {}
         self.seconds: dict[str, float] = {}
 
     @contextmanager
@@ -272,6 +280,7 @@ class _Phases:
         # After an error there is no step to record, so its time is not needed: no `finally`.
         self.seconds[name] = time.perf_counter() - start
         self.seconds["total"] = sum(value for key, value in self.seconds.items() if key != "total")
+        self.work.setdefault(_WORK_OF.get(name, name), Work()).add(self.policy.take_work())
 
     def progress(self, done: int, total: int) -> None:
         """Tells the watchers that the present phase has done `done` of `total` parts."""

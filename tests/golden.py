@@ -91,7 +91,11 @@ def _play() -> dict[str, str]:
         run = toy.played(Path(scratch), verifier, **CHANGES)
         # Times differ from run to run: the wall time of a step, its date, the CPU time of a program. The lines that ran
         # differ between versions of Python, and are counted only where a program is quick.
-        sums = {"metrics": sum_of(toy.without(line, "seconds", "time", "executed_by_kind") for line in run.metrics())}
+        sums = {
+            "metrics": sum_of(
+                toy.without(line, "seconds", "throughput", "time", "executed_by_kind") for line in run.metrics()
+            )
+        }
         connection = sqlite3.connect(run.archive)
         tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
         for (table,) in tables.fetchall():

@@ -34,7 +34,7 @@ HALL = {
 def lines(trainer) -> list[dict]:
     trainer.run()
     trainer.close()
-    return [toy.without(line, "seconds", "time") for line in trainer.directory.metrics()]
+    return [toy.without(line, "seconds", "throughput", "time") for line in trainer.directory.metrics()]
 
 
 def players(line: dict) -> list[str]:

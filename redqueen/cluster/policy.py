@@ -8,6 +8,7 @@ from there, and the work that was lost is done again.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -23,6 +24,7 @@ from redqueen.errors import AdapterError
 from redqueen.policy.learning.learner import Progress
 from redqueen.policy.model.base import BaseFacts
 from redqueen.policy.policy import OptimizerState
+from redqueen.policy.work import Work
 from redqueen.policy.workers.pool import partition_by_cost
 from redqueen.records import Completion, MemberUpdate, Prompt, PromptLengths, Request, Sample
 
@@ -47,6 +49,7 @@ class ClusterPolicy:
         self._free = list(range(capacity))
         self._slots: dict[str, int] = {}
         self._versions: dict[str, int] = {}
+        self._work = Work()
         self._shapes: Mapping[str, tuple[int, int]] = next(iter(self.replicas.actors.values())).call("shapes").get()
 
     @property
@@ -113,6 +116,7 @@ class ClusterPolicy:
 
     def sample(self, requests: Sequence[Request], on_completion: OnCompletion | None = None) -> list[Completion]:
         """Samples a share of the requests in every replica. What a lost replica had not sent is sampled again."""
+        start = time.perf_counter()
         self.replicas.welcome(list(self._slots))
         completions: dict[int, Completion] = {}
         left = list(range(len(requests)))
@@ -121,6 +125,8 @@ class ClusterPolicy:
         while left:
             self._sample_once(requests, left, completions, on_completion)
             left = [index for index in left if index not in completions]
+        self._work.sampling_s += time.perf_counter() - start
+        self._work.sampled_tokens += sum(len(completion.token_ids) for completion in completions.values())
         return [completions[index] for index in range(len(requests))]
 
     def _sample_once(
@@ -163,6 +169,7 @@ class ClusterPolicy:
 
         Raises KeyError if a member is unknown or not trained, before any member has moved.
         """
+        start = time.perf_counter()
         by_member: dict[str, list[Sample]] = {}
         for sample in samples:
             by_member.setdefault(sample.member, []).append(sample)
@@ -181,6 +188,7 @@ class ClusterPolicy:
                 if progress is not None:
                     progress(done, total)
             pending = [name for name in pending if name not in learned]
+        self._work.training_s += time.perf_counter() - start
         return [learned[name].update for name in sorted(learned)]
 
     def _learn_once(
@@ -214,6 +222,12 @@ class ClusterPolicy:
     def _held(self, name: str) -> int:
         """Returns the version of a member that its owner holds."""
         return self._ask(name, "weights").version
+
+    def take_work(self) -> Work:
+        """Returns the tokens that were sampled since the last call, and the seconds; replicas count nothing else."""
+        work = self._work
+        self._work = Work()
+        return work
 
     def close(self) -> None:
         """Ends the replicas. It may be called twice."""

@@ -17,8 +17,8 @@ class Executor(Protocol):
     Implementations: `redqueen.policy.workers.inline.InlineExecutor` and `redqueen.policy.workers.pool.WorkerPool`.
     """
 
-    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: Callable[[Row], None]) -> None:
-        """Samples every row of `groups`; the limits hold in each process.
+    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: Callable[[Row], None]) -> int:
+        """Samples every row of `groups`; the limits hold in each process. Returns how many decode steps it took.
 
         `on_row` is called with each row when it is complete, in any order.
         """

@@ -18,6 +18,7 @@ from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import Base, workers_of
 from redqueen.policy.sampling.continuous_batch import BatchLimits
 from redqueen.policy.sampling.sampler import LocalSampler
+from redqueen.policy.work import Meter, Work
 from redqueen.policy.workers.inline import InlineExecutor
 from redqueen.policy.workers.pool import WorkerPool, shared_bank
 from redqueen.records import Completion, MemberUpdate, Request, Sample
@@ -78,6 +79,10 @@ class MemberPolicy(Protocol):
         """Takes one optimizer step for every member that has samples."""
         ...
 
+    def take_work(self) -> Work:
+        """Returns what was computed since the last call."""
+        ...
+
     def close(self) -> None:
         """Releases what the policy holds. It may be called twice."""
         ...
@@ -105,13 +110,14 @@ class Policy:
         # An entry stays after its member has left: if the name joins again, its version still rises. A server that
         # caches by name alone returns the old weights' results after such a change (vLLM issue 42125).
         self._versions: dict[str, int] = {}
+        self.meter = Meter(base.decoder)
         limits = BatchLimits(sampling.batch_rows, sampling.prefill_tokens)
-        self.sampler = LocalSampler(base, adapters, limits, executor, self._versions)
+        self.sampler = LocalSampler(base, adapters, limits, executor, self._versions, self.meter)
         # What truncated sampling can never draw is missing from its probabilities, so that their gap is no sign of a
         # fault.
         if sampling.truncates:
             learning = learning.model_copy(update={"max_logprob_gap": math.inf})
-        self.learner = LocalLearner(adapters, learning, temperature, executor)
+        self.learner = LocalLearner(adapters, learning, temperature, executor, self.meter)
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -195,6 +201,10 @@ class Policy:
             if not update.skipped:
                 self._versions[update.member] += 1
         return updates
+
+    def take_work(self) -> Work:
+        """Returns what was sampled and trained since the last call, and the time and the memory that it took."""
+        return self.meter.take()
 
     def close(self) -> None:
         """Ends the worker processes, if there are any. It may be called twice."""

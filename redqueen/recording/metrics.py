@@ -13,6 +13,7 @@ from redqueen.game.rewards import is_judged
 from redqueen.game.seeds import AUTHOR
 from redqueen.machine import now
 from redqueen.recording.recorder import Recorder, StepRecord
+from redqueen.recording.throughput import throughput
 from redqueen.records import ROLES, ImportanceRatio, Kind, MemberUpdate, Role, Rollout, Verdict
 from redqueen.runs.directory import RunDirectory
 from redqueen.runs.metrics import (
@@ -106,6 +107,7 @@ def step_metrics(record: StepRecord) -> StepMetrics:
         "replacements": [_replacement(birth) for birth in record.births],
         "hall": list(record.hall_of_fame),
         "task_bank_size": record.task_bank_size,
+        "throughput": throughput(record.work),
         "seconds": _rounded(record.seconds),
         **record.measures.metrics,
     }

@@ -9,6 +9,7 @@ from typing import Protocol
 from redqueen.evolution import Game, Replacement, Standing
 from redqueen.league.hall_of_fame import Champion
 from redqueen.league.rating import Rating
+from redqueen.policy.work import Work
 from redqueen.recording.measures import StepMeasures
 from redqueen.records import Attempted, Kind, MemberUpdate
 from redqueen.self_play import PlayedStep
@@ -46,6 +47,8 @@ class StepRecord:
     """What the step's valid tasks are like."""
     seconds: Mapping[str, float]
     """Wall time by phase, and `total`."""
+    work: Mapping[str, Work] = field(default_factory=dict[str, Work])
+    """What the policy computed, by phase; `propose` and `solve` together are `play`."""
     evals: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict[str, Mapping[str, float | None]])
     """The shares of right answers by benchmark and living student; empty in a step that evaluates nothing."""
 

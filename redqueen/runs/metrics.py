@@ -24,6 +24,25 @@ class TruncatedRates(TypedDict):
     attempts: float | None
 
 
+class ThroughputMetrics(TypedDict):
+    """What the machine did in a phase. Nothing of a run depends on it."""
+
+    sampled_per_second: float | None
+    """Tokens sampled in a second of sampling."""
+    prompt_tokens: int
+    """Tokens of prompts that were computed for sampling; a prompt that several rows share counts once."""
+    decode_rows: float | None
+    """Mean number of rows of a decode step that had not ended; of a process, where there are several."""
+    trained_rows_per_second: float | None
+    """Tokens that went through the model, those of prompts included, in a second of training."""
+    mfu: float | None
+    """Model FLOPs / (seconds x the device's peak in bf16); null where the peak is not known."""
+    device_gib: float | None
+    """The most memory that tensors had on the GPU in the phase; null on a CPU."""
+    host_gib: float
+    """The most memory that the run's main process has had so far."""
+
+
 class RatioMetrics(TypedDict):
     """A member's importance ratios over the tokens that were trained: learner's / sampler's probability, truncated."""
 
@@ -247,5 +266,8 @@ class StepMetrics(MeasureMetrics):
     """Names of the champions in the hall of fame."""
     task_bank_size: int
     """Tasks in the task bank."""
+    throughput: dict[str, ThroughputMetrics]
+    """By phase in which something was sampled or trained: `play` (proposals and attempts), `learn`, `evolve`
+    (held-out attempts), `evaluate`."""
     seconds: dict[str, float]
     """Wall time by phase, and `total`."""

@@ -16,6 +16,7 @@ from redqueen.policy.learning.importance_ratio import refuse_mismatch
 from redqueen.policy.learning.packing import PromptGroup, WeightedSample, group_by_prompt
 from redqueen.policy.learning.token_weights import token_weights
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
+from redqueen.policy.work import Meter, Work
 from redqueen.records import MemberUpdate, Sample
 
 Progress = Callable[[int, int], None]
@@ -28,11 +29,14 @@ class LocalLearner:
     Each member has its own AdamW (Loshchilov & Hutter 2019); members without samples do not move.
     """
 
-    def __init__(self, bank: AdapterBank, config: LearningConfig, temperature: float, executor: Executor) -> None:
-        """`temperature` is the temperature of the distribution that is trained."""
+    def __init__(
+        self, bank: AdapterBank, config: LearningConfig, temperature: float, executor: Executor, meter: Meter
+    ) -> None:
+        """`temperature` is the temperature of the distribution that is trained. `meter` counts the work."""
         self.bank = bank
         self.config = config
         self.executor = executor
+        self.meter = meter
         self.options = ForwardOptions(
             temperature=temperature,
             checkpointing=config.checkpointing,
@@ -69,6 +73,13 @@ class LocalLearner:
         Raises KeyError if a member has no optimizer, MismatchError if the samples were written with other weights,
         before any member has moved.
         """
+        with self.meter.training() as work:
+            return self._update(samples, progress, lr, work)
+
+    def _update(
+        self, samples: Sequence[Sample], progress: Progress | None, lr: float | None, work: Work
+    ) -> list[MemberUpdate]:
+        """Does what `update` says, and adds what it took to `work`."""
         # Members are looked up first: an unknown one must not leave the others with half an update.
         stats = {sample.member: TokenStats() for sample in samples}
         optimizers = {member: self.optimizers[member] for member in sorted(stats)}
@@ -106,6 +117,8 @@ class LocalLearner:
         # Sampling reads copies in the compute dtype. They are renewed for the members that moved.
         self.bank.refresh(*moved)
         sizes = _norms([self.bank.masters[self.bank.slots[member]] for member in members])
+        work.trained_rows = total
+        work.trained_tokens = sum(stats[member].tokens for member in members)
         return [
             MemberUpdate(
                 member=member,

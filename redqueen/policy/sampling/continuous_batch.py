@@ -142,17 +142,20 @@ class ContinuousBatch:
         self.sampled: deque[tuple[SampledSteps, list[Row | None]]] = deque()
 
     @torch.inference_mode()
-    def run(self) -> None:
-        """Decodes until every row is complete."""
+    def run(self) -> int:
+        """Decodes until every row is complete. Returns the number of decode steps."""
+        steps = 0
         self._admit()
         while self.rows:
             self.sampled.append((self.device.sample_steps(len(self.rows)), list(self.rows)))
+            steps += self.pace.steps
             if len(self.sampled) > self.pace.ahead:
                 self._collect(*self.sampled.popleft())
             self._compact()
             if self.rows:
                 self.device.step(len(self.rows))
             self._admit()
+        return steps
 
     def _admit(self) -> None:
         """Fills free rows with the groups that fit, longest first, and computes their prompts."""

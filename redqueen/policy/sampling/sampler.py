@@ -9,6 +9,7 @@ from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.tokens import encode
 from redqueen.policy.sampling.continuous_batch import BatchLimits, Row, RowGroup
+from redqueen.policy.work import Meter
 from redqueen.records import Completion, Prompt, Request
 
 OnCompletion = Callable[[int, Completion], None]
@@ -18,14 +19,21 @@ class LocalSampler:
     """Samples from the members of `bank` with the weights that the learner updates, wherever `executor` computes."""
 
     def __init__(
-        self, base: Base, bank: AdapterBank, limits: BatchLimits, executor: Executor, versions: Mapping[str, int]
+        self,
+        base: Base,
+        bank: AdapterBank,
+        limits: BatchLimits,
+        executor: Executor,
+        versions: Mapping[str, int],
+        meter: Meter,
     ) -> None:
-        """The limits hold in each process. `versions` is read when a completion is made."""
+        """The limits hold in each process. `versions` is read when a completion is made. `meter` counts the work."""
         self.base = base
         self.bank = bank
         self.limits = limits
         self.executor = executor
         self.versions = versions
+        self.meter = meter
 
     def sample(self, requests: Sequence[Request], on_completion: OnCompletion | None = None) -> list[Completion]:
         """Returns completions in the order of `requests`, and calls `on_completion(index, completion)` as each ends.
@@ -46,7 +54,10 @@ class LocalSampler:
             if on_completion:
                 on_completion(row.index, completion)
 
-        self.executor.sample(groups, self.limits, on_row)
+        with self.meter.sampling() as work:
+            work.decode_steps = self.executor.sample(groups, self.limits, on_row)
+            work.prompt_tokens = sum(len(group.prompt_ids) for group in groups)
+            work.sampled_tokens = sum(len(completion.token_ids) for completion in completions.values())
         return [completions[i] for i in range(len(requests))]
 
     def _groups(self, requests: Sequence[Request]) -> list[RowGroup]:

@@ -20,11 +20,11 @@ class InlineExecutor:
         # Before the first batch: what is loaded or compiled during a batch fragments the heap (see `warm_up`).
         warm_up(base.decoder)
 
-    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: Callable[[Row], None]) -> None:
-        """Samples the groups as one continuous batch."""
+    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: Callable[[Row], None]) -> int:
+        """Samples the groups as one continuous batch. Returns its decode steps."""
         base = self._base
         model = TextModel(base.decoder, base.tokenizer.backend_tokenizer, base.end_ids)
-        ContinuousBatch(model, self._bank, limits, groups, on_row).run()
+        return ContinuousBatch(model, self._bank, limits, groups, on_row).run()
 
     def accumulate(
         self,

@@ -27,7 +27,16 @@ from redqueen.policy.sampling.continuous_batch import BatchLimits, Row, RowGroup
 from redqueen.policy.shared_memory import SharedBlock, padded
 from redqueen.policy.workers.main_guard import NO_GUARD
 from redqueen.policy.workers.shared_decoder import pickle_decoder
-from redqueen.policy.workers.worker import Done, GradientJob, GradientResult, SampleJob, Setup, SharedRegion, serve
+from redqueen.policy.workers.worker import (
+    Done,
+    GradientJob,
+    GradientResult,
+    SampleJob,
+    SampleResult,
+    Setup,
+    SharedRegion,
+    serve,
+)
 
 T = TypeVar("T")
 
@@ -92,15 +101,25 @@ class WorkerPool:
         self.pipes = []
         self.processes = []
 
-    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: Callable[[Row], None]) -> None:
-        """Samples a share of the groups in each worker."""
+    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: Callable[[Row], None]) -> int:
+        """Samples a share of the groups in each worker. Returns the decode steps of all."""
         # Shares are divided by the expected cost, because the slowest worker decides when the phase ends. A token of a
         # prompt costs about a quarter of a sampled one (measured).
         costs = [len(group.rows) * group.max_tokens + len(group.prompt_ids) / 4 for group in groups]
         shares = partition_by_cost(groups, costs, len(self.pipes))
         end_ids = self.base.end_ids
         busy = self._send([SampleJob(share, limits, end_ids) if share else None for share in shares])
-        self._collect(busy, lambda _worker, row: on_row(row))
+        steps = 0
+
+        def on_message(_worker: int, message: Row | SampleResult) -> None:
+            nonlocal steps
+            if isinstance(message, SampleResult):
+                steps += message.steps
+            else:
+                on_row(message)
+
+        self._collect(busy, on_message)
+        return steps
 
     def accumulate(
         self,

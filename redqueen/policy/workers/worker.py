@@ -68,7 +68,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class SampleJob:
-    """Asks a worker to sample these groups. The worker sends each complete `Row`, then `Done`."""
+    """Asks a worker to sample these groups. The worker sends each complete `Row`, a `SampleResult`, then `Done`."""
 
     groups: Sequence[RowGroup]
     """The prompts and the rows that continue them."""
@@ -103,6 +103,14 @@ class GradientResult:
     """The micro-batch's token statistics, by slot."""
     tokens: int
     """How many rows the micro-batch had."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleResult:
+    """The message that all groups of a job are sampled."""
+
+    steps: int
+    """How many decode steps it took."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +168,7 @@ class _Worker:
 
     def sample(self, job: SampleJob, pipe: connection.Connection) -> None:
         model = TextModel(self.decoder, self.tokenizer, job.end_ids)
-        ContinuousBatch(model, self.bank, job.limits, job.groups, pipe.send).run()
+        pipe.send(SampleResult(ContinuousBatch(model, self.bank, job.limits, job.groups, pipe.send).run()))
 
     def accumulate(self, job: GradientJob, pipe: connection.Connection) -> None:
         self.bank.scales[:] = job.scales
