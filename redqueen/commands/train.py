@@ -19,6 +19,7 @@ from redqueen.evals.benchmarks.registry import chosen
 from redqueen.evals.held_out import check_held_out
 from redqueen.game.reserved import is_reserved
 from redqueen.game.seeds import seeds_of
+from redqueen.policy.vllm.engine import check_engine
 from redqueen.recording.no_valid import summary
 from redqueen.recording.terminal import LEGEND, LineReporter, LiveReporter, clock, members_table
 from redqueen.recording.trackers.opening import check_trackers, open_trackers
@@ -43,6 +44,7 @@ def start_run(config: Config, directory: RunDirectory) -> int:
     try:
         check_held_out(config)
         check_trackers(config)
+        check_engine(config)
         chosen(config.evals.benchmarks)
         fitted = check_memory(config, members(config), console)
         return _train(config, fitted, directory, None)
@@ -62,6 +64,7 @@ def resume_run(config: Config, directory: RunDirectory, chosen: Collection[str] 
     try:
         # What is damaged or missing is found before anything is loaded or written.
         check_trackers(config)
+        check_engine(config)
         saved = checkpoint.load(directory.checkpoints, directory.saved()[-1])
         directory.metrics()
         if not directory.archive.exists():
@@ -159,7 +162,10 @@ def introduce(config: Config, directory: RunDirectory) -> None:
         workers = f"a Ray cluster ({config.cluster.address})"
     run = config.run
     console.print(f"run: {directory.path}: recipe {config.recipe}, seed {run.seed}, {run.steps} steps, {who}")
-    console.print(f"base: {config.model.name}, sampled and trained in {workers}; loading ...")
+    how = f"sampled and trained in {workers}"
+    if config.sampling.engine == "vllm":
+        how = f"sampled by vLLM, trained in {workers}"
+    console.print(f"base: {config.model.name}, {how}; loading ...")
     console.print(f"follow it in a browser: redqueen watch {quoted(directory.path)}", highlight=False)
     console.print(
         f"Ctrl-C stops; finished steps are kept. To go on: redqueen train --resume {quoted(directory.path)}",

@@ -63,6 +63,10 @@ class PopulationConfig(Section):
 class SamplingConfig(Section):
     """How completions are sampled."""
 
+    engine: Literal["embedded", "vllm"] = "embedded"
+    """What samples: the embedded sampler, or vLLM on the same machine (docs/SCALING.md), an extra of the package."""
+    vllm_cache_gb: float = Field(default=2.0, gt=0)
+    """Engine vllm: GiB of keys and values that it keeps. Its copy of the base and the adapters come on top."""
     temperature: float = Field(default=1.0, gt=0)
     """The divisor of the logits. At 1 members sample from their policy itself."""
     proposal_tokens: int = Field(default=96, ge=1)

@@ -18,6 +18,8 @@ from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import Base, workers_of
 from redqueen.policy.sampling.continuous_batch import BatchLimits
 from redqueen.policy.sampling.sampler import LocalSampler
+from redqueen.policy.vllm.engine import Engine
+from redqueen.policy.vllm.executor import VllmExecutor
 from redqueen.policy.work import Meter, Work
 from redqueen.policy.workers.inline import InlineExecutor
 from redqueen.policy.workers.pool import WorkerPool, shared_bank
@@ -232,7 +234,8 @@ def open_policy(
 
     Only the limits of `sampling` are used here: each request carries its own sampling parameters. The learner trains
     the distribution at `temperature` (default: the temperature of `sampling`).
-    Raises WorkerError if a worker process does not start.
+    Raises WorkerError if a process of a worker or of vLLM does not start, MissingLibraryError if vLLM is asked for and
+    not installed.
     """
     shape = (base.decoder.sites, capacity, model.rank, model.alpha, model.targets)
 
@@ -248,6 +251,22 @@ def open_policy(
         threads = model.threads or max(1, cores() // workers)
         executor = WorkerPool(base, adapters, block, workers, threads)
 
+    if sampling.engine == "vllm":
+        executor = _sampled_by_vllm(base, adapters, capacity, model.rank, sampling, executor)
+
     if temperature is None:
         temperature = sampling.temperature
     return Policy(base, adapters, executor, sampling, learning, temperature)
+
+
+def _sampled_by_vllm(
+    base: Base, bank: AdapterBank, capacity: int, rank: int, sampling: SamplingConfig, learning: Executor
+) -> VllmExecutor:
+    """Returns an executor that samples with vLLM. If vLLM does not start, `learning` is closed."""
+    try:
+        # One more than there are members: a new version is loaded before the old one is unloaded.
+        engine = Engine(base, capacity + 1, rank, sampling)
+    except BaseException:
+        learning.close()
+        raise
+    return VllmExecutor(base, bank, engine, learning)

@@ -1,0 +1,176 @@
+"""vLLM's engine, as far as it is used here: tokens in, tokens out, adapters come and go.
+
+vLLM computes in processes of its own. It is imported when an engine is started, which takes seconds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from redqueen.config import Config, SamplingConfig
+from redqueen.errors import AdapterError, WorkerError
+from redqueen.optional import is_installed, missing, require
+from redqueen.policy.model.base import Base
+from redqueen.policy.model.source import source
+from redqueen.records import SamplingParams
+
+# The ranks that vLLM allocates memory for.
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+# vLLM refuses to start unless this share of a GPU is free. How much it takes for its cache is said in bytes, so the
+# share has no other meaning here; the base of the learner is on the GPU already.
+_FREE_SHARE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What was sampled for one request since its last piece."""
+
+    request: str
+    token_ids: list[int]
+    logprobs: list[float]
+    ended: Literal["", "stop", "length", "abort", "error", "repetition"]
+    """Why vLLM ended the request; "" while it goes on."""
+
+
+class Engine:
+    """A running vLLM engine with one base and room for several adapters."""
+
+    def __init__(self, base: Base, adapters: int, rank: int, sampling: SamplingConfig) -> None:
+        """`adapters` is how many adapters are loaded at once, `rank` the largest rank of one.
+
+        Raises MissingLibraryError without vLLM, WorkerError if it does not start.
+        """
+        if rank > _RANKS[-1]:
+            raise AdapterError(f"vLLM's adapters have ranks up to {_RANKS[-1]}: lower model.rank={rank}")
+        found = source(base.name)
+        _set_environment(found.local)
+        self._vllm = _import("vllm")
+        self._inputs = _import("vllm.inputs.engine")
+        self._lora = _import("vllm.lora.request")
+        config = base.model.config
+        self.longest: int = min(config.max_position_embeddings, base.decoder.window or config.max_position_embeddings)
+        """The most tokens that a prompt and its completion have together."""
+        self._end_ids = sorted(base.end_ids)
+        arguments = _import("vllm.engine.arg_utils").EngineArgs(
+            model=found.where,
+            dtype=str(base.model.dtype).removeprefix("torch."),
+            max_model_len=self.longest,
+            max_num_seqs=sampling.batch_rows,
+            max_num_batched_tokens=max(sampling.prefill_tokens, sampling.batch_rows),
+            kv_cache_memory_bytes=int(sampling.vllm_cache_gb * 2**30),
+            gpu_memory_utilization=_FREE_SHARE,
+            enable_lora=True,
+            max_loras=adapters,
+            max_cpu_loras=adapters,
+            max_lora_rank=next(step for step in _RANKS if step >= rank),
+            # The probabilities that tokens were drawn with: after temperature, top-k and top-p.
+            logprobs_mode="processed_logprobs",
+            # Texts are decoded and cut where those of the embedded sampler are.
+            skip_tokenizer_init=True,
+            # Otherwise the model's own file would change sampling parameters that a request leaves at their defaults.
+            generation_config="vllm",
+            disable_log_stats=True,
+        )
+        try:
+            self._engine: Any = _import("vllm.v1.engine.llm_engine").LLMEngine.from_engine_args(arguments)
+        # Whatever it is, vLLM has written it to the terminal in full.
+        except Exception as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise WorkerError(f"vLLM did not start: {reason}; its own report is above") from error
+
+    def load(self, name: str, number: int, folder: Path) -> Any:
+        """Loads the PEFT folder under a name and a number that were never used; returns the handle for `add`."""
+        adapter = self._lora.LoRARequest(name, number, str(folder))
+        with self._living():
+            self._engine.add_lora(adapter)
+        return adapter
+
+    def unload(self, number: int) -> None:
+        """Unloads an adapter that no request uses."""
+        with self._living():
+            self._engine.remove_lora(number)
+
+    def add(self, request: str, prompt_ids: Collection[int], sampling: SamplingParams, seed: int, adapter: Any) -> None:
+        """Adds a request, which is sampled from the next `step` on."""
+        params = self._vllm.SamplingParams(
+            max_tokens=sampling.max_tokens,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            seed=seed,
+            # No other token's probability is wanted beside that of the sampled one.
+            logprobs=0,
+            # The base's end tokens are ours, which may be more than the one that vLLM reads from the model's files.
+            stop_token_ids=self._end_ids,
+            ignore_eos=True,
+            detokenize=False,
+            output_kind=_import("vllm.sampling_params").RequestOutputKind.DELTA,
+        )
+        with self._living():
+            self._engine.add_request(request, self._inputs.tokens_input(list(prompt_ids)), params, lora_request=adapter)
+
+    def step(self) -> list[Piece]:
+        """Waits for the next tokens, of any requests."""
+        with self._living():
+            outputs = self._engine.step()
+        pieces: list[Piece] = []
+        for output in outputs:
+            (sampled,) = output.outputs
+            tokens = list(sampled.token_ids)
+            logprobs: list[float] = []
+            for token, entry in zip(tokens, sampled.logprobs or (), strict=True):
+                logprobs.append(entry[token].logprob)
+            pieces.append(Piece(output.request_id, tokens, logprobs, sampled.finish_reason or ""))
+        return pieces
+
+    def abort(self, requests: Collection[str]) -> None:
+        """Ends requests; no further piece of them comes."""
+        if requests:
+            with self._living():
+                self._engine.abort_request(list(requests))
+
+    def close(self) -> None:
+        """Ends vLLM's processes. It may be called twice."""
+        self._engine.engine_core.shutdown()
+
+    @contextmanager
+    def _living(self) -> Generator[None]:
+        """Turns an error of an engine that has died into one line."""
+        try:
+            yield
+        except Exception as error:
+            # The thread that notices the death closes the sockets, so the call that waits may raise anything.
+            if self._engine.engine_core.resources.engine_dead:
+                raise WorkerError(
+                    "the vLLM engine ended; if memory ran out, lower sampling.vllm_cache_gb or sampling.batch_rows. "
+                    "The unfinished step is lost: resume from the last checkpoint"
+                ) from error
+            raise
+
+
+def check_engine(config: Config) -> None:
+    """Raises MissingLibraryError, before anything is loaded, if the engine's library is not installed."""
+    if config.sampling.engine == "vllm" and not is_installed("vllm"):
+        raise missing("vllm", "vllm", "sampling.engine=vllm")
+
+
+def _import(module: str) -> Any:
+    """Returns a module of vLLM. Raises MissingLibraryError if vLLM is not installed."""
+    return require(module, "vllm", "sampling.engine=vllm")
+
+
+def _set_environment(local: bool) -> None:
+    """Sets variables that vLLM reads when it is imported, here and in its processes. Values of the user stay."""
+    # The terminal belongs to the run.
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    # Nothing about a run is sent to anybody.
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    # This process has threads, and a process that is forked from it could wait for ever for a lock that one held.
+    os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
+    if local:
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")

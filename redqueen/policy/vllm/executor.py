@@ -1,0 +1,101 @@
+"""Samples with vLLM, and leaves gradients to another executor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+
+from redqueen import streams
+from redqueen.errors import AdapterError, PromptError, WorkerError
+from redqueen.policy.executor import Executor
+from redqueen.policy.learning.gradients import ForwardOptions, TokenStats
+from redqueen.policy.learning.packing import PromptGroup
+from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
+from redqueen.policy.model.base import Base
+from redqueen.policy.sampling.continuous_batch import BatchLimits, Row, RowGroup, TextModel, extend
+from redqueen.policy.vllm.adapter_versions import AdapterVersions
+from redqueen.policy.vllm.engine import Engine
+
+# Seeds of torch's generators have 64 bits, and vLLM sends them as signed numbers.
+_SEEDS = 2**63
+
+
+class VllmExecutor:
+    """Samples with the weights that the bank has at the time of the call; `learning` computes gradients.
+
+    vLLM draws tokens with generators of its own, so texts differ from the embedded sampler's except at temperature 0.
+    """
+
+    def __init__(self, base: Base, bank: AdapterBank, engine: Engine, learning: Executor) -> None:
+        self.bank = bank
+        self.engine = engine
+        self.learning = learning
+        self.versions = AdapterVersions(bank, engine, base.name, base.model.dtype)
+        self._model = TextModel(base.decoder, base.tokenizer.backend_tokenizer, base.end_ids)
+        self._numbers = count()
+
+    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: Callable[[Row], None]) -> None:
+        """Samples every row. The engine was started with its limits, so `limits` are not used."""
+        for group in groups:
+            longest = len(group.prompt_ids) + group.max_tokens
+            if longest > self.engine.longest:
+                raise PromptError(f"{longest} tokens are more than the {self.engine.longest} of this base")
+        self.versions.update(group.slot for group in groups)
+
+        rows: dict[str, tuple[Row, int]] = {}
+        try:
+            for group in groups:
+                for row in group.rows:
+                    request = str(next(self._numbers))
+                    rows[request] = (row, group.slot)
+                    seed = streams.key(*row.seed) % _SEEDS
+                    adapter = self.versions.loaded[group.slot].handle
+                    self.engine.add(request, group.prompt_ids, row.sampling, seed, adapter)
+            while rows:
+                self._step(rows, on_row)
+        except WorkerError:
+            # There is no engine that could be told to stop.
+            raise
+        except BaseException:
+            self.engine.abort(rows)
+            raise
+
+    def _step(self, rows: dict[str, tuple[Row, int]], on_row: Callable[[Row], None]) -> None:
+        """Waits for tokens, hands over the rows that they end, and removes those from `rows`."""
+        surplus: list[str] = []
+        for piece in self.engine.step():
+            # An ended request may be sampled once more before the engine hears that it has ended.
+            if piece.request not in rows:
+                continue
+            row, slot = rows[piece.request]
+            if any(value != value for value in piece.logprobs):
+                raise AdapterError(
+                    f"{self.versions.loaded[slot].name}: not a number where a probability should be; its weights?"
+                )
+            # vLLM knows end tokens and lengths. Strings and lines that end a row are looked for here, by the same rule
+            # as in the embedded sampler.
+            extend(self._model, row, piece.token_ids, piece.logprobs)
+            if row.finish_reason:
+                del rows[piece.request]
+                if not piece.ended:
+                    surplus.append(piece.request)
+                on_row(row)
+            elif piece.ended:
+                raise WorkerError(f"vLLM ended a request before its text had ended: {piece.ended}")
+        self.engine.abort(surplus)
+
+    def accumulate(
+        self,
+        groups: Sequence[PromptGroup],
+        budget: int,
+        gradients: Gradients,
+        options: ForwardOptions,
+        on_batch: Callable[[int], None],
+    ) -> list[dict[int, TokenStats]]:
+        """Computes gradients with the other executor."""
+        return self.learning.accumulate(groups, budget, gradients, options, on_batch)
+
+    def close(self) -> None:
+        """Ends vLLM's processes and the other executor's."""
+        self.engine.close()
+        self.learning.close()

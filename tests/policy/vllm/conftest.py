@@ -1,0 +1,50 @@
+"""A vLLM engine on the embedded model, started once: it takes half a minute and more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
+from redqueen.optional import is_installed
+from redqueen.policy.lora.adapter_bank import AdapterBank
+from redqueen.policy.model.base import load
+from redqueen.policy.policy import Policy
+from redqueen.policy.sampling.continuous_batch import BatchLimits
+from redqueen.policy.sampling.sampler import LocalSampler
+from redqueen.policy.vllm.engine import Engine
+from redqueen.policy.vllm.executor import VllmExecutor
+from redqueen.policy.workers.inline import InlineExecutor
+from tests.reference import noisy
+
+SLOTS = 4
+MEMBERS = "abc"
+# Small enough that the model still writes language, large enough that members write different texts.
+NOISE = 0.03
+
+
+class TwoSamplers(Policy):
+    """A policy that samples with vLLM, and the embedded sampler on the same members."""
+
+    def __init__(self) -> None:
+        # fp32, in which the two differ by rounding alone and choose the same tokens.
+        base = load(ModelConfig(dtype="float32", workers=1, device="cpu"))
+        sampling = SamplingConfig(engine="vllm", batch_rows=16, vllm_cache_gb=0.5)
+        bank = AdapterBank(base.decoder.sites, SLOTS, 8, 16.0, ModelConfig().targets)
+        inline = InlineExecutor(base, bank)
+        self.vllm = VllmExecutor(base, bank, Engine(base, SLOTS + 1, 8, sampling), inline)
+        super().__init__(base, bank, self.vllm, sampling, LearningConfig(lr=3e-3), 1.0)
+        limits = BatchLimits(sampling.batch_rows, sampling.prefill_tokens)
+        self.embedded = LocalSampler(base, bank, limits, inline, self._versions)
+        for i, name in enumerate(MEMBERS):
+            # The last one has half of the bank's rank, and so another scale.
+            self.join(name, noisy(bank, i, rank=4 if name == MEMBERS[-1] else 8, b=NOISE))
+
+
+@pytest.fixture(scope="session")
+def policy() -> Iterator[TwoSamplers]:
+    if not is_installed("vllm"):
+        pytest.skip("vllm is not installed: make test-vllm")
+    with TwoSamplers() as policy:
+        yield policy
