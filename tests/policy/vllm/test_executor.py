@@ -161,7 +161,7 @@ def test_a_killed_engine_is_one_line(policy: TwoSamplers) -> None:
             os.kill(process.pid, signal.SIGKILL)
 
     requests = [greedy("b", TEXTS[3], 2), *(greedy("b", text, 60) for text in TEXTS)]
-    with pytest.raises(WorkerError, match="the vLLM engine ended; .* resume from the last checkpoint"):
+    with pytest.raises(WorkerError, match=r"the vLLM engine ended; .* resume from the last checkpoint"):
         policy.sample(requests, kill)
     with pytest.raises(WorkerError, match="the vLLM engine ended"):
         policy.sample(requests)
