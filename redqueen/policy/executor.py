@@ -14,7 +14,8 @@ from redqueen.policy.sampling.continuous_batch import BatchLimits, Row, RowGroup
 class Executor(Protocol):
     """Samples rows and computes gradients with the weights that the members of one adapter bank have now.
 
-    Implementations: `redqueen.policy.workers.inline.InlineExecutor` and `redqueen.policy.workers.pool.WorkerPool`.
+    Implementations: `redqueen.policy.workers.inline.InlineExecutor`, `redqueen.policy.workers.pool.WorkerPool` and
+    `redqueen.policy.vllm.executor.VllmExecutor`.
     """
 
     def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: Callable[[Row], None]) -> int:

@@ -34,8 +34,11 @@ class VllmExecutor:
         self._model = TextModel(base.decoder, base.tokenizer.backend_tokenizer, base.end_ids)
         self._numbers = count()
 
-    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: Callable[[Row], None]) -> None:
-        """Samples every row. The engine was started with its limits, so `limits` are not used."""
+    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: Callable[[Row], None]) -> int:
+        """Samples every row. The engine was started with its limits, so `limits` are not used.
+
+        Returns the number of vLLM's steps, in which it also computes prompts.
+        """
         for group in groups:
             longest = len(group.prompt_ids) + group.max_tokens
             if longest > self.engine.longest:
@@ -43,6 +46,7 @@ class VllmExecutor:
         self.versions.update(group.slot for group in groups)
 
         rows: dict[str, tuple[Row, int]] = {}
+        steps = 0
         try:
             for group in groups:
                 for row in group.rows:
@@ -53,12 +57,14 @@ class VllmExecutor:
                     self.engine.add(request, group.prompt_ids, row.sampling, seed, adapter)
             while rows:
                 self._step(rows, on_row)
+                steps += 1
         except WorkerError:
             # There is no engine that could be told to stop.
             raise
         except BaseException:
             self.engine.abort(rows)
             raise
+        return steps
 
     def _step(self, rows: dict[str, tuple[Row, int]], on_row: Callable[[Row], None]) -> None:
         """Waits for tokens, hands over the rows that they end, and removes those from `rows`."""
