@@ -18,6 +18,7 @@ from redqueen.machine import cores
 from redqueen.policy.model.bundled import obtain
 from redqueen.policy.model.decoder import Decoder, decoder_of
 from redqueen.policy.model.source import cannot_load, read_config, read_tokenizer, source
+from redqueen.policy.model.tokens import end_of_turn
 from redqueen.policy.shared_memory import SharedBlock, padded
 from redqueen.policy.workers.main_guard import check_main_guard
 
@@ -42,11 +43,13 @@ class Base:
     @property
     def end_ids(self) -> frozenset[int]:
         """The ids of the tokens that end a completion."""
-        # A model may name several end tokens, and its tokenizer another one: any of them ends a completion.
+        # A model may name several end tokens, its tokenizer another one, and its chat template one more: any of them
+        # ends a completion.
         ids: set[int] = set()
         for end in (self.model.generation_config.eos_token_id, self.tokenizer.eos_token_id):
             ids |= {end} if isinstance(end, int) else set(end or ())
-        return frozenset(ids)
+        turn = end_of_turn(self.tokenizer)
+        return frozenset(ids if turn is None else ids | {turn})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

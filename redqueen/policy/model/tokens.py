@@ -1,4 +1,4 @@
-"""The token ids of a prompt."""
+"""The token ids of a prompt, and the token that ends a chat turn."""
 
 from __future__ import annotations
 
@@ -23,3 +23,27 @@ def encode(tokenizer: Any, prompt: Prompt) -> tuple[int, ...]:
         [{"role": "user", "content": prompt.text}], tokenize=False, add_generation_prompt=True
     )
     return tuple(tokenizer(text + prompt.prefix, add_special_tokens=False).input_ids)
+
+
+def end_of_turn(tokenizer: Any) -> int | None:
+    """Returns the special token that the chat template writes after an assistant's message, if there is one.
+
+    It may be another one than the tokenizer's own end: a base of Qwen2.5 ends texts with `<|endoftext|>` and its
+    template ends turns with `<|im_end|>`, so that a sampler that knows the first alone would go on to the token limit.
+    """
+    if not tokenizer.chat_template:
+        return None
+    content = "The answer is 4."
+    messages = [{"role": "user", "content": "What is 2 + 2?"}, {"role": "assistant", "content": content}]
+    text = tokenizer.apply_chat_template(messages, tokenize=False)
+    after = text.rpartition(content)[2]
+    for token in tokenizer(after.lstrip(), add_special_tokens=False).input_ids:
+        # The first one decides: what follows belongs to the next turn.
+        return token if token in tokenizer.all_special_ids or _is_special(tokenizer, token) else None
+    return None
+
+
+def _is_special(tokenizer: Any, token: int) -> bool:
+    """Whether the token was added to the vocabulary as a special one: not all of them have a role of their own."""
+    added = tokenizer.added_tokens_decoder.get(token)
+    return added is not None and added.special
