@@ -47,8 +47,8 @@ def paper_7b() -> Config:
         model=ModelConfig(name="Qwen/Qwen2.5-Coder-7B", prompts="chat", rank=32, alpha=64.0),
         population=PopulationConfig(teachers=4, students=4),
         game=GameConfig(proposals=16, attempts=8, references=6, min_inputs=10, bank_size=16384),
-        sampling=SamplingConfig(proposal_tokens=2048, attempt_tokens=2048, batch_rows=128),
-        learning=LearningConfig(lr=1e-5, batch_tokens=16384, checkpointing=True),
+        sampling=SamplingConfig(proposal_tokens=2048, attempt_tokens=2048, batch_rows=0, prefill_tokens=0),
+        learning=LearningConfig(lr=1e-5, batch_tokens=0),
         evolution=EvolutionConfig(every=10, gamma=0.25, burn_in=5),
         run=RunConfig(steps=200, checkpoint_every=5, keep_last=3, keep_every=50),
     )

@@ -77,10 +77,10 @@ class SamplingConfig(Section):
     """Share of the probability that tokens are sampled from; 1: all. Below 1 members learn off-policy."""
     top_k: int = Field(default=0, ge=0)
     """How many of the likeliest tokens are sampled from; 0: all. Above 0 members learn off-policy."""
-    batch_rows: int = Field(default=64, ge=1)
-    """Completions that are sampled at once."""
-    prefill_tokens: int = Field(default=16384, ge=1)
-    """Tokens of prompts that are computed in one pass, at most; a longer prompt is a pass by itself."""
+    batch_rows: int = Field(default=64, ge=0)
+    """Completions that are sampled at once; 0: as many as the free memory allows, up to 512."""
+    prefill_tokens: int = Field(default=16384, ge=0)
+    """Tokens of prompts that are computed in one pass, at most; a longer prompt is a pass by itself. 0: by free memory."""
 
     @property
     def truncates(self) -> bool:
@@ -107,12 +107,19 @@ class LearningConfig(Section):
     """AdamW's decay of the first moment."""
     beta2: float = Field(default=0.99, ge=0, lt=1)
     """AdamW's decay of the second moment."""
-    batch_tokens: int = Field(default=4096, ge=64)
-    """Tokens in a micro-batch."""
+    batch_tokens: int = Field(default=4096, ge=0)
+    """Tokens in a micro-batch; 0: as many as the free memory allows, up to 16384."""
     lr_warmup: int = Field(default=0, ge=0)
     """A newborn's own steps in which its learning rate grows linearly to `lr`."""
-    checkpointing: bool = False
-    """Recompute activations: about 4 times less memory, slower by a few per cent."""
+    checkpointing: bool | Literal["auto"] = "auto"
+    """Recompute activations: much less memory, and half as much work again. auto: only where they do not fit."""
+
+    @field_validator("batch_tokens")
+    @classmethod
+    def _enough(cls, tokens: int) -> int:
+        if 0 < tokens < 64:
+            raise ValueError("at least 64, or 0 for as many as fit")
+        return tokens
     importance_ratio: Literal["truncated", "off"] = "truncated"
     """truncated: each token counts learner's / sampler's probability, which corrects their rounding; off: 1."""
     importance_ratio_cap: float = Field(default=2.0, ge=1)

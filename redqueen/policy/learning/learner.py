@@ -39,7 +39,7 @@ class LocalLearner:
         self.meter = meter
         self.options = ForwardOptions(
             temperature=temperature,
-            checkpointing=config.checkpointing,
+            checkpointing=config.checkpointing is True,
             ratio_cap=config.importance_ratio_cap,
             corrected=config.importance_ratio == "truncated",
         )

@@ -17,7 +17,7 @@ from redqueen.config import Config
 from redqueen.policy.kernels.dispatch import kernels_of
 from redqueen.policy.kernels.onednn import packs
 from redqueen.policy.model.base import device_of, dtype_of, workers_of
-from redqueen.policy.model.dimensions import Shape, shape_of
+from redqueen.policy.model.dimensions import Shape
 from redqueen.records import PromptLengths
 
 _MB = 10**6
@@ -31,6 +31,8 @@ _LOADED = 40 * _MB
 _FRAGMENTATION = 0.15
 # torch's kernels hold a chunk's logits, and two fp32 tensors of the same shape.
 _FP32_SCRATCH = 2 * 4
+# With the libraries of CUDA, of which not all parts are loaded. Not measured: no GPU was there.
+_HOST_LIBRARIES = 3000 * _MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,33 +52,40 @@ class Item:
         return self.size * self.processes
 
 
-def estimate(config: Config, lengths: PromptLengths, members: int) -> list[Item]:
-    """Returns the items of a run with `members` adapters and prompts of these lengths.
-
-    Raises ModelError if the base cannot be found.
-    """
-    return items(config, shape_of(config.model), lengths, members)
-
-
-def items(config: Config, shape: Shape, lengths: PromptLengths, members: int) -> list[Item]:
-    """Returns the items at the peak.
+def items(
+    config: Config, shape: Shape, lengths: PromptLengths, members: int, device: torch.device | None = None
+) -> list[Item]:
+    """Returns the items of a run with `members` adapters and prompts of these lengths at the peak.
 
     On a CPU all of them exist at once: what training frees stays in the process's heap, and the KV cache is not there.
-    On a GPU, training and sampling reuse the same blocks.
+    On a GPU, training and sampling reuse the same blocks. `device` is that of the run unless another one is asked for;
+    it need not be here.
     """
+    device = device or device_of(config.model)
     # The largest of what exists at the same time counts, and that differs between the devices.
-    training = training_items(config, shape, lengths)
-    cache, step = _sampling(config, shape, lengths)
-    held = held_items(config, shape, members)
+    training = training_items(config, shape, lengths, device)
+    cache, step = sampling_items(config, shape, lengths, device)
+    held = held_items(config, shape, members, device)
     gradients = gradients_item(config, shape, members)
-    if device_of(config.model).type == "cuda":
+    if device.type == "cuda":
         return [*held, *max([gradients, *training], [cache, step], key=total)]
     return [*held, gradients, *training, cache, step, fragmentation([*training, step])]
 
 
-def held_items(config: Config, shape: Shape, members: int) -> list[Item]:
+def held_items(config: Config, shape: Shape, members: int, device: torch.device) -> list[Item]:
     """Returns the items that exist all the time: libraries, base, members."""
-    return [*_base(config, shape, workers_of(config.model)), *_members(config, shape, members)]
+    return [*_base(config, shape, device), *_members(config, shape, members, device)]
+
+
+def host_items(config: Config, shape: Shape, members: int) -> list[Item]:
+    """Returns what a run on a GPU needs of the machine's own memory.
+
+    The base is loaded there before it moves, and later a checkpoint has the members' weights and moments there.
+    """
+    size = dtype_of(config.model, torch.device("cuda")).itemsize
+    weights = Item("host: base while it is loaded", shape.weights * size)
+    saved = Item("host: members while they are saved", members * shape.factors * config.model.rank * 12)
+    return [Item("host: interpreter and libraries", _HOST_LIBRARIES), max(weights, saved, key=total_of)]
 
 
 def gradients_item(config: Config, shape: Shape, members: int) -> Item:
@@ -94,13 +103,13 @@ def fragmentation(allocated: Sequence[Item]) -> Item:
     return Item("fragmentation of the heap", size, largest.processes, largest.knob)
 
 
-def _base(config: Config, shape: Shape, workers: int) -> list[Item]:
+def _base(config: Config, shape: Shape, device: torch.device) -> list[Item]:
     """Returns the libraries and all copies of the base's weights."""
-    device = device_of(config.model)
     dtype = dtype_of(config.model, device)
     weights = Item("base weights", shape.weights * dtype.itemsize)
     if device.type == "cuda":
         return [weights]
+    workers = workers_of(config.model)
     base = [Item("interpreter and libraries", _LIBRARIES + _LOADED), weights]
     if workers > 1:
         base.append(Item("libraries in a worker", _WORKER_LIBRARIES + _LOADED, workers, "model.workers"))
@@ -113,12 +122,12 @@ def _base(config: Config, shape: Shape, workers: int) -> list[Item]:
     return base
 
 
-def _members(config: Config, shape: Shape, members: int) -> list[Item]:
+def _members(config: Config, shape: Shape, members: int, device: torch.device) -> list[Item]:
     """Returns what the members need besides their gradients."""
     # A weight takes 4 bytes as a master, its copy's bytes in the base's dtype, and 2 x 4 bytes of AdamW moments.
     weights = members * shape.factors * config.model.rank
     knob = _members_knob(members)
-    size = dtype_of(config.model, device_of(config.model)).itemsize
+    size = dtype_of(config.model, device).itemsize
     return [
         Item("members: weights in fp32 and copies", weights * (4 + size), 1, knob),
         Item("members: AdamW moments", weights * 8, 1, knob),
@@ -130,25 +139,29 @@ def _members_knob(members: int) -> str:
     return "model.rank" if members <= 16 else "the population"
 
 
-def training_items(config: Config, shape: Shape, lengths: PromptLengths) -> list[Item]:
+def training_items(config: Config, shape: Shape, lengths: PromptLengths, device: torch.device) -> list[Item]:
     """Returns what a micro-batch saves for its backward pass, and the logits of one chunk."""
-    device = device_of(config.model)
     dtype = dtype_of(config.model, device)
-    workers = workers_of(config.model)
+    workers = 1 if device.type == "cuda" else workers_of(config.model)
     sampling = config.sampling
     # A sequence is never split, so a micro-batch holds at least the longest one.
     longest = max(lengths.proposal + sampling.proposal_tokens, lengths.attempt + sampling.attempt_tokens)
     tokens = max(config.learning.batch_tokens, longest)
-    kernels = kernels_of(torch.empty(0, dtype=dtype, device=device))
-    block = tokens * _saved_per_token(config, shape, longest, compiled=kernels.compiled) * dtype.itemsize
+    # A GPU need not be here to be planned for, and what is computed on it is computed on meta tensors too.
+    kernels = kernels_of(torch.empty(0, dtype=dtype, device="meta" if device.type == "cuda" else device))
+    if kernels.varlen is not None:
+        per_token = _saved_on_a_gpu(config, shape, lengths, dtype)
+    else:
+        per_token = dtype.itemsize * _saved_per_token(config, shape, longest, compiled=kernels.compiled)
+    block = tokens * per_token
     activations = shape.layers * block
     # A checkpoint keeps only each block's residual stream. One block at a time is recomputed; twice its
     # size allows for its activations and the gradients that are computed from them.
-    if config.learning.checkpointing:
+    if config.learning.checkpointing is True:
         activations = shape.layers * tokens * shape.hidden * dtype.itemsize + 2 * block
     scratch = 0 if kernels.compiled else _FP32_SCRATCH
     logits = kernels.logit_rows * shape.vocabulary * (dtype.itemsize + scratch)
-    knob = "learning.batch_tokens" if config.learning.checkpointing else "learning.checkpointing=true"
+    knob = "learning.batch_tokens" if config.learning.checkpointing is True else "learning.checkpointing=true"
     return [
         Item(f"training: activations of {tokens} tokens", activations, workers, knob),
         Item("training: logits", logits, workers),
@@ -156,7 +169,7 @@ def training_items(config: Config, shape: Shape, lengths: PromptLengths) -> list
 
 
 def _saved_per_token(config: Config, shape: Shape, longest: int, *, compiled: bool) -> int:
-    """Returns how many numbers one block of the decoder saves per token for the backward pass."""
+    """Returns how many numbers one block of the decoder saves per token where attention is plain products."""
     qkv = (shape.heads + 2 * shape.kv_heads) * shape.head_size
     # Residual streams and norms, the attention's output, its q, k and v, gate and up and their product.
     saved = 4 * shape.hidden + shape.heads * shape.head_size + qkv + 3 * shape.intermediate
@@ -165,10 +178,26 @@ def _saved_per_token(config: Config, shape: Shape, longest: int, *, compiled: bo
     if shape.head_norms or not compiled:
         # q, k and v a second time, as the product wrote them. Only the compiled kernels without norms do not keep them.
         saved += qkv
-    if device_of(config.model).type != "cuda":
-        # A row's attention weights over its sequence. A GPU's fused kernels never write them to memory.
-        saved += shape.heads * longest
-    return saved
+    # A row's attention weights over its sequence.
+    return saved + shape.heads * longest
+
+
+def _saved_on_a_gpu(config: Config, shape: Shape, lengths: PromptLengths, dtype: torch.dtype) -> int:
+    """Returns how many bytes one block saves per token where attention is one call of flash attention."""
+    qkv = (shape.heads + 2 * shape.kv_heads) * shape.head_size
+    saved = 4 * shape.hidden + shape.heads * shape.head_size + qkv + 3 * shape.intermediate
+    saved += shape.inner * config.model.rank
+    if shape.head_norms:
+        # q, k and v a second time, as the product wrote them: the backward pass of the norms needs them.
+        saved += qkv
+    # Keys and values are laid out anew, a prompt's before each of its continuations. The shorter these are, the more of
+    # all keys are a prompt's; they are taken to have a quarter of the most tokens.
+    attempts = config.game.attempts
+    text = max(1, config.sampling.attempt_tokens // 4)
+    laid_out = lengths.attempt + attempts * (lengths.attempt + text)
+    keys = 2 * shape.kv_heads * shape.head_size * laid_out / (lengths.attempt + attempts * text)
+    # The logarithms of the softmax's sums are in fp32.
+    return int((saved + keys) * dtype.itemsize) + 4 * shape.heads
 
 
 def _sampling(config: Config, shape: Shape, lengths: PromptLengths) -> tuple[Item, Item]:
@@ -176,11 +205,11 @@ def _sampling(config: Config, shape: Shape, lengths: PromptLengths) -> tuple[Ite
     population = config.population
     game = config.game
     sampling = config.sampling
-    workers = workers_of(config.model)
+    workers = 1 if device.type == "cuda" else workers_of(config.model)
     matches = game.matches or max(population.teachers, population.students)
     # The requests of a phase, rounded up, are divided among the workers.
     proposals = -(-matches * len(game.kinds) * game.proposals // workers)
-    size = dtype_of(config.model, device_of(config.model)).itemsize
+    size = dtype_of(config.model, device).itemsize
     # A row's keys and values of one token, in bytes.
     row_token = 2 * shape.layers * shape.kv_heads * shape.head_size * size
     phases: list[tuple[Item, Item]] = []
@@ -192,11 +221,11 @@ def _sampling(config: Config, shape: Shape, lengths: PromptLengths) -> tuple[Ite
         rows = min(sampling.batch_rows, requests)
         room = prompt + limit
         logits = rows * shape.vocabulary * (size + 4 + _filter_bytes(config))
-        # A prefill holds a block's activations for all tokens of its prompts, each of which is computed once.
-        prompts = rows // min(shared, rows) * prompt * size * (5 * shape.intermediate + 8 * shape.hidden)
-        cache = Item(
-            f"sampling: cache of {rows} x {room} tokens", rows * room * row_token, workers, "sampling.batch_rows"
-        )
+        # A pass of a prefill holds a block's activations for the tokens of its prompts, each of which is computed once.
+        tokens = min(rows // min(shared, rows) * prompt, max(sampling.prefill_tokens, prompt))
+        prompts = tokens * size * (5 * shape.intermediate + 8 * shape.hidden)
+        name = f"sampling: cache of {rows} x {room} tokens"
+        cache = Item(name, rows * room * row_token, workers, "sampling.batch_rows")
         step = Item("sampling: logits and prompts", max(logits, prompts), workers, "sampling.batch_rows")
         phases.append((cache, step))
     # The heap holds the second item of a phase, so it counts with its fragmentation.
@@ -220,7 +249,7 @@ def least(config: Config) -> Config:
         update={
             "game": config.game.model_copy(update={"attempts": 1}),
             "sampling": config.sampling.model_copy(update={"proposal_tokens": 1, "attempt_tokens": 1}),
-            "learning": config.learning.model_copy(update={"batch_tokens": 1}),
+            "learning": config.learning.model_copy(update={"batch_tokens": 1, "checkpointing": True}),
         }
     )
 

@@ -13,7 +13,18 @@ import torch
 from redqueen.config import BUNDLED, Config
 from redqueen.errors import ModelError
 from redqueen.machine import cores, free_memory
-from redqueen.policy.memory.estimate import Item, items, least, total, total_of
+from redqueen.policy.memory.estimate import (
+    Item,
+    gradients_item,
+    held_items,
+    host_items,
+    items,
+    least,
+    sampling_items,
+    total,
+    total_of,
+    training_items,
+)
 from redqueen.policy.model.base import can_share, device_of, dtype_of
 from redqueen.policy.model.dimensions import Shape, shape_of
 from redqueen.records import PromptLengths
@@ -21,6 +32,29 @@ from redqueen.records import PromptLengths
 # Smaller batches than these save next to nothing.
 _LEAST_TOKENS = 256
 _LEAST_ROWS = 16
+_LEAST_PREFILL = 2048
+
+
+# What auto begins with.
+_ROWS = {"cpu": 64, "cuda": 512}
+_BATCH_TOKENS = {"cpu": 4096, "cuda": 16384}
+_PREFILL_TOKENS = 16384
+# On a GPU a micro-batch of this size keeps the processor busy. A smaller one is worse than recomputed activations.
+_BUSY_TOKENS = 4096
+# The share of a GPU's free memory that is left to workspaces, CUDA graphs and fragmentation.
+_LEFT = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """The free memory of a machine."""
+
+    device: torch.device
+    """Where a run computes."""
+    free: int
+    """Bytes there."""
+    host: int | None = None
+    """Bytes of the machine itself if the device is a GPU; None if nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +62,7 @@ class Fit:
     """A configuration that fits, and what had to change for it."""
 
     config: Config
-    """With the number of workers, never 0."""
+    """With the number of workers, never 0, and without any auto."""
     changes: tuple[str, ...]
     """The settings that differ from what was asked, as `key=value`; empty if everything fits as it was asked."""
     free: int
@@ -37,34 +71,67 @@ class Fit:
     """One line if the run fits only while texts end before their limits; empty if it fits in any case."""
 
 
-def fit(config: Config, lengths: PromptLengths, members: int) -> Fit:
-    """Returns the first of `plans` that fits in free memory.
+def memory_here(config: Config) -> Memory:
+    """Returns the free memory of this machine. Raises ModelError if CUDA is asked for and absent."""
+    device = device_of(config.model)
+    if device.type == "cuda":
+        return Memory(device=device, free=torch.cuda.mem_get_info()[0], host=free_memory())
+    return Memory(device=device, free=free_memory())
+
+
+def memory_of_a_gpu(size: int) -> Memory:
+    """Returns the memory of a GPU with `size` free bytes, which need not be here."""
+    return Memory(device=torch.device("cuda"), free=size)
+
+
+def fit(config: Config, lengths: PromptLengths, members: int, memory: Memory | None = None) -> Fit:
+    """Returns the first of `plans` that fits in `memory` (default: this machine's).
 
     Raises ModelError if not even the smallest one does while every text is short; the line names what would help most.
     """
-    device = device_of(config.model)
-    free = torch.cuda.mem_get_info()[0] if device.type == "cuda" else free_memory()
+    memory = memory or memory_here(config)
     shape = shape_of(config.model)
+    device = memory.device
+    free = memory.free
+    if device.type == "cuda":
+        free = int(free * (1 - _LEFT))
+        _check_host(config, shape, members, memory)
     plan = config
-    for plan in plans(config):
-        if total(items(plan, shape, lengths, members)) <= free:
-            return Fit(plan, changes(config, plan), free, "")
+    for plan in plans(config, shape, lengths, members, memory):
+        if total(items(plan, shape, lengths, members, device)) <= free:
+            return Fit(plan, changes(config, plan, device), memory.free, "")
     # The estimates are upper bounds, and a run seldom comes near them. To refuse on them would refuse runs that fit.
     subject = f"'{config.model.name}' with {members} members"
-    has = f"{device.type} has {free / 2**30:.1f} GiB free"
-    required = items(least(plan), shape, lengths, members)
+    has = f"{device.type} has {memory.free / 2**30:.1f} GiB free"
+    required = items(least(plan), shape, lengths, members, device)
     if total(required) > free:
         raise ModelError(
             f"{subject} needs at least {total(required) / 2**30:.1f} GiB, {has}: "
-            f"end other programs, or {_what_helps(plan, shape, lengths, members)}"
+            f"end other programs, or {_what_helps(plan, shape, lengths, members, device)}"
         )
-    largest = items(plan, shape, lengths, members)
+    largest = items(plan, shape, lengths, members, device)
     warning = f"{subject} may need up to {total(largest) / 2**30:.1f} GiB, {has}: if it is killed, {advice(largest)}"
-    return Fit(plan, changes(config, plan), free, warning)
+    return Fit(plan, changes(config, plan, device), memory.free, warning)
 
 
-def plans(config: Config) -> Iterator[Config]:
-    """Yields `config`, and then what needs less and less memory and takes more and more time."""
+def _check_host(config: Config, shape: Shape, members: int, memory: Memory) -> None:
+    """Raises ModelError if the machine with the GPU has too little memory of its own."""
+    need = total(host_items(config, shape, members))
+    if memory.host is not None and need > memory.host:
+        raise ModelError(
+            f"'{config.model.name}' with {members} members needs {need / 2**30:.1f} GiB of the machine's own memory to load "
+            f"and to save, and {memory.host / 2**30:.1f} GiB are free: end other programs, or choose a smaller model.name"
+        )
+
+
+def plans(
+    config: Config, shape: Shape, lengths: PromptLengths, members: int, memory: Memory
+) -> Iterator[Config]:
+    """Yields `config` without any auto, and then what needs less and less memory and takes more and more time."""
+    if memory.device.type == "cuda":
+        yield _plan_on_a_gpu(config, shape, lengths, members, memory)
+        return
+    config = _started(config, "cpu")
     # One worker less costs more speed than small batches do, so batches shrink first.
     for workers in range(_most_workers(config), 0, -1):
         plan = config.model_copy(update={"model": config.model.model_copy(update={"workers": workers})})
@@ -80,6 +147,56 @@ def plans(config: Config) -> Iterator[Config]:
             yield plan
 
 
+def _plan_on_a_gpu(
+    config: Config, shape: Shape, lengths: PromptLengths, members: int, memory: Memory
+) -> Config:
+    """Returns what suits a GPU: training and sampling take turns there, so each is made to fit by itself."""
+    device = memory.device
+    plan = _started(config, "cuda")
+    plan = plan.model_copy(update={"model": plan.model.model_copy(update={"workers": 1})})
+    held = total(held_items(plan, shape, members, device))
+    left = int(memory.free * (1 - _LEFT)) - held
+
+    # The cache of more rows is worth more than larger passes over prompts: these shrink first.
+    while total(sampling_items(plan, shape, lengths, device)) > left:
+        if plan.sampling.prefill_tokens > 2 * _LEAST_PREFILL:
+            plan = _with(plan, "sampling", prefill_tokens=plan.sampling.prefill_tokens // 2)
+        elif plan.sampling.batch_rows >= 2 * _LEAST_ROWS:
+            plan = _with(plan, "sampling", batch_rows=plan.sampling.batch_rows // 2)
+        else:
+            break
+
+    gradients = gradients_item(plan, shape, members).total
+    while gradients + total(training_items(plan, shape, lengths, device)) > left:
+        tokens = plan.learning.batch_tokens
+        # Recomputing costs half of the work again, a smaller micro-batch next to nothing as long as it fills the GPU.
+        if tokens >= 2 * (_LEAST_TOKENS if plan.learning.checkpointing else _BUSY_TOKENS):
+            plan = _with(plan, "learning", batch_tokens=tokens // 2)
+        elif not plan.learning.checkpointing:
+            plan = _with(plan, "learning", checkpointing=True, batch_tokens=_started(config, "cuda").learning.batch_tokens)
+        else:
+            break
+    return plan
+
+
+def _started(config: Config, device: str) -> Config:
+    """Returns the configuration with the largest values in place of auto."""
+    sampling = config.sampling
+    learning = config.learning
+    config = _with(
+        config,
+        "sampling",
+        batch_rows=sampling.batch_rows or _ROWS[device],
+        prefill_tokens=sampling.prefill_tokens or _PREFILL_TOKENS,
+    )
+    return _with(
+        config,
+        "learning",
+        batch_tokens=learning.batch_tokens or _BATCH_TOKENS[device],
+        checkpointing=learning.checkpointing is True,
+    )
+
+
 def _with(config: Config, section: str, **values: object) -> Config:
     """Returns a copy with other values in one section."""
     return config.model_copy(update={section: getattr(config, section).model_copy(update=values)})
@@ -91,17 +208,23 @@ def _most_workers(config: Config) -> int:
     return cores() if can_share(config.model) else 1
 
 
-def changes(asked: Config, plan: Config) -> tuple[str, ...]:
-    """Returns the settings of `plan` that are less than what was asked, as `key=value`."""
+def changes(asked: Config, plan: Config, device: torch.device) -> tuple[str, ...]:
+    """Returns the settings of `plan` that are less than what was asked, as `key=value`.
+
+    What was left to the plan is named as well where it is less than on a machine with more memory.
+    """
+    most = _started(asked, device.type)
     differing: list[str] = []
-    if plan.model.workers < _most_workers(asked):
+    if device.type == "cpu" and plan.model.workers < _most_workers(asked):
         differing.append(f"model.workers={plan.model.workers}")
-    if plan.learning.checkpointing != asked.learning.checkpointing:
+    if plan.learning.checkpointing != most.learning.checkpointing:
         differing.append("learning.checkpointing=true")
-    if plan.learning.batch_tokens != asked.learning.batch_tokens:
+    if plan.learning.batch_tokens != most.learning.batch_tokens:
         differing.append(f"learning.batch_tokens={plan.learning.batch_tokens}")
-    if plan.sampling.batch_rows != asked.sampling.batch_rows:
+    if plan.sampling.batch_rows != most.sampling.batch_rows:
         differing.append(f"sampling.batch_rows={plan.sampling.batch_rows}")
+    if plan.sampling.prefill_tokens != most.sampling.prefill_tokens:
+        differing.append(f"sampling.prefill_tokens={plan.sampling.prefill_tokens}")
     return tuple(differing)
 
 
@@ -112,17 +235,17 @@ def advice(need: Sequence[Item]) -> str:
     return f"{what} ({most.name}: {most.total / 2**30:.1f} GiB)"
 
 
-def _what_helps(plan: Config, shape: Shape, lengths: PromptLengths, members: int) -> str:
+def _what_helps(plan: Config, shape: Shape, lengths: PromptLengths, members: int, device: torch.device) -> str:
     """Returns the change that saves most of what a run needs in any case."""
     choices: dict[str, tuple[Config, int]] = {}
     if plan.model.rank > 1:
         choices[f"set model.rank={plan.model.rank // 2}"] = (_with(plan, "model", rank=plan.model.rank // 2), members)
-    if dtype_of(plan.model, device_of(plan.model)) == torch.float32:
+    if dtype_of(plan.model, device) == torch.float32:
         choices["set model.dtype=bfloat16 (slower)"] = (_with(plan, "model", dtype="bfloat16"), members)
     if members > 1:
         choices["take half as many members"] = (plan, members // 2)
-    needed = {what: total(items(least(config), shape, lengths, count)) for what, (config, count) in choices.items()}
+    needed = {what: total(items(least(config), shape, lengths, count, device)) for what, (config, count) in choices.items()}
     best = min(needed, key=lambda what: needed[what])
-    saved = total(items(least(plan), shape, lengths, members)) - needed[best]
+    saved = total(items(least(plan), shape, lengths, members, device)) - needed[best]
     other = "" if plan.model.name == BUNDLED else ", or choose a smaller model.name"
     return f"{best}, which saves {saved / 2**30:.1f} GiB{other}"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from redqueen.config import Config, LearningConfig, ModelConfig, SamplingConfig
 from redqueen.errors import ModelError
 from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.memory.estimate import estimate, items, least, total
+from redqueen.policy.memory.estimate import items, least, total
 from redqueen.policy.memory.fit import advice
 from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.policy.model.base import load
@@ -174,6 +174,6 @@ def test_the_least_that_a_run_needs_is_what_it_holds_and_its_shortest_step(tmp_p
 
 def test_a_model_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="nothing"):
-        estimate(config_of(tmp_path / "nothing"), LENGTHS, 2)
+        shape_of(config_of(tmp_path / "nothing").model)
     with pytest.raises(ModelError, match="nothing"):
         token_counter(ModelConfig(name=str(tmp_path / "nothing")))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from redqueen.config import Config
 from redqueen.errors import ModelError
-from redqueen.policy.memory.estimate import estimate, items, least, total
-from redqueen.policy.memory.fit import Fit, fit, plans
+from redqueen.policy.memory.estimate import items, least, total
+from redqueen.policy.memory.fit import Fit, Memory, fit, plans
 from redqueen.policy.model.dimensions import Shape
 from redqueen.recipes import configure
 from redqueen.records import PromptLengths
@@ -45,12 +46,15 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
         monkeypatch.setattr("redqueen.policy.memory.fit.cores", lambda: cores)
 
     monkeypatch.setattr("redqueen.policy.memory.fit.shape_of", lambda _config: SMOLLM2)
-    monkeypatch.setattr("redqueen.policy.memory.estimate.shape_of", lambda _config: SMOLLM2)
     return become
 
 
 def quickstart(dtype: str, *overrides: str) -> Config:
     return configure(["quickstart", f"model.dtype={dtype}", "model.device=cpu", *overrides])
+
+
+def cpu_plans(*overrides: str) -> Iterator[Config]:
+    return plans(quickstart("float32", *overrides), SMOLLM2, LENGTHS, 4, Memory(device=torch.device("cpu"), free=0))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -62,7 +66,7 @@ def test_the_quickstart_starts_from_4_gib_on(
     found = fit(quickstart(dtype), LENGTHS, 4)
     assert not found.warning
     assert 1 <= found.config.model.workers <= cores
-    assert total(estimate(found.config, LENGTHS, 4)) <= free * GIB
+    assert total(items(found.config, SMOLLM2, LENGTHS, 4)) <= free * GIB
 
 
 def test_what_fits_is_left_as_it_was_asked(machine: Callable[[int, int], None]) -> None:
@@ -71,7 +75,7 @@ def test_what_fits_is_left_as_it_was_asked(machine: Callable[[int, int], None]) 
     found = fit(asked, LENGTHS, 4)
     assert found.changes == ()
     assert found.config.model.workers == 3
-    assert found.config.override(["model.workers=0"]) == asked
+    assert found.config.override(["model.workers=0", "learning.checkpointing=auto"]) == asked
 
 
 def test_the_less_is_free_the_less_a_run_takes(machine: Callable[[int, int], None]) -> None:
@@ -88,7 +92,7 @@ def test_the_less_is_free_the_less_a_run_takes(machine: Callable[[int, int], Non
 
 def test_each_plan_needs_less_than_the_one_before_it_with_as_many_workers() -> None:
     before: dict[int, int] = {}
-    for plan in plans(quickstart("float32", "model.workers=3")):
+    for plan in cpu_plans("model.workers=3"):
         need = total(items(plan, SMOLLM2, LENGTHS, 4))
         assert need <= before.get(plan.model.workers, need)
         before[plan.model.workers] = need
@@ -96,7 +100,7 @@ def test_each_plan_needs_less_than_the_one_before_it_with_as_many_workers() -> N
 
 
 def test_what_fits_only_while_texts_are_short_is_warned_of(machine: Callable[[int, int], None]) -> None:
-    smallest = list(plans(quickstart("float32")))[-1]
+    smallest = list(cpu_plans())[-1]
     machine(total(items(least(smallest), SMOLLM2, LENGTHS, 4)), 2)
     found = fit(quickstart("float32"), LENGTHS, 4)
     assert found.config.model.workers == 1
@@ -107,7 +111,7 @@ def test_what_fits_only_while_texts_are_short_is_warned_of(machine: Callable[[in
 def test_a_run_whose_smallest_form_does_not_fit_is_refused_with_what_would_help_most(
     machine: Callable[[int, int], None],
 ) -> None:
-    smallest = list(plans(quickstart("float32")))[-1]
+    smallest = list(cpu_plans())[-1]
     machine(total(items(least(smallest), SMOLLM2, LENGTHS, 4)) - 1, 2)
     with pytest.raises(
         ModelError, match=r"needs at least .* GiB, cpu has .* GiB free: end other programs, or"
