@@ -12,6 +12,8 @@ import os
 from dataclasses import asdict
 from statistics import median
 
+import torch
+
 from benchmarks import system, workload
 from benchmarks.report import Report, finish, log, named
 from benchmarks.run_memory import measure_runs
@@ -77,8 +79,9 @@ def estimate(config: BenchmarkConfig, members: int, rows: int, width: int) -> in
         sampling=SamplingConfig(proposal_tokens=1, attempt_tokens=1),
     )
     shape = shape_of(run_config.model)
-    training = training_items(run_config, shape, PromptLengths(proposal=width - 1, attempt=width - 1))
-    held = held_items(run_config, shape, members)
+    cpu = torch.device("cpu")
+    training = training_items(run_config, shape, PromptLengths(proposal=width - 1, attempt=width - 1), cpu)
+    held = held_items(run_config, shape, members, cpu)
     gradients = gradients_item(run_config, shape, members)
     return total([*held, gradients, *training, fragmentation(training)])
 

@@ -16,8 +16,8 @@ from benchmarks.report import Report, log
 from benchmarks.system import BenchmarkConfig
 from benchmarks.timing import BenchmarkError
 from redqueen.game.prompt_lengths import prompt_lengths
-from redqueen.policy.memory.estimate import estimate, total
-from redqueen.policy.model.dimensions import token_counter
+from redqueen.policy.memory.estimate import items, total
+from redqueen.policy.model.dimensions import shape_of, token_counter
 from redqueen.recipes import configure
 from redqueen.train import members
 
@@ -61,7 +61,7 @@ def run_estimate(args: list[str]) -> int:
     """Returns the bytes that such a run is estimated to need."""
     config = configure(args)
     lengths = prompt_lengths(config, token_counter(config.model))
-    return total(estimate(config, lengths, members(config)))
+    return total(items(config, shape_of(config.model), lengths, members(config)))
 
 
 def run_peak(args: list[str]) -> int:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -98,6 +99,10 @@ def train(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the configuration and a memory estimate, and stop.")
     ] = False,
+    gpu: Annotated[
+        str | None,
+        typer.Option("--for", metavar="SIZE", help="With --dry-run: plan for a GPU of this memory, e.g. 80GiB."),
+    ] = None,
     unsafe_no_isolation: Unsafe = False,
     ray: Annotated[
         str | None,
@@ -118,11 +123,13 @@ def train(
             raise ConfigError("a resumed run keeps its directory and its model: leave out --run, --model and the like")
         _resume(RunDirectory(resume), [*overrides, *([] if steps is None else [f"run.steps={steps}"])])
     config = configure(overrides, steps, model, matched, read_config(config_file) if config_file else None)
+    if gpu is not None and not dry_run:
+        raise ConfigError("--for plans a run on another machine: add --dry-run")
     if dry_run:
         from redqueen.commands.dry_run import print_memory
 
         typer.echo(config.model_dump_json(indent=2))
-        print_memory(config)
+        print_memory(config, None if gpu is None else memory_size(gpu))
         raise typer.Exit
     directory = RunDirectory(run or Path("runs") / config.recipe.replace(" ", "_"))
     # The same command twice must not destroy a run, and it should tell a person how to go on.
@@ -132,6 +139,16 @@ def train(
     from redqueen.commands.train import start_run
 
     raise typer.Exit(start_run(config, directory))
+
+
+def memory_size(text: str) -> int:
+    """Returns the bytes of a size like 80GiB, 80G or 141GB. Raises ConfigError for anything else."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(GiB|GB|G|MiB|MB|M)B?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise ConfigError(f"--for={text} is no size of memory: write it like 80GiB or 141GB")
+    number, unit = match.groups()
+    base = 1000 if unit.upper() in ("GB", "MB") else 1024
+    return int(float(number) * base ** (3 if unit.upper().startswith("G") else 2))
 
 
 def _workers(count: int | None) -> list[str]:

@@ -9,16 +9,16 @@ from redqueen.commands.environment import quiet_libraries
 from redqueen.config import BUNDLED, Config
 from redqueen.errors import ModelError
 from redqueen.game.prompt_lengths import prompt_lengths
-from redqueen.policy.memory.estimate import estimate, least, total
-from redqueen.policy.memory.fit import fit
+from redqueen.policy.memory.estimate import Item, host_items, items, least, total
+from redqueen.policy.memory.fit import fit, memory_here, memory_of_a_gpu
 from redqueen.policy.model.bundled import cached
-from redqueen.policy.model.dimensions import token_counter
+from redqueen.policy.model.dimensions import shape_of, token_counter
 from redqueen.policy.model.source import read_config
 from redqueen.train import members
 
 
-def print_memory(config: Config) -> None:
-    """Prints on standard error how much memory a run would need, and whether it fits here.
+def print_memory(config: Config, size: int | None = None) -> None:
+    """Prints on standard error how much memory a run would need, and if it fits: here, or on a GPU of `size` bytes.
 
     Of a model of the Hub only config.json and the tokenizer are fetched; nothing is converted.
     """
@@ -31,24 +31,45 @@ def print_memory(config: Config) -> None:
     try:
         read_config(config.model.name)
         lengths = prompt_lengths(config, token_counter(config.model))
+        shape = shape_of(config.model)
+        memory = memory_here(config) if size is None else memory_of_a_gpu(size)
     except ModelError as error:
         errors.print(f"memory: not estimated, {error}")
         return
+    count = members(config)
     plan = config
-    verdict = ""
+    where = "here" if size is None else "there"
     try:
-        found = fit(config, lengths, members(config))
-        plan = found.config
-        changed = f" with {' '.join(found.changes)}" if found.changes else ""
-        verdict = found.warning or f"{found.free / 1e6:,.0f} MB are free here: it fits{changed}"
+        found = fit(config, lengths, count, memory)
     except ModelError as error:
-        verdict = str(error)
-    items = estimate(plan, lengths, members(config))
-    required = estimate(least(plan), lengths, members(config))
+        errors.print(str(error))
+        return
+    plan = found.config
+    changed = f" with {' '.join(found.changes)}" if found.changes else ""
+    verdict = found.warning or f"{found.free / 1e6:,.0f} MB are free {where}: it fits{changed}"
+    need = items(plan, shape, lengths, count, memory.device)
+    required = items(least(plan), shape, lengths, count, memory.device)
     table = Table("memory, at most", Column("processes", justify="right"), Column("MB", justify="right"), box=None)
-    for item in items:
-        table.add_row(item.name, str(item.processes), f"{item.total / 1e6:,.0f}")
-    table.add_row("in all", "", f"{total(items) / 1e6:,.0f}")
+    for item in need:
+        table.add_row(*_cells(item))
+    table.add_row("in all", "", f"{total(need) / 1e6:,.0f}")
     table.add_row("in all, at least (every text is short)", "", f"{total(required) / 1e6:,.0f}")
+    if memory.device.type == "cuda":
+        for item in host_items(plan, shape, count):
+            table.add_row(*_cells(item))
     errors.print(table)
+    errors.print(_batches(plan))
     errors.print(verdict)
+
+
+def _cells(item: Item) -> tuple[str, str, str]:
+    return item.name, str(item.processes), f"{item.total / 1e6:,.0f}"
+
+
+def _batches(plan: Config) -> str:
+    """Returns the sizes that a run would take, in one line."""
+    recomputed = "recomputed activations" if plan.learning.checkpointing is True else "all activations kept"
+    return (
+        f"batches: {plan.sampling.batch_rows} rows at once, prompts in passes of {plan.sampling.prefill_tokens} "
+        f"tokens, micro-batches of {plan.learning.batch_tokens} tokens with {recomputed}"
+    )

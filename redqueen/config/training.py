@@ -80,7 +80,8 @@ class SamplingConfig(Section):
     batch_rows: int = Field(default=64, ge=0)
     """Completions that are sampled at once; 0: as many as the free memory allows, up to 512."""
     prefill_tokens: int = Field(default=16384, ge=0)
-    """Tokens of prompts that are computed in one pass, at most; a longer prompt is a pass by itself. 0: by free memory."""
+    """Tokens of prompts that are computed in one pass, at most; a longer prompt is a pass by itself. 0: up to 16384, as
+    free memory allows."""
 
     @property
     def truncates(self) -> bool:
@@ -120,6 +121,7 @@ class LearningConfig(Section):
         if 0 < tokens < 64:
             raise ValueError("at least 64, or 0 for as many as fit")
         return tokens
+
     importance_ratio: Literal["truncated", "off"] = "truncated"
     """truncated: each token counts learner's / sampler's probability, which corrects their rounding; off: 1."""
     importance_ratio_cap: float = Field(default=2.0, ge=1)

@@ -200,7 +200,7 @@ def _saved_on_a_gpu(config: Config, shape: Shape, lengths: PromptLengths, dtype:
     return int((saved + keys) * dtype.itemsize) + 4 * shape.heads
 
 
-def _sampling(config: Config, shape: Shape, lengths: PromptLengths) -> tuple[Item, Item]:
+def sampling_items(config: Config, shape: Shape, lengths: PromptLengths, device: torch.device) -> tuple[Item, Item]:
     """Returns the KV cache, and a step's logits or a prefill's activations, for the larger phase."""
     population = config.population
     game = config.game

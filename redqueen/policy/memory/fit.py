@@ -39,6 +39,8 @@ _LEAST_PREFILL = 2048
 _ROWS = {"cpu": 64, "cuda": 512}
 _BATCH_TOKENS = {"cpu": 4096, "cuda": 16384}
 _PREFILL_TOKENS = 16384
+# How many rows are tried on a GPU, where a cache takes tens of gigabytes: halves would leave much of it unused.
+_ROWS_ON_A_GPU = (_LEAST_ROWS, 32, 48, 64, 96, 128, 192, 256, 320, 384, 448, 512)
 # On a GPU a micro-batch of this size keeps the processor busy. A smaller one is worse than recomputed activations.
 _BUSY_TOKENS = 4096
 # The share of a GPU's free memory that is left to workspaces, CUDA graphs and fragmentation.
@@ -119,14 +121,13 @@ def _check_host(config: Config, shape: Shape, members: int, memory: Memory) -> N
     need = total(host_items(config, shape, members))
     if memory.host is not None and need > memory.host:
         raise ModelError(
-            f"'{config.model.name}' with {members} members needs {need / 2**30:.1f} GiB of the machine's own memory to load "
-            f"and to save, and {memory.host / 2**30:.1f} GiB are free: end other programs, or choose a smaller model.name"
+            f"'{config.model.name}' with {members} members needs {need / 2**30:.1f} GiB of the machine's own memory to "
+            f"load and to save, and {memory.host / 2**30:.1f} GiB are free: end other programs, or choose a smaller "
+            "model.name"
         )
 
 
-def plans(
-    config: Config, shape: Shape, lengths: PromptLengths, members: int, memory: Memory
-) -> Iterator[Config]:
+def plans(config: Config, shape: Shape, lengths: PromptLengths, members: int, memory: Memory) -> Iterator[Config]:
     """Yields `config` without any auto, and then what needs less and less memory and takes more and more time."""
     if memory.device.type == "cuda":
         yield _plan_on_a_gpu(config, shape, lengths, members, memory)
@@ -147,9 +148,7 @@ def plans(
             yield plan
 
 
-def _plan_on_a_gpu(
-    config: Config, shape: Shape, lengths: PromptLengths, members: int, memory: Memory
-) -> Config:
+def _plan_on_a_gpu(config: Config, shape: Shape, lengths: PromptLengths, members: int, memory: Memory) -> Config:
     """Returns what suits a GPU: training and sampling take turns there, so each is made to fit by itself."""
     device = memory.device
     plan = _started(config, "cuda")
@@ -161,19 +160,21 @@ def _plan_on_a_gpu(
     while total(sampling_items(plan, shape, lengths, device)) > left:
         if plan.sampling.prefill_tokens > 2 * _LEAST_PREFILL:
             plan = _with(plan, "sampling", prefill_tokens=plan.sampling.prefill_tokens // 2)
-        elif plan.sampling.batch_rows >= 2 * _LEAST_ROWS:
-            plan = _with(plan, "sampling", batch_rows=plan.sampling.batch_rows // 2)
+        elif plan.sampling.batch_rows > _LEAST_ROWS:
+            fewer = max(rows for rows in _ROWS_ON_A_GPU if rows < plan.sampling.batch_rows)
+            plan = _with(plan, "sampling", batch_rows=fewer)
         else:
             break
 
     gradients = gradients_item(plan, shape, members).total
+    most = plan.learning.batch_tokens
     while gradients + total(training_items(plan, shape, lengths, device)) > left:
         tokens = plan.learning.batch_tokens
         # Recomputing costs half of the work again, a smaller micro-batch next to nothing as long as it fills the GPU.
         if tokens >= 2 * (_LEAST_TOKENS if plan.learning.checkpointing else _BUSY_TOKENS):
             plan = _with(plan, "learning", batch_tokens=tokens // 2)
         elif not plan.learning.checkpointing:
-            plan = _with(plan, "learning", checkpointing=True, batch_tokens=_started(config, "cuda").learning.batch_tokens)
+            plan = _with(plan, "learning", checkpointing=True, batch_tokens=most)
         else:
             break
     return plan
@@ -244,7 +245,9 @@ def _what_helps(plan: Config, shape: Shape, lengths: PromptLengths, members: int
         choices["set model.dtype=bfloat16 (slower)"] = (_with(plan, "model", dtype="bfloat16"), members)
     if members > 1:
         choices["take half as many members"] = (plan, members // 2)
-    needed = {what: total(items(least(config), shape, lengths, count, device)) for what, (config, count) in choices.items()}
+    needed = {
+        what: total(items(least(config), shape, lengths, count, device)) for what, (config, count) in choices.items()
+    }
     best = min(needed, key=lambda what: needed[what])
     saved = total(items(least(plan), shape, lengths, members, device)) - needed[best]
     other = "" if plan.model.name == BUNDLED else ", or choose a smaller model.name"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,14 +53,19 @@ def shape_of(config: ModelConfig) -> Shape:
     """
     shell = read_config(config.name)
     try:
-        # On the meta device the modules have shapes but no memory, so even a large base is measured in a moment.
-        with torch.device("meta"):
-            model: Any = AutoModelForCausalLM.from_config(shell)
+        return shape_in(shell, config.targets)
     except Exception as error:
         raise cannot_load(config.name, error) from error
+
+
+def shape_in(shell: Any, targets: Collection[str]) -> Shape:
+    """Returns the dimensions that a transformers configuration describes, with adapters at the layers of `targets`."""
+    # On the meta device the modules have shapes but no memory, so even a large base is measured in a moment.
+    with torch.device("meta"):
+        model: Any = AutoModelForCausalLM.from_config(shell)
     modules = list(model.named_modules())
     linears = [(name.rpartition(".")[2], module) for name, module in modules if isinstance(module, nn.Linear)]
-    adapted = [m for name, m in linears if name in config.targets]
+    adapted = [m for name, m in linears if name in targets]
     heads = int(shell.num_attention_heads)
     hidden = int(shell.hidden_size)
     return Shape(

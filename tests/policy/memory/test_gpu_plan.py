@@ -1,0 +1,132 @@
+"""The plan of a GPU that need not be here: its sizes are those of meta tensors, and nothing is refused that fits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoTokenizer, Qwen2Config
+
+from benchmarks.gpu.launches import micro_batch_cost
+from benchmarks.gpu.plans import CARDS, LENGTHS, shape, table
+from benchmarks.gpu.shapes import SEVEN_B, random_decoder, random_members
+from redqueen.config import Config
+from redqueen.errors import ModelError
+from redqueen.policy.learning.packing import PromptGroup, WeightedSample
+from redqueen.policy.memory.estimate import gradients_item, held_items, sampling_items, training_items
+from redqueen.policy.memory.fit import Memory, fit, memory_of_a_gpu
+from redqueen.policy.sampling.kv_cache import KVCache
+from redqueen.recipes import recipe
+from redqueen.records import PromptLengths, Sample
+from tests import tiny
+from tests.commands.running import redqueen
+
+CUDA = torch.device("cuda")
+META = torch.device("meta")
+PAPER = recipe("paper_7b").override(["model.device=cuda", "model.workers=1", "learning.checkpointing=false"])
+
+
+def group(prompt: int, texts: int, tokens: int) -> PromptGroup:
+    sample = Sample(
+        member="m0", prompt_ids=(1,) * prompt, token_ids=(2,) * tokens, logprobs=(-1.0,) * tokens, advantage=1.0
+    )
+    return PromptGroup(0, sample.prompt_ids, tuple(WeightedSample(sample, 0, 1.0) for _ in range(texts)))
+
+
+@pytest.mark.parametrize(("prompt", "texts", "tokens"), [(203, 8, 512), (203, 8, 64), (1102, 1, 512)])
+def test_activations_are_what_the_forward_pass_keeps(prompt: int, texts: int, tokens: int) -> None:
+    groups = [group(prompt, texts, tokens)]
+    rows = sum(each.tokens for each in groups)
+    config = PAPER.override(
+        [
+            f"learning.batch_tokens={max(64, rows)}",
+            "sampling.proposal_tokens=1",
+            f"sampling.attempt_tokens={4 * tokens}",
+        ]
+    )
+    config = config.override([f"game.attempts={texts}"] if texts > 1 else [])
+    kept = micro_batch_cost(SEVEN_B, groups, checkpointing=False).kept
+    lengths = PromptLengths(proposal=1, attempt=prompt)
+    item = training_items(config, shape("7B"), lengths, CUDA)[0]
+    counted = int(item.name.split()[-2])
+    estimated = item.size / counted / SEVEN_B.layers
+    if texts == 1:
+        # A proposal has its prompt for itself, so no key is laid out twice. The estimate, for attempts, is above.
+        assert kept / rows <= estimated <= 1.05 * kept / rows
+    else:
+        assert estimated == pytest.approx(kept / rows, rel=0.02)
+
+
+def test_the_cache_and_the_members_are_those_of_the_tensors() -> None:
+    config = PAPER.override(["sampling.batch_rows=128"])
+    decoder = random_decoder(SEVEN_B.with_layers(2), META)
+    cache, _ = sampling_items(config, shape("7B"), LENGTHS, CUDA)
+    rows, room = (int(word) for word in cache.name.split() if word.isdigit())
+    made = KVCache(decoder, rows, room)
+    assert cache.size == pytest.approx((made.keys.nbytes + made.values.nbytes) * 28 / 2, rel=0.02)
+
+    members = {item.name: item.size for item in held_items(config, shape("7B"), 8, CUDA)}
+    bank = random_members(decoder, SEVEN_B, 8)
+    copies = sum(stacked.a_copy.nbytes + stacked.b_copy.nbytes for stacked in bank.stacked.values())
+    held = (bank.masters.nbytes + copies) * 28 / 2
+    assert members["members: weights in fp32 and copies"] == pytest.approx(held, rel=0.02)
+    assert gradients_item(config, shape("7B"), 8).size == pytest.approx(bank.masters.nbytes * 28 / 2, rel=0.02)
+    assert members["members: AdamW moments"] == pytest.approx(2 * bank.masters.nbytes * 28 / 2, rel=0.02)
+
+
+def test_a_larger_card_never_gets_smaller_batches_and_every_card_has_a_plan_for_7b() -> None:
+    rows = [row for row in table() if row["base"] == "7B"]
+    assert [row["card"] for row in rows] == list(CARDS)
+    assert all(row["rank"] and row["needs_gb"] <= row["card"] for row in rows)
+    assert [row["rows"] for row in rows] == sorted(row["rows"] for row in rows)
+    assert rows[-1]["recomputes"] is False
+    assert rows[-1]["rows"] == 512
+
+
+def test_what_was_asked_for_is_kept_where_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redqueen.policy.memory.fit.shape_of", lambda _config: shape("7B"))
+    asked = recipe("paper_7b").override(
+        ["model.device=cuda", "sampling.batch_rows=100", "learning.batch_tokens=6000", "learning.checkpointing=true"]
+    )
+    found = fit(asked, LENGTHS, 8, memory_of_a_gpu(141 * 10**9))
+    assert found.changes == ()
+    assert found.config.sampling.batch_rows == 100
+    assert found.config.learning.batch_tokens == 6000
+    assert found.config.learning.checkpointing is True
+    less = fit(asked, LENGTHS, 8, memory_of_a_gpu(44 * 10**9))
+    assert "sampling.batch_rows=64" in less.changes
+
+
+def test_a_machine_without_memory_for_the_base_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redqueen.policy.memory.fit.shape_of", lambda _config: shape("7B"))
+    config = recipe("paper_7b").override(["model.device=cuda"])
+    with pytest.raises(ModelError, match="GiB of the machine's own memory to load and to save"):
+        fit(config, LENGTHS, 8, Memory(device=CUDA, free=80 * 10**9, host=8 * 10**9))
+
+
+def test_a_dry_run_plans_for_a_gpu_from_a_config_and_a_tokenizer(tmp_path: Path) -> None:
+    folder = tiny.make(tmp_path / "tokens")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    Qwen2Config(
+        vocab_size=152064,
+        hidden_size=3584,
+        num_hidden_layers=28,
+        num_attention_heads=28,
+        num_key_value_heads=4,
+        intermediate_size=18944,
+        tie_word_embeddings=False,
+    ).save_pretrained(tmp_path / "base")
+    tokenizer.save_pretrained(tmp_path / "base")
+    done = redqueen("train", "paper_7b", f"model.name={tmp_path / 'base'}", "--dry-run", "--for", "80GiB")
+    assert done.returncode == 0
+    assert Config.model_validate_json(done.stdout).recipe == "paper_7b"
+    assert "base weights" in done.stderr
+    assert "host: base while it is loaded" in done.stderr
+    assert "85,899 MB are free there: it fits" in done.stderr
+    assert "batches: " in done.stderr
+    for size in ("80", "eighty", "80 apples"):
+        refused = redqueen("train", "paper_7b", "--dry-run", "--for", size)
+        assert refused.returncode == 2
+        assert f"--for={size} is no size of memory" in refused.stderr
+    assert "add --dry-run" in redqueen("train", "--for", "80GiB").stderr
