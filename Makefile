@@ -11,7 +11,12 @@ export OMP_WAIT_POLICY ?= PASSIVE
 # the others when it has none left.
 PYTEST = .venv/bin/python -m pytest --numprocesses $(PROCESSES) --dist worksteal
 
-.PHONY: help train check test test-all test-trackers test-ray test-vllm bench lint format setup clean
+# The kernels that need Triton's compiler, which the CPU build of torch does not bring: interpreted, and compiled for GPUs
+# that need not be there. CUDA builds of torch bring a version of their own.
+TRITON = triton==3.7.1
+TRITON_TESTS = tests/policy/kernels/test_triton_kernels.py
+
+.PHONY: help train check test test-all test-trackers test-triton test-ray test-vllm bench lint format setup clean
 
 help:
 	@echo "make train     train 2 teachers and 2 students on the bundled model, into $(RUN)"
@@ -21,6 +26,7 @@ help:
 	@echo "make test-trackers  the trackers with their real libraries, in an environment of their own: a few minutes"
 	@echo "make test-ray  runs on two machines of a Ray cluster, which are started here, in an environment of its own: minutes"
 	@echo "make test-vllm  sampling by vLLM on this CPU, in an environment of its own (3.5 GB): a quarter of an hour"
+	@echo "make test-triton  the Triton kernels, interpreted and compiled; no GPU is needed"
 	@echo "make bench     measure this machine and compare with other libraries (docs/BENCHMARKS.md): well over an hour"
 	@echo "make lint      ruff (lint, format), strict types, figures of style"
 	@echo "make format    let ruff rewrite the code"
@@ -73,6 +79,16 @@ test-vllm: setup .venv-vllm/installed
 	@.venv-vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@.venv/bin/python -c "import site; print(*site.getsitepackages())" \
 	  > "$$(echo .venv-vllm/lib/python3*/site-packages)/base.pth"
+	@touch $@
+
+test-triton: setup .venv-triton/installed
+	@TRITON_INTERPRET=1 PYTHONPATH=.venv-triton .venv/bin/python -m pytest $(TRITON_TESTS)
+	@PYTHONPATH=.venv-triton .venv/bin/python -m pytest $(TRITON_TESTS)
+
+.venv-triton/installed: Makefile
+	@echo "installing triton into .venv-triton ..."
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
+	  --target .venv-triton $(TRITON)
 	@touch $@
 
 # a library that cannot be installed or built here is a line in the report

@@ -14,7 +14,7 @@ from torch import Tensor
 from redqueen.adapters.factors import Adapter, Factors
 from redqueen.errors import AdapterError
 from redqueen.policy.kernels.transfer import to_device
-from redqueen.policy.lora.decoding_products import PaddedBmm
+from redqueen.policy.lora.decoding_products import DecodingProducts, decoding_products
 from redqueen.policy.lora.sites import Site
 from redqueen.policy.lora.stacked_factors import (
     Allocate,
@@ -215,9 +215,13 @@ class AdapterBank:
         count = groups[-1][2] if groups else 0
         return RowAdapters(self.stacked, self.scales, SlicedMatmul(groups), count, gradients.sites if gradients else {})
 
-    def decoding(self, slots: Sequence[int]) -> RowAdapters:
-        """Returns the adapters of a decoding step, forward only: row i belongs to `slots[i]`, in any order."""
-        return RowAdapters(self.stacked, self.scales, PaddedBmm(slots, self.masters.device), len(slots), {})
+    def decoding_products(self, rows: int) -> DecodingProducts:
+        """Returns the low-rank products of decoding steps of at most `rows` rows."""
+        return decoding_products(self.stacked.values(), len(self.masters), rows, self.masters.device)
+
+    def decoding(self, products: DecodingProducts, rows: int) -> RowAdapters:
+        """Returns the adapters of a decoding step of `rows` rows, forward only; `products` knows their members."""
+        return RowAdapters(self.stacked, self.scales, products, rows, {})
 
     def shapes(self) -> Mapping[str, tuple[int, int]]:
         """Returns (in, out) of each adapted layer, by name."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from redqueen.policy.kernels import dispatch
+from redqueen.policy.kernels.flash import takes_heads_of
 from redqueen.policy.sampling.kv_cache import KVCache
 
 
@@ -24,7 +25,8 @@ class CachedAttention:
         self.rows = rows
         self.group = group
         heads = cache.keys.shape[2]
-        at_M = cache.length_R[:rows, None].expand(-1, heads).reshape(-1)
+        self.at_R = cache.length_R[:rows]
+        at_M = self.at_R[:, None].expand(-1, heads).reshape(-1)
         device = at_M.device
         self.used_M = (at_M + 1).int()
         # Where the token goes among the places of all rows and heads.
@@ -48,10 +50,9 @@ class CachedAttention:
 
 
 def _has_flash(keys: Tensor) -> bool:
-    """Returns whether flash attention takes such keys: bf16 or fp16 on a GPU, heads of up to 256 numbers."""
-    half = keys.dtype in (torch.bfloat16, torch.float16)
-    size = keys.shape[-1]
-    return keys.device.type in ("cuda", "meta") and half and size % 8 == 0 and size <= 256
+    """Returns whether flash attention takes such keys."""
+    gpu = keys.device.type in ("cuda", "meta")
+    return gpu and dispatch.flash_supports(keys) and takes_heads_of(keys.shape[-1])
 
 
 class _Plain:

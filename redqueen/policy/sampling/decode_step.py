@@ -18,7 +18,7 @@ from redqueen.policy.kernels.cpu.floats import Array, as_array
 from redqueen.policy.kernels.dispatch import kernels_of
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.lora.sites import Site
-from redqueen.policy.lora.stacked_factors import RowAdapters, StackedFactors
+from redqueen.policy.lora.stacked_factors import StackedFactors
 from redqueen.policy.lora.training_products import group_rows
 from redqueen.policy.model.decoder import Decoder, Layer
 from redqueen.policy.sampling.cached_attention import CachedAttention
@@ -31,10 +31,8 @@ _TASK = 8
 class DecodeStep(Protocol):
     """Computes the hidden states of the rows' newest tokens."""
 
-    @property
-    def recordable(self) -> bool:
-        """Whether a step of as many rows is always the same work on the same memory, so that it can be recorded."""
-        ...
+    recordable: bool
+    """Whether a step of as many rows is always the same work on the same memory, so that it can be recorded."""
 
     def assign_rows(self, slots: Sequence[int]) -> None:
         """Sets the member of each row: row r uses the adapter in `slots[r]` until the next call."""
@@ -61,21 +59,20 @@ class TorchDecodeStep:
         self.decoder = decoder
         self.bank = bank
         self.cache = cache
-        self.adapters: RowAdapters | None = None
-
-    @property
-    def recordable(self) -> bool:
-        return False
+        self.products = bank.decoding_products(len(cache.length_R))
+        self.recordable = self.products.recordable
+        self.rows = 0
 
     def assign_rows(self, slots: Sequence[int]) -> None:
-        self.adapters = self.bank.decoding(slots)
+        self.rows = len(slots)
+        self.products.assign(slots)
 
     def __call__(self, token_R: Tensor) -> Tensor:
-        rows = len(token_R)
         decoder = self.decoder
-        attention = CachedAttention(self.cache, rows, decoder.heads // decoder.kv_heads)
-        hidden_RH = decoder.hidden(token_R, self.cache.length_R[:rows], attention, self.adapters)
-        self.cache.advance(rows)
+        attention = CachedAttention(self.cache, len(token_R), decoder.heads // decoder.kv_heads)
+        adapters = self.bank.decoding(self.products, self.rows)
+        hidden_RH = decoder.hidden(token_R, attention.at_R, attention, adapters)
+        self.cache.advance(len(token_R))
         return hidden_RH
 
 
@@ -96,6 +93,8 @@ class _Layer:
 
 class NumbaDecodeStep:
     """Computes a layer by four frozen products and four compiled kernels (`redqueen.policy.kernels.cpu.decoding`)."""
+
+    recordable = False
 
     def __init__(self, decoder: Decoder, bank: AdapterBank, cache: KVCache) -> None:
         self.decoder = decoder
@@ -126,10 +125,6 @@ class NumbaDecodeStep:
             np.empty((_TASK, max(widths)), np.float32),
             np.empty((_TASK, max(outputs for outputs, _ in shapes)), np.float32),
         )
-
-    @property
-    def recordable(self) -> bool:
-        return False
 
     def assign_rows(self, slots: Sequence[int]) -> None:
         # The rows stay where they are in the cache: the kernels read them in the order of their members.

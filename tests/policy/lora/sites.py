@@ -10,8 +10,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from redqueen.policy.lora.adapter_bank import AdapterBank
+from redqueen.policy.lora.decoding_products import PaddedBmm, TiledProducts
 from redqueen.policy.lora.sites import Site
-from redqueen.policy.lora.stacked_factors import Projection
+from redqueen.policy.lora.stacked_factors import Projection, RowAdapters
 from tests.reference import noisy
 
 SLOTS, ALPHA = 4, 5.1
@@ -38,6 +39,25 @@ def site_and_bank(
     for slot in range(SLOTS):
         bank.add(str(slot), noisy(bank, 10 * seed + slot, rank if slot < SLOTS - 1 else max(1, rank // 2), b=0.7))
     return site, bank
+
+
+def padded(slots: Sequence[int]) -> PaddedBmm:
+    """Returns padded products of rows that belong to `slots`."""
+    products = PaddedBmm(CPU)
+    products.assign(slots)
+    return products
+
+
+def tiled(bank: AdapterBank, slots: Sequence[int]) -> TiledProducts:
+    """Returns products in tiles, as on a GPU, of rows that belong to `slots`, with room for some more."""
+    products = TiledProducts(bank.stacked.values(), len(bank.masters), len(slots) + 5, CPU)
+    products.assign(slots)
+    return products
+
+
+def decoding(bank: AdapterBank, slots: Sequence[int]) -> RowAdapters:
+    """Returns the adapters of a decoding step whose rows belong to `slots`."""
+    return bank.decoding(padded(slots), len(slots))
 
 
 def oracle(site: Site, bank: AdapterBank, x: Tensor, slots: Sequence[int], dy: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -18,6 +18,7 @@ from tests.policy.lora.sites import (
     SLOT_RUNS,
     TARGETS,
     close,
+    decoding,
     oracle,
     site_and_bank,
 )
@@ -35,10 +36,10 @@ def test_rows_see_their_own_member_only() -> None:
     site, bank = site_and_bank(ODD)
     x, slots = torch.randn(5, ODD[0]), [0, 0, 1, 3, 3]
     with torch.no_grad():
-        before = [site(x, rows) for rows in (bank.rows(slots), bank.decoding(slots))]
+        before = [site(x, rows) for rows in (bank.rows(slots), decoding(bank, slots))]
         bank.masters[1] += 1
         bank.refresh("1")
-        after = [site(x, rows) for rows in (bank.rows(slots), bank.decoding(slots))]
+        after = [site(x, rows) for rows in (bank.rows(slots), decoding(bank, slots))]
     for old, new in zip(before, after, strict=True):
         assert (old != new).any(1).tolist() == [False, False, True, False, False]
 
@@ -49,7 +50,7 @@ def test_a_part_left_out_of_the_targets_is_the_base_to_the_bit() -> None:
     slots = [0, 1, 1, 3]
     left_out = slice(site.projections[1].start, site.projections[1].end)
     plain = site(x, None)
-    for rows in (bank.rows(slots), bank.decoding(slots)):
+    for rows in (bank.rows(slots), decoding(bank, slots)):
         with torch.no_grad():
             y = site(x, rows)
         assert torch.equal(y[:, left_out], plain[:, left_out])
@@ -72,7 +73,7 @@ def test_an_untrained_member_is_the_base_to_the_bit() -> None:
     bank.refresh("2")
     x = torch.randn(4, EVEN[0])
     with torch.no_grad():
-        for rows in (bank.rows([2] * 4), bank.decoding([2] * 4)):
+        for rows in (bank.rows([2] * 4), decoding(bank, [2] * 4)):
             assert torch.equal(site(x, rows), site(x, None))
 
 
@@ -134,8 +135,9 @@ def test_groups_are_the_runs_of_equal_slots(slots: list[int], data: st.DataObjec
 @pytest.mark.parametrize("way", ["rows", "decoding"])
 def test_a_pass_with_gradients_on_and_no_place_for_the_members_is_refused(way: str) -> None:
     site, bank = site_and_bank(EVEN)
+    adapters = bank.rows([0, 1]) if way == "rows" else decoding(bank, [0, 1])
     with pytest.raises(ValueError, match="no tensor for the members'"):
-        site(torch.randn(2, EVEN[0]), getattr(bank, way)([0, 1]))
+        site(torch.randn(2, EVEN[0]), adapters)
 
 
 # Without this check, rows beyond the expected ones would silently run without an adapter.
@@ -145,8 +147,8 @@ def test_a_batch_of_another_size_than_was_announced_is_refused(name: str, rows: 
     site, bank = site_and_bank(EVEN)
     adapters = {
         "training": lambda: bank.rows([0, 1]),
-        "padded": lambda: bank.decoding([0, 1]),
-        "scattered": lambda: bank.decoding([3, 0]),
+        "padded": lambda: decoding(bank, [0, 1]),
+        "scattered": lambda: decoding(bank, [3, 0]),
     }[name]()
     with torch.no_grad(), pytest.raises(ValueError, match=f"{rows} rows, but the members of 2 are known"):
         site(torch.randn(rows, EVEN[0]), adapters)

@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from redqueen.policy.kernels.onednn import packed, packs
-from redqueen.policy.lora.decoding_products import PaddedBmm
 from redqueen.policy.lora.training_products import SlicedMatmul, contiguous_runs, group_rows
 from tests.policy.lora.sites import (
     CPU,
@@ -22,9 +21,12 @@ from tests.policy.lora.sites import (
     SLOT_RUNS,
     SLOTS,
     close,
+    decoding,
     oracle,
+    padded,
     runs,
     site_and_bank,
+    tiled,
 )
 
 
@@ -46,9 +48,10 @@ def test_forward_and_backward_are_those_of_the_loop_over_rows(slots: list[int], 
 def test_decoding_rows_in_any_order_are_those_of_the_loop_over_rows(slots: list[int], bias: bool, seed: int) -> None:
     site, bank = site_and_bank(ODD, seed, bias)
     x = torch.randn(len(slots), ODD[0], generator=torch.Generator().manual_seed(seed))
-    with torch.no_grad():
-        y = site(x, bank.decoding(slots))
-    close(y, oracle(site, bank, x, slots, torch.zeros_like(y))[0])
+    expected = oracle(site, bank, x, slots, torch.zeros(len(slots), len(site.weight)))[0]
+    for products in (padded(slots), tiled(bank, slots)):
+        with torch.no_grad():
+            close(site(x, bank.decoding(products, len(slots))), expected)
 
 
 # Each shape at least once: equal and unequal groups, empty ones, one row, neighbouring and scattered slots.
@@ -58,7 +61,7 @@ def test_every_kernel_gives_the_same_rows(counts: tuple[int, ...]) -> None:
     site, bank = site_and_bank(EVEN)
     x, factors = torch.randn(len(slots), EVEN[0]), bank.stacked["x"]
     expected = oracle(site, bank, x, slots, torch.zeros(len(slots), sum(EVEN[1])))[0]
-    products = (SlicedMatmul(group_rows(slots)), PaddedBmm(slots, CPU))
+    products = (SlicedMatmul(group_rows(slots)), padded(slots), tiled(bank, slots))
     for way in products:
         y = F.linear(x, site.weight, site.bias)
         way.add(factors, x, y)
@@ -121,7 +124,7 @@ def test_packed_weights_give_the_same_products_to_bf16s_precision(rows: int, bia
     x, slots = torch.randn(rows, 48).bfloat16(), [row % SLOTS for row in range(rows)]
     ready = replace(site, packed=packed(site.weight))
     with torch.no_grad():
-        for announced in (None, bank.decoding(slots)):
+        for announced in (None, decoding(bank, slots)):
             close(ready(x, announced), site(x, announced).double(), 0.02)
         close(
             ready(x),

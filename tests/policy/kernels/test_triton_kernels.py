@@ -1,0 +1,85 @@
+"""Triton kernels, interpreted on a CPU and compiled for GPUs that need not be there. Run by `make test-triton`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from redqueen.optional import is_installed
+from redqueen.policy.kernels import low_rank
+from redqueen.policy.kernels.low_rank import TILE, Tiles
+
+# A process either interprets or compiles: triton looks at the variable when a kernel is defined.
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+pytestmark = pytest.mark.skipif(not is_installed("triton"), reason="needs triton: make test-triton")
+interpreted = pytest.mark.skipif(not INTERPRETED, reason="needs TRITON_INTERPRET=1")
+compiled = pytest.mark.skipif(INTERPRETED, reason="needs triton's compiler")
+
+
+def kernels() -> Any:
+    return low_rank._triton()
+
+
+# One row, a member with more rows than a tile, members without rows, rows in no order, tiles without rows.
+SLOTS = [[3], [0] * 21, [2, 0, 2, 3, 0, 0, 3, 3, 3, 2] * 4]
+
+
+@interpreted
+@pytest.mark.parametrize("slots", SLOTS)
+@pytest.mark.parametrize(("fan_in", "rank", "widths"), [(160, 32, (64, 32, 32)), (300, 3, (5, 200)), (64, 16, (130,))])
+def test_the_kernels_compute_what_torch_computes(
+    slots: Sequence[int], fan_in: int, rank: int, widths: Sequence[int]
+) -> None:
+    members, rows = 4, len(slots) + 3
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(rows, fan_in, generator=g)
+    a = torch.randn(members, rank * len(widths), fan_in, generator=g) / fan_in**0.5
+    b = torch.randn(members * rank * sum(widths), generator=g) / rank**0.5
+    # A gap of y between the projections that no factors change.
+    outs: list[slice] = []
+    for width in widths:
+        start = outs[-1].stop + 7 if outs else 0
+        outs.append(slice(start, start + width))
+    blocks = low_rank.column_blocks(members, rank, outs)
+    table = low_rank.tile_rows(slots, low_rank.most_tiles(rows, members))
+    tiles = Tiles(table[:, 0].contiguous(), table[:, 1:].contiguous())
+
+    y = torch.randn(rows, outs[-1].stop + 2, generator=g)
+    expected = y.clone()
+    torch_inner = low_rank.inner(x, a, tiles.slot_T, tiles.row_TM, rank)
+    low_rank.add(expected, torch_inner, b, tiles.slot_T, tiles.row_TM, blocks, rank)
+    inner = torch.full_like(torch_inner, float("nan"))
+    kernels().inner(x, a, tiles, rank, inner)
+    kernels().add(y, inner, b, tiles, blocks, rank)
+    torch.testing.assert_close(inner.sum(0)[: len(slots)], torch_inner.sum(0)[: len(slots)], atol=2e-5, rtol=0)
+    # Rows without a member stay as they were.
+    torch.testing.assert_close(y, expected, atol=5e-5, rtol=0)
+
+
+@compiled
+@pytest.mark.parametrize("capability", [80, 90, 100])
+def test_the_kernels_compile_for_gpus_and_use_their_tensor_cores(capability: int) -> None:
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    numbers = dict.fromkeys(("rows", "fan_in", "width", "rank", "stride"), "i32")
+    tensors = {"x": "*bf16", "a": "*bf16", "b": "*bf16", "y": "*bf16", "inner": "*fp32", "out": "*fp32"}
+    tables = {"slot_T": "*i32", "row_TM": "*i32", "blocks_C5": "*i64"}
+    constants = {"TILE": TILE, "RANK": 32, "INPUTS": 128, "COLUMNS": low_rank.COLUMNS, "PARTS": 4}
+    for kernel in (kernels().inner_kernel, kernels().add_kernel):
+        signature = {**numbers, **tensors, **tables, **dict.fromkeys(constants, "constexpr")}
+        source = ASTSource(
+            fn=kernel,
+            signature={name: signature[name] for name in kernel.arg_names},
+            constexprs={name: value for name, value in constants.items() if name in kernel.arg_names},
+        )
+        binary = triton.compile(source, target=GPUTarget("cuda", capability, 32))
+        assert len(binary.asm["cubin"]) > 0
+        assert any(word in binary.asm["ptx"] for word in ("mma.sync", "wgmma", "tcgen05.mma"))
+        # Every GPU from Ampere on gives a program so much shared memory.
+        assert binary.metadata.shared <= 99 * 1024
