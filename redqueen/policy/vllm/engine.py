@@ -9,7 +9,9 @@ import os
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import connection
 from pathlib import Path
+from threading import Thread
 from typing import Any, Literal
 
 from redqueen.config import Config, SamplingConfig
@@ -64,6 +66,8 @@ class Engine:
             max_num_batched_tokens=max(sampling.prefill_tokens, sampling.batch_rows),
             kv_cache_memory_bytes=int(sampling.vllm_cache_gb * 2**30),
             gpu_memory_utilization=_FREE_SHARE,
+            # Texts share whole blocks of their prompt. On a CPU vLLM's own choice is longer than most prompts are.
+            block_size=32 if base.device.type == "cpu" else None,
             enable_lora=True,
             max_loras=adapters,
             max_cpu_loras=adapters,
@@ -75,6 +79,7 @@ class Engine:
             # Otherwise the model's own file would change sampling parameters that a request leaves at their defaults.
             generation_config="vllm",
             disable_log_stats=True,
+            use_tqdm_on_load=False,
         )
         try:
             self._engine: Any = _import("vllm.v1.engine.llm_engine").LLMEngine.from_engine_args(arguments)
@@ -82,6 +87,7 @@ class Engine:
         except Exception as error:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise WorkerError(f"vLLM did not start: {reason}; its own report is above") from error
+        Thread(target=_watch, args=(self._engine.engine_core,), name="redqueen-vllm", daemon=True).start()
 
     def load(self, name: str, number: int, folder: Path) -> Any:
         """Loads the PEFT folder under a name and a number that were never used; returns the handle for `add`."""
@@ -144,13 +150,26 @@ class Engine:
         try:
             yield
         except Exception as error:
-            # The thread that notices the death closes the sockets, so the call that waits may raise anything.
+            # vLLM's own thread closes the sockets when it notices the death, so a call may raise anything.
             if self._engine.engine_core.resources.engine_dead:
                 raise WorkerError(
                     "the vLLM engine ended; if memory ran out, lower sampling.vllm_cache_gb or sampling.batch_rows. "
                     "The unfinished step is lost: resume from the last checkpoint"
                 ) from error
             raise
+
+
+def _watch(core: Any) -> None:
+    """Waits until vLLM's process ends, and then ends the calls that wait for its answers."""
+    # vLLM 0.32 only notes the death: a call that waits for tokens, or for an adapter, would wait for ever.
+    processes = core.resources.engine_manager.processes
+    connection.wait([process.sentinel for process in processes])
+    core.resources.engine_dead = True
+    error = WorkerError("vLLM's process ended")
+    core.outputs_queue.put_nowait(error)
+    for answer in list(core.utility_results.values()):
+        if not answer.done():
+            answer.set_exception(error)
 
 
 def check_engine(config: Config) -> None:

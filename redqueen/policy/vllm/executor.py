@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import count
 
 from redqueen import streams
@@ -14,10 +15,20 @@ from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
 from redqueen.policy.model.base import Base
 from redqueen.policy.sampling.continuous_batch import BatchLimits, Row, RowGroup, TextModel, extend
 from redqueen.policy.vllm.adapter_versions import AdapterVersions
-from redqueen.policy.vllm.engine import Engine
+from redqueen.policy.vllm.engine import Engine, Piece
 
 # Seeds of torch's generators have 64 bits, and vLLM sends them as signed numbers.
 _SEEDS = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """The rows of one call, by the names of their requests."""
+
+    rows: dict[str, tuple[Row, int]]
+    """Rows that are being sampled, and their slots."""
+    waiting: dict[str, RowGroup]
+    """Groups of which only the first row was added, by its request."""
 
 
 class VllmExecutor:
@@ -45,50 +56,63 @@ class VllmExecutor:
                 raise PromptError(f"{longest} tokens are more than the {self.engine.longest} of this base")
         self.versions.update(group.slot for group in groups)
 
-        rows: dict[str, tuple[Row, int]] = {}
+        batch = _Batch({}, {})
         steps = 0
         try:
             for group in groups:
-                for row in group.rows:
-                    request = str(next(self._numbers))
-                    rows[request] = (row, group.slot)
-                    seed = streams.key(*row.seed) % _SEEDS
-                    adapter = self.versions.loaded[group.slot].handle
-                    self.engine.add(request, group.prompt_ids, row.sampling, seed, adapter)
-            while rows:
-                self._step(rows, on_row)
+                leader = self._add(batch, group, group.rows[0])
+                batch.waiting[leader] = group
+            while batch.rows:
+                self._step(batch, on_row)
                 steps += 1
         except WorkerError:
             # There is no engine that could be told to stop.
             raise
         except BaseException:
-            self.engine.abort(rows)
+            self.engine.abort(batch.rows)
             raise
         return steps
 
-    def _step(self, rows: dict[str, tuple[Row, int]], on_row: Callable[[Row], None]) -> None:
-        """Waits for tokens, hands over the rows that they end, and removes those from `rows`."""
+    def _add(self, batch: _Batch, group: RowGroup, row: Row) -> str:
+        """Adds a row's request to the engine and to `batch`; returns its name."""
+        request = str(next(self._numbers))
+        seed = streams.key(*row.seed) % _SEEDS
+        self.engine.add(request, group.prompt_ids, row.sampling, seed, self.versions.loaded[group.slot].handle)
+        batch.rows[request] = (row, group.slot)
+        return request
+
+    def _step(self, batch: _Batch, on_row: Callable[[Row], None]) -> None:
+        """Waits for tokens, and hands over the rows that they end."""
         surplus: list[str] = []
         for piece in self.engine.step():
+            # The first row's token says that the prompt is in the cache, where the others find it. Had all come at
+            # once, each would have computed the prompt.
+            group = batch.waiting.pop(piece.request, None)
+            if group is not None:
+                for row in group.rows[1:]:
+                    self._add(batch, group, row)
             # An ended request may be sampled once more before the engine hears that it has ended.
-            if piece.request not in rows:
+            if piece.request not in batch.rows:
                 continue
-            row, slot = rows[piece.request]
-            if any(value != value for value in piece.logprobs):
-                raise AdapterError(
-                    f"{self.versions.loaded[slot].name}: not a number where a probability should be; its weights?"
-                )
-            # vLLM knows end tokens and lengths. Strings and lines that end a row are looked for here, by the same rule
-            # as in the embedded sampler.
-            extend(self._model, row, piece.token_ids, piece.logprobs)
+            row, slot = batch.rows[piece.request]
+            self._extend(row, slot, piece)
             if row.finish_reason:
-                del rows[piece.request]
+                del batch.rows[piece.request]
                 if not piece.ended:
                     surplus.append(piece.request)
                 on_row(row)
-            elif piece.ended:
-                raise WorkerError(f"vLLM ended a request before its text had ended: {piece.ended}")
         self.engine.abort(surplus)
+
+    def _extend(self, row: Row, slot: int, piece: Piece) -> None:
+        """Appends new tokens to a row. Raises AdapterError for weights that overflow."""
+        if any(value != value for value in piece.logprobs):
+            name = self.versions.loaded[slot].name
+            raise AdapterError(f"{name}: not a number where a probability should be; its weights?")
+        # vLLM knows end tokens and lengths. Strings and lines that end a row are looked for here, by the same rule as
+        # in the embedded sampler.
+        extend(self._model, row, piece.token_ids, piece.logprobs)
+        if piece.ended and not row.finish_reason:
+            raise WorkerError(f"vLLM ended a request before its text had ended: {piece.ended}")
 
     def accumulate(
         self,
