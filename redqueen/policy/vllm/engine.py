@@ -87,7 +87,7 @@ class Engine:
         except Exception as error:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise WorkerError(f"vLLM did not start: {reason}; its own report is above") from error
-        Thread(target=_watch, args=(self._engine.engine_core,), name="redqueen-vllm", daemon=True).start()
+        Thread(target=watch, args=(self._engine.engine_core,), name="redqueen-vllm", daemon=True).start()
 
     def load(self, name: str, number: int, folder: Path) -> Any:
         """Loads the PEFT folder under a name and a number that were never used; returns the handle for `add`."""
@@ -159,7 +159,7 @@ class Engine:
             raise
 
 
-def _watch(core: Any) -> None:
+def watch(core: Any) -> None:
     """Waits until vLLM's process ends, and then ends the calls that wait for its answers."""
     # vLLM 0.32 only notes the death: a call that waits for tokens, or for an adapter, would wait for ever.
     processes = core.resources.engine_manager.processes
