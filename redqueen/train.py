@@ -33,7 +33,7 @@ from redqueen.policy.model.base import BaseFacts
 from redqueen.policy.policy import MemberPolicy
 from redqueen.policy.work import Work
 from redqueen.recording.archive import ArchiveRecorder
-from redqueen.recording.measures import Measures
+from redqueen.recording.measures import Measures, Spread
 from redqueen.recording.metrics import MetricsRecorder
 from redqueen.recording.recorder import Recorder, StepRecord
 from redqueen.records import Attempted, GradedRollout, Task, Verifier
@@ -54,10 +54,11 @@ class Trainer:
         verifier: Verifier,
         directory: RunDirectory,
         watchers: Sequence[Recorder] = (),
+        spread: Spread = map,
     ) -> None:
         """Opens the archive. `policy` has no members yet; the trainer closes it. `watchers` receive each event.
 
-        The caller closes the watchers and the verifier.
+        The caller closes the watchers and the verifier. `spread` computes what tasks are by themselves.
         """
         self.config = config
         self.base = base
@@ -71,7 +72,7 @@ class Trainer:
             self.evaluation = TrainingEvaluation(config, self.policy, verifier, base.fingerprint)
         self.archive = ArchiveRecorder(directory.archive)
         self.metrics = MetricsRecorder(directory)
-        self.measures = Measures()
+        self.measures = Measures(spread)
         self.watchers = tuple(watchers)
         self.played = 0
 

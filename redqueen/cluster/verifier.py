@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from redqueen.cluster.judge import Attempt, Judge, Question, Run
+from redqueen.cluster.judge import Attempt, Call, Judge, Question, Run
 from redqueen.cluster.ray_cluster import Actor, Cluster, ClusterError, LostError
 from redqueen.config import Config
 from redqueen.records import Proposal, Task, Verdict
@@ -62,6 +62,11 @@ class ClusterVerifier(AbstractContextManager["ClusterVerifier", None]):
         """Submits many attempts and waits for their verdicts."""
         futures = [self.submit_attempt(task, answer) for task, answer in attempts]
         return [future.result() for future in futures]
+
+    def spread(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+        """Yields a function of each item, in order; the machines compute it. It has to be one of a module of ours."""
+        for future in [self._ask(Call(function=function, argument=item)) for item in items]:
+            yield future.result()
 
     def _ask(self, question: Question) -> Future[Any]:
         future: Future[Any] = Future()

@@ -14,6 +14,7 @@ from redqueen.game.prompt_lengths import prompt_lengths
 from redqueen.policy.model.base import BaseFacts, facts_of, load
 from redqueen.policy.model.dimensions import token_counter
 from redqueen.policy.policy import MemberPolicy, open_policy
+from redqueen.recording.measures import Spread
 from redqueen.records import Verifier
 from redqueen.train import members
 from redqueen.verifier import LocalVerifier
@@ -29,6 +30,8 @@ class Players:
     verifier: Verifier
     tier: str
     """How well the sandbox isolates."""
+    spread: Spread = map
+    """Computes a function of many tasks."""
 
 
 @contextmanager
@@ -41,7 +44,9 @@ def open_players(config: Config, report: Callable[[str], None]) -> Generator[Pla
         with Cluster(config.cluster.address) as cluster, ClusterVerifier(cluster, config, report) as verifier:
             lengths = prompt_lengths(config, token_counter(config.model))
             policy = ClusterPolicy(cluster, config, members(config), lengths, report)
-            yield Players(policy=policy, base=policy.base, verifier=verifier, tier=verifier.tier)
+            yield Players(
+                policy=policy, base=policy.base, verifier=verifier, tier=verifier.tier, spread=verifier.spread
+            )
         return
     base = load(config.model)
     facts = facts_of(base)

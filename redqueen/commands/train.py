@@ -118,7 +118,9 @@ def _train(config: Config, fitted: Config, directory: RunDirectory, saved: check
                 if saved is None:
                     directory.create(config, environment(fitted, players.base, players.tier))
                 reporter = (LiveReporter if console.is_terminal else LineReporter)(console, config.run.steps)
-                trainer = Trainer(fitted, players.policy, players.base, players.verifier, directory, [reporter])
+                trainer = Trainer(
+                    fitted, players.policy, players.base, players.verifier, directory, [reporter], players.spread
+                )
                 with closing(trainer):
                     _begin(trainer, players.tier, saved)
                     if saved is not None:

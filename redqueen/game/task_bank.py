@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from redqueen.config import ReferenceSource
@@ -37,6 +37,8 @@ class TaskBank:
         self.capacity = capacity
         # By kind and identity, oldest first. Draws go by position, so the order is part of a run's state.
         self._entries: dict[Kind, dict[tuple[str, ...], Entry]] = {}
+        # The tasks of a kind in that order, made when they are first drawn from: a step draws for thousands of prompts.
+        self._tasks: dict[Kind, list[Task]] = {}
         # How many tasks of a kind have an idea, which stays known as long as one of them is here.
         self._ideas: dict[Kind, Counter[str]] = {}
 
@@ -52,6 +54,7 @@ class TaskBank:
         if identity in shelf:
             return False
         shelf[identity] = Entry(task, rho)
+        self._tasks.pop(task.kind, None)
         self._ideas.setdefault(task.kind, Counter())[idea(task)] += 1
         if len(shelf) > self.capacity:
             # A dictionary keeps the order of insertion, so the first key is the oldest task.
@@ -72,6 +75,7 @@ class TaskBank:
 
     def _drop(self, kind: Kind, identity: tuple[str, ...]) -> None:
         entry = self._entries[kind].pop(identity)
+        self._tasks.pop(kind, None)
         ideas = self._ideas[kind]
         name = idea(entry.task)
         ideas[name] -= 1
@@ -97,7 +101,7 @@ class TaskBank:
         `source` limits the draw to the seeds or to the `NEWEST` latest tasks. `without` is the fingerprint of a program
         that is left out.
         """
-        tasks = [entry.task for entry in self._entries.get(kind, {}).values()]
+        tasks = self._shelf(kind)
         if source == "seeds":
             tasks = [task for task in tasks if task.author == AUTHOR]
         elif source == "newest":
@@ -105,22 +109,27 @@ class TaskBank:
         drawn: list[Task] = []
         # One program may have many tasks, with other inputs each. Shown twice, it would teach nothing the second time.
         programs = {without}
-        while tasks and len(drawn) < count:
-            task = _take(tasks, rng)
+        order = _shuffled(tasks, rng)
+        while len(drawn) < count and (task := next(order, None)) is not None:
             program = fingerprint(task.program)
             if program not in programs:
                 programs.add(program)
                 drawn.append(task)
         return drawn
 
+    def _shelf(self, kind: Kind) -> list[Task]:
+        """Returns the tasks of a kind, oldest first."""
+        if kind not in self._tasks:
+            self._tasks[kind] = [entry.task for entry in self._entries.get(kind, {}).values()]
+        return self._tasks[kind]
+
     def program(self, rng: random.Random) -> Task:
         """Returns a task of any kind, whose program a code_f proposal starts from.
 
         Raises IndexError if the bank is empty.
         """
-        shelves = [list(shelf.values()) for shelf in self._entries.values()]
         # The kind is drawn first, so that a kind with few tasks is not drowned by the others.
-        return rng.choice(rng.choice(shelves)).task
+        return rng.choice(self._shelf(rng.choice(list(self._entries))))
 
     def entries(self) -> list[Entry]:
         """Returns all entries, kind by kind and oldest first. `restore` rebuilds the same bank from them."""
@@ -132,6 +141,7 @@ class TaskBank:
     def restore(self, entries: Iterable[Entry]) -> None:
         """Replaces the content with `entries`, as `entries()` returned them."""
         self._entries = {}
+        self._tasks = {}
         self._ideas = {}
         for entry in entries:
             self.add(entry.task, entry.rho)
@@ -146,8 +156,11 @@ def _identity(task: Task) -> tuple[str, ...]:
     return (fingerprint(task.program), task.message, *(pair.input for pair in task.pairs))
 
 
-def _take(tasks: list[Task], rng: random.Random) -> Task:
-    """Returns a random task and removes it from the list, whose order does not survive."""
-    index = rng.randrange(len(tasks))
-    tasks[index], tasks[-1] = tasks[-1], tasks[index]
-    return tasks.pop()
+def _shuffled(tasks: Sequence[Task], rng: random.Random) -> Iterator[Task]:
+    """Yields the tasks in random order. Draws no number for a task that nobody asks for, and copies nothing."""
+    # Fisher and Yates' shuffle from the end, of which only what was moved is remembered: a few of thousands are taken.
+    moved: dict[int, Task] = {}
+    for last in range(len(tasks) - 1, -1, -1):
+        index = rng.randrange(last + 1)
+        yield moved.get(index, tasks[index])
+        moved[index] = moved.get(last, tasks[last])

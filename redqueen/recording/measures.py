@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -50,10 +50,25 @@ class StepMeasures:
     metrics: MeasureMetrics
 
 
+@dataclass(frozen=True, slots=True)
+class ToMeasure:
+    """A valid task, with what its verification and its calls showed."""
+
+    step: int
+    task: Task
+    verdict: Verdict
+    behaviour: Behaviour | None
+
+
+Spread = Callable[[Callable[[ToMeasure], MeasureRow], Sequence[ToMeasure]], Iterable[MeasureRow]]
+"""Returns the values of a function of each item, in order, wherever they are computed; `map` computes them here."""
+
+
 class Measures:
     """Measures the tasks of a run's steps, in order, and counts what they cover."""
 
-    def __init__(self) -> None:
+    def __init__(self, spread: Spread = map) -> None:
+        self._spread = spread
         seeds = seed_cells()
         self._coverage = {
             "programs": Coverage(seed_ideas("code_o")),
@@ -77,58 +92,71 @@ class Measures:
         Tasks of champions, who are not `living`, count in no metric.
         """
         names = set(living)
-        rows: list[MeasureRow] = []
-        counted: list[tuple[Kind, MeasureRow]] = []
+        valid: list[ToMeasure] = []
         for proposal in played.proposals:
             task = proposal.proposed.task
-            if task is None:
-                continue
-            verdict = proposal.proposed.verdict
-            row = self._row(played.step, task, verdict, behaviours.get(task.id))
+            if task is not None:
+                valid.append(ToMeasure(played.step, task, proposal.proposed.verdict, behaviours.get(task.id)))
+        # What a task is by itself takes a millisecond and can be computed anywhere. What it is in this run is counted
+        # in the order of the tasks.
+        rows: list[MeasureRow] = []
+        counted: list[tuple[Kind, MeasureRow]] = []
+        for item, alone in zip(valid, self._spread(measure_task, valid), strict=True):
+            row = self._in_this_run(alone)
             rows.append(row)
-            if task.author in names:
+            if item.task.author in names:
                 self._count(row)
-                counted.append((task.kind, row))
+                counted.append((item.task.kind, row))
         covered = {name: coverage.covered() for name, coverage in self._coverage.items()}
         return StepMeasures(rows=tuple(rows), metrics=measure_metrics(counted, covered, kinds))
 
-    def _row(self, step: int, task: Task, verdict: Verdict, behaviour: Behaviour | None) -> MeasureRow:
-        written = complexity_of(parse(task.program))
-        tree = reached_tree(parse(task.program))
-        reached = complexity_of(tree)
-        calls = [parse_arguments(pair.input) for pair in task.pairs]
-        outputs = [parse_literal(pair.output) for pair in task.pairs]
-        paths = paths_of(tree)
-        form = shape(text_of(tree))
-        identity = _identity(task)
-        return MeasureRow(
-            task=task.id,
-            step=step,
-            **_columns("written", written),
-            **_columns("reached", reached),
-            input_size=fmean(sum(map(size_of, call)) for call in calls),
-            output_size=fmean(map(size_of, outputs)),
-            signature=signature_of(task),
-            shape=form,
-            paths=" ".join(sorted(paths)),
-            functions=" ".join(sorted(functions_of(tree))),
-            identity=identity,
-            repeated=identity in self._identities,
-            new_shape=bool(self._coverage["programs"].unseen([form])),
-            new_paths=len(self._coverage["paths"].unseen(paths)),
-            typed_inputs=behaviour and behaviour.inputs,
-            behaviour=behaviour and behaviour.cell,
-            distinct_outputs=behaviour and behaviour.distinct_outputs,
-            same_output_rate=behaviour and behaviour.same_output_rate,
-            echo=behaviour and behaviour.echo,
-            lines_run=verdict.lines_run,
-            line_events=verdict.line_events,
+    def _in_this_run(self, row: MeasureRow) -> MeasureRow:
+        """Returns the row with what is new in it."""
+        return replace(
+            row,
+            repeated=row.identity in self._identities,
+            new_shape=bool(self._coverage["programs"].unseen([row.shape])),
+            new_paths=len(self._coverage["paths"].unseen(row.paths.split())),
         )
 
     def _count(self, row: MeasureRow) -> None:
         for name, cells in _cells(row).items():
             self._coverage[name].add(cells, row.reached_nodes)
         self._identities.add(row.identity)
+
+
+def measure_task(item: ToMeasure) -> MeasureRow:
+    """Measures a task by itself: its row as if nothing in it were new."""
+    task = item.task
+    behaviour = item.behaviour
+    written = complexity_of(parse(task.program))
+    tree = reached_tree(parse(task.program))
+    reached = complexity_of(tree)
+    calls = [parse_arguments(pair.input) for pair in task.pairs]
+    outputs = [parse_literal(pair.output) for pair in task.pairs]
+    return MeasureRow(
+        task=task.id,
+        step=item.step,
+        **_columns("written", written),
+        **_columns("reached", reached),
+        input_size=fmean(sum(map(size_of, call)) for call in calls),
+        output_size=fmean(map(size_of, outputs)),
+        signature=signature_of(task),
+        shape=shape(text_of(tree)),
+        paths=" ".join(sorted(paths_of(tree))),
+        functions=" ".join(sorted(functions_of(tree))),
+        identity=_identity(task),
+        repeated=False,
+        new_shape=False,
+        new_paths=0,
+        typed_inputs=behaviour and behaviour.inputs,
+        behaviour=behaviour and behaviour.cell,
+        distinct_outputs=behaviour and behaviour.distinct_outputs,
+        same_output_rate=behaviour and behaviour.same_output_rate,
+        echo=behaviour and behaviour.echo,
+        lines_run=item.verdict.lines_run,
+        line_events=item.verdict.line_events,
+    )
 
 
 def signature_of(task: Task) -> str:

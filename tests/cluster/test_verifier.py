@@ -12,6 +12,7 @@ from redqueen.cluster.ray_cluster import ClusterError
 from redqueen.cluster.verifier import ClusterVerifier
 from redqueen.config import Config
 from redqueen.game.seeds import seeds
+from redqueen.recording.measures import ToMeasure, measure_task
 from redqueen.records import Proposal, Task, Verdict
 from redqueen.verifier import LocalVerifier
 from tests.cluster.machines import Machines
@@ -44,6 +45,8 @@ def test_machines_judge_as_the_local_verifier_does_and_one_may_be_lost(verifier:
             attempts = [(task, task.pairs[0].input) for task in tasks] + [(task, "1, 2, 3, 4, 5") for task in tasks]
             given = [verdict.status for verdict in judges.grade(attempts)]
             assert given == [verdict.status for verdict in verifier.grade(attempts)]
+            items = [ToMeasure(1, task, Verdict("valid"), None) for task in tasks]
+            assert list(judges.spread(measure_task, items)) == list(map(measure_task, items))
             run = judges.submit_run("def f(x):\n    return x + 1", ("1", "2"), 1.0).result()
             assert run == ("2", "3")
 
