@@ -84,11 +84,11 @@ class Sandbox(AbstractContextManager["Sandbox", None]):
             worker.close()
 
     def _serve(self, job: Job) -> Outcome:
-        return run_job(job, self.profile.limits, self._worker())
+        return run_job(job, self.profile.limits, self._worker)
 
     @contextmanager
-    def _worker(self) -> Iterator[Worker]:
-        worker = self._free.take()
+    def _worker(self, job: Job, work: bytes) -> Iterator[Worker]:
+        worker = self._free.take(job, work)
         try:
             yield worker
         finally:
@@ -103,23 +103,27 @@ class _FreeWorkers:
 
     def __init__(self, workers: Sequence[Worker]) -> None:
         self._workers = deque(workers)
-        # A place for each thread that waits. While one waits, no worker is free.
-        self._waiting: deque[SimpleQueue[Worker]] = deque()
+        # A place for each thread that waits, and what it waits to do. While one waits, no worker is free.
+        self._waiting: deque[tuple[SimpleQueue[Worker], Job, bytes]] = deque()
         self._lock = threading.Lock()
 
-    def take(self) -> Worker:
-        """Returns a worker; waits until it is this thread's turn."""
+    def take(self, job: Job, work: bytes) -> Worker:
+        """Returns a worker for a job, which may have begun on it; waits until it is this thread's turn."""
         with self._lock:
             if self._workers:
                 return self._workers.popleft()
             place: SimpleQueue[Worker] = SimpleQueue()
-            self._waiting.append(place)
+            self._waiting.append((place, job, work))
         return place.get()
 
     def give_back(self, worker: Worker) -> None:
-        """Hands a worker to the thread that has waited longest, if one waits."""
+        """Hands a worker to the thread that has waited longest, if one waits, with its job begun."""
         with self._lock:
-            if self._waiting:
-                self._waiting.popleft().put(worker)
-            else:
+            if not self._waiting:
                 self._workers.append(worker)
+                return
+            place, job, work = self._waiting.popleft()
+        try:
+            worker.begin(job, work)
+        finally:
+            place.put(worker)

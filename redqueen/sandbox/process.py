@@ -30,7 +30,7 @@ from redqueen.sandbox.child.protocol import (
     UNRANDOMISED,
     WATCH,
 )
-from redqueen.sandbox.child.values import decode, encode
+from redqueen.sandbox.child.values import decode, marshalled, pack
 from redqueen.sandbox.profile import Profile
 
 _SCRIPT = Path(child.__file__).with_name("zygote.py")
@@ -79,6 +79,19 @@ class ZygoteError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a zygote is asked to do: one child."""
+
+    request: bytes
+    """`LIMITS` and the marshalled program and inputs."""
+    wall_s: float
+    cap: int
+    """The most bytes that the child may write."""
+    watch_s: float = 0.0
+    """Seconds of CPU after which the child is ended, or 0. Unlike those in `request` it cannot know of this limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """How one child ended."""
 
@@ -120,19 +133,30 @@ class Zygote:
             self.close()
             raise
 
-    def ask(
-        self, request: bytes, wall_s: float, cap: int, hear: Callable[[bytes, bool], bool], watch_s: float = 0.0
-    ) -> Reply:
-        """Forks a child for `request` and waits for its end. Raises ZygoteError if the zygote fails.
+    def ask(self, asked: Asked, hear: Callable[[bytes, bool], bool]) -> Reply:
+        """Has a child forked for a request and waits for its end. Raises ZygoteError if the zygote fails.
 
         `hear` gets the child's bytes as they come, at most `cap` and a little more, and whether the child has ended.
-        When it returns True the child is ended at once. So it is after `watch_s` seconds of CPU, if that is not 0;
-        unlike the limits in `request` the child cannot know of this one.
+        When it returns True the child is ended at once.
         """
+        self.send(asked)
+        return self.wait(asked, hear)
+
+    def send(self, asked: Asked) -> None:
+        """Has a child forked for a request. `wait` must follow. Raises ZygoteError if the zygote fails."""
         try:
-            self._wait_at_most(wall_s + _GRACE_S)
-            wall_ms = max(1, int(wall_s * 1000))
-            self.socket.sendall(HEADER.pack(len(request), wall_ms, cap) + request + WATCH.pack(int(watch_s * 1e6)))
+            self._wait_at_most(asked.wall_s + _GRACE_S)
+            head = HEADER.pack(len(asked.request), max(1, int(asked.wall_s * 1000)), asked.cap)
+            self.socket.sendall(head + asked.request + WATCH.pack(int(asked.watch_s * 1e6)))
+        except BlockingIOError:
+            raise ZygoteError("it does not read") from None
+        except OSError as error:
+            raise ZygoteError(f"talking to the zygote: {error}") from error
+
+    def wait(self, asked: Asked, hear: Callable[[bytes, bool], bool]) -> Reply:
+        """Waits for the end of the child of the request that was sent last; see `ask`."""
+        cap = asked.cap
+        try:
             while True:
                 stop, status, microseconds, data = self._answer(cap)
                 if stop == NO_FORK:
@@ -152,7 +176,7 @@ class Zygote:
             signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
             code=os.WEXITSTATUS(status) if os.WIFEXITED(status) else -1,
             cpu_ms=microseconds / 1000,
-            wall_ms=wall_s * 1000,
+            wall_ms=asked.wall_s * 1000,
         )
 
     def close(self) -> None:
@@ -181,12 +205,13 @@ class Zygote:
     def _warm_up(self, entry: str) -> None:
         """Runs jobs that end in several ways, so that the heap is the same for the first program as for later ones."""
         program = f"def {entry}(x):\n    return x"
-        short = encode((program, [encode(("x",))]))
-        long = encode((program, [encode(("x" * CHUNK,))] * 3))
-        endless = encode(("while True:\n    pass", [encode(())]))
+        short = marshalled((program, [pack(("x",))]))
+        long = marshalled((program, [pack(("x" * CHUNK,))] * 3))
+        endless = marshalled(("while True:\n    pass", [pack(())]))
         head = LIMITS.pack(_START_CPU_US, 1 << 26, 1, 2 * CHUNK, 0)
         for work, cap, watch_s in ((short, CHUNK, 0.0), (long, 8 * CHUNK, 0.0), (long, 1, 0.0), (endless, 1, 1e-3)):
-            self.ask(head + work, _START_S, cap, lambda _data, _ended: False, watch_s)
+            asked = Asked(request=head + work, wall_s=_START_S, cap=cap, watch_s=watch_s)
+            self.ask(asked, lambda _data, _ended: False)
 
     def _answer(self, cap: int) -> tuple[int, int, int, bytes]:
         """One message: how the child was stopped, its wait status, CPU microseconds, its bytes."""

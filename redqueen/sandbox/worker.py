@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from redqueen.sandbox.child.protocol import LIMITS
-from redqueen.sandbox.child.values import CodecError, OversizeError, canonical, decode, encode
+from redqueen.sandbox.child.values import CodecError, OversizeError, canonical, decode, encode, marshalled, pack
 from redqueen.sandbox.job import MAX_EVENTS, MAX_PROGRAM_BYTES, Job, Limits, Outcome, Status
 from redqueen.sandbox.literals import parse_arguments, to_literal
-from redqueen.sandbox.process import Zygote, ZygoteError
+from redqueen.sandbox.process import Asked, Zygote, ZygoteError
 from redqueen.sandbox.profile import Profile
 from redqueen.sandbox.transcript import Run, Transcript, judge_reply
 
@@ -73,16 +73,44 @@ def _passes(inputs: int, *, quick: bool) -> int:
     return max(_PASSES, -(-_CALLS // max(1, inputs))) if quick else _PASSES
 
 
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """One child to come."""
+
+    which: str
+    """The interpreter."""
+    asked: Asked
+    said: Transcript
+    """Reads what the child will write."""
+    allowed_s: float
+    """Seconds of CPU after which it is ended."""
+
+
 class Worker:
     """Up to seven zygotes, started when first needed and replaced when they die. It does one job at a time."""
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
         self.zygotes: dict[str, Zygote] = {}
+        self._begun = False
 
     def run(self, job: Job) -> Outcome:
         """The outcome of one job, by this worker alone."""
-        return run_job(job, self.profile.limits, nullcontext(self))
+        return run_job(job, self.profile.limits, lambda _job, _work: nullcontext(self))
+
+    def begin(self, job: Job, work: bytes) -> None:
+        """Starts the first child of a job. `runs` must follow, perhaps in another thread.
+
+        Whoever hands a worker over does this, so that the worker does not stand still until the other thread wakes.
+        """
+        # An interpreter that is not there yet takes long to start, and one that has failed is the other thread's to
+        # report.
+        if "A" in self.zygotes:
+            try:
+                self.zygotes["A"].send(self._reference(job, work).asked)
+                self._begun = True
+            except ZygoteError:
+                self.close()
 
     def runs(self, job: Job, work: bytes) -> list[Run]:
         """What interpreter A made of a job and then, if it is to be validated, the others, up to the first objection.
@@ -100,14 +128,13 @@ class Worker:
 
     def close(self) -> None:
         """Ends all zygotes."""
+        self._begun = False
         while self.zygotes:
             self.zygotes.popitem()[1].close()
 
     def _runs(self, job: Job, work: bytes) -> list[Run]:
         cpu_s = self._limits(job).cpu_s
-        # Validation has half the time of grading, so that an accepted task does not time out when it is graded. The
-        # child must not know: with the same limits and the same bytes a program cannot behave otherwise.
-        run = self._child("A", job, work, 1, cpu_s, cpu_s / 2 if job.validate else cpu_s)
+        run = self._child(job, self._reference(job, work))
         if not job.validate or run.status != "ok":
             return [run]
         runs = [run]
@@ -116,19 +143,26 @@ class Worker:
             passes = _passes(len(job.inputs), quick=quick) if which == "B" else 1
             most_events = MAX_EVENTS if quick and which == "B" else 0
             longer_s = _CHECK_LIMIT * cpu_s
-            runs.append(self._child(which, job, work, passes, longer_s, longer_s, most_events))
+            check = self._request(which, job, work, passes, longer_s, longer_s, most_events)
+            runs.append(self._child(job, check))
             # B has looked at the code.
             if not runs[1].unsteady or _compare(run.values, runs[-1])[0] != "ok":
                 break
         return runs
 
-    def _child(
-        self, which: str, job: Job, work: bytes, passes: int, cpu_s: float, allowed_s: float, most_events: int = 0
-    ) -> Run:
-        """Runs one child, which knows of `cpu_s`, and ends it after `allowed_s` seconds of CPU if that is less.
+    def _reference(self, job: Job, work: bytes) -> _Request:
+        """The request to interpreter A."""
+        cpu_s = self._limits(job).cpu_s
+        # Validation has half the time of grading, so that an accepted task does not time out when it is graded. The
+        # child must not know: with the same limits and the same bytes a program cannot behave otherwise.
+        return self._request("A", job, work, 1, cpu_s, cpu_s / 2 if job.validate else cpu_s)
 
-        At the first miss it is ended, and only what it wrote before that counts. It counts at most `most_events` of the
-        program's lines at its end.
+    def _request(
+        self, which: str, job: Job, work: bytes, passes: int, cpu_s: float, allowed_s: float, most_events: int = 0
+    ) -> _Request:
+        """A request for a child that knows of `cpu_s` and is ended after `allowed_s` seconds of CPU if that is less.
+
+        It counts at most `most_events` of the program's lines at its end.
         """
         limits = self._limits(job)
         # Encoded values are at most twice as long as their text ("0.0, " is nine bytes; only lists of complex numbers
@@ -137,19 +171,32 @@ class Worker:
         memory_mb = limits.memory_mb + _MORE_MEMORY_MB * VARIANTS[which]
         head = LIMITS.pack(int(cpu_s * 1e6), memory_mb << 20, passes, value_limit, most_events)
         said = Transcript(passes * len(job.inputs), value_limit, most_events)
-        reading = None if job.expected is None else Reading(job.expected, limits.output_bytes)
+        asked = Asked(
+            request=head + work,
+            wall_s=limits.wall_s if which == "A" else _CHECK_LIMIT * limits.wall_s,
+            cap=said.cap,
+            watch_s=0.0 if allowed_s == cpu_s else allowed_s,
+        )
+        return _Request(which, asked, said, allowed_s)
+
+    def _child(self, job: Job, request: _Request) -> Run:
+        """Runs one child. At the first miss it is ended, and only what it wrote before that counts."""
+        said = request.said
+        reading = None if job.expected is None else Reading(job.expected, self._limits(job).output_bytes)
 
         def hear(data: bytes, ended: bool) -> bool:
             said.feed(data)
             return reading is not None and not ended and reading.see(said.values)
 
-        zygote = self._zygote(which)
-        wall_s = limits.wall_s if which == "A" else _CHECK_LIMIT * limits.wall_s
-        reply = zygote.ask(head + work, wall_s, said.cap, hear, watch_s=0.0 if allowed_s == cpu_s else allowed_s)
+        zygote = self._zygote(request.which)
+        if not self._begun:
+            zygote.send(request.asked)
+        self._begun = False
+        reply = zygote.wait(request.asked, hear)
         # A verdict that stands outweighs how the child ended: a miss cannot be undone by a crash or a loop after it.
         if reading is not None and not (reply.code == 0 and said.whole) and reading.see(said.values):
             return Run(status="ok", detail="", values=said.values, cpu_ms=reply.cpu_ms)
-        return judge_reply(reply, said, allowed_s, bool(zygote.isolation["seccomp"]))
+        return judge_reply(reply, said, request.allowed_s, bool(zygote.isolation["seccomp"]))
 
     def _limits(self, job: Job) -> Limits:
         return job.limits or self.profile.limits
@@ -160,17 +207,22 @@ class Worker:
         return self.zygotes[which]
 
 
-def run_job(job: Job, limits: Limits, free: AbstractContextManager[Worker]) -> Outcome:
-    """The outcome of one job under its own limits or these. `free` gives a worker, held only while children run."""
+def run_job(job: Job, limits: Limits, free: Callable[[Job, bytes], AbstractContextManager[Worker]]) -> Outcome:
+    """The outcome of one job under its own limits or these. `free` gives a worker, held only while children run.
+
+    It gets what the worker is needed for, which may begin before it returns.
+    """
     limits = job.limits or limits
     try:
-        work = encode((job.program, _encoded(job, limits)), _MOST_REQUEST_BYTES)
+        work = marshalled((job.program, _packed(job, limits)))
+        if len(work) > _MOST_REQUEST_BYTES:
+            raise OversizeError("the inputs are too large")
     except OversizeError as error:
         return Outcome(status="oversize", detail=str(error))
     except CodecError as error:
         return Outcome(status="malformed", detail=str(error))
     try:
-        with free as worker:
+        with free(job, work) as worker:
             runs = worker.runs(job, work)
     except ZygoteError as error:
         return Outcome(status="infra_error", detail=str(error))
@@ -183,20 +235,20 @@ def run_job(job: Job, limits: Limits, free: AbstractContextManager[Worker]) -> O
     return outcome
 
 
-def _encoded(job: Job, limits: Limits) -> list[bytes]:
+def _packed(job: Job, limits: Limits) -> list[bytes]:
     """The inputs as a child reads them. Raises CodecError if one is no literal, OversizeError if a text is too long."""
     if len(job.program.encode("utf-8", "surrogatepass")) > MAX_PROGRAM_BYTES:
         raise OversizeError(f"a program of more than {MAX_PROGRAM_BYTES} bytes")
-    encoded: list[bytes] = []
+    packed: list[bytes] = []
     for index, text in enumerate(job.inputs):
         if isinstance(text, bytes):
-            encoded.append(text)
+            packed.append(text)
             continue
         try:
-            encoded.append(encode(parse_arguments(text, limits.input_bytes)))
+            packed.append(pack(parse_arguments(text, limits.input_bytes)))
         except CodecError as error:
             raise type(error)(f"input {index}: {error}") from None
-    return encoded
+    return packed
 
 
 def encode_arguments(arguments: Sequence[object]) -> bytes:

@@ -133,11 +133,11 @@ def test_a_forked_process_must_not_use_its_parents_sandbox(sandbox: Sandbox, mon
 def test_a_worker_goes_to_the_thread_that_has_waited_longest() -> None:
     worker = Worker(GAME)
     free = pool._FreeWorkers([worker])
-    assert free.take() is worker
+    assert free.take(ONE, b"") is worker
     served: list[int] = []
 
     def serve(number: int) -> None:
-        mine = free.take()
+        mine = free.take(ONE, b"")
         served.append(number)
         free.give_back(mine)
 
@@ -148,7 +148,7 @@ def test_a_worker_goes_to_the_thread_that_has_waited_longest() -> None:
             time.sleep(0.001)
     # Whoever gives a worker back and wants another at once is the last in the line.
     free.give_back(worker)
-    assert free.take() is worker
+    assert free.take(ONE, b"") is worker
     assert served == [0, 1, 2, 3]
     for thread in threads:
         thread.join()

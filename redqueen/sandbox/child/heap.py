@@ -53,7 +53,7 @@ _sorted: list[object] = [None] * _SETTLED
 def settle() -> None:
     """Brings the blocks that a job took from the heap and gave back into one order, whatever the job was.
 
-    These are few: objects of the smallest size, memory views, floats and ints. Without this the next program's
+    These are few: objects of the smallest size, lists, memory views, floats and ints. Without this the next program's
     addresses would depend on the last job.
     """
     places = _places
@@ -121,6 +121,7 @@ _VIEWED = bytes(1)
 # last, since each rank is kept under one.
 _TAKEN: tuple[tuple[Callable[[], object], int, dict[int, int]], ...] = (
     (object, 8, {}),
+    (list, 8, {}),
     (_view, 8, {}),
     (lambda: float("0.5"), 8, {}),
     # Since Python 3.12 something of 64 and of 80 bytes.

@@ -12,7 +12,7 @@ from typing import Any
 
 from program import FILENAME, Rules, start
 from protocol import LINES, LINES_RUN
-from values import decode
+from values import unpack
 
 
 def count_lines(
@@ -51,7 +51,7 @@ def count_lines(
         # What the program has kept from earlier calls, such as a cache, would hide lines.
         function = start(rules, code)
         for data in inputs:
-            arguments = decode(data)
+            arguments = unpack(data)
             sys.settrace(enter)
             function(*arguments)
             sys.settrace(None)

@@ -5,7 +5,8 @@ Standard library only, and data only: both sides import this file.
 The parent and the zygote talk over a socket. After the start the parent sends `START` and a profile, and the zygote
 answers with `SIZE` and what it achieved. Then, for each job, the parent sends `HEADER`, a request and `WATCH`. The
 zygote answers with any number of `REPLY` heads, each with some of the child's bytes; the last one says how the child
-was stopped. A request is `LIMITS` and the encoded program and inputs.
+was stopped. A request is `LIMITS` and what `marshal` makes of the program and the list of its inputs. Only the parent
+makes such bytes and only a child reads them, since `marshal` trusts what it reads.
 
 A child writes to the zygote: `LOCKED`, then perhaps a `FRAME` that says `UNSTEADY`, then one for each value, then one
 for the end. Where line events are counted one more may follow, and what follows the end decides nothing.

@@ -15,6 +15,7 @@ A `Counter`, `defaultdict` or `OrderedDict` is carried as the dict that it holds
 
 from __future__ import annotations
 
+import marshal
 import math
 import struct
 from collections import Counter, OrderedDict, defaultdict
@@ -81,6 +82,34 @@ def decode(data: bytes) -> Any:
     if reader.at != len(data):
         raise CodecError("bytes after the value")
     return value
+
+
+_MARSHALLED_TUPLE = ord("(")
+# The oldest version that has floats as bytes. Later ones make one object of equal texts.
+_MARSHAL_VERSION = 2
+
+
+def marshalled(value: tuple[Any, ...]) -> bytes:
+    """Bytes of the parent's own plain values, for a child."""
+    return marshal.dumps(value, _MARSHAL_VERSION)
+
+
+def pack(arguments: tuple[Any, ...]) -> bytes:
+    """Bytes of plain arguments for a child, from which `unpack` makes new ones for each call.
+
+    Raises OversizeError if they are nested too deep.
+    """
+    data = marshalled(arguments)
+    # These may be the tags of sets. The order in which a set is filled can show; `encode` has it ascending for numbers,
+    # which is the order of the literal text. And only `encode` counts levels.
+    if b"<" in data or b">" in data or data.count(b"(") + data.count(b"[") + data.count(b"{") > MAX_DEPTH:
+        return encode(arguments)
+    return data
+
+
+def unpack(data: bytes) -> tuple[Any, ...]:
+    """The arguments behind the bytes of `pack` or `encode`. Only for bytes of the parent: `marshal` trusts them."""
+    return marshal.loads(data) if data[0] == _MARSHALLED_TUPLE else decode(data)
 
 
 class _Encoder:

@@ -5,10 +5,12 @@ Child-side, standard library only.
 
 from __future__ import annotations
 
+from marshal import loads
+
 from lines import count_lines
 from program import LOOKS, Rules, run
 from protocol import FRAME, VALUE
-from values import decode, encode
+from values import encode, marshalled, pack
 
 _MOST_EVENTS = 1_000
 
@@ -36,13 +38,13 @@ def ENTRY(x, *rest):
 def warm_up(rules: Rules) -> None:
     """Loads, calls, encodes and frames a sample program until the interpreter has specialised all of it."""
     program = _SAMPLE.replace("ENTRY", rules.entry)
-    inputs = [encode((value,)) for value in (1, "a", [1, -2], (2.5, None), {"k": True})]
-    request = encode((program, inputs))
+    inputs = [pack((value,)) for value in (1, "a", [1, -2], (2.5, None), {"k": True})]
+    request = marshalled((program, inputs))
     status = detail = ""
     code = None
     # CPython specialises a code object after a few calls.
     for _ in range(20):
-        text, arguments = decode(request)
+        text, arguments = loads(request)
         status, detail, code = run(rules, text, arguments, 2, 1 << 16, _frame)
         encode((status, detail))
         if rules.variant == LOOKS and code:

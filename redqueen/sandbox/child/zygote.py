@@ -18,7 +18,8 @@ import resource
 import signal
 import sys
 from ctypes import c_int
-from gc import collect, enable
+from gc import enable, freeze
+from marshal import loads
 from os import _exit, closerange, dup2, write
 from types import FrameType
 from typing import Any, NamedTuple
@@ -249,8 +250,9 @@ def child(request: memoryview, writer: int, setup: Setup) -> None:
         # Copies of its own: a program may replace the names in this module, and its answer must still be written.
         put = write
         leave = _exit
-        # From here on garbage is collected as in any Python, and at the same moments after whatever jobs.
-        collect(0)
+        # From here on garbage is collected as in any Python, and at the same moments after whatever jobs: this sets all
+        # counts to 0, and what is there already is no garbage.
+        freeze()
         enable()
         pack = _pack_frame
 
@@ -261,7 +263,7 @@ def child(request: memoryview, writer: int, setup: Setup) -> None:
 
         # Fails, and so ends this child, if the zygote ended before `die_with_parent`.
         put(RESULT, LOCKED)
-        text, inputs = decode(bytes(request[LIMITS.size :]))
+        text, inputs = loads(request[LIMITS.size :])
         status, detail, code = run(rules, text, inputs, passes, value_limit, tell)
         tell(encode((status, detail[:500])), END)
         if most_events and code:
