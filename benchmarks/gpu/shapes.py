@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, Qwen2Config
 
-from redqueen.config import ModelConfig
+from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
 from redqueen.policy.lora.adapter_bank import AdapterBank
+from redqueen.policy.model.base import Base
 from redqueen.policy.model.decoder import Decoder, decoder_of
+from redqueen.policy.policy import Policy
+from redqueen.policy.workers.inline import InlineExecutor
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +68,31 @@ def random_members(decoder: Decoder, shape: Shape, count: int, std: float = 0.02
     bank.free.clear()
     bank.refresh(*bank.slots)
     return bank
+
+
+class Letters:
+    """A tokenizer whose tokens are letters. Decoding costs about what it costs with a real one."""
+
+    def __init__(self) -> None:
+        self.backend_tokenizer = self
+        self.eos_token_id = None
+        self.chat_template = None
+
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
+        """Returns a letter for each token."""
+        del skip_special_tokens
+        return "".join(map(chr, ids))
+
+
+def random_policy(
+    decoder: Decoder, bank: AdapterBank, learning: LearningConfig, sampling: SamplingConfig | None = None
+) -> Policy:
+    """Returns a policy of the bank's members. No token ends a row, so every completion has its full length."""
+    model: Any = type("Model", (), {"generation_config": type("Config", (), {"eos_token_id": None})})
+    tokenizer: Any = Letters()
+    base = Base("random weights", model, tokenizer, decoder.embed_VH.device, decoder)
+    executor = InlineExecutor(base, bank)
+    policy = Policy(base, bank, executor, sampling or SamplingConfig(), learning, 1.0)
+    for member in bank.slots:
+        policy.learner.load_state(member, {})
+    return policy

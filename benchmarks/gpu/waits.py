@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from benchmarks.gpu import stand_ins
-from benchmarks.gpu.pretend import PretendGpu, moved, pretend_gpu
-from benchmarks.gpu.shapes import TINY, random_decoder, random_members
+from benchmarks.gpu.pretend import PretendGpu, PretendTensor, moved, pretend_gpu
+from benchmarks.gpu.shapes import TINY, random_decoder, random_members, random_policy
 from redqueen.config import LearningConfig
 from redqueen.policy.kernels import dispatch
-from redqueen.policy.learning.learner import LocalLearner
+from redqueen.policy.kernels.transfer import HostCopy
 from redqueen.policy.model.decoder import Decoder
-from redqueen.policy.sampling.continuous_batch import BatchLimits, ContinuousBatch, Row, RowGroup, TextModel
-from redqueen.policy.workers.inline import InlineExecutor
+from redqueen.policy.sampling.continuous_batch import BatchLimits, Row, RowGroup
 from redqueen.records import Sample, SamplingParams
 
 MEMBERS = 4
@@ -39,49 +39,43 @@ class Waits:
     """In the update on these completions, two micro-batches."""
 
 
-class Letters:
-    """A tokenizer whose tokens are letters."""
-
-    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool) -> str:
-        """Returns a letter for each token."""
-        del skip_special_tokens
-        return "".join(map(chr, ids))
-
-
 def count_waits() -> Waits:
     """Samples and takes an update on the pretended GPU."""
     stand_ins.on_cpu()
     decoder = random_decoder(TINY, torch.device("cpu"))
-    on_gpu = dispatch.on_gpu
+    before = dispatch.on_gpu, HostCopy.wait
     dispatch.on_gpu = lambda device: True
     try:
         with pretend_gpu() as gpu:
+            HostCopy.wait = _queued_earlier(gpu)
             return _count(gpu, moved(decoder, gpu.device))
     finally:
-        dispatch.on_gpu = on_gpu
+        dispatch.on_gpu, HostCopy.wait = before
+
+
+def _queued_earlier(gpu: PretendGpu) -> Any:
+    """Returns what `HostCopy.wait` is on the device: one wait, and the copy is on the host."""
+
+    def wait(copy: HostCopy) -> Tensor:
+        gpu.waits["a copy that was queued earlier"] += 1
+        there = copy._copy  # pyright: ignore[reportPrivateUsage]
+        assert isinstance(there, PretendTensor)
+        return there.held
+
+    return wait
 
 
 def _count(gpu: PretendGpu, decoder: Decoder) -> Waits:
     bank = random_members(decoder, TINY, MEMBERS)
+    policy = random_policy(decoder, bank, LearningConfig(batch_tokens=BATCH_TOKENS))
     groups = _groups()
-    model = TextModel(decoder, Letters(), frozenset())
     limits = BatchLimits(rows=MEMBERS * ATTEMPTS, prefill_tokens=1024)
     gpu.waits.clear()
-    ContinuousBatch(model, bank, limits, groups, lambda row: None).run()
+    policy.executor.sample(groups, limits, lambda row: None)
     sampling = Counter(gpu.waits)
-
-    executor = InlineExecutor(_base_of(decoder), bank)
-    learner = LocalLearner(bank, LearningConfig(batch_tokens=BATCH_TOKENS), 1.0, executor)
-    for member in bank.slots:
-        learner.load_state(member, {})
     gpu.waits.clear()
-    learner.update(_samples(groups))
+    policy.learner.update(_samples(groups))
     return Waits(sampling, Counter(gpu.waits))
-
-
-def _base_of(decoder: Decoder) -> Any:
-    """Returns what an executor reads of a base."""
-    return type("Base", (), {"decoder": decoder})()
 
 
 def _groups() -> list[RowGroup]:

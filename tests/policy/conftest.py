@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from benchmarks.gpu import stand_ins
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
+from redqueen.policy.kernels import dispatch
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import Base
 from redqueen.policy.policy import Policy
@@ -55,3 +57,11 @@ def tiny_policy(bases: Callable[[str], Base]) -> Build:
         return TinyPolicy(bases(family), learning or LearningConfig(), sampling or SamplingConfig(), members)
 
     return build
+
+
+@pytest.fixture(params=["cpu", "gpu"])
+def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs a test as on a CPU, and a second time with everything that a GPU does otherwise."""
+    if request.param == "gpu":
+        stand_ins.on_cpu()
+        monkeypatch.setattr(dispatch, "on_gpu", lambda device: True)

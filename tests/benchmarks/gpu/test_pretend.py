@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from benchmarks.gpu.pretend import DeviceError, pretend_gpu
+from benchmarks.gpu.waits import count_waits
 
 
 def test_it_computes_and_differentiates_as_the_cpu_does() -> None:
@@ -44,3 +45,10 @@ def test_it_counts_what_makes_the_host_wait() -> None:
         "a copy to the host",
         "a number",
     }
+
+
+def test_a_run_has_nothing_on_the_wrong_device_and_waits_seldom() -> None:
+    waits = count_waits()
+    # Ten times four tokens of 16 rows, and what is copied when rows are admitted; the update has two micro-batches.
+    assert sum(waits.sampling.values()) <= 14, waits.sampling
+    assert sum(waits.update.values()) <= 3, waits.update

@@ -77,6 +77,7 @@ def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-4) -> None:
     torch.testing.assert_close(actual.double(), expected.double(), atol=tolerance * float(expected.abs().max()), rtol=0)
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_loss_and_gradients_are_those_of_the_plain_way(
@@ -127,6 +128,7 @@ def test_any_budget_gives_the_total_gradient_of_one_pass(
         assert many[slot].loss == pytest.approx(one[slot].loss, rel=1e-4, abs=1e-5)
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_checkpointing_changes_no_bit(bases: Callable[[str], Base]) -> None:
     base = bases("qwen2")
     bank, items = bank_of(base), samples()

@@ -18,6 +18,7 @@ from tests.policy.samples import samples, twins, weights
 from tests.reference import gradient
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_one_members_update_leaves_every_other_member_bit_identical(tiny_policy: Build) -> None:
     policy = tiny_policy(learning=LearningConfig(lr=1e-2, weight_decay=0.1))
     policy.update(samples("b"))  # now b has moments, which must not change either
@@ -32,6 +33,7 @@ def test_one_members_update_leaves_every_other_member_bit_identical(tiny_policy:
         assert all(torch.equal(state[k], before[other][1][k]) for k in state)
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("loss", ["token_mean", "sequence_mean"])
 def test_a_members_update_is_the_same_alone_and_in_company(tiny_policy: Build, loss: str) -> None:
     alone, company = twins(tiny_policy, loss=loss)
@@ -101,6 +103,7 @@ def test_the_step_is_adamws_on_the_clipped_gradient(tiny_policy: Build) -> None:
         torch.testing.assert_close(weights(policy, "a"), plain.detach(), rtol=0, atol=2e-4)
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_zero_advantages_count_in_the_normalisation_but_move_nothing(tiny_policy: Build) -> None:
     policy = tiny_policy()
     before = weights(policy, "a")
@@ -187,6 +190,7 @@ def test_the_base_keeps_its_fingerprint(tiny_policy: Build) -> None:
     assert fingerprint(policy.base.model) == before
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_rewarded_text_becomes_likelier_and_a_punished_one_less_likely(tiny_policy: Build) -> None:
     def score(policy: TinyPolicy, rows: Sequence[Sample]) -> float:
         """Returns the mean log-probability of these texts: the negative loss at equal weights and learning rate 0."""

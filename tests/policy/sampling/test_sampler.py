@@ -73,6 +73,7 @@ def test_log_probabilities_are_those_of_the_merged_model(
         assert row.logprobs == pytest.approx((p.gather(1, chosen)[:, 0] / kept).log().tolist(), abs=1e-4)
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_sampler_and_learner_agree_on_log_probabilities(tiny_policy: Build, temperature: float) -> None:
     policy = tiny_policy(sampling=SamplingConfig(temperature=temperature, batch_rows=2))
@@ -87,6 +88,7 @@ def test_sampler_and_learner_agree_on_log_probabilities(tiny_policy: Build, temp
     assert 0 < max(u.logprob_gap for u in updates) < 1e-4
 
 
+@pytest.mark.usefixtures("both_ways")
 # In bf16 the two passes round differently: by a few hundredths of a nat on average.
 def test_in_bf16_sampler_and_learner_differ_by_rounding_only(tiny_folder: Callable[[str], Path]) -> None:
     base = load(ModelConfig(name=str(tiny_folder("llama")), dtype="bfloat16", device="cpu", threads=1))
@@ -143,6 +145,7 @@ def test_greedy_decoding_does_not_depend_on_the_seed(tiny_policy: Build) -> None
     assert len({row.token_ids for row in rows}) == 1
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_members_with_different_weights_write_different_texts(tiny_policy: Build) -> None:
     texts = {c.text for c in tiny_policy().sample([request(m, "hello", 0) for m in "abc"])}
     assert len(texts) == 3
@@ -164,6 +167,7 @@ def test_a_seed_decides_and_another_seed_decides_otherwise(tiny_policy: Build) -
     assert first.token_ids != other.token_ids
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_text_ends_before_the_stop_string_and_the_tokens_after_it(tiny_policy: Build) -> None:
     policy = tiny_policy()
     free = policy.sample([request("a", "hello", 5, tokens=30)])[0]
