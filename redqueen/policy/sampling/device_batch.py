@@ -5,9 +5,8 @@ Shape suffixes: R rows, N tokens, V vocabulary, H hidden size, T tokens of a row
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,9 +17,10 @@ from redqueen.policy.kernels.transfer import HostCopy, to_device
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.attention import SharedPrefix
 from redqueen.policy.model.decoder import Decoder
+from redqueen.policy.sampling import recorded
 from redqueen.policy.sampling.decode_step import decode_step
 from redqueen.policy.sampling.kv_cache import KVCache, Prefill, PrefillEntry
-from redqueen.policy.sampling.recorded import CudaGraphs, Repeated, bucket_of
+from redqueen.policy.sampling.recorded import Repeated, Work, bucket_of
 from redqueen.policy.sampling.tokens import SamplingTensors, sample_tokens
 from redqueen.records import SamplingParams
 
@@ -77,8 +77,8 @@ class DeviceBatch:
         self.sampled_2R = torch.zeros(2, rows, dtype=torch.int32, device=device)
         self.sampled_S2R = torch.zeros(steps, 2, rows, dtype=torch.int32, device=device)
 
-        recorded = device.type == "cuda" and self.decode.recordable
-        self.repeat: Callable[[Any, Callable[[], None]], None] = Repeated(CudaGraphs()) if recorded else _just_do
+        recorder = recorded.recorder_of(device) if self.decode.recordable else None
+        self.repeat: Callable[[Hashable, Work], None] = Repeated(recorder) if recorder else _just_do
 
     def width(self, rows: int) -> int:
         """Returns how many rows are computed for the first `rows` rows: on a GPU a bucket of them."""
@@ -186,7 +186,7 @@ class DeviceBatch:
         self.hidden_RH[:rows] = self.decode(self.token_R[:rows])
 
 
-def _just_do(key: Any, work: Callable[[], None]) -> None:
+def _just_do(key: Hashable, work: Work) -> None:
     """Does the work as it is."""
     del key
     work()

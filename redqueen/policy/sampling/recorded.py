@@ -57,6 +57,11 @@ class Repeated:
         self._recorded[key]()
 
 
+def recorder_of(device: torch.device) -> Recorder | None:
+    """Returns what records work on this device; None if nothing can or need be recorded there."""
+    return CudaGraphs() if device.type == "cuda" else None
+
+
 class CudaGraphs:
     """Records CUDA graphs. They share one pool of memory, because only one of them runs at a time."""
 

@@ -12,10 +12,12 @@ from torch import Tensor
 from redqueen.config import SamplingConfig
 from redqueen.policy.kernels import dispatch
 from redqueen.policy.model.decoder import Decoder
+from redqueen.policy.sampling import recorded
 from redqueen.policy.sampling.decode_step import NumbaDecodeStep
 from redqueen.records import Completion
 from tests.policy.conftest import Build
 from tests.policy.requests import crowd, request, same
+from tests.policy.sampling.operations import OperationRecorder
 from tests.tiny import FAMILIES
 
 
@@ -67,6 +69,19 @@ def test_a_host_that_looks_later_and_less_often_changes_nothing(
     seldom = policy.sample(requests, lambda index, _: seen.append(index))
     assert all(same(one, other) for one, other in zip(often, seldom, strict=True))
     assert sorted(seen) == list(range(29))
+
+
+def test_recorded_steps_that_are_repeated_change_nothing(tiny_policy: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = tiny_policy("qwen3", sampling=SamplingConfig(batch_rows=19))
+    requests = [*crowd(40), request("a", "greedy", 98, 30, temperature=0.0), request("c", "long", 99, 60)]
+    expected = policy.sample(requests)
+    monkeypatch.setattr(dispatch, "on_gpu", lambda _: True)
+    recorder = OperationRecorder()
+    monkeypatch.setattr(recorded, "recorder_of", lambda _: recorder)
+    assert all(same(one, other) for one, other in zip(expected, policy.sample(requests), strict=True))
+    # Steps of 8, 16 and all 19 rows, and drawing their tokens.
+    assert 4 <= recorder.recordings <= 9
+    assert recorder.repetitions > 60
 
 
 def test_finished_rows_leave_the_batch(tiny_policy: Build, passes: list[int]) -> None:
