@@ -22,9 +22,9 @@ from redqueen.league.matchmaking import Match
 from redqueen.league.population import AnyRole, Member, Population
 from redqueen.league.rating import Outcome, TrueSkill, inherited
 from redqueen.league.selection import Birth, is_evolution_step, plan_births, ranking
+from redqueen.played_step import PlayedMatch, PlayedStep, ScoredProposal
 from redqueen.policy.policy import MemberPolicy
 from redqueen.records import ROLES, Attempted, Kind, Role
-from redqueen.self_play import PlayedMatch, PlayedStep, ScoredProposal
 
 OPERATORS: dict[str, Operator] = {**MUTATIONS, **CROSSOVERS, **CONTROLS}
 

@@ -1,30 +1,25 @@
-"""Self-play, the middle of a step: teachers propose, the matched students attempt, the verifier judges, rewards follow.
-
-The result of a step is a tree: a `PlayedStep` has matches, a match has proposals, and a proposal has attempts.
-"""
+"""Self-play, the middle of a step: teachers propose, the matched students attempt, and the verifier judges."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from itertools import chain
+from functools import partial
 
 from redqueen import streams
-from redqueen.config import Config, GameConfig
+from redqueen.config import Config
 from redqueen.game.prompts import Prompts, prompts
 from redqueen.game.reserved import is_reserved
-from redqueen.game.rewards import solve_rate, student_reward, teacher_reward
 from redqueen.game.seeds import AUTHOR, IDENTITY, SeedError, seeds, seeds_of
 from redqueen.game.task_bank import TaskBank
-from redqueen.judging import Progress, ask, faults_of, submit_attempt, submit_proposal, withdrawn
+from redqueen.judging import Progress, ask, submit_attempt, submit_proposal
 from redqueen.league.matchmaking import Match
 from redqueen.programs.normal_form import fingerprint
 from redqueen.records import (
     Attempted,
     Completion,
     Draft,
-    GradedRollout,
     Kind,
     Prompt,
     Proposal,
@@ -36,64 +31,7 @@ from redqueen.records import (
     Verdict,
     Verifier,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoredAttempt:
-    """An attempt with its reward: a leaf of the step's tree."""
-
-    attempted: Attempted
-    reward: float | None
-    """None after a fault of the machine, and where the task was withdrawn."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoredProposal:
-    """A proposal with its reward and the attempts at its task."""
-
-    proposed: Proposed
-    reward: float | None
-    """None after a fault of the machine, its own or that of every attempt."""
-    solve_rate: float | None
-    """None where no attempt could be judged: the proposal is no valid task, or the machine failed. A task that was
-    withdrawn is none: its program did not repeat its own output (`withdrawn`)."""
-    novel: bool
-    """Whether it is a valid task with a new idea (`redqueen.game.novelty`)."""
-    attempts: tuple[ScoredAttempt, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlayedMatch:
-    """A match with everything that was written in it."""
-
-    match: Match
-    proposals: tuple[ScoredProposal, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlayedStep:
-    """A step's matches when everything is judged and paid, in the order in which they were drawn."""
-
-    step: int
-    matches: tuple[PlayedMatch, ...]
-
-    @property
-    def proposals(self) -> list[ScoredProposal]:
-        """The proposals of all matches."""
-        return list(chain.from_iterable(match.proposals for match in self.matches))
-
-    @property
-    def attempts(self) -> list[ScoredAttempt]:
-        """The attempts of all matches."""
-        return list(chain.from_iterable(proposal.attempts for proposal in self.proposals))
-
-    def graded(self) -> list[GradedRollout]:
-        """Returns all rollouts that have a reward, teachers' first."""
-        # No member caused a fault of the machine. Paid as a failure, it would teach members to avoid what they wrote
-        # on a machine that happened to be busy, so such a rollout has no reward and is not trained on.
-        paid = [(proposal.proposed.rollout, proposal.reward) for proposal in self.proposals]
-        paid += [(attempt.attempted.rollout, attempt.reward) for attempt in self.attempts]
-        return [GradedRollout(rollout=rollout, reward=reward) for rollout, reward in paid if reward is not None]
+from redqueen.request_stream import Later, Then, sample_stream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +49,7 @@ class _Assignment:
 
 
 class SelfPlay:
-    """Runs the propose and solve phases. Holds the sampler, the verifier and the task bank."""
+    """Plays the middle of a step. Holds the sampler, the verifier and the task bank."""
 
     def __init__(self, config: Config, sampler: Sampler, verifier: Verifier) -> None:
         self.config = config
@@ -149,8 +87,15 @@ class SelfPlay:
                 self.task_bank.add(task.as_kind(kind, rng), None)
         return len(tasks)
 
-    def propose(self, step: int, matches: Sequence[Match], progress: Progress) -> list[Proposed]:
-        """Returns `game.proposals` judged proposals of each kind in each match."""
+    def play(
+        self, step: int, matches: Sequence[Match], progress: Progress, on_proposed: Callable[[], None]
+    ) -> tuple[list[Proposed], list[Attempted]]:
+        """Returns `game.proposals` judged proposals of each kind in each match, and the attempts at their valid tasks.
+
+        The matched student makes `game.attempts` attempts at a task. They are sampled as soon as it is verified, while
+        other proposals are still being written. `on_proposed` is called when the last proposal has been written;
+        `progress` counts proposals before, and attempts from there on.
+        """
         # All prompts are made before the first proposal is sampled. So every teacher of a step sees the same task bank,
         # whatever the order in which matches were drawn.
         assignments: list[_Assignment] = []
@@ -167,44 +112,9 @@ class SelfPlay:
             )
             for assignment in assignments
         ]
-
-        def submit(index: int, completion: Completion) -> Future[tuple[Verdict, Task | None]]:
-            given = assignments[index]
-            return submit_proposal(
-                self.verifier, self.prompts, completion, id=given.id, kind=given.kind, step=step, start=given.start
-            )
-
-        answers = ask(self.sampler, requests, submit, progress)
-        proposed: list[Proposed] = []
-        for assignment, (completion, (verdict, task)) in zip(assignments, answers, strict=True):
-            teacher = assignment.match.teacher
-            # A group is centred by itself, and a teacher is paid by how its student does. Proposals for another student
-            # are therefore another group: pooled, they would be told apart by which student they met.
-            rollout = Rollout(
-                member=teacher,
-                role="teacher",
-                kind=assignment.kind,
-                group=f"{assignment.match.id}.{assignment.kind}",
-                completion=completion,
-            )
-            proposed.append(
-                Proposed(
-                    id=assignment.id,
-                    match=assignment.match.id,
-                    student=assignment.match.student,
-                    prompt=assignment.prompt.text,
-                    references=assignment.references,
-                    rollout=rollout,
-                    verdict=verdict,
-                    task=task,
-                )
-            )
-        return proposed
-
-    def solve(self, proposed: Sequence[Proposed], progress: Progress) -> list[Attempted]:
-        """Returns `game.attempts` judged attempts of the matched student at each valid task."""
-        posed = [(proposal.student, proposal.task) for proposal in proposed if proposal.task is not None]
-        return self.attempt(posed, self.config.game.attempts, progress)
+        judging = _Judging(self, step, assignments, progress, on_proposed)
+        completions = sample_stream(self.sampler, requests, judging.submit, len(requests) * self.config.game.attempts)
+        return judging.proposed(completions), judging.attempted(completions)
 
     def attempt(
         self, posed: Sequence[tuple[str, Task]], attempts: int, progress: Progress | None = None
@@ -215,19 +125,11 @@ class SelfPlay:
         """
         # A prompt depends on its task alone, and making one may read the whole task bank. So each is made only once.
         prompt_of = {task: self.pose(task) for _, task in posed}
-        sampling = self.config.sampling.params(self.config.sampling.attempt_tokens)
         places: list[tuple[str, Task, int]] = []
+        requests: list[Request] = []
         for member, task in posed:
             places += [(member, task, number) for number in range(attempts)]
-        requests = [
-            Request(
-                member=member,
-                prompt=prompt_of[task],
-                sampling=sampling,
-                seed=(self.seed, "attempt", task.id, number),
-            )
-            for member, task, number in places
-        ]
+            requests += self.attempt_requests(member, task, prompt_of[task], attempts)
 
         def submit(index: int, completion: Completion) -> Future[Verdict]:
             return submit_attempt(self.verifier, self.prompts, places[index][1], completion)
@@ -236,6 +138,14 @@ class SelfPlay:
         return [
             Attempted(task=task, number=number, rollout=attempt_rollout(member, task, completion), verdict=verdict)
             for (member, task, number), (completion, verdict) in zip(places, answers, strict=True)
+        ]
+
+    def attempt_requests(self, member: str, task: Task, prompt: Prompt, attempts: int) -> list[Request]:
+        """Returns the requests for a member's attempts at a task."""
+        sampling = self.config.sampling.params(self.config.sampling.attempt_tokens)
+        return [
+            Request(member=member, prompt=prompt, sampling=sampling, seed=(self.seed, "attempt", task.id, number))
+            for number in range(attempts)
         ]
 
     def _assign(self, match: Match, kind: Kind, number: int) -> _Assignment:
@@ -260,55 +170,103 @@ class SelfPlay:
         return self.prompts.attempt(task, drawn)
 
 
-def score_step(
-    step: int,
-    matches: Sequence[Match],
-    proposed: Sequence[Proposed],
-    attempted: Sequence[Attempted],
-    task_bank: TaskBank,
-    pay: GameConfig,
-) -> PlayedStep:
-    """Returns the step's tree with solve rates and rewards, and adds its valid tasks to the task bank.
+class _Judging:
+    """What became of a step's requests so far. The proposals are the first ones, and attempts are numbered on."""
 
-    A task that was withdrawn does not enter the bank, and what the bank has on its program leaves.
-    """
-    # A task has the id of its proposal, so attempts find their proposal by it.
-    attempts: dict[str, list[Attempted]] = {}
-    for attempt in attempted:
-        attempts.setdefault(attempt.task.id, []).append(attempt)
-    faults = faults_of(attempted)
-    # The order of the proposals decides which of two alike tasks is the new one. It is the order in which they were
-    # asked for and not that of their ends, so a run can be repeated exactly.
-    scored: dict[str, list[ScoredProposal]] = {match.id: [] for match in matches}
-    for proposal in proposed:
-        own = attempts.get(proposal.id, [])
-        if proposal.id in faults:
-            proposal, own = withdrawn(proposal, own, faults[proposal.id])
-        scored[proposal.match].append(_score(proposal, own, task_bank, pay))
-    # After all others: the same program may have come twice in the step, under two names.
-    for attempt in attempted:
-        if attempt.task.id in faults:
-            task_bank.remove(attempt.task.program)
-    played = [PlayedMatch(match=match, proposals=tuple(scored[match.id])) for match in matches]
-    return PlayedStep(step=step, matches=tuple(played))
+    def __init__(
+        self,
+        play: SelfPlay,
+        step: int,
+        assignments: Sequence[_Assignment],
+        progress: Progress,
+        on_proposed: Callable[[], None],
+    ) -> None:
+        self.play = play
+        self.step = step
+        self.assignments = assignments
+        self.progress = progress
+        self.on_proposed = on_proposed
+        self.proposals: dict[int, Future[tuple[Verdict, Task | None]]] = {}
+        # For each attempt in the order in which it was asked for: its proposal, its task and its number.
+        self.places: list[tuple[int, Task, int]] = []
+        self.attempts: dict[int, Future[Verdict]] = {}
 
+    def submit(self, index: int, completion: Completion) -> Later[list[Request]] | None:
+        """Hands a completion to the verifier. Returns the attempts that a proposal leads to."""
+        play = self.play
+        asked = len(self.assignments)
+        if index < asked:
+            given = self.assignments[index]
+            judged = submit_proposal(
+                play.verifier,
+                play.prompts,
+                completion,
+                id=given.id,
+                kind=given.kind,
+                step=self.step,
+                start=given.start,
+            )
+            self.proposals[index] = judged
+            self.progress(len(self.proposals), asked)
+            if len(self.proposals) == asked:
+                self.on_proposed()
+            return Then(judged, partial(self._pose, index))
 
-def _score(proposed: Proposed, attempts: Sequence[Attempted], task_bank: TaskBank, pay: GameConfig) -> ScoredProposal:
-    rho = solve_rate([attempt.verdict for attempt in attempts])
-    task = proposed.task
-    # Asked before the task enters the bank, where it would be known.
-    novel = task is not None and task_bank.is_novel(task)
-    if task is not None:
-        task_bank.add(task, rho)
-    return ScoredProposal(
-        proposed=proposed,
-        reward=teacher_reward(proposed.verdict, rho, pay),
-        solve_rate=rho,
-        novel=novel,
-        attempts=tuple(
-            ScoredAttempt(attempted=attempt, reward=student_reward(attempt.verdict, pay)) for attempt in attempts
-        ),
-    )
+        task = self.places[index - asked][1]
+        self.attempts[index - asked] = submit_attempt(play.verifier, play.prompts, task, completion)
+        if len(self.proposals) == asked:
+            self.progress(len(self.attempts), len(self.places))
+        return None
+
+    def _pose(self, index: int, judged: tuple[Verdict, Task | None]) -> list[Request]:
+        """Returns the attempts at a proposal's task, if it is valid."""
+        task = judged[1]
+        if task is None:
+            return []
+        student = self.assignments[index].match.student
+        count = self.play.config.game.attempts
+        self.places += [(index, task, number) for number in range(count)]
+        return self.play.attempt_requests(student, task, self.play.pose(task), count)
+
+    def proposed(self, completions: Sequence[Completion]) -> list[Proposed]:
+        """Returns the judged proposals in the order of the assignments."""
+        proposed: list[Proposed] = []
+        for index, assignment in enumerate(self.assignments):
+            verdict, task = self.proposals[index].result()
+            # A group is centred by itself, and a teacher is paid by how its student does. Proposals for another student
+            # are therefore another group: pooled, they would be told apart by which student they met.
+            rollout = Rollout(
+                member=assignment.match.teacher,
+                role="teacher",
+                kind=assignment.kind,
+                group=f"{assignment.match.id}.{assignment.kind}",
+                completion=completions[index],
+            )
+            proposed.append(
+                Proposed(
+                    id=assignment.id,
+                    match=assignment.match.id,
+                    student=assignment.match.student,
+                    prompt=assignment.prompt.text,
+                    references=assignment.references,
+                    rollout=rollout,
+                    verdict=verdict,
+                    task=task,
+                )
+            )
+        return proposed
+
+    def attempted(self, completions: Sequence[Completion]) -> list[Attempted]:
+        """Returns the judged attempts in the order of their proposals, whenever they were sampled."""
+        attempted: list[Attempted] = []
+        for place in sorted(self.attempts, key=lambda place: (self.places[place][0], self.places[place][2])):
+            index, task, number = self.places[place]
+            student = self.assignments[index].match.student
+            rollout = attempt_rollout(student, task, completions[len(self.assignments) + place])
+            attempted.append(
+                Attempted(task=task, number=number, rollout=rollout, verdict=self.attempts[place].result())
+            )
+        return attempted
 
 
 def attempt_rollout(member: str, task: Task, completion: Completion) -> Rollout:

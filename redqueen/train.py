@@ -6,9 +6,7 @@ it is used, so a resumed run plays each step exactly as the uninterrupted run wo
 
 from __future__ import annotations
 
-import time
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -29,18 +27,19 @@ from redqueen.league.hall_of_fame import add_champion_matches
 from redqueen.league.matchmaking import Match, matchmake
 from redqueen.league.population import AnyRole, Population
 from redqueen.league.rating import TrueSkill
+from redqueen.played_step import PlayedStep, score_step
 from redqueen.policy.model.base import BaseFacts
 from redqueen.policy.policy import MemberPolicy
-from redqueen.policy.work import Work
 from redqueen.recording.archive import ArchiveRecorder
 from redqueen.recording.measures import Measures, Spread
 from redqueen.recording.metrics import MetricsRecorder
+from redqueen.recording.phases import Phases
 from redqueen.recording.recorder import Recorder, StepRecord
 from redqueen.records import Attempted, GradedRollout, Task, Verifier
 from redqueen.runs import checkpoint
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory
-from redqueen.self_play import PlayedStep, SelfPlay, score_step
+from redqueen.self_play import SelfPlay
 
 
 class Trainer:
@@ -79,14 +78,14 @@ class Trainer:
     def step(self, step: int) -> StepRecord:
         """Plays one step: match, propose, solve, learn, evolve."""
         config = self.config
-        phases = _Phases(step, self.watchers, self.policy)
+        phases = Phases(step, self.watchers, self.policy)
 
         with phases.phase("match"):
             matches = self._matches(step)
+        # A task is attempted as soon as it is verified, while other proposals are still being written. The phase is
+        # `solve` from the end of the last one on.
         with phases.phase("propose"):
-            proposed = self.self_play.propose(step, matches, phases.progress)
-        with phases.phase("solve"):
-            attempted = self.self_play.solve(proposed, phases.progress)
+            proposed, attempted = self.self_play.play(step, matches, phases.progress, lambda: phases.next("solve"))
             played = score_step(step, matches, proposed, attempted, self.self_play.task_bank, config.game)
             called = behaviours(_novel_tasks(played), self.self_play.verifier)
         # One update of each member on this step's rollouts alone. They were sampled from the weights that are updated
@@ -255,38 +254,6 @@ class Trainer:
     def _trainable(self, played: PlayedStep) -> list[GradedRollout]:
         """Returns the rewarded rollouts of the living: champions play, but are not trained."""
         return [graded for graded in played.graded() if graded.rollout.member in self.population.members]
-
-
-# Proposals and attempts are sampled together, so their work is one.
-_WORK_OF = {"propose": "play", "solve": "play"}
-
-
-class _Phases:
-    """Announces a step's phases and measures them."""
-
-    def __init__(self, step: int, watchers: Sequence[Recorder], policy: MemberPolicy) -> None:
-        self.step = step
-        self.watchers = watchers
-        self.policy = policy
-        self.work: dict[str, Work] = {}
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def phase(self, name: str) -> Generator[None]:
-        """Announces a phase and measures it from its beginning to its end."""
-        for watcher in self.watchers:
-            watcher.phase(self.step, name)
-        start = time.perf_counter()
-        yield
-        # After an error there is no step to record, so its time is not needed: no `finally`.
-        self.seconds[name] = time.perf_counter() - start
-        self.seconds["total"] = sum(value for key, value in self.seconds.items() if key != "total")
-        self.work.setdefault(_WORK_OF.get(name, name), Work()).add(self.policy.take_work())
-
-    def progress(self, done: int, total: int) -> None:
-        """Tells the watchers that the present phase has done `done` of `total` parts."""
-        for watcher in self.watchers:
-            watcher.progress(done, total)
 
 
 def _novel_tasks(played: PlayedStep) -> list[Task]:

@@ -29,8 +29,8 @@ from redqueen.league.matchmaking import Match
 from redqueen.league.population import Population
 from redqueen.league.rating import Rating, TrueSkill
 from redqueen.league.selection import is_evolution_step
+from redqueen.played_step import PlayedMatch, PlayedStep, ScoredAttempt, ScoredProposal
 from redqueen.records import KINDS, Attempted, Completion, Pair, Proposed, Rollout, Task, Verdict
-from redqueen.self_play import PlayedMatch, PlayedStep, ScoredAttempt, ScoredProposal
 from redqueen.verifier import LocalVerifier
 from tests import toy
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,22 @@ from redqueen.game.rewards import solve_rate, teacher_reward
 from redqueen.game.seeds import IDENTITY, SeedError
 from redqueen.judging import ask, finished
 from redqueen.league.matchmaking import Match
-from redqueen.records import KINDS, Completion, Kind, Pair, Prompt, Request, SamplingParams, Task, Verdict
-from redqueen.self_play import SelfPlay, score_step, seed_tasks
+from redqueen.played_step import score_step
+from redqueen.records import (
+    KINDS,
+    Attempted,
+    Completion,
+    Kind,
+    Pair,
+    Prompt,
+    Proposed,
+    Request,
+    SamplingParams,
+    Task,
+    Verdict,
+)
+from redqueen.request_stream import Follow
+from redqueen.self_play import SelfPlay, seed_tasks
 from redqueen.verifier import LocalVerifier
 from tests import toy
 
@@ -127,6 +142,10 @@ def silent(done: int, total: int) -> None:
     del done, total
 
 
+def nothing() -> None:
+    pass
+
+
 def test_asking_keeps_the_order_of_the_requests_and_reports_progress() -> None:
     params = SamplingParams(max_tokens=1)
     requests = [Request(member="T0", prompt=Prompt("", ()), sampling=params, seed=(i,)) for i in range(4)]
@@ -152,14 +171,53 @@ def test_an_error_of_the_judge_ends_the_asking() -> None:
 
 def test_a_prompt_is_built_once_for_each_task(verifier: LocalVerifier) -> None:
     play = self_play("b", verifier)
-    proposed = play.propose(3, MATCHES, silent)
-    attempted = play.solve(proposed, silent)
+    _, attempted = play.play(3, MATCHES, silent, nothing)
     assert isinstance(play.prompts, CountingPrompts)
     assert play.prompts.posed == ["3.0.code_o.0", "3.0.code_o.1", "3.1.code_o.0", "3.1.code_o.1"]
     assert len(attempted) == 4 * 3
     assert isinstance(play.sampler, Writer)
     seeds = [request.seed for request in play.sampler.requests[4:7]]
     assert seeds == [(0, "attempt", "3.0.code_o.0", n) for n in range(3)]
+
+
+class Streaming(Writer):
+    """Writes the last request that it knows first, so that attempts overtake proposals."""
+
+    def stream(self, requests: Sequence[Request], follow: Follow, most: int) -> list[Completion]:
+        known = list(requests)
+        waiting = list(range(len(known)))
+        written: dict[int, Completion] = {}
+        while waiting:
+            index = waiting.pop()
+            (written[index],) = self.sample([known[index]])
+            further = follow(index, written[index])
+            if further is not None:
+                new = further.result()
+                waiting += range(len(known), len(known) + len(new))
+                known += new
+        assert len(known) <= len(requests) + most
+        return [written[index] for index in range(len(known))]
+
+
+def test_in_one_stream_a_step_is_the_same_as_in_rounds(verifier: LocalVerifier) -> None:
+    rounds, streaming = self_play("b", verifier), self_play("b", verifier)
+    streaming.sampler = Streaming("b")
+
+    def played(play: SelfPlay) -> tuple[list[Proposed | Attempted], list[tuple[int, int] | str]]:
+        """Returns what was played, without times, and what was shown meanwhile."""
+        seen: list[tuple[int, int] | str] = []
+        both = play.play(3, MATCHES, lambda done, total: seen.append((done, total)), lambda: seen.append("proposed"))
+        return [replace(one, verdict=replace(one.verdict, cpu_ms=0.0)) for one in chain(*both)], seen
+
+    in_rounds, shown = played(rounds)
+    in_stream, shown_in_stream = played(streaming)
+    assert in_rounds == in_stream
+    assert len(in_stream) == 4 + 12
+    # Progress counts proposals until all have been written, then the attempts that are known.
+    proposing = [*((n, 4) for n in range(1, 5)), "proposed"]
+    assert shown == [*proposing, *((n, 12) for n in range(1, 13))]
+    assert shown_in_stream[:5] == proposing
+    assert shown_in_stream[-1] == (12, 12)
 
 
 @pytest.mark.parametrize("shots", [0, 2])
@@ -180,8 +238,7 @@ def test_worked_examples_are_other_programs_than_the_one_asked_about(
 def test_a_step_is_a_tree_with_rewards_on_its_leaves(verifier: LocalVerifier) -> None:
     # The first proposal of each match is valid, the second cannot be read; "b" solves its task, "c" does not.
     play = self_play("bc", verifier)
-    proposed = play.propose(3, MATCHES, silent)
-    attempted = play.solve(proposed, silent)
+    proposed, attempted = play.play(3, MATCHES, silent, nothing)
     step = score_step(3, MATCHES, proposed, attempted, play.task_bank, play.config.game)
     assert [played.match for played in step.matches] == MATCHES
     for played in step.matches:
@@ -206,18 +263,18 @@ def test_a_step_is_a_tree_with_rewards_on_its_leaves(verifier: LocalVerifier) ->
 
 def test_what_the_machine_lost_is_not_paid(verifier: LocalVerifier) -> None:
     play = self_play("b", verifier)
-    proposed = play.propose(3, MATCHES[:1], silent)
+    proposed, _ = play.play(3, MATCHES[:1], silent, nothing)
     assert score_step(3, MATCHES[:1], proposed, [], play.task_bank, play.config.game).graded() == []
 
 
 def test_a_task_that_does_not_repeat_its_output_is_withdrawn(verifier: LocalVerifier) -> None:
     # Both proposals of each match are valid; the output of the very first is recorded wrongly.
     play = self_play("b", verifier, kinds=("code_i",))
-    first, *others = play.propose(3, MATCHES, silent)
+    (first, *others), attempted = play.play(3, MATCHES, silent, nothing)
     assert first.task is not None
     unstable = replace(first.task, pairs=(Pair(first.task.pairs[0].input, "2"),))
     proposed = [replace(first, task=unstable), *others]
-    attempted = play.solve(proposed, silent)
+    attempted = [*play.attempt([(first.student, unstable)], 3), *attempted[3:]]
     # One attempt is lost to the machine, which stays what it was.
     attempted[1] = replace(attempted[1], verdict=Verdict("infra_error"))
     step = score_step(3, MATCHES, proposed, attempted, play.task_bank, play.config.game)
@@ -237,8 +294,7 @@ def test_a_task_that_does_not_repeat_its_output_is_withdrawn(verifier: LocalVeri
 
 def test_attempts_at_a_withdrawn_task_say_what_they_were_judged_before(verifier: LocalVerifier) -> None:
     play = self_play("b", verifier, kinds=("code_i",))
-    proposed = play.propose(3, MATCHES[:1], silent)
-    attempted = play.solve(proposed, silent)
+    proposed, attempted = play.play(3, MATCHES[:1], silent, nothing)
     broken = replace(attempted[2], verdict=Verdict("nondeterministic", detail="two outputs"))
     step = score_step(3, MATCHES[:1], proposed, [*attempted[:2], broken], play.task_bank, play.config.game)
     details = [attempt.attempted.verdict.detail for attempt in step.proposals[0].attempts]

@@ -8,7 +8,7 @@ from typing import Protocol
 from redqueen.policy.learning.gradients import ForwardOptions, TokenStats
 from redqueen.policy.learning.packing import PromptGroup
 from redqueen.policy.lora.adapter_bank import Gradients
-from redqueen.policy.sampling.continuous_batch import BatchLimits, Row, RowGroup
+from redqueen.policy.sampling.continuous_batch import BatchLimits, OnRow, RowGroup
 
 
 class Executor(Protocol):
@@ -18,10 +18,16 @@ class Executor(Protocol):
     `redqueen.policy.vllm.executor.VllmExecutor`.
     """
 
-    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: Callable[[Row], None]) -> int:
+    @property
+    def streams(self) -> bool:
+        """Whether `sample` takes the further groups that a row leads to. If not, it ignores what `on_row` returns."""
+        ...
+
+    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: OnRow, most_further: int = 0) -> int:
         """Samples every row of `groups`; the limits hold in each process. Returns how many decode steps it took.
 
-        `on_row` is called with each row when it is complete, in any order.
+        `on_row` is called with each row when it is complete, in any order. What it returns leads to at most
+        `most_further` further rows.
         """
         ...
 

@@ -24,6 +24,7 @@ from redqueen.policy.work import Meter, Work
 from redqueen.policy.workers.inline import InlineExecutor
 from redqueen.policy.workers.pool import WorkerPool, shared_bank
 from redqueen.records import Completion, MemberUpdate, Request, Sample
+from redqueen.request_stream import Follow
 
 # The step count and the moments of a member's optimizer, by name; empty before its first update.
 OptimizerState = Mapping[str, Tensor]
@@ -188,6 +189,10 @@ class Policy:
         Raises KeyError if a member is unknown, PromptError if a prompt is empty or too long for the base.
         """
         return self.sampler.sample(requests, on_completion)
+
+    def stream(self, requests: Sequence[Request], follow: Follow, most: int) -> list[Completion]:
+        """Samples requests and the further ones that they lead to (see `redqueen.request_stream.StreamSampler`)."""
+        return self.sampler.stream(requests, follow, most)
 
     def update(
         self, samples: Sequence[Sample], progress: Progress | None = None, *, lr: float | None = None

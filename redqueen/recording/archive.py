@@ -9,6 +9,7 @@ from redqueen.evolution import Game, Replacement, Standing
 from redqueen.league.hall_of_fame import Champion
 from redqueen.league.population import Member
 from redqueen.league.rating import Rating
+from redqueen.played_step import PlayedStep, ScoredAttempt, ScoredProposal
 from redqueen.recording.recorder import Recorder, StepRecord
 from redqueen.records import Attempted, Task
 from redqueen.runs.archive.rows import (
@@ -24,7 +25,6 @@ from redqueen.runs.archive.rows import (
     TaskRow,
 )
 from redqueen.runs.archive.writer import Archive
-from redqueen.self_play import PlayedStep, ScoredAttempt, ScoredProposal
 
 
 class ArchiveRecorder(Recorder):

@@ -14,6 +14,7 @@ from typing import Any
 from redqueen.behaviour import Behaviour
 from redqueen.game.novelty import seed_ideas
 from redqueen.game.seed_cells import seed_cells
+from redqueen.played_step import PlayedStep
 from redqueen.programs.complexity import Complexity, complexity_of
 from redqueen.programs.coverage import Coverage, Covered
 from redqueen.programs.features import functions_of, paths_of
@@ -33,7 +34,6 @@ from redqueen.runs.metrics import (
     TaskComplexityMetrics,
 )
 from redqueen.sandbox import parse_arguments, parse_literal
-from redqueen.self_play import PlayedStep
 
 GUESSABLE_RATE = 0.4
 """A task is guessable if so many of random inputs of its types give its output."""

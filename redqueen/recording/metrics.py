@@ -12,6 +12,7 @@ from redqueen.evolution import Game, Replacement, Standing
 from redqueen.game.rewards import is_judged
 from redqueen.game.seeds import AUTHOR
 from redqueen.machine import now
+from redqueen.played_step import ScoredAttempt, ScoredProposal
 from redqueen.recording.recorder import Recorder, StepRecord
 from redqueen.recording.throughput import throughput
 from redqueen.records import ROLES, ImportanceRatio, Kind, MemberUpdate, Role, Rollout, Verdict
@@ -25,7 +26,6 @@ from redqueen.runs.metrics import (
     StepMetrics,
     TruncatedRates,
 )
-from redqueen.self_play import ScoredAttempt, ScoredProposal
 
 
 class MetricsRecorder(Recorder):

@@ -9,10 +9,10 @@ from typing import Protocol
 from redqueen.evolution import Game, Replacement, Standing
 from redqueen.league.hall_of_fame import Champion
 from redqueen.league.rating import Rating
+from redqueen.played_step import PlayedStep
 from redqueen.policy.work import Work
 from redqueen.recording.measures import StepMeasures
 from redqueen.records import Attempted, Kind, MemberUpdate
-from redqueen.self_play import PlayedStep
 
 
 # A recorder never looks at the trainer. Populations and task banks change while a step goes on, so what a recorder

@@ -270,4 +270,5 @@ class StepMetrics(MeasureMetrics):
     """By phase in which something was sampled or trained: `play` (proposals and attempts), `learn`, `evolve`
     (held-out attempts), `evaluate`."""
     seconds: dict[str, float]
-    """Wall time by phase, and `total`."""
+    """Wall time by phase, and `total`. Attempts begin while proposals are still being written: `propose` ends when the
+    last one is, and `solve` is the rest."""

@@ -10,6 +10,7 @@ from redqueen.league.hall_of_fame import champion_of
 from redqueen.league.matchmaking import Match
 from redqueen.league.population import Member
 from redqueen.league.rating import Rating
+from redqueen.played_step import PlayedMatch, PlayedStep, ScoredAttempt, ScoredProposal
 from redqueen.recording.measures import Measures
 from redqueen.recording.recorder import StepRecord
 from redqueen.records import (
@@ -25,7 +26,6 @@ from redqueen.records import (
     Task,
     Verdict,
 )
-from redqueen.self_play import PlayedMatch, PlayedStep, ScoredAttempt, ScoredProposal
 
 NOTHING = PlayedStep(step=0, matches=())
 EMPTY = StepRecord(

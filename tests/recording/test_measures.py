@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from redqueen.behaviour import Behaviour
+from redqueen.played_step import PlayedMatch, PlayedStep, ScoredProposal
 from redqueen.recording.archive import ArchiveRecorder
 from redqueen.recording.measures import Measures, StepMeasures
 from redqueen.records import KINDS, Kind, Pair, Task
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.archive.rows import MemberRow
-from redqueen.self_play import PlayedMatch, PlayedStep, ScoredProposal
 from tests.recording.steps import MATCH, S0, T0, full, proposal, record
 
 DEAD = "def f(x):\n    y = x + 1\n    return y * 2\n    y = 3\n    return y"

@@ -18,11 +18,16 @@ from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.decoder import Decoder
 from redqueen.policy.sampling.device_batch import DeviceBatch, PlacedPrompt, SampledSteps
 from redqueen.records import FinishReason, SamplingParams
+from redqueen.request_stream import Later
 
 # The batch is compacted when it would then compute less than this share of its rows. A free row costs as much as any
 # other in each step, but compacting copies whole rows of the cache, so a few free rows are left alone until requests
 # fill them.
 _COMPACT_BELOW = 0.875
+# So many looks after a row has ended, what it leads to is taken into the batch. The place must not depend on how fast a
+# program was judged: the rows of a batch decide how its products round. Judging takes less than 16 looks, which are 64
+# tokens on a GPU; where it takes longer, the batch waits.
+_LOOKS_TO_FURTHER = 16
 # Free rows are sampled with the others; their tokens are never read.
 _FREE_ROW = SamplingParams(max_tokens=1)
 
@@ -94,6 +99,10 @@ class RowGroup:
         return max(row.sampling.max_tokens for row in self.rows)
 
 
+OnRow = Callable[[Row], Later[Sequence[RowGroup]] | None]
+"""Is called with a complete row. Returns the groups that it leads to, or None."""
+
+
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
     """How large a batch may become."""
@@ -113,9 +122,10 @@ class ContinuousBatch:
         bank: AdapterBank,
         limits: BatchLimits,
         groups: Sequence[RowGroup],
-        on_row: Callable[[Row], None],
+        on_row: OnRow,
+        most_further: int = 0,
     ) -> None:
-        """`on_row` is called with each row when it is complete.
+        """`on_row` is called with each row when it is complete; what it returns leads to at most `most_further` rows.
 
         Raises PromptError if a row can become longer than the base's sliding window.
         """
@@ -128,10 +138,11 @@ class ContinuousBatch:
         self.on_row = on_row
         self.queue = deque(groups)
         self.prefill_tokens = limits.prefill_tokens
-        self.capacity = min(limits.rows, sum(len(group.rows) for group in groups))
+        self.capacity = min(limits.rows, sum(len(group.rows) for group in groups) + most_further)
         self.pace = _GPU if dispatch.on_gpu(bank.masters.device) else _CPU
-        longest = max((group.max_tokens for group in groups), default=1)
-        self.device = DeviceBatch(model.decoder, bank, self.capacity, room, longest, self.pace.steps)
+        self.room = room
+        self.longest = max((group.max_tokens for group in groups), default=1)
+        self.device = DeviceBatch(model.decoder, bank, self.capacity, room, self.longest, self.pace.steps)
 
         # The state of each row on the host.
         self.rows: list[Row | None] = []
@@ -140,22 +151,36 @@ class ContinuousBatch:
         self.place_of: dict[int, int] = {}
         # What the device has sampled or is sampling, with the rows that were there then.
         self.sampled: deque[tuple[SampledSteps, list[Row | None]]] = deque()
+        # How often the device has sampled, and what ended rows lead to, with the look at which it is taken.
+        self.looks = 0
+        self.later: deque[tuple[int, Later[Sequence[RowGroup]]]] = deque()
+        self.left_over: list[RowGroup] = []
+        """Further groups that this batch has no room for: another batch is needed."""
 
     @torch.inference_mode()
     def run(self) -> int:
         """Decodes until every row is complete. Returns the number of decode steps."""
-        steps = 0
         self._admit()
         while self.rows:
             self.sampled.append((self.device.sample_steps(len(self.rows)), list(self.rows)))
-            steps += self.pace.steps
+            self.looks += 1
             if len(self.sampled) > self.pace.ahead:
                 self._collect(*self.sampled.popleft())
             self._compact()
+            self._take_further()
             if self.rows:
                 self.device.step(len(self.rows))
             self._admit()
-        return steps
+        return self.looks * self.pace.steps
+
+    def _take_further(self) -> None:
+        """Puts into the queue what rows lead to that ended long enough ago, or if nothing else is left to do."""
+        idle = not self.rows and not self.queue
+        while self.later and (idle or self.later[0][0] <= self.looks):
+            for group in self.later.popleft()[1].result():
+                length = len(group.prompt_ids) + group.max_tokens
+                fits = length <= self.room and group.max_tokens <= self.longest and len(group.rows) <= self.capacity
+                (self.queue if fits else self.left_over).append(group)
 
     def _admit(self) -> None:
         """Fills free rows with the groups that fit, longest first, and computes their prompts."""
@@ -232,7 +257,9 @@ class ContinuousBatch:
                 )
             extend(self.model, row, tokens, logprobs)
             if row.finish_reason:
-                self.on_row(row)
+                further = self.on_row(row)
+                if further is not None:
+                    self.later.append((self.looks + _LOOKS_TO_FURTHER, further))
                 del self.place_of[row.index]
                 self.rows[place] = None
                 freed.append(place)

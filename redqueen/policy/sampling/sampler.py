@@ -11,6 +11,7 @@ from redqueen.policy.model.tokens import encode
 from redqueen.policy.sampling.continuous_batch import BatchLimits, Row, RowGroup
 from redqueen.policy.work import Meter
 from redqueen.records import Completion, Prompt, Request
+from redqueen.request_stream import Follow, Then, in_rounds
 
 OnCompletion = Callable[[int, Completion], None]
 
@@ -40,31 +41,54 @@ class LocalSampler:
 
         Raises KeyError if the bank does not hold a member, PromptError if a prompt is empty or too long.
         """
-        completions: dict[int, Completion] = {}
-        groups = self._groups(requests)
+
+        def follow(index: int, completion: Completion) -> None:
+            if on_completion:
+                on_completion(index, completion)
+
+        return self._sample(requests, follow, 0)
+
+    def stream(self, requests: Sequence[Request], follow: Follow, most: int) -> list[Completion]:
+        """Samples requests and what they lead to, together if the executor can, else one after the other."""
+        if self.executor.streams:
+            return self._sample(requests, follow, most)
+        return in_rounds(self, requests, follow)
+
+    def _sample(self, requests: Sequence[Request], follow: Follow, most: int) -> list[Completion]:
+        """Samples requests and the further ones, at most `most`, that completions lead to."""
+        known: list[Request] = []
         prompt_ids: dict[int, tuple[int, ...]] = {}
-        for group in groups:
-            for row in group.rows:
-                prompt_ids[row.index] = group.prompt_ids
+        completions: dict[int, Completion] = {}
+
+        def groups_of(new: Sequence[Request]) -> list[RowGroup]:
+            groups = self._groups(new, len(known))
+            known.extend(new)
+            for group in groups:
+                work.prompt_tokens += len(group.prompt_ids)
+                for row in group.rows:
+                    prompt_ids[row.index] = group.prompt_ids
+            return groups
 
         # Completions are handed over as they end, so that verification overlaps with the sampling of the others.
-        def on_row(row: Row) -> None:
-            completion = self._completion(requests[row.index], prompt_ids[row.index], row)
+        def on_row(row: Row) -> Then[Sequence[Request], list[RowGroup]] | None:
+            completion = self._completion(known[row.index], prompt_ids[row.index], row)
             completions[row.index] = completion
-            if on_completion:
-                on_completion(row.index, completion)
+            further = follow(row.index, completion)
+            return None if further is None else Then(further, groups_of)
 
         with self.meter.sampling() as work:
-            work.decode_steps = self.executor.sample(groups, self.limits, on_row)
-            work.prompt_tokens = sum(len(group.prompt_ids) for group in groups)
+            work.decode_steps = self.executor.sample(groups_of(requests), self.limits, on_row, most)
             work.sampled_tokens = sum(len(completion.token_ids) for completion in completions.values())
-        return [completions[i] for i in range(len(requests))]
+        return [completions[i] for i in range(len(known))]
 
-    def _groups(self, requests: Sequence[Request]) -> list[RowGroup]:
-        """Groups requests by member and prompt, at most a batch's rows in each; the longest come first."""
+    def _groups(self, requests: Sequence[Request], first: int) -> list[RowGroup]:
+        """Groups requests by member and prompt, at most a batch's rows in each; the longest come first.
+
+        The requests are numbered from `first` on.
+        """
         groups: dict[tuple[str, Prompt, int], RowGroup] = {}
         counts: dict[tuple[str, Prompt], int] = {}
-        for index, request in enumerate(requests):
+        for index, request in enumerate(requests, first):
             # A group enters the batch as a whole, so a prompt with more requests than rows is split.
             same_prompt = (request.member, request.prompt)
             number = counts.get(same_prompt, 0)

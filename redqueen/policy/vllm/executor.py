@@ -13,7 +13,7 @@ from redqueen.policy.learning.gradients import ForwardOptions, TokenStats
 from redqueen.policy.learning.packing import PromptGroup
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
 from redqueen.policy.model.base import Base
-from redqueen.policy.sampling.continuous_batch import BatchLimits, Row, RowGroup, TextModel, extend
+from redqueen.policy.sampling.continuous_batch import BatchLimits, OnRow, Row, RowGroup, TextModel, extend
 from redqueen.policy.vllm.adapter_versions import AdapterVersions
 from redqueen.policy.vllm.engine import Engine, Piece
 
@@ -45,11 +45,17 @@ class VllmExecutor:
         self._model = TextModel(base.decoder, base.tokenizer.backend_tokenizer, base.end_ids)
         self._numbers = count()
 
-    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: Callable[[Row], None]) -> int:
+    @property
+    def streams(self) -> bool:
+        """Further groups wait until all others have ended."""
+        return False
+
+    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: OnRow, most_further: int = 0) -> int:
         """Samples every row. The engine was started with its limits, so `limits` are not used.
 
         Returns the number of vLLM's steps, in which it also computes prompts.
         """
+        del most_further
         for group in groups:
             longest = len(group.prompt_ids) + group.max_tokens
             if longest > self.engine.longest:
@@ -81,7 +87,7 @@ class VllmExecutor:
         batch.rows[request] = (row, group.slot)
         return request
 
-    def _step(self, batch: _Batch, on_row: Callable[[Row], None]) -> None:
+    def _step(self, batch: _Batch, on_row: OnRow) -> None:
         """Waits for tokens, and hands over the rows that they end."""
         surplus: list[str] = []
         for piece in self.engine.step():

@@ -8,7 +8,7 @@ from redqueen.policy.learning.gradients import BatchSums, ForwardOptions, TokenS
 from redqueen.policy.learning.packing import PromptGroup, fill_micro_batches
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
 from redqueen.policy.model.base import Base
-from redqueen.policy.sampling.continuous_batch import BatchLimits, ContinuousBatch, Row, RowGroup, TextModel
+from redqueen.policy.sampling.continuous_batch import BatchLimits, ContinuousBatch, OnRow, RowGroup, TextModel
 
 
 class InlineExecutor:
@@ -20,11 +20,21 @@ class InlineExecutor:
         # Before the first batch: what is loaded or compiled during a batch fragments the heap (see `warm_up`).
         warm_up(base.decoder)
 
-    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: Callable[[Row], None]) -> int:
-        """Samples the groups as one continuous batch. Returns its decode steps."""
+    @property
+    def streams(self) -> bool:
+        """Further groups go into the running batch."""
+        return True
+
+    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: OnRow, most_further: int = 0) -> int:
+        """Samples the groups, and what they lead to, as one continuous batch. Returns its decode steps."""
         base = self._base
         model = TextModel(base.decoder, base.tokenizer.backend_tokenizer, base.end_ids)
-        return ContinuousBatch(model, self._bank, limits, groups, on_row).run()
+        steps = 0
+        while groups:
+            batch = ContinuousBatch(model, self._bank, limits, groups, on_row, most_further)
+            steps += batch.run()
+            groups = batch.left_over
+        return steps
 
     def accumulate(
         self,

@@ -23,7 +23,7 @@ from redqueen.policy.learning.packing import PromptGroup, fill_micro_batches
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
 from redqueen.policy.lora.sites import Site
 from redqueen.policy.model.base import Base
-from redqueen.policy.sampling.continuous_batch import BatchLimits, Row, RowGroup
+from redqueen.policy.sampling.continuous_batch import BatchLimits, OnRow, Row, RowGroup
 from redqueen.policy.shared_memory import SharedBlock, padded
 from redqueen.policy.workers.main_guard import NO_GUARD
 from redqueen.policy.workers.shared_decoder import pickle_decoder
@@ -101,8 +101,14 @@ class WorkerPool:
         self.pipes = []
         self.processes = []
 
-    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: Callable[[Row], None]) -> int:
+    @property
+    def streams(self) -> bool:
+        """The work is divided before it begins, so there are no further groups."""
+        return False
+
+    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: OnRow, most_further: int = 0) -> int:
         """Samples a share of the groups in each worker. Returns the decode steps of all."""
+        del most_further
         # Shares are divided by the expected cost, because the slowest worker decides when the phase ends. A token of a
         # prompt costs about a quarter of a sampled one (measured).
         costs = [len(group.rows) * group.max_tokens + len(group.prompt_ids) / 4 for group in groups]

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from redqueen.config import Config
+from redqueen.played_step import PlayedStep
 from redqueen.recording.metrics import MetricsRecorder
 from redqueen.recording.trackers.opening import open_trackers
 from redqueen.runs.directory import RunDirectory
-from redqueen.self_play import PlayedStep
 from tests.recording.steps import full
 
 
