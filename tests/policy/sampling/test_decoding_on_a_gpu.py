@@ -1,0 +1,109 @@
+"""The kernels of decoding on a GPU in bf16, against float64: skipped where there is no GPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from benchmarks.gpu.shapes import Shape, random_decoder, random_members
+from redqueen.policy.kernels import low_rank
+from redqueen.policy.sampling.cached_attention import CachedAttention
+from redqueen.policy.sampling.decode_step import TorchDecodeStep
+from redqueen.policy.sampling.kv_cache import KVCache
+from redqueen.policy.sampling.recorded import Repeated, recorder_of
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+GPU = torch.device("cuda")
+SHAPE = Shape(layers=2, hidden=256, intermediate=384, heads=8, kv_heads=2, vocabulary=512, rank=16)
+LENGTHS = (0, 1, 7, 31, 32, 38, 5, 20)
+SLOTS = (3, 0, 2, 0, 0, 1, 3, 3)
+
+
+def relative(got: Tensor, exact: Tensor) -> float:
+    """Returns the size of the error as a share of the exact numbers' size."""
+    return float((got.double().cpu() - exact.cpu()).norm() / exact.norm())
+
+
+def filled_cache(rows: int) -> KVCache:
+    cache = KVCache(random_decoder(SHAPE, GPU), rows, 40)
+    cache.keys.normal_()
+    cache.values.normal_()
+    cache.length_R.copy_(torch.tensor(LENGTHS[:rows]))
+    return cache
+
+
+def test_attention_reads_each_rows_own_tokens() -> None:
+    rows = len(LENGTHS)
+    cache = filled_cache(rows)
+    q = torch.randn(rows, 8, 32, device=GPU).bfloat16()
+    k, v = torch.randn(2, rows, 2, 32, device=GPU).bfloat16()
+    with torch.inference_mode():
+        got = CachedAttention(cache, rows, 4)(0, q, k, v)
+    for row, length in enumerate(LENGTHS):
+        keys = cache.keys[0, row, :, : length + 1].double()
+        values = cache.values[0, row, :, : length + 1].double()
+        assert torch.equal(cache.keys[0, row, :, length], k[row])
+        scores = q[row].double().view(2, 4, 32) @ keys.mT / 32**0.5
+        assert relative(got[row], (scores.softmax(-1) @ values).view(8, 32)) < 2e-2
+
+
+@pytest.mark.parametrize("rows", [3, 70])
+def test_low_rank_products_are_those_of_float64(rows: int) -> None:
+    members, rank, fan_in, widths = 4, 32, 300, (200, 64)
+    slots = [row * 7 % 3 for row in range(rows)]
+    x = torch.randn(rows, fan_in, device=GPU).bfloat16()
+    a = torch.randn(members, 2 * rank, fan_in, device=GPU).bfloat16()
+    b = torch.randn(members * rank * sum(widths), device=GPU).bfloat16()
+    blocks = low_rank.column_blocks(members, rank, [slice(0, 200), slice(200, 264)]).to(GPU)
+    table = low_rank.tile_rows(slots, low_rank.most_tiles(rows, members)).to(GPU)
+    slot_T, row_TM = table[:, 0].contiguous(), table[:, 1:].contiguous()
+    y = torch.zeros(rows, sum(widths), device=GPU).bfloat16()
+    low_rank.add(y, low_rank.inner(x, a, slot_T, row_TM, rank), b, slot_T, row_TM, blocks, rank)
+    exact: list[Tensor] = []
+    for row, slot in enumerate(slots):
+        start = 0
+        inner = x[row].double() @ a[slot].double().T
+        columns: list[Tensor] = []
+        for part, width in enumerate(widths):
+            b_RO = b[start + slot * rank * width :][: rank * width].view(rank, width).double()
+            columns.append(inner[part * rank : (part + 1) * rank] @ b_RO)
+            start += members * rank * width
+        exact.append(torch.cat(columns))
+    assert relative(y, torch.stack(exact)) < 2e-2
+
+
+def steps(*, record: bool) -> list[Tensor]:
+    """Returns the hidden states of six steps, the later ones repeated from a recording if `record` is true."""
+    decoder = random_decoder(SHAPE, GPU)
+    step = TorchDecodeStep(decoder, random_members(decoder, SHAPE, 4), filled_cache(len(LENGTHS)))
+    token_R = torch.zeros(len(LENGTHS), dtype=torch.long, device=GPU)
+    hidden_RH = torch.zeros(len(LENGTHS), SHAPE.hidden, device=GPU, dtype=torch.bfloat16)
+
+    def work() -> None:
+        hidden_RH.copy_(step(token_R))
+
+    recorder = recorder_of(GPU) if record and step.recordable else None
+    repeat = Repeated(recorder) if recorder else None
+    states: list[Tensor] = []
+    with torch.inference_mode():
+        for turn in range(6):
+            # Members change between repetitions, as in a batch that is refilled.
+            step.assign_rows(SLOTS if turn % 2 else SLOTS[::-1])
+            token_R.fill_(7 * turn)
+            if repeat:
+                repeat("step", work)
+            else:
+                work()
+            states.append(hidden_RH.clone())
+    assert step.cache.length_R.tolist() == [min(length + 6, 39) for length in LENGTHS]
+    return states
+
+
+def test_a_recorded_step_repeats_what_a_step_computes() -> None:
+    for eager, repeated in zip(steps(record=False), steps(record=True), strict=True):
+        assert relative(repeated, eager.double()) < 2e-2
