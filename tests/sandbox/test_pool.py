@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from redqueen.sandbox import GAME, Job, Limits, Outcome, Sandbox, pool
+from redqueen.sandbox.child.values import marshalled, pack
 from redqueen.sandbox.worker import Worker
 from tests.sandbox.processes import alive, children, zygotes
 from tests.sandbox.reach import reach
@@ -152,6 +153,25 @@ def test_a_worker_goes_to_the_thread_that_has_waited_longest() -> None:
     assert served == [0, 1, 2, 3]
     for thread in threads:
         thread.join()
+
+
+def test_a_job_that_has_begun_is_done_once_and_also_after_its_zygote_died() -> None:
+    work = marshalled((ONE.program, [pack(())]))
+    worker = Worker(GAME)
+    try:
+        # Nothing can begin before the first zygote is there.
+        for _ in range(2):
+            worker.begin(ONE, work)
+            assert [run.status for run in worker.runs(ONE, work)] == ["ok"]
+        worker.begin(ONE, work)
+        os.killpg(worker.zygotes["A"].process.pid, signal.SIGKILL)
+        assert [run.status for run in worker.runs(ONE, work)] == ["ok"]
+        os.killpg(worker.zygotes["A"].process.pid, signal.SIGKILL)
+        worker.begin(ONE, work)
+        assert [run.status for run in worker.runs(ONE, work)] == ["ok"]
+        assert worker.run(Job("def f(x):\n    return x", ("2",))).outputs == ("2",)
+    finally:
+        worker.close()
 
 
 def test_submitting_does_not_wait(brief_sandbox: Sandbox) -> None:

@@ -16,6 +16,8 @@ from redqueen.sandbox.child.values import (
     canonical,
     decode,
     encode,
+    pack,
+    unpack,
 )
 from redqueen.sandbox.literals import parse_literal, to_literal
 from tests.sandbox.strategies import VALUES
@@ -27,6 +29,33 @@ def test_bytes_and_text_read_back_to_an_equal_value(value: Any) -> None:
     assert canonical(decode(encode(value))) == key
     assert canonical(parse_literal(to_literal(value))) == key
     assert to_literal(decode(encode(value))) == to_literal(value)
+
+
+@given(VALUES)
+def test_packed_arguments_come_back_equal(value: Any) -> None:
+    (back,) = unpack(pack((value,)))
+    assert encode(back) == encode(value)
+
+
+@pytest.mark.parametrize("value", [{256, 8, 0}, ({"a"}, 60), "<a>", 60, [[]] * 80, -0.0, "\ud800", 10**4_000])
+def test_a_child_gets_arguments_as_if_they_were_encoded(value: Any) -> None:
+    packed, encoded = unpack(pack((value,))), decode(encode((value,)))
+    assert repr(packed) == repr(encoded)
+
+
+def test_packed_texts_are_new_objects_in_each_call() -> None:
+    data = pack(("ab", "ab"))
+    first, second = unpack(data)
+    assert first is not second
+    assert unpack(data)[0] is not first
+
+
+def test_arguments_nested_too_deep_are_not_packed() -> None:
+    value: list[Any] = []
+    for _ in range(70):
+        value = [value]
+    with pytest.raises(OversizeError):
+        pack((value,))
 
 
 @given(VALUES, VALUES)
