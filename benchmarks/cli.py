@@ -245,3 +245,19 @@ def large_league(
     from benchmarks.large_league import run_bench_large_league
 
     raise typer.Exit(run_bench_large_league(members, proposals, steps, profile, as_json=as_json))
+
+
+@app.command()
+def gpu(
+    part: Annotated[str, typer.Argument(help="env, correct, decode, train, step, or table (modelled, without a GPU).")],
+    tiny: Annotated[bool, typer.Option("--tiny", help="Toy sizes on a CPU: tries the code, measures nothing.")] = False,
+) -> None:
+    """A GPU's numbers at the shape of a 7B model, each beside what was modelled (docs/GPU.md)."""
+    from benchmarks.gpu.day import PARTS, run_bench_gpu
+    from benchmarks.gpu.table import print_table
+
+    if part == "table":
+        raise typer.Exit(print_table())
+    if part not in PARTS:
+        raise typer.BadParameter(f"'{part}' is not a part: choose one of {', '.join(PARTS)} or table")
+    raise typer.Exit(run_bench_gpu(part, tiny=tiny))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.gpu.day import run_bench_gpu
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
 from redqueen.policy.model.base import load
 from redqueen.policy.policy import open_policy
@@ -45,3 +46,14 @@ def test_sampling_and_learning_on_a_gpu_agree_with_the_cpu(tmp_path: Path) -> No
         found[device] = ([r.token_ids for r in rows], [u.grad_norm for u in updates])
     assert found["cpu"][0] == found["cuda"][0]
     assert found["cpu"][1] == pytest.approx(found["cuda"][1], rel=1e-3)
+
+
+def test_in_bf16_the_kernels_of_a_run_compute_what_plain_products_do() -> None:
+    # At the shape of a 7B model: flash attention forward and backward, recorded decode steps and their low-rank
+    # products, compiled operations.
+    assert run_bench_gpu("correct", tiny=False) == 0
+
+
+def test_in_bf16_a_sampled_batch_and_an_update_of_it_agree() -> None:
+    # The log-probabilities of sampler and learner are compared, and an update with a larger gap is refused.
+    assert run_bench_gpu("step", tiny=False) == 0
