@@ -38,6 +38,7 @@ TITLES = {
     "redqueen.evolution": "rate and replace",
     "redqueen.evals": "held-out score",
     "redqueen.self_play": "propose and solve",
+    "redqueen.played_step": "a step as a tree",
     "redqueen.lessons": "tasks as texts to imitate",
     "redqueen.behaviour": "calls on fixed inputs",
     "redqueen.judging": "from text to verdict",
@@ -60,6 +61,7 @@ TITLES = {
     "redqueen.machine": "cores",
     "redqueen.intervals": "confidence",
     "redqueen.optional": "optional packages",
+    "redqueen.request_stream": "further requests",
 }
 
 
