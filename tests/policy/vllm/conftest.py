@@ -36,7 +36,7 @@ class TwoSamplers(Policy):
         self.vllm = VllmExecutor(base, bank, Engine(base, SLOTS + 1, 8, sampling), inline)
         super().__init__(base, bank, self.vllm, sampling, LearningConfig(lr=3e-3), 1.0)
         limits = BatchLimits(sampling.batch_rows, sampling.prefill_tokens)
-        self.embedded = LocalSampler(base, bank, limits, inline, self._versions)
+        self.embedded = LocalSampler(base, bank, limits, inline, self._versions, self.meter)
         for i, name in enumerate(MEMBERS):
             # The last one has half of the bank's rank, and so another scale.
             self.join(name, noisy(bank, i, rank=4 if name == MEMBERS[-1] else 8, b=NOISE))

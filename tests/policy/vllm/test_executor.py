@@ -15,7 +15,7 @@ import torch
 from redqueen.errors import MismatchError, PromptError, WorkerError
 from redqueen.records import Completion, Prompt, Request, Sample, SamplingParams
 from tests.policy.requests import request
-from tests.policy.vllm.conftest import MEMBERS, NOISE, SLOTS, TwoSamplers
+from tests.policy.vllm.conftest import MEMBERS, NOISE, TwoSamplers
 from tests.reference import merged, noisy
 
 TEXTS = (
@@ -128,10 +128,9 @@ def test_no_version_is_ever_stale_over_20_updates_births_and_deaths(policy: TwoS
         loaded = policy.vllm.versions.loaded
         numbers |= {version.number for version in loaded.values()}
         assert {version.name.partition("@")[0] for version in loaded.values()} == set(policy.members)
-        assert policy.vllm.engine._engine.list_loras() == {version.number for version in loaded.values()}
+        assert set(policy.vllm.engine._engine.list_loras()) == {version.number for version in loaded.values()}
     # Every member moved in every step, and no number came twice.
     assert len(numbers) == 60
-    assert len(numbers) > SLOTS
 
 
 def test_a_death_without_a_birth_is_unloaded(policy: TwoSamplers) -> None:
