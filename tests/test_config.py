@@ -362,5 +362,5 @@ def test_every_key_has_a_docstring() -> None:
             documented = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
             if isinstance(node, ast.AnnAssign) and not documented:
                 bare.append(f"{section.name}: {ast.unparse(node.target)}")
-    assert len(sections) == 11
+    assert len(sections) == 12
     assert bare == []
