@@ -59,7 +59,7 @@ def test_a_group_shares_its_prompt_only_where_it_should(shared: bool) -> None:
     made = workload.samples(500, ["m0", "m1"], 9, 4, attempts=5, shared=shared)
     assert len(made) == 10
     assert len({s.prompt_ids for s in made}) == (2 if shared else 10)
-    assert {(len(s.prompt_ids), len(s.token_ids), len(s.logprobs)) for s in made} == {(9, 4, 4)}
+    assert {(len(s.prompt_ids), len(s.token_ids), len(s.logprobs)) for s in made} == {(9, 4, 0)}
     assert 0 not in {s.advantage for s in made}
     assert made == workload.samples(500, ["m0", "m1"], 9, 4, attempts=5, shared=shared)
 
