@@ -129,6 +129,7 @@ class ClusterVerifier(AbstractContextManager["ClusterVerifier", None]):
         self._threads.shutdown()
         for judge in self._judges:
             judge.kill()
+        self._judges = []
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -64,5 +64,6 @@ class Machines:
     def close(self) -> None:
         for policy in self.policies:
             policy.close()
+        self.policies.clear()
         self.cluster.close()
         self.nodes.shutdown()
