@@ -47,7 +47,7 @@ def shape(name: str) -> Shape:
 
 def table() -> list[dict[str, Any]]:
     """Returns a row for each base and card: the plan of `paper_7b` and what it needs, or of a smaller rank."""
-    asked = recipe("paper_7b").override(["model.device=cuda"])
+    asked = recipe("paper_7b").override(["model.device=cuda", "model.dtype=bfloat16"])
     rows: list[dict[str, Any]] = []
     for name in BASES:
         dimensions = shape(name)

@@ -24,7 +24,9 @@ from tests.commands.running import redqueen
 
 CUDA = torch.device("cuda")
 META = torch.device("meta")
-PAPER = recipe("paper_7b").override(["model.device=cuda", "model.workers=1", "learning.checkpointing=false"])
+PAPER = recipe("paper_7b").override(
+    ["model.device=cuda", "model.dtype=bfloat16", "model.workers=1", "learning.checkpointing=false"]
+)
 
 
 def group(prompt: int, texts: int, tokens: int) -> PromptGroup:
@@ -87,7 +89,13 @@ def test_a_larger_card_never_gets_smaller_batches_and_every_card_has_a_plan_for_
 def test_what_was_asked_for_is_kept_where_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("redqueen.policy.memory.fit.shape_of", lambda _config: shape("7B"))
     asked = recipe("paper_7b").override(
-        ["model.device=cuda", "sampling.batch_rows=100", "learning.batch_tokens=6000", "learning.checkpointing=true"]
+        [
+            "model.device=cuda",
+            "model.dtype=bfloat16",
+            "sampling.batch_rows=100",
+            "learning.batch_tokens=6000",
+            "learning.checkpointing=true",
+        ]
     )
     found = fit(asked, LENGTHS, 8, memory_of_a_gpu(141 * 10**9))
     assert found.changes == ()
@@ -100,7 +108,7 @@ def test_what_was_asked_for_is_kept_where_it_fits(monkeypatch: pytest.MonkeyPatc
 
 def test_a_machine_without_memory_for_the_base_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("redqueen.policy.memory.fit.shape_of", lambda _config: shape("7B"))
-    config = recipe("paper_7b").override(["model.device=cuda"])
+    config = recipe("paper_7b").override(["model.device=cuda", "model.dtype=bfloat16"])
     with pytest.raises(ModelError, match="GiB of the machine's own memory to load and to save"):
         fit(config, LENGTHS, 8, Memory(device=CUDA, free=80 * 10**9, host=8 * 10**9))
 
