@@ -6,7 +6,6 @@ This is the only module that knows Ray. Everything else calls an `Actor`.
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import socket
 from collections.abc import Iterator, Sequence
@@ -98,9 +97,6 @@ class Cluster:
 
     def close(self) -> None:
         """Leaves the cluster. One that was started here ends."""
-        # Ray counts handles by names that the next cluster of this process uses again. A handle that is freed then,
-        # because a cycle of references held it, would end an actor of that cluster.
-        gc.collect()
         self.ray.shutdown()
 
     def __enter__(self) -> Cluster:
