@@ -249,15 +249,23 @@ def large_league(
 
 @app.command()
 def gpu(
-    part: Annotated[str, typer.Argument(help="env, correct, decode, train, step, or table (modelled, without a GPU).")],
+    parts: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PART...", help="Any of env, correct, decode, train, step, and table (modelled, without a GPU)."
+        ),
+    ],
     tiny: Annotated[bool, typer.Option("--tiny", help="Toy sizes on a CPU: tries the code, measures nothing.")] = False,
 ) -> None:
     """A GPU's numbers at the shape of a 7B model, each beside what was modelled (docs/GPU.md)."""
-    from benchmarks.gpu.day import PARTS, run_bench_gpu
-    from benchmarks.gpu.table import print_table
+    from benchmarks.gpu.day import PARTS, TABLE, run_bench_gpu
+    from benchmarks.timing import BenchmarkError
 
-    if part == "table":
-        raise typer.Exit(print_table())
-    if part not in PARTS:
-        raise typer.BadParameter(f"'{part}' is not a part: choose one of {', '.join(PARTS)} or table")
-    raise typer.Exit(run_bench_gpu(part, tiny=tiny))
+    for part in parts:
+        if part not in (*PARTS, TABLE):
+            raise typer.BadParameter(f"'{part}' is not a part: choose from {', '.join((*PARTS, TABLE))}")
+    try:
+        run_bench_gpu(parts, tiny=tiny)
+    except BenchmarkError as why:
+        typer.echo(f"gpu: {why}", err=True)
+        raise typer.Exit(1) from why

@@ -1,27 +1,26 @@
 """`python -m benchmarks gpu PART`: what a GPU does, each number beside what the model of docs/GPU.md predicts.
 
-The base has random weights of the 7B shape, so nothing is downloaded. Every part fits in ten minutes on one H200. With
-`--tiny` the same code runs on a CPU in seconds; its numbers mean nothing.
+The base has random weights of the 7B shape, so nothing is downloaded. Every part should fit in ten minutes on an H200.
+With `--tiny` the same code runs on a CPU in seconds; its numbers mean nothing.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import torch
 import transformers
 
 from benchmarks.gpu import stand_ins
-from benchmarks.gpu.clock import forget_peak, peak_gib, synchronize, timed
+from benchmarks.gpu.clock import forget_peak, synchronize, timed
 from benchmarks.gpu.counting import H200
 from benchmarks.gpu.launches import PassCost, decode_step_cost, logprobs_cost, micro_batch_cost, sampling_cost
+from benchmarks.gpu.output import host_waits, say, say_peak
+from benchmarks.gpu.planned_memory import PlannedMemory
 from benchmarks.gpu.shapes import SEVEN_B, TINY, Shape, random_decoder, random_members, random_policy
+from benchmarks.gpu.table import print_table
 from benchmarks.gpu.workload import ATTEMPT_PROMPT, ATTEMPTS, PROPOSAL_PROMPT, Draw, student_batch, teacher_batch
 from benchmarks.timing import BenchmarkError
 from redqueen.config import LearningConfig
@@ -30,24 +29,27 @@ from redqueen.policy.learning.gradients import ForwardOptions, accumulate
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.policy.model.decoder import Decoder
+from redqueen.policy.policy import Policy
 from redqueen.policy.sampling.continuous_batch import BatchLimits, Row, RowGroup
 from redqueen.policy.sampling.device_batch import DeviceBatch, PlacedPrompt
 from redqueen.records import Sample, SamplingParams
 
 MEMBERS = 8
+# Of a measured decode step: how many are queued at a time, tokens of a row's room, and prompts of one pass.
+STEPS = 4
+SAMPLED = 16 * STEPS
+PREFILLED = 16
 
 
 class Day:
     """The parts of a GPU day, on one device."""
 
     def __init__(self, tiny: bool) -> None:
-        """Raises BenchmarkError without a GPU, unless the run is tiny."""
-        if not tiny and not torch.cuda.is_available():
-            raise BenchmarkError("torch sees no CUDA device: add --tiny to try the code on a CPU")
         self.tiny = tiny
         self.shape: Shape = TINY if tiny else SEVEN_B
         self.device = torch.device("cpu" if tiny else "cuda")
         self.draw = Draw(self.shape.vocabulary, scale=32 if tiny else 1)
+        self.plan = PlannedMemory(self.shape, MEMBERS)
 
     def env(self) -> None:
         """What the machine does at most: products, copies and launches."""
@@ -103,7 +105,8 @@ class Day:
             say(
                 f"{rows} rows of {tokens} tokens: ms a step", round(1e3 * step, 2), f"{1e3 * cost.seconds:.2f}, a graph"
             )
-            say("   ms of the host, tokens a second, peak GiB", (round(1e3 * host, 2), round(rows / step), peak_gib()))
+            say("   ms of the host, tokens a second", (round(1e3 * host, 2), round(rows / step)))
+            say_peak(self.plan.sampling(rows, tokens, SAMPLED, PREFILLED * tokens))
             say("   the host's waits in four steps", dict(waits), {})
             del batch
 
@@ -127,33 +130,26 @@ class Day:
                 )
                 cost = micro_batch_cost(self.shape, groups, checkpointing=checkpointing)
                 self._say_training(f"{name}, {rows} rows, checkpointing {checkpointing}", rows, spent.wall, cost)
+                say_peak(self.plan.training(rows, checkpointing=checkpointing, moments=False))
 
     def _say_training(self, name: str, rows: int, seconds: float, cost: PassCost) -> None:
         head = logprobs_cost(self.shape, rows)
         modelled = cost.of(self.shape.layers) + head
         useful = 4 * rows * _weights(self.shape)
         say(f"{name}: us a row", round(1e6 * seconds / rows, 1), f"{1e6 * modelled.seconds / rows:.1f}")
-        say("   model-FLOP use, peak GiB", (round(useful / seconds / H200.peak, 3), peak_gib()), "at least 0.45")
+        say("   model-FLOP use", round(useful / seconds / H200.peak, 3), "at least 0.45")
 
     def step(self) -> None:
         """Sampling and an update as a run does them, without the sandbox: tokens and rows a second, mismatch."""
         decoder, bank = self._base()
-        policy = random_policy(decoder, bank, LearningConfig(lr=1e-5, batch_tokens=256 if self.tiny else 8192))
+        budget = 256 if self.tiny else 8192
+        policy = random_policy(decoder, bank, LearningConfig(lr=1e-5, batch_tokens=budget))
         samples: list[Sample] = []
         proposals = [self._group(i % 4, PROPOSAL_PROMPT, 1, i) for i in range(4 if self.tiny else 64)]
         attempts = [self._group(4 + i % 4, ATTEMPT_PROMPT, ATTEMPTS, 64 + i) for i in range(2 if self.tiny else 64)]
         for name, groups in (("proposals", proposals), ("attempts", attempts)):
-            forget_peak()
-            limits = BatchLimits(16 if self.tiny else 512, 16384)
-            start = time.perf_counter()
-            with host_waits(self.device) as waits:
-                policy.executor.sample(groups, limits, lambda row: None)
-                synchronize()
-            seconds = time.perf_counter() - start
+            self._sample(policy, name, groups)
             samples += _samples_of(groups)
-            tokens = sum(len(row.token_ids) for group in groups for row in group.rows)
-            say(f"{name}: tokens, seconds, tokens a second", (tokens, round(seconds, 2), round(tokens / seconds)))
-            say("   the host's waits, peak GiB", (sum(waits.values()), peak_gib()))
         forget_peak()
         start = time.perf_counter()
         with host_waits(self.device) as waits:
@@ -162,8 +158,25 @@ class Day:
         seconds = time.perf_counter() - start
         rows = sum(len(sample.prompt_ids) + len(sample.token_ids) for sample in samples)
         say("update: seconds, rows a second", (round(seconds, 2), round(rows / seconds)))
-        say("   the host's waits, peak GiB", (dict(waits), peak_gib()))
+        say("   the host's waits", dict(waits))
+        say_peak(self.plan.training(budget, checkpointing=False, moments=True))
         say("logprob_gap", round(max(update.logprob_gap for update in updates), 5), "below 0.05")
+
+    def _sample(self, policy: Policy, name: str, groups: list[RowGroup]) -> None:
+        """Samples these groups as a run does."""
+        forget_peak()
+        limits = BatchLimits(16 if self.tiny else 512, 16384)
+        start = time.perf_counter()
+        with host_waits(self.device) as waits:
+            policy.executor.sample(groups, limits, lambda row: None)
+            synchronize()
+        seconds = time.perf_counter() - start
+        tokens = sum(len(row.token_ids) for group in groups for row in group.rows)
+        say(f"{name}: tokens, seconds, tokens a second", (tokens, round(seconds, 2), round(tokens / seconds)))
+        say("   the host's waits", sum(waits.values()))
+        rows = min(limits.rows, sum(len(group.rows) for group in groups))
+        prompt = max(len(group.prompt_ids) for group in groups)
+        say_peak(self.plan.sampling(rows, prompt, max(group.max_tokens for group in groups), limits.prefill_tokens))
 
     def _base(self, layers: int = 0) -> tuple[Decoder, AdapterBank]:
         shape = self.shape.with_layers(layers) if layers else self.shape
@@ -207,10 +220,27 @@ PARTS: dict[str, Callable[[Day], None]] = {
     "train": Day.train,
     "step": Day.step,
 }
+TABLE = "table"
+"""The modelled table, which needs no GPU."""
 
 
-def run_bench_gpu(part: str, *, tiny: bool) -> int:
-    """Runs a part and prints its numbers; returns the exit code. A tiny run takes a GPU's ways on the CPU."""
+def run_bench_gpu(parts: Sequence[str], *, tiny: bool) -> None:
+    """Runs parts and prints their numbers. A tiny run takes a GPU's ways on the CPU.
+
+    Raises BenchmarkError, before anything runs, if a part that is not tiny needs a GPU and there is none.
+    """
+    measured = [part for part in parts if part != TABLE]
+    if measured and not tiny and not torch.cuda.is_available():
+        raise BenchmarkError("torch sees no CUDA device: add --tiny to try the code on a CPU")
+    for part in parts:
+        if part == TABLE:
+            print_table()
+        else:
+            _run(part, tiny)
+
+
+def _run(part: str, tiny: bool) -> None:
+    """Runs one part, tiny ones with a GPU's ways on the CPU."""
     before = dispatch.on_gpu
     if tiny:
         stand_ins.on_cpu()
@@ -219,31 +249,6 @@ def run_bench_gpu(part: str, *, tiny: bool) -> int:
         PARTS[part](Day(tiny))
     finally:
         dispatch.on_gpu = before
-    return 0
-
-
-def say(name: str, value: object, predicted: object = None) -> None:
-    """Prints a number, and what was predicted."""
-    print(f"{name}: {value}" + (f"   [predicted {predicted}]" if predicted is not None else ""), flush=True)
-
-
-@contextmanager
-def host_waits(device: torch.device) -> Iterator[Counter[str]]:
-    """Counts the lines at which the host waits for a GPU in a `with` block; nothing on a CPU."""
-    lines: Counter[str] = Counter()
-    if device.type != "cuda":
-        yield lines
-        return
-    torch.cuda.set_sync_debug_mode("warn")
-    try:
-        with warnings.catch_warnings(record=True) as seen:
-            warnings.simplefilter("always")
-            yield lines
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    for warning in seen:
-        if "synchroniz" in str(warning.message):
-            lines[f"{Path(warning.filename).name}:{warning.lineno}"] += 1
 
 
 def _prompt_of(row: int, tokens: int) -> tuple[int, ...]:
@@ -253,18 +258,15 @@ def _prompt_of(row: int, tokens: int) -> tuple[int, ...]:
 def _filled(decoder: Decoder, bank: AdapterBank, draw: Draw, rows: int, tokens: int) -> DeviceBatch:
     """Returns a batch of rows with prompts of that many tokens, of four members in no order."""
     del draw
-    steps = 4
-    # Room for the turns of a measurement.
-    sampled = 16 * steps
-    batch = DeviceBatch(decoder, bank, rows, tokens + sampled, sampled, steps)
+    batch = DeviceBatch(decoder, bank, rows, tokens + SAMPLED, SAMPLED, STEPS)
     prompts = [PlacedPrompt(row % 4, _prompt_of(row, tokens), [row]) for row in range(rows)]
     with torch.inference_mode():
-        batch.admit(prompts, [("bench", row) for row in range(rows)], [sampled] * rows)
+        batch.admit(prompts, [("bench", row) for row in range(rows)], [SAMPLED] * rows)
         ordered = sorted(prompts, key=lambda prompt: prompt.slot)
         # A pass of 16 prompts takes no more memory than a run's.
-        for start in range(0, rows, 16):
-            batch.prefill(ordered[start : start + 16])
-        batch.assign([row % 4 for row in range(rows)], [SamplingParams(max_tokens=sampled)] * rows)
+        for start in range(0, rows, PREFILLED):
+            batch.prefill(ordered[start : start + PREFILLED])
+        batch.assign([row % 4 for row in range(rows)], [SamplingParams(max_tokens=SAMPLED)] * rows)
     return batch
 
 

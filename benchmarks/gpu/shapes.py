@@ -40,9 +40,9 @@ TINY = Shape(layers=2, hidden=64, intermediate=96, heads=4, kv_heads=2, vocabula
 """For a run of the same code that takes seconds on a CPU."""
 
 
-def random_decoder(shape: Shape, device: torch.device, dtype: torch.dtype = torch.bfloat16) -> Decoder:
-    """Returns a base of that shape; on the meta device it takes no memory."""
-    config = Qwen2Config(
+def config_of(shape: Shape) -> Qwen2Config:
+    """Returns the configuration of a base of that shape."""
+    return Qwen2Config(
         vocab_size=shape.vocabulary,
         hidden_size=shape.hidden,
         intermediate_size=shape.intermediate,
@@ -53,10 +53,19 @@ def random_decoder(shape: Shape, device: torch.device, dtype: torch.dtype = torc
         rms_norm_eps=1e-6,
         tie_word_embeddings=False,
     )
+
+
+def random_model(shape: Shape, device: torch.device, dtype: torch.dtype = torch.bfloat16) -> Any:
+    """Returns transformers' model of that shape; on the meta device it takes no memory."""
     torch.manual_seed(0)
     with device:
-        model = AutoModelForCausalLM.from_config(config, dtype=dtype)
-    return decoder_of(model.requires_grad_(False).eval(), pack=False)
+        model: Any = AutoModelForCausalLM.from_config(config_of(shape), dtype=dtype)
+    return model.requires_grad_(False).eval()
+
+
+def random_decoder(shape: Shape, device: torch.device, dtype: torch.dtype = torch.bfloat16) -> Decoder:
+    """Returns a base of that shape."""
+    return decoder_of(random_model(shape, device, dtype), pack=False)
 
 
 def random_members(decoder: Decoder, shape: Shape, count: int, std: float = 0.02) -> AdapterBank:

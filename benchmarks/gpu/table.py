@@ -113,8 +113,8 @@ def _length(draw: random.Random) -> int:
     return max(8, min(4 * COMPLETION_TOKENS, int(length)))
 
 
-def print_table() -> int:
-    """Prints the modelled steps; returns the exit code."""
+def print_table() -> None:
+    """Prints the modelled steps."""
     print("Modelled from counted launches and bytes, not measured: a step of paper_7b on one H200, central case.")
     for name, efficiency in (("every kernel at its limit", 1.0), ("every kernel at 65 % of its limit", 0.65)):
         step = modelled(efficiency)
@@ -123,4 +123,3 @@ def print_table() -> int:
             f"{name}: propose {step.propose:.0f} s, solve {step.solve:.0f} s ({rate:,.0f} tokens/s), "
             f"learn {step.learn:.0f} s, step {step.total:.0f} s, 200 steps {step.total / 18:.1f} h"
         )
-    return 0

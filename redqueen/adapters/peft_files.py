@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
@@ -52,10 +52,12 @@ def save_adapter(
         # safetensors refuses tensors that are not contiguous, and a transposed one is not.
         tensors[f"{_PREFIX}{name}{_A}"] = factors.a.T.to(dtype).contiguous()
         tensors[f"{_PREFIX}{name}{_B}"] = factors.b.T.to(dtype).contiguous()
-    config = LoraConfig(
+    # Imported here, because it takes seconds and only writing an adapter needs it.
+    peft = importlib.import_module("peft")
+    config = peft.LoraConfig(
         r=next(iter(adapter.values())).a.shape[1],
-        # PEFT's annotation is int, and vLLM refuses a float even if it is whole.
-        lora_alpha=int(alpha) if alpha == int(alpha) else alpha,  # pyright: ignore[reportArgumentType]
+        # vLLM refuses a float even if it is whole.
+        lora_alpha=int(alpha) if alpha == int(alpha) else alpha,
         target_modules=sorted({name.rpartition(".")[2] for name in adapter}),
         lora_dropout=0.0,
         bias="none",

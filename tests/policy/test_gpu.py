@@ -51,9 +51,9 @@ def test_sampling_and_learning_on_a_gpu_agree_with_the_cpu(tmp_path: Path) -> No
 def test_in_bf16_the_kernels_of_a_run_compute_what_plain_products_do() -> None:
     # At the shape of a 7B model: flash attention forward and backward, recorded decode steps and their low-rank
     # products, compiled operations.
-    assert run_bench_gpu("correct", tiny=False) == 0
+    run_bench_gpu(["correct"], tiny=False)
 
 
 def test_in_bf16_a_sampled_batch_and_an_update_of_it_agree() -> None:
     # The log-probabilities of sampler and learner are compared, and an update with a larger gap is refused.
-    assert run_bench_gpu("step", tiny=False) == 0
+    run_bench_gpu(["step"], tiny=False)

@@ -9,6 +9,8 @@ kv head, C places of a sequence (or rows of a chunk, with V), P tokens of a prom
 
 from __future__ import annotations
 
+import functools
+import importlib
 import os
 from collections.abc import Sequence
 from typing import Protocol
@@ -17,10 +19,8 @@ import torch
 from torch import Tensor
 
 from redqueen.errors import ModelError
-from redqueen.policy.kernels.cpu.floats import numba_supports
 from redqueen.policy.kernels.flash import Varlen
 from redqueen.policy.kernels.gpu_kernels import GpuKernels
-from redqueen.policy.kernels.numba_kernels import NumbaKernels
 from redqueen.policy.kernels.torch_kernels import TorchKernels
 
 VARIABLE = "REDQUEEN_KERNELS"
@@ -128,8 +128,13 @@ class Kernels(Protocol):
 
 # Kernels hold no state, so one object of each is enough.
 _TORCH: Kernels = TorchKernels()
-_NUMBA: Kernels = NumbaKernels()
 _GPU: Kernels = GpuKernels()
+
+
+@functools.cache
+def _numba() -> Kernels:
+    """Returns Numba's kernels. Only a CPU needs numba, so only there it is imported."""
+    return importlib.import_module("redqueen.policy.kernels.numba_kernels").NumbaKernels()
 
 
 def on_gpu(device: torch.device) -> bool:
@@ -161,4 +166,5 @@ def kernels_of(tensor: Tensor) -> Kernels:
         return _TORCH
     if on_gpu(tensor.device):
         return _GPU if flash_supports(tensor) else _TORCH
-    return _NUMBA if numba_supports(tensor) else _TORCH
+    compiles = tensor.device.type == "cpu" and tensor.dtype in (torch.bfloat16, torch.float32)
+    return _numba() if compiles else _TORCH

@@ -13,7 +13,7 @@ from benchmarks.cli import app
     [
         ("env", ["product in bf16"]),
         ("correct", ["attention of one call against plain products, dk", "decode steps against one pass"]),
-        ("decode", ["8 rows of 12 tokens: ms a step", "waits"]),
+        ("decode", ["8 rows of 12 tokens: ms a step", "waits", "peak GiB: not measured   [planned"]),
         pytest.param("train", ["attempts", "proposals", "model-FLOP use"], marks=pytest.mark.slow),
         ("step", ["tokens a second", "update: seconds", "logprob_gap"]),
     ],

@@ -13,7 +13,7 @@ from redqueen.config import SamplingConfig
 from redqueen.policy.kernels import dispatch
 from redqueen.policy.model.decoder import Decoder
 from redqueen.policy.sampling import recorded
-from redqueen.policy.sampling.decode_step import NumbaDecodeStep
+from redqueen.policy.sampling.numba_decode_step import NumbaDecodeStep
 from redqueen.records import Completion
 from tests.policy.conftest import Build
 from tests.policy.requests import crowd, request, same

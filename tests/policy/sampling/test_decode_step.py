@@ -23,8 +23,9 @@ from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.attention import SharedPrefix
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.decoder import FAMILIES, Decoder, decoder_of
-from redqueen.policy.sampling.decode_step import NumbaDecodeStep, TorchDecodeStep, decode_step
+from redqueen.policy.sampling.decode_step import TorchDecodeStep, decode_step
 from redqueen.policy.sampling.kv_cache import KVCache, Prefill, PrefillEntry
+from redqueen.policy.sampling.numba_decode_step import NumbaDecodeStep
 from tests.policy.model.test_decoder import model
 from tests.reference import LOGIT_ROUNDING, logits, noisy
 
@@ -219,7 +220,7 @@ def test_the_gate_is_silu_over_the_whole_range(dtype: torch.dtype, tolerance: fl
 
 HASH = """
 import hashlib, torch
-from redqueen.policy.sampling.decode_step import NumbaDecodeStep
+from redqueen.policy.sampling.numba_decode_step import NumbaDecodeStep
 from redqueen.policy.model.decoder import decoder_of
 from tests.policy.model.test_decoder import model
 from tests.policy.sampling.test_decode_step import bank_of, stepped

@@ -13,8 +13,9 @@ from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.attention import SharedPrefix
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.decoder import FAMILIES, Decoder
-from redqueen.policy.sampling.decode_step import NumbaDecodeStep, TorchDecodeStep
+from redqueen.policy.sampling.decode_step import TorchDecodeStep
 from redqueen.policy.sampling.kv_cache import KVCache, Prefill, PrefillEntry
+from redqueen.policy.sampling.numba_decode_step import NumbaDecodeStep
 from tests.reference import logits
 
 Step = Callable[[Decoder, KVCache, list[int]], Tensor]

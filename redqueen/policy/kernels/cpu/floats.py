@@ -29,11 +29,6 @@ _INLINE: Any = {"forceinline": True}
 _STAMP = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]
 
 
-def numba_supports(tensor: Tensor) -> bool:
-    """Returns whether the compiled kernels can compute with `tensor`."""
-    return tensor.device.type == "cpu" and tensor.dtype in (torch.bfloat16, torch.float32)
-
-
 def as_array(tensor: Tensor) -> Array:
     """Returns the same memory as an array. bf16 becomes uint16, because NumPy and Numba have no bf16."""
     # `wide` and `put` convert such bits: bf16 is the upper half of an fp32, so a shift and a rounding are enough.

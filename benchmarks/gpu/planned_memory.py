@@ -1,0 +1,61 @@
+"""The memory that `redqueen.policy.memory` plans for the work of a GPU day, to stand beside the peak that was there."""
+
+from __future__ import annotations
+
+import torch
+
+from benchmarks.gpu.shapes import Shape, config_of
+from redqueen.config import Config
+from redqueen.policy.memory.estimate import gradients_item, held_items, sampling_items, total, training_items
+from redqueen.policy.model.dimensions import shape_in
+from redqueen.recipes import recipe
+from redqueen.records import PromptLengths
+
+_CUDA = torch.device("cuda")
+_MOMENTS = "members: AdamW moments"
+
+
+class PlannedMemory:
+    """Plans in bytes for one GPU, which need not be here. The games are those of `paper_7b`."""
+
+    def __init__(self, shape: Shape, members: int) -> None:
+        asked = recipe("paper_7b").override(["model.device=cuda", "model.dtype=bfloat16", "model.workers=1"])
+        self.config = _with(asked, "model", rank=shape.rank)
+        self.dimensions = shape_in(config_of(shape), asked.model.targets)
+        self.members = members
+
+    def sampling(self, rows: int, prompt: int, sampled: int, prefill: int) -> int:
+        """Returns the plan for rows of `prompt` and `sampled` tokens, before the first update.
+
+        Passes over prompts have up to `prefill` tokens.
+        """
+        config = _with(
+            self.config,
+            "sampling",
+            batch_rows=rows,
+            proposal_tokens=sampled,
+            attempt_tokens=sampled,
+            prefill_tokens=prefill,
+        )
+        lengths = PromptLengths(proposal=prompt, attempt=prompt)
+        return self._held(moments=False) + total(sampling_items(config, self.dimensions, lengths, _CUDA))
+
+    def training(self, tokens: int, *, checkpointing: bool, moments: bool) -> int:
+        """Returns the plan for micro-batches of so many tokens, with or without AdamW's moments."""
+        config = _with(self.config, "learning", batch_tokens=tokens, checkpointing=checkpointing)
+        # No text is longer than a micro-batch, and those of a group are as long as attempts of `paper_7b` on average.
+        lengths = PromptLengths(proposal=1, attempt=min(tokens, 300))
+        config = _with(config, "sampling", proposal_tokens=1)
+        training = training_items(config, self.dimensions, lengths, _CUDA)
+        gradients = gradients_item(config, self.dimensions, self.members)
+        return self._held(moments=moments) + gradients.total + total(training)
+
+    def _held(self, *, moments: bool) -> int:
+        """Returns what is there all the time: the base and its members."""
+        held = held_items(self.config, self.dimensions, self.members, _CUDA)
+        return total([item for item in held if moments or item.name != _MOMENTS])
+
+
+def _with(config: Config, section: str, **values: object) -> Config:
+    """Returns a copy with other values in one section, whatever a run would say to them."""
+    return config.model_copy(update={section: getattr(config, section).model_copy(update=values)})
