@@ -252,7 +252,8 @@ def gpu(
     parts: Annotated[
         list[str],
         typer.Argument(
-            metavar="PART...", help="Any of env, correct, decode, train, step, and table (modelled, without a GPU)."
+            metavar="PART...",
+            help="env, correct, decode, train, step, peers, or table (modelled, without a GPU).",
         ),
     ],
     tiny: Annotated[bool, typer.Option("--tiny", help="Toy sizes on a CPU: tries the code, measures nothing.")] = False,

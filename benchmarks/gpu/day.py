@@ -18,10 +18,19 @@ from benchmarks.gpu.clock import forget_peak, synchronize, timed
 from benchmarks.gpu.counting import H200
 from benchmarks.gpu.launches import PassCost, decode_step_cost, logprobs_cost, micro_batch_cost, sampling_cost
 from benchmarks.gpu.output import host_waits, say, say_peak
+from benchmarks.gpu.peers import compare_with_peers
 from benchmarks.gpu.planned_memory import PlannedMemory
 from benchmarks.gpu.shapes import SEVEN_B, TINY, Shape, random_decoder, random_members, random_policy
 from benchmarks.gpu.table import print_table
-from benchmarks.gpu.workload import ATTEMPT_PROMPT, ATTEMPTS, PROPOSAL_PROMPT, Draw, student_batch, teacher_batch
+from benchmarks.gpu.workload import (
+    ATTEMPT_PROMPT,
+    ATTEMPTS,
+    PROPOSAL_PROMPT,
+    Draw,
+    row_group,
+    student_batch,
+    teacher_batch,
+)
 from benchmarks.timing import BenchmarkError
 from redqueen.config import LearningConfig
 from redqueen.policy.kernels import dispatch
@@ -30,7 +39,7 @@ from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.policy.model.decoder import Decoder
 from redqueen.policy.policy import Policy
-from redqueen.policy.sampling.continuous_batch import BatchLimits, Row, RowGroup
+from redqueen.policy.sampling.continuous_batch import BatchLimits, RowGroup
 from redqueen.policy.sampling.device_batch import DeviceBatch, PlacedPrompt
 from redqueen.records import Sample, SamplingParams
 
@@ -145,8 +154,10 @@ class Day:
         budget = 256 if self.tiny else 8192
         policy = random_policy(decoder, bank, LearningConfig(lr=1e-5, batch_tokens=budget))
         samples: list[Sample] = []
-        proposals = [self._group(i % 4, PROPOSAL_PROMPT, 1, i) for i in range(4 if self.tiny else 64)]
-        attempts = [self._group(4 + i % 4, ATTEMPT_PROMPT, ATTEMPTS, 64 + i) for i in range(2 if self.tiny else 64)]
+        proposals = [row_group(self.draw, i % 4, PROPOSAL_PROMPT, 1, i) for i in range(4 if self.tiny else 64)]
+        attempts = [
+            row_group(self.draw, 4 + i % 4, ATTEMPT_PROMPT, ATTEMPTS, 64 + i) for i in range(2 if self.tiny else 64)
+        ]
         for name, groups in (("proposals", proposals), ("attempts", attempts)):
             self._sample(policy, name, groups)
             samples += _samples_of(groups)
@@ -161,6 +172,10 @@ class Day:
         say("   the host's waits", dict(waits))
         say_peak(self.plan.training(budget, checkpointing=False, moments=True))
         say("logprob_gap", round(max(update.logprob_gap for update in updates), 5), "below 0.05")
+
+    def peers(self) -> None:
+        """The same work by PEFT and by vLLM, where they are installed."""
+        compare_with_peers(self.shape, self.device, tiny=self.tiny)
 
     def _sample(self, policy: Policy, name: str, groups: list[RowGroup]) -> None:
         """Samples these groups as a run does."""
@@ -187,13 +202,6 @@ class Day:
         say(f"{shape.layers} random layers and {MEMBERS} members, seconds", round(time.perf_counter() - start, 1))
         return decoder, bank
 
-    def _group(self, slot: int, prompt: tuple[int, int], count: int, number: int) -> RowGroup:
-        rows: list[Row] = []
-        for i in range(count):
-            params = SamplingParams(max_tokens=self.draw.completion_length())
-            rows.append(Row(ATTEMPTS * number + i, (number, i), params, ("</answer>",)))
-        return RowGroup(slot, self.draw.prompt(prompt), rows)
-
     def _decoding_error(self, decoder: Decoder, bank: AdapterBank) -> float:
         """Returns the relative error of hidden states after decode steps, against one pass over the same tokens."""
         rows, tokens = 6, 12
@@ -219,6 +227,7 @@ PARTS: dict[str, Callable[[Day], None]] = {
     "decode": Day.decode,
     "train": Day.train,
     "step": Day.step,
+    "peers": Day.peers,
 }
 TABLE = "table"
 """The modelled table, which needs no GPU."""

@@ -6,7 +6,8 @@ import random
 from collections.abc import Callable
 
 from redqueen.policy.learning.packing import PromptGroup, WeightedSample, micro_batches
-from redqueen.records import Sample
+from redqueen.policy.sampling.continuous_batch import Row, RowGroup
+from redqueen.records import Sample, SamplingParams
 
 # Completions are drawn around this many tokens, and end at four times as many, as with the preset's limit of 2048.
 MEAN_COMPLETION = 512
@@ -27,11 +28,11 @@ class Draw:
 
     def prompt(self, lengths: tuple[int, int]) -> tuple[int, ...]:
         """Returns a prompt of between `lengths` tokens."""
-        return self._tokens(max(4, self.random.randint(*lengths) // self.scale))
+        return self.tokens(max(4, self.random.randint(*lengths) // self.scale))
 
     def completion(self) -> tuple[int, ...]:
         """Returns a completion."""
-        return self._tokens(self.completion_length())
+        return self.tokens(self.completion_length())
 
     def completion_length(self) -> int:
         """Returns a completion's length, log-normal around `MEAN_COMPLETION`."""
@@ -39,8 +40,18 @@ class Draw:
         length = mean * self.random.lognormvariate(-_SPREAD * _SPREAD / 2, _SPREAD)
         return max(4, min(round(4 * mean), int(length)))
 
-    def _tokens(self, count: int) -> tuple[int, ...]:
+    def tokens(self, count: int) -> tuple[int, ...]:
+        """Returns so many tokens."""
         return tuple(self.random.choices(range(self.vocabulary), k=count))
+
+
+def row_group(draw: Draw, slot: int, prompt: tuple[int, int], count: int, number: int) -> RowGroup:
+    """Returns `count` rows to sample after one prompt, by the member in `slot`; no two calls have the same `number`."""
+    rows: list[Row] = []
+    for i in range(count):
+        params = SamplingParams(max_tokens=draw.completion_length())
+        rows.append(Row(ATTEMPTS * number + i, (number, i), params, ("</answer>",)))
+    return RowGroup(slot, draw.prompt(prompt), rows)
 
 
 def student_batch(draw: Draw, tokens: int) -> list[PromptGroup]:

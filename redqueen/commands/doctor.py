@@ -8,7 +8,6 @@ import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 
 import psutil
@@ -16,7 +15,7 @@ import torch
 from rich.console import Console
 
 from redqueen import __version__
-from redqueen.commands.environment import LIBRARIES
+from redqueen.commands.environment import versions
 from redqueen.config import ModelConfig
 from redqueen.machine import cache_root, cores
 from redqueen.policy.model.base import device_of, dtype_of
@@ -50,7 +49,7 @@ def checks() -> Iterator[Check]:
     """Makes all checks, the quick ones first."""
     yield Check("redqueen", True, f"{__version__} on Python {platform.python_version()}, {platform.platform()}")
     yield Check("python", (3, 11) <= sys.version_info < (3, 14), "3.11 to 3.13 is supported")
-    yield Check("libraries", True, ", ".join(f"{name} {version(name)}" for name in LIBRARIES))
+    yield Check("libraries", True, ", ".join(f"{name} {found}" for name, found in versions().items()))
     yield _device()
     memory = psutil.virtual_memory()
     yield Check("memory", True, f"{memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB free")
@@ -64,8 +63,13 @@ def checks() -> Iterator[Check]:
 def _device() -> Check:
     config = ModelConfig()
     device = device_of(config)
-    name = torch.cuda.get_device_name() if device.type == "cuda" else f"{cores()} CPU cores"
-    return Check("device", True, f"{name}, {str(dtype_of(config, device)).removeprefix('torch.')}")
+    dtype = str(dtype_of(config, device)).removeprefix("torch.")
+    if device.type != "cuda":
+        return Check("device", True, f"{cores()} CPU cores, {dtype}")
+    # A run plans its batches by what is free on the GPU (docs/GPU.md).
+    free, total = torch.cuda.mem_get_info()
+    name = torch.cuda.get_device_name()
+    return Check("device", True, f"{name}, {dtype}, {free / 2**30:.1f} of {total / 2**30:.1f} GiB free")
 
 
 def _model() -> Check:

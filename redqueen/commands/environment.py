@@ -7,7 +7,7 @@ import platform
 import shlex
 import subprocess
 import sys
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
@@ -94,7 +94,7 @@ def environment(config: Config, base: BaseFacts, tier: str) -> dict[str, object]
         **session(config),
         "python": platform.python_version(),
         "system": platform.platform(),
-        "libraries": {name: version(name) for name in LIBRARIES},
+        "libraries": versions(),
         "device": base.device,
         "dtype": base.dtype,
         "threads": torch.get_num_threads(),
@@ -102,6 +102,17 @@ def environment(config: Config, base: BaseFacts, tier: str) -> dict[str, object]
         "base": base.name,
         "base_fingerprint": base.fingerprint,
     }
+
+
+def versions() -> dict[str, str]:
+    """Returns the versions of the libraries that decide about a run's numbers. A GPU needs no numba, for example."""
+    found: dict[str, str] = {}
+    for name in LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "absent"
+    return found
 
 
 def _commit() -> str | None:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import torch
 
 from redqueen import __version__
 from redqueen.commands import doctor
-from redqueen.commands.environment import LIBRARIES
+from redqueen.commands.environment import LIBRARIES, versions
 from redqueen.machine import cores
 from redqueen.policy.model.bundled import CONVERSION, GGUF, MANIFEST, PACKAGE
 from redqueen.sandbox import Probe, probe
@@ -72,8 +74,22 @@ def test_every_check_has_a_line_and_the_exit_code_is_of_all(cache: Cache) -> Non
 def test_the_device_line_says_in_which_dtype_a_run_has_the_base(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDQUEEN_DTYPE", "float32")
     (device,) = lines("device", redqueen("doctor").stdout)
-    assert device.endswith(", float32")
+    assert ", float32" in device
     assert device.startswith((f"ok {cores()} CPU cores", "ok NVIDIA"))
+
+
+def test_the_device_line_names_the_memory_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redqueen.commands.doctor.device_of", lambda _config: torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (30 << 30, 80 << 30))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA of a test")
+    monkeypatch.delenv("REDQUEEN_DTYPE", raising=False)
+    device = next(check.detail for check in doctor.checks() if check.name == "device")
+    assert device == "NVIDIA of a test, bfloat16, 30.0 of 80.0 GiB free"
+
+
+def test_a_library_that_is_absent_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redqueen.commands.environment.LIBRARIES", ("torch", "redqueen-absent"))
+    assert versions() == {"torch": version("torch"), "redqueen-absent": "absent"}
 
 
 def test_a_damaged_model_fails_and_is_named(cache: Cache) -> None:

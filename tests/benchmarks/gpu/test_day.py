@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from benchmarks.cli import app
@@ -16,6 +20,7 @@ from benchmarks.cli import app
         ("decode", ["8 rows of 12 tokens: ms a step", "waits", "peak GiB: not measured   [planned"]),
         pytest.param("train", ["attempts", "proposals", "model-FLOP use"], marks=pytest.mark.slow),
         ("step", ["tokens a second", "update: seconds", "logprob_gap"]),
+        pytest.param("peers", ["8 members over one", "PEFT, one adapter", "vLLM"], marks=pytest.mark.slow),
     ],
 )
 def test_every_part_of_the_day_runs_at_toy_sizes(part: str, lines: list[str]) -> None:
@@ -25,6 +30,32 @@ def test_every_part_of_the_day_runs_at_toy_sizes(part: str, lines: list[str]) ->
         assert line in done.stdout
 
 
-def test_an_unknown_part_is_named() -> None:
-    done = CliRunner().invoke(app, ["gpu", "fly"])
+def test_an_unknown_part_is_named_before_anything_runs() -> None:
+    done = CliRunner().invoke(app, ["gpu", "env", "fly", "--tiny"])
     assert done.exit_code == 2
+    assert "'fly' is not a part" in done.output
+    assert "product" not in done.output
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_one_line_says_what_to_do() -> None:
+    done = CliRunner().invoke(app, ["gpu", "env"])
+    assert done.exit_code == 1
+    assert done.output == "gpu: torch sees no CUDA device: add --tiny to try the code on a CPU\n"
+
+
+@pytest.mark.slow
+def test_a_gpu_day_needs_few_libraries() -> None:
+    code = """
+import sys
+import benchmarks.cli, benchmarks.gpu.day
+from redqueen.policy.kernels import dispatch
+dispatch.on_gpu = lambda device: True
+benchmarks.gpu.day.run_bench_gpu(["correct"], tiny=True)
+print(*sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert {"torch", "transformers", "pydantic"} <= loaded
+    # docs/GPU.md says which libraries have to be brought.
+    assert loaded.isdisjoint({"numba", "llvmlite", "peft", "gguf", "radon", "matplotlib", "starlette", "uvicorn"})
