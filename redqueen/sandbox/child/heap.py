@@ -9,6 +9,8 @@ import random
 import sys
 from collections.abc import Callable
 
+from lockdown import libc
+
 # Sizes of CPython's small-object allocator, and of a bytes object without its content.
 _PAGE = 4_096
 _POOL = 16_384
@@ -39,9 +41,13 @@ def shuffle(variant: int) -> list[object]:
     mirrored = variant % 2 == 1
     _settling.sort(reverse=mirrored)
     order.shuffle(_settling)
+    for _, count, _, freed in _TAKEN:
+        freed += [index for index in _settling if index < count]
     # Later pools lie elsewhere within their arena, whose own place is random.
     padding: list[object] = [bytes(_SMALL - _BYTES_HEADER) for _ in range(_PADDING[variant] * (_POOL // _SMALL))]
-    return padding + _shuffle_large(order, mirrored) + _shuffle_small(order, mirrored)
+    gaps = padding + _shuffle_large(order, mirrored) + _shuffle_small(order, mirrored)
+    _give_back_pages()
+    return gaps
 
 
 _SETTLED = 24
@@ -58,7 +64,7 @@ def settle() -> None:
     """
     places = _places
     order = _sorted
-    for make, count, ranks in _TAKEN:
+    for make, count, ranks, freed in _TAKEN:
         for index in range(count):
             places[index] = make()
         known = True
@@ -70,29 +76,35 @@ def settle() -> None:
                 known = False
             else:
                 order[rank] = item
-        if known:
-            for index in range(count):
                 places[index] = None
-        else:
-            for index in range(count):
-                order[index] = None
-            _sort(places, count)
-            order = places
         item = None
-        for index in _settling:
+        if not known:
+            _sort_all(count)
+        for index in freed:
             order[index] = None
-        order = _sorted
+
+
+def _sort_all(count: int) -> None:
+    """Fills `_sorted` with the new objects in `_places` and those that it has already, by their addresses."""
+    for index in range(count):
+        # As many places are empty as objects are in `_sorted`.
+        if _sorted[index] is not None:
+            _places[_places.index(None)] = _sorted[index]
+    _sort(_places, count)
+    for index in range(count):
+        _sorted[index] = _places[index]
+        _places[index] = None
 
 
 def remember() -> None:
     """Notes the order of the blocks that jobs will take. In the end no other blocks have come to the top."""
-    for make, count, ranks in _TAKEN:
+    for make, count, ranks, freed in _TAKEN:
         for index in range(count):
             _places[index] = make()
         _sort(_places, count)
         for index in range(count):
             ranks[id(_places[index])] = index
-        for index in _settling:
+        for index in freed:
             _places[index] = None
 
 
@@ -117,18 +129,18 @@ def _view() -> memoryview:
 
 
 _VIEWED = bytes(1)
-# How many of each a job may have taken, and their ranks by address; ints have the size of complex numbers. These come
-# last, since each rank is kept under one.
-_TAKEN: tuple[tuple[Callable[[], object], int, dict[int, int]], ...] = (
-    (object, 8, {}),
+# How many of each a job may have taken, their ranks by address, and the order in which they are freed. Ints have the
+# size of complex numbers, which come last, since each rank is kept under an int.
+_TAKEN: tuple[tuple[Callable[[], object], int, dict[int, int], list[int]], ...] = (
+    (object, 8, {}, []),
     # On Python 3.13 fifty blocks of memory would stay behind these within some hundred jobs.
-    *([(list, 8, {})] if sys.version_info < (3, 12) else []),
-    (_view, 8, {}),
-    (lambda: float("0.5"), 8, {}),
+    *([(list, 8, {}, [])] if sys.version_info < (3, 12) else []),
+    (_view, 8, {}, []),
+    (lambda: float("0.5"), 8, {}, []),
     # Since Python 3.12 something of 64 and of 80 bytes.
-    *([(lambda: bytes(64 - _BYTES_HEADER), _SETTLED, {})] if sys.version_info >= (3, 12) else []),
-    *([(lambda: bytes(80 - _BYTES_HEADER), 12, {})] if sys.version_info >= (3, 12) else []),
-    (complex, _SETTLED, {}),
+    *([(lambda: bytes(64 - _BYTES_HEADER), _SETTLED, {}, [])] if sys.version_info >= (3, 12) else []),
+    *([(lambda: bytes(80 - _BYTES_HEADER), 12, {}, [])] if sys.version_info >= (3, 12) else []),
+    (complex, _SETTLED, {}, []),
 )
 
 
@@ -140,7 +152,8 @@ def _shuffle_small(order: random.Random, mirrored: bool) -> list[object]:
     for make in _SIZED:
         # What is left of the old pools is filled for good, so that all new objects lie in new ones.
         fillers += _to_next_pool(make, 0)
-        objects = _to_next_pool(make, 150)
+        # At most two pools: a fork takes time for each page.
+        objects = _to_next_pool(make, min(150, _POOL // sys.getsizeof(make(0)) + 1))
         fillers += _free(objects, order, mirrored)
     return fillers
 
@@ -184,6 +197,12 @@ def _shuffle_large(order: random.Random, mirrored: bool) -> list[object]:
     # A large request has the C library sort the holes now, and not in each child.
     separators.append(bytes(1 << 17))
     return separators
+
+
+def _give_back_pages() -> None:
+    """Gives the inner pages of large holes back to the system, since a fork takes time for each page."""
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)
 
 
 def scatter(variant: int) -> None:

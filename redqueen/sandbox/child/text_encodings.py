@@ -17,13 +17,17 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 _USUAL = "ascii latin_1 utf_8 utf_16 utf_16_le utf_16_be utf_32 cp1252 unicode_escape raw_unicode_escape"
-_NEEDED = "_codecs_cn _codecs_hk _codecs_iso2022 _codecs_jp _codecs_kr _codecs_tw _multibytecodec"
-_NEEDED_TOO = "base64 binascii bz2 quopri stringprep unicodedata uu zlib"
+_NATIVE = "_codecs_cn _codecs_hk _codecs_iso2022 _codecs_jp _codecs_kr _codecs_tw _multibytecodec binascii unicodedata"
 """What encodings import themselves, as far as this Python has it."""
+_PURE = ("base64", "quopri", "stringprep", "uu")
+"""What they import too, and can be kept like them."""
+_UNUSED = {"bz2": "_bz2", "zlib": "zlib"}
+"""What encodings of bytes import, and the native modules behind that: without `codecs` a program cannot use these
+encodings, and only learns that they encode no text."""
 
 
 class TextEncodings:
-    """Finds and loads the modules of `encodings` that are in the mapping."""
+    """Finds and loads the modules of `encodings`, and those that they need, which are in the mapping."""
 
     def __init__(self, places: dict[str, tuple[int, int]], code: bytes | mmap.mmap) -> None:
         self._places = places
@@ -44,9 +48,12 @@ def keep() -> None:
     """Loads the usual encodings, and keeps the code of the others at hand."""
     for name in _USUAL.split():
         "".encode(name)
-    for name in (*_NEEDED.split(), *_NEEDED_TOO.split()):
+    for name in _NATIVE.split():
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    for name, native in _UNUSED.items():
+        if importlib.util.find_spec(native):
+            sys.modules.setdefault(name, ModuleType(name))
     parts: list[bytes] = []
     places: dict[str, tuple[int, int]] = {}
     size = 0
@@ -61,7 +68,8 @@ def keep() -> None:
 def _names() -> list[str]:
     package = importlib.import_module("encodings")
     files = {file for folder in package.__path__ for file in os.listdir(folder)}
-    names = (f"encodings.{file.removesuffix('.py')}" for file in files if file.endswith(".py"))
+    names = [f"encodings.{file.removesuffix('.py')}" for file in files if file.endswith(".py")]
+    names += [name for name in _PURE if importlib.util.find_spec(name)]
     return sorted(name for name in names if name not in sys.modules and name != "encodings.__init__")
 
 
