@@ -18,15 +18,17 @@ _POOL_HEADER = 48
 _BYTES_HEADER = 33
 _SMALL = 512
 
+_SHUFFLED = 120
 _MOST_OBJECTS = 3_000
 
 # Sizes of larger objects, which the C library's allocator serves: small steps first, then coarser ones.
-_LARGE = (*range(_SMALL + 16, 1_536, 16), *range(1_536, 4_096, 128), *range(4_096, 32_768, 2_048), 40_000, 65_536)
+_LARGE = (*range(_SMALL + 16, 1_536, 16), *range(1_536, 4_096, 128), *range(4_096, 32_768, 4_096), 40_000, 65_536)
 _HOLES = 3
 _SCATTERED = 80
 
-_PADDING = (0, 21, 42, 11, 32, 53, 38)
-"""Pools that each interpreter leaves out. Together they change every bit of a pool's number."""
+_PADDING = (0, 11, 42, 21, 32, 53, 38)
+"""Pools that each interpreter leaves out. Together they change every bit of a pool's number. The first two serve every
+program and leave out the fewest, since a fork takes time for each page."""
 _SEPARATOR_BYTES = 520
 
 
@@ -147,13 +149,13 @@ _TAKEN: tuple[tuple[Callable[[], object], int, dict[int, int], list[int]], ...] 
 def _shuffle_small(order: random.Random, mirrored: bool) -> list[object]:
     fillers: list[object] = []
     for make in _LISTED:
-        objects = [make(i) for i in range(150)]
+        objects = [make(i) for i in range(_SHUFFLED)]
         fillers += _free(objects, order, mirrored)
     for make in _SIZED:
         # What is left of the old pools is filled for good, so that all new objects lie in new ones.
         fillers += _to_next_pool(make, 0)
         # At most two pools: a fork takes time for each page.
-        objects = _to_next_pool(make, min(150, _POOL // sys.getsizeof(make(0)) + 1))
+        objects = _to_next_pool(make, min(_SHUFFLED, _POOL // sys.getsizeof(make(0)) + 1))
         fillers += _free(objects, order, mirrored)
     return fillers
 

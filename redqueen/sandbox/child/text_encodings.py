@@ -15,6 +15,7 @@ import sys
 from _imp import _fix_co_filename  # type: ignore[attr-defined]
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import IO
 
 _USUAL = "ascii latin_1 utf_8 utf_16 utf_16_le utf_16_be utf_32 cp1252 unicode_escape raw_unicode_escape"
 _NATIVE = "_codecs_cn _codecs_hk _codecs_iso2022 _codecs_jp _codecs_kr _codecs_tw _multibytecodec binascii unicodedata"
@@ -29,7 +30,7 @@ encodings, and only learns that they encode no text."""
 class TextEncodings:
     """Finds and loads the modules of `encodings`, and those that they need, which are in the mapping."""
 
-    def __init__(self, places: dict[str, tuple[int, int]], code: bytes | mmap.mmap) -> None:
+    def __init__(self, places: dict[str, tuple[int, int]], code: mmap.mmap) -> None:
         self._places = places
         self._code = code
 
@@ -54,15 +55,23 @@ def keep() -> None:
     for name, native in _UNUSED.items():
         if importlib.util.find_spec(native):
             sys.modules.setdefault(name, ModuleType(name))
-    parts: list[bytes] = []
     places: dict[str, tuple[int, int]] = {}
     size = 0
-    for name in _names():
-        part = _code_of(name)
-        places[name] = (size, size + len(part))
-        parts.append(part)
-        size += len(part)
-    sys.meta_path.insert(0, TextEncodings(places, _mapped(b"".join(parts))))  # type: ignore[arg-type]
+    # Written one by one: what a fork copies should not have held them all.
+    with _new_file() as file:
+        for name in _names():
+            places[name] = (size, size + file.write(_code_of(name)))
+            size = places[name][1]
+        file.flush()
+        code = mmap.mmap(file.fileno(), size, mmap.MAP_PRIVATE, mmap.PROT_READ)
+    sys.meta_path.insert(0, TextEncodings(places, code))  # type: ignore[arg-type]
+
+
+def _new_file() -> IO[bytes]:
+    """A file without a name, in memory where the system has such files."""
+    if hasattr(os, "memfd_create"):
+        return open(os.memfd_create("encodings"), "wb")
+    return importlib.import_module("tempfile").TemporaryFile()  # type: ignore[no-any-return]
 
 
 def _names() -> list[str]:
@@ -79,14 +88,3 @@ def _code_of(name: str) -> bytes:
     code = spec.loader.get_code(name)  # type: ignore[union-attr]
     _fix_co_filename(code, "")
     return marshal.dumps(code)
-
-
-def _mapped(data: bytes) -> bytes | mmap.mmap:
-    """The same bytes in memory of their own, which cannot be written through to where others see it."""
-    if not hasattr(os, "memfd_create"):
-        return data
-    file = os.memfd_create("encodings")
-    os.write(file, data)
-    mapping = mmap.mmap(file, len(data), mmap.MAP_PRIVATE, mmap.PROT_READ)
-    os.close(file)
-    return mapping
