@@ -114,6 +114,7 @@ class Zygote:
         self.socket, theirs = socket.socketpair()
         self._received = bytearray()
         self._patience_s = 0.0
+        self._children_us = 0
         uid = _FIRST_UID + (os.getpid() * 64 + next(_uids)) % 100_000_000
         with theirs:
             self.process = subprocess.Popen(
@@ -171,11 +172,13 @@ class Zygote:
             raise ZygoteError("no answer in time") from None
         except OSError as error:
             raise ZygoteError(f"talking to the zygote: {error}") from error
+        cpu_ms = (microseconds - self._children_us) / 1000
+        self._children_us = microseconds
         return Reply(
             stop=stop,
             signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
             code=os.WEXITSTATUS(status) if os.WIFEXITED(status) else -1,
-            cpu_ms=microseconds / 1000,
+            cpu_ms=cpu_ms,
             wall_ms=asked.wall_s * 1000,
         )
 
@@ -214,7 +217,7 @@ class Zygote:
             self.ask(asked, lambda _data, _ended: False)
 
     def _answer(self, cap: int) -> tuple[int, int, int, bytes]:
-        """One message: how the child was stopped, its wait status, CPU microseconds, its bytes."""
+        """One message: how the child was stopped, its wait status, CPU microseconds of all children, its bytes."""
         stop, status, microseconds, size = REPLY.unpack(self._receive(REPLY.size))
         if size > cap + CHUNK:
             raise ZygoteError("an answer above the cap")

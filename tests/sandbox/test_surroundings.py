@@ -109,7 +109,6 @@ BEFORE = [
 ]
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 13), reason="lists and dicts of 64 bytes still do (docs/SECURITY.md)")
 def test_addresses_do_not_depend_on_earlier_jobs_nor_on_the_sandbox() -> None:
     with Sandbox(GAME.with_limits(AMPLE), workers=1) as other:
         first = other.run([Job(ADDRESSES, ("",))])[0]

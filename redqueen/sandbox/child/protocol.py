@@ -30,7 +30,8 @@ WATCH = struct.Struct("!Q")
 child can tell a program that is validated from one that is graded."""
 
 REPLY = struct.Struct("!BiQI")
-"""How the child was stopped, its wait status, CPU microseconds, bytes of the answer that follow."""
+"""How the child was stopped, its wait status, CPU microseconds of all children so far, bytes of the answer that
+follow."""
 
 LIMITS = struct.Struct("!QQIII")
 """CPU microseconds, bytes of memory, passes over the inputs, most bytes of an encoded value, most line events to count
