@@ -62,6 +62,8 @@ _NO_KERNEL = frozenset(
 _CHOOSING = frozenset(("index", "index_select", "embedding", "gather"))
 # These write as much as they are given, however large what they write to is.
 _PLACING = frozenset(("index_put_", "index_copy_", "scatter_", "index_add_"))
+# These write what they read of their first input, some of it to a cache that they are given as well.
+_AS_THE_FIRST = frozenset(("cached_heads",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +230,8 @@ def _bytes_moved(name: str, inputs: list[Tensor], results: list[Tensor]) -> int:
         return 2 * sum(map(size, results))
     if name in _PLACING:
         return 2 * size(inputs[-1])
+    if name in _AS_THE_FIRST:
+        return 2 * size(inputs[0])
     if name in ("copy_", "_to_copy"):
         return size(inputs[-1]) + size(results[0])
     if name in ("zero_", "fill_"):

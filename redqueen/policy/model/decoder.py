@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +34,17 @@ class Attention(Protocol):
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Returns the mixed values [N, heads, D] for q [N, heads, D], k and v [N, kv heads, D]."""
+        ...
+
+
+@runtime_checkable
+class AttentionOfHeads(Protocol):
+    """Attention that also norms and rotates the heads: in decoding one kernel does both and writes to the cache."""
+
+    def of_heads(
+        self, layer: int, qkv_NHD: Tensor, norm_q: Tensor | None, norm_k: Tensor | None, eps: float, rotation: Rotation
+    ) -> Tensor:
+        """Returns the mixed values [N, heads, D]; the arguments are those of `Kernels.heads`."""
         ...
 
 
@@ -90,7 +101,7 @@ class Decoder:
         self,
         ids_N: Tensor,
         position_N: Tensor,
-        attention: Attention,
+        attention: Attention | AttentionOfHeads,
         adapters: RowAdapters | None = None,
         *,
         checkpointing: bool = False,
@@ -137,8 +148,11 @@ class Decoder:
         layer = self.layers[index]
         kernels, adapters = batch.kernels, batch.adapters
         qkv_NHD = layer.qkv(unit_NH, adapters).unflatten(1, (-1, self.head_size))
-        qkv = kernels.heads(qkv_NHD, self.kv_heads, layer.norm_q, layer.norm_k, self.eps, batch.rotation)
-        mixed = batch.attention(index, *qkv)
+        if isinstance(batch.attention, AttentionOfHeads):
+            mixed = batch.attention.of_heads(index, qkv_NHD, layer.norm_q, layer.norm_k, self.eps, batch.rotation)
+        else:
+            qkv = kernels.heads(qkv_NHD, self.kv_heads, layer.norm_q, layer.norm_k, self.eps, batch.rotation)
+            mixed = batch.attention(index, *qkv)
         x_NH, unit_NH = kernels.norm(x_NH, layer.o(mixed.flatten(1), adapters), layer.norm_mlp, self.eps)
         gated_NF = kernels.swiglu(layer.gate_up(unit_NH, adapters))
         return kernels.norm(x_NH, layer.down(gated_NF, adapters), self.norm_after(index), self.eps)
@@ -150,7 +164,7 @@ class _Batch:
 
     kernels: Kernels
     rotation: Rotation
-    attention: Attention
+    attention: Attention | AttentionOfHeads
     adapters: RowAdapters | None
 
 

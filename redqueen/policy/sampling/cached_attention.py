@@ -8,51 +8,91 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from redqueen.optional import is_installed
 from redqueen.policy.kernels import dispatch
+from redqueen.policy.kernels.cached_heads import cached_heads
+from redqueen.policy.kernels.dispatch import Rotation
 from redqueen.policy.kernels.flash import takes_heads_of
 from redqueen.policy.sampling.kv_cache import KVCache
 
 
-class CachedAttention:
-    """Writes the newest token's keys and values behind each row's tokens, and attends to all of them.
+def cached_attention(cache: KVCache, rows: int, group: int) -> WrittenApart | WrittenAtOnce:
+    """Returns the attention of a step over the first rows; `group` is the number of query heads of each kv head."""
+    flash = _has_flash(cache.keys)
+    # Without Triton's compiler a GPU writes to the cache by torch's operations; other devices need no compiler.
+    if flash and (cache.keys.device.type != "cuda" or is_installed("triton")):
+        return WrittenAtOnce(cache, rows, group, flash=flash)
+    return WrittenApart(cache, rows, group, flash=flash)
+
+
+class _Cached:
+    """Attends to all tokens of the rows, the newest ones included.
 
     On a GPU nothing here depends on a number that only the device knows, so the work can be recorded and repeated.
     """
 
-    def __init__(self, cache: KVCache, rows: int, group: int) -> None:
-        """`group` is the number of query heads of each kv head."""
+    def __init__(self, cache: KVCache, rows: int, group: int, *, flash: bool) -> None:
+        """`flash` says whether flash attention takes the cache's tensors."""
         self.cache = cache
         self.rows = rows
         self.group = group
-        heads = cache.keys.shape[2]
         self.at_R = cache.length_R[:rows]
-        at_M = self.at_R[:, None].expand(-1, heads).reshape(-1)
-        device = at_M.device
-        self.used_M = (at_M + 1).int()
-        # Where the token goes among the places of all rows and heads.
-        self.place_M = torch.arange(rows * heads, device=device) * cache.room + at_M
+        self.at_M = self.at_R[:, None].expand(-1, cache.keys.shape[2]).reshape(-1)
+        used_M = (self.at_M + 1).int()
         self.width = cache.room
-        if not dispatch.on_gpu(device):
+        if not dispatch.on_gpu(used_M.device):
             # A CPU can read the longest length without waiting, and need not read what lies behind it.
-            self.width = int(self.used_M.max())
-        self.mix = _Flash(self.used_M, group, cache.room) if _has_flash(cache.keys) else _Plain(self.used_M, self.width)
+            self.width = int(used_M.max())
+        self.mix = _Flash(used_M, group, cache.room) if flash else _Plain(used_M, self.width)
+
+    def _mixed(self, layer: int, q: Tensor) -> Tensor:
+        """Returns the mixed values [R, heads, D] for q [R, heads, D]."""
+        size = q.shape[-1]
+        keys = self.cache.keys[layer, : self.rows].flatten(0, 1)
+        values = self.cache.values[layer, : self.rows].flatten(0, 1)
+        # Query heads that share a kv head are the tokens of one short sequence, so keys and values are not repeated.
+        q = q.reshape(-1, self.group, size)
+        return self.mix(q, keys[:, : self.width], values[:, : self.width]).view(self.rows, -1, size)
+
+
+class WrittenApart(_Cached):
+    """An `Attention` that writes keys and values by operations of their own."""
+
+    def __init__(self, cache: KVCache, rows: int, group: int, *, flash: bool) -> None:
+        super().__init__(cache, rows, group, flash=flash)
+        # Where the token goes among the places of all rows and heads.
+        self.place_M = torch.arange(len(self.at_M), device=self.at_M.device) * cache.room + self.at_M
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         size = q.shape[-1]
-        keys = self.cache.keys[layer, : self.rows]
-        values = self.cache.values[layer, : self.rows]
-        keys.view(-1, size).index_copy_(0, self.place_M, k.reshape(-1, size))
-        values.view(-1, size).index_copy_(0, self.place_M, v.reshape(-1, size))
-        # Query heads that share a kv head are the tokens of one short sequence, so keys and values are not repeated.
-        q = q.reshape(-1, self.group, size)
-        mixed = self.mix(q, keys.flatten(0, 1)[:, : self.width], values.flatten(0, 1)[:, : self.width])
-        return mixed.view(self.rows, -1, size)
+        for cached, new in ((self.cache.keys, k), (self.cache.values, v)):
+            cached[layer, : self.rows].view(-1, size).index_copy_(0, self.place_M, new.reshape(-1, size))
+        return self._mixed(layer, q)
+
+
+class WrittenAtOnce(_Cached):
+    """An `AttentionOfHeads`: one kernel norms and rotates the heads and writes keys and values."""
+
+    def of_heads(
+        self, layer: int, qkv_NHD: Tensor, norm_q: Tensor | None, norm_k: Tensor | None, eps: float, rotation: Rotation
+    ) -> Tensor:
+        absent = qkv_NHD[0, 0, :0]
+        q = cached_heads(
+            qkv_NHD,
+            *rotation,
+            absent if norm_q is None else norm_q,
+            absent if norm_k is None else norm_k,
+            eps,
+            self.at_R,
+            self.cache.keys[layer, : self.rows],
+            self.cache.values[layer, : self.rows],
+        )
+        return self._mixed(layer, q)
 
 
 def _has_flash(keys: Tensor) -> bool:
     """Returns whether flash attention takes such keys."""
-    gpu = keys.device.type in ("cuda", "meta")
-    return gpu and dispatch.flash_supports(keys) and takes_heads_of(keys.shape[-1])
+    return dispatch.on_gpu(keys.device) and dispatch.flash_supports(keys) and takes_heads_of(keys.shape[-1])
 
 
 class _Plain:

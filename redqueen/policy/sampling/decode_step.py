@@ -14,7 +14,7 @@ from torch import Tensor
 from redqueen.policy.kernels.dispatch import kernels_of
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.decoder import Decoder
-from redqueen.policy.sampling.cached_attention import CachedAttention
+from redqueen.policy.sampling.cached_attention import cached_attention
 from redqueen.policy.sampling.kv_cache import KVCache
 
 
@@ -62,7 +62,7 @@ class TorchDecodeStep:
 
     def __call__(self, token_R: Tensor) -> Tensor:
         decoder = self.decoder
-        attention = CachedAttention(self.cache, len(token_R), decoder.heads // decoder.kv_heads)
+        attention = cached_attention(self.cache, len(token_R), decoder.heads // decoder.kv_heads)
         adapters = self.bank.decoding(self.products, self.rows)
         hidden_RH = decoder.hidden(token_R, attention.at_R, attention, adapters)
         self.cache.advance(len(token_R))

@@ -8,12 +8,12 @@ from benchmarks.gpu.launches import decode_step_cost, sampling_cost
 from benchmarks.gpu.shapes import SEVEN_B
 
 
-# Of a layer: 4 products, 8 low-rank products, 2 norms, rotary embeddings, SwiGLU, attention, 2 writes to the cache,
-# and 3 copies in front of them. It was 65.
+# Of a layer: 4 products, 8 low-rank products, 2 norms, rotary embeddings with the write to the cache, SwiGLU and
+# attention. It was 65.
 @pytest.mark.parametrize("rows", [8, 512])
 def test_a_layer_of_a_decode_step_launches_few_kernels(rows: int) -> None:
     step = decode_step_cost(SEVEN_B, rows, 1500)
-    assert step.layer.launches <= 22
+    assert step.layer.launches <= 17
     assert step.once.launches <= 24
 
 

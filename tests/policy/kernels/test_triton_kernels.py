@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from redqueen.optional import is_installed
-from redqueen.policy.kernels import low_rank
+from redqueen.policy.kernels import cached_heads, low_rank
 from redqueen.policy.kernels.low_rank import TILE, Tiles
 
 # A process either interprets or compiles: triton looks at the variable when a kernel is defined.
@@ -60,6 +60,32 @@ def test_the_kernels_compute_what_torch_computes(
     torch.testing.assert_close(y, expected, atol=5e-5, rtol=0)
 
 
+@interpreted
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("queries", "kv", "size", "normed"), [(28, 4, 128, False), (6, 2, 24, True), (5, 5, 64, True)])
+def test_heads_and_the_cache_are_those_of_torch(
+    queries: int, kv: int, size: int, normed: bool, dtype: torch.dtype
+) -> None:
+    places = (0, 6, 3)
+    rows = len(places)
+    g = torch.Generator().manual_seed(0)
+    wide = torch.randn(rows, (queries + 2 * kv) * size + 16, generator=g).to(dtype)
+    # Rows need not be contiguous.
+    qkv = wide[:, 8:-8].unflatten(1, (-1, size))
+    angle = torch.rand(rows, size // 2, generator=g)
+    cos, sin = (half.repeat(1, 2)[:, None].to(dtype) for half in (angle.cos(), angle.sin()))
+    weights = torch.rand(2, size if normed else 0, generator=g).to(dtype)
+    found, expected = (torch.full((2, rows, kv, 7, size), 9.0, dtype=dtype) for _ in range(2))
+    torch_q = cached_heads.cached_heads(qkv, cos, sin, *weights, 1e-6, torch.tensor(places), *expected)
+    q = torch.full_like(torch_q, float("nan"))
+    cached_heads._triton().cached_heads(qkv, cos, sin, *weights, 1e-6, torch.tensor(places), *found, q)
+    # Triton's interpreter cuts bf16 off where a GPU rounds, so each of the kernel's three roundings errs by up to one
+    # unit of the last place; torch's err by half of one.
+    tolerance = 4 * torch.finfo(dtype).eps * float(torch_q.abs().max())
+    torch.testing.assert_close(q, torch_q, atol=tolerance, rtol=0)
+    torch.testing.assert_close(found, expected, atol=tolerance, rtol=0)
+
+
 @compiled
 @pytest.mark.parametrize("capability", [80, 90, 100])
 def test_the_kernels_compile_for_gpus_and_use_their_tensor_cores(capability: int) -> None:
@@ -83,3 +109,21 @@ def test_the_kernels_compile_for_gpus_and_use_their_tensor_cores(capability: int
         assert any(word in binary.asm["ptx"] for word in ("mma.sync", "wgmma", "tcgen05.mma"))
         # Every GPU from Ampere on gives a program so much shared memory.
         assert binary.metadata.shared <= 99 * 1024
+
+
+@compiled
+@pytest.mark.parametrize("normed", [False, True])
+@pytest.mark.parametrize("capability", [80, 90, 100])
+def test_the_kernel_of_heads_compiles_for_gpus(capability: int, normed: bool) -> None:
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    kernel = cached_heads._triton().cached_heads_kernel
+    numbers = {"eps": "fp32", "stride": "i32", "turn": "i32", "room": "i32", "at_R": "*i64"}
+    constants = {"QUERIES": 28, "KV": 4, "SIZE": 128, "HALF": 64, "BLOCK": 8, "NORMS": normed}
+    signature = dict.fromkeys(kernel.arg_names, "*bf16") | numbers | dict.fromkeys(constants, "constexpr")
+    source = ASTSource(fn=kernel, signature=signature, constexprs=constants)
+    binary = triton.compile(source, target=GPUTarget("cuda", capability, 32))
+    assert len(binary.asm["cubin"]) > 0
+    assert binary.metadata.shared <= 99 * 1024

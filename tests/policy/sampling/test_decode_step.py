@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -16,13 +17,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from benchmarks.gpu import stand_ins
 from redqueen.config import ModelConfig
+from redqueen.policy.kernels import dispatch
 from redqueen.policy.kernels.cpu import decoding
 from redqueen.policy.kernels.cpu.floats import as_array
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.attention import SharedPrefix
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.decoder import FAMILIES, Decoder, decoder_of
+from redqueen.policy.sampling import cached_attention
 from redqueen.policy.sampling.decode_step import TorchDecodeStep, decode_step
 from redqueen.policy.sampling.kv_cache import KVCache, Prefill, PrefillEntry
 from redqueen.policy.sampling.numba_decode_step import NumbaDecodeStep
@@ -105,6 +109,27 @@ def test_in_bf16_compiled_steps_are_no_further_from_the_exact_numbers_than_torch
         for kind in (NumbaDecodeStep, TorchDecodeStep)
     )
     assert 0 < ours.norm() < 1.1 * theirs.norm() < 0.1 * truth.norm()
+
+
+@pytest.mark.parametrize("family", ["qwen2", "qwen3"])  # with biases, with norms of the heads
+def test_in_bf16_a_gpus_steps_are_no_further_from_the_exact_numbers_than_plain_ones(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Flash attention takes heads of a multiple of 8.
+    exact = decoder_of(model(family, head_dim=8).double())
+    rounded = decoder_of(model(family, head_dim=8).bfloat16())
+    slots = [4, 0, 2, 0, 1, 3, 3] * 3
+    tokens = 20
+    truth = stepped(TorchDecodeStep, exact, bank_of(exact), slots, tokens)
+    plain = stepped(TorchDecodeStep, rounded, bank_of(rounded), slots, tokens).double() - truth
+    # Flash attention, which the stand-ins compute, over a cache that the operator of heads has written to.
+    stand_ins.on_cpu()
+    monkeypatch.setattr(dispatch, "on_gpu", lambda _: True)
+    monkeypatch.delenv("REDQUEEN_KERNELS")
+    with mock.patch.object(cached_attention, "cached_heads", wraps=cached_attention.cached_heads) as written:
+        gpus = stepped(TorchDecodeStep, rounded, bank_of(rounded), slots, tokens).double() - truth
+    assert written.call_count == tokens * len(rounded.layers)
+    assert 0 < gpus.norm() < 1.1 * plain.norm() < 0.1 * truth.norm()
 
 
 def test_options_of_a_family_are_computed_too() -> None:

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from benchmarks.gpu.shapes import Shape, random_decoder, random_members
 from redqueen.policy.kernels import low_rank
-from redqueen.policy.sampling.cached_attention import CachedAttention
+from redqueen.policy.kernels.cached_heads import cached_heads
+from redqueen.policy.sampling.cached_attention import WrittenApart
 from redqueen.policy.sampling.decode_step import TorchDecodeStep
 from redqueen.policy.sampling.kv_cache import KVCache
 from redqueen.policy.sampling.recorded import Repeated, recorder_of
@@ -43,13 +44,30 @@ def test_attention_reads_each_rows_own_tokens() -> None:
     q = torch.randn(rows, 8, 32, device=GPU).bfloat16()
     k, v = torch.randn(2, rows, 2, 32, device=GPU).bfloat16()
     with torch.inference_mode():
-        got = CachedAttention(cache, rows, 4)(0, q, k, v)
+        got = WrittenApart(cache, rows, 4, flash=True)(0, q, k, v)
     for row, length in enumerate(LENGTHS):
         keys = cache.keys[0, row, :, : length + 1].double()
         values = cache.values[0, row, :, : length + 1].double()
         assert torch.equal(cache.keys[0, row, :, length], k[row])
         scores = q[row].double().view(2, 4, 32) @ keys.mT / 32**0.5
         assert relative(got[row], (scores.softmax(-1) @ values).view(8, 32)) < 2e-2
+
+
+@pytest.mark.parametrize("normed", [False, True])
+def test_heads_and_the_cache_are_those_of_the_cpu(normed: bool) -> None:
+    rows, queries, kv, size, room = len(LENGTHS), 28, 4, 128, 40
+    qkv = torch.randn(rows, queries + 2 * kv, size).bfloat16()
+    angle = torch.rand(rows, size // 2)
+    cos, sin = (half.repeat(1, 2)[:, None].bfloat16() for half in (angle.cos(), angle.sin()))
+    weights = torch.rand(2, size if normed else 0).bfloat16()
+    found: list[list[Tensor]] = []
+    for device, dtype in (("cpu", torch.float64), ("cuda", torch.bfloat16)):
+        inputs = [x.to(device, dtype) for x in (qkv, cos, sin, *weights)]
+        keys, values = torch.zeros(2, rows, kv, room, size, device=device, dtype=dtype)
+        at_R = torch.tensor(LENGTHS, device=device)
+        found.append([cached_heads(*inputs, 1e-6, at_R, keys, values), keys, values])
+    for exact, got in zip(*found, strict=True):
+        assert relative(got, exact) < 2e-2
 
 
 @pytest.mark.parametrize("rows", [3, 70])
