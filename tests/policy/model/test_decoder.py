@@ -69,22 +69,21 @@ def test_the_logits_are_those_of_transformers(family: str, tied: bool) -> None:
     assert largest_difference(model(family, tie_word_embeddings=tied)) < 1e-4
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_in_bf16_the_decoder_is_no_further_from_the_exact_logits_than_transformers(family: str) -> None:
-    own = model(family).bfloat16()
+    # Flash attention takes heads of a multiple of 8. For others a GPU has plain products only, which round the scores,
+    # as transformers' plain attention does.
+    own = model(family, head_dim=8).bfloat16()
     exact = copy.deepcopy(own).double()
-    # With this many tokens the two errors differ little by chance.
-    texts = torch.randint(0, 211, (12, 25), generator=torch.Generator().manual_seed(0)).tolist()
+    # Errors differ between texts: over 12 of them the ratio of the two was off by 10 %, over 100 it is by 3 %.
+    ids_RT = torch.randint(0, 211, (100, 25), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        expected = [exact(torch.tensor([ids])).logits[0] for ids in texts]
-        theirs = [own(torch.tensor([ids])).logits[0] for ids in texts]
-    ours = logits(decoder_of(own), texts)
+        expected_RTV = exact(ids_RT).logits
+        theirs_RTV = own(ids_RT).logits
+    ours = logits(decoder_of(own), ids_RT.tolist())
     assert all(x.dtype == torch.bfloat16 for x in ours)
-
-    def error(found: list[torch.Tensor]) -> float:
-        return float(torch.cat([(x.double() - y).flatten() for x, y in zip(found, expected, strict=True)]).norm())
-
-    assert 0 < error(ours) < 1.05 * error(theirs)
+    assert 0 < (torch.stack(ours) - expected_RTV).norm() < 1.05 * (theirs_RTV - expected_RTV).norm()
 
 
 @pytest.mark.parametrize(
