@@ -21,7 +21,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
 
-_NAME = "pretend"
+NAME = "pretend"
+"""Its name."""
 _PACKAGE = str(Path(__file__).resolve().parents[2] / "redqueen")
 # The size of their result depends on numbers that only the device knows.
 _SIZED_BY_DATA = frozenset(("nonzero", "masked_select", "_unique2", "unique_dim", "unique_consecutive"))
@@ -49,7 +50,7 @@ class PretendTensor(Tensor):
                 strides=held.stride(),
                 storage_offset=held.storage_offset(),
                 dtype=held.dtype,
-                device=torch.device(_NAME, 0),
+                device=torch.device(NAME, 0),
             )
         tensor.held = held
         return tensor
@@ -67,7 +68,7 @@ class PretendGpu(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.device = torch.device(_NAME, 0)
+        self.device = torch.device(NAME, 0)
         self.waits: Counter[str] = Counter()
         """How often the host waited, by the line of redqueen that made it wait, and what for."""
 
@@ -81,7 +82,7 @@ class PretendGpu(TorchDispatchMode):
         operands = list(_tensors([*args, *kwargs.values()]))
         ours = [tensor for tensor in operands if isinstance(tensor, PretendTensor)]
         target = torch.device(kwargs["device"]).type if kwargs.get("device") is not None else None
-        if not ours and target != _NAME:
+        if not ours and target != NAME:
             return func(*args, **kwargs)
         name = func._schema.name.split("::")[1]
         if name not in ("_to_copy", "copy_"):
@@ -113,7 +114,7 @@ class _HiddenCopies(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func is torch.tensor and torch.device(kwargs.get("device") or "cpu").type == _NAME:
+        if func is torch.tensor and torch.device(kwargs.get("device") or "cpu").type == NAME:
             device = kwargs.pop("device")
             return torch.tensor(*args, **kwargs).to(device)
         if func is Tensor.tolist and isinstance(args[0], PretendTensor):
@@ -129,7 +130,7 @@ class _HiddenCopies(TorchFunctionMode):
 @contextmanager
 def pretend_gpu() -> Iterator[PretendGpu]:
     """Makes the device exist in a `with` block."""
-    _register()
+    register()
     gpu = PretendGpu()
     # Backward passes of a device run in threads of its own, of which torch knows only those that were there at first.
     with _HiddenCopies(), gpu, torch.autograd.set_multithreading_enabled(False):
@@ -137,9 +138,10 @@ def pretend_gpu() -> Iterator[PretendGpu]:
 
 
 @cache
-def _register() -> None:
+def register() -> None:
+    """Makes torch know the device's name."""
     # The name of a device can be given only once in a process.
-    backend_registration._setup_privateuseone_for_python_backend(_NAME)  # pyright: ignore[reportPrivateUsage]
+    backend_registration._setup_privateuseone_for_python_backend(NAME)  # pyright: ignore[reportPrivateUsage]
 
 
 _Value = TypeVar("_Value")
@@ -170,7 +172,7 @@ def _wait(name: str, args: Any, kwargs: dict[str, Any], target: str | None) -> s
             return "the size of a mask"
         return "" if all(isinstance(index, PretendTensor) for index in indices) else "a copy of indices"
     if name == "_to_copy" and target is not None and not kwargs.get("non_blocking"):
-        crossing = isinstance(args[0], PretendTensor) != (target == _NAME)
+        crossing = isinstance(args[0], PretendTensor) != (target == NAME)
         return f"a copy {'to' if target == 'cpu' else 'from'} the host" if crossing else ""
     if name == "copy_" and not (args[2] if len(args) > 2 else kwargs.get("non_blocking")):
         to, source = (isinstance(tensor, PretendTensor) for tensor in args[:2])
