@@ -135,7 +135,8 @@ class KernelCounter(TorchDispatchMode):
         out = func(*args, **kwargs)
         results = _tensors(out)
         inputs = _tensors((args, kwargs))
-        self._track(inputs, results)
+        if not self._silent:
+            self._track(inputs, results)
         name = func._schema.name.split("::")[1]
         if not self._silent and name not in _NO_KERNEL and not _copies_to_itself(name, inputs):
             self.add(name, _bytes_moved(name, inputs, results), _flops(func, args, out))
@@ -158,6 +159,8 @@ class KernelCounter(TorchDispatchMode):
             finally:
                 self._silent = not outermost
             if outermost:
+                # What it needs in between stays in the registers of a kernel.
+                self._track(_tensors((args, kwargs)), _tensors(out))
                 tensors = set(_tensors((args, kwargs, out)))
                 self.add(f"compiled {function.__name__}", sum(map(size, tensors)))
             return out

@@ -9,6 +9,7 @@ import torch
 
 from benchmarks.gpu.counting import Cost, KernelCounter, counting
 from benchmarks.gpu.shapes import Shape, random_decoder, random_members
+from redqueen.policy.learning.gradients import ForwardOptions, accumulate
 from redqueen.policy.learning.packing import PromptGroup, build_micro_batch
 from redqueen.policy.model.attention import SharedPrefixAttention
 from redqueen.policy.model.logprobs import TokenLogprobs
@@ -73,6 +74,16 @@ def micro_batch_cost(shape: Shape, groups: Sequence[PromptGroup], *, checkpointi
         kept.append(bytes_kept)
     cost = _per_layer(counts)
     return PassCost(cost.layer, cost.once, (kept[1] - kept[0]) / (_LAYERS[1] - _LAYERS[0]))
+
+
+def micro_batch_peak(shape: Shape, groups: Sequence[PromptGroup], *, checkpointing: bool) -> int:
+    """Returns the most bytes that a micro-batch takes at once, besides the base, the members and their gradients."""
+    decoder = random_decoder(shape, META)
+    bank = random_members(decoder, shape, MEMBERS)
+    gradients = bank.gradients()
+    with counting() as counter:
+        accumulate(decoder, bank, gradients, groups, ForwardOptions(1.0, checkpointing))
+    return counter.peak
 
 
 def logprobs_cost(shape: Shape, tokens: int) -> Cost:

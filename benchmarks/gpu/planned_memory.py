@@ -42,13 +42,16 @@ class PlannedMemory:
 
     def training(self, tokens: int, *, checkpointing: bool, moments: bool) -> int:
         """Returns the plan for micro-batches of so many tokens, with or without AdamW's moments."""
+        gradients = gradients_item(self.config, self.dimensions, self.members)
+        return self._held(moments=moments) + gradients.total + self.micro_batch(tokens, checkpointing=checkpointing)
+
+    def micro_batch(self, tokens: int, *, checkpointing: bool) -> int:
+        """Returns what is planned for one micro-batch alone."""
         config = _with(self.config, "learning", batch_tokens=tokens, checkpointing=checkpointing)
         # No text is longer than a micro-batch, and those of a group are as long as attempts of `paper_7b` on average.
-        lengths = PromptLengths(proposal=1, attempt=min(tokens, 300))
         config = _with(config, "sampling", proposal_tokens=1)
-        training = training_items(config, self.dimensions, lengths, _CUDA)
-        gradients = gradients_item(config, self.dimensions, self.members)
-        return self._held(moments=moments) + gradients.total + total(training)
+        lengths = PromptLengths(proposal=1, attempt=min(tokens, 300))
+        return total(training_items(config, self.dimensions, lengths, _CUDA))
 
     def _held(self, *, moments: bool) -> int:
         """Returns what is there all the time: the base and its members."""
