@@ -65,8 +65,10 @@ class SamplingConfig(Section):
 
     engine: Literal["embedded", "vllm"] = "embedded"
     """What samples: the embedded sampler, or vLLM on the same machine (docs/SCALING.md), an extra of the package."""
+    vllm_url: str = ""
+    """Engine vllm: a running server of the same base, such as http://127.0.0.1:8000; empty: the run starts vLLM."""
     vllm_cache_gb: float = Field(default=2.0, gt=0)
-    """Engine vllm: GiB of keys and values that it keeps. Its copy of the base and the adapters come on top."""
+    """Engine vllm without a server: GiB of keys and values. Its copy of the base and the adapters come on top."""
     temperature: float = Field(default=1.0, gt=0)
     """The divisor of the logits. At 1 members sample from their policy itself."""
     proposal_tokens: int = Field(default=96, ge=1)
@@ -82,6 +84,12 @@ class SamplingConfig(Section):
     prefill_tokens: int = Field(default=16384, ge=0)
     """Tokens of prompts that are computed in one pass, at most; a longer prompt is a pass by itself. 0: up to 16384, as
     free memory allows."""
+
+    @model_validator(mode="after")
+    def _server_of_vllm(self) -> Self:
+        if self.vllm_url and self.engine != "vllm":
+            raise ValueError("sampling.vllm_url needs sampling.engine=vllm")
+        return self
 
     @property
     def truncates(self) -> bool:

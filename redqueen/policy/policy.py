@@ -20,6 +20,7 @@ from redqueen.policy.sampling.continuous_batch import BatchLimits
 from redqueen.policy.sampling.sampler import LocalSampler
 from redqueen.policy.vllm.engine import Engine
 from redqueen.policy.vllm.executor import VllmExecutor
+from redqueen.policy.vllm.server import Server
 from redqueen.policy.work import Meter, Work
 from redqueen.policy.workers.inline import InlineExecutor
 from redqueen.policy.workers.pool import WorkerPool, shared_bank
@@ -267,10 +268,12 @@ def open_policy(
 def _sampled_by_vllm(
     base: Base, bank: AdapterBank, capacity: int, rank: int, sampling: SamplingConfig, learning: Executor
 ) -> VllmExecutor:
-    """Returns an executor that samples with vLLM. If vLLM does not start, `learning` is closed."""
+    """Returns an executor that samples with vLLM. If vLLM does not start or answer, `learning` is closed."""
     try:
         # One more than there are members: a new version is loaded before the old one is unloaded.
-        engine = Engine(base, capacity + 1, rank, sampling)
+        adapters = capacity + 1
+        url = sampling.vllm_url
+        engine = Server(base, url) if url else Engine(base, adapters, rank, sampling)
     except BaseException:
         learning.close()
         raise

@@ -19,8 +19,13 @@ from redqueen.policy.lora.adapter_bank import AdapterBank
 _SHARED_MEMORY = Path("/dev/shm")
 
 
+def shared_memory() -> Path | None:
+    """A folder in memory, where the machine has one."""
+    return _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
+
+
 class AdapterHost(Protocol):
-    """What loads adapters: `redqueen.policy.vllm.engine.Engine`."""
+    """What loads adapters: an engine of ours, or a server."""
 
     def load(self, name: str, number: int, folder: Path) -> Any:
         """Loads a PEFT folder and returns a handle."""
@@ -78,10 +83,9 @@ class AdapterVersions:
         number = next(self._numbers)
         name = f"{member}@{number}"
         writes = self.bank.writes[slot]
-        # The engine has read the files when `load` returns, and never drops an adapter by itself, so they are gone
-        # again at once: shared memory holds one adapter at a time.
-        place = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
-        with tempfile.TemporaryDirectory(prefix="redqueen-", dir=place) as parent:
+        # Who needs the files longer than `load` takes makes a copy. Our own engine never drops an adapter by itself, so
+        # that shared memory holds one adapter at a time.
+        with tempfile.TemporaryDirectory(prefix="redqueen-", dir=shared_memory()) as parent:
             folder = Path(parent) / name
             self._write(member, slot, folder)
             handle = self.host.load(name, number, folder)

@@ -1,4 +1,4 @@
-"""vLLM's engine, as far as it is used here: tokens in, tokens out, adapters come and go.
+"""vLLM's engine, started by the run: tokens in, tokens out, adapters come and go.
 
 vLLM computes in processes of its own. It is imported when an engine is started, which takes seconds.
 """
@@ -8,17 +8,17 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from multiprocessing import connection
 from pathlib import Path
 from threading import Thread
-from typing import Any, Literal
+from typing import Any
 
 from redqueen.config import Config, SamplingConfig
 from redqueen.errors import AdapterError, WorkerError
 from redqueen.optional import is_installed, missing, require
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.source import source
+from redqueen.policy.vllm.token_engine import Piece
 from redqueen.records import SamplingParams
 
 # The ranks that vLLM allocates memory for.
@@ -26,17 +26,6 @@ _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 # vLLM refuses to start unless this share of a GPU is free. How much it takes for its cache is said in bytes, so the
 # share has no other meaning here; the base of the learner is on the GPU already.
 _FREE_SHARE = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """What was sampled for one request since its last piece."""
-
-    request: str
-    token_ids: list[int]
-    logprobs: list[float]
-    ended: Literal["", "stop", "length", "abort", "error", "repetition"]
-    """Why vLLM ended the request; "" while it goes on."""
 
 
 class Engine:
@@ -174,8 +163,9 @@ def watch(core: Any) -> None:
 
 def check_engine(config: Config) -> None:
     """Raises MissingLibraryError, before anything is loaded, if the engine's library is not installed."""
-    if config.sampling.engine == "vllm" and not is_installed("vllm"):
-        raise missing("vllm", "vllm", "sampling.engine=vllm")
+    library = "httpx" if config.sampling.vllm_url else "vllm"
+    if config.sampling.engine == "vllm" and not is_installed(library):
+        raise missing(library, "vllm", "sampling.engine=vllm")
 
 
 def _import(module: str) -> Any:

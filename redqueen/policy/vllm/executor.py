@@ -15,7 +15,7 @@ from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
 from redqueen.policy.model.base import Base
 from redqueen.policy.sampling.continuous_batch import BatchLimits, OnRow, Row, RowGroup, TextModel, extend
 from redqueen.policy.vllm.adapter_versions import AdapterVersions
-from redqueen.policy.vllm.engine import Engine, Piece
+from redqueen.policy.vllm.token_engine import Piece, TokenEngine
 
 # Seeds of torch's generators have 64 bits, and vLLM sends them as signed numbers.
 _SEEDS = 2**63
@@ -37,7 +37,7 @@ class VllmExecutor:
     vLLM draws tokens with generators of its own, so texts differ from the embedded sampler's except at temperature 0.
     """
 
-    def __init__(self, base: Base, bank: AdapterBank, engine: Engine, learning: Executor) -> None:
+    def __init__(self, base: Base, bank: AdapterBank, engine: TokenEngine, learning: Executor) -> None:
         self.bank = bank
         self.engine = engine
         self.learning = learning

@@ -1,4 +1,4 @@
-"""A vLLM engine on the embedded model, started once: it takes half a minute and more."""
+"""A vLLM engine and a vLLM server on the embedded model, each started once: it takes half a minute and more."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from redqueen.policy.sampling.continuous_batch import BatchLimits
 from redqueen.policy.sampling.sampler import LocalSampler
 from redqueen.policy.vllm.engine import Engine
 from redqueen.policy.vllm.executor import VllmExecutor
+from redqueen.policy.vllm.server import Server
 from redqueen.policy.workers.inline import InlineExecutor
 from tests.reference import noisy
 
@@ -22,18 +23,21 @@ SLOTS = 4
 MEMBERS = "abc"
 # Small enough that the model still writes language, large enough that members write different texts.
 NOISE = 0.03
+MODEL = ModelConfig(dtype="float32", workers=1, device="cpu")
 
 
 class TwoSamplers(Policy):
     """A policy that samples with vLLM, and the embedded sampler on the same members."""
 
-    def __init__(self) -> None:
+    def __init__(self, url: str = "") -> None:
+        """`url` is that of a server; without one an engine is started."""
         # fp32, in which the two differ by rounding alone and choose the same tokens.
-        base = load(ModelConfig(dtype="float32", workers=1, device="cpu"))
-        sampling = SamplingConfig(engine="vllm", batch_rows=16, vllm_cache_gb=0.5)
+        base = load(MODEL)
+        sampling = SamplingConfig(engine="vllm", vllm_url=url, batch_rows=16, vllm_cache_gb=0.5)
         bank = AdapterBank(base.decoder.sites, SLOTS, 8, 16.0, ModelConfig().targets)
         inline = InlineExecutor(base, bank)
-        self.vllm = VllmExecutor(base, bank, Engine(base, SLOTS + 1, 8, sampling), inline)
+        engine = Server(base, url) if url else Engine(base, SLOTS + 1, 8, sampling)
+        self.vllm = VllmExecutor(base, bank, engine, inline)
         super().__init__(base, bank, self.vllm, sampling, LearningConfig(lr=3e-3), 1.0)
         limits = BatchLimits(sampling.batch_rows, sampling.prefill_tokens)
         self.embedded = LocalSampler(base, bank, limits, inline, self._versions, self.meter)
@@ -44,7 +48,11 @@ class TwoSamplers(Policy):
 
 @pytest.fixture(scope="session")
 def policy() -> Iterator[TwoSamplers]:
-    if not is_installed("vllm"):
-        pytest.skip("vllm is not installed: make test-vllm")
+    need_vllm()
     with TwoSamplers() as policy:
         yield policy
+
+
+def need_vllm() -> None:
+    if not is_installed("vllm"):
+        pytest.skip("vllm is not installed: make test-vllm")

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from redqueen.errors import MismatchError, PromptError, WorkerError
+from redqueen.policy.vllm.engine import Engine
 from redqueen.records import Completion, Prompt, Request, Sample, SamplingParams
 from tests.policy.requests import request
 from tests.policy.vllm.conftest import MEMBERS, NOISE, TwoSamplers
@@ -38,6 +39,11 @@ def agree(ours: Completion, theirs: Completion) -> None:
     assert theirs.text == ours.text
     assert theirs.finish_reason == ours.finish_reason
     assert theirs.logprobs == pytest.approx(ours.logprobs, abs=ROUNDING)
+
+
+def engine_of(policy: TwoSamplers) -> Engine:
+    assert isinstance(policy.vllm.engine, Engine)
+    return policy.vllm.engine
 
 
 def compare(policy: TwoSamplers, requests: list[Request]) -> list[Completion]:
@@ -128,7 +134,7 @@ def test_no_version_is_ever_stale_over_20_updates_births_and_deaths(policy: TwoS
         loaded = policy.vllm.versions.loaded
         numbers |= {version.number for version in loaded.values()}
         assert {version.name.partition("@")[0] for version in loaded.values()} == set(policy.members)
-        assert set(policy.vllm.engine._engine.list_loras()) == {version.number for version in loaded.values()}
+        assert set(engine_of(policy)._engine.list_loras()) == {version.number for version in loaded.values()}
     # Every member moved in every step, and no number came twice.
     assert len(numbers) == 60
 
@@ -136,7 +142,7 @@ def test_no_version_is_ever_stale_over_20_updates_births_and_deaths(policy: TwoS
 def test_a_death_without_a_birth_is_unloaded(policy: TwoSamplers) -> None:
     policy.leave("c")
     policy.sample([greedy("a", TEXTS[0], 1)])
-    assert len(policy.vllm.engine._engine.list_loras()) == 2
+    assert len(engine_of(policy)._engine.list_loras()) == 2
 
 
 def test_a_stale_adapter_stops_the_run(policy: TwoSamplers) -> None:
@@ -151,7 +157,7 @@ def test_a_stale_adapter_stops_the_run(policy: TwoSamplers) -> None:
 
 
 def test_a_killed_engine_is_one_line(policy: TwoSamplers) -> None:
-    (process,) = policy.vllm.engine._engine.engine_core.resources.engine_manager.processes
+    (process,) = engine_of(policy)._engine.engine_core.resources.engine_manager.processes
     killed: list[int] = []
 
     def kill(index: int, completion: Completion) -> None:
