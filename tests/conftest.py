@@ -50,6 +50,12 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(max(cores(), 2), 8)
 
 
+@pytest.fixture(autouse=True)
+def same_numbers() -> None:
+    """Every test draws the same numbers from torch, alone and after any other, so that none fails by chance."""
+    torch.manual_seed(0)
+
+
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """`tiny_folder("qwen2")` is the folder of that family's tiny model, which is made once a session."""
