@@ -7,6 +7,7 @@ it is used, so a resumed run plays each step exactly as the uninterrupted run wo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from redqueen.league.hall_of_fame import add_champion_matches
 from redqueen.league.matchmaking import Match, matchmake
 from redqueen.league.population import AnyRole, Population
 from redqueen.league.rating import TrueSkill
+from redqueen.league.selection import is_evolution_step
 from redqueen.played_step import PlayedStep, score_step
 from redqueen.policy.model.base import BaseFacts
 from redqueen.policy.policy import MemberPolicy
@@ -35,11 +37,21 @@ from redqueen.recording.measures import Measures, Spread
 from redqueen.recording.metrics import MetricsRecorder
 from redqueen.recording.phases import Phases
 from redqueen.recording.recorder import Recorder, StepRecord
-from redqueen.records import Attempted, GradedRollout, Task, Verifier
+from redqueen.records import Attempted, GradedRollout, MemberUpdate, Proposed, Task, Verifier
 from redqueen.runs import checkpoint
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory
 from redqueen.self_play import SelfPlay
+
+
+@dataclass(frozen=True, slots=True)
+class _Sampled:
+    """A step's texts and verdicts, before they count for anything."""
+
+    phases: Phases
+    matches: Sequence[Match]
+    proposed: Sequence[Proposed]
+    attempted: Sequence[Attempted]
 
 
 class Trainer:
@@ -74,30 +86,29 @@ class Trainer:
         self.measures = Measures(spread)
         self.watchers = tuple(watchers)
         self.played = 0
+        # What the next step was given while the present one learned (`learning.max_staleness`). A checkpoint does not
+        # have it: a resumed run samples it anew.
+        self._sampled_ahead: _Sampled | None = None
 
     def step(self, step: int) -> StepRecord:
         """Plays one step: match, propose, solve, learn, evolve."""
         config = self.config
-        phases = Phases(step, self.watchers, self.policy)
-
-        with phases.phase("match"):
-            matches = self._matches(step)
-        # A task is attempted as soon as it is verified, while other proposals are still being written. The phase is
-        # `solve` from the end of the last one on.
-        with phases.phase("propose"):
-            proposed, attempted = self.self_play.play(step, matches, phases.progress, lambda: phases.next("solve"))
-            played = score_step(step, matches, proposed, attempted, self.self_play.task_bank, config.game)
+        sampled = self._sampled_ahead or self._sample(step)
+        self._sampled_ahead = None
+        phases = sampled.phases
+        # The order matters. Ratings must know this step's games before anything ranks by them, also the next step's
+        # matches, which may be drawn while this one learns.
+        with phases.phase("solve"):
+            bank = self.self_play.task_bank
+            played = score_step(step, sampled.matches, sampled.proposed, sampled.attempted, bank, config.game)
             called = behaviours(_novel_tasks(played), self.self_play.verifier)
-        # One update of each member on this step's rollouts alone. They were sampled from the weights that are updated
-        # here, and nothing changes these in between.
-        with phases.phase("learn"):
-            updates = self.policy.update(advantages(self._trainable(played), config.game), phases.progress)
-        # The order matters. Ratings must know this step's games before anything ranks by them, held-out scores must be
-        # there before the ranking, and champions are copied before the births, which may remove the original.
-        with phases.phase("evolve"):
             games = rate(self.population, played, self.trueskill, config.league)
             par = par_by(config.league.game, self.population.recent_matches)
             ratings = self.population.ratings()
+        updates = self._learn(step, played, phases)
+        # Held-out scores must be there before the ranking, and champions are copied before the births, which may remove
+        # the original.
+        with phases.phase("evolve"):
             held_out = score_held_out(self.population, self._attempt_held_out, step, config)
             standings = standings_of(self.population, config.league)
             champions = update_hall_of_fame(self.population, self.policy, step, config)
@@ -127,6 +138,36 @@ class Trainer:
             seconds=phases.seconds,
             work=phases.work,
         )
+
+    def _sample(self, step: int) -> _Sampled:
+        """Draws the matches, and samples and judges their texts. Changes nothing: this may be done a step ahead."""
+        phases = Phases(step, self.watchers, self.policy)
+        with phases.phase("match"):
+            matches = self._matches(step)
+        # A task is attempted as soon as it is verified, while other proposals are still being written. The phase is
+        # `solve` from the end of the last one on.
+        with phases.phase("propose"):
+            proposed, attempted = self.self_play.play(step, matches, phases.progress, lambda: phases.next("solve"))
+        return _Sampled(phases, matches, proposed, attempted)
+
+    def _learn(self, step: int, played: PlayedStep, phases: Phases) -> list[MemberUpdate]:
+        """Updates each member once, on this step's rollouts alone."""
+        samples = advantages(self._trainable(played), self.config.game)
+        # Where members come or go at the end of the step, the next one cannot be sampled before that.
+        if not self.config.learning.max_staleness or self._is_last_before_a_change(step):
+            # The rollouts were sampled from the weights that are updated here, and nothing changes these in between.
+            with phases.phase("learn"):
+                return self.policy.update(samples, phases.progress)
+        finish = self.policy.begin_update(samples)
+        # These rollouts will be one version old when they are learned from; the importance ratio corrects that.
+        self._sampled_ahead = self._sample(step + 1)
+        with phases.phase("learn"):
+            return finish()
+
+    def _is_last_before_a_change(self, step: int) -> bool:
+        changes = self.config.evolution.enabled or self.config.league.hall_of_fame
+        round_follows = bool(changes) and is_evolution_step(step, self.config.evolution)
+        return round_follows or step == self.config.run.steps
 
     def run(self) -> None:
         """Plays and records the steps that are left. Raises OSError or sqlite3.Error if the disk is full or fails."""

@@ -122,6 +122,39 @@ EVOLVING = {
 }
 
 
+def test_a_step_that_is_sampled_ahead_is_one_version_old_and_waits_for_births(
+    tmp_path: Path, verifier: LocalVerifier
+) -> None:
+    changes = {**EVOLVING, "evolution.every": 3, "learning.lr": 1e-3}
+    fresh = play(toy.trainer(toy.config(tmp_path, **changes), tmp_path / "fresh", verifier))
+    changes["learning.max_staleness"] = 1
+    lines = play(toy.trainer(toy.config(tmp_path, **changes), tmp_path / "stale", verifier))
+
+    def spread(line: dict[str, Any]) -> float:
+        return max(member["std"] for member in line["importance_ratio"].values())
+
+    # The same weights give ratios of one. Steps 3 and 6 are followed by births, so step 4 is sampled after them.
+    assert max(spread(line) for line in fresh) < 1e-3
+    assert [spread(line) > 1e-3 for line in lines] == [False, True, True, False, True, True]
+    assert lines[0]["solve_rate"] == fresh[0]["solve_rate"]
+    # A checkpoint knows nothing of the step that was sampled before it was written.
+    for step in (5, 6):
+        saved = checkpoint.load(tmp_path / "stale" / "checkpoints", step)
+        assert {entry.task.step for entry in saved.bank if entry.task.author != AUTHOR} <= set(range(step + 1))
+        assert len(saved.bank) == lines[step - 1]["task_bank_size"]
+
+
+def test_a_run_that_samples_ahead_goes_on_from_any_checkpoint(tmp_path: Path, verifier: LocalVerifier) -> None:
+    changes = {"run.steps": 4, "run.checkpoint_every": 1, "learning.lr": 1e-3, "learning.max_staleness": 1}
+    config = toy.config(tmp_path, **changes)
+    broken = toy.trainer(config, tmp_path / "run", verifier)
+    play(broken, 2)
+    resumed = toy.trainer(config, tmp_path / "run", verifier, begin=False)
+    resumed.restore(checkpoint.load(resumed.directory.checkpoints, 2))
+    lines = play(resumed)
+    assert [line["step"] for line in lines] == [1, 2, 3, 4]
+
+
 def test_resuming_gives_exactly_the_uninterrupted_run(tmp_path: Path, verifier: LocalVerifier) -> None:
     config = toy.config(tmp_path, **EVOLVING)
     whole = play(toy.trainer(config, tmp_path / "whole", verifier))

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
 from torch import Tensor
 
 from redqueen.adapters.factors import Adapter, Factors
-from redqueen.cluster.ray_cluster import Cluster, LostError, first_ready, next_of, put
+from redqueen.cluster.ray_cluster import Cluster, LostError, Pending, first_ready, next_of, put
 from redqueen.cluster.replica import Learned, MemberState, adapter_of, arrays_of, tensors_of
 from redqueen.cluster.replicas import Replicas
 from redqueen.config import Config
@@ -49,6 +50,7 @@ class ClusterPolicy:
         self._free = list(range(capacity))
         self._slots: dict[str, int] = {}
         self._versions: dict[str, int] = {}
+        self._begun: dict[int, Pending] = {}
         self._work = Work()
         self._shapes: Mapping[str, tuple[int, int]] = next(iter(self.replicas.actors.values())).call("shapes").get()
 
@@ -117,7 +119,9 @@ class ClusterPolicy:
     def sample(self, requests: Sequence[Request], on_completion: OnCompletion | None = None) -> list[Completion]:
         """Samples a share of the requests in every replica. What a lost replica had not sent is sampled again."""
         start = time.perf_counter()
-        self.replicas.welcome(list(self._slots))
+        # A new replica would take over members, and the gradients of an update that has begun are where they were.
+        if not self._begun:
+            self.replicas.welcome(list(self._slots))
         completions: dict[int, Completion] = {}
         left = list(range(len(requests)))
         # A request's random numbers follow from its seed, so it gets the same text wherever it is sampled, apart from
@@ -169,37 +173,70 @@ class ClusterPolicy:
 
         Raises KeyError if a member is unknown or not trained, before any member has moved.
         """
-        start = time.perf_counter()
+        return self._learn({}, self._by_member(samples), progress, lr)
+
+    def begin_update(self, samples: Sequence[Sample]) -> Callable[[], list[MemberUpdate]]:
+        """Begins an update, and returns what ends it: until that is called, members sample as they are.
+
+        A replica samples as soon as it has computed its own members' gradients, and waits for nobody else's.
+        """
+        by_member = self._by_member(samples)
+        actors = self.replicas.actors
+        shares = self._by_owner(sorted(by_member), by_member)
+        self._begun = {owner: actors[owner].call("begin", share) for owner, share in shares.items()}
+        return partial(self._learn, self._begun, by_member, None, None)
+
+    def _by_member(self, samples: Sequence[Sample]) -> dict[str, list[Sample]]:
+        """Returns the samples of each member. Raises KeyError if a member is unknown or not trained."""
         by_member: dict[str, list[Sample]] = {}
         for sample in samples:
             by_member.setdefault(sample.member, []).append(sample)
         for name in by_member:
             if name not in self.replicas.owners:
                 raise KeyError(name)
-        total = sum(len(sample.token_ids) for sample in samples)
-        done = 0
-        learned: dict[str, Learned] = {}
-        pending = sorted(by_member)
-        while pending:
-            for name, one in self._learn_once(pending, by_member, lr).items():
-                learned[name] = one
-                self._versions[name] = one.version
-                done += sum(len(sample.token_ids) for sample in by_member[name])
-                if progress is not None:
-                    progress(done, total)
-            pending = [name for name in pending if name not in learned]
-        self._work.training_s += time.perf_counter() - start
-        return [learned[name].update for name in sorted(learned)]
+        return by_member
 
-    def _learn_once(
-        self, names: Sequence[str], samples: Mapping[str, Sequence[Sample]], lr: float | None
-    ) -> dict[str, Learned]:
-        """Updates these members, as far as their owners are not lost meanwhile. Returns those that have moved."""
+    def _by_owner(self, names: Sequence[str], samples: Mapping[str, Sequence[Sample]]) -> dict[int, list[Sample]]:
+        """Returns the samples of these members by the replica that trains them."""
         by_owner: dict[int, list[Sample]] = {}
         for name in names:
             by_owner.setdefault(self.replicas.owners[name], []).extend(samples[name])
+        return by_owner
+
+    def _learn(
+        self,
+        begun: Mapping[int, Pending],
+        samples: Mapping[str, Sequence[Sample]],
+        progress: Progress | None,
+        lr: float | None,
+    ) -> list[MemberUpdate]:
+        """Ends what replicas have begun, and makes the rest of the update, until every member has taken its step."""
+        start = time.perf_counter()
         actors = self.replicas.actors
-        calls = {owner: actors[owner].call_split("learn", 3, share, lr) for owner, share in by_owner.items()}
+        # The answers to `begin` are not asked for: `finish` waits for it, and says what went wrong.
+        calls = {owner: actors[owner].call_split("finish", 3) for owner in begun if owner in actors}
+        self._begun = {}
+        total = sum(len(sample.token_ids) for share in samples.values() for sample in share)
+        done = 0
+        learned: dict[str, Learned] = {}
+        while len(learned) < len(samples):
+            if not calls:
+                pending = [name for name in sorted(samples) if name not in learned]
+                shares = self._by_owner(pending, samples)
+                calls = {owner: actors[owner].call_split("learn", 3, share, lr) for owner, share in shares.items()}
+            for name, one in self._moved(calls).items():
+                learned[name] = one
+                self._versions[name] = one.version
+                done += sum(len(sample.token_ids) for sample in samples[name])
+                if progress is not None:
+                    progress(done, total)
+            calls = {}
+        self._work.training_s += time.perf_counter() - start
+        return [learned[name].update for name in sorted(learned)]
+
+    def _moved(self, calls: Mapping[int, Sequence[Pending]]) -> dict[str, Learned]:
+        """Hands on what owners have learned, as far as they are not lost meanwhile. Returns the members that moved."""
+        actors = self.replicas.actors
         learned: dict[str, Learned] = {}
         for owner, (what, weights, states) in calls.items():
             moved: list[Learned] = []

@@ -89,9 +89,9 @@ class Cluster:
         if node is not None:
             strategies = require("ray.util.scheduling_strategies", "ray", "a run on a cluster (--ray)")
             strategy = strategies.NodeAffinitySchedulingStrategy(node.id, soft=False)
-        # Two threads: a question about an actor is answered while it works.
+        # Three threads: a question about an actor is answered while it works, and while other work waits there.
         remote = self.ray.remote(
-            num_cpus=cpus, num_gpus=gpus, max_concurrency=2, max_restarts=0, scheduling_strategy=strategy
+            num_cpus=cpus, num_gpus=gpus, max_concurrency=3, max_restarts=0, scheduling_strategy=strategy
         )
         return Actor(self.ray, remote(kind).remote())
 

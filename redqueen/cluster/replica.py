@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import Any
@@ -57,6 +57,8 @@ class Replica:
 
     base: Base
     policy: Policy
+    _finish: Callable[[], list[MemberUpdate]]
+    """Ends the update that has begun."""
 
     def __init__(self) -> None:
         # Ray calls two methods at once, so that a replica can be asked whether it is there while it works.
@@ -173,12 +175,22 @@ class Replica:
 
         Returns what was learned, the members' new weights, and their new states.
         """
-        learned: list[Learned] = []
-        states: list[MemberState] = []
         with self._lock:
-            for update in self.policy.update(samples, lr=lr):
-                learned.append(Learned(update=update, version=self.policy.version(update.member)))
-                states.append(self._state(update.member))
+            return self._learned(self.policy.update(samples, lr=lr))
+
+    def begin(self, samples: Sequence[Sample]) -> None:
+        """Computes the gradients of an update, which `finish` makes."""
+        with self._lock:
+            self._finish = self.policy.begin_update(samples)
+
+    def finish(self) -> tuple[list[Learned], list[MemberState], list[MemberState]]:
+        """Makes the update that has begun; returns what `learn` does."""
+        with self._lock:
+            return self._learned(self._finish())
+
+    def _learned(self, updates: Sequence[MemberUpdate]) -> tuple[list[Learned], list[MemberState], list[MemberState]]:
+        learned = [Learned(update=update, version=self.policy.version(update.member)) for update in updates]
+        states = [self._state(update.member) for update in updates]
         return learned, [replace(state, optimizer=None) for state in states], states
 
     def _state(self, name: str) -> MemberState:

@@ -134,6 +134,8 @@ class LearningConfig(Section):
     """truncated: each token counts learner's / sampler's probability, which corrects their rounding; off: 1."""
     importance_ratio_cap: float = Field(default=2.0, ge=1)
     """Largest importance ratio of a token."""
+    max_staleness: int = Field(default=0, ge=0, le=1)
+    """1: sample the next step while this one learns, with weights of before; needs sampling.engine=vllm or --ray."""
     max_logprob_gap: float = Field(default=0.5, gt=0)
     """The run stops if a member's sampler and learner differ by more nats a token: it sampled with other weights."""
 

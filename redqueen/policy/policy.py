@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -81,6 +82,10 @@ class MemberPolicy(Protocol):
         self, samples: Sequence[Sample], progress: Progress | None = None, *, lr: float | None = None
     ) -> list[MemberUpdate]:
         """Takes one optimizer step for every member that has samples."""
+        ...
+
+    def begin_update(self, samples: Sequence[Sample]) -> Callable[[], list[MemberUpdate]]:
+        """Begins an update, and returns what ends it: until that is called no weight changes."""
         ...
 
     def take_work(self) -> Work:
@@ -203,7 +208,21 @@ class Policy:
         `lr` replaces the configured learning rate for this update. Samples with advantage 0 count in the loss's
         normalisation and cost nothing. Raises KeyError if a member is unknown or not trained.
         """
-        updates = self.learner.update(samples, progress, lr=lr)
+        return self._moved(self.learner.update(samples, progress, lr=lr))
+
+    def begin_update(self, samples: Sequence[Sample]) -> Callable[[], list[MemberUpdate]]:
+        """Begins an update, and returns what ends it: until that is called, members sample as they are.
+
+        Gradients are computed now; in a thread if vLLM samples, which can go on meanwhile. Only one update may have
+        begun. What ends it raises what `update` does.
+        """
+        pool = ThreadPoolExecutor(1, "redqueen-learner")
+        computed = pool.submit(self.learner.compute, samples)
+        pool.shutdown(wait=not isinstance(self.executor, VllmExecutor))
+        return lambda: self._moved(self.learner.apply(computed.result()))
+
+    def _moved(self, updates: list[MemberUpdate]) -> list[MemberUpdate]:
+        """Raises the versions of the members that moved."""
         # The weights of a skipped member are the same as before, so what was computed with them stays valid.
         for update in updates:
             if not update.skipped:

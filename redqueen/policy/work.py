@@ -103,12 +103,15 @@ class Meter:
         self.work.add(work)
 
     @contextmanager
-    def training(self) -> Generator[Work]:
-        """Measures the time of training. The caller adds its counts to what this yields."""
+    def training(self, before: float) -> Generator[Work]:
+        """Measures the time of training, of which `before` seconds were spent before.
+
+        The caller adds its counts to what this yields.
+        """
         work = Work()
         start = time.perf_counter()
         yield work
-        work.training_s = time.perf_counter() - start
+        work.training_s = before + time.perf_counter() - start
         # The base is frozen, so the backward pass has only the gradients of the inputs, not those of the weights.
         work.flops = 4.0 * self.layers * work.trained_rows + 4.0 * self.head * work.trained_tokens
         self.work.add(work)

@@ -28,7 +28,7 @@ class Phases:
 
     @contextmanager
     def phase(self, name: str) -> Generator[None]:
-        """Announces a phase and measures it from its beginning to its end."""
+        """Announces a phase and measures it from its beginning to its end, beside what it took before."""
         self._begin(name)
         yield
         # After an error there is no step to record, so its time is not needed: no `finally`.
@@ -40,13 +40,15 @@ class Phases:
         self._begin(name)
 
     def _begin(self, name: str) -> None:
-        for watcher in self.watchers:
-            watcher.phase(self.step, name)
+        # A phase may go on after a pause.
+        if name != self.name:
+            for watcher in self.watchers:
+                watcher.phase(self.step, name)
         self.name = name
         self.start = time.perf_counter()
 
     def _end(self) -> None:
-        self.seconds[self.name] = time.perf_counter() - self.start
+        self.seconds[self.name] = self.seconds.get(self.name, 0.0) + time.perf_counter() - self.start
         self.seconds["total"] = sum(value for key, value in self.seconds.items() if key != "total")
         self.work.setdefault(_WORK_OF.get(self.name, self.name), Work()).add(self.policy.take_work())
 

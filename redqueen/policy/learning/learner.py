@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,11 +18,23 @@ from redqueen.policy.learning.importance_ratio import refuse_mismatch
 from redqueen.policy.learning.packing import PromptGroup, WeightedSample, group_by_prompt
 from redqueen.policy.learning.token_weights import token_weights
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
-from redqueen.policy.work import Meter, Work
+from redqueen.policy.work import Meter
 from redqueen.records import MemberUpdate, Sample
 
 Progress = Callable[[int, int], None]
 _MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputedUpdate:
+    """The gradients of an update that no member has taken yet."""
+
+    gradients: Gradients
+    stats: Mapping[str, TokenStats]
+    """By member, sorted by name."""
+    rows: int
+    """Tokens that went through the model."""
+    seconds: float
 
 
 class LocalLearner:
@@ -73,16 +87,19 @@ class LocalLearner:
         Raises KeyError if a member has no optimizer, MismatchError if the samples were written with other weights,
         before any member has moved.
         """
-        with self.meter.training() as work:
-            return self._update(samples, progress, lr, work)
+        return self.apply(self.compute(samples, progress), lr=lr)
 
-    def _update(
-        self, samples: Sequence[Sample], progress: Progress | None, lr: float | None, work: Work
-    ) -> list[MemberUpdate]:
-        """Does what `update` says, and adds what it took to `work`."""
+    def compute(self, samples: Sequence[Sample], progress: Progress | None = None) -> ComputedUpdate:
+        """Computes what `apply` needs, and changes no weight; other threads may read the weights meanwhile.
+
+        There is memory for one update at a time. Raises what `update` does.
+        """
+        start = time.perf_counter()
         # Members are looked up first: an unknown one must not leave the others with half an update.
-        stats = {sample.member: TokenStats() for sample in samples}
-        optimizers = {member: self.optimizers[member] for member in sorted(stats)}
+        stats = {member: TokenStats() for member in sorted({sample.member for sample in samples})}
+        for member in stats:
+            if member not in self.optimizers:
+                raise KeyError(member)
         by_slot = {self.bank.slots[member]: member for member in stats}
         gradients = self._cleared_gradients(by_slot)
         groups = self._groups(samples)
@@ -102,12 +119,23 @@ class LocalLearner:
             for slot, tokens in batch.items():
                 stats[by_slot[slot]].add(tokens)
 
-        refuse_mismatch({member: stats[member].ratio for member in optimizers}, self.config.max_logprob_gap)
+        refuse_mismatch({member: stats[member].ratio for member in stats}, self.config.max_logprob_gap)
+        return ComputedUpdate(gradients=gradients, stats=stats, rows=total, seconds=time.perf_counter() - start)
 
+    def apply(self, computed: ComputedUpdate, *, lr: float | None = None) -> list[MemberUpdate]:
+        """Takes the optimizer steps along computed gradients, and reports on each member, sorted by name."""
+        with self.meter.training(computed.seconds) as work:
+            updates = self._apply(computed, lr)
+            work.trained_rows = computed.rows
+            work.trained_tokens = sum(update.tokens for update in updates)
+        return updates
+
+    def _apply(self, computed: ComputedUpdate, lr: float | None) -> list[MemberUpdate]:
+        stats = computed.stats
         # Clipping and the optimizer's step are each member's own, so one member's large gradient scales no other's.
         # The device is waited for once before the steps and once after, however many members there are.
-        members = list(optimizers)
-        steps = [gradients.flat[self.bank.slots[member]] for member in members]
+        members = list(stats)
+        steps = [computed.gradients.flat[self.bank.slots[member]] for member in members]
         norms = dict(zip(members, _norms(steps), strict=True))
         skipped = {member: _why_skipped(stats[member].tokens, norms[member]) for member in members}
         moved = [member for member in members if not skipped[member]]
@@ -117,8 +145,6 @@ class LocalLearner:
         # Sampling reads copies in the compute dtype. They are renewed for the members that moved.
         self.bank.refresh(*moved)
         sizes = _norms([self.bank.masters[self.bank.slots[member]] for member in members])
-        work.trained_rows = total
-        work.trained_tokens = sum(stats[member].tokens for member in members)
         return [
             MemberUpdate(
                 member=member,

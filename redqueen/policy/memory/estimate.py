@@ -2,8 +2,8 @@
 
 Sizes follow from the code: what is saved for the backward pass, how the KV cache grows. Prompts are as long as the seed
 programs make them, and completions as long as they may be; every proposal is taken to be valid. So the estimate is an
-upper bound, and `least` gives the lower one. Four constants are measured (`_LIBRARIES`, `_WORKER_LIBRARIES`, `_LOADED`,
-`_FRAGMENTATION`).
+upper bound, and `least` gives the lower one. Five constants are measured (`_LIBRARIES`, `_WORKER_LIBRARIES`, `_LOADED`,
+`_FRAGMENTATION`, `_VLLM_LIBRARIES`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from redqueen.policy.kernels.dispatch import kernels_of
 from redqueen.policy.kernels.onednn import packs
 from redqueen.policy.model.base import device_of, dtype_of, workers_of
 from redqueen.policy.model.dimensions import Shape
+from redqueen.policy.vllm.engine import largest_rank
 from redqueen.records import PromptLengths
 
 _MB = 10**6
@@ -31,6 +32,8 @@ _LOADED = 40 * _MB
 _FRAGMENTATION = 0.15
 # torch's kernels hold a chunk's logits, and two fp32 tensors of the same shape.
 _FP32_SCRATCH = 2 * 4
+# vLLM 0.32's two processes on a CPU and its import in this one, without what is counted apart.
+_VLLM_LIBRARIES = 1500 * _MB
 # With the libraries of CUDA, of which not all parts are loaded. Not measured: no GPU was there.
 _HOST_LIBRARIES = 3000 * _MB
 
@@ -64,17 +67,47 @@ def items(
     device = device or device_of(config.model)
     # The largest of what exists at the same time counts, and that differs between the devices.
     training = training_items(config, shape, lengths, device)
-    cache, step = sampling_items(config, shape, lengths, device)
+    sampling = sampling_items(config, shape, lengths, device)
     held = held_items(config, shape, members, device)
     gradients = gradients_item(config, shape, members)
     if device.type == "cuda":
-        return [*held, *max([gradients, *training], [cache, step], key=total)]
-    return [*held, gradients, *training, cache, step, fragmentation([*training, step])]
+        # An update that has begun keeps its gradients until the next step is sampled.
+        begun = [gradients] if config.learning.max_staleness else []
+        return [*held, *max([gradients, *training], [*begun, *sampling], key=total)]
+    return [*held, gradients, *training, *sampling, fragmentation([*training, *sampling[1:]])]
 
 
 def held_items(config: Config, shape: Shape, members: int, device: torch.device) -> list[Item]:
-    """Returns the items that exist all the time: libraries, base, members."""
-    return [*_base(config, shape, device), *_members(config, shape, members, device)]
+    """Returns the items that exist all the time: libraries, base, members, and vLLM if the run starts it."""
+    held = [*_base(config, shape, device), *_members(config, shape, members, device)]
+    if config.sampling.engine == "vllm" and not config.sampling.vllm_url:
+        held += _vllm(config, shape, members, device)
+    return held
+
+
+def _vllm(config: Config, shape: Shape, members: int, device: torch.device) -> list[Item]:
+    """Returns what vLLM's processes take, which keep it while members are trained."""
+    sampling = config.sampling
+    size = dtype_of(config.model, device).itemsize
+    # A copy for its products, and on a CPU the one that it was read into. One adapter more than there are members.
+    copies = 1 if device.type == "cuda" else 2
+    adapters = copies * (members + 1) * shape.factors * largest_rank(config.model.rank) * size
+    logits = sampling.batch_rows * shape.vocabulary * (size + 4)
+    prompts = max(sampling.prefill_tokens, sampling.batch_rows) * _pass_bytes(shape, size)
+    found = [
+        Item("vLLM: base weights", shape.weights * size),
+        Item("vLLM: cache of keys and values", int(sampling.vllm_cache_gb * 2**30), 1, "sampling.vllm_cache_gb"),
+        Item("vLLM: adapters", adapters, 1, _members_knob(members)),
+        Item("vLLM: logits and prompts", max(logits, prompts), 1, "sampling.prefill_tokens"),
+    ]
+    if device.type == "cpu":
+        found.append(Item("vLLM: interpreters and libraries", _VLLM_LIBRARIES))
+    return found
+
+
+def _pass_bytes(shape: Shape, size: int) -> int:
+    """Returns the bytes of a block's activations for one token of a pass without gradients."""
+    return size * (5 * shape.intermediate + 8 * shape.hidden)
 
 
 def host_items(config: Config, shape: Shape, members: int) -> list[Item]:
@@ -200,8 +233,10 @@ def _saved_on_a_gpu(config: Config, shape: Shape, lengths: PromptLengths, dtype:
     return int((saved + keys) * dtype.itemsize) + 4 * shape.heads
 
 
-def sampling_items(config: Config, shape: Shape, lengths: PromptLengths, device: torch.device) -> tuple[Item, Item]:
-    """Returns the KV cache, and a step's logits or a prefill's activations, for the larger phase."""
+def sampling_items(config: Config, shape: Shape, lengths: PromptLengths, device: torch.device) -> list[Item]:
+    """Returns the KV cache, and a step's logits or a prefill's activations, for the larger phase; none beside vLLM."""
+    if config.sampling.engine == "vllm":
+        return []
     population = config.population
     game = config.game
     sampling = config.sampling
@@ -212,7 +247,7 @@ def sampling_items(config: Config, shape: Shape, lengths: PromptLengths, device:
     size = dtype_of(config.model, device).itemsize
     # A row's keys and values of one token, in bytes.
     row_token = 2 * shape.layers * shape.kv_heads * shape.head_size * size
-    phases: list[tuple[Item, Item]] = []
+    phases: list[list[Item]] = []
     for requests, prompt, limit, shared in (
         # Proposals have prompts of their own; the attempts at one task share its prompt.
         (proposals, lengths.proposal, sampling.proposal_tokens, 1),
@@ -223,11 +258,11 @@ def sampling_items(config: Config, shape: Shape, lengths: PromptLengths, device:
         logits = rows * shape.vocabulary * (size + 4 + _filter_bytes(config))
         # A pass of a prefill holds a block's activations for the tokens of its prompts, each of which is computed once.
         tokens = min(rows // min(shared, rows) * prompt, max(sampling.prefill_tokens, prompt))
-        prompts = tokens * size * (5 * shape.intermediate + 8 * shape.hidden)
+        prompts = tokens * _pass_bytes(shape, size)
         name = f"sampling: cache of {rows} x {room} tokens"
         cache = Item(name, rows * room * row_token, workers, "sampling.batch_rows")
         step = Item("sampling: logits and prompts", max(logits, prompts), workers, "sampling.batch_rows")
-        phases.append((cache, step))
+        phases.append([cache, step])
     # The heap holds the second item of a phase, so it counts with its fragmentation.
     return max(phases, key=lambda phase: total([*phase, fragmentation(phase[1:])]))
 

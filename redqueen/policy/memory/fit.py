@@ -156,8 +156,11 @@ def _plan_on_a_gpu(config: Config, shape: Shape, lengths: PromptLengths, members
     held = total(held_items(plan, shape, members, device))
     left = int(memory.free * (1 - _LEFT)) - held
 
+    gradients = gradients_item(plan, shape, members).total
+    # An update that has begun keeps its gradients until the next step is sampled.
+    room = left - gradients if config.learning.max_staleness else left
     # The cache of more rows is worth more than larger passes over prompts: these shrink first.
-    while total(sampling_items(plan, shape, lengths, device)) > left:
+    while total(sampling_items(plan, shape, lengths, device)) > room:
         if plan.sampling.prefill_tokens > 2 * _LEAST_PREFILL:
             plan = _with(plan, "sampling", prefill_tokens=plan.sampling.prefill_tokens // 2)
         elif plan.sampling.batch_rows > _LEAST_ROWS:
@@ -166,7 +169,6 @@ def _plan_on_a_gpu(config: Config, shape: Shape, lengths: PromptLengths, members
         else:
             break
 
-    gradients = gradients_item(plan, shape, members).total
     most = plan.learning.batch_tokens
     while gradients + total(training_items(plan, shape, lengths, device)) > left:
         tokens = plan.learning.batch_tokens

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from redqueen.config import Config, SamplingConfig
+from redqueen.config import Config, ConfigError, SamplingConfig
 from redqueen.errors import AdapterError, WorkerError
 from redqueen.optional import is_installed, missing, require
 from redqueen.policy.model.base import Base
@@ -36,8 +36,7 @@ class Engine:
 
         Raises MissingLibraryError without vLLM, WorkerError if it does not start.
         """
-        if rank > _RANKS[-1]:
-            raise AdapterError(f"vLLM's adapters have ranks up to {_RANKS[-1]}: lower model.rank={rank}")
+        allocated = largest_rank(rank)
         found = source(base.name)
         _set_environment(found.local)
         self._vllm = _import("vllm")
@@ -60,7 +59,7 @@ class Engine:
             enable_lora=True,
             max_loras=adapters,
             max_cpu_loras=adapters,
-            max_lora_rank=next(step for step in _RANKS if step >= rank),
+            max_lora_rank=allocated,
             # The probabilities that tokens were drawn with: after temperature, top-k and top-p.
             logprobs_mode="processed_logprobs",
             # Texts are decoded and cut where those of the embedded sampler are.
@@ -161,8 +160,23 @@ def watch(core: Any) -> None:
             answer.set_exception(error)
 
 
+def largest_rank(rank: int) -> int:
+    """Returns the rank that vLLM allocates memory for if adapters have this one. Raises AdapterError if it cannot."""
+    if rank > _RANKS[-1]:
+        raise AdapterError(f"vLLM's adapters have ranks up to {_RANKS[-1]}: lower model.rank={rank}")
+    return next(step for step in _RANKS if step >= rank)
+
+
 def check_engine(config: Config) -> None:
-    """Raises MissingLibraryError, before anything is loaded, if the engine's library is not installed."""
+    """Raises MissingLibraryError, before anything is loaded, if the engine's library is not installed.
+
+    Raises ConfigError if a step shall be sampled while another one learns, and one process does both.
+    """
+    if config.learning.max_staleness and config.sampling.engine == "embedded" and not config.cluster.address:
+        raise ConfigError(
+            "learning.max_staleness=1 needs something that samples while this process learns: sampling.engine=vllm, or "
+            "--ray (docs/SCALING.md)"
+        )
     library = "httpx" if config.sampling.vllm_url else "vllm"
     if config.sampling.engine == "vllm" and not is_installed(library):
         raise missing(library, "vllm", "sampling.engine=vllm")

@@ -44,6 +44,22 @@ def test_a_members_update_is_the_same_alone_and_in_company(tiny_policy: Build, l
         torch.testing.assert_close(weights(alone, "b"), weights(company, "b"), rtol=1e-4, atol=1e-5)
 
 
+def test_an_update_that_has_begun_changes_nothing_until_it_ends(tiny_policy: Build) -> None:
+    at_once, begun = twins(tiny_policy)
+    rows = samples("a", 5) + samples("b")
+    before = {name: (weights(begun, name), begun.version(name)) for name in "ab"}
+    finish = begun.begin_update(rows)
+    for name, (values, version) in before.items():
+        assert torch.equal(weights(begun, name), values)
+        assert begun.version(name) == version
+    assert finish() == at_once.update(rows)
+    for name, (values, version) in before.items():
+        assert not torch.equal(weights(begun, name), values)
+        assert torch.equal(weights(begun, name), weights(at_once, name))
+        assert begun.version(name) == version + 1
+    assert begun.take_work().trained_tokens == at_once.take_work().trained_tokens
+
+
 def test_samples_in_any_order_give_the_same_update(tiny_policy: Build) -> None:
     sorted_, mixed = twins(tiny_policy)
     rows = samples("a", 5) + samples("b") + samples("c", 2)

@@ -135,3 +135,43 @@ def test_the_limit_of_a_container_counts(tmp_path: Path) -> None:
         (folder / "memory.stat").write_text("anon 1\ninactive_file 100\n")
     assert list(_left_in_groups(tmp_path, ["/slurm/job"])) == [400]
     assert list(_left_in_groups(tmp_path, ["/other"])) == []
+
+
+def test_what_vllm_takes_counts_unless_it_is_a_server(machine: Callable[[int, int], None]) -> None:
+    machine(64 * GIB, 2)
+    cpu = torch.device("cpu")
+
+    def need(*overrides: str) -> int:
+        return total(items(quickstart("bfloat16", "model.workers=1", *overrides), SMOLLM2, LENGTHS, 4, cpu))
+
+    engine = need("sampling.engine=vllm")
+    server = need("sampling.engine=vllm", "sampling.vllm_url=http://127.0.0.1:8000")
+    # The second copy of the base, 2 GiB of cache, and more; a server's cache is not this run's.
+    assert engine > server + 2 * SMOLLM2.weights + 2 * GIB
+    assert server < need()
+    assert need("sampling.engine=vllm", "sampling.vllm_cache_gb=5") == engine + 3 * GIB
+    # What fits the embedded sampler need not fit both, and the line names what is largest.
+    machine(4 * GIB, 2)
+    config = quickstart("bfloat16")
+    assert not fit(config, LENGTHS, 4).warning
+    with pytest.raises(ModelError, match="needs at least"):
+        fit(config.override(["sampling.engine=vllm"]), LENGTHS, 4)
+
+
+def test_on_a_gpu_vllm_leaves_less_to_training_and_an_update_that_waits_less_to_sampling(
+    machine: Callable[[int, int], None],
+) -> None:
+    machine(64 * GIB, 2)
+    gpu = Memory(device=torch.device("cuda"), free=16 * GIB)
+    config = configure(["paper_7b", "model.name=HuggingFaceTB/SmolLM2-135M-Instruct"])
+
+    def planned(*overrides: str) -> Config:
+        return fit(config.override(list(overrides)), LENGTHS, 32, gpu).config
+
+    alone = planned()
+    assert (
+        planned("sampling.engine=vllm", "sampling.vllm_cache_gb=5").learning.batch_tokens < alone.learning.batch_tokens
+    )
+    ahead = planned("learning.max_staleness=1")
+    assert ahead.sampling.batch_rows < alone.sampling.batch_rows
+    assert ahead.learning == alone.learning.model_copy(update={"max_staleness": 1})

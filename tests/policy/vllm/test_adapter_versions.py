@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from redqueen.adapters.peft_files import load_adapter
-from redqueen.config import Config
+from redqueen.config import Config, ConfigError
 from redqueen.optional import MissingLibraryError
 from redqueen.policy.vllm import engine
 from redqueen.policy.vllm.adapter_versions import AdapterVersions
@@ -84,3 +84,10 @@ def test_a_missing_vllm_is_one_line_before_the_run_starts(monkeypatch: pytest.Mo
     assert str(caught.value) == (
         "sampling.engine=vllm needs vllm, which is not installed: pip install 'redqueen[vllm]'"
     )
+
+
+def test_one_process_cannot_sample_while_it_learns() -> None:
+    ahead = Config().override(["learning.max_staleness=1"])
+    with pytest.raises(ConfigError, match=r"sampling.engine=vllm, or --ray"):
+        engine.check_engine(ahead)
+    engine.check_engine(ahead.override(["cluster.address=local"]))

@@ -139,6 +139,23 @@ def test_no_version_is_ever_stale_over_20_updates_births_and_deaths(policy: TwoS
     assert len(numbers) == 60
 
 
+def test_texts_that_are_written_while_the_learner_computes_are_one_version_old(policy: TwoSamplers) -> None:
+    first = samples(policy, "a", 50)
+    finish = policy.begin_update(first)
+    number = policy.vllm.versions.loaded[policy.slot("a")].number
+    stale = samples(policy, "a", 51)
+    assert policy.vllm.versions.loaded[policy.slot("a")].number == number
+    (moved,) = finish()
+    assert moved.logprob_gap < ROUNDING
+    # The learner has newer weights than these texts were written with, and counts that.
+    (update,) = policy.update(stale)
+    assert update.logprob_gap > ROUNDING
+    fresh = samples(policy, "a", 52)
+    assert policy.vllm.versions.loaded[policy.slot("a")].number > number
+    (update,) = policy.update(fresh)
+    assert update.logprob_gap < ROUNDING
+
+
 def test_a_death_without_a_birth_is_unloaded(policy: TwoSamplers) -> None:
     policy.leave("c")
     policy.sample([greedy("a", TEXTS[0], 1)])
