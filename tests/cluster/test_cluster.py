@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from redqueen.cluster.policy import ClusterPolicy
 from redqueen.cluster.ray_cluster import ClusterError
 from redqueen.cluster.replicas import Replicas
 from redqueen.config import Config
+from redqueen.records import MemberUpdate, Sample
 from redqueen.runs import checkpoint
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory
@@ -198,3 +199,34 @@ def test_a_run_that_lost_everything_resumes_in_one_process(
     rest.run()
     rest.close()
     assert_same(RunDirectory(tmp_path / "run"), alone)
+
+
+AHEAD: dict[str, object] = {"evolution.enabled": False, "learning.max_staleness": 1, "learning.lr": 1e-3}
+
+
+def test_a_step_that_is_sampled_ahead_is_that_of_one_process_whatever_is_lost_meanwhile(
+    tmp_path: Path, machines: Machines, verifier: LocalVerifier
+) -> None:
+    alone = toy.played(tmp_path / "alone", verifier, **{**BIRTHS, **AHEAD})
+    trainer = machines.trainer(config(tmp_path, **AHEAD), tmp_path / "whole", verifier)
+    trainer.run()
+    trainer.close()
+    assert_same(RunDirectory(tmp_path / "whole"), alone)
+    # The second step's update has begun in both replicas, and the third step is being sampled, when one is lost.
+    trainer = machines.trainer(config(tmp_path, **AHEAD), tmp_path / "harmed", verifier)
+    victim = pids(trainer)[1]
+    policy = trainer.policy
+    assert isinstance(policy, ClusterPolicy)
+    before = policy.begin_update
+
+    def begin_update(samples: Sequence[Sample]) -> Callable[[], list[MemberUpdate]]:
+        if trainer.played == 1:
+            in_the_middle_of(trainer, "sample", lambda: os.kill(victim, signal.SIGKILL))
+        return before(samples)
+
+    policy.begin_update = begin_update
+    machines.lines.clear()
+    trainer.run()
+    assert any("replica 1 of the cluster is lost" in line for line in machines.lines)
+    trainer.close()
+    assert_same(RunDirectory(tmp_path / "harmed"), alone)
