@@ -130,6 +130,12 @@ class LearningConfig(Section):
             raise ValueError("at least 64, or 0 for as many as fit")
         return tokens
 
+    @model_validator(mode="after")
+    def _stale_texts_are_corrected(self) -> Self:
+        if self.max_staleness and self.importance_ratio == "off":
+            raise ValueError("learning.max_staleness=1 needs learning.importance_ratio=truncated")
+        return self
+
     importance_ratio: Literal["truncated", "off"] = "truncated"
     """truncated: each token counts learner's / sampler's probability, which corrects their rounding; off: 1."""
     importance_ratio_cap: float = Field(default=2.0, ge=1)
