@@ -209,7 +209,7 @@ def test_a_resumed_run_counts_each_members_version_on(tmp_path: Path, verifier: 
 
 def _dump(path: Path) -> dict[str, list]:
     connection = sqlite3.connect(path)
-    tables = ("members", "matches", "tasks", "replacements")
+    tables = ("members", "matches", "tasks", "replacements", "listing", "tallies")
     dump = {table: sorted(map(repr, connection.execute(f"SELECT * FROM {table}"))) for table in tables}
     # These two tables also hold the CPU time of a program, which no two runs share.
     for table in ("proposals", "attempts"):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
 from dataclasses import asdict, dataclass
 
 from redqueen.analysis.lineage.tree import Life, lives_in
-from redqueen.runs.archive import queries
+from redqueen.runs.archive import queries, totals
 from redqueen.runs.archive.queries import Filter, Sort
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.archive.rows import MatchRow, StandingRow
@@ -30,7 +30,7 @@ def league(run: LiveRun) -> dict[str, object]:
     """Returns every member that ever lived: in each role the living first, the fittest on top."""
     with run.archive() as archive:
         everybody = lives_in(archive)
-        rated = _rated(archive.matches(), run)
+        rated = _rated(archive, run)
         champions = archive.champions()
     ranked = sorted(everybody, key=lambda life: (life.role != "teacher", life.died is not None, -_fitness(life)))
     return {
@@ -57,10 +57,11 @@ def member(run: LiveRun, name: str) -> dict[str, object]:
         life = by_name[name]
         standings = queries.standings_of(archive, name)
         games = queries.matches_of(archive, name)
+        rated = _rated(archive, run)
         best = _tasks(archive, life, best=True)
         worst = _tasks(archive, life, best=False)
     return {
-        "life": _row(life, _rated(games, run).get(name)),
+        "life": _row(life, rated.get(name)),
         "children": [child.name for child in everybody if name in child.parents],
         "successor": next((other.name for other in everybody if other.victim == name), None),
         "rating": [_rating(standing) for standing in standings],
@@ -81,28 +82,27 @@ def _tasks(archive: ArchiveReader, life: Life, *, best: bool) -> list[dict[str, 
     return [asdict(line) for line in found]
 
 
-def _rated(matches: Sequence[MatchRow], run: LiveRun) -> dict[str, Rated]:
-    """Returns what the games of these matches came to, by member."""
-    rated: dict[str, Rated] = {}
-    # metrics.jsonl knows the ratings of newborns, who have played no game.
+def _rated(archive: ArchiveReader, run: LiveRun) -> dict[str, Rated]:
+    """Returns what everybody's games came to, by member."""
+    # metrics.jsonl knows the ratings of newborns, who have played no game. It no longer has those that were replaced at
+    # the step's end, but the archive has their games.
     lines = run.lines()
     newborns = lines[-1]["members"] if lines else {}
-    for name, now in newborns.items():
-        rated[name] = Rated(now["mu"], now["sigma"], (0, 0, 0))
-    # A line of metrics.jsonl no longer has those that were replaced at the step's end, but the archive has their games.
-    for match in matches:
-        for role, name in (("teacher", match.teacher), ("student", match.student)):
-            won, drawn, lost = rated[name].record if name in rated else (0, 0, 0)
-            # A single agent meets itself, which is no game.
-            if match.outcome is not None and match.teacher != match.student:
-                won += match.outcome == role
-                drawn += match.outcome == "draw"
-                lost += match.outcome not in (role, "draw")
-            mu, sigma = (match.teacher_mu, match.teacher_sigma)
-            if role == "student":
-                mu, sigma = (match.student_mu, match.student_sigma)
-            rated[name] = Rated(mu, sigma, (won, drawn, lost))
-    return rated
+    ratings = {name: (now["mu"], now["sigma"]) for name, now in newborns.items()} | totals.last_ratings(archive)
+    won: Counter[str] = Counter()
+    drawn: Counter[str] = Counter()
+    lost: Counter[str] = Counter()
+    for (teacher, student), games in totals.outcomes(archive).items():
+        # A single agent meets itself, which is no game.
+        if teacher == student:
+            continue
+        won[teacher] += games["teacher"]
+        won[student] += games["student"]
+        lost[teacher] += games["student"]
+        lost[student] += games["teacher"]
+        drawn[teacher] += games["draw"]
+        drawn[student] += games["draw"]
+    return {name: Rated(mu, sigma, (won[name], drawn[name], lost[name])) for name, (mu, sigma) in ratings.items()}
 
 
 def _row(life: Life, rated: Rated | None) -> dict[str, object]:

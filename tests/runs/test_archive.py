@@ -114,6 +114,22 @@ def archive(tmp_path: Path) -> Iterator[Archive]:
         yield opened
 
 
+def others(step: int) -> list[Row]:
+    """More proposals of the match: solved otherwise, without a solve rate, refused, and withdrawn after attempts."""
+    solved, unrated, refused, withdrawn = (f"{step}.{name}" for name in ("solved", "unrated", "refused", "withdrawn"))
+    match_id = f"{step}"
+    return [
+        replace(proposal(solved, step), match=match_id),
+        replace(task(solved, step), rho=0.25, novel=False),
+        replace(measure(step), task=solved, reached_nodes=7),
+        replace(proposal(unrated, step), match=match_id, reward=None),
+        replace(task(unrated, step), rho=None),
+        replace(proposal(refused, step), match=match_id, status="error"),
+        replace(proposal(withdrawn, step), match=match_id, status="nondeterministic"),
+        attempt(withdrawn, 0, step),
+    ]
+
+
 NAMES = [table.name for table in TABLES]
 
 
@@ -230,6 +246,63 @@ def test_rewinding_drops_all_later_steps_in_every_table(archive: Archive) -> Non
         assert steps == [0, 1, 2], name
 
 
+def derived_again(archive: Archive) -> tuple[list[tuple[object, ...]], list[tuple[object, ...]]]:
+    """The listing and the tallies as the other tables have them."""
+    listing = archive.connection.execute(
+        "SELECT p.id, p.step, p.match, p.kind, p.status, p.reward, p.tokens, t.rho, t.novel, c.reached_nodes, "
+        "c.reached_lines, c.reached_depth FROM proposals p LEFT JOIN tasks t ON t.id = p.id "
+        "LEFT JOIN measures c ON c.task = p.id ORDER BY p.rowid"
+    )
+    tallies = archive.connection.execute(
+        "SELECT p.match, p.step, p.kind, p.status, COUNT(*), COUNT(t.rho), TOTAL(t.rho) FROM proposals p "
+        "LEFT JOIN tasks t ON t.id = p.id GROUP BY p.match, p.kind, p.status ORDER BY p.match, p.kind, p.status"
+    )
+    return listing.fetchall(), tallies.fetchall()
+
+
+def stored(archive: Archive) -> tuple[list[tuple[object, ...]], list[tuple[object, ...]]]:
+    listing = archive.connection.execute("SELECT * FROM listing ORDER BY rowid")
+    tallies = archive.connection.execute("SELECT * FROM tallies ORDER BY match, kind, status")
+    return listing.fetchall(), tallies.fetchall()
+
+
+def test_the_listing_and_the_tallies_follow_the_other_tables_also_after_a_rewind(archive: Archive) -> None:
+    steps = [[*everything(step), *others(step)] for step in range(4)]
+    for rows in steps:
+        archive.write(rows)
+    whole = stored(archive)
+    assert whole == derived_again(archive)
+    assert whole[0][0] == ("0", 0, "0", "code_o", "valid", 1.0, 1, 0.5, 1, 25, 4, 6)
+    assert [row[2:] for row in whole[1] if row[0] == "0"] == [
+        ("code_o", "error", 1, 0, 0.0),
+        ("code_o", "nondeterministic", 1, 0, 0.0),
+        ("code_o", "valid", 3, 2, 0.75),
+    ]
+    archive.rewind(1)
+    assert stored(archive) == derived_again(archive)
+    assert {row[1] for row in stored(archive)[0]} == {0, 1}
+    for rows in steps[2:]:
+        archive.write(rows)
+    assert stored(archive) == whole
+
+
+def test_a_step_that_is_refused_leaves_no_listing(archive: Archive) -> None:
+    archive.write(everything(1))
+    with pytest.raises(sqlite3.Error):
+        archive.write([proposal("2", 2), match("1", 2)])
+    assert stored(archive) == derived_again(archive)
+    assert len(stored(archive)[0]) == 1
+
+
+def test_an_archive_from_before_the_listing_is_refused_with_both_numbers(archive: Archive, tmp_path: Path) -> None:
+    for table in ("listing", "tallies"):
+        archive.connection.execute(f"DROP TABLE {table}")
+    archive.connection.execute("PRAGMA user_version = 3")
+    for opened in (Archive, ArchiveReader):
+        with pytest.raises(RunError, match=r"another version of Red Queen \(layout 3, not 4\): use that version, or"):
+            opened(tmp_path / "run.sqlite")
+
+
 def test_a_rewound_step_can_be_written_again(archive: Archive) -> None:
     rows = [member("S4", 2), match("2.0", 2), replacement("S4", 2)]
     archive.write(rows)
@@ -264,18 +337,20 @@ def test_a_kill_in_the_middle_of_a_step_leaves_the_steps_before_it(tmp_path: Pat
     code = f"""
 import os, signal
 from pathlib import Path
+from redqueen.runs.archive import writer
 from redqueen.runs.archive.rows import MatchRow
-from redqueen.runs.archive.writer import Archive
 def row(name, step):
     ratings = dict(teacher_mu=1.0, teacher_sigma=1.0, student_mu=1.0, student_sigma=1.0)
     return MatchRow(id=name, step=step, teacher="T", student="S", score=None, outcome=None, **ratings)
-def half():
-    for n in range(3000):
-        yield row(f"1.{{n}}", 1)
-    os.kill(os.getpid(), signal.SIGKILL)
-archive = Archive(Path({str(tmp_path / "a")!r}))
+archive = writer.Archive(Path({str(tmp_path / "a")!r}))
 archive.write([row("0.0", 0)])
-archive.write(half())
+whole = writer.values_of
+def killed(row):
+    if row.id == "1.2999":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return whole(row)
+writer.values_of = killed
+archive.write([row(f"1.{{n}}", 1) for n in range(3000)])
 """
     assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
     with Archive(tmp_path / "a") as after:

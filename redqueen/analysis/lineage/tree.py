@@ -9,8 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from redqueen.runs.archive import totals
 from redqueen.runs.archive.reader import ArchiveReader
-from redqueen.runs.archive.rows import MemberRow, ReplacementRow, StandingRow
+from redqueen.runs.archive.rows import MemberRow, ReplacementRow
+from redqueen.runs.archive.totals import UNRATED, Career
 from redqueen.runs.directory import RunDirectory
 
 
@@ -65,14 +67,13 @@ def lives_in(archive: ArchiveReader) -> list[Life]:
     """Returns every member that ever lived in the run of an open archive, in order of birth."""
     members = archive.members()
     births = {row.child: row for row in archive.replacements()}
-    standings: dict[str, list[StandingRow]] = {}
-    now = 0
-    for row in archive.standings():
-        standings.setdefault(row.member, []).append(row)
-        now = max(now, row.step)
+    careers = totals.careers(archive)
+    now = totals.last_standing(archive)
     # A name is never used twice, so every birth has one victim and every member dies at most once.
     deaths = {row.victim: row.step for row in births.values()}
-    return [_life(row, births.get(row.name), deaths.get(row.name), standings.get(row.name, []), now) for row in members]
+    return [
+        _life(row, births.get(row.name), deaths.get(row.name), careers.get(row.name, UNRATED), now) for row in members
+    ]
 
 
 def last_step(run: Path) -> int:
@@ -95,11 +96,7 @@ def ancestors(members: Iterable[Life], name: str) -> list[Life]:
     return list(family.values())
 
 
-def _life(
-    member: MemberRow, birth: ReplacementRow | None, died: int | None, standings: list[StandingRow], now: int
-) -> Life:
-    # The held-out fitness is measured every few steps, so it may be known only some games after the first.
-    rated = [s for s in standings if s.games and s.fitness is not None]
+def _life(member: MemberRow, birth: ReplacementRow | None, died: int | None, career: Career, now: int) -> Life:
     return Life(
         name=member.name,
         role=member.role,
@@ -111,10 +108,10 @@ def _life(
         victim=birth.victim if birth else "",
         parent_fitness=birth.parent_fitness if birth else (),
         victim_fitness=birth.victim_fitness if birth else None,
-        first=rated[0].fitness if rated else None,
-        first_rated=rated[0].step if rated else None,
-        last=rated[-1].fitness if rated else None,
-        games=standings[-1].games if standings else 0,
+        first=career.first,
+        first_rated=career.first_rated,
+        last=career.last,
+        games=career.games,
         distance=birth.distance if birth else None,
         tries=birth.tries if birth and birth.distance is not None else None,
     )

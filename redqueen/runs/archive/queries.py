@@ -1,12 +1,11 @@
-"""Narrow questions to an archive: one page of its proposals, one task, one member, the matrix of matches.
+"""Narrow questions to an archive: one page of its proposals, one task, one member.
 
-A run of 200 steps has more than a million attempts. Each question here reads an index (`redqueen.runs.archive.schema`)
-and the few rows that are shown, and never a whole table of texts.
+A long run has millions of attempts. Each question here reads the listing, which has no texts, an index
+(`redqueen.runs.archive.schema`), and the few rows that are shown; never a whole table of texts.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
@@ -15,7 +14,8 @@ from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.archive.rows import AttemptRow, MatchRow, MeasureRow, ProposalRow, StandingRow, TaskRow
 
 Sort = Literal["step", "rho", "reward", "tokens", "nodes", "lines", "depth"]
-"""What proposals can be sorted by. The last three are of the reached program of a valid task."""
+"""What proposals can be sorted by: the step, or a column of the listing. The last three are of the reached program of a
+valid task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,29 +64,6 @@ class Line:
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """What a teacher and a student did in all their matches, of one kind of tasks."""
-
-    teacher: str
-    student: str
-    kind: Kind
-    tasks: int
-    """Tasks with a solve rate."""
-    rho: float
-    """Their mean solve rate."""
-
-
-# Rows are written step by step, so the order of writing is the order of steps.
-_SORTS: dict[Sort, str] = {
-    "step": "p.rowid",
-    "rho": "t.rho",
-    "reward": "p.reward",
-    "tokens": "p.tokens",
-    "nodes": "c.reached_nodes",
-    "lines": "c.reached_lines",
-    "depth": "c.reached_depth",
-}
 _COLUMNS = (
     "p.id, p.step, p.kind, p.teacher, m.student, p.status, p.reward, t.rho, t.novel, c.reached_nodes, p.tokens, "
     "COALESCE(t.program, p.text), COALESCE(t.message, '')"
@@ -95,8 +72,13 @@ _COLUMNS = (
 
 def count(archive: ArchiveReader, wanted: Filter) -> int:
     """Returns how many proposals there are of this kind."""
-    found, values = _found(wanted)
-    ((number,),) = archive.select(f"SELECT COUNT(*) {found}", values)
+    common = _common(wanted)
+    numbers = _numbers(wanted)
+    if numbers.parts:
+        statement = f"SELECT COUNT(*) FROM listing WHERE {numbers} AND {common}"
+    else:
+        statement = f"SELECT COALESCE(SUM(proposals), 0) FROM tallies WHERE {common}"
+    ((number,),) = archive.select(statement, [*numbers.values, *common.values])
     return int(number)
 
 
@@ -104,22 +86,25 @@ def find(
     archive: ArchiveReader, wanted: Filter, sort: Sort, *, descending: bool, limit: int, offset: int
 ) -> list[Line]:
     """Returns one page of proposals. Those without the number that is sorted by come last."""
-    found, values = _found(wanted, sort)
+    common = _common(wanted)
+    numbers = _numbers(wanted)
     way = "DESC" if descending else "ASC"
-    # The texts are read for the page only: rows are found and sorted by what the indexes hold.
+    # Rows are written step by step, so the order of writing is the order of steps.
+    order = f"rowid {way}" if sort == "step" else f"{sort} {way} NULLS LAST, rowid {way}"
+    # The texts are read for the page only.
     page = archive.select(
-        f"SELECT p.rowid {found} ORDER BY {_SORTS[sort]} {way} NULLS LAST, p.rowid {way} LIMIT ? OFFSET ?",
-        [*values, limit, offset],
+        f"SELECT id FROM listing WHERE {numbers} AND {common} ORDER BY {order} LIMIT ? OFFSET ?",
+        [*numbers.values, *common.values, limit, offset],
     )
     chosen = [row[0] for row in page]
     marks = ", ".join("?" for _ in chosen)
     rows = archive.select(
-        f"SELECT p.rowid, {_COLUMNS} FROM proposals AS p JOIN matches AS m ON m.id = p.match "
-        f"LEFT JOIN tasks AS t ON t.id = p.id LEFT JOIN measures AS c ON c.task = p.id WHERE p.rowid IN ({marks})",
+        f"SELECT {_COLUMNS} FROM proposals AS p JOIN matches AS m ON m.id = p.match "
+        f"LEFT JOIN tasks AS t ON t.id = p.id LEFT JOIN measures AS c ON c.task = p.id WHERE p.id IN ({marks})",
         chosen,
     )
-    by_number = {row[0]: row[1:] for row in rows}
-    return [_line(by_number[number]) for number in chosen]
+    by_id = {row[0]: row for row in rows}
+    return [_line(by_id[name]) for name in chosen]
 
 
 def _line(row: tuple[Any, ...]) -> Line:
@@ -172,34 +157,14 @@ def matches_of(archive: ArchiveReader, member: str) -> list[MatchRow]:
     return archive.rows(MatchRow, "teacher = ? OR student = ? ORDER BY step, rowid", [member, member])
 
 
-def cells(archive: ArchiveReader) -> list[Cell]:
-    """Returns who solved how much of whose tasks, by kind."""
-    # By match first, in the order of the index; there are far fewer matches than tasks.
-    sums = archive.select(
-        "SELECT p.match, p.kind, COUNT(*), SUM(t.rho) FROM proposals AS p CROSS JOIN tasks AS t ON t.id = p.id "
-        "WHERE t.rho IS NOT NULL GROUP BY p.match, p.kind"
-    )
-    players = {row[0]: (row[1], row[2]) for row in archive.select("SELECT id, teacher, student FROM matches")}
-    tasks: Counter[tuple[str, str, Kind]] = Counter()
-    solved: dict[tuple[str, str, Kind], float] = defaultdict(float)
-    for match_id, kind, number, rho in sums:
-        teacher, student = players[match_id]
-        tasks[teacher, student, kind] += number
-        solved[teacher, student, kind] += rho
-    return [
-        Cell(teacher=pair[0], student=pair[1], kind=pair[2], tasks=number, rho=solved[pair] / number)
-        for pair, number in tasks.items()
-    ]
-
-
-def _found(wanted: Filter, sort: Sort | None = None) -> tuple[str, list[object]]:
-    """Returns the FROM and the WHERE of a filter, and its values. Tables that are not needed are left out."""
+def _common(wanted: Filter) -> _Conditions:
+    """Returns the conditions on what both the listing and the tallies have."""
     where = _Conditions()
-    where.add("p.kind = ?", wanted.kind)
+    where.add("kind = ?", wanted.kind)
     if wanted.status == "refused":
-        where.parts.append("p.status != 'valid'")
+        where.parts.append("status != 'valid'")
     else:
-        where.add("p.status = ?", wanted.status)
+        where.add("status = ?", wanted.status)
     # Who played whom and when is known from the matches, of which there are few.
     matches = _Conditions()
     matches.add("teacher = ?", wanted.teacher)
@@ -207,30 +172,19 @@ def _found(wanted: Filter, sort: Sort | None = None) -> tuple[str, list[object]]
     matches.add("step >= ?", wanted.first)
     matches.add("step <= ?", wanted.last)
     if matches.parts:
-        where.parts.append(f"p.match IN (SELECT id FROM matches WHERE {matches})")
+        where.parts.append(f"match IN (SELECT id FROM matches WHERE {matches})")
         where.values += matches.values
-    tasks = _Conditions()
-    tasks.add("t.rho >= ?", wanted.least)
-    tasks.add("t.rho <= ?", wanted.most)
-    tasks.add("t.novel = ?", wanted.novel)
-    where.parts += tasks.parts
-    where.values += tasks.values
-    measured = _Conditions()
-    measured.add("c.reached_nodes >= ?", wanted.nodes)
-    where.parts += measured.parts
-    where.values += measured.values
-    # Rows that a condition asks for must be there; rows that are only sorted by may be missing. The limit of 0 excludes
-    # nothing: with it SQLite takes the index that holds the number, not the one that leads to the row with its texts.
-    join = ""
-    if measured.parts:
-        join = "JOIN measures AS c ON c.task = p.id"
-    elif sort in ("nodes", "lines", "depth"):
-        join = "LEFT JOIN measures AS c ON c.task = p.id AND c.reached_nodes >= 0"
-    if tasks.parts:
-        join += " JOIN tasks AS t ON t.id = p.id"
-    elif sort == "rho":
-        join += " LEFT JOIN tasks AS t ON t.id = p.id AND t.rho >= 0"
-    return f"FROM proposals AS p {join} WHERE {where}", where.values
+    return where
+
+
+def _numbers(wanted: Filter) -> _Conditions:
+    """Returns the conditions on what only the listing has."""
+    where = _Conditions()
+    where.add("nodes >= ?", wanted.nodes)
+    where.add("rho >= ?", wanted.least)
+    where.add("rho <= ?", wanted.most)
+    where.add("novel = ?", wanted.novel)
+    return where
 
 
 @dataclass(slots=True)

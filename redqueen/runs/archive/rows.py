@@ -231,6 +231,43 @@ class MeasureRow:
     """How often one of them began, over all inputs, up to 20,000."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListingRow:
+    """A proposal without its texts: what proposals are searched and sorted by, in one narrow table.
+
+    It follows from the other rows (`redqueen.runs.archive.derived`). What only a valid task has is None for the others.
+    """
+
+    id: str
+    step: int
+    match: str
+    kind: Kind
+    status: Status
+    reward: float | None
+    tokens: int
+    rho: float | None
+    novel: bool | None
+    nodes: int | None
+    """AST nodes of the reached program."""
+    lines: int | None
+    depth: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TallyRow:
+    """How many proposals of one kind and one status a match has. It follows from the other rows, as a listing does."""
+
+    match: str
+    step: int
+    kind: Kind
+    status: Status
+    proposals: int
+    rated: int
+    """Those with a solve rate."""
+    rho_sum: float
+    """The sum of their solve rates."""
+
+
 Row = (
     MemberRow
     | MatchRow
@@ -242,4 +279,6 @@ Row = (
     | ChampionRow
     | ProbeRow
     | MeasureRow
+    | ListingRow
+    | TallyRow
 )

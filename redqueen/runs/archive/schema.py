@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -18,6 +19,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from redqueen.runs.archive.rows import (
     AttemptRow,
     ChampionRow,
+    ListingRow,
     MatchRow,
     MeasureRow,
     MemberRow,
@@ -26,21 +28,22 @@ from redqueen.runs.archive.rows import (
     ReplacementRow,
     Row,
     StandingRow,
+    TallyRow,
     TaskRow,
 )
 from redqueen.runs.directory import RunError
 
 R = TypeVar("R", bound=Row)
-LAYOUT = 3
+LAYOUT = 4
 """Stored in each archive, and raised when the tables or the meaning of their columns change. 2: steps are counted from
-1. 3: the table `measures`."""
+1. 3: the table `measures`. 4: the tables `listing` and `tallies`."""
 # SQLite has neither truth values nor lists: a bool is stored as 0 or 1, and a tuple as the text of a JSON list.
 _SQL_TYPES = {str: "TEXT", int: "INTEGER", bool: "INTEGER", float: "REAL", tuple: "TEXT"}
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table: its name, the class of its rows, and the columns of its primary key."""
+    """One table: its name, the class of its rows, and the columns of its primary key, if it has one."""
 
     name: str
     row: type[Row]
@@ -48,8 +51,7 @@ class Table:
     references: Mapping[str, str] = field(default_factory=dict[str, str])
     """Which column holds the key of which table. SQLite does not enforce it here; it documents the file for readers."""
     indexes: tuple[tuple[str, ...], ...] = ()
-    """Columns that are searched often. With those behind the first one, a search is answered from the index alone: the
-    rows themselves are long, because they hold texts."""
+    """Columns that are searched often."""
 
 
 TABLES = (
@@ -60,9 +62,9 @@ TABLES = (
         ProposalRow,
         key=("id",),
         references={"match": "matches (id)"},
-        indexes=(("step",), ("match", "kind", "id", "status", "reward", "tokens")),
+        indexes=(("step",),),
     ),
-    Table("tasks", TaskRow, key=("id",), references={"id": "proposals (id)"}, indexes=(("id", "rho", "novel"),)),
+    Table("tasks", TaskRow, key=("id",), references={"id": "proposals (id)"}),
     Table("attempts", AttemptRow, key=("task", "number"), references={"task": "proposals (id)"}, indexes=(("step",),)),
     Table("replacements", ReplacementRow, key=("child",)),
     Table("standings", StandingRow, key=("step", "member")),
@@ -73,8 +75,17 @@ TABLES = (
         MeasureRow,
         key=("task",),
         references={"task": "tasks (id)"},
-        indexes=(("step",), ("task", "reached_nodes", "reached_lines", "reached_depth")),
+        indexes=(("step",),),
     ),
+    # Searches scan the listing: its rows are short, and those of a match are neighbours.
+    Table(
+        "listing",
+        ListingRow,
+        key=(),
+        references={"id": "proposals (id)", "match": "matches (id)"},
+        indexes=(("match",),),
+    ),
+    Table("tallies", TallyRow, key=("match", "kind", "status"), references={"match": "matches (id)"}),
 )
 _NAMES: dict[type[Row], str] = {table.row: table.name for table in TABLES}
 
@@ -111,7 +122,8 @@ def create_statements() -> list[str]:
     statements: list[str] = []
     for table in TABLES:
         parts = [_definition(column, table) for column in columns(table.row)]
-        parts.append(f"PRIMARY KEY ({', '.join(table.key)})")
+        if table.key:
+            parts.append(f"PRIMARY KEY ({', '.join(table.key)})")
         statements.append(f"CREATE TABLE IF NOT EXISTS {table.name} ({', '.join(parts)})")
         for index in table.indexes:
             name = f"{table.name}_by_{index[0]}"
@@ -145,11 +157,21 @@ def select_statement(row: type[Row]) -> str:
 
 def values_of(row: Row) -> list[object]:
     """Returns a row's values as SQLite stores them."""
-    values: list[object] = []
-    for column in columns(type(row)):
-        value = getattr(row, column.name)
-        values.append(json.dumps(value) if column.type is tuple else value)
-    return values
+    values, lists = _parts(type(row))
+    found = list(values(row))
+    for place in lists:
+        found[place] = json.dumps(found[place])
+    return found
+
+
+@cache
+def _parts(row: type[Row]) -> tuple[attrgetter[tuple[object, ...]], tuple[int, ...]]:
+    """Returns what gives all values of a row, in the order of the columns, and the places of the tuples."""
+    # A step has a hundred thousand rows: what is the same for all rows of a table is worked out once.
+    every = columns(row)
+    return attrgetter(*(each.name for each in every)), tuple(
+        place for place, each in enumerate(every) if each.type is tuple
+    )
 
 
 def row_of(row: type[R], values: Sequence[Any]) -> R:

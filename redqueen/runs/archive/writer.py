@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 
+from redqueen.runs.archive.derived import derived_rows
 from redqueen.runs.archive.rows import Row
 from redqueen.runs.archive.schema import LAYOUT, TABLES, check_layout, create_statements, insert_statement, values_of
 
@@ -49,12 +51,21 @@ class Archive:
         self.connection.close()
 
     def write(self, rows: Iterable[Row]) -> None:
-        """Inserts rows, each into its table, in order. Raises sqlite3.Error if one is refused; then none is written."""
+        """Inserts the rows of a step, those of each table in order, and the rows that follow from them.
+
+        Raises sqlite3.Error if one is refused; then none is written.
+        """
+        tables: dict[type[Row], list[Row]] = {}
         # One transaction for all rows of a step: after a kill there is never a task without its attempts, so no reader
         # has to ask whether a step is complete.
         with self.connection:
             for row in rows:
-                self.connection.execute(insert_statement(type(row)), values_of(row))
+                tables.setdefault(type(row), []).append(row)
+            for row in derived_rows(chain.from_iterable(tables.values())):
+                tables.setdefault(type(row), []).append(row)
+            # Table by table: rows of one table then lie next to one another in the file, where they are read together.
+            for table, same in tables.items():
+                self.connection.executemany(insert_statement(table), map(values_of, same))
 
     def rewind(self, step: int) -> None:
         """Removes the rows of the steps after `step`: a resumed run plays those steps again.
