@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import fields
 
 from redqueen.analysis.dynamics.verdict import verdict
 from redqueen.analysis.panels import Panel, panels
@@ -21,5 +21,7 @@ def overview(run: LiveRun) -> dict[str, object]:
 
 def panel_json(panel: Panel) -> dict[str, object]:
     """Returns a panel as `static/charts.js` draws it."""
-    curves = [{"label": label, "values": values} for label, values in panel.curves.items()]
-    return {**asdict(panel), "curves": curves}
+    # Not `asdict`, which copies each of a long run's points.
+    data: dict[str, object] = {part.name: getattr(panel, part.name) for part in fields(panel)}
+    data["curves"] = [{"label": label, "values": values} for label, values in panel.curves.items()]
+    return data

@@ -23,24 +23,27 @@ def derived_rows(rows: Iterable[Row]) -> list[Row]:
             tasks[row.id] = row
         elif isinstance(row, MeasureRow):
             measures[row.task] = row
-    listing = [_listed(each, tasks.get(each.id), measures.get(each.id)) for each in proposals]
+    # A proposal that is no valid task has no measures either.
+    listing = [
+        _listed(each, tasks.get(each.id), measures.get(each.id) if each.id in tasks else None) for each in proposals
+    ]
     return [*listing, *_tallies(listing)]
 
 
 def _listed(proposal: ProposalRow, task: TaskRow | None, measures: MeasureRow | None) -> ListingRow:
     return ListingRow(
-        id=proposal.id,
-        step=proposal.step,
-        match=proposal.match,
-        kind=proposal.kind,
-        status=proposal.status,
+        rho=None if task is None else task.rho,
+        nodes=None if measures is None else measures.reached_nodes,
+        novel=None if task is None else task.novel,
         reward=proposal.reward,
         tokens=proposal.tokens,
-        rho=None if task is None else task.rho,
-        novel=None if task is None else task.novel,
-        nodes=None if measures is None else measures.reached_nodes,
         lines=None if measures is None else measures.reached_lines,
         depth=None if measures is None else measures.reached_depth,
+        status=proposal.status,
+        kind=proposal.kind,
+        match=proposal.match,
+        step=proposal.step,
+        id=proposal.id,
     )
 
 

@@ -72,8 +72,8 @@ _COLUMNS = (
 
 def count(archive: ArchiveReader, wanted: Filter) -> int:
     """Returns how many proposals there are of this kind."""
-    common = _common(wanted)
     numbers = _numbers(wanted)
+    common = _common(wanted, numbers)
     if numbers.parts:
         statement = f"SELECT COUNT(*) FROM listing WHERE {numbers} AND {common}"
     else:
@@ -86,8 +86,8 @@ def find(
     archive: ArchiveReader, wanted: Filter, sort: Sort, *, descending: bool, limit: int, offset: int
 ) -> list[Line]:
     """Returns one page of proposals. Those without the number that is sorted by come last."""
-    common = _common(wanted)
     numbers = _numbers(wanted)
+    common = _common(wanted, numbers)
     way = "DESC" if descending else "ASC"
     # Rows are written step by step, so the order of writing is the order of steps.
     order = f"rowid {way}" if sort == "step" else f"{sort} {way} NULLS LAST, rowid {way}"
@@ -97,6 +97,8 @@ def find(
         [*numbers.values, *common.values, limit, offset],
     )
     chosen = [row[0] for row in page]
+    if not chosen:
+        return []
     marks = ", ".join("?" for _ in chosen)
     rows = archive.select(
         f"SELECT {_COLUMNS} FROM proposals AS p JOIN matches AS m ON m.id = p.match "
@@ -157,13 +159,14 @@ def matches_of(archive: ArchiveReader, member: str) -> list[MatchRow]:
     return archive.rows(MatchRow, "teacher = ? OR student = ? ORDER BY step, rowid", [member, member])
 
 
-def _common(wanted: Filter) -> _Conditions:
-    """Returns the conditions on what both the listing and the tallies have."""
+def _common(wanted: Filter, numbers: _Conditions) -> _Conditions:
+    """Returns the conditions on what both the listing and the tallies have, next to those on numbers."""
     where = _Conditions()
     where.add("kind = ?", wanted.kind)
     if wanted.status == "refused":
         where.parts.append("status != 'valid'")
-    else:
+    elif wanted.status != "valid" or not numbers.parts:
+        # Only a valid task has these numbers, so that a comparison can be saved in millions of rows.
         where.add("status = ?", wanted.status)
     # Who played whom and when is known from the matches, of which there are few.
     matches = _Conditions()

@@ -238,19 +238,20 @@ class ListingRow:
     It follows from the other rows (`redqueen.runs.archive.derived`). What only a valid task has is None for the others.
     """
 
-    id: str
-    step: int
-    match: str
-    kind: Kind
-    status: Status
-    reward: float | None
-    tokens: int
+    # The numbers come first: SQLite finds the first columns of a row fastest, and searches look at those of all rows.
     rho: float | None
-    novel: bool | None
     nodes: int | None
     """AST nodes of the reached program."""
+    novel: bool | None
+    reward: float | None
+    tokens: int
     lines: int | None
     depth: int | None
+    status: Status
+    kind: Kind
+    match: str
+    step: int
+    id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
