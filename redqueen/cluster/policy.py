@@ -8,6 +8,7 @@ from there, and the work that was lost is done again.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -213,8 +214,12 @@ class ClusterPolicy:
         """Ends what replicas have begun, and makes the rest of the update, until every member has taken its step."""
         start = time.perf_counter()
         actors = self.replicas.actors
-        # The answers to `begin` are not asked for: `finish` waits for it, and says what went wrong.
-        calls = {owner: actors[owner].call_split("finish", 3) for owner in begun if owner in actors}
+        calls: dict[int, list[Pending]] = {}
+        for owner, computed in begun.items():
+            if owner in actors:
+                with contextlib.suppress(LostError):
+                    computed.get()
+                    calls[owner] = actors[owner].call_split("finish", 3)
         self._begun = {}
         total = sum(len(sample.token_ids) for share in samples.values() for sample in share)
         done = 0

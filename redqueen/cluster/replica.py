@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import Any
@@ -63,6 +64,8 @@ class Replica:
     def __init__(self) -> None:
         # Ray calls two methods at once, so that a replica can be asked whether it is there while it works.
         self._lock = threading.Lock()
+        # Always the same thread: the memory that one has used is not used again by the next.
+        self._sampling = ThreadPoolExecutor(1, "redqueen-sampling")
         # States of members that another replica trains: if it is lost, they can be trained from here on.
         self._kept: dict[str, MemberState] = {}
 
@@ -151,7 +154,7 @@ class Replica:
             except Exception as error:  # noqa: BLE001 - raised where the completions are read
                 ended.put(error)
 
-        threading.Thread(target=run, daemon=True).start()
+        self._sampling.submit(run)
         while True:
             batch: list[tuple[int, Completion]] = []
             item = ended.get()

@@ -120,6 +120,8 @@ class Policy:
         # caches by name alone returns the old weights' results after such a change (vLLM issue 42125).
         self._versions: dict[str, int] = {}
         self.meter = Meter(base.decoder)
+        # Always the same thread: the memory that one has used is not used again by the next.
+        self._computing = ThreadPoolExecutor(1, "redqueen-learner")
         limits = BatchLimits(sampling.batch_rows, sampling.prefill_tokens)
         self.sampler = LocalSampler(base, adapters, limits, executor, self._versions, self.meter)
         # What truncated sampling can never draw is missing from its probabilities, so that their gap is no sign of a
@@ -214,12 +216,13 @@ class Policy:
         """Begins an update, and returns what ends it: until that is called, members sample as they are.
 
         Gradients are computed now; in a thread if vLLM samples, which can go on meanwhile. Only one update may have
-        begun. What ends it raises what `update` does.
+        begun. One of the two raises what `update` does.
         """
-        pool = ThreadPoolExecutor(1, "redqueen-learner")
-        computed = pool.submit(self.learner.compute, samples)
-        pool.shutdown(wait=not isinstance(self.executor, VllmExecutor))
-        return lambda: self._moved(self.learner.apply(computed.result()))
+        if isinstance(self.executor, VllmExecutor):
+            computing = self._computing.submit(self.learner.compute, samples)
+            return lambda: self._moved(self.learner.apply(computing.result()))
+        computed = self.learner.compute(samples)
+        return lambda: self._moved(self.learner.apply(computed))
 
     def _moved(self, updates: list[MemberUpdate]) -> list[MemberUpdate]:
         """Raises the versions of the members that moved."""
@@ -235,6 +238,7 @@ class Policy:
 
     def close(self) -> None:
         """Ends the worker processes, if there are any. It may be called twice."""
+        self._computing.shutdown(wait=False)
         self.executor.close()
 
     def __enter__(self) -> Self:
