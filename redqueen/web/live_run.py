@@ -31,6 +31,8 @@ class LiveRun:
         self._mutex = threading.Lock()
         self._lines: list[StepMetrics] = []
         self._lines_stamp: Stamp = ()
+        self._newest: StepMetrics | None = None
+        self._newest_stamp: Stamp = ()
         self._copy: TemporaryDirectory[str] | None = None
         self._copy_stamp: Stamp = ()
 
@@ -58,6 +60,18 @@ class LiveRun:
                 self._lines = self.directory.metrics()
                 self._lines_stamp = now
             return self._lines
+
+    def newest(self) -> StepMetrics | None:
+        """Returns the last line of metrics.jsonl, None before the first step. Raises RunError if it is damaged."""
+        with self._mutex:
+            now = stamp(self._metrics)
+            if now == self._lines_stamp:
+                return self._lines[-1] if self._lines else None
+            # The lines of a long run take longer to parse than most views to answer.
+            if now != self._newest_stamp:
+                self._newest = self.directory.newest_metrics()
+                self._newest_stamp = now
+            return self._newest
 
     @contextmanager
     def archive(self) -> Iterator[ArchiveReader]:

@@ -16,7 +16,8 @@ def matrix(run: LiveRun) -> dict[str, object]:
         cells = totals.cells(archive)
         outcomes = totals.outcomes(archive)
         champions = archive.champions()
-    living = set(run.lines()[-1]["members"]) if run.lines() else set[str]()
+    newest = run.newest()
+    living = set(newest["members"]) if newest else set[str]()
     games = [{"teacher": pair[0], "student": pair[1], "outcomes": counts} for pair, counts in outcomes.items()]
     everybody = [{"name": row.name, "role": row.role, "lives": row.name in living} for row in members]
     # Champions of the hall of fame play under names of their own; only those who did are shown.

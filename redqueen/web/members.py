@@ -43,8 +43,8 @@ def tree(run: LiveRun) -> dict[str, object]:
     """Returns every member's life in order of birth, and the last step played."""
     with run.archive() as archive:
         everybody = lives_in(archive)
-    lines = run.lines()
-    return {"members": [asdict(life) for life in everybody], "steps": lines[-1]["step"] if lines else 0}
+    newest = run.newest()
+    return {"members": [asdict(life) for life in everybody], "steps": newest["step"] if newest else 0}
 
 
 def member(run: LiveRun, name: str) -> dict[str, object]:
@@ -86,8 +86,8 @@ def _rated(archive: ArchiveReader, run: LiveRun) -> dict[str, Rated]:
     """Returns what everybody's games came to, by member."""
     # metrics.jsonl knows the ratings of newborns, who have played no game. It no longer has those that were replaced at
     # the step's end, but the archive has their games.
-    lines = run.lines()
-    newborns = lines[-1]["members"] if lines else {}
+    newest = run.newest()
+    newborns = newest["members"] if newest else {}
     ratings = {name: (now["mu"], now["sigma"]) for name, now in newborns.items()} | totals.last_ratings(archive)
     won: Counter[str] = Counter()
     drawn: Counter[str] = Counter()

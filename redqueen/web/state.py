@@ -46,8 +46,8 @@ def course(run: LiveRun) -> Course:
     """Returns whether a process of this machine trains the run, and if not, whether there is something left to do."""
     if run.directory.is_locked():
         return "running"
-    lines = run.lines()
-    return "finished" if lines and lines[-1]["step"] >= run.config().run.steps else "stopped"
+    newest = run.newest()
+    return "finished" if newest and newest["step"] >= run.config().run.steps else "stopped"
 
 
 def _left(seconds: list[float], steps: int) -> float | None:
