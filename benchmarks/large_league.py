@@ -26,14 +26,10 @@ from redqueen.adapters.factors import Adapter, Factors
 from redqueen.config import Config
 from redqueen.game.prompts import prompts
 from redqueen.judging import finished
-from redqueen.league.population import Population
-from redqueen.league.rating import TrueSkill
+from redqueen.policy.model.base import BaseFacts
 from redqueen.policy.policy import Policy
 from redqueen.policy.work import Work
 from redqueen.recipes import recipe
-from redqueen.recording.archive import ArchiveRecorder
-from redqueen.recording.measures import Measures
-from redqueen.recording.metrics import MetricsRecorder
 from redqueen.records import (
     KINDS,
     ROLES,
@@ -49,7 +45,7 @@ from redqueen.records import (
 )
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory
-from redqueen.self_play import SelfPlay, seed_tasks
+from redqueen.self_play import seed_tasks
 from redqueen.train import Trainer
 from redqueen.verifier import LocalVerifier
 
@@ -176,19 +172,9 @@ class _LargeLeague(Trainer):
     """A run whose members are everywhere else: all of the trainer but its policy and its verifier."""
 
     def __init__(self, config: Config, seeds: Sequence[Task], directory: RunDirectory) -> None:
-        self.config = config
-        self.directory = directory
-        texts = _Texts(config, seeds)
-        self.policy = cast(Policy, texts)
-        self.self_play = SelfPlay(config, texts, cast(Verifier, _Verdicts(config.run.seed)))
-        self.population = Population()
-        self.trueskill = TrueSkill()
-        self.evaluation = None
-        self.archive = ArchiveRecorder(directory.archive)
-        self.metrics = MetricsRecorder(directory)
-        self.measures = Measures()
-        self.watchers = ()
-        self.played = 0
+        players = cast(Policy, _Texts(config, seeds))
+        base = BaseFacts(name="none", fingerprint="", device="cpu", dtype="float32")
+        super().__init__(config, players, base, cast(Verifier, _Verdicts(config.run.seed)), directory)
         for role in ROLES:
             for _ in range(config.population.teachers):
                 self.population.add_member(role, 0)
