@@ -63,6 +63,12 @@ class Cluster:
                 socket.create_connection((host, int(port)), timeout=_REACHED_IN).close()
             self.ray.init(**options)
         except (OSError, ValueError, RuntimeError) as error:
+            # Ray says it in the middle of what it quotes as the cause.
+            if "InvalidAuthToken" in f"{error} {error.__cause__}":
+                raise ClusterError(
+                    f"the Ray cluster at {address} wants its token: set RAY_AUTH_MODE=token here and for each `ray "
+                    "start`, and copy ~/.ray/auth_token of the first machine to the others (docs/SCALING.md)"
+                ) from error
             reason = str(error).partition("\n")[0]
             raise ClusterError(
                 f"cannot reach a Ray cluster at {address}: {reason}. Start one with `ray start --head`, or leave the "
