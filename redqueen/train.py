@@ -1,7 +1,8 @@
 """Trains a population: each step has five phases, and a checkpoint may follow it.
 
 A run is a function of its configuration. Every random number comes from a stream that is named by the seed and by where
-it is used, so a resumed run plays each step exactly as the uninterrupted run would have.
+it is used, so a resumed run plays each step exactly as the uninterrupted run would have. There are two exceptions: vLLM
+draws its own numbers, and what was sampled ahead (`learning.max_staleness`) is sampled anew.
 """
 
 from __future__ import annotations
