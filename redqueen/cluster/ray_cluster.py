@@ -125,6 +125,10 @@ class Pending:
         done, _ = self.ray.wait([self.reference], timeout=0)
         return bool(done)
 
+    def wait(self, seconds: float) -> None:
+        """Waits until there is a result or an error, at most so long."""
+        self.ray.wait([self.reference], timeout=seconds)
+
     def get(self) -> Any:
         """Waits for the result. Raises what the call raised, or LostError."""
         with _errors(self.ray):

@@ -82,6 +82,12 @@ class Replica:
         self.policy = open_policy(self.base, fitted.model, capacity, fitted.sampling, fitted.learning)
         return facts_of(self.base)
 
+    def close(self) -> None:
+        """Ends what the policy has started, also while it works. It may be called before `open` has ended."""
+        # No lock: nobody waits for the work that goes on.
+        if hasattr(self, "policy"):
+            self.policy.close()
+
     def pid(self) -> int:
         """Returns the number of the process, at once."""
         return os.getpid()

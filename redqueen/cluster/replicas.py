@@ -12,6 +12,9 @@ from redqueen.config import Config
 from redqueen.policy.model.base import BaseFacts
 from redqueen.records import PromptLengths
 
+_CLOSED_IN = 20.0
+"""Seconds in which a replica has to end what it started."""
+
 
 class Replicas:
     """Processes that hold all members. Each member is trained by one of them, its owner.
@@ -203,6 +206,9 @@ class Replicas:
 
     def close(self) -> None:
         """Ends all of them."""
+        # vLLM has processes and shared memory of its own, which nobody frees if its parent is killed.
+        for closing in [actor.call("close") for actor in self.actors.values()]:
+            closing.wait(_CLOSED_IN)
         for actor in self.actors.values():
             actor.kill()
         self.actors = {}
