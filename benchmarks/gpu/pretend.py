@@ -137,11 +137,20 @@ def pretend_gpu() -> Iterator[PretendGpu]:
         yield gpu
 
 
+class _Module(backend_registration._DummyBackendModule):  # pyright: ignore[reportPrivateUsage]
+    """What torch knows of the device. It says that it is not there, so that nothing outside of a block chooses it."""
+
+    def is_available(self) -> bool:
+        return False
+
+
 @cache
 def register() -> None:
     """Makes torch know the device's name."""
     # The name of a device can be given only once in a process.
-    backend_registration._setup_privateuseone_for_python_backend(NAME)  # pyright: ignore[reportPrivateUsage]
+    backend_registration._setup_privateuseone_for_python_backend(  # pyright: ignore[reportPrivateUsage]
+        NAME, backend_module=_Module()
+    )
 
 
 _Value = TypeVar("_Value")

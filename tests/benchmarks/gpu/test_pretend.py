@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from benchmarks.gpu.pretend import DeviceError, pretend_gpu
 from benchmarks.gpu.waits import count_waits
@@ -20,6 +21,17 @@ def test_it_computes_and_differentiates_as_the_cpu_does() -> None:
     here = x.clone().requires_grad_()
     (here @ weight.T)[1:].square().sum().backward()
     assert torch.equal(found, here.grad)  # pyright: ignore[reportArgumentType]
+
+
+def test_nothing_chooses_it_by_itself() -> None:
+    with pretend_gpu():
+        pass
+    chosen = torch.accelerator.current_accelerator(check_available=True)
+    assert chosen is None or chosen.type != "pretend"
+    # What recomputes its activations asks for the device of this machine once, and keeps the answer.
+    x = torch.ones(3, requires_grad=True)
+    checkpoint(torch.sin, x, use_reentrant=False).sum().backward()  # pyright: ignore
+    assert torch.allclose(x.grad, torch.ones(3).cos())  # pyright: ignore
 
 
 def test_it_refuses_operands_of_the_host_but_takes_single_numbers() -> None:
