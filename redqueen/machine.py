@@ -48,6 +48,12 @@ def free_memory() -> int:
     return max(0, min([psutil.virtual_memory().available, *_left_in_groups(_GROUPS, _own_groups())]))
 
 
+def machine_id() -> str:
+    """Returns a name that differs between machines, and between containers with names of their own."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return f"{platform.node()} {boot.read_text().strip() if boot.exists() else ''}".strip()
+
+
 def peak_memory() -> int:
     """Returns the most bytes of memory that this process has had so far, without its children."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

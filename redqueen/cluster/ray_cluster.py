@@ -31,13 +31,35 @@ class LostError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What an actor takes of its machine."""
+
+    cpus: int = 0
+    gpus: int = 0
+    memory: int = 0
+    """Bytes of the machine's own memory, not of a GPU's."""
+
+    def __str__(self) -> str:
+        gpus = f"{self.gpus} GPU{'s' * (self.gpus > 1)}, " if self.gpus else ""
+        return f"{gpus}{self.cpus} core{'s' * (self.cpus != 1)} and {self.memory / 2**30:.1f} GiB"
+
+
+NOTHING = Needs()
+"""What an actor needs that runs beside others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A machine of the cluster."""
+    """A machine of the cluster, with all that it has, whoever uses it now."""
 
     id: str
     address: str
-    cpus: int
-    gpus: int
+    has: Needs
+
+    def room(self, needs: Needs) -> int:
+        """Returns how many actors with these needs it can hold."""
+        pairs = ((self.has.cpus, needs.cpus), (self.has.gpus, needs.gpus), (self.has.memory, needs.memory))
+        return min(has // need for has, need in pairs if need)
 
 
 class Cluster:
@@ -82,22 +104,33 @@ class Cluster:
             Node(
                 id=node["NodeID"],
                 address=node["NodeManagerAddress"],
-                cpus=int(node["Resources"].get("CPU", 0)),
-                gpus=int(node["Resources"].get("GPU", 0)),
+                has=Needs(
+                    cpus=int(node["Resources"].get("CPU", 0)),
+                    gpus=int(node["Resources"].get("GPU", 0)),
+                    memory=int(node["Resources"].get("memory", 0)),
+                ),
             )
             for node in alive
         ]
         return sorted(nodes, key=lambda node: (node.address, node.id))
 
-    def start(self, kind: type, node: Node | None = None, cpus: float = 0, gpus: float = 0) -> Actor:
-        """Starts an actor that holds `kind()`, on `node` if one is given. It may not be ready yet."""
+    def start(self, kind: type, node: Node | None = None, needs: Needs = NOTHING) -> Actor:
+        """Starts an actor that holds `kind()`, on `node` if one is given. It may not be ready yet.
+
+        It waits while no machine has free what it needs, also for ever.
+        """
         strategy: Any = "SPREAD"
         if node is not None:
             strategies = require("ray.util.scheduling_strategies", "ray", "a run on a cluster (--ray)")
             strategy = strategies.NodeAffinitySchedulingStrategy(node.id, soft=False)
         # Three threads: a question about an actor is answered while it works, and while other work waits there.
         remote = self.ray.remote(
-            num_cpus=cpus, num_gpus=gpus, max_concurrency=3, max_restarts=0, scheduling_strategy=strategy
+            num_cpus=needs.cpus,
+            num_gpus=needs.gpus,
+            memory=needs.memory or None,
+            max_concurrency=3,
+            max_restarts=0,
+            scheduling_strategy=strategy,
         )
         return Actor(self.ray, remote(kind).remote())
 

@@ -7,6 +7,7 @@ knows Ray. Weights travel as NumPy arrays, which Ray passes through shared memor
 from __future__ import annotations
 
 import os
+import platform
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,8 +22,9 @@ from torch import Tensor
 
 from redqueen.adapters.factors import Adapter, Factors
 from redqueen.config import Config
-from redqueen.machine import set_library_defaults
-from redqueen.policy.memory.fit import fit
+from redqueen.errors import ModelError
+from redqueen.machine import machine_id, set_library_defaults
+from redqueen.policy.memory.fit import fit, memory_here
 from redqueen.policy.model.base import Base, BaseFacts, facts_of, load
 from redqueen.policy.policy import Policy, open_policy
 from redqueen.records import Completion, MemberUpdate, PromptLengths, Request, Sample
@@ -69,15 +71,19 @@ class Replica:
         # States of members that another replica trains: if it is lost, they can be trained from here on.
         self._kept: dict[str, MemberState] = {}
 
-    def open(self, config: Config, capacity: int, lengths: PromptLengths) -> BaseFacts:
-        """Loads the base, and makes batches as large as the memory that is free here allows.
+    def open(self, config: Config, capacity: int, lengths: PromptLengths, sharing: int) -> BaseFacts:
+        """Loads the base, and makes batches as large as the memory allows that is free here.
 
+        So many replicas are opened on this machine at once, this one included, and each takes its share.
         Returns what there is to know of the base: all replicas must agree. Raises UserError. (A constructor's error
         would come back from Ray as text.)
         """
         set_library_defaults()
         alone = config.override(["model.workers=1"])
-        fitted = fit(alone, lengths, capacity).config
+        try:
+            fitted = fit(alone, lengths, capacity, memory_here(alone).shared(sharing)).config
+        except ModelError as error:
+            raise ModelError(f"machine {platform.node()} of the cluster: {error}") from error
         self.base = load(fitted.model)
         self.policy = open_policy(self.base, fitted.model, capacity, fitted.sampling, fitted.learning)
         return facts_of(self.base)
@@ -87,6 +93,10 @@ class Replica:
         # No lock: nobody waits for the work that goes on.
         if hasattr(self, "policy"):
             self.policy.close()
+
+    def machine(self) -> str:
+        """Returns a name of the machine, at once: replicas with the same one share its memory."""
+        return machine_id()
 
     def pid(self) -> int:
         """Returns the number of the process, at once."""

@@ -6,9 +6,11 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from redqueen.cluster.placement import count, needs_of, sharing
 from redqueen.cluster.ray_cluster import Actor, Cluster, ClusterError, LostError, Pending
 from redqueen.cluster.replica import MemberState, Replica
 from redqueen.config import Config
+from redqueen.errors import UserError
 from redqueen.policy.model.base import BaseFacts
 from redqueen.records import PromptLengths
 
@@ -25,26 +27,22 @@ class Replicas:
     def __init__(
         self, cluster: Cluster, config: Config, capacity: int, lengths: PromptLengths, report: Callable[[str], None]
     ) -> None:
-        """Starts them. Raises ClusterError if their bases differ."""
+        """Starts them. Raises ClusterError if there is no room for them, or if their bases differ."""
         self.cluster = cluster
         self.report = report
         nodes = cluster.nodes()
-        self._gpus = 1 if any(node.gpus for node in nodes) and config.model.device != "cpu" else 0
-        by_device = sum(node.gpus for node in nodes) if self._gpus else len(nodes)
-        self._wanted = config.cluster.replicas or by_device
-        self._cpus = config.model.threads or 1
+        gpus = config.model.device != "cpu" and any(node.has.gpus for node in nodes)
+        self._needs = needs_of(config, lengths, capacity, gpus=gpus)
+        self._wanted = count(nodes, self._needs, config.cluster.replicas, report)
         self._arguments = (config, capacity, lengths)
-        started = [self._start() for _ in range(self._wanted)]
-        self.actors: dict[int, Actor] = {index: actor for index, (actor, _) in enumerate(started)}
+        started = [cluster.start(Replica, needs=self._needs) for _ in range(self._wanted)]
+        shares = sharing(started, self._needs, report)
+        self.actors: dict[int, Actor] = dict(enumerate(started))
         self.owners: dict[str, int] = {}
         """The replica that trains each member, by the member's name."""
         self._recruit: tuple[Actor, Pending] | None = None
-        self.facts = _agreed([opened for _, opened in started])
-
-    def _start(self) -> tuple[Actor, Pending]:
-        """Starts a replica. Returns it, and what it will say of its base when it is ready."""
-        actor = self.cluster.start(Replica, cpus=self._cpus, gpus=self._gpus)
-        return actor, actor.call("open", *self._arguments)
+        pairs = zip(started, shares, strict=True)
+        self.facts = _agreed([actor.call("open", *self._arguments, share) for actor, share in pairs])
 
     def add(self, member: MemberState, sent: Pending, *, trained: bool) -> None:
         """Gives a new member to every replica; `sent` is the same member where every machine can read it."""
@@ -161,16 +159,18 @@ class Replicas:
             return
         if self._recruit is None:
             # If the cluster has no room for it, it starts as soon as there is some.
-            self._recruit = self._start()
+            recruit = self.cluster.start(Replica, needs=self._needs)
+            # What the others on its machine hold is no longer free, so it shares with nobody.
+            self._recruit = recruit, recruit.call("open", *self._arguments, 1)
         actor, facts = self._recruit
         if not facts.ready:
             return
         self._recruit = None
         try:
-            if facts.get().fingerprint != self.facts.fingerprint:
+            if reason := self._unfit(facts):
                 actor.kill()
                 self._wanted = len(self.actors)
-                self.report(f"a machine that wants to join has other weights of '{self.facts.name}': left out")
+                self.report(f"a machine that wants to join is left out: {reason}")
                 return
             for name in members:
                 actor.call("accept", [self.state(name, "weights")]).get()
@@ -184,6 +184,13 @@ class Replicas:
             self._share_out(index)
         except LostError:
             self.mend()
+
+    def _unfit(self, facts: Pending) -> str:
+        """Returns why a new replica cannot be taken in, by what `open` says of its base; empty if it can."""
+        try:
+            return "" if facts.get().fingerprint == self.facts.fingerprint else f"other weights of '{self.facts.name}'"
+        except UserError as error:
+            return str(error)
 
     def _share_out(self, index: int) -> None:
         """Gives a new replica its share of the members to train."""

@@ -15,8 +15,9 @@ import torch
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-ray")
 
+from redqueen.cluster.placement import sharing
 from redqueen.cluster.policy import ClusterPolicy
-from redqueen.cluster.ray_cluster import ClusterError
+from redqueen.cluster.ray_cluster import ClusterError, Needs
 from redqueen.cluster.replicas import Replicas
 from redqueen.config import Config
 from redqueen.records import MemberUpdate, Sample
@@ -99,6 +100,38 @@ def test_two_machines_play_the_run_of_one_process(
     trainer.run()
     trainer.close()
     assert_same(RunDirectory(tmp_path / "run"), alone)
+
+
+def test_a_run_without_room_is_refused_at_once(tmp_path: Path, machines: Machines) -> None:
+    with pytest.raises(ClusterError, match="room for 0 replicas, not for 2, each with 4 cores and"):
+        machines.policy(config(tmp_path, **{"model.threads": 4}))
+
+
+def test_replicas_share_the_memory_of_their_machine(tmp_path: Path, machines: Machines) -> None:
+    policy = machines.policy(config(tmp_path))
+    actors = list(policy.replicas.actors.values())
+    # Both machines of these tests are this one.
+    assert sharing(actors, Needs(), machines.lines.append) == [2, 2]
+    policy.close()
+
+
+def test_a_machine_that_is_too_small_to_join_is_left_out(tmp_path: Path, machines: Machines) -> None:
+    policy = machines.policy(config(tmp_path))
+    policy.replicas.actors[1].kill()
+    policy.replicas.mend()
+    real, capacity, lengths = policy.replicas._arguments  # pyright: ignore[reportPrivateUsage]
+    policy.replicas._arguments = (real, capacity * 10**9, lengths)  # pyright: ignore[reportPrivateUsage]
+    machines.lines.clear()
+    deadline = time.monotonic() + 120
+    while not machines.lines:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+        policy.replicas.welcome([])
+    (line,) = machines.lines
+    assert "is left out: machine " in line
+    assert "needs at least" in line
+    assert len(policy.replicas.actors) == 1
+    policy.close()
 
 
 def in_the_middle_of(trainer: Trainer, phase: str, harm: Callable[[], None]) -> None:

@@ -6,7 +6,7 @@ None of these changes what a run computes, apart from how sums are rounded.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -57,6 +57,12 @@ class Memory:
     """Bytes there."""
     host: int | None = None
     """Bytes of the machine itself if the device is a GPU; None if nobody knows."""
+
+    def shared(self, processes: int) -> Memory:
+        """Returns the share of one of several processes on this machine, each with a GPU of its own if it has any."""
+        if self.device.type == "cuda":
+            return replace(self, host=None if self.host is None else self.host // processes)
+        return replace(self, free=self.free // processes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +120,15 @@ def fit(config: Config, lengths: PromptLengths, members: int, memory: Memory | N
     largest = items(plan, shape, lengths, members, device)
     warning = f"{subject} may need up to {total(largest) / 2**30:.1f} GiB, {has}: if it is killed, {advice(largest)}"
     return Fit(plan, changes(config, plan, device), memory.free, warning)
+
+
+def least_memory(config: Config, lengths: PromptLengths, members: int, device: torch.device) -> int:
+    """Returns how many bytes of a machine's own memory one process needs in any case, whatever it does with batches."""
+    shape = shape_of(config.model)
+    if device.type == "cuda":
+        return total(host_items(config, shape, members))
+    *_, smallest = plans(config, shape, lengths, members, Memory(device=device, free=0))
+    return total(items(least(smallest), shape, lengths, members, device))
 
 
 def _check_host(config: Config, shape: Shape, members: int, memory: Memory) -> None:

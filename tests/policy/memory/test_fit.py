@@ -37,6 +37,13 @@ SMOLLM2 = Shape(
 GIB = 2**30
 
 
+def test_processes_share_the_memory_of_their_machine_and_not_that_of_their_gpus() -> None:
+    assert Memory(device=torch.device("cpu"), free=9).shared(2) == Memory(device=torch.device("cpu"), free=4)
+    gpu = torch.device("cuda")
+    assert Memory(device=gpu, free=9, host=9).shared(3) == Memory(device=gpu, free=9, host=3)
+    assert Memory(device=gpu, free=9).shared(3).host is None
+
+
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
     """`machine(free, cores)` lets the plans see so many free bytes and cores."""
