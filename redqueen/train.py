@@ -214,7 +214,7 @@ class Trainer:
         # mean nothing.
         if saved.fingerprint != self.base.fingerprint:
             raise checkpoint.CheckpointError(
-                f"the checkpoint at step {saved.step} was made on another base ({saved.base}), not on these weights"
+                f"the checkpoint at step {saved.step} was made on another base ({saved.base}) or in another model.dtype"
             )
         self.population = saved.population
         self.played = saved.step

@@ -231,7 +231,11 @@ def _agreed(opened: Sequence[Pending]) -> BaseFacts:
     except LostError as error:
         raise ClusterError(f"a replica ended before it had loaded the base: {error}") from error
     if len({each.fingerprint for each in facts}) > 1:
-        raise ClusterError(f"the machines have different weights of '{facts[0].name}': give all of them the same")
+        formats = sorted({each.dtype for each in facts})
+        raise ClusterError(
+            f"the machines have different weights of '{facts[0].name}' ({', '.join(formats)}): give all of them the "
+            "same files, and set model.dtype, which auto chooses by the processor"
+        )
     return facts[0]
 
 

@@ -116,6 +116,9 @@ def _train(config: Config, fitted: Config, directory: RunDirectory, saved: check
         try:
             with open_players(fitted, report) as players:
                 if saved is None:
+                    # Weights in another number format are other weights. On another processor auto may choose another
+                    # one, where the run could neither be resumed nor evaluated.
+                    config = config.override([f"model.dtype={players.base.dtype}"])
                     directory.create(config, environment(fitted, players.base, players.tier))
                 reporter = (LiveReporter if console.is_terminal else LineReporter)(console, config.run.steps)
                 trainer = Trainer(

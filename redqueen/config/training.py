@@ -19,7 +19,8 @@ class ModelConfig(Section):
     name: str = BUNDLED
     """The bundled model, a Hugging Face id or a local folder."""
     dtype: Literal["auto", "bfloat16", "float32"] = "auto"
-    """The precision of the base. auto: bf16 where the processor multiplies it natively, else fp32."""
+    """The precision of the base. auto: bf16 where the processor multiplies it natively, else fp32. A run keeps what
+    auto chose."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where the run computes. auto: on the GPU if torch sees one, else on the CPU."""
     prompts: Annotated[str, Named("prompt format", ("completion", "chat"))] = "completion"

@@ -93,6 +93,20 @@ def test_a_finished_run_can_be_extended(finished: Path, tmp_path: Path) -> None:
     assert json.loads((run / "config.json").read_text())["run"]["steps"] == 3
 
 
+def test_a_run_keeps_its_number_format_on_a_processor_that_has_another_one(
+    tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    redqueen("train", "--run", str(run), "--steps", "1", "--model", model, *SMALL, "model.dtype=auto")
+    used = json.loads((run / "environment.json").read_text())["dtype"]
+    assert RunDirectory(run).config().model.dtype == used
+    # What `auto` would choose there.
+    monkeypatch.setenv("REDQUEEN_DTYPE", "float32" if used == "bfloat16" else "bfloat16")
+    done = redqueen("train", "--resume", str(run), "--steps", "2")
+    assert done.returncode == 0, done.stderr
+    assert "resuming at step 2 of 2" in done.stdout
+
+
 def test_a_run_that_no_longer_fits_into_memory_is_refused_before_it_is_resumed(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
