@@ -234,6 +234,22 @@ def watch(
 
 
 @app.command()
+def evaluation(
+    targets: Annotated[list[str], typer.Argument(metavar="TARGET...", help="What `redqueen eval` takes, e.g. a run.")],
+    as_json: AsJson = False,
+    rounds: Rounds = 3,
+    dtype: Annotated[str, typer.Option(help="The base's number format: float32 or bfloat16.")] = "float32",
+    limit: Annotated[int, typer.Option(min=1, help="Tasks of the reserved set.")] = 30,
+    rows: Annotated[int, typer.Option(min=1, help="Rows decoded together.")] = 32,
+    threads: Threads = 1,
+) -> None:
+    """Members evaluated in mixed batches, against one after another: times, and whether the answers are the same."""
+    from benchmarks.evaluation import run_bench_evaluation
+
+    raise typer.Exit(run_bench_evaluation(targets, dtype, limit, rows, threads, rounds, as_json=as_json))
+
+
+@app.command()
 def large_league(
     as_json: AsJson = False,
     members: Annotated[int, typer.Option(min=2, help="Teachers, and as many students.")] = 1000,
