@@ -1,5 +1,11 @@
 """`python -m benchmarks`."""
 
-from benchmarks.cli import app
+import sys
 
-app(prog_name="python -m benchmarks")
+from benchmarks.cli import app
+from redqueen.errors import UserError
+
+try:
+    app(prog_name="python -m benchmarks")
+except UserError as error:
+    sys.exit(f"benchmarks: {error}")
