@@ -40,7 +40,7 @@ def evaluate(
     for entrant in entrants:
         if entrant.fingerprint not in (None, plan.base):
             raise UserError(
-                f"{entrant.target} was made on other weights than {config.model.name} has in {base.model.dtype}"
+                f"{entrant.target} was made on other weights than {config.model.name} has in {config.model.dtype}"
             )
     # One bank holds adapters of one rank. The largest fits all without a change of any adapter's update.
     ranks = [_rank(entrant, config) for entrant in entrants]
