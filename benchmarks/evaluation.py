@@ -15,7 +15,7 @@ from benchmarks.report import Report, against, finish, log
 from benchmarks.timing import Contender, Stopwatch, Timing, take_turns
 from redqueen.config import Config
 from redqueen.evals.benchmarks.benchmark import Loaded
-from redqueen.evals.benchmarks.registry import load_benchmark
+from redqueen.evals.benchmarks.registry import load_benchmarks
 from redqueen.evals.evaluation import evaluate
 from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.runner import Plan
@@ -47,7 +47,7 @@ def run_bench_evaluation(
     )
     log("loading")
     with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier, OpenGraders(verifier) as graders:
-        loaded = load_benchmark("reserved", config, verifier, None, limit)
+        (loaded,) = load_benchmarks(["reserved"], config, verifier, None, limit)
         ways = _Ways(config, load(config.model), loaded, graders)
         together, apart = [entrants], [[entrant] for entrant in entrants]
         contenders = [

@@ -24,7 +24,7 @@ from redqueen.config import Config
 from redqueen.errors import UserError
 from redqueen.evals import contamination, paper
 from redqueen.evals.benchmarks.benchmark import Loaded, Template
-from redqueen.evals.benchmarks.registry import chosen, load_benchmark
+from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
 from redqueen.evals.evaluation import evaluate
 from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.runner import Plan
@@ -67,7 +67,7 @@ def run_eval(targets: Sequence[str], members: Members, model: str | None, wanted
     progress = Console(stderr=True)
     with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:
         # Data that are missing are known before a model is loaded.
-        loaded = [load_benchmark(name, config, verifier, wanted.data, wanted.limit) for name in names]
+        loaded = load_benchmarks(names, config, verifier, wanted.data, wanted.limit)
         config = _fitted(config, loaded, wanted, len(entrants), progress)
         base = load(config.model)
         plan = Plan(

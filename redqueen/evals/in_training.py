@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from redqueen.config import Config
-from redqueen.evals.benchmarks.registry import chosen, load_benchmark
+from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
 from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.runner import Plan, Player, Runner
 from redqueen.evals.samples import SampleStore
@@ -25,8 +25,7 @@ class TrainingEvaluation:
         """
         evals = config.evals
         folder = Path(evals.data) if evals.data else None
-        names = chosen(evals.benchmarks)
-        self.loaded = [load_benchmark(name, config, verifier, folder, evals.limit) for name in names]
+        self.loaded = load_benchmarks(chosen(evals.benchmarks), config, verifier, folder, evals.limit)
         self.plan = Plan(
             template="chat" if config.model.prompts == "chat" else "completion",
             samples=1,

@@ -11,7 +11,7 @@ from redqueen.adapters.initialisation import fresh, generator, perturb
 from redqueen.config import Config, ModelConfig
 from redqueen.errors import AdapterError, UserError
 from redqueen.evals.benchmarks.benchmark import Loaded
-from redqueen.evals.benchmarks.registry import load_benchmark
+from redqueen.evals.benchmarks.registry import load_benchmarks
 from redqueen.evals.benchmarks.reserved import all_tasks, answer_tokens
 from redqueen.evals.evaluation import evaluate
 from redqueen.evals.graders.opened import OpenGraders
@@ -61,7 +61,7 @@ def benchmarks(config: Config, verifier: LocalVerifier, tmp_path_factory: pytest
     """CRUXEval-O of three rows, which needs no process of its own, and six reserved tasks."""
     folder = tmp_path_factory.mktemp("data")
     rows.write(folder / "cruxeval.jsonl", rows.CRUXEVAL)
-    return [load_benchmark(name, config, verifier, folder, 6) for name in ("cruxeval-o", "reserved")]
+    return load_benchmarks(("cruxeval-o", "reserved"), config, verifier, folder, 6)
 
 
 def entrant(base: Base, config: Config, rank: int, alpha: float, seed: int = 0) -> Entrant:

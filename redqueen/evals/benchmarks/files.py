@@ -52,8 +52,12 @@ def _problem(benchmark: Benchmark, row: Row, number: int, origin: str) -> Proble
         raise UserError(f"row {number} of {origin} is no row of {benchmark.title}: {why}") from error
 
 
+class MissingDataError(UserError):
+    """A folder without the file of a benchmark."""
+
+
 def from_folder(benchmark: Benchmark, folder: Path, limit: int | None) -> Rows:
-    """Returns the first `limit` rows of a benchmark's file in a folder. Raises UserError if it is not there."""
+    """Returns the first `limit` rows of a benchmark's file in a folder. Raises MissingDataError if it is not there."""
     for names in benchmark.source.files:
         paths = [folder / name for name in names.split("+")]
         if all(path.is_file() for path in paths):
@@ -61,7 +65,7 @@ def from_folder(benchmark: Benchmark, folder: Path, limit: int | None) -> Rows:
     wanted = " or ".join(benchmark.source.files)
     source = benchmark.source
     where = f"download it from {source.release}" if source.release else f"load {source.hub} from the Hugging Face hub"
-    raise UserError(f"{benchmark.title}: {folder} has no {wanted}: put it there, or leave --data out to {where}")
+    raise MissingDataError(f"{benchmark.title}: {folder} has no {wanted}: put it there, or leave --data out to {where}")
 
 
 def read(paths: Sequence[Path], limit: int | None) -> Rows:

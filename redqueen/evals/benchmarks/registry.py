@@ -14,7 +14,7 @@ from redqueen.evals.benchmarks.amc23 import AMC23
 from redqueen.evals.benchmarks.benchmark import Benchmark, Loaded
 from redqueen.evals.benchmarks.cruxeval_i import CRUXEVAL_I
 from redqueen.evals.benchmarks.cruxeval_o import CRUXEVAL_O
-from redqueen.evals.benchmarks.files import from_folder, problems
+from redqueen.evals.benchmarks.files import MissingDataError, from_folder, problems
 from redqueen.evals.benchmarks.gsm8k import GSM8K
 from redqueen.evals.benchmarks.hub import from_hub
 from redqueen.evals.benchmarks.humaneval import HUMANEVAL
@@ -62,11 +62,26 @@ def chosen(words: Iterable[str]) -> list[str]:
     return [name for name in NAMES if name in wanted]
 
 
-def load_benchmark(name: str, config: Config, verifier: Verifier, folder: Path | None, limit: int | None) -> Loaded:
-    """Returns the problems of a benchmark. Raises UserError, in one line, if they cannot be had."""
-    if name == reserved.NAME:
-        return reserved.load_reserved(config, verifier, limit)
-    return load(BY_NAME[name], folder, limit)
+def load_benchmarks(
+    names: Iterable[str], config: Config, verifier: Verifier, folder: Path | None, limit: int | None
+) -> list[Loaded]:
+    """Returns the problems of benchmarks. Raises UserError, in one line, if some of them cannot be had."""
+    loaded: list[Loaded] = []
+    missing: list[MissingDataError] = []
+    for name in names:
+        try:
+            if name == reserved.NAME:
+                loaded.append(reserved.load_reserved(config, verifier, limit))
+            else:
+                loaded.append(load(BY_NAME[name], folder, limit))
+        except MissingDataError as error:
+            missing.append(error)
+    if not missing:
+        return loaded
+    # Whoever asked for many is told of all that are missing at once.
+    others = ",".join(one.benchmark.name for one in loaded)
+    instead = f". Or choose only what is there: {others}" if others else ""
+    raise UserError("; ".join(map(str, missing)) + instead)
 
 
 def load(benchmark: Benchmark, folder: Path | None, limit: int | None) -> Loaded:

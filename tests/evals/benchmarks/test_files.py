@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from redqueen.config import Config
 from redqueen.errors import UserError
 from redqueen.evals.benchmarks.aime24 import AIME24
 from redqueen.evals.benchmarks.benchmark import Benchmark
 from redqueen.evals.benchmarks.humaneval import HUMANEVAL
 from redqueen.evals.benchmarks.livecodebench import LIVECODEBENCH
 from redqueen.evals.benchmarks.minerva import MINERVA
-from redqueen.evals.benchmarks.registry import GROUPS, NAMES, chosen, load
+from redqueen.evals.benchmarks.registry import GROUPS, NAMES, chosen, load, load_benchmarks
+from redqueen.verifier import LocalVerifier
 from tests.evals.benchmarks import rows
 
 AIME = [{"id": number, "problem": f"What is {number}?", "answer": str(number)} for number in range(3)]
@@ -67,6 +69,19 @@ def test_a_missing_file_is_one_line_with_what_to_do(tmp_path: Path, benchmark: B
         load(benchmark, tmp_path, None)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_all_missing_files_are_named_at_once_with_what_is_there(tmp_path: Path, verifier: LocalVerifier) -> None:
+    rows.write(tmp_path / "aime24.jsonl", AIME)
+    with pytest.raises(UserError) as caught:
+        load_benchmarks(["livecodebench", "aime24", "gsm8k"], Config(), verifier, tmp_path, None)
+    line = str(caught.value)
+    assert "\n" not in line
+    assert "LiveCodeBench: " in line
+    assert "has no gsm8k.jsonl" in line
+    assert line.endswith(". Or choose only what is there: aime24")
+    (loaded,) = load_benchmarks(["aime24"], Config(), verifier, tmp_path, None)
+    assert len(loaded.problems) == 3
 
 
 def test_lines_after_the_limit_are_counted_and_a_text_may_hold_any_character(tmp_path: Path) -> None:
