@@ -7,7 +7,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -82,8 +81,7 @@ def check_same(directory: RunDirectory, asked: Config) -> None:
     """Raises RunError, which lists the differing settings, if the directory's run has another configuration."""
     if not (directory.path / "config.json").exists():
         raise RunError(f"{directory.path} is not empty and holds no run: choose another --run DIR")
-    stored = directory.config()
-    different = differences(stored, asked)
+    different = directory.config().differences(asked)
     if not different:
         return
     listed = ", ".join(f"{key}={_text(old)} (asked: {_text(new)})" for key, old, new in different[:_LISTED])
@@ -92,19 +90,6 @@ def check_same(directory: RunDirectory, asked: Config) -> None:
     if [key for key, _, _ in different] == ["run.steps"]:
         advice = f"redqueen train --resume {quoted(directory.path)} --steps {asked.run.steps}, or {advice}"
     raise RunError(f"{directory.path} holds another run, with {listed}{more}; nothing was changed: {advice}")
-
-
-def differences(stored: Config, asked: Config) -> list[tuple[str, object, object]]:
-    """Returns the settings that differ, as (key, stored value, asked value)."""
-    pairs = zip(_flat(stored.model_dump(mode="json")), _flat(asked.model_dump(mode="json")), strict=True)
-    return [(key, old, new) for (key, old), (_, new) in pairs if old != new]
-
-
-def _flat(data: dict[str, Any], prefix: str = "") -> list[tuple[str, object]]:
-    flat: list[tuple[str, object]] = []
-    for name, value in data.items():
-        flat += _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
-    return flat
 
 
 def _text(value: object) -> str:

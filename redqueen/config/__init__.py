@@ -133,6 +133,24 @@ class Config(Section):
             target[field] = parse_value(text.strip(), target[field])
         return resolve(data)
 
+    def differences(self, asked: Config) -> list[tuple[str, object, object]]:
+        """Returns the settings of a run that differ from those asked for, as (key, the run's value, asked value)."""
+        pairs = zip(_flat(self.model_dump(mode="json")), _flat(asked.model_dump(mode="json")), strict=True)
+        # A run has the number format that auto chose when it began, so auto asks for any.
+        return [
+            (key, own, value) for (key, own), (_, value) in pairs if own != value and (key, value) != (_DTYPE, "auto")
+        ]
+
+
+_DTYPE = "model.dtype"
+
+
+def _flat(data: dict[str, Any], prefix: str = "") -> list[tuple[str, object]]:
+    flat: list[tuple[str, object]] = []
+    for name, value in data.items():
+        flat += _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
+    return flat
+
 
 def resolve(data: dict[str, Any]) -> Config:
     """Returns the configuration that plain data describe.

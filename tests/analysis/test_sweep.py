@@ -132,6 +132,8 @@ def test_a_sweep_plays_then_skips_resumes_and_restarts(
     tmp_path: Path, small: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "s"
+    # A run keeps the number format that auto chooses, and a resumed sweep asks for auto again.
+    small = (*small, "model.dtype=auto")
     axis = ("--grid", *AXIS, "--seeds", "1", "--probe", "3", "--jobs", "2", "--out", str(out))
     done = redqueen("sweep", *small, "run.steps=1", *axis)
     assert done.returncode == 0, done.stderr
@@ -156,7 +158,7 @@ def test_a_sweep_plays_then_skips_resumes_and_restarts(
     assert run_sweep(more, AXIS, 1, out, 1, 3, as_json=True) == 0
     assert capsys.readouterr().out == again
     assert {p: p.stat().st_mtime_ns for p in kept} == kept
-    with pytest.raises(RunError, match="holds a run with another configuration"):
+    with pytest.raises(RunError, match=r"holds a run with another learning\.lr: choose another --out"):
         run_sweep((*more, "learning.lr=0.5"), AXIS, 1, out, 1, 3, as_json=True)
 
 

@@ -97,11 +97,15 @@ def test_a_run_keeps_its_number_format_on_a_processor_that_has_another_one(
     tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tmp_path / "run"
-    redqueen("train", "--run", str(run), "--steps", "1", "--model", model, *SMALL, "model.dtype=auto")
+    begun = ("train", "--run", str(run), "--steps", "1", "--model", model, *SMALL, "model.dtype=auto")
+    redqueen(*begun)
     used = json.loads((run / "environment.json").read_text())["dtype"]
     assert RunDirectory(run).config().model.dtype == used
     # What `auto` would choose there.
     monkeypatch.setenv("REDQUEEN_DTYPE", "float32" if used == "bfloat16" else "bfloat16")
+    again = redqueen(*begun)
+    assert again.returncode == 0, again.stderr
+    assert "1 of 1 steps done" in again.stdout
     done = redqueen("train", "--resume", str(run), "--steps", "2")
     assert done.returncode == 0, done.stderr
     assert "resuming at step 2 of 2" in done.stdout

@@ -88,12 +88,11 @@ def play(runs: Sequence[SweepRun], jobs: int, on_end: Callable[[SweepRun, float]
 def _check_place(run: SweepRun) -> None:
     """Raises RunError if the run's folder holds a run with another configuration; the number of steps may differ."""
     directory = RunDirectory(run.path)
-    if directory.exists and _without_steps(directory.config()) != _without_steps(run.config):
-        raise RunError(f"{run.path} holds a run with another configuration: choose another --out")
-
-
-def _without_steps(config: Config) -> Config:
-    return config.model_copy(update={"run": config.run.model_copy(update={"steps": 0})})
+    if not directory.exists:
+        return
+    different = [key for key, _, _ in directory.config().differences(run.config) if key != "run.steps"]
+    if different:
+        raise RunError(f"{run.path} holds a run with another {', '.join(different)}: choose another --out")
 
 
 def _train(run: SweepRun) -> float:
