@@ -137,12 +137,8 @@ class Config(Section):
         """Returns the settings of a run that differ from those asked for, as (key, the run's value, asked value)."""
         pairs = zip(_flat(self.model_dump(mode="json")), _flat(asked.model_dump(mode="json")), strict=True)
         # A run has the number format that auto chose when it began, so auto asks for any.
-        return [
-            (key, own, value) for (key, own), (_, value) in pairs if own != value and (key, value) != (_DTYPE, "auto")
-        ]
-
-
-_DTYPE = "model.dtype"
+        any_format = ("model.dtype", "auto")
+        return [(key, own, value) for (key, own), (_, value) in pairs if own != value and (key, value) != any_format]
 
 
 def _flat(data: dict[str, Any], prefix: str = "") -> list[tuple[str, object]]:
