@@ -7,7 +7,7 @@ knows Ray. Weights travel as NumPy arrays, which Ray passes through shared memor
 from __future__ import annotations
 
 import os
-import platform
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -82,9 +82,9 @@ class Replica:
         alone = config.override(["model.workers=1"])
         try:
             fitted = fit(alone, lengths, capacity, memory_here(alone).shared(sharing)).config
+            self.base = load(fitted.model)
         except ModelError as error:
-            raise ModelError(f"machine {platform.node()} of the cluster: {error}") from error
-        self.base = load(fitted.model)
+            raise ModelError(f"machine {socket.gethostname()}: {error}") from error
         self.policy = open_policy(self.base, fitted.model, capacity, fitted.sampling, fitted.learning)
         return facts_of(self.base)
 
