@@ -23,7 +23,7 @@ from redqueen.commands.tables import table_console
 from redqueen.config import Config
 from redqueen.errors import UserError
 from redqueen.evals import contamination, paper
-from redqueen.evals.benchmarks.benchmark import Loaded, Template
+from redqueen.evals.benchmarks.benchmark import Loaded, Template, form_of
 from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
 from redqueen.evals.evaluation import evaluate
 from redqueen.evals.graders.opened import OpenGraders
@@ -71,7 +71,7 @@ def run_eval(targets: Sequence[str], members: Members, model: str | None, wanted
         config = _fitted(config, loaded, wanted, len(entrants), progress)
         base = load(config.model)
         plan = Plan(
-            template=wanted.template or ("chat" if config.model.prompts == "chat" else "completion"),
+            template=wanted.template or form_of(config.model.prompts),
             samples=wanted.samples,
             temperature=wanted.temperature,
             max_tokens=wanted.max_tokens,

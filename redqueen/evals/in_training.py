@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from redqueen.config import Config
+from redqueen.evals.benchmarks.benchmark import form_of
 from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
 from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.runner import Plan, Player, Runner
@@ -27,7 +28,7 @@ class TrainingEvaluation:
         folder = Path(evals.data) if evals.data else None
         self.loaded = load_benchmarks(chosen(evals.benchmarks), config, verifier, folder, evals.limit)
         self.plan = Plan(
-            template="chat" if config.model.prompts == "chat" else "completion",
+            template=form_of(config.model.prompts),
             samples=1,
             temperature=0.0,
             max_tokens=evals.max_tokens or None,

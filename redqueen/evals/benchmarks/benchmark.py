@@ -19,6 +19,12 @@ Form = Literal["chat", "completion", "assert"]
 GraderName = Literal["evalplus", "livecodebench", "maths", "cruxeval", "game"]
 
 
+def form_of(prompts: str) -> Literal["chat", "completion"]:
+    """Returns how problems are written for members that were trained with this format of prompts."""
+    # A prompt format of a plugin is written for texts that go on, as `completion` is.
+    return "chat" if prompts == "chat" else "completion"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """Where the rows of a benchmark are."""

@@ -7,7 +7,7 @@ import json
 
 from redqueen import __version__
 from redqueen.config import Config
-from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Loaded, Row, Source
+from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Loaded, Row, Source, form_of
 from redqueen.evals.graders.grader import Problem
 from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks, worked_examples
 from redqueen.game.prompts import prompts
@@ -62,7 +62,7 @@ def load_reserved(config: Config, verifier: Verifier, limit: int | None) -> Load
         problem=problem,
         pose=pose,
         read=read,
-        standard="chat" if config.model.prompts == "chat" else "completion",
+        standard=form_of(config.model.prompts),
         max_tokens=answer_tokens(config),
         grader="game",
     )
