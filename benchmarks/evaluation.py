@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from statistics import median
-from typing import Any
 
-from benchmarks.report import Report, against, finish, log
+from benchmarks.report import Report, against, finish, log, times
 from benchmarks.timing import Contender, Stopwatch, Timing, take_turns
 from redqueen.config import Config
-from redqueen.evals.benchmarks.benchmark import Loaded
+from redqueen.evals.benchmarks.benchmark import Loaded, form_of
 from redqueen.evals.benchmarks.registry import load_benchmarks
 from redqueen.evals.evaluation import evaluate
 from redqueen.evals.graders.opened import OpenGraders
@@ -25,9 +23,10 @@ from redqueen.policy.model.base import Base, fingerprint, load
 from redqueen.verifier import LocalVerifier
 
 COLUMNS = (
+    ("ratio", "ratio"),
     ("how", ""),
-    ("cpu_s", "CPU s"),
-    ("wall_s", "s"),
+    ("cpu_ms", "CPU ms"),
+    ("wall_ms", "wall ms"),
     ("tokens", "tokens"),
     ("right", "right answers of each"),
 )
@@ -56,7 +55,10 @@ def run_bench_evaluation(
         ]
         take_turns(contenders, rounds, log, CASE)
     mixed, others = contenders
-    report.results = [_row(mixed, ways.found["mixed"]), _row(others, ways.found["apart"])]
+    report.results = [
+        {**times(CASE, contender, mixed), "right": _right(ways.found[way])}
+        for contender, way in ((mixed, "mixed"), (others, "apart"))
+    ]
     one = f"{others.name} / {mixed.name}"
     report.ratio(f"CPU time, {one}", against(others, mixed, lambda turn: turn.cpu_s), "")
     report.ratio(f"time, {one}", against(others, mixed, lambda turn: turn.wall_s), "")
@@ -74,9 +76,13 @@ class _Ways:
         self.base = base
         self.loaded = loaded
         self.graders = graders
-        template = "chat" if config.model.prompts == "chat" else "completion"
-        weights = fingerprint(base.model)
-        self.plan = Plan(template=template, samples=1, temperature=0.0, max_tokens=None, base=weights)
+        self.plan = Plan(
+            template=form_of(config.model.prompts),
+            samples=1,
+            temperature=0.0,
+            max_tokens=None,
+            base=fingerprint(base.model),
+        )
         self.found: dict[str, Found] = {}
         """The answers of the last turn, by the way's name."""
 
@@ -100,16 +106,8 @@ def _silent(_title: str, _done: int, _total: int) -> None:
     """Reports no progress."""
 
 
-def _row(contender: Contender, found: Found) -> dict[str, Any]:
+def _right(found: Found) -> str:
+    """Returns how many right answers each adapter has."""
     adapters = dict.fromkeys(adapter for adapter, _ in found)
     right = [sum(found[key][1] == "correct" for key in found if key[0] == adapter) for adapter in adapters]
-    return {
-        "case": CASE,
-        "how": contender.name,
-        "cpu_s": round(median(turn.cpu_s for turn in contender.turns), 2),
-        "wall_s": round(median(turn.wall_s for turn in contender.turns), 2),
-        "tokens": contender.turns[-1].tokens,
-        "right": ", ".join(map(str, right)),
-        "cpu_s_rounds": [round(turn.cpu_s, 2) for turn in contender.turns],
-        "wall_s_rounds": [round(turn.wall_s, 2) for turn in contender.turns],
-    }
+    return ", ".join(map(str, right))
