@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from redqueen.config import GameConfig
-from redqueen.game.rewards import solve_rate, student_reward, teacher_reward
+from redqueen.game.rewards import is_well_formed, solve_rate, student_reward, teacher_reward
 from redqueen.game.task_bank import TaskBank
 from redqueen.judging import faults_of, withdrawn
 from redqueen.league.matchmaking import Match
@@ -70,9 +70,13 @@ class PlayedStep:
         """Returns all rollouts that have a reward, teachers' first."""
         # No member caused a fault of the machine. Paid as a failure, it would teach members to avoid what they wrote
         # on a machine that happened to be busy, so such a rollout has no reward and is not trained on.
-        paid = [(proposal.proposed.rollout, proposal.reward) for proposal in self.proposals]
-        paid += [(attempt.attempted.rollout, attempt.reward) for attempt in self.attempts]
-        return [GradedRollout(rollout=rollout, reward=reward) for rollout, reward in paid if reward is not None]
+        paid = [(proposal.proposed, proposal.reward) for proposal in self.proposals]
+        paid += [(attempt.attempted, attempt.reward) for attempt in self.attempts]
+        return [
+            GradedRollout(rollout=text.rollout, reward=reward, well_formed=is_well_formed(text.verdict))
+            for text, reward in paid
+            if reward is not None
+        ]
 
 
 def score_step(
@@ -117,10 +121,8 @@ def _score(proposed: Proposed, attempts: Sequence[Attempted], task_bank: TaskBan
         task_bank.add(task, rho)
     return ScoredProposal(
         proposed=proposed,
-        reward=teacher_reward(proposed.verdict, rho, pay),
+        reward=teacher_reward(proposed, rho, novel, pay),
         solve_rate=rho,
         novel=novel,
-        attempts=tuple(
-            ScoredAttempt(attempted=attempt, reward=student_reward(attempt.verdict, pay)) for attempt in attempts
-        ),
+        attempts=tuple(ScoredAttempt(attempted=attempt, reward=student_reward(attempt, pay)) for attempt in attempts),
     )

@@ -24,17 +24,38 @@ Part = Literal["mutation", "crossover", "fitness", "teacher reward", "student re
 T = TypeVar("T")
 
 _parts: dict[Part, dict[str, Any]] = {}
+# The names of the project's own parts, which the configuration's fields announce.
+_built_in: dict[Part, set[str]] = {}
 
 
 class PluginError(UserError):
-    """A module of own parts that cannot be imported."""
+    """A module of own parts that cannot be used."""
+
+
+def reserve(kind: Part, built_in: Iterable[str]) -> None:
+    """Keeps the names of the project's own parts from being registered."""
+    _built_in.setdefault(kind, set()).update(built_in)
 
 
 def _register(kind: Part) -> Callable[[T], T]:
-    """Returns a decorator that registers what it decorates under its own name."""
+    """Returns a decorator that registers what it decorates under its own name.
+
+    The decorator raises PluginError if the name is taken.
+    """
 
     def decorator(part: T) -> T:
-        _parts.setdefault(kind, {})[part.__name__] = part  # pyright: ignore[reportAttributeAccessIssue]
+        name: str = part.__name__  # pyright: ignore[reportAttributeAccessIssue]
+        parts = _parts.setdefault(kind, {})
+        if name in _built_in.get(kind, ()):
+            raise PluginError(f"{part.__module__}: Red Queen has a {kind} '{name}': give yours another name")
+        # A part of two modules under one name would be whichever was imported last. A module that is imported again
+        # registers its own parts anew.
+        if name in parts and parts[name].__module__ != part.__module__:
+            raise PluginError(
+                f"{part.__module__}: {parts[name].__module__} has a {kind} '{name}' already: give one of them another "
+                "name"
+            )
+        parts[name] = part
         return part
 
     return decorator

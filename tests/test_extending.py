@@ -16,6 +16,7 @@ from redqueen.adapters.factors import Factors
 from redqueen.analysis.lineage.tree import lives
 from redqueen.config import GameConfig, ModelConfig
 from redqueen.game.prompts import Prompts
+from redqueen.game.reward_probe import probe_attempt, probe_proposal
 from redqueen.game.rewards import student_reward, teacher_reward
 from redqueen.league.population import Member
 from redqueen.policy.model import decoder
@@ -74,10 +75,13 @@ def test_a_fitness() -> None:
 def test_a_reward() -> None:
     snippet("reward")
     pay = GameConfig(teacher_reward="middle", student_reward="all_or_nothing")
-    assert [teacher_reward(Verdict("valid"), rho, pay) for rho in (0.0, 0.25, 0.5, 1.0)] == [0, 0.5, 1, 0]
-    assert teacher_reward(Verdict("error"), None, pay) == pay.teacher_invalid
-    assert teacher_reward(Verdict("infra_error"), None, pay) is None
-    assert [student_reward(Verdict(status), pay) for status in ("correct", "wrong", "malformed")] == [1, 0, -1]
+    valid = probe_proposal(Verdict("valid"))
+    assert [teacher_reward(valid, rho, True, pay) for rho in (0.0, 0.25, 0.5, 1.0)] == [0, 0.5, 1, 0]
+    assert teacher_reward(valid, 0.5, False, pay) == 0
+    assert teacher_reward(probe_proposal(Verdict("error")), None, False, pay) == pay.teacher_invalid
+    assert teacher_reward(probe_proposal(Verdict("infra_error")), None, False, pay) is None
+    paid = [student_reward(probe_attempt(Verdict(status)), pay) for status in ("correct", "wrong", "malformed")]
+    assert paid == [1, 0, -1]
 
 
 def test_a_prompt_format(seed_tasks: dict[Kind, list[Task]]) -> None:

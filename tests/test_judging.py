@@ -9,6 +9,7 @@ import pytest
 
 from redqueen.config import GameConfig
 from redqueen.game.prompts import prompts
+from redqueen.game.reward_probe import probe_attempt, probe_proposal
 from redqueen.game.rewards import student_reward, teacher_reward
 from redqueen.judging import cut_off, submit_attempt, submit_proposal
 from redqueen.records import KINDS, Completion, FinishReason, Kind, Pair, Task, Verdict
@@ -51,7 +52,7 @@ def test_a_proposal_that_was_cut_off_is_no_task_and_is_not_run(kind: Kind, verif
     # Done at once: no program is run for it.
     assert judged.done()
     assert judged.result() == (Verdict("malformed", detail="cut off after 3 tokens"), None)
-    assert teacher_reward(judged.result()[0], None, PAY) == PAY.teacher_invalid
+    assert teacher_reward(probe_proposal(judged.result()[0]), None, False, PAY) == PAY.teacher_invalid
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -62,7 +63,7 @@ def test_an_attempt_that_was_cut_off_is_malformed_though_it_is_right(kind: Kind,
     judged = submit_attempt(verifier, PROMPTS, task, replace(whole, finish_reason="length"))
     assert judged.done()
     assert judged.result() == Verdict("malformed", detail="cut off after 3 tokens")
-    assert student_reward(judged.result(), PAY) == PAY.student_malformed
+    assert student_reward(probe_attempt(judged.result()), PAY) == PAY.student_malformed
 
 
 def test_only_the_limit_cuts_off() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -86,3 +87,23 @@ def test_a_module_that_cannot_be_imported_is_one_line(module: str, text: str | N
     with pytest.raises(PluginError, match="plugins=broken_parts cannot be imported: ") as caught:
         Config().override(["plugins=broken_parts"])
     assert "\n" not in str(caught.value)
+
+
+def test_a_name_that_is_taken_is_refused(module: str, tmp_path: Path) -> None:
+    (tmp_path / "other_parts.py").write_text(
+        "from redqueen import plugins\n\n@plugins.fitness\ndef luck(m): return 1.0\n"
+    )
+    (tmp_path / "same_parts.py").write_text(
+        "from redqueen import plugins\n\n@plugins.mutation\ndef svd_spectral(p, g): ...\n"
+    )
+    plugins.load([module])
+    with pytest.raises(PluginError, match=f"other_parts: {module} has a fitness 'luck' already"):
+        plugins.load(["other_parts"])
+    with pytest.raises(PluginError, match="Red Queen has a mutation 'svd_spectral'"):
+        plugins.load(["same_parts"])
+
+
+def test_a_module_may_be_imported_again(module: str) -> None:
+    plugins.load([module])
+    importlib.reload(sys.modules[module])
+    assert plugins.find("fitness", "luck") is sys.modules[module].luck

@@ -250,7 +250,7 @@ def test_a_step_is_a_tree_with_rewards_on_its_leaves(verifier: LocalVerifier) ->
         verdicts = [attempt.attempted.verdict for attempt in valid.attempts]
         assert len(verdicts) == 3
         assert valid.solve_rate == solve_rate(verdicts)
-        assert valid.reward == teacher_reward(valid.proposed.verdict, valid.solve_rate, play.config.game)
+        assert valid.reward == teacher_reward(valid.proposed, valid.solve_rate, valid.novel, play.config.game)
         assert {a.attempted.rollout.member for a in valid.attempts} == {played.match.student}
         for attempt in valid.attempts:
             assert attempt.reward == (1.0 if attempt.attempted.verdict.status == "correct" else -0.5)

@@ -18,6 +18,7 @@ from redqueen.config import Config
 from redqueen.evals.benchmarks.registry import chosen
 from redqueen.evals.held_out import check_held_out
 from redqueen.game.reserved import is_reserved
+from redqueen.game.reward_probe import check_rewards
 from redqueen.game.seeds import seeds_of
 from redqueen.policy.vllm.engine import check_engine
 from redqueen.recording.no_valid import summary
@@ -43,6 +44,7 @@ def start_run(config: Config, directory: RunDirectory) -> int:
     directory.claim()
     try:
         check_held_out(config)
+        check_rewards(config.game)
         check_trackers(config)
         check_engine(config)
         chosen(config.evals.benchmarks)
@@ -63,6 +65,7 @@ def resume_run(config: Config, directory: RunDirectory, chosen: Collection[str] 
     directory.lock()
     try:
         # What is damaged or missing is found before anything is loaded or written.
+        check_rewards(config.game)
         check_trackers(config)
         check_engine(config)
         saved = checkpoint.load(directory.checkpoints, directory.saved()[-1])

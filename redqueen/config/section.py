@@ -32,6 +32,9 @@ class Named:
     part: plugins.Part
     built_in: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        plugins.reserve(self.part, self.built_in)
+
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_after_validator_function(self.check, handler(source))
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 
 from redqueen import plugins
-from redqueen.config import GameConfig
-from redqueen.records import GradedRollout, Role, Sample, Verdict
+from redqueen.config import ConfigError, GameConfig
+from redqueen.records import Attempted, GradedRollout, Proposed, Role, Sample, Status, Verdict
 
 # The student gave an answer in the right form, and the answer failed. All other failures are malformed.
-_WELL_FORMED_MISSES = (
+WELL_FORMED_MISSES: tuple[Status, ...] = (
     "wrong",
     "error",
     "timeout",
@@ -22,63 +24,97 @@ _WELL_FORMED_MISSES = (
 )
 
 
-TeacherReward = Callable[[float, GameConfig], float]
-"""(rho, pay) -> what a valid task pays its teacher, rho being its solve rate."""
-StudentReward = Callable[[Verdict, GameConfig], float]
-"""(verdict, pay) -> what an answer in the right form pays its student."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayedTask:
+    """A valid task and how it was played: what its teacher is paid for."""
+
+    proposed: Proposed
+    """The teacher's text with its tokens, and the task that it became."""
+    rho: float
+    """The solve rate, in [0, 1]."""
+    novel: bool
+    """Whether its idea is new to the seeds and to the run's task bank (`redqueen.game.novelty`)."""
 
 
-def populora(rho: float, pay: GameConfig) -> float:
+TeacherReward = Callable[[PlayedTask, GameConfig], float]
+"""(played, pay) -> what a valid task pays its teacher."""
+StudentReward = Callable[[Attempted, GameConfig], float]
+"""(attempted, pay) -> what an answer in the right form pays its student."""
+
+
+def populora(played: PlayedTask, pay: GameConfig) -> float:
     """Returns 1 - rho, and 0 for a task that nobody solved (the paper's reward)."""
     # 1 - rho alone would pay most for impossible tasks.
-    return pay.teacher_unsolved if rho == 0 else 1 - rho
+    return pay.teacher_unsolved if played.rho == 0 else 1 - played.rho
 
 
-def learnability(rho: float, pay: GameConfig) -> float:
+def learnability(played: PlayedTask, pay: GameConfig) -> float:
     """Returns 4 rho (1 - rho): most for a task that is solved half of the time."""
     del pay
-    return 4 * rho * (1 - rho)
+    return 4 * played.rho * (1 - played.rho)
 
 
-def azr(verdict: Verdict, pay: GameConfig) -> float:
+def azr(attempted: Attempted, pay: GameConfig) -> float:
     """Returns 1 for a correct answer and -0.5 for a wrong one (AZR's code)."""
-    return pay.student_correct if verdict.status == "correct" else pay.student_wrong
+    return pay.student_correct if attempted.verdict.status == "correct" else pay.student_wrong
 
 
 TEACHER_REWARDS: dict[str, TeacherReward] = {"populora": populora, "learnability": learnability}
 STUDENT_REWARDS: dict[str, StudentReward] = {"azr": azr}
 
 
-def teacher_reward(verdict: Verdict, rho: float | None, pay: GameConfig) -> float | None:
+def teacher_reward(proposed: Proposed, rho: float | None, novel: bool, pay: GameConfig) -> float | None:
     """Returns what a proposal pays: `teacher_invalid` (-1) if it is no valid task, else what `pay.teacher_reward` says.
 
     Returns None, that is no reward at all, after a fault of the machine or if no attempt could be judged.
     """
     # A fault of the machine says nothing about the text, so the rollout is left out rather than paid 0. Neither this
-    # nor the pay of an invalid proposal is left to a reward by name, because the baseline of `advantages` counts on it.
-    if verdict.status == "infra_error":
+    # nor the pay of an invalid proposal is left to a reward by name: the baseline of `advantages` counts on it.
+    status = proposed.verdict.status
+    if status == "infra_error":
         return None
-    if verdict.status != "valid":
+    if status != "valid":
         return pay.teacher_invalid
     if rho is None:
         return None
-    name = pay.teacher_reward
-    reward: TeacherReward = TEACHER_REWARDS[name] if name in TEACHER_REWARDS else plugins.find("teacher reward", name)
-    return reward(rho, pay)
+    reward = named_teacher_reward(pay)(PlayedTask(proposed=proposed, rho=rho, novel=novel), pay)
+    return _finite("teacher reward", pay.teacher_reward, reward)
 
 
-def student_reward(verdict: Verdict, pay: GameConfig) -> float | None:
+def student_reward(attempted: Attempted, pay: GameConfig) -> float | None:
     """Returns what an attempt pays: `student_malformed` (-1) without an answer, else what `pay.student_reward` says.
 
     Returns None after a fault of the machine, and if the task turned out not to be deterministic.
     """
-    if not is_judged(verdict):
+    if not is_judged(attempted.verdict):
         return None
-    if verdict.status != "correct" and verdict.status not in _WELL_FORMED_MISSES:
+    if not is_well_formed(attempted.verdict):
         return pay.student_malformed
+    return _finite("student reward", pay.student_reward, named_student_reward(pay)(attempted, pay))
+
+
+def named_teacher_reward(pay: GameConfig) -> TeacherReward:
+    """Returns the reward that `pay.teacher_reward` names, ours or a plugin's."""
+    name = pay.teacher_reward
+    return TEACHER_REWARDS[name] if name in TEACHER_REWARDS else plugins.find("teacher reward", name)
+
+
+def named_student_reward(pay: GameConfig) -> StudentReward:
+    """Returns the reward that `pay.student_reward` names, ours or a plugin's."""
     name = pay.student_reward
-    reward: StudentReward = STUDENT_REWARDS[name] if name in STUDENT_REWARDS else plugins.find("student reward", name)
-    return reward(verdict, pay)
+    return STUDENT_REWARDS[name] if name in STUDENT_REWARDS else plugins.find("student reward", name)
+
+
+def is_well_formed(verdict: Verdict) -> bool:
+    """Returns whether a text has the right form: a proposal that is a valid task, or an attempt with an answer."""
+    return verdict.status in ("valid", "correct", *WELL_FORMED_MISSES)
+
+
+def _finite(part: plugins.Part, name: str, reward: object) -> float:
+    """Returns the reward as a number. Raises ConfigError if it is none, or not finite."""
+    if not isinstance(reward, int | float) or not math.isfinite(reward):
+        raise ConfigError(f"the {part} '{name}' gave {reward!r}: a reward is a finite number")
+    return float(reward)
 
 
 def is_judged(verdict: Verdict) -> bool:
@@ -135,14 +171,12 @@ def _baseline(group: Sequence[GradedRollout], pay: GameConfig) -> float:
     """
     # Without it the baseline of a group that holds nothing but invalid texts would be their own reward, so that its
     # members would never feel it. A group without an invalid text has the same baseline as without the imagined one.
-    if group[0].rollout.role == "teacher":
-        invalid, least = pay.teacher_invalid, pay.teacher_unsolved
-    else:
-        invalid, least = pay.student_malformed, pay.student_wrong
-    rewards = [item.reward for item in group]
-    well_formed = [reward for reward in rewards if reward != invalid]
+    # What is invalid is known from the verdict and not from the reward: with rewards of 0 and 1 a wrong answer and a
+    # malformed one are paid alike.
+    least = pay.teacher_unsolved if group[0].rollout.role == "teacher" else pay.student_wrong
+    well_formed = [item.reward for item in group if item.well_formed]
     imagined = fmean(well_formed) if well_formed else least
-    return fmean([*rewards, imagined])
+    return fmean([*(item.reward for item in group), imagined])
 
 
 def _deviation(values: Sequence[float]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from math import hypot, prod
@@ -12,7 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.config import GameConfig
+from redqueen import plugins
+from redqueen.config import ConfigError, GameConfig
+from redqueen.game.reward_probe import check_rewards, probe_attempt, probe_proposal
 from redqueen.game.rewards import _baseline, advantages, solve_rate, student_reward, teacher_reward
 from redqueen.records import Completion, GradedRollout, Role, Rollout, Status, Verdict
 
@@ -21,7 +24,23 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 INVALID = [status for status in STATUSES if status not in ("valid", "infra_error")]
 
 
-def graded(reward: float, group: str, role: Role = "student", member: str = "S0", tokens: int = 1) -> GradedRollout:
+def paid_teacher(verdict: Verdict, rho: float | None, pay: GameConfig) -> float | None:
+    return teacher_reward(probe_proposal(verdict), rho, novel=True, pay=pay)
+
+
+def paid_student(verdict: Verdict, pay: GameConfig) -> float | None:
+    return student_reward(probe_attempt(verdict), pay)
+
+
+def graded(
+    reward: float,
+    group: str,
+    role: Role = "student",
+    member: str = "S0",
+    tokens: int = 1,
+    well_formed: bool | None = None,
+) -> GradedRollout:
+    """A rollout, which is well-formed unless it is paid -1 or something else is asked for."""
     ids = tuple(range(tokens))
     completion = Completion(
         member=member,
@@ -33,25 +52,27 @@ def graded(reward: float, group: str, role: Role = "student", member: str = "S0"
         finish_reason="stop",
     )
     return GradedRollout(
-        rollout=Rollout(member=member, role=role, kind="code_o", group=group, completion=completion), reward=reward
+        rollout=Rollout(member=member, role=role, kind="code_o", group=group, completion=completion),
+        reward=reward,
+        well_formed=reward != -1 if well_formed is None else well_formed,
     )
 
 
 @pytest.mark.parametrize(("rho", "reward"), [(0.0, 0.0), (0.25, 0.75), (1 / 6, 5 / 6), (1.0, 0.0)])
 def test_a_teacher_is_paid_for_tasks_that_are_hard_but_solved(rho: float, reward: float) -> None:
-    assert teacher_reward(Verdict("valid"), rho, PAY) == pytest.approx(reward)
+    assert paid_teacher(Verdict("valid"), rho, PAY) == pytest.approx(reward)
 
 
 @pytest.mark.parametrize("status", INVALID)
 def test_a_teacher_pays_for_an_invalid_proposal_whatever_rho(status: Status) -> None:
-    assert teacher_reward(Verdict(status), None, PAY) == -1.0
-    assert teacher_reward(Verdict(status), 0.5, PAY) == -1.0
+    assert paid_teacher(Verdict(status), None, PAY) == -1.0
+    assert paid_teacher(Verdict(status), 0.5, PAY) == -1.0
 
 
 def test_the_machines_faults_are_no_reward() -> None:
-    assert teacher_reward(Verdict("infra_error"), 0.5, PAY) is None
-    assert teacher_reward(Verdict("valid"), None, PAY) is None
-    assert student_reward(Verdict("infra_error"), PAY) is None
+    assert paid_teacher(Verdict("infra_error"), 0.5, PAY) is None
+    assert paid_teacher(Verdict("valid"), None, PAY) is None
+    assert paid_student(Verdict("infra_error"), PAY) is None
     assert solve_rate([Verdict("infra_error"), Verdict("nondeterministic")] * 3) is None
     assert solve_rate([Verdict("nondeterministic"), Verdict("correct"), Verdict("wrong")]) == 0.5
     assert solve_rate([]) is None
@@ -73,16 +94,16 @@ def test_the_machines_faults_are_no_reward() -> None:
     ],
 )
 def test_a_student_is_paid_by_what_the_verdict_says(status: Status, reward: float | None) -> None:
-    assert student_reward(Verdict(status), PAY) == reward
+    assert paid_student(Verdict(status), PAY) == reward
 
 
 def test_all_numbers_come_from_the_configuration() -> None:
     pay = GameConfig(
         teacher_invalid=-2, teacher_unsolved=0.25, student_correct=3, student_wrong=-4, student_malformed=-5
     )
-    assert teacher_reward(Verdict("error"), None, pay) == -2
-    assert teacher_reward(Verdict("valid"), 0.0, pay) == 0.25
-    assert [student_reward(Verdict(s), pay) for s in ("correct", "wrong", "malformed")] == [3, -4, -5]
+    assert paid_teacher(Verdict("error"), None, pay) == -2
+    assert paid_teacher(Verdict("valid"), 0.0, pay) == 0.25
+    assert [paid_student(Verdict(s), pay) for s in ("correct", "wrong", "malformed")] == [3, -4, -5]
 
 
 def test_rho_counts_only_what_was_judged() -> None:
@@ -110,6 +131,39 @@ def test_the_baseline_of_a_group_with_invalid_texts_by_hand() -> None:
     centred = [0.5 - 0.03125, 0.25 - 0.03125, -1 - 0.03125]
     rms = fmean(value * value for value in centred) ** 0.5
     assert values(batch) == pytest.approx([value / rms for value in centred])
+
+
+@pytest.mark.parametrize("role", ["teacher", "student"])
+def test_with_rewards_of_zero_and_one_the_baseline_is_the_mean_of_the_group(role: Role) -> None:
+    # A wrong answer and a malformed one are paid alike here, and so are an invalid task and one that nobody solves.
+    pay = GameConfig(student_wrong=0, student_malformed=0, teacher_invalid=0)
+    right, wrong = (graded(reward, "g", role, well_formed=True) for reward in (1.0, 0.0))
+    malformed = graded(0.0, "g", role, well_formed=False)
+    assert values([right, right, wrong, wrong], pay) == pytest.approx([1, 1, -1, -1])
+    # Of three well-formed texts two are right: the imagined one is paid 2/3.
+    assert _baseline([right, right, wrong, malformed], pay) == pytest.approx((2 + 2 / 3) / 5)
+    assert values([malformed, malformed], pay) == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        (lambda played, pay: 1 / played.rho, "ZeroDivisionError"),
+        (lambda played, pay: float("nan"), "gave nan: a reward is a finite number"),
+        (lambda played, pay: None, "gave None: a reward is a finite number"),
+    ],
+)
+def test_a_reward_that_fails_or_is_no_number_is_refused_before_the_run(
+    own: Callable[[object, GameConfig], float], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(plugins._parts, "teacher reward", {"own": own})
+    with pytest.raises(ConfigError, match=said):
+        check_rewards(GameConfig(teacher_reward="own"))
+
+
+def test_the_shipped_rewards_pass_the_probe() -> None:
+    check_rewards(GameConfig())
+    check_rewards(GameConfig(teacher_reward="learnability"))
 
 
 def test_each_role_is_whitened_by_itself() -> None:

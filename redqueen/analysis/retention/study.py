@@ -26,7 +26,7 @@ from redqueen.errors import UserError
 from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks
 from redqueen.evolution import OPERATORS
 from redqueen.game.reserved import Half
-from redqueen.game.rewards import advantages, student_reward
+from redqueen.game.rewards import advantages, is_well_formed, student_reward
 from redqueen.records import Attempted, GradedRollout, Sample, Task
 from redqueen.runs.checkpoint import Checkpoint
 
@@ -240,9 +240,10 @@ def _graded(replay: Replay, attempted: Sequence[Attempted]) -> list[GradedRollou
     """Returns the attempts with their rewards, without those that were lost to a fault of the machine."""
     graded: list[GradedRollout] = []
     for attempt in attempted:
-        reward = student_reward(attempt.verdict, replay.config.game)
+        reward = student_reward(attempt, replay.config.game)
         if reward is not None:
-            graded.append(GradedRollout(rollout=attempt.rollout, reward=reward))
+            well_formed = is_well_formed(attempt.verdict)
+            graded.append(GradedRollout(rollout=attempt.rollout, reward=reward, well_formed=well_formed))
     return graded
 
 
@@ -261,7 +262,7 @@ def _scores(replay: Replay, attempted: Sequence[Attempted]) -> dict[str, tuple[f
     rewards: dict[str, list[float]] = {attempt.rollout.member: [] for attempt in attempted}
     solved: dict[str, list[bool]] = {name: [] for name in rewards}
     for attempt in attempted:
-        reward = student_reward(attempt.verdict, replay.config.game)
+        reward = student_reward(attempt, replay.config.game)
         if reward is not None:
             rewards[attempt.rollout.member].append(reward)
             solved[attempt.rollout.member].append(attempt.verdict.status == "correct")
