@@ -18,7 +18,7 @@ from redqueen.evals.held_out import scores
 from redqueen.league.fitness import Fitness, game_learnability, named_fitness
 from redqueen.league.games import Par, match_score, outcome, par_by
 from redqueen.league.hall_of_fame import Champion, champion_of
-from redqueen.league.matchmaking import Match
+from redqueen.league.matchmaking import BANK, Match
 from redqueen.league.population import AnyRole, Member, Population
 from redqueen.league.rating import Outcome, TrueSkill, inherited
 from redqueen.league.selection import Birth, is_evolution_step, plan_births, ranking
@@ -50,8 +50,8 @@ class Game:
     score: float | None
     """The mean over the match's tasks of solve rate minus par, in [-1, 1]; None if no task has a solve rate."""
     outcome: Outcome | None
-    """Who won; None if there was no game, and no rating moved: a fault of the machine left nothing to judge, or the
-    single agent played itself."""
+    """Who won; None if there was no game, and no rating moved: a fault of the machine left nothing to judge, the
+    single agent played itself, or the tasks came from the task bank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +120,10 @@ def _rate_match(
     # The single agent is teacher and student at once. It has no rival, so there is nothing to rank it by.
     if match.teacher == match.student:
         return Game(match=match, score=score, outcome=None)
+    # Fixed tasks have no author to be rated against. What the student earned counts for the fitnesses that look at it.
+    if match.teacher == BANK:
+        _record_student(population, match, played.proposals)
+        return Game(match=match, score=score, outcome=None)
     # A proposal without a reward was lost to a fault of the machine. It says nothing about either side.
     paid = [proposal for proposal in played.proposals if proposal.reward is not None]
     if paid:
@@ -149,9 +153,14 @@ def _record_game(population: Population, match: Match, paid: Sequence[ScoredProp
     invalid = [0.0] * (len(paid) - len(solve_rates))
     teacher_rewards = [proposal.reward for proposal in paid if proposal.reward is not None]
     population.record_game(match.teacher, fmean(teacher_rewards), game_learnability([*solve_rates, *invalid]))
+    _record_student(population, match, paid)
 
+
+def _record_student(population: Population, match: Match, proposals: Sequence[ScoredProposal]) -> None:
+    """Records mean reward and learnability for the student of a match."""
+    solve_rates = [proposal.solve_rate for proposal in proposals if proposal.solve_rate is not None]
     # If every proposal was invalid, the student won without having played a task, and there is nothing to record.
-    attempts = chain.from_iterable(proposal.attempts for proposal in paid)
+    attempts = chain.from_iterable(proposal.attempts for proposal in proposals)
     student_rewards = [attempt.reward for attempt in attempts if attempt.reward is not None]
     population.record_game(
         match.student,

@@ -13,7 +13,7 @@ from redqueen.config import GameConfig
 from redqueen.game.rewards import is_well_formed, solve_rate, student_reward, teacher_reward
 from redqueen.game.task_bank import TaskBank
 from redqueen.judging import faults_of, withdrawn
-from redqueen.league.matchmaking import Match
+from redqueen.league.matchmaking import BANK, Match
 from redqueen.records import Attempted, GradedRollout, Proposed
 
 
@@ -32,7 +32,7 @@ class ScoredProposal:
 
     proposed: Proposed
     reward: float | None
-    """None after a fault of the machine, its own or that of every attempt."""
+    """None after a fault of the machine, its own or that of every attempt, and for a task of the task bank."""
     solve_rate: float | None
     """None where no attempt could be judged: the proposal is no valid task, or the machine failed. A task that was
     withdrawn is none: its program did not repeat its own output (`withdrawn`)."""
@@ -119,9 +119,11 @@ def _score(proposed: Proposed, attempts: Sequence[Attempted], task_bank: TaskBan
     novel = task is not None and task_bank.is_novel(task)
     if task is not None:
         task_bank.add(task, rho)
+    # Nobody is paid for a task of the task bank.
+    reward = None if proposed.rollout.member == BANK else teacher_reward(proposed, rho, novel, pay)
     return ScoredProposal(
         proposed=proposed,
-        reward=teacher_reward(proposed, rho, novel, pay),
+        reward=reward,
         solve_rate=rho,
         novel=novel,
         attempts=tuple(ScoredAttempt(attempted=attempt, reward=student_reward(attempt, pay)) for attempt in attempts),

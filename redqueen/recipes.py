@@ -95,9 +95,23 @@ def ablation_1t1s() -> Config:
     )
 
 
+def rlvr() -> Config:
+    """One student alone on fixed tasks, the seeds or your own: reinforcement learning from verifiable rewards."""
+    return Config(
+        recipe="rlvr",
+        population=PopulationConfig(teachers=0, students=1),
+        game=GameConfig(kinds=("code_o", "code_i"), proposals=12, attempts=8),
+        sampling=SamplingConfig(temperature=1.0, proposal_tokens=112, attempt_tokens=48, batch_rows=96),
+        learning=LearningConfig(lr=3e-4, batch_tokens=1024),
+        evolution=EvolutionConfig(enabled=False),
+        sandbox=SandboxConfig(value_bytes=400),
+        run=RunConfig(steps=50, keep_every=10),
+    )
+
+
 RECIPES: dict[str, Callable[[], Config]] = {
     recipe.__name__: recipe
-    for recipe in (quickstart, paper_7b, paper_7b_identity, population_4t4s, asymmetric, ablation_1t1s)
+    for recipe in (quickstart, rlvr, paper_7b, paper_7b_identity, population_4t4s, asymmetric, ablation_1t1s)
 }
 
 MATCHED = ("none", "per_adapter", "total")
@@ -125,6 +139,8 @@ def match_compute(config: Config, how: str) -> Config:
     if how not in MATCHED:
         raise ConfigError(f"matched={how}: choose one of {', '.join(MATCHED)}")
     population = config.population
+    if not population.teachers:
+        raise ConfigError(f"matched={how} makes the single agent of a population, and these are students alone")
     if population.single_agent:
         raise ConfigError(f"matched={how} makes the single agent of a population, and this is a single agent already")
     larger = max(population.teachers, population.students)

@@ -26,9 +26,9 @@ from redqueen.evolution import rate, replace_weakest, score_held_out, standings_
 from redqueen.game.rewards import advantages
 from redqueen.league.games import par_by
 from redqueen.league.hall_of_fame import add_champion_matches
-from redqueen.league.matchmaking import Match, matchmake
+from redqueen.league.matchmaking import BANK, Match, matchmake, numbered
 from redqueen.league.population import AnyRole, Population
-from redqueen.league.rating import TrueSkill
+from redqueen.league.rating import Rating, TrueSkill
 from redqueen.league.selection import is_evolution_step
 from redqueen.played_step import PlayedStep, score_step
 from redqueen.policy.model.base import BaseFacts
@@ -105,7 +105,7 @@ class Trainer:
             called = behaviours(_novel_tasks(played), self.self_play.verifier)
             games = rate(self.population, played, self.trueskill, config.league)
             par = par_by(config.league.game, self.population.recent_matches)
-            ratings = self.population.ratings()
+            ratings = {**self.population.ratings(), BANK: Rating()}
         updates = self._learn(step, played, phases)
         # Held-out scores must be there before the ranking, and champions are copied before the births, which may remove
         # the original.
@@ -145,6 +145,10 @@ class Trainer:
         phases = Phases(step, self.watchers, self.policy)
         with phases.phase("match"):
             matches = self._matches(step)
+        if not self.config.population.teachers:
+            with phases.phase("solve"):
+                proposed, attempted = self.self_play.practise(step, matches, phases.progress)
+            return _Sampled(phases, matches, proposed, attempted)
         # A task is attempted as soon as it is verified, while other proposals are still being written. The phase is
         # `solve` from the end of the last one on.
         with phases.phase("propose"):
@@ -192,12 +196,17 @@ class Trainer:
         self.archive.record(record)
         self.metrics.record(record)
 
-    def begin(self) -> None:
+    def begin(self, fixed: Sequence[Task] | None = None) -> int:
         """Makes the first population, fills the task bank and writes the first checkpoint.
 
+        `fixed` are the tasks of `game.tasks`, None without. Returns how many of them were left out.
         Raises AdapterError if the starting adapter does not fit the base.
         """
-        self.self_play.add_seed_tasks()
+        left_out = 0
+        if fixed is None:
+            self.self_play.add_seed_tasks()
+        else:
+            left_out = self.self_play.add_fixed_tasks(fixed, f"game.tasks={self.config.game.tasks}")
         # All members start near one adapter. The noise tells them apart: two equal adapters would give the same answers
         # to the same prompts, since at one task all members draw the same random numbers.
         start = starting_adapter(self.config, self.policy.shapes())
@@ -207,6 +216,7 @@ class Trainer:
             self.policy.join(member.name, perturb(start, self.config.population.perturbation, noise))
         self.archive.begin(self.population.members.values())
         self.save()
+        return left_out
 
     def restore(self, saved: checkpoint.Checkpoint) -> None:
         """Resumes where `saved` was made. Raises CheckpointError if it belongs to another base."""
@@ -275,6 +285,8 @@ class Trainer:
         """Returns who plays whom: pairs of the living, some of which are split to meet past champions instead."""
         league = self.config.league
         seed = self.config.run.seed
+        if not self.config.population.teachers:
+            return numbered([(BANK, name) for name in self.population.players("student")], step)
         drawn = matchmake(
             self.population.players("teacher"),
             self.population.players("student"),

@@ -7,10 +7,12 @@ import sqlite3
 import threading
 from collections.abc import Collection, Generator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from types import FrameType
 
 from rich.console import Console
 
+from redqueen.analysis.dataset.fixed import fixed_tasks
 from redqueen.commands.environment import check_memory, environment, session
 from redqueen.commands.players import open_players
 from redqueen.commands.resume import quoted
@@ -163,7 +165,9 @@ def introduce(config: Config, directory: RunDirectory) -> None:
     """Prints what is about to run, on what, and how to stop it and go on. `config` is as it fits."""
     population = config.population
     who = "1 member in both roles"
-    if not population.single_agent:
+    if not population.teachers:
+        who = f"{population.students} {'student' if population.students == 1 else 'students'} alone on fixed tasks"
+    elif not population.single_agent:
         who = f"{population.teachers} + {population.students} members (teachers + students)"
     workers = "1 process" if config.model.workers == 1 else f"{config.model.workers} worker processes"
     if config.cluster.address:
@@ -214,8 +218,16 @@ def _begin(trainer: Trainer, tier: str, saved: checkpoint.Checkpoint | None) -> 
         trainer.restore(saved)
         console.print(f"resuming at step {trainer.played + 1} of {trainer.config.run.steps}")
     else:
-        console.print(f"checking the seed programs in the sandbox ({tier} isolation) ...")
-        trainer.begin()
+        source = trainer.config.game.tasks
+        what = "the seed programs" if source is None else f"the tasks of {source}"
+        console.print(f"checking {what} in the sandbox ({tier} isolation) ...")
+        left_out = trainer.begin(None if source is None else fixed_tasks(Path(source)))
+        if left_out:
+            console.print(
+                f"{left_out} of them were left out: they are invalid or give other outputs here, are alike to held-out "
+                "programs, are there twice, or of other kinds than game.kinds",
+                highlight=False,
+            )
     console.print("the time left is shown after the first step; its first compilation takes some seconds more")
     console.print(LEGEND, highlight=False)
 

@@ -100,6 +100,21 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def _students_alone(self) -> Self:
+        if self.population.teachers:
+            if self.game.tasks is not None:
+                raise ValueError("game.tasks is for students alone: set population.teachers=0")
+            return self
+        if self.league.hall_of_fame:
+            raise ValueError("students alone play against nobody and have no champions: set league.hall_of_fame=0")
+        if self.evolution.enabled and self.league.student_fitness == "lcb":
+            raise ValueError(
+                "students alone play against nobody and have no rating: set evolution.enabled=false, or "
+                "league.student_fitness=mean_reward"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _league(self) -> Self:
         population = self.population
         if population.single_agent and self.league.hall_of_fame:

@@ -18,7 +18,8 @@ class GameConfig(Section):
     kinds: tuple[Kind, ...] = Field(default=("code_o", "code_i", "code_f"), min_length=1)
     """The kinds of tasks that are played."""
     proposals: int = 4
-    """Proposals of each kind in a match, at least 2: they are compared with each other."""
+    """Proposals of each kind in a match, at least 2: they are compared with each other. For students alone, the tasks
+    of each kind that a student is posed in a step."""
     attempts: int = 6
     """Attempts at each task, at least 2: they are compared with each other."""
     matches: int = Field(default=0, ge=0)
@@ -40,6 +41,9 @@ class GameConfig(Section):
     """Lines of the longest seed program in the task bank; none: any. What teachers write may be longer."""
     seeds: str | None = None
     """A file of your own seed programs, which take the place of the shipped ones; none: the shipped ones."""
+    tasks: str | None = None
+    """Students alone: whose tasks they are posed, a run's folder or a file of `redqueen tasks export`; none: the
+    seeds."""
     bank_size: int = Field(default=4096, ge=16)
     """Tasks of each kind that the task bank holds."""
     teacher_reward: Annotated[str, Named("teacher reward", ("populora", "learnability"))] = "populora"

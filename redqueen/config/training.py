@@ -42,8 +42,8 @@ class ModelConfig(Section):
 class PopulationConfig(Section):
     """The members of a run."""
 
-    teachers: int = Field(default=2, ge=1)
-    """How many teachers live at a time, T."""
+    teachers: int = Field(default=2, ge=0)
+    """How many teachers live at a time, T; 0: students alone, who are posed the fixed tasks of the task bank."""
     students: int = Field(default=2, ge=1)
     """How many students live at a time, S."""
     single_agent: bool = False

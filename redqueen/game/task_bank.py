@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from redqueen.config import ReferenceSource
@@ -116,6 +116,25 @@ class TaskBank:
                 programs.add(program)
                 drawn.append(task)
         return drawn
+
+    def in_turn(self, kind: Kind, first: int, count: int, order: Callable[[int], random.Random]) -> list[Task]:
+        """Returns `count` tasks of `kind` from the place `first` on, in rounds that hold each task once.
+
+        `order` gives the random numbers that a round, counted from 0, is shuffled by.
+        Raises IndexError if there is no task of the kind.
+        """
+        tasks = self._shelf(kind)
+        if not tasks:
+            raise IndexError(f"the task bank has no task of the kind {kind}")
+        rounds: dict[int, list[Task]] = {}
+        found: list[Task] = []
+        for place in range(first, first + count):
+            number, position = divmod(place, len(tasks))
+            if number not in rounds:
+                rounds[number] = list(tasks)
+                order(number).shuffle(rounds[number])
+            found.append(rounds[number][position])
+        return found
 
     def _shelf(self, kind: Kind) -> list[Task]:
         """Returns the tasks of a kind, oldest first."""

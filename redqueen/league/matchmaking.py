@@ -21,6 +21,10 @@ _WEIGHTS: dict[str, Callable[[float, float], float]] = {
 }
 
 
+BANK = "bank"
+"""Stands for the teacher where students are alone: their tasks come from the task bank."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
     """One teacher paired with one student for one step.
@@ -32,7 +36,7 @@ class Match:
     id: str
     """The step and the position in it; the ids of the match's proposals and tasks start with it."""
     teacher: str
-    """A member's or a champion's name."""
+    """A member's or a champion's name, or `BANK`."""
     student: str
     """A member's or a champion's name."""
 

@@ -11,6 +11,7 @@ from statistics import fmean
 from redqueen.evolution import Game, Replacement, Standing
 from redqueen.game.rewards import is_judged
 from redqueen.game.seeds import AUTHOR
+from redqueen.league.matchmaking import BANK
 from redqueen.machine import now
 from redqueen.played_step import ScoredAttempt, ScoredProposal
 from redqueen.recording.recorder import Recorder, StepRecord
@@ -52,8 +53,15 @@ def step_metrics(record: StepRecord) -> StepMetrics:
     kinds = record.kinds
     all_proposals = record.played.proposals
     all_attempts = record.played.attempts
-    # A champion of the past is no part of the population, so what it wrote counts in no rate.
+    # A champion of the past is no part of the population, so what it wrote counts in no rate. A task of the task bank
+    # is no proposal, but its solve rate counts.
     living = {standing.member.name for standing in record.standings}
+    between_living = [
+        proposal
+        for proposal in all_proposals
+        if proposal.proposed.rollout.member in (*living, BANK) and proposal.proposed.student in living
+    ]
+    all_proposals = [proposal for proposal in all_proposals if proposal.proposed.rollout.member != BANK]
     proposals = [proposal for proposal in all_proposals if proposal.proposed.rollout.member in living]
     attempts = [attempt for attempt in all_attempts if attempt.attempted.rollout.member in living]
     # Rates are over what was judged. If faults of the machine counted as failures, a machine under load would look like
@@ -64,7 +72,6 @@ def step_metrics(record: StepRecord) -> StepMetrics:
     # A proposal can be judged and still have no reward: the machine may have lost every attempt at its task.
     teacher_rewards = [proposal.reward for proposal in proposals if proposal.reward is not None]
     student_rewards = [attempt.reward for attempt in attempts if attempt.reward is not None]
-    between_living = [proposal for proposal in proposals if proposal.proposed.student in living]
     solve_rates = {kind: _solve_rates(between_living, kind) for kind in kinds}
     rollouts = _rollouts(proposals, attempts)
     updates = record.updates

@@ -26,7 +26,8 @@ class NoValid:
 
     def warning(self, line: StepMetrics) -> str | None:
         """Counts a step. Returns a warning at the second step of a stretch, and at every 20th from there on."""
-        if line["valid_rate"]:
+        # Students alone have no proposals.
+        if line["valid_rate"] or not line["statuses"]["proposals"]:
             self.steps = []
             return None
         self.steps.append(line)
@@ -39,8 +40,8 @@ class NoValid:
 
 def summary(lines: Sequence[StepMetrics], run: str) -> str | None:
     """Returns a warning about a whole run if at least half of its steps had no valid proposal. `run` is its folder."""
-    empty = [line for line in lines if not line["valid_rate"]]
-    if 2 * len(empty) < len(lines):
+    empty = [line for line in lines if line["statuses"]["proposals"] and not line["valid_rate"]]
+    if not empty or 2 * len(empty) < len(lines):
         return None
     return (
         f"warning: {len(empty)} of {len(lines)} steps had no valid proposal, so nobody learnt in them: {why(empty)}; "

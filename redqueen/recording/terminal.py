@@ -63,22 +63,26 @@ def headline(line: StepMetrics, *more: str, width: int | None = None) -> str:
     solved = " ".join(f"{kind[-1]}:{percent(rate)}" for kind, rate in line["solve_rate_by_kind"].items())
     contested = "/".join(str(count) for count in line["contested_by_kind"].values())
     outcomes = line["outcomes"]
+    # Students alone have no proposals and no games.
+    alone = not line["statuses"]["proposals"]
+    valid = "" if alone else f"valid {percent(line['valid_rate'])}"
+    games = "" if alone else f"games {outcomes['student']}-{outcomes['draw']}-{outcomes['teacher']}"
     parts = [
         f"step {line['step']}",
         f"{line['seconds']['total']:.0f}s",
-        f"valid {percent(line['valid_rate'])}",
+        valid,
         # In sample: on the tasks that the step trains on.
         f"solved in sample {percent(line['solve_rate'])}",
         f"({solved})",
         f"contested {contested}",
-        f"games {outcomes['student']}-{outcomes['draw']}-{outcomes['teacher']}",
-        *(part for part in more if part),
+        games,
+        *more,
     ]
     births = [
         f"    {birth['victim']} -> {birth['child']} ({birth['operator']} of {'+'.join(birth['parents'])})"
         for birth in line["replacements"]
     ]
-    return "\n".join([*_broken(parts, width), *births])
+    return "\n".join([*_broken([part for part in parts if part], width), *births])
 
 
 def _broken(parts: Sequence[str], width: int | None) -> list[str]:
