@@ -181,7 +181,7 @@ class _LargeLeague(Trainer):
         for task in seeds:
             for kind in KINDS:
                 self.self_play.task_bank.add(task.as_kind(kind), None)
-        self.archive.begin(self.population.members.values())
+        self.archive.begin(self.population.members.values(), ())
 
 
 def run_bench_large_league(members: int, proposals: int, steps: int, profile: bool, *, as_json: bool) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from redqueen.config import (
     Config,
     ConfigError,
+    EvalsConfig,
     EvolutionConfig,
     GameConfig,
     LearningConfig,
@@ -35,6 +36,8 @@ def quickstart() -> Config:
         # At gamma = 0.5 a newborn of two would die at its first chance every other time, however good it is.
         evolution=EvolutionConfig(every=3, gamma=0.35, burn_in=3),
         sandbox=SandboxConfig(value_bytes=400),
+        # At the start and at the end: more would be more than a twentieth of a run that takes minutes.
+        evals=EvalsConfig(every=6, limit=9),
         # Every third checkpoint stays, so that `redqueen ancestry` has stages to compare.
         run=RunConfig(steps=6, keep_every=3),
     )
@@ -50,6 +53,7 @@ def paper_7b() -> Config:
         sampling=SamplingConfig(proposal_tokens=2048, attempt_tokens=2048, batch_rows=0, prefill_tokens=0),
         learning=LearningConfig(lr=1e-5, batch_tokens=0),
         evolution=EvolutionConfig(every=10, gamma=0.25, burn_in=5),
+        evals=EvalsConfig(every=10, limit=210),
         run=RunConfig(steps=200, checkpoint_every=5, keep_last=3, keep_every=50),
     )
 
@@ -105,6 +109,7 @@ def rlvr() -> Config:
         learning=LearningConfig(lr=3e-4, batch_tokens=1024),
         evolution=EvolutionConfig(enabled=False),
         sandbox=SandboxConfig(value_bytes=400),
+        evals=EvalsConfig(every=25, limit=140),
         run=RunConfig(steps=50, keep_every=10),
     )
 

@@ -21,7 +21,7 @@ from redqueen.behaviour import behaviours
 from redqueen.config import Config
 from redqueen.errors import AdapterError
 from redqueen.evals.held_out import HeldOutEvaluation, run_evaluation
-from redqueen.evals.in_training import TrainingEvaluation
+from redqueen.evals.in_training import START, HeldOutAnswer, TrainingEvaluation
 from redqueen.evolution import rate, replace_weakest, score_held_out, standings_of, update_hall_of_fame
 from redqueen.game.rewards import advantages
 from redqueen.league.games import par_by
@@ -41,6 +41,7 @@ from redqueen.recording.recorder import Recorder, StepRecord
 from redqueen.records import Attempted, GradedRollout, MemberUpdate, Proposed, Task, Verifier
 from redqueen.runs import checkpoint
 from redqueen.runs.archive.reader import ArchiveReader
+from redqueen.runs.archive.rows import EvaluationRow
 from redqueen.runs.directory import RunDirectory
 from redqueen.self_play import SelfPlay
 
@@ -82,6 +83,7 @@ class Trainer:
         self.evaluation: TrainingEvaluation | None = None
         if config.evals.every:
             self.evaluation = TrainingEvaluation(config, self.policy, verifier, base.fingerprint)
+        self.start_answers: tuple[HeldOutAnswer, ...] = ()
         self.archive = ArchiveRecorder(directory.archive)
         self.metrics = MetricsRecorder(directory)
         self.measures = Measures(spread)
@@ -114,10 +116,10 @@ class Trainer:
             standings = standings_of(self.population, config.league)
             champions = update_hall_of_fame(self.population, self.policy, step, config)
             births = replace_weakest(self.population, self.policy, step, config)
-        evals: Mapping[str, Mapping[str, float | None]] = {}
-        if self.evaluation is not None and step % config.evals.every == 0:
+        answers: Sequence[HeldOutAnswer] = ()
+        if self.evaluation is not None and (step % config.evals.every == 0 or step == config.run.steps):
             with phases.phase("evaluate"):
-                evals = self.evaluation.rates(self._students(), phases.progress)
+                answers = self.evaluation.answers(self._students(), phases.progress)
 
         living = [standing.member.name for standing in standings]
         return StepRecord(
@@ -135,7 +137,8 @@ class Trainer:
             hall_of_fame=tuple(self.population.hall_of_fame),
             task_bank_size=len(self.self_play.task_bank),
             measures=self.measures.measure(played, called, living, config.game.kinds),
-            evals=evals,
+            answers=tuple(answers),
+            start=self.start_answers if answers else (),
             seconds=phases.seconds,
             work=phases.work,
         )
@@ -210,11 +213,15 @@ class Trainer:
         # All members start near one adapter. The noise tells them apart: two equal adapters would give the same answers
         # to the same prompts, since at one task all members draw the same random numbers.
         start = starting_adapter(self.config, self.policy.shapes())
+        if self.evaluation is not None:
+            self.policy.join(START, start, trained=False)
+            self.start_answers = tuple(self.evaluation.answers([START], lambda done, total: None))
+            self.policy.leave(START)
         for role in _first_roles(self.config):
             member = self.population.add_member(role, 0)
             noise = generator(self.config.run.seed, "perturb", member.name)
             self.policy.join(member.name, perturb(start, self.config.population.perturbation, noise))
-        self.archive.begin(self.population.members.values())
+        self.archive.begin(self.population.members.values(), self.start_answers)
         self.save()
         return left_out
 
@@ -244,6 +251,7 @@ class Trainer:
         self.metrics.rewind(saved.step)
         with ArchiveReader(self.directory.archive) as reader:
             self.measures.restore(reader.measures_of_members())
+            self.start_answers = tuple(_answer(row) for row in reader.evaluations(0))
 
     def save(self) -> Path:
         """Writes a checkpoint of everything that was played. Returns its folder."""
@@ -308,6 +316,19 @@ class Trainer:
     def _trainable(self, played: PlayedStep) -> list[GradedRollout]:
         """Returns the rewarded rollouts of the living: champions play, but are not trained."""
         return [graded for graded in played.graded() if graded.rollout.member in self.population.members]
+
+
+def _answer(row: EvaluationRow) -> HeldOutAnswer:
+    """Returns the answer that a row of the archive was written from."""
+    return HeldOutAnswer(
+        member=row.member,
+        benchmark=row.benchmark,
+        problem=row.problem,
+        text=row.text,
+        status=row.status,
+        tokens=row.tokens,
+        cut_off=row.cut_off,
+    )
 
 
 def _novel_tasks(played: PlayedStep) -> list[Task]:

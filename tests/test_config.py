@@ -45,13 +45,24 @@ def test_every_recipe_is_a_whole_and_valid_configuration(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_has_held_out_scores_for_at_most_a_twentieth_of_its_texts(name: str) -> None:
+    config = recipe(name)
+    game, run, population = config.game, config.run, config.population
+    proposals = max(population.teachers, population.students) * len(game.kinds) * game.proposals
+    texts = run.steps * proposals * (game.attempts + (population.teachers > 0))
+    evaluations = len({*range(config.evals.every, run.steps + 1, config.evals.every), run.steps})
+    answers = config.evals.limit * (1 + evaluations * population.students)
+    assert 0 < answers <= texts / 20
+
+
+@pytest.mark.parametrize("name", RECIPES)
 def test_a_configuration_survives_json(name: str) -> None:
     config = recipe(name)
     assert resolve(json.loads(config.model_dump_json())) == config
     assert resolve(json.loads(json.dumps(config.model_dump(mode="json")))) == config
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", [name for name in RECIPES if recipe(name).population.teachers])
 @pytest.mark.parametrize("how", ["per_adapter", "total"])
 def test_every_recipe_has_its_compute_matched_single_agents(name: str, how: str) -> None:
     whole = recipe(name)
@@ -236,7 +247,7 @@ def test_what_is_no_assignment_is_refused_with_an_example(text: str) -> None:
     ("assignments", "named"),
     [
         (["population.students=0"], "population.students"),
-        (["population.teachers=0"], "population.teachers"),
+        (["population.teachers=-1"], "population.teachers"),
         (["population.teachers=-3"], "population.teachers"),
         (["population.students=two"], "population.students"),
         (["model.rank=0"], "model.rank"),

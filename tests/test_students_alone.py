@@ -103,7 +103,7 @@ def test_the_tasks_of_a_run_and_its_exported_file_are_the_same(tmp_path: Path, v
     ("settings", "said"),
     [
         (["game.tasks=tasks.jsonl"], "game.tasks is for students alone"),
-        (["population.teachers=0"], "students alone play against nobody and have no rating"),
+        (["population.teachers=0"], "students alone have no opponents and no rating"),
         (["population.teachers=0", "evolution.enabled=false", "league.hall_of_fame=1"], "no champions"),
         (["rlvr", "matched=total"], "these are students alone"),
     ],

@@ -23,6 +23,7 @@ from redqueen.game.reserved import is_reserved
 from redqueen.game.reward_probe import check_rewards
 from redqueen.game.seeds import seeds_of
 from redqueen.policy.vllm.engine import check_engine
+from redqueen.recording.held_out import held_out_lines
 from redqueen.recording.no_valid import summary
 from redqueen.recording.terminal import LEGEND, LineReporter, LiveReporter, clock, members_table
 from redqueen.recording.trackers.opening import check_trackers, open_trackers
@@ -220,6 +221,10 @@ def _begin(trainer: Trainer, tier: str, saved: checkpoint.Checkpoint | None) -> 
     else:
         source = trainer.config.game.tasks
         what = "the seed programs" if source is None else f"the tasks of {source}"
+        evaluation = trainer.evaluation
+        if evaluation is not None:
+            problems = sum(len(loaded.problems) for loaded in evaluation.loaded)
+            console.print(f"the start is evaluated on {problems} held-out tasks before the first step")
         console.print(f"checking {what} in the sandbox ({tier} isolation) ...")
         left_out = trainer.begin(None if source is None else fixed_tasks(Path(source)))
         if left_out:
@@ -240,6 +245,8 @@ def _conclude(directory: RunDirectory) -> None:
     # In a terminal the live view has left this table above.
     if not console.is_terminal:
         console.print(members_table(lines[-1]))
+    for line in held_out_lines(lines):
+        console.print(line, highlight=False)
     if warning := summary(lines, quoted(directory.path)):
         console.print(warning, style="yellow", highlight=False)
     console.print(f"look at it in a browser: redqueen watch {quoted(directory.path)}", highlight=False)

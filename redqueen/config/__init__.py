@@ -106,11 +106,13 @@ class Config(Section):
                 raise ValueError("game.tasks is for students alone: set population.teachers=0")
             return self
         if self.league.hall_of_fame:
-            raise ValueError("students alone play against nobody and have no champions: set league.hall_of_fame=0")
+            raise ValueError(
+                "population.teachers=0: students alone have no opponents and no champions: set league.hall_of_fame=0"
+            )
         if self.evolution.enabled and self.league.student_fitness == "lcb":
             raise ValueError(
-                "students alone play against nobody and have no rating: set evolution.enabled=false, or "
-                "league.student_fitness=mean_reward"
+                "population.teachers=0: students alone have no opponents and no rating: set evolution.enabled=false, "
+                "or league.student_fitness=mean_reward"
             )
         return self
 

@@ -8,14 +8,14 @@ from redqueen.config.section import Section
 
 
 class EvalsConfig(Section):
-    """A small evaluation of the living students while a run goes on (docs/EVALUATION.md). Nothing is selected by it."""
+    """What students solve of held-out problems while a run goes on (docs/EVALUATION.md). Nothing is selected by it."""
 
     every: int = Field(default=0, ge=0)
-    """Steps between two evaluations; 0: none."""
+    """Steps between two evaluations of the students; the start and the last step have one too. 0: none."""
     benchmarks: tuple[str, ...] = Field(default=("reserved",), min_length=1)
     """Names of benchmarks, or code, maths or all."""
     limit: int = Field(default=30, ge=1)
-    """Problems of each benchmark."""
+    """Problems of each benchmark, at most."""
     max_tokens: int = Field(default=0, ge=0)
     """Tokens of the longest answer; 0: each benchmark's own number."""
     data: str = ""

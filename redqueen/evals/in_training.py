@@ -1,8 +1,13 @@
-"""A small evaluation of the living students while a run goes on: it is logged, and nothing is selected by it."""
+"""What the students solve of held-out problems while a run goes on, beside the adapter that they started from.
+
+It is logged, and nothing is selected by it. The problems are the same each time, and so is the sampling: greedy. A
+difference from the start is therefore paired, problem by problem.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from redqueen.config import Config
@@ -11,9 +16,32 @@ from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
 from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.runner import Plan, Player, Runner
 from redqueen.evals.samples import SampleStore
-from redqueen.evals.scores import Entry, Results
 from redqueen.judging import Progress
 from redqueen.records import Sampler, Verifier
+
+START = "start"
+"""The name of the adapter that all members started from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOutAnswer:
+    """A member's answer to a held-out problem."""
+
+    member: str
+    """Its name, or `START`."""
+    benchmark: str
+    problem: str
+    text: str
+    status: str
+    """What the grader says: "correct", "wrong", "infra_error" and others."""
+    tokens: int
+    cut_off: bool
+    """Whether the token limit ended the text."""
+
+    @property
+    def right(self) -> bool | None:
+        """Whether it is right; None after a fault of the machine."""
+        return None if self.status == "infra_error" else self.status == "correct"
 
 
 class TrainingEvaluation:
@@ -26,7 +54,8 @@ class TrainingEvaluation:
         """
         evals = config.evals
         folder = Path(evals.data) if evals.data else None
-        self.loaded = load_benchmarks(chosen(evals.benchmarks), config, verifier, folder, evals.limit)
+        names = chosen(evals.benchmarks)
+        self.loaded = load_benchmarks(names, config, verifier, folder, evals.limit, config.game.kinds)
         self.plan = Plan(
             template=form_of(config.model.prompts),
             samples=1,
@@ -37,23 +66,48 @@ class TrainingEvaluation:
         self.sampler = sampler
         self.graders = OpenGraders(verifier)
 
-    def rates(self, members: Sequence[str], progress: Progress) -> Mapping[str, Mapping[str, float | None]]:
-        """Returns each member's share of right answers by benchmark; None where nothing was judged."""
+    def answers(self, members: Sequence[str], progress: Progress) -> list[HeldOutAnswer]:
+        """Returns each member's answer to each problem, by benchmark and then by member."""
         # The weights of a name change from step to step, so no sample is kept for later.
         players = [Player(name=name, adapter=name, label=name) for name in members]
-        entries = [Entry(target="", member=name) for name in members]
-        results = Results(entries, self.loaded)
+        found: list[HeldOutAnswer] = []
         with SampleStore(None) as store:
             runner = Runner(self.plan, self.sampler, self.graders, store)
             for loaded in self.loaded:
-                results.add(loaded, runner.run(loaded, players, progress))
-        found: dict[str, dict[str, float | None]] = {}
-        for name, cells in results.cells.items():
-            found[name] = {
-                member: cell.rate.mean if cell.rate else None for member, cell in zip(members, cells, strict=True)
-            }
+                for member, rows in zip(members, runner.run(loaded, players, progress), strict=True):
+                    found += [
+                        HeldOutAnswer(
+                            member=member,
+                            benchmark=row.benchmark,
+                            problem=row.problem,
+                            text=row.text,
+                            status=row.status,
+                            tokens=row.tokens,
+                            cut_off=bool(row.cut_off),
+                        )
+                        for row in rows
+                    ]
         return found
 
     def close(self) -> None:
         """Ends the graders."""
         self.graders.close()
+
+
+Problem = tuple[str, str]
+"""A benchmark and a problem of it."""
+
+
+def judged(answers: Iterable[HeldOutAnswer]) -> dict[str, dict[Problem, bool]]:
+    """Returns by member which problems it answered rightly; what the machine lost is left out."""
+    found: dict[str, dict[Problem, bool]] = {}
+    for answer in answers:
+        right = answer.right
+        if right is not None:
+            found.setdefault(answer.member, {})[answer.benchmark, answer.problem] = right
+    return found
+
+
+def differences(member: Mapping[Problem, bool], start: Mapping[Problem, bool]) -> list[int]:
+    """Returns, for each problem that both answered, 1 if only the member is right, -1 if only the start is, else 0."""
+    return [int(right) - int(start[problem]) for problem, right in member.items() if problem in start]

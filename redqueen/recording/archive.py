@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from redqueen.evals.in_training import HeldOutAnswer
 from redqueen.evolution import Game, Replacement, Standing
 from redqueen.league.hall_of_fame import Champion
 from redqueen.league.population import Member
@@ -15,6 +16,7 @@ from redqueen.records import Attempted, Task
 from redqueen.runs.archive.rows import (
     AttemptRow,
     ChampionRow,
+    EvaluationRow,
     MatchRow,
     MemberRow,
     ProbeRow,
@@ -34,9 +36,10 @@ class ArchiveRecorder(Recorder):
         """Opens the archive, or makes a new one. Raises RunError if another version of Red Queen wrote it."""
         self.archive = Archive(path)
 
-    def begin(self, population: Iterable[Member]) -> None:
-        """Writes the first population."""
-        self.archive.write([member_row(member) for member in population])
+    def begin(self, population: Iterable[Member], start: Iterable[HeldOutAnswer]) -> None:
+        """Writes the first population, and the answers of the adapter that it starts from."""
+        members = [member_row(member) for member in population]
+        self.archive.write([*members, *(evaluation_row(0, answer) for answer in start)])
 
     def rewind(self, step: int) -> None:
         """Drops the rows of the steps after `step`: a resumed run plays those steps again."""
@@ -66,6 +69,7 @@ def rows_of(record: StepRecord) -> list[Row]:
     rows += [_standing_row(step, standing) for standing in record.standings]
     rows += [_champion_row(champion) for champion in record.champions]
     rows += [_probe_row(step, attempt) for attempt in record.held_out]
+    rows += [evaluation_row(step, answer) for answer in record.answers]
     rows += record.measures.rows
     return rows
 
@@ -125,6 +129,20 @@ def _probe_row(step: int, attempt: Attempted) -> ProbeRow:
         status=attempt.verdict.status,
         output=attempt.verdict.output,
         detail=attempt.verdict.detail,
+    )
+
+
+def evaluation_row(step: int, answer: HeldOutAnswer) -> EvaluationRow:
+    """Returns the row of an answer to a held-out problem."""
+    return EvaluationRow(
+        step=step,
+        member=answer.member,
+        benchmark=answer.benchmark,
+        problem=answer.problem,
+        text=answer.text,
+        status=answer.status,
+        tokens=answer.tokens,
+        cut_off=answer.cut_off,
     )
 
 

@@ -14,6 +14,7 @@ from redqueen.game.seeds import AUTHOR
 from redqueen.league.matchmaking import BANK
 from redqueen.machine import now
 from redqueen.played_step import ScoredAttempt, ScoredProposal
+from redqueen.recording.held_out import held_out_metrics, rates
 from redqueen.recording.recorder import Recorder, StepRecord
 from redqueen.recording.throughput import throughput
 from redqueen.records import ROLES, ImportanceRatio, Kind, MemberUpdate, Role, Rollout, Verdict
@@ -39,8 +40,6 @@ class MetricsRecorder(Recorder):
         """Appends the step's line. Raises OSError if it cannot be written."""
         line = step_metrics(record)
         line["time"] = now()
-        if record.evals:
-            line["evals"] = {name: dict(rates) for name, rates in record.evals.items()}
         self.directory.append_metrics(line)
 
     def rewind(self, step: int) -> None:
@@ -75,7 +74,7 @@ def step_metrics(record: StepRecord) -> StepMetrics:
     solve_rates = {kind: _solve_rates(between_living, kind) for kind in kinds}
     rollouts = _rollouts(proposals, attempts)
     updates = record.updates
-    return {
+    line: StepMetrics = {
         "step": record.step,
         "valid_rate": _mean(_is_valid(proposal) for proposal in judged),
         "valid_rate_by_kind": {kind: _valid_rate_of(kind, judged) for kind in kinds},
@@ -118,6 +117,11 @@ def step_metrics(record: StepRecord) -> StepMetrics:
         "seconds": _rounded(record.seconds),
         **record.measures.metrics,
     }
+    if record.answers:
+        line["evals"] = rates(record.answers)
+    if held_out := held_out_metrics(record.answers, record.start):
+        line["held_out"] = held_out
+    return line
 
 
 def _kind(proposal: ScoredProposal) -> Kind:

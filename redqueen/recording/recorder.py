@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from redqueen.evals.in_training import HeldOutAnswer
 from redqueen.evolution import Game, Replacement, Standing
 from redqueen.league.hall_of_fame import Champion
 from redqueen.league.rating import Rating
@@ -50,8 +51,10 @@ class StepRecord:
     """Wall time by phase, and `total`."""
     work: Mapping[str, Work] = field(default_factory=dict[str, Work])
     """What the policy computed, by phase; `propose` and `solve` together are `play`."""
-    evals: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict[str, Mapping[str, float | None]])
-    """The shares of right answers by benchmark and living student; empty in a step that evaluates nothing."""
+    answers: tuple[HeldOutAnswer, ...] = ()
+    """The living students' answers to the problems of `evals.benchmarks`; empty in a step that evaluates nothing."""
+    start: tuple[HeldOutAnswer, ...] = ()
+    """In a step that evaluates, the answers of the adapter that members started from."""
 
     @property
     def step(self) -> int:

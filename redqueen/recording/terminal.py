@@ -76,6 +76,7 @@ def headline(line: StepMetrics, *more: str, width: int | None = None) -> str:
         f"({solved})",
         f"contested {contested}",
         games,
+        _held_out(line),
         *more,
     ]
     births = [
@@ -83,6 +84,15 @@ def headline(line: StepMetrics, *more: str, width: int | None = None) -> str:
         for birth in line["replacements"]
     ]
     return "\n".join([*_broken([part for part in parts if part], width), *births])
+
+
+def _held_out(line: StepMetrics) -> str:
+    """Returns what the students solve of the held-out problems: "held out S0 28%, S1 27% (start 21%)"."""
+    scores = line.get("held_out")
+    if scores is None:
+        return ""
+    students = ", ".join(f"{name} {percent(score['rate'])}" for name, score in scores["students"].items())
+    return f"held out {students} (start {percent(scores['start'])})"
 
 
 def _broken(parts: Sequence[str], width: int | None) -> list[str]:

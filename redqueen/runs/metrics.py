@@ -200,6 +200,27 @@ class MeasureMetrics(TypedDict):
     guessable: GuessableMetrics
 
 
+class HeldOutScore(TypedDict):
+    """What one student solves of the held-out problems, and how far that is above the start."""
+
+    rate: float
+    """Right answers / judged answers."""
+    gain: float
+    """The mean over problems of the student's answer (1: right) less the start's, on the problems that both have."""
+    low: float | None
+    """The lower end of the gain's 95 % interval (Student's t over problems); None if no problem tells them apart."""
+    high: float | None
+
+
+class HeldOutMetrics(TypedDict):
+    """The students on the held-out problems, all benchmarks of `evals.benchmarks` together."""
+
+    problems: int
+    start: float
+    """What the adapter solves that all members started from: right answers / judged answers."""
+    students: dict[str, HeldOutScore]
+
+
 class StepMetrics(MeasureMetrics):
     """One line of metrics.jsonl."""
 
@@ -209,6 +230,8 @@ class StepMetrics(MeasureMetrics):
     """When the line was written, in UTC: 2026-01-31T12:00:00Z."""
     evals: NotRequired[dict[str, dict[str, float | None]]]
     """Right answers / judged answers by benchmark and living student; only in the steps that `evals.every` names."""
+    held_out: NotRequired[HeldOutMetrics]
+    """The same for all benchmarks together, beside the start; in the same steps."""
     valid_rate: float | None
     """Valid tasks / judged proposals."""
     valid_rate_by_kind: dict[str, float | None]

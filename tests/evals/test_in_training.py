@@ -3,35 +3,81 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
 from redqueen.errors import UserError
+from redqueen.evals.in_training import START, HeldOutAnswer, differences, judged
+from redqueen.runs import checkpoint
+from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.verifier import LocalVerifier
 from tests import toy
 
-pytestmark = pytest.mark.integration
+EVALUATED = {"evals.every": 2, "evals.limit": 3, "evals.max_tokens": 2}
 
 
+@pytest.mark.integration
 def test_students_are_evaluated_every_few_steps_and_the_run_is_the_same(
     tmp_path: Path, verifier: LocalVerifier
 ) -> None:
-    changes = {"run.steps": 2, "evolution.enabled": True, "evolution.every": 1}
-    evaluated = toy.played(
-        tmp_path / "a", verifier, **changes, **{"evals.every": 2, "evals.limit": 3, "evals.max_tokens": 2}
-    )
+    changes = {"run.steps": 3, "evolution.enabled": True, "evolution.every": 1}
+    evaluated = toy.played(tmp_path / "a", verifier, **changes, **EVALUATED)
     plain = toy.played(tmp_path / "b", verifier, **changes)
-    first, second = evaluated.metrics()
-    assert "evals" not in first
-    students = [name for name, member in second["members"].items() if member["role"] == "student"]
-    assert second.get("evals") == {"reserved": dict.fromkeys(students, 0.0)}
-    assert "evaluate" in second["seconds"]
-    others = ("time", "seconds", "throughput", "evals")
-    assert [toy.without(line, *others) for line in evaluated.metrics()] == [
-        toy.without(line, *others) for line in plain.metrics()
-    ]
+    lines = evaluated.metrics()
+    # The last step has an evaluation too.
+    assert ["held_out" in line for line in lines] == [False, True, True]
+    students = [name for name, member in lines[1]["members"].items() if member["role"] == "student"]
+    assert lines[1].get("evals") == {"reserved": dict.fromkeys(students, 0.0)}
+    nothing = {"rate": 0.0, "gain": 0.0, "low": None, "high": None}
+    assert lines[1].get("held_out") == {"problems": 3, "start": 0.0, "students": dict.fromkeys(students, nothing)}
+    assert "evaluate" in lines[1]["seconds"]
+    others = ("time", "seconds", "throughput", "evals", "held_out")
+    assert [toy.without(line, *others) for line in lines] == [toy.without(line, *others) for line in plain.metrics()]
+    with ArchiveReader(evaluated.archive) as archive:
+        start = archive.evaluations(0)
+        later = archive.evaluations(2)
+    # A run of code_o poses the reserved programs as code_o.
+    assert {row.member for row in start} == {START}
+    assert len({row.problem for row in start}) == 3
+    assert all(row.problem.endswith("code_o") for row in start)
+    assert {row.member for row in later} == set(students)
+    assert {row.problem for row in later} == {row.problem for row in start}
 
 
+@pytest.mark.integration
+def test_a_resumed_run_knows_what_the_start_answered(tmp_path: Path, verifier: LocalVerifier) -> None:
+    config = toy.config(tmp_path, **{"run.steps": 2, "run.checkpoint_every": 1}, **EVALUATED)
+    first = toy.trainer(config, tmp_path / "run", verifier)
+    first.record(first.step(1))
+    first.played = 1
+    first.save()
+    asked = first.start_answers
+    first.close()
+    rest = toy.trainer(config, tmp_path / "run", verifier, begin=False)
+    rest.restore(checkpoint.load(rest.directory.checkpoints, 1))
+    assert rest.start_answers == asked
+    assert len(asked) == 3
+    rest.run()
+    rest.close()
+    assert "held_out" in rest.directory.metrics()[-1]
+
+
+def answer(problem: str, status: str, member: str = "S0") -> HeldOutAnswer:
+    return HeldOutAnswer(
+        member=member, benchmark="reserved", problem=problem, text="", status=status, tokens=1, cut_off=False
+    )
+
+
+def test_a_gain_is_paired_and_leaves_out_what_the_machine_lost() -> None:
+    start = judged([answer("a", "correct", START), answer("b", "wrong", START), answer("c", "infra_error", START)])
+    member = judged([answer("a", "malformed"), answer("b", "correct"), answer("c", "correct"), answer("d", "correct")])
+    found = differences(member["S0"], start[START])
+    assert sorted(found) == [-1, 1]
+    assert fmean(found) == 0
+
+
+@pytest.mark.integration
 def test_an_unknown_benchmark_stops_the_run_before_it_begins(tmp_path: Path, verifier: LocalVerifier) -> None:
     with pytest.raises(UserError, match="there is no benchmark 'gsm'"):
         toy.played(tmp_path, verifier, **{"evals.every": 1, "evals.benchmarks": "gsm"})

@@ -28,7 +28,7 @@ def test_two_steps_without_a_valid_proposal_are_said_with_reasons_and_then_again
 def test_a_valid_proposal_ends_the_stretch() -> None:
     watch = NoValid()
     rates = [0.0, 0.1, 0.0, None, 0.2]
-    assert [bool(watch.warning(step(rate))) for rate in rates] == [False, False, False, True, False]
+    assert [bool(watch.warning(step(rate, malformed=1))) for rate in rates] == [False, False, False, True, False]
 
 
 def test_a_run_says_at_its_end_that_nobody_learnt() -> None:

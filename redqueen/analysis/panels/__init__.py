@@ -22,6 +22,6 @@ __all__ = ["Panel", "kinds_of", "panels", "standardised"]
 
 def panels(lines: Sequence[StepMetrics]) -> list[Panel]:
     """Returns every panel that these lines have numbers for, section by section."""
-    made = [*dynamics(lines), *held_out(lines), *complexity(lines), *coverage(lines), *training(lines)]
+    made = [*held_out(lines), *dynamics(lines), *complexity(lines), *coverage(lines), *training(lines)]
     made += league(lines)
     return [panel for panel in made if panel.curves]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from redqueen.config import Config
@@ -23,7 +23,7 @@ from redqueen.evals.benchmarks.math500 import MATH500
 from redqueen.evals.benchmarks.mbpp import MBPP
 from redqueen.evals.benchmarks.minerva import MINERVA
 from redqueen.evals.benchmarks.olympiadbench import OLYMPIADBENCH
-from redqueen.records import Verifier
+from redqueen.records import KINDS, Kind, Verifier
 
 FROM_DATA = (
     HUMANEVAL,
@@ -63,15 +63,23 @@ def chosen(words: Iterable[str]) -> list[str]:
 
 
 def load_benchmarks(
-    names: Iterable[str], config: Config, verifier: Verifier, folder: Path | None, limit: int | None
+    names: Iterable[str],
+    config: Config,
+    verifier: Verifier,
+    folder: Path | None,
+    limit: int | None,
+    kinds: Sequence[Kind] = KINDS,
 ) -> list[Loaded]:
-    """Returns the problems of benchmarks. Raises UserError, in one line, if some of them cannot be had."""
+    """Returns the problems of benchmarks; the reserved programs are posed in these `kinds`.
+
+    Raises UserError, in one line, if some of them cannot be had.
+    """
     loaded: list[Loaded] = []
     missing: list[MissingDataError] = []
     for name in names:
         try:
             if name == reserved.NAME:
-                loaded.append(reserved.load_reserved(config, verifier, limit))
+                loaded.append(reserved.load_reserved(config, verifier, limit, kinds))
             else:
                 loaded.append(load(BY_NAME[name], folder, limit))
         except MissingDataError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 
 from redqueen import __version__
 from redqueen.config import Config
@@ -12,7 +13,7 @@ from redqueen.evals.graders.grader import Problem
 from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks, worked_examples
 from redqueen.game.prompts import prompts
 from redqueen.game.reserved import Half
-from redqueen.records import KINDS, Prompt, Task, Verifier
+from redqueen.records import KINDS, Kind, Prompt, Task, Verifier
 
 NAME = "reserved"
 HALF: Half = "report"
@@ -23,9 +24,9 @@ ANSWER_TOKENS = 128
 which a run's own limit may not leave."""
 
 
-def all_tasks() -> int:
-    """Returns how many tasks there are."""
-    return most_tasks(HALF, KINDS)
+def all_tasks(kinds: Sequence[Kind] = KINDS) -> int:
+    """Returns how many tasks of these kinds there are."""
+    return most_tasks(HALF, kinds)
 
 
 def answer_tokens(config: Config) -> int:
@@ -33,14 +34,16 @@ def answer_tokens(config: Config) -> int:
     return max(ANSWER_TOKENS, config.sampling.attempt_tokens)
 
 
-def load_reserved(config: Config, verifier: Verifier, limit: int | None) -> Loaded:
-    """Returns the first `limit` tasks. They are posed in the run's own prompts, whatever the template of the others is.
+def load_reserved(config: Config, verifier: Verifier, limit: int | None, kinds: Sequence[Kind] = KINDS) -> Loaded:
+    """Returns the first `limit` tasks of these kinds.
+
+    They are posed in the run's own prompts, whatever the template of the others is.
 
     Raises UserError if a program fails in the sandbox.
     """
-    count = min(limit or all_tasks(), all_tasks())
-    tasks = reserved_tasks(HALF, KINDS, count, SEED, verifier)
-    examples = worked_examples(KINDS, config.game.shots, SEED, verifier)
+    count = min(limit or all_tasks(kinds), all_tasks(kinds))
+    tasks = reserved_tasks(HALF, kinds, count, SEED, verifier)
+    examples = worked_examples(kinds, config.game.shots, SEED, verifier)
     formats = prompts(config.model.prompts, config.game)
 
     def problem(row: Row) -> Problem:
@@ -58,7 +61,7 @@ def load_reserved(config: Config, verifier: Verifier, limit: int | None) -> Load
         name=NAME,
         title="reserved",
         group="other",
-        source=Source(files=(), rows=all_tasks()),
+        source=Source(files=(), rows=all_tasks(kinds)),
         problem=problem,
         pose=pose,
         read=read,
@@ -70,7 +73,7 @@ def load_reserved(config: Config, verifier: Verifier, limit: int | None) -> Load
     return Loaded(
         benchmark=benchmark,
         problems=[problem({"task": task, "part": task.kind}) for task in tasks],
-        available=all_tasks(),
+        available=all_tasks(kinds),
         origin=f"redqueen {__version__}, half {HALF}",
         sha256=hashlib.sha256(said.encode()).hexdigest(),
     )

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from redqueen.runs.archive.rows import (
     AttemptRow,
     ChampionRow,
+    EvaluationRow,
     MatchRow,
     MeasureRow,
     MemberRow,
@@ -121,6 +122,10 @@ class ArchiveReader:
     def probes(self, step: int | None = None) -> list[ProbeRow]:
         """Returns the attempts at held-out tasks after `step`, or after all steps."""
         return self._rows(ProbeRow, step)
+
+    def evaluations(self, step: int | None = None) -> list[EvaluationRow]:
+        """Returns the answers to the problems of `evals.benchmarks` after `step`, or after all steps; 0: the start."""
+        return self._rows(EvaluationRow, step)
 
     def measures(self, step: int | None = None) -> list[MeasureRow]:
         """Returns the measures of the valid tasks of `step`, or of all steps."""

@@ -180,6 +180,20 @@ class ProbeRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationRow:
+    """A student's answer to a problem of `evals.benchmarks`. At step 0 `member` is "start": what all started from."""
+
+    step: int
+    member: str
+    benchmark: str
+    problem: str
+    text: str
+    status: str
+    tokens: int
+    cut_off: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureRow:
     """What a valid task is like, measured once when its step is recorded; docs/METRICS.md defines each measure.
 
@@ -279,6 +293,7 @@ Row = (
     | StandingRow
     | ChampionRow
     | ProbeRow
+    | EvaluationRow
     | MeasureRow
     | ListingRow
     | TallyRow

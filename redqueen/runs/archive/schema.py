@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from redqueen.runs.archive.rows import (
     AttemptRow,
     ChampionRow,
+    EvaluationRow,
     ListingRow,
     MatchRow,
     MeasureRow,
@@ -34,9 +35,9 @@ from redqueen.runs.archive.rows import (
 from redqueen.runs.directory import RunError
 
 R = TypeVar("R", bound=Row)
-LAYOUT = 4
+LAYOUT = 5
 """Stored in each archive, and raised when the tables or the meaning of their columns change. 2: steps are counted from
-1. 3: the table `measures`. 4: the tables `listing` and `tallies`."""
+1. 3: the table `measures`. 4: the tables `listing` and `tallies`. 5: the table `evaluations`."""
 # SQLite has neither truth values nor lists: a bool is stored as 0 or 1, and a tuple as the text of a JSON list.
 _SQL_TYPES = {str: "TEXT", int: "INTEGER", bool: "INTEGER", float: "REAL", tuple: "TEXT"}
 
@@ -70,6 +71,7 @@ TABLES = (
     Table("standings", StandingRow, key=("step", "member")),
     Table("champions", ChampionRow, key=("name",)),
     Table("probes", ProbeRow, key=("step", "member", "task")),
+    Table("evaluations", EvaluationRow, key=("step", "member", "benchmark", "problem")),
     Table(
         "measures",
         MeasureRow,

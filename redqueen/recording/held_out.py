@@ -1,0 +1,76 @@
+"""What a step's answers to held-out problems add up to: scores by benchmark, and each student's gain over the start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from redqueen.evals.in_training import START, HeldOutAnswer, differences, judged
+from redqueen.intervals import interval
+from redqueen.runs.metrics import HeldOutMetrics, HeldOutScore, StepMetrics
+
+SHOWN = 4
+"""The most students that have a sentence each at the end of a run."""
+
+
+def rates(answers: Sequence[HeldOutAnswer]) -> dict[str, dict[str, float | None]]:
+    """Returns right / judged answers by benchmark and member; None where the machine lost them all."""
+    right: dict[str, dict[str, list[bool]]] = {}
+    for answer in answers:
+        known = right.setdefault(answer.benchmark, {}).setdefault(answer.member, [])
+        if answer.right is not None:
+            known.append(answer.right)
+    return {
+        benchmark: {member: fmean(known) if known else None for member, known in members.items()}
+        for benchmark, members in right.items()
+    }
+
+
+def held_out_metrics(answers: Sequence[HeldOutAnswer], start: Sequence[HeldOutAnswer]) -> HeldOutMetrics | None:
+    """Returns the students' scores beside the start's, or None if there is nothing to compare."""
+    first = judged(start).get(START)
+    students: dict[str, HeldOutScore] = {}
+    for member, right in judged(answers).items():
+        # The problems are the same for both, so the differences are paired. No difference is an interval of no width.
+        gain = interval(differences(right, first)) if first else None
+        if gain is not None:
+            students[member] = {
+                "rate": fmean(right.values()),
+                "gain": gain.mean,
+                "low": gain.low,
+                "high": gain.high,
+            }
+    if not first or not students:
+        return None
+    return {"problems": len(first), "start": fmean(first.values()), "students": students}
+
+
+def held_out_lines(lines: Sequence[StepMetrics]) -> list[str]:
+    """Returns a sentence on each student of the last evaluation, the fittest first, and how to read it.
+
+    Returns nothing if the run has no evaluation.
+    """
+    scores = lines[-1].get("held_out") if lines else None
+    if scores is None:
+        return []
+    fitness = {name: member["fitness"] for name, member in lines[-1]["members"].items()}
+    # By what selection ranks by, and not by the scores themselves: the best of several scores is too good.
+    ranked = sorted(scores["students"], key=lambda name: -(fitness.get(name) or 0.0))
+    said = [sentence(name, scores) for name in ranked[:SHOWN]]
+    if len(ranked) > SHOWN:
+        mean = fmean(score["gain"] for score in scores["students"].values())
+        said.append(f"all {len(ranked)} students on average: {100 * mean:+.0f}")
+    said.append("[..]: 95 % interval over the tasks, which no member was trained or selected on")
+    return said
+
+
+def sentence(member: str, scores: HeldOutMetrics) -> str:
+    """Returns a student's score in words: "S2 solves 28 % of 140 held-out tasks, the start 21 %: +7 [2, 12]"."""
+    score = scores["students"][member]
+    ends = ""
+    if score["low"] is not None and score["high"] is not None:
+        ends = f" [{100 * score['low']:.0f}, {100 * score['high']:.0f}]"
+    return (
+        f"{member} solves {100 * score['rate']:.0f} % of {scores['problems']} held-out tasks, the start "
+        f"{100 * scores['start']:.0f} %: {100 * score['gain']:+.0f}{ends}"
+    )
