@@ -115,6 +115,10 @@ def evaluate(
         Path | None, typer.Option(metavar="DIR", help="Keep samples and results there; go on with what it has.")
     ] = None,
     members: Annotated[Literal["students", "all"], typer.Option(help="Which living members of a run.")] = "students",
+    step: Annotated[
+        str | None,
+        typer.Option(metavar="N|all", help="The step of runs' checkpoints; all: the curves of runs (default: newest)."),
+    ] = None,
     model: Annotated[
         str | None, typer.Option(metavar="MODEL", help="Base of the targets that are no run: id or folder.")
     ] = None,
@@ -136,8 +140,17 @@ def evaluate(
         template=template,
         max_tokens=max_tokens,
         out=out,
+        step=_step(step),
     )
     raise typer.Exit(run_eval(targets, members, model, wanted, as_json=as_json))
+
+
+def _step(text: str | None) -> int | Literal["all"] | None:
+    if text is None or text == "all":
+        return text
+    if not text.isdecimal():
+        raise typer.BadParameter("a step's number, or all", param_hint="--step")
+    return int(text)
 
 
 @runs.command(epilog=examples.LINEAGE)

@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from redqueen.commands.environment import check_memory
+from redqueen.commands.eval_curve import FIGURE, curve_document, curve_figure, curve_table
 from redqueen.commands.eval_table import (
     document,
     markdown,
@@ -19,6 +20,7 @@ from redqueen.commands.eval_table import (
     rich_table,
     weakest_lines,
 )
+from redqueen.commands.figure_files import write_figure
 from redqueen.commands.tables import table_console
 from redqueen.config import Config
 from redqueen.errors import UserError
@@ -29,7 +31,7 @@ from redqueen.evals.evaluation import evaluate
 from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.runner import Plan
 from redqueen.evals.samples import SampleStore
-from redqueen.evals.targets import Members, read_targets
+from redqueen.evals.targets import Members, Step, read_targets
 from redqueen.policy.model.base import fingerprint, load
 from redqueen.recording.task_reporter import TaskReporter
 from redqueen.runs.directory import RunDirectory
@@ -52,6 +54,8 @@ class Wanted:
     template: Template | None
     max_tokens: int | None
     out: Path | None
+    step: Step = None
+    """The step of runs' checkpoints, or "all" for the curves of runs."""
 
 
 def run_eval(targets: Sequence[str], members: Members, model: str | None, wanted: Wanted, *, as_json: bool) -> int:
@@ -62,7 +66,7 @@ def run_eval(targets: Sequence[str], members: Members, model: str | None, wanted
     if wanted.samples > 1 and wanted.temperature == 0:
         raise UserError(f"--samples {wanted.samples}: greedy answers are all the same, so add e.g. --temperature 0.6")
     names = chosen(wanted.benchmarks)
-    config, entrants = read_targets(targets, members, model)
+    config, entrants = read_targets(targets, members, model, wanted.step)
     # Progress goes to standard error: --json is for pipes.
     progress = Console(stderr=True)
     with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:
@@ -88,19 +92,27 @@ def run_eval(targets: Sequence[str], members: Members, model: str | None, wanted
     overlaps, said = contamination.notes(runs, loaded)
     sentences = [*weakest_lines(results), *said]
     table = paper.document(results, sentences, notes(loaded, plan))
-    for run in runs:
+    # The page shows what a run has come to, and a run's curve has other columns.
+    for run in runs if wanted.step is None else ():
         _keep(RunDirectory(Path(run)), table, progress)
     whole = document(results, plan, config.model.name, overlaps)
+    if wanted.step == "all":
+        whole["curves"] = curve_document(results)
     if wanted.out is not None:
         (wanted.out / MARKDOWN).write_text(markdown(results, plan, sentences), encoding="utf-8")
         (wanted.out / JSON).write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+        if wanted.step == "all":
+            write_figure(curve_figure(results), wanted.out / FIGURE)
     if as_json:
         print(json.dumps(whole, indent=1))
         return 0
     console = table_console()
-    console.print(rich_table(paper_table(results)))
-    console.print()
-    console.print(rich_table(member_table(results)))
+    if wanted.step == "all":
+        console.print(rich_table(curve_table(results)))
+    else:
+        console.print(rich_table(paper_table(results)))
+        console.print()
+        console.print(rich_table(member_table(results)))
     console.print()
     for line in [*sentences, *notes(loaded, plan)]:
         console.print(line, soft_wrap=True, markup=False)

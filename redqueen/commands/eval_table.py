@@ -35,12 +35,17 @@ def member_table(results: Results) -> Cells:
     """Returns a row for each entrant with its score in each column, and its parts and costs."""
     head = ["%", *(row_title(results, column) for column in results.columns())]
     part_names = [(name, part) for name, cells in results.cells.items() for part in cells[0].parts]
-    rows = [[*head, *(part for _, part in part_names)]]
+    # With several samples a member may solve more by trying more often: RL may sharpen what it can do already.
+    passes = [(name, k) for name, cells in results.cells.items() for k in cells[0].pass_at if k in (4, 16)]
+    rows = [[*head, *(f"{name} pass@{k}" for name, k in passes), *(part for _, part in part_names)]]
     for number, entry in enumerate(results.entries):
         row = [entry.label]
         for column in results.columns():
             found = results.rate(column, number)
             row.append(f"{100 * found.mean:.1f}" if found else "-")
+        for name, k in passes:
+            passed = results.cells[name][number].pass_at.get(k)
+            row.append("-" if passed is None else f"{100 * passed:.1f}")
         for name, part in part_names:
             right, judged = results.cells[name][number].parts.get(part, (0, 0))
             row.append(f"{right}/{judged}")

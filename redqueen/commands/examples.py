@@ -46,6 +46,8 @@ SHOW = _examples(
 EVAL = _examples(
     "redqueen eval runs/quickstart warm-start base",
     "redqueen eval runs/quickstart --members all --limit 30",
+    "redqueen eval runs/rlvr --step all --out evals/rlvr",
+    "redqueen eval runs/rlvr --step all --samples 16 --temperature 1",
     "redqueen eval runs/quickstart runs/single base --benchmarks all --data benchmarks --out evals/quickstart",
     "redqueen eval runs/quickstart --benchmarks humaneval+,gsm8k --data benchmarks --samples 8 --temperature 0.6",
 )

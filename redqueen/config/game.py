@@ -46,14 +46,15 @@ class GameConfig(Section):
     seeds."""
     bank_size: int = Field(default=4096, ge=16)
     """Tasks of each kind that the task bank holds."""
-    teacher_reward: Annotated[str, Named("teacher reward", ("populora", "learnability"))] = "populora"
-    """What a valid task pays its teacher. populora: 1 - rho, or `teacher_unsolved`; learnability: 4 rho (1 - rho)."""
+    teacher_reward: Annotated[str, Named("teacher reward", ("populora", "novel", "learnability"))] = "populora"
+    """What a valid task pays its teacher. populora: 1 - rho, or `teacher_unsolved`; novel: the same for a new idea
+    alone; learnability: 4 rho (1 - rho)."""
     student_reward: Annotated[str, Named("student reward", ("azr",))] = "azr"
     """What an answer in the right form pays its student. azr: `student_correct` or `student_wrong`."""
     teacher_invalid: float = -1.0
     """Reward of a proposal that does not become a valid task."""
     teacher_unsolved: float = 0.0
-    """Reward populora: what a task without a correct attempt pays its teacher."""
+    """Rewards populora and novel: what a task without a correct attempt pays its teacher, or without a new idea."""
     student_correct: float = 1.0
     """Reward of a correct answer."""
     student_wrong: float = -0.5

@@ -46,7 +46,8 @@ def evaluate(
     ranks = [_rank(entrant, config) for entrant in entrants]
     model = config.model.model_copy(update={"rank": max(ranks)})
     entries = [
-        Entry(target=entrant.target, member=entrant.member, single_agent=entrant.single_agent) for entrant in entrants
+        Entry(target=entrant.target, member=entrant.member, single_agent=entrant.single_agent, step=entrant.step)
+        for entrant in entrants
     ]
     results = Results(entries, benchmarks)
     with open_policy(base, model, len(entrants), config.sampling, config.learning) as policy:

@@ -26,6 +26,8 @@ class Entry:
     """"" where the target is one adapter."""
     single_agent: bool = False
     """Whether its run trained a single agent."""
+    step: int | None = None
+    """The step of its run's checkpoint; None where it is of no run."""
 
     @property
     def label(self) -> str:
@@ -103,7 +105,7 @@ class Results:
         if column in self.cells:
             return self.cells[column][entry].rate
         mean = self.mean(column, entry)
-        problems = sum(self.cells[name][entry].problems for name in self.averaged(column))
+        problems = self._problems(column, entry)
         return None if np.isnan(mean) else percentiles(mean, self.draws(column)[:, entry], problems)
 
     def overall(self) -> str:
@@ -131,6 +133,27 @@ class Results:
         known = [mean for mean in means if not np.isnan(mean)]
         return over_members(known, column) if known else None
 
+    def mean_of(self, column: str, members: Sequence[int]) -> Interval | None:
+        """Returns the mean of several entries with its interval over problems; None if one of them has no score."""
+        mean = float(np.mean([self.mean(column, entry) for entry in members]))
+        drawn = self.draws(column)[:, list(members)].mean(axis=1)
+        return None if np.isnan(mean) else percentiles(mean, drawn, self._problems(column, members[0]))
+
+    def mean_over(self, column: str, members: Sequence[int], others: Sequence[int]) -> Interval | None:
+        """Returns how far the mean of several entries is above that of others, with its interval over problems.
+
+        All answered the same problems, so the difference is paired.
+        """
+        means = [float(np.mean([self.mean(column, entry) for entry in group])) for group in (members, others)]
+        if np.isnan(means).any():
+            return None
+        drawn = self.draws(column)
+        difference = drawn[:, list(members)].mean(axis=1) - drawn[:, list(others)].mean(axis=1)
+        return percentiles(means[0] - means[1], difference, self._problems(column, members[0]))
+
+    def _problems(self, column: str, entry: int) -> int:
+        return sum(self.cells[name][entry].problems for name in self.averaged(column))
+
     def weakest_against(self, members: Sequence[int], baseline: int) -> Interval | None:
         """Returns how far the weakest of several entries is above another one, with its interval over problems.
 
@@ -142,8 +165,8 @@ class Results:
         if np.isnan(difference):
             return None
         drawn = self.draws(column)
-        problems = sum(self.cells[name][baseline].problems for name in self.averaged(column))
-        return percentiles(difference, drawn[:, list(members)].min(axis=1) - drawn[:, baseline], problems)
+        weakest = drawn[:, list(members)].min(axis=1)
+        return percentiles(difference, weakest - drawn[:, baseline], self._problems(column, baseline))
 
 
 def _rates(loaded: Loaded, samples: Sequence[SampleRow]) -> list[float]:

@@ -19,6 +19,8 @@ from redqueen.runs.directory import RunDirectory, RunError
 BASE = "base"
 WARM_START = "warm-start"
 Members = Literal["students", "all"]
+Step = int | Literal["all"] | None
+"""The step of the checkpoints that are evaluated: one, all that are kept, or the newest (None)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +39,17 @@ class Entrant:
     """SHA-256 of the base's weights that a run was made on; None where it is not known."""
     single_agent: bool = False
     """Whether its run trained a single agent."""
+    step: int | None = None
+    """The step of its run's checkpoint; None where it is of no run."""
 
 
-def read_targets(targets: Sequence[str], members: Members, model: str | None) -> tuple[Config, list[Entrant]]:
+def read_targets(
+    targets: Sequence[str], members: Members, model: str | None, step: Step = None
+) -> tuple[Config, list[Entrant]]:
     """Returns the configuration to evaluate with, and the entrants in the order of the targets.
 
-    The configuration is that of the first run among the targets, otherwise the default one on `model`.
+    Runs are evaluated at their checkpoint of `step`, by default the newest; with "all" at each that they have kept. The
+    configuration is that of the first run among the targets, otherwise the default one on `model`.
     Raises UserError if a target is nothing of that kind, or the runs have different bases or prompts.
     """
     runs = {target: RunDirectory(Path(target)).config() for target in targets if _is_run(target)}
@@ -54,7 +61,7 @@ def read_targets(targets: Sequence[str], members: Members, model: str | None) ->
             raise UserError(f"{target} has another base or other prompts than {next(iter(runs))}: evaluate it alone")
     entrants: list[Entrant] = []
     for target in targets:
-        entrants += _members_of(target, members) if target in runs else [_single(target, config)]
+        entrants += _members_of(target, members, step) if target in runs else [_single(target, config)]
     return config, entrants
 
 
@@ -62,17 +69,31 @@ def _is_run(target: str) -> bool:
     return target not in (BASE, WARM_START) and (Path(target) / "checkpoints").is_dir()
 
 
-def _members_of(run: str, members: Members) -> list[Entrant]:
-    """Returns the living members of the newest checkpoint. Raises RunError if there is none."""
+def _members_of(run: str, members: Members, step: Step) -> list[Entrant]:
+    """Returns the living members of a run's checkpoints. Raises RunError if there is none, or none of `step`."""
     directory = RunDirectory(Path(run))
     steps = directory.saved()
     if not steps:
         raise RunError(f"{run} has no checkpoint to evaluate")
-    saved = checkpoint.load(directory.checkpoints, steps[-1])
+    if step is None:
+        return _members_at(directory, steps[-1], run, members)
+    if step == "all":
+        found: list[Entrant] = []
+        for each in steps:
+            found += _members_at(directory, each, f"{run}@{each}", members)
+        return found
+    if step not in steps:
+        raise RunError(f"{run} has kept no checkpoint of step {step}, but of {', '.join(map(str, steps))}")
+    return _members_at(directory, step, f"{run}@{step}", members)
+
+
+def _members_at(directory: RunDirectory, step: int, target: str, members: Members) -> list[Entrant]:
+    saved = checkpoint.load(directory.checkpoints, step)
     alive = saved.population.members.values()
     return [
         Entrant(
-            target=run,
+            target=target,
+            step=step,
             member=member.name,
             adapter=saved.adapters[member.name],
             alpha=saved.alpha,

@@ -48,6 +48,13 @@ def populora(played: PlayedTask, pay: GameConfig) -> float:
     return pay.teacher_unsolved if played.rho == 0 else 1 - played.rho
 
 
+def novel(played: PlayedTask, pay: GameConfig) -> float:
+    """Returns what `populora` does for a task with a new idea, and for any other what an unsolved one is paid."""
+    # At a rate at which students learn, a teacher that is paid for repetitions sinks to short programs that it repeats
+    # (docs/ALGORITHM.md has the pilots).
+    return populora(played, pay) if played.novel else pay.teacher_unsolved
+
+
 def learnability(played: PlayedTask, pay: GameConfig) -> float:
     """Returns 4 rho (1 - rho): most for a task that is solved half of the time."""
     del pay
@@ -59,7 +66,7 @@ def azr(attempted: Attempted, pay: GameConfig) -> float:
     return pay.student_correct if attempted.verdict.status == "correct" else pay.student_wrong
 
 
-TEACHER_REWARDS: dict[str, TeacherReward] = {"populora": populora, "learnability": learnability}
+TEACHER_REWARDS: dict[str, TeacherReward] = {"populora": populora, "novel": novel, "learnability": learnability}
 STUDENT_REWARDS: dict[str, StudentReward] = {"azr": azr}
 
 

@@ -11,6 +11,8 @@ from redqueen.config import BUNDLED, Config
 from redqueen.errors import UserError
 from redqueen.evals.targets import BASE, WARM_START, read_targets
 from redqueen.runs.directory import RunDirectory, RunError
+from redqueen.verifier import LocalVerifier
+from tests import toy
 
 
 def run(folder: Path, name: str, *changes: str) -> str:
@@ -44,3 +46,17 @@ def test_runs_with_another_base_or_other_prompts_are_refused(tmp_path: Path, cha
 def test_a_warm_start_for_another_base_is_refused() -> None:
     with pytest.raises(UserError, match="no warm start ships for this base"):
         read_targets([WARM_START], "students", "elsewhere")
+
+
+@pytest.mark.integration
+def test_a_step_or_all_steps_of_a_run(tmp_path: Path, verifier: LocalVerifier) -> None:
+    changes = {"run.steps": 4, "run.checkpoint_every": 1, "run.keep_every": 2, "run.keep_last": 1}
+    path = str(toy.played(tmp_path, verifier, **changes).path)
+    _, newest = read_targets([path], "students", None)
+    _, every = read_targets([path], "students", None, "all")
+    _, second = read_targets([path], "all", None, 2)
+    assert [(one.target, one.step) for one in newest] == [(path, 4)] * 2
+    assert [(one.target, one.step) for one in every] == [(f"{path}@{step}", step) for step in (0, 0, 2, 2, 4, 4)]
+    assert [(one.member, one.step) for one in second] == [("T0", 2), ("T1", 2), ("S0", 2), ("S1", 2)]
+    with pytest.raises(RunError, match="has kept no checkpoint of step 3, but of 0, 2, 4"):
+        read_targets([path], "students", None, 3)

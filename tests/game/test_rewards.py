@@ -164,6 +164,14 @@ def test_a_reward_that_fails_or_is_no_number_is_refused_before_the_run(
 def test_the_shipped_rewards_pass_the_probe() -> None:
     check_rewards(GameConfig())
     check_rewards(GameConfig(teacher_reward="learnability"))
+    check_rewards(GameConfig(teacher_reward="novel"))
+
+
+def test_a_repetition_pays_nothing_where_only_new_ideas_pay() -> None:
+    pay = GameConfig(teacher_reward="novel", teacher_unsolved=-0.25)
+    task = probe_proposal(Verdict("valid"))
+    assert [teacher_reward(task, rho, True, pay) for rho in (0.0, 0.25, 1.0)] == [-0.25, 0.75, 0.0]
+    assert [teacher_reward(task, rho, False, pay) for rho in (0.0, 0.25, 1.0)] == [-0.25] * 3
 
 
 def test_each_role_is_whitened_by_itself() -> None:
