@@ -13,6 +13,7 @@ from typing import Any, Self
 from redqueen.analysis.dataset.rows import TaskRecord, read_tasks
 from redqueen.analysis.lineage.tree import Life, lives
 from redqueen.analysis.tasks import Proposed, proposals
+from redqueen.commands.allowed import with_own_parts
 from redqueen.commands.resume import remaining
 from redqueen.config import Config
 from redqueen.config.keys import as_text
@@ -57,16 +58,18 @@ class Run:
         _check(start_run(config, RunDirectory(Path(path))))
         return cls(path)
 
-    def resume(self, settings: Settings | None = None) -> Self:
+    def resume(self, settings: Settings | None = None, *, load_plugins: bool = False) -> Self:
         """Trains the steps that are left, as `redqueen train --resume` does, and returns the run when it is done.
 
         `settings` may change what does not change results: {"run.steps": 40} extends the run. Nothing happens if no
-        step is left. Raises UserError as `train` does, KeyboardInterrupt if the run was stopped.
+        step is left. A run with own parts needs `load_plugins`, which imports the modules that its config.json names.
+        Raises UserError as `train` does, KeyboardInterrupt if the run was stopped.
         """
         set_library_defaults()
         assignments = _assignments(settings)
         config = remaining(self._directory, assignments)
         if config is not None:
+            config = with_own_parts(config, self._directory.config_file, allowed=load_plugins)
             from redqueen.commands.train import resume_run
 
             _check(resume_run(config, self._directory, {each.partition("=")[0] for each in assignments}))

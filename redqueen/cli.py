@@ -14,8 +14,9 @@ from typing import Annotated, NoReturn
 import typer
 
 from redqueen import __version__
-from redqueen.cli_runs import AsJson, runs
+from redqueen.cli_runs import AsJson, LoadPlugins, Unsafe, runs
 from redqueen.commands import examples
+from redqueen.commands.allowed import with_own_parts
 from redqueen.commands.resume import check_same, describe, remaining
 from redqueen.config import Config, ConfigError
 from redqueen.config.keys import keys as all_keys
@@ -51,10 +52,6 @@ Overrides = Annotated[
 ]
 Model = Annotated[
     str | None, typer.Option(metavar="MODEL", help="Hugging Face id or local folder; short for model.name=MODEL.")
-]
-
-Unsafe = Annotated[
-    bool, typer.Option("--unsafe-no-isolation", help="Run programs although this machine cannot isolate them.")
 ]
 
 
@@ -103,6 +100,7 @@ def train(
         str | None,
         typer.Option("--for", metavar="SIZE", help="With --dry-run: plan for a GPU of this memory, e.g. 80GiB."),
     ] = None,
+    load_plugins: LoadPlugins = False,
     unsafe_no_isolation: Unsafe = False,
     ray: Annotated[
         str | None,
@@ -121,10 +119,14 @@ def train(
     if resume:
         if run or model or matched or config_file:
             raise ConfigError("a resumed run keeps its directory and its model: leave out --run, --model and the like")
-        _resume(RunDirectory(resume), [*overrides, *([] if steps is None else [f"run.steps={steps}"])])
+        with_steps = [*overrides, *([] if steps is None else [f"run.steps={steps}"])]
+        _resume(RunDirectory(resume), with_steps, load_plugins=load_plugins)
     config = configure(overrides, steps, model, matched, read_config(config_file) if config_file else None)
     if gpu is not None and not dry_run:
         raise ConfigError("--for plans a run on another machine: add --dry-run")
+    # A plan shows what a configuration says, and imports for it only what it is told to.
+    if load_plugins or not dry_run:
+        config = with_own_parts(config, config_file or "the command line", allowed=load_plugins)
     if dry_run:
         from redqueen.commands.dry_run import print_memory
 
@@ -159,11 +161,12 @@ def _ray(address: str | None) -> list[str]:
     return [] if address is None else [f"cluster.address={address}"]
 
 
-def _resume(directory: RunDirectory, overrides: list[str]) -> NoReturn:
+def _resume(directory: RunDirectory, overrides: list[str], *, load_plugins: bool) -> NoReturn:
     """Ends with the exit code of the resumed run, or of a description if nothing is left to do."""
     config = remaining(directory, overrides)
     if config is None:
         raise typer.Exit(describe(directory))
+    config = with_own_parts(config, directory.config_file, allowed=load_plugins)
     from redqueen.commands.train import resume_run
 
     chosen = {override.partition("=")[0].strip().lstrip("-") for override in overrides}

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from redqueen.commands import examples
+from redqueen.commands.allowed import Allowed
 from redqueen.errors import UserError
 from redqueen.records import Kind
 
@@ -20,6 +21,12 @@ Member = Annotated[str, typer.Argument(metavar="MEMBER", help="A member's name, 
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 AsOf = Annotated[
     int | None, typer.Option(min=0, metavar="N", help="As it was after N steps (default: as late as it is kept).")
+]
+LoadPlugins = Annotated[
+    bool, typer.Option("--load-plugins", help="Import the modules that the run's config.json names; they run as you.")
+]
+Unsafe = Annotated[
+    bool, typer.Option("--unsafe-no-isolation", help="Run programs although this machine cannot isolate them.")
 ]
 Figure = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it: FILE.png or FILE.svg.")]
 
@@ -55,6 +62,8 @@ def ask(
     attempts: Annotated[
         int, typer.Option(min=1, metavar="N", help="Answers to sample as in the run; 1 is greedy.")
     ] = 1,
+    load_plugins: LoadPlugins = False,
+    unsafe_no_isolation: Unsafe = False,
 ) -> None:
     """Pose a task to a member and judge its answer.
 
@@ -63,7 +72,7 @@ def ask(
     """
     from redqueen.commands.ask import run_ask
 
-    raise typer.Exit(run_ask(run, member, question, step, attempts))
+    raise typer.Exit(run_ask(run, member, question, step, attempts, Allowed(load_plugins, unsafe_no_isolation)))
 
 
 @runs.command(epilog=examples.SHOW)
@@ -123,6 +132,8 @@ def evaluate(
         str | None, typer.Option(metavar="MODEL", help="Base of the targets that are no run: id or folder.")
     ] = None,
     as_json: AsJson = False,
+    load_plugins: LoadPlugins = False,
+    unsafe_no_isolation: Unsafe = False,
 ) -> None:
     """Score adapters and the base on held-out problems.
 
@@ -141,6 +152,7 @@ def evaluate(
         max_tokens=max_tokens,
         out=out,
         step=_step(step),
+        allowed=Allowed(load_plugins, unsafe_no_isolation),
     )
     raise typer.Exit(run_eval(targets, members, model, wanted, as_json=as_json))
 
@@ -251,6 +263,8 @@ def retention(
     practice: Annotated[int, typer.Option(min=1, metavar="N", help="Tasks of an update.")] = 6,
     as_json: AsJson = False,
     figure: Figure = None,
+    load_plugins: LoadPlugins = False,
+    unsafe_no_isolation: Unsafe = False,
 ) -> None:
     """Measure what children keep of their parents.
 
@@ -262,7 +276,8 @@ def retention(
     from redqueen.commands.retention import run_retention
 
     plan = Plan(parents, seeds, updates, every, tasks, tries, practice)
-    raise typer.Exit(run_retention(run, step, plan, as_json=as_json, figure=figure))
+    allowed = Allowed(load_plugins, unsafe_no_isolation)
+    raise typer.Exit(run_retention(run, step, plan, allowed, as_json=as_json, figure=figure))
 
 
 @runs.command(epilog=examples.ANCESTRY)
@@ -278,6 +293,8 @@ def ancestry(
     ] = 1,
     as_json: AsJson = False,
     figure: Figure = None,
+    load_plugins: LoadPlugins = False,
+    unsafe_no_isolation: Unsafe = False,
 ) -> None:
     """Play students of all stages against old tasks.
 
@@ -286,7 +303,8 @@ def ancestry(
     """
     from redqueen.commands.ancestry import run_ancestry
 
-    raise typer.Exit(run_ancestry(run, epochs, tasks, attempts, students, as_json=as_json, figure=figure))
+    allowed = Allowed(load_plugins, unsafe_no_isolation)
+    raise typer.Exit(run_ancestry(run, epochs, tasks, attempts, students, allowed, as_json=as_json, figure=figure))
 
 
 tasks = typer.Typer(
@@ -326,9 +344,7 @@ def tasks_import(
         Path, typer.Argument(metavar="FILE", help="FILE.parquet, FILE.jsonl, or a folder that tasks export wrote.")
     ],
     out: Annotated[Path, typer.Option(metavar="SEEDS.txt", help="The seed file to write.")],
-    unsafe_no_isolation: Annotated[
-        bool, typer.Option("--unsafe-no-isolation", help="Run programs although this machine cannot isolate them.")
-    ] = False,
+    unsafe_no_isolation: Unsafe = False,
 ) -> None:
     """Make a seed file of tasks from a file.
 

@@ -179,19 +179,26 @@ def fitness_of(member: Member, league: LeagueConfig) -> float | None:
     return fitness_for(member.role, league)(member)
 
 
-def fittest_first(members: Sequence[Member], role: AnyRole, config: Config, step: int) -> list[Member]:
-    """Returns members of one role as the run ranks them after `step`. A stream of the step decides ties."""
+def fittest_first(
+    members: Sequence[Member], role: AnyRole, config: Config, step: int, fitness: Fitness | None = None
+) -> list[Member]:
+    """Returns members of one role as the run ranks them after `step`. A stream of the step decides ties.
+
+    `fitness` stands in for the run's own where that is not at hand.
+    """
     rng = streams.python(config.run.seed, step, "ranking", role)
-    return ranking(members, fitness_for(role, config.league), rng)
+    return ranking(members, fitness or fitness_for(role, config.league), rng)
 
 
-def proven_first(members: Sequence[Member], role: AnyRole, config: Config, step: int) -> list[Member]:
+def proven_first(
+    members: Sequence[Member], role: AnyRole, config: Config, step: int, fitness: Fitness | None = None
+) -> list[Member]:
     """Returns members of one role, the fittest of those that had a fair trial first, and then the others.
 
     A fair trial is a burn-in, at least one game. A newborn has the fitness of its parents until it has played, so it
     may seem the best without having done anything.
     """
-    ranked = fittest_first(members, role, config, step)
+    ranked = fittest_first(members, role, config, step, fitness)
     trial = max(1, config.evolution.burn_in)
     # The sort is stable: within a group the order of fitness stays. If nobody has finished its burn-in, those that
     # played at all come first.

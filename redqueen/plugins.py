@@ -26,10 +26,11 @@ T = TypeVar("T")
 _parts: dict[Part, dict[str, Any]] = {}
 # The names of the project's own parts, which the configuration's fields announce.
 _built_in: dict[Part, set[str]] = {}
+_loaded: set[str] = set()
 
 
 class PluginError(UserError):
-    """A module of own parts that cannot be used."""
+    """Own parts that cannot be had: a module that cannot be used, or that nobody allowed to import."""
 
 
 def reserve(kind: Part, built_in: Iterable[str]) -> None:
@@ -76,8 +77,20 @@ def names(kind: Part) -> tuple[str, ...]:
 
 
 def find(kind: Part, name: str) -> Any:
-    """Returns the part that is registered under `name`. Raises KeyError if there is none."""
-    return _parts.get(kind, {})[name]
+    """Returns the part that is registered under `name`. Raises PluginError if there is none."""
+    try:
+        return _parts.get(kind, {})[name]
+    except KeyError:
+        # A run is read without its parts. What cannot do without them says so.
+        raise PluginError(
+            f"this needs the {kind} '{name}', which is an own part of the run and was not imported: add "
+            "--load-plugins if you trust the modules that its config.json names under plugins"
+        ) from None
+
+
+def are_loaded(modules: Iterable[str]) -> bool:
+    """Returns whether `load` has imported all of these modules in this process."""
+    return _loaded.issuperset(modules)
 
 
 def load(modules: Iterable[str]) -> None:
@@ -94,3 +107,4 @@ def load(modules: Iterable[str]) -> None:
                 f"plugins={module} cannot be imported: {error} (a module's name without .py; it is looked for in the "
                 "current folder and on PYTHONPATH)"
             ) from error
+        _loaded.add(module)

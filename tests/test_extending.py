@@ -167,14 +167,17 @@ def test_a_run_with_ones_own_parts_and_seeds(
     assert {born.operator for born in lives(run)} == {"init", "fade"}
     config = RunDirectory(run).config()
     assert config.plugins == ("my_parts",)
-    # Who reads the run without the module is told so.
+    # The run is read without the module, and goes on only with it.
     monkeypatch.setattr(plugins, "_parts", {})
+    monkeypatch.setattr(plugins, "_loaded", set())
     monkeypatch.delitem(sys.modules, "my_parts")
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(tmp_path)])
     elsewhere = redqueen("report", str(run))
-    assert elsewhere.returncode == 2
-    assert "plugins=my_parts cannot be imported" in elsewhere.stderr
-    assert len(elsewhere.stderr.splitlines()) == 1
+    assert elsewhere.returncode == 0, elsewhere.stderr
+    resumed = redqueen("train", "--resume", str(run), "--steps", "3", "--load-plugins")
+    assert resumed.returncode == 2
+    assert "plugins=my_parts cannot be imported" in resumed.stderr
+    assert len(resumed.stderr.splitlines()) == 1
 
 
 def test_no_snippet_is_left_out() -> None:

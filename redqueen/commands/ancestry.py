@@ -13,6 +13,7 @@ from redqueen.analysis.ancestry.figure import draw
 from redqueen.analysis.ancestry.study import SLOTS, Games, StudentEpoch, TaskEpoch, play, student_epochs, task_epochs
 from redqueen.analysis.ancestry.summary import Finding, rates, students, teachers, unsolved
 from redqueen.analysis.replay import load_step, open_replay
+from redqueen.commands.allowed import Allowed, playable
 from redqueen.commands.environment import check_memory
 from redqueen.commands.figure_files import check_figure, write_figure
 from redqueen.commands.tables import signed_interval, table_console
@@ -29,7 +30,15 @@ share that nobody solved grows as well."""
 
 
 def run_ancestry(
-    run: Path, epochs: int, tasks: int, attempts: int, most: int, *, as_json: bool, figure: Path | None
+    run: Path,
+    epochs: int,
+    tasks: int,
+    attempts: int,
+    most: int,
+    allowed: Allowed,
+    *,
+    as_json: bool,
+    figure: Path | None,
 ) -> int:
     """Plays the games and prints the findings; returns the exit code.
 
@@ -38,7 +47,7 @@ def run_ancestry(
     """
     check_figure(figure)
     directory = RunDirectory(run)
-    config = directory.config()
+    config = playable(directory, allowed)
     of_tasks = task_epochs(directory, config, epochs, tasks)
     of_students = student_epochs(directory, config, epochs, most)
     # Progress goes to standard error: --json is for pipes.

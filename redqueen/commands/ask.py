@@ -14,6 +14,7 @@ from rich.text import Text
 
 from redqueen.adapters.initialisation import fresh, generator
 from redqueen.analysis.replay import load_step, open_replay
+from redqueen.commands.allowed import Allowed, playable
 from redqueen.commands.environment import check_memory
 from redqueen.commands.find_member import Found, find_member
 from redqueen.commands.show import answer_text, indented, printable
@@ -36,14 +37,16 @@ YOU = "you"
 _SEED = "seed-"
 
 
-def run_ask(run: Path, name: str, question: Sequence[str], step: int | None, attempts: int) -> int:
+def run_ask(
+    run: Path, name: str, question: Sequence[str], step: int | None, attempts: int, allowed: Allowed
+) -> int:
     """Asks the member `name`, as it was after `step` steps, and prints its answers; returns the exit code.
 
     One attempt is greedy; several are sampled as in the run. Raises UserError if the question cannot be asked, RunError
     if there is no such run or member.
     """
     directory = RunDirectory(run)
-    config = directory.config()
+    config = playable(directory, allowed)
     found = None if name == BASE else find_member(directory, config, name, step)
     console = Console(highlight=False, soft_wrap=True)
     with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:

@@ -11,7 +11,6 @@ from redqueen.analysis.lineage.tree import Life
 from redqueen.commands.base_names import ORIGINAL, about_base
 from redqueen.commands.usage import usage
 from redqueen.config import BUNDLED, Config
-from redqueen.evolution import fitness_of
 from redqueen.league.population import Member
 from redqueen.recording.terminal import number
 from redqueen.runs.checkpoint import Checkpoint
@@ -26,6 +25,8 @@ class Exported:
     saved: Checkpoint
     family: Sequence[Life]
     """The member and its ancestors."""
+    fitness: float | None
+    """The member's; None where it is not known yet."""
     folder: Path
     """Where it is written."""
     merged: bool
@@ -49,7 +50,7 @@ def card(exported: Exported) -> str:
 - base: {about_base(config.model.name)}
 - base fingerprint (SHA-256 of its weights in the run's dtype): `{saved.fingerprint}`
 - rating: {member.rating.mu:.2f} ± {member.rating.sigma:.2f}, fitness (`{fitness_name}`) \
-{number(fitness_of(member, league))}
+{number(exported.fitness)}
 - won, drawn, lost: {member.wins}, {member.draws}, {member.losses}
 - prompts: `{config.model.prompts}`, the format that it was trained on; the example below is one
 

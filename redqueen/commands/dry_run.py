@@ -9,6 +9,7 @@ from redqueen.commands.environment import quiet_libraries
 from redqueen.config import BUNDLED, Config
 from redqueen.errors import ModelError
 from redqueen.game.prompt_lengths import prompt_lengths
+from redqueen.plugins import PluginError
 from redqueen.policy.memory.estimate import Item, host_items, items, least, total
 from redqueen.policy.memory.fit import fit, memory_here, memory_of_a_gpu
 from redqueen.policy.model.bundled import cached
@@ -33,7 +34,7 @@ def print_memory(config: Config, size: int | None = None) -> None:
         lengths = prompt_lengths(config, token_counter(config.model))
         shape = shape_of(config.model)
         memory = memory_here(config) if size is None else memory_of_a_gpu(size)
-    except ModelError as error:
+    except (ModelError, PluginError) as error:
         errors.print(f"memory: not estimated, {error}")
         return
     count = members(config)

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from operator import attrgetter
 from pathlib import Path
 
 import torch
@@ -24,6 +25,7 @@ from redqueen.policy.model.base import BaseFacts, device_of, dtype_of, workers_o
 from redqueen.policy.model.bundled import cached
 from redqueen.policy.model.dimensions import token_counter
 from redqueen.policy.model.source import read_config
+from redqueen.runs.directory import FITTED
 
 LIBRARIES = ("torch", "transformers", "peft", "safetensors", "tokenizers", "numpy", "numba", "pydantic")
 
@@ -79,12 +81,7 @@ def session(config: Config) -> dict[str, object]:
         "cores": cores(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         # A resumed run takes the same values if they fit: other ones round differently.
-        "fitted": {
-            "model.workers": config.model.workers,
-            "learning.checkpointing": config.learning.checkpointing,
-            "learning.batch_tokens": config.learning.batch_tokens,
-            "sampling.batch_rows": config.sampling.batch_rows,
-        },
+        "fitted": {key: attrgetter(key)(config) for key in FITTED},
     }
 
 

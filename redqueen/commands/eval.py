@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from redqueen.commands.allowed import Allowed, with_allowed
 from redqueen.commands.environment import check_memory
 from redqueen.commands.eval_curve import FIGURE, curve_document, curve_figure, curve_table
 from redqueen.commands.eval_table import (
@@ -54,6 +55,7 @@ class Wanted:
     template: Template | None
     max_tokens: int | None
     out: Path | None
+    allowed: Allowed
     step: Step = None
     """The step of runs' checkpoints, or "all" for the curves of runs."""
 
@@ -67,6 +69,7 @@ def run_eval(targets: Sequence[str], members: Members, model: str | None, wanted
         raise UserError(f"--samples {wanted.samples}: greedy answers are all the same, so add e.g. --temperature 0.6")
     names = chosen(wanted.benchmarks)
     config, entrants = read_targets(targets, members, model, wanted.step)
+    config = with_allowed(config, wanted.allowed)
     # Progress goes to standard error: --json is for pipes.
     progress = Console(stderr=True)
     with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:

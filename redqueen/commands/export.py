@@ -11,7 +11,7 @@ from redqueen.adapters.peft_files import save_adapter
 from redqueen.analysis.lineage.tree import ancestors, lives
 from redqueen.commands.card import Exported, card
 from redqueen.commands.environment import announce_conversion, quiet_libraries
-from redqueen.commands.find_member import find_member
+from redqueen.commands.find_member import find_member, fitness_at
 from redqueen.errors import UserError
 from redqueen.policy.model.base import location
 from redqueen.policy.model.merge import write_merged
@@ -43,7 +43,15 @@ def run_export(run: Path, name: str, out: Path, step: int | None, *, merge: bool
             write_merged(scratch, config.model.name, adapter, found.saved.alpha / rank)
         else:
             save_adapter(scratch, adapter, alpha=found.saved.alpha, base=location(config.model.name))
-        exported = Exported(member=member, config=config, saved=found.saved, family=family, folder=out, merged=merge)
+        exported = Exported(
+            member=member,
+            config=config,
+            saved=found.saved,
+            family=family,
+            fitness=fitness_at(directory, config, member.role, found.saved.step)(member),
+            folder=out,
+            merged=merge,
+        )
         (scratch / "README.md").write_text(card(exported))
         scratch.rename(out)
     except OSError as error:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from redqueen.analysis.lineage.tree import Life, lives
 from redqueen.analysis.replay import load_step
 from redqueen.config import Config
-from redqueen.evolution import proven_first
-from redqueen.league.population import Member
+from redqueen.evolution import fitness_for, proven_first
+from redqueen.league.fitness import Fitness
+from redqueen.league.population import AnyRole, Member
+from redqueen.plugins import PluginError
 from redqueen.records import ROLES
 from redqueen.runs.checkpoint import Checkpoint
 from redqueen.runs.directory import RunDirectory, RunError
@@ -34,7 +36,8 @@ def find_member(directory: RunDirectory, config: Config, name: str, step: int | 
             saved = load_step(directory, step)
             # The single agent plays both roles, so it is the best of either.
             candidates = [m for m in saved.population.members.values() if m.role in (role, "both")]
-            return Found(member=proven_first(candidates, role, config, saved.step)[0], saved=saved)
+            fitness = fitness_at(directory, config, role, saved.step)
+            return Found(member=proven_first(candidates, role, config, saved.step, fitness)[0], saved=saved)
     every = {life.name.casefold(): life for life in lives(directory.path)}
     life = every.get(wanted)
     if life is None:
@@ -44,6 +47,17 @@ def find_member(directory: RunDirectory, config: Config, name: str, step: int | 
         )
     saved = load_step(directory, _step_of(life, directory, step))
     return Found(member=saved.population.members[life.name], saved=saved)
+
+
+def fitness_at(directory: RunDirectory, config: Config, role: AnyRole, step: int) -> Fitness:
+    """Returns the fitness that the run ranks a role by after `step`."""
+    try:
+        return fitness_for(role, config.league)
+    except PluginError:
+        # It is a part that is not imported to read a run. What it gave is written in the line of the step.
+        line = next((line for line in directory.metrics() if line["step"] == step), None)
+        members = line["members"] if line else {}
+        return lambda member: members[member.name]["fitness"] if member.name in members else None
 
 
 def _step_of(life: Life, directory: RunDirectory, step: int | None) -> int:

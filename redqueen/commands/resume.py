@@ -24,6 +24,7 @@ CHANGEABLE = (
     "model.threads",
     "model.device",
     "sandbox.workers",
+    "sandbox.unsafe_no_isolation",
     "cluster.address",
     "cluster.replicas",
 )

@@ -14,6 +14,7 @@ from redqueen.analysis.replay import load_step, open_replay
 from redqueen.analysis.retention.figure import draw
 from redqueen.analysis.retention.study import Plan, Trial, retention, slots_needed
 from redqueen.analysis.retention.summary import Summary, summarise
+from redqueen.commands.allowed import Allowed, playable
 from redqueen.commands.environment import check_memory
 from redqueen.commands.figure_files import check_figure, write_figure
 from redqueen.commands.tables import mean_and_deviation, signed_interval, table_console
@@ -29,14 +30,16 @@ mean: whether the interval of the difference of late from that control's is abov
 (no: nothing shown); - without a comparison, or with one child only."""
 
 
-def run_retention(run: Path, step: int | None, plan: Plan, *, as_json: bool, figure: Path | None) -> int:
+def run_retention(
+    run: Path, step: int | None, plan: Plan, allowed: Allowed, *, as_json: bool, figure: Path | None
+) -> int:
     """Runs the experiment and prints its table; returns the exit code.
 
     Raises UserError if the run cannot be read or the figure cannot be written.
     """
     check_figure(figure)
     directory = RunDirectory(run)
-    config = directory.config()
+    config = playable(directory, allowed)
     saved = load_step(directory, step)
     # Progress goes to standard error: --json is for pipes.
     progress = Console(stderr=True)

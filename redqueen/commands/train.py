@@ -134,7 +134,7 @@ def _train(config: Config, fitted: Config, directory: RunDirectory, saved: check
                     _begin(trainer, players.tier, saved)
                     if saved is not None:
                         directory.set_config(config)
-                        directory.add_session(session(fitted))
+                        directory.add_session({**session(fitted), "isolation": players.tier})
                     first = trainer.played + 1
                     # A library may ask for a login, so the live view comes after it.
                     with tracked(config, directory, first) as trackers, reporter:

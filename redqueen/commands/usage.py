@@ -7,6 +7,7 @@ from pathlib import Path
 from redqueen.config import BUNDLED, Config
 from redqueen.game.prompts import prompts
 from redqueen.league.population import Member
+from redqueen.plugins import PluginError
 from redqueen.records import Kind, Pair, Prompt, Task
 
 _ADAPTER = """\
@@ -99,7 +100,11 @@ def _example(member: Member, config: Config) -> Prompt:
     """Returns a prompt in the run's format: a question for a student, for a teacher the request for a task."""
     kind = config.game.kinds[0]
     tasks = [_task(kind, *example) for example in _EXAMPLES]
-    form = prompts(config.model.prompts, config.game)
+    try:
+        form = prompts(config.model.prompts, config.game)
+    except PluginError:
+        # The format is an own part of the run, and nothing is imported to export a member.
+        return Prompt(f"a question, written by the run's own prompt format {config.model.prompts}", ())
     if member.role == "teacher":
         return form.propose(kind, tasks, tasks[0] if kind == "code_f" else None)
     return form.attempt(tasks[0], ())

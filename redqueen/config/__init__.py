@@ -25,7 +25,7 @@ from redqueen.config.league import (
     SurvivorSelection,
     TeacherFitness,
 )
-from redqueen.config.section import Section
+from redqueen.config.section import ANY_PART, Section
 from redqueen.config.training import (
     BUNDLED,
     ClusterConfig,
@@ -38,7 +38,7 @@ from redqueen.config.training import (
     TrackerName,
 )
 from redqueen.errors import UserError
-from redqueen.plugins import load
+from redqueen.plugins import are_loaded, load
 
 __all__ = [
     "BUNDLED",
@@ -133,7 +133,9 @@ class Config(Section):
     def override(self, assignments: Iterable[str]) -> Config:
         """Returns a copy with `section.field=value` assignments applied.
 
-        Raises ConfigError, with the nearest valid key, for an unknown key or an impossible value.
+        `plugins=MODULE` imports that module: what an assignment says, a person of this machine has said.
+        Raises ConfigError, with the nearest valid key, for an unknown key or an impossible value, PluginError if a
+        module cannot be imported.
         """
         # All assignments are applied before any is validated: single_agent=true needs teachers=1 and students=1 too.
         data = self.model_dump()
@@ -148,14 +150,26 @@ class Config(Section):
             section, _, field = name.rpartition(".")
             target = cast(dict[str, Any], data[section]) if section else data
             target[field] = parse_value(text.strip(), target[field])
+            # What a module registers can be named by any other key, so it is imported before these are checked.
+            if name == "plugins" and isinstance(target[field], tuple):
+                load(target[field])
         return resolve(data)
+
+    def without_isolation(self, *, allowed: bool) -> Config:
+        """Returns a copy that says whether programs may run on a machine that cannot isolate them."""
+        return self.model_copy(update={"sandbox": self.sandbox.model_copy(update={"unsafe_no_isolation": allowed})})
 
     def differences(self, asked: Config) -> list[tuple[str, object, object]]:
         """Returns the settings of a run that differ from those asked for, as (key, the run's value, asked value)."""
         pairs = zip(_flat(self.model_dump(mode="json")), _flat(asked.model_dump(mode="json")), strict=True)
-        # A run has the number format that auto chose when it began, so auto asks for any.
+        # A run has the number format that auto chose when it began, so auto asks for any. Isolation is a matter of the
+        # process that runs.
         any_format = ("model.dtype", "auto")
-        return [(key, own, value) for (key, own), (_, value) in pairs if own != value and (key, value) != any_format]
+        return [
+            (key, own, value)
+            for (key, own), (_, value) in pairs
+            if own != value and (key, value) != any_format and key != "sandbox.unsafe_no_isolation"
+        ]
 
 
 def _flat(data: dict[str, Any], prefix: str = "") -> list[tuple[str, object]]:
@@ -166,16 +180,16 @@ def _flat(data: dict[str, Any], prefix: str = "") -> list[tuple[str, object]]:
 
 
 def resolve(data: dict[str, Any]) -> Config:
-    """Returns the configuration that plain data describe.
+    """Returns the configuration that plain data describe. Nothing is imported for it.
 
-    Raises ConfigError, in one line, if they are invalid, PluginError if a plugin cannot be imported.
+    While the plugins that the data name are not loaded, any name may be one of their parts.
+    Raises ConfigError, in one line, if the data are invalid.
     """
-    # What a plugin registers can be named by any other key, so it is loaded before they are checked.
     modules = data.get("plugins")
-    if isinstance(modules, list | tuple):
-        load(str(module) for module in modules)
+    named: list[Any] = list(modules) if isinstance(modules, list | tuple) else []
+    context = {ANY_PART: not are_loaded(str(module) for module in named)}
     try:
-        return Config.model_validate(data)
+        return Config.model_validate(data, context=context)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])

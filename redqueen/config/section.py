@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationInfo
 from pydantic_core import CoreSchema, core_schema
 
 from redqueen import plugins
+
+ANY_PART = "any part"
+"""The key of the validation context that says whether names of parts that nobody registered are taken."""
 
 
 class Section(BaseModel):
@@ -36,12 +39,12 @@ class Named:
         plugins.reserve(self.part, self.built_in)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(self.check, handler(source))
+        return core_schema.with_info_after_validator_function(self.check, handler(source))
 
-    def check(self, name: str) -> str:
+    def check(self, name: str, info: ValidationInfo) -> str:
         """Returns the name. Raises ValueError if there is no such part."""
         known = (*self.built_in, *plugins.names(self.part))
-        if name not in known:
+        if name not in known and not (info.context or {}).get(ANY_PART):
             raise ValueError(
                 f"there is no {self.part} '{name}': choose one of {', '.join(known)}, or load your own with "
                 "plugins=MODULE"

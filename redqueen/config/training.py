@@ -159,7 +159,7 @@ class SandboxConfig(Section):
     value_bytes: int = Field(default=4096, ge=16, le=16_384)
     """Longest input or output of a task as literal text. A longer one is refused, never cut."""
     unsafe_no_isolation: bool = False
-    """Run programs even if the kernel gives no isolation; the run records this."""
+    """Run programs even if the kernel gives no isolation. Only the command line decides; a run keeps it as a record."""
     workers: int = Field(default=0, ge=0)
     """Sandbox processes; 0: one for each core."""
 

@@ -22,6 +22,8 @@ from redqueen.runs.metrics import StepMetrics
 _LOCK = ".lock"
 _ENVIRONMENT = "environment.json"
 _TRACKERS = "trackers.json"
+FITTED = ("model.workers", "learning.checkpointing", "learning.batch_tokens", "sampling.batch_rows")
+"""The settings that a session may be fitted into memory with, and keeps in environment.json for the next one."""
 
 
 class RunError(UserError):
@@ -40,7 +42,7 @@ class RunDirectory:
         self.archive = path / "run.sqlite"
         self.evaluation = path / "evaluation.json"
         self._metrics = path / "metrics.jsonl"
-        self._config = path / "config.json"
+        self.config_file = path / "config.json"
         self._lock: int | None = None
         self._made: list[Path] = []
 
@@ -100,7 +102,7 @@ class RunDirectory:
             raise RunError(f"{self.path} is not empty")
         try:
             self.checkpoints.mkdir(parents=True)
-            write_json(self._config, config.model_dump(mode="json"))
+            write_json(self.config_file, config.model_dump(mode="json"))
             write_json(self.path / _ENVIRONMENT, environment)
         except OSError as error:
             raise RunError(f"cannot write {self.path}: {error.strerror}") from error
@@ -142,9 +144,9 @@ class RunDirectory:
             raise RunError(f"the folder {self.path} does not exist")
         if not self.path.is_dir():
             raise RunError(f"{self.path} is a file: give the folder of a run")
-        if not self._config.exists():
+        if not self.config_file.exists():
             raise RunError(f"{self.path} holds no run: it has no config.json")
-        return read_config(self._config)
+        return read_config(self.config_file)
 
     def fitted(self) -> dict[str, object]:
         """Returns the settings that the newest session of the run was fitted into memory with; {} if they are lost."""
@@ -154,7 +156,8 @@ class RunDirectory:
             newest = [data, *data.get("resumed", [])][-1]["fitted"]
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return {}
-        return cast(dict[str, object], newest) if isinstance(newest, dict) else {}
+        # The file may have come from somebody else with the run, and may set nothing but these.
+        return {key: newest[key] for key in FITTED if key in newest} if isinstance(newest, dict) else {}
 
     def add_session(self, session: Mapping[str, object]) -> None:
         """Adds a resumed session to environment.json."""
@@ -173,7 +176,7 @@ class RunDirectory:
 
     def set_config(self, config: Config) -> None:
         """Replaces the configuration, for a run that is resumed with more steps."""
-        write_json(self._config, config.model_dump(mode="json"))
+        write_json(self.config_file, config.model_dump(mode="json"))
 
     def metrics(self) -> list[StepMetrics]:
         """Returns all complete lines of metrics.jsonl. Raises RunError if the file is damaged or was removed."""
@@ -232,7 +235,11 @@ class RunDirectory:
 
 
 def read_config(file: Path) -> Config:
-    """Returns the configuration in a config.json. Raises RunError if it cannot be read or is of another version."""
+    """Returns the configuration in a config.json. Raises RunError if it cannot be read or is of another version.
+
+    A run may come from somebody else. So the modules that it names are not imported (`redqueen.config.resolve`), and
+    its word for running programs without isolation counts as little: only a command line has it.
+    """
     try:
         data = json.loads(file.read_text())
     except OSError as error:
@@ -242,9 +249,10 @@ def read_config(file: Path) -> Config:
     if not isinstance(data, dict):
         raise RunError(f"{file} is no configuration: it holds no JSON object")
     try:
-        return resolve(cast(dict[str, Any], data))
+        config = resolve(cast(dict[str, Any], data))
     except UserError as error:
         raise RunError(f"{file} does not fit this version of Red Queen: {error}") from error
+    return config.without_isolation(allowed=False)
 
 
 def occupied(path: Path, besides: str = "") -> bool:

@@ -18,6 +18,7 @@ from redqueen.analysis.replay import Replay, load_step, open_replay
 from redqueen.analysis.retention.figure import draw
 from redqueen.analysis.retention.study import Plan, Trial, operators_for, retention, slots_needed
 from redqueen.analysis.retention.summary import answer, summarise
+from redqueen.commands.allowed import NOTHING
 from redqueen.commands.retention import run_retention
 from redqueen.errors import UserError
 from redqueen.game.reserved import reserved
@@ -189,7 +190,7 @@ def test_the_command(played: Path, tmp_path: Path) -> None:
 
 def test_the_table_has_a_line_for_each_operator(played: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = replace(SMALL, seeds=1, updates=1, tasks=3, practice=2)
-    assert run_retention(played, 1, plan, as_json=False, figure=None) == 0
+    assert run_retention(played, 1, plan, NOTHING, as_json=False, figure=None) == 0
     lines = capsys.readouterr().out.splitlines()
     for name in EVERYONE:
         assert sum(line.startswith(f"{name} ") for line in lines) == 1
@@ -208,7 +209,7 @@ def test_impossible_options_are_refused(
     played: Path, step: int | None, figure: Path | None, tasks: int, message: str
 ) -> None:
     with pytest.raises(UserError, match=message) as caught:
-        run_retention(played, step, replace(SMALL, tasks=tasks), as_json=True, figure=figure)
+        run_retention(played, step, replace(SMALL, tasks=tasks), NOTHING, as_json=True, figure=figure)
     assert "\n" not in str(caught.value)
 
 

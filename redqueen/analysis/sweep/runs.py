@@ -101,7 +101,10 @@ def _train(run: SweepRun) -> float:
     started = time.monotonic()
     command = [sys.executable, "-m", "redqueen", "train"]
     if directory.saved():
+        # The sweep's own command line named the modules, and `_check_place` found the same ones in the run.
         command += ["--resume", str(run.path), "--steps", str(run.config.run.steps)]
+        command += ["--load-plugins"] * bool(run.config.plugins)
+        command += ["--unsafe-no-isolation"] * run.config.sandbox.unsafe_no_isolation
     else:
         if directory.exists:
             # It was killed before its first checkpoint: nothing was trained, and `train` wants an empty folder. The
