@@ -37,9 +37,7 @@ YOU = "you"
 _SEED = "seed-"
 
 
-def run_ask(
-    run: Path, name: str, question: Sequence[str], step: int | None, attempts: int, allowed: Allowed
-) -> int:
+def run_ask(run: Path, name: str, question: Sequence[str], step: int | None, attempts: int, allowed: Allowed) -> int:
     """Asks the member `name`, as it was after `step` steps, and prints its answers; returns the exit code.
 
     One attempt is greedy; several are sampled as in the run. Raises UserError if the question cannot be asked, RunError

@@ -34,10 +34,10 @@ def fade(parents, generator): return parents[0]
 def luck(member): return float(member.name[1:])
 
 @plugins.teacher_reward
-def middle(rho, pay): return rho
+def middle(played, pay): return played.rho
 
 @plugins.student_reward
-def all_or_nothing(verdict, pay): return 1.0
+def all_or_nothing(attempted, pay): return 1.0
 """
 NAMES: dict[str, Any] = {
     "evolution": {"mutations": ["fade"]},
