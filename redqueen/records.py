@@ -231,6 +231,8 @@ class Sample:
     logprobs: tuple[float, ...]
     """The sampler's log-probabilities of the tokens; empty if no member wrote the text."""
     advantage: float
+    role: Role = "student"
+    """What the member wrote it as."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

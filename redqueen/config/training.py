@@ -107,6 +107,8 @@ class LearningConfig(Section):
 
     lr: float = Field(default=1e-4, ge=0)
     """Learning rate of AdamW."""
+    teacher_lr: float | None = Field(default=None, ge=0)
+    """The learning rate of teachers; none: `lr`. The single agent, which is both, has `lr`."""
     loss: Literal["token_mean", "sequence_mean"] = "token_mean"
     """token_mean: each token of a member counts the same, as in AZR; sequence_mean: each text does."""
     clip: float = Field(default=1.0, gt=0)
@@ -120,7 +122,7 @@ class LearningConfig(Section):
     batch_tokens: int = Field(default=4096, ge=0)
     """Tokens in a micro-batch; 0: as many as the free memory allows, up to 16384."""
     lr_warmup: int = Field(default=0, ge=0)
-    """A newborn's own steps in which its learning rate grows linearly to `lr`."""
+    """A newborn's own steps in which its learning rate grows linearly to its full size."""
     checkpointing: bool | Literal["auto"] = "auto"
     """Recompute activations: much less memory, and half as much work again. auto: only where they do not fit."""
 

@@ -165,6 +165,7 @@ def advantages(graded: Sequence[GradedRollout], pay: GameConfig) -> list[Sample]
             token_ids=rollout.completion.token_ids,
             logprobs=rollout.completion.logprobs,
             advantage=value / deviation if deviation else 0.0,
+            role=rollout.role,
         )
         samples.append(sample)
     return samples

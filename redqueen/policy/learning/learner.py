@@ -32,6 +32,8 @@ class ComputedUpdate:
     gradients: Gradients
     stats: Mapping[str, TokenStats]
     """By member, sorted by name."""
+    teachers: frozenset[str]
+    """The members that wrote as teachers alone."""
     rows: int
     """Tokens that went through the model."""
     seconds: float
@@ -120,7 +122,14 @@ class LocalLearner:
                 stats[by_slot[slot]].add(tokens)
 
         refuse_mismatch({member: stats[member].ratio for member in stats}, self.config.max_logprob_gap)
-        return ComputedUpdate(gradients=gradients, stats=stats, rows=total, seconds=time.perf_counter() - start)
+        students = {sample.member for sample in samples if sample.role == "student"}
+        return ComputedUpdate(
+            gradients=gradients,
+            stats=stats,
+            teachers=frozenset(stats) - students,
+            rows=total,
+            seconds=time.perf_counter() - start,
+        )
 
     def apply(self, computed: ComputedUpdate, *, lr: float | None = None) -> list[MemberUpdate]:
         """Takes the optimizer steps along computed gradients, and reports on each member, sorted by name."""
@@ -141,7 +150,8 @@ class LocalLearner:
         moved = [member for member in members if not skipped[member]]
         for member, gradient in zip(members, steps, strict=True):
             if member in moved:
-                self._step(member, gradient, norms[member], lr)
+                rate = self._rate(member, member in computed.teachers) if lr is None else lr
+                self._step(member, gradient, norms[member], rate)
         # Sampling reads copies in the compute dtype. They are renewed for the members that moved.
         self.bank.refresh(*moved)
         sizes = _norms([self.bank.masters[self.bank.slots[member]] for member in members])
@@ -182,19 +192,24 @@ class LocalLearner:
         self._kept_gradients.clear(slots)
         return self._kept_gradients
 
-    def _step(self, member: str, gradient: Tensor, norm: float, lr: float | None) -> None:
-        """Clips one member's gradient of this norm and takes a step along it; `lr` replaces rate and warm-up."""
+    def _rate(self, member: str, is_teacher: bool) -> float:
+        """Returns the learning rate of a member's next step."""
+        lr = self.config.lr
+        if is_teacher and self.config.teacher_lr is not None:
+            lr = self.config.teacher_lr
+        # The warm-up counts a member's own steps: a child starts with a small rate whenever it joins the run.
+        if self.config.lr_warmup:
+            lr *= min(1.0, (self._steps_taken[member] + 1) / self.config.lr_warmup)
+        return lr
+
+    def _step(self, member: str, gradient: Tensor, norm: float, lr: float) -> None:
+        """Clips one member's gradient of this norm and takes a step of this learning rate along it."""
         if norm > self.config.clip:
             gradient.mul_(self.config.clip / norm)
         optimizer = self.optimizers[member]
         group = optimizer.param_groups[0]
         # The optimizer's only parameter is the member's row of the masters.
         (parameter,) = group["params"]
-        if lr is None:
-            lr = self.config.lr
-            # The warm-up counts a member's own steps: a child starts with a small rate whenever it joins the run.
-            if self.config.lr_warmup:
-                lr *= min(1.0, (self._steps_taken[member] + 1) / self.config.lr_warmup)
         group["lr"] = lr
         # The gradient lies in memory that all members share, so the parameter holds it only during the step.
         parameter.grad = gradient

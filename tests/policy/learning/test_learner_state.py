@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +12,9 @@ import torch
 from redqueen.config import LearningConfig
 from redqueen.league.population import Population
 from redqueen.policy.model.base import fingerprint
-from redqueen.records import Sample
+from redqueen.records import Role, Sample
 from redqueen.runs import checkpoint
-from tests.policy.conftest import Build
+from tests.policy.conftest import Build, TinyPolicy
 from tests.policy.samples import samples, steps_taken, twins, weights
 from tests.reference import noisy, same
 
@@ -134,3 +136,20 @@ def test_reset_leaves_no_moment_and_no_step_count(tiny_policy: Build) -> None:
     assert policy.state("a")["step"] == 1
     policy.learner.reset("a")
     assert policy.state("a") == {}
+
+
+def test_teachers_may_have_a_learning_rate_of_their_own(tiny_policy: Build) -> None:
+    policy = tiny_policy(learning=LearningConfig(lr=1e-4, teacher_lr=2e-5))
+    plain = tiny_policy(learning=LearningConfig(lr=1e-4))
+
+    def step(policy: TinyPolicy, member: str, roles: Sequence[Role]) -> float:
+        before = weights(policy, member)
+        asked = samples(member)
+        policy.update([replace(one, role=role) for one, role in zip(asked, roles, strict=True)])
+        return float((weights(policy, member) - before).norm())
+
+    assert step(policy, "a", ["teacher"] * 4) == pytest.approx(0.2 * step(plain, "a", ["teacher"] * 4), rel=1e-3)
+    # A student, and a member that plays both roles, have the rate of students.
+    assert step(policy, "b", ["student"] * 4) == pytest.approx(step(plain, "b", ["student"] * 4))
+    both: list[Role] = ["teacher", "teacher", "student", "student"]
+    assert step(policy, "c", both) == pytest.approx(step(plain, "c", both))
