@@ -104,13 +104,13 @@ def rlvr() -> Config:
     return Config(
         recipe="rlvr",
         population=PopulationConfig(teachers=0, students=1),
-        game=GameConfig(kinds=("code_o", "code_i"), proposals=12, attempts=8),
+        game=GameConfig(kinds=("code_o", "code_i"), proposals=24, attempts=8),
         sampling=SamplingConfig(temperature=1.0, proposal_tokens=112, attempt_tokens=48, batch_rows=96),
-        learning=LearningConfig(lr=3e-4, batch_tokens=1024),
+        learning=LearningConfig(lr=2e-4, batch_tokens=1024),
         evolution=EvolutionConfig(enabled=False),
         sandbox=SandboxConfig(value_bytes=400),
-        evals=EvalsConfig(every=25, limit=140),
-        run=RunConfig(steps=50, keep_every=10),
+        evals=EvalsConfig(every=20, limit=250),
+        run=RunConfig(steps=40, keep_every=10),
     )
 
 

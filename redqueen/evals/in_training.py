@@ -13,6 +13,7 @@ from pathlib import Path
 from redqueen.config import Config
 from redqueen.evals.benchmarks.benchmark import form_of
 from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
+from redqueen.evals.benchmarks.reserved import HALF
 from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.runner import Plan, Player, Runner
 from redqueen.evals.samples import SampleStore
@@ -55,7 +56,9 @@ class TrainingEvaluation:
         evals = config.evals
         folder = Path(evals.data) if evals.data else None
         names = chosen(evals.benchmarks)
-        self.loaded = load_benchmarks(names, config, verifier, folder, evals.limit, config.game.kinds)
+        # Where students are selected by one half of the reserved programs, that half is no longer held out.
+        half = HALF if config.league.student_fitness == "held_out" else None
+        self.loaded = load_benchmarks(names, config, verifier, folder, evals.limit, config.game.kinds, half)
         self.plan = Plan(
             template=form_of(config.model.prompts),
             samples=1,

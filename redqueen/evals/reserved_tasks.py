@@ -15,20 +15,21 @@ Examples = dict[Kind, list[Task]]
 """Worked examples by kind."""
 
 
-def most_tasks(half: Half, kinds: Sequence[Kind]) -> int:
-    """Returns how many tasks the programs of a half make: each is posed once in each kind."""
+def most_tasks(half: Half | None, kinds: Sequence[Kind]) -> int:
+    """Returns how many tasks the programs of a half, or all, make: each is posed once in each kind."""
     return len(reserved(half)) * len(kinds)
 
 
-def reserved_tasks(half: Half, kinds: Sequence[Kind], count: int, seed: int, verifier: Verifier) -> list[Task]:
-    """Returns `count` tasks on the programs of a half, in the order that `seed` draws. The kinds take turns.
+def reserved_tasks(half: Half | None, kinds: Sequence[Kind], count: int, seed: int, verifier: Verifier) -> list[Task]:
+    """Returns `count` tasks on the programs of a half, or of both, in the order that `seed` draws.
 
-    A program comes again, in another kind, only after all others have come.
+    The kinds take turns. A program comes again, in another kind, only after all others have come.
     Raises UserError if a program fails in the sandbox.
     """
     # Half of 70 programs in three kinds makes 210 tasks. Only the programs that are needed run in the sandbox.
-    drafts = {f"reserved-{half}-{number}": draft for number, draft in enumerate(reserved(half))}
-    names = streams.python(seed, "reserved", half).sample(list(drafts), min(count, len(drafts)))
+    name_of_half = half or "all"
+    drafts = {f"reserved-{name_of_half}-{number}": draft for number, draft in enumerate(reserved(half))}
+    names = streams.python(seed, "reserved", name_of_half).sample(list(drafts), min(count, len(drafts)))
     programs = verified_tasks(verifier, {name: drafts[name] for name in names})
     if len(programs) < len(names):
         raise UserError(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
 
 import pytest
 
+from redqueen.config import Config
 from redqueen.errors import UserError
-from redqueen.evals.in_training import START, HeldOutAnswer, differences, judged
+from redqueen.evals.in_training import START, HeldOutAnswer, TrainingEvaluation, differences, judged
+from redqueen.records import Completion, Request
 from redqueen.runs import checkpoint
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.verifier import LocalVerifier
@@ -61,6 +64,26 @@ def test_a_resumed_run_knows_what_the_start_answered(tmp_path: Path, verifier: L
     rest.run()
     rest.close()
     assert "held_out" in rest.directory.metrics()[-1]
+
+
+class Nobody:
+    """A sampler that nobody may ask."""
+
+    def sample(
+        self, requests: Sequence[Request], on_completion: Callable[[int, Completion], None] | None = None
+    ) -> list[Completion]:
+        raise AssertionError("nothing is sampled here")
+
+
+@pytest.mark.parametrize(("fitness", "tasks"), [("lcb", 140), ("held_out", 70)])
+def test_the_half_that_students_are_selected_by_is_not_held_out(
+    fitness: str, tasks: int, verifier: LocalVerifier
+) -> None:
+    settings = ["game.kinds=code_o", "evals.limit=999", f"league.student_fitness={fitness}"]
+    evaluation = TrainingEvaluation(Config().override(settings), Nobody(), verifier, "base")
+    (loaded,) = evaluation.loaded
+    assert len(loaded.problems) == tasks
+    evaluation.close()
 
 
 def answer(problem: str, status: str, member: str = "S0") -> HeldOutAnswer:

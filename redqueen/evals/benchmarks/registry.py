@@ -23,6 +23,7 @@ from redqueen.evals.benchmarks.math500 import MATH500
 from redqueen.evals.benchmarks.mbpp import MBPP
 from redqueen.evals.benchmarks.minerva import MINERVA
 from redqueen.evals.benchmarks.olympiadbench import OLYMPIADBENCH
+from redqueen.game.reserved import Half
 from redqueen.records import KINDS, Kind, Verifier
 
 FROM_DATA = (
@@ -69,8 +70,9 @@ def load_benchmarks(
     folder: Path | None,
     limit: int | None,
     kinds: Sequence[Kind] = KINDS,
+    half: Half | None = reserved.HALF,
 ) -> list[Loaded]:
-    """Returns the problems of benchmarks; the reserved programs are posed in these `kinds`.
+    """Returns the problems of benchmarks; the reserved programs of this half, or all, are posed in these `kinds`.
 
     Raises UserError, in one line, if some of them cannot be had.
     """
@@ -79,7 +81,7 @@ def load_benchmarks(
     for name in names:
         try:
             if name == reserved.NAME:
-                loaded.append(reserved.load_reserved(config, verifier, limit, kinds))
+                loaded.append(reserved.load_reserved(config, verifier, limit, kinds, half))
             else:
                 loaded.append(load(BY_NAME[name], folder, limit))
         except MissingDataError as error:

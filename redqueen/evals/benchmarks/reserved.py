@@ -24,9 +24,9 @@ ANSWER_TOKENS = 128
 which a run's own limit may not leave."""
 
 
-def all_tasks(kinds: Sequence[Kind] = KINDS) -> int:
-    """Returns how many tasks of these kinds there are."""
-    return most_tasks(HALF, kinds)
+def all_tasks(kinds: Sequence[Kind] = KINDS, half: Half | None = HALF) -> int:
+    """Returns how many tasks of these kinds a half makes, or both."""
+    return most_tasks(half, kinds)
 
 
 def answer_tokens(config: Config) -> int:
@@ -34,15 +34,21 @@ def answer_tokens(config: Config) -> int:
     return max(ANSWER_TOKENS, config.sampling.attempt_tokens)
 
 
-def load_reserved(config: Config, verifier: Verifier, limit: int | None, kinds: Sequence[Kind] = KINDS) -> Loaded:
-    """Returns the first `limit` tasks of these kinds.
+def load_reserved(
+    config: Config,
+    verifier: Verifier,
+    limit: int | None,
+    kinds: Sequence[Kind] = KINDS,
+    half: Half | None = HALF,
+) -> Loaded:
+    """Returns the first `limit` tasks of these kinds, of one half of the programs or of both.
 
     They are posed in the run's own prompts, whatever the template of the others is.
 
     Raises UserError if a program fails in the sandbox.
     """
-    count = min(limit or all_tasks(kinds), all_tasks(kinds))
-    tasks = reserved_tasks(HALF, kinds, count, SEED, verifier)
+    every = all_tasks(kinds, half)
+    tasks = reserved_tasks(half, kinds, min(limit or every, every), SEED, verifier)
     examples = worked_examples(kinds, config.game.shots, SEED, verifier)
     formats = prompts(config.model.prompts, config.game)
 
@@ -61,7 +67,7 @@ def load_reserved(config: Config, verifier: Verifier, limit: int | None, kinds: 
         name=NAME,
         title="reserved",
         group="other",
-        source=Source(files=(), rows=all_tasks(kinds)),
+        source=Source(files=(), rows=every),
         problem=problem,
         pose=pose,
         read=read,
@@ -73,7 +79,7 @@ def load_reserved(config: Config, verifier: Verifier, limit: int | None, kinds: 
     return Loaded(
         benchmark=benchmark,
         problems=[problem({"task": task, "part": task.kind}) for task in tasks],
-        available=all_tasks(kinds),
-        origin=f"redqueen {__version__}, half {HALF}",
+        available=every,
+        origin=f"redqueen {__version__}, half {half}" if half else f"redqueen {__version__}, both halves",
         sha256=hashlib.sha256(said.encode()).hexdigest(),
     )
