@@ -43,6 +43,28 @@ def quickstart() -> Config:
     )
 
 
+def overnight() -> Config:
+    """2 teachers and 2 students at settings at which students learn and teachers keep writing: hours on two cores."""
+    # Each value was chosen in pilots, which docs/ALGORITHM.md lists: with the quickstart's rate nothing is learnt, and
+    # with this one a teacher that is paid for repetitions, or shown its own tasks, sinks to programs of two lines.
+    return Config(
+        recipe="overnight",
+        game=GameConfig(
+            kinds=("code_o", "code_i"),
+            proposals=10,
+            attempts=8,
+            references_from="seeds",
+            teacher_reward="novel",
+        ),
+        sampling=SamplingConfig(temperature=1.0, proposal_tokens=112, attempt_tokens=48, batch_rows=96),
+        learning=LearningConfig(lr=3e-4, batch_tokens=1024),
+        evolution=EvolutionConfig(every=10, gamma=0.25, burn_in=5),
+        sandbox=SandboxConfig(value_bytes=400),
+        evals=EvalsConfig(every=40, limit=280),
+        run=RunConfig(steps=160, keep_every=20),
+    )
+
+
 def paper_7b() -> Config:
     """The paper's main run: Qwen2.5-Coder-7B, rank 32, 4T+4S, 200 steps. For a GPU of 80 GB or more."""
     return Config(
@@ -116,7 +138,7 @@ def rlvr() -> Config:
 
 RECIPES: dict[str, Callable[[], Config]] = {
     recipe.__name__: recipe
-    for recipe in (quickstart, rlvr, paper_7b, paper_7b_identity, population_4t4s, asymmetric, ablation_1t1s)
+    for recipe in (quickstart, rlvr, overnight, paper_7b, paper_7b_identity, population_4t4s, asymmetric, ablation_1t1s)
 }
 
 MATCHED = ("none", "per_adapter", "total")

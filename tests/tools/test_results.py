@@ -1,0 +1,28 @@
+"""The plan of docs/RESULTS.md: arms differ in who plays, and the runs come in the order of the page."""
+
+from __future__ import annotations
+
+import pytest
+
+from redqueen.recipes import configure
+from tools import results
+
+
+@pytest.mark.parametrize("arm", sorted(results.ARMS))
+def test_arms_differ_in_who_plays_and_in_nothing_else(arm: str) -> None:
+    config = configure([*results.ARMS[arm], *results.COMMON])
+    whole = configure([*results.ARMS["E"], *results.COMMON])
+    assert (config.run, config.learning, config.evals.every) == (whole.run, whole.learning, whole.evals.every)
+    assert config.sampling == whole.sampling
+    assert (config.game.kinds, config.game.proposals, config.game.attempts) == (
+        whole.game.kinds,
+        whole.game.proposals,
+        whole.game.attempts,
+    )
+
+
+def test_the_arms_that_matter_most_come_first_seed_by_seed() -> None:
+    order = list(results.plan(None, None))
+    assert order[:6] == [("C", 0), ("A", 0), ("E", 0), ("C", 1), ("A", 1), ("E", 1)]
+    assert len(order) == sum(results.SEEDS.values()) == 21
+    assert list(results.plan("R", 2)) == [("R", 0), ("R", 1)]

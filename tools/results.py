@@ -1,0 +1,146 @@
+"""Repeats the experiment of docs/RESULTS.md: trains what is missing, and writes a small file of numbers for each run.
+
+    python tools/results.py runs                     # trains and evaluates, in the order of the plan; can be stopped
+    python tools/results.py runs --only C --seeds 1
+    python tools/results.py list                     # the plan, and what is done
+
+A run is an ordinary run of `redqueen train`, in `runs/results/ARM-SEED`; its numbers are `docs/results/ARM-SEED.json`.
+With `--data DIR` the last students and the start are also scored on CRUXEval, whose file `cruxeval.jsonl` is in DIR.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from redqueen.runs.archive.reader import ArchiveReader
+from redqueen.runs.directory import RunDirectory
+
+ROOT = Path(__file__).parents[1]
+RUNS = ROOT / "runs" / "results"
+NUMBERS = ROOT / "docs" / "results"
+STEPS = 100
+COMMON = (f"run.steps={STEPS}", "evals.every=20", "run.keep_every=20")
+ONE_OF_EACH = ("population.teachers=1", "population.students=1", "evolution.enabled=false")
+ARMS: dict[str, tuple[str, ...]] = {
+    "R": ("rlvr", "learning.lr=3e-4", "game.proposals=10"),
+    "A": ("overnight", "matched=per_adapter"),
+    "B": ("overnight", "matched=total"),
+    "C": ("overnight", *ONE_OF_EACH),
+    "D": ("overnight", "evolution.enabled=false"),
+    "E": ("overnight",),
+}
+SEEDS = {"A": 4, "C": 4, "E": 4, "R": 3, "B": 3, "D": 3}
+"""How many seeds each arm has. Arms in this order, seed by seed: if hours are short, the first ones are done."""
+
+
+def plan(only: str | None, seeds: int | None) -> Iterator[tuple[str, int]]:
+    """Yields the runs as (arm, seed), in the order in which they are made."""
+    for arms in (("C", "A", "E"), ("R", "D", "B")):
+        for seed in range(max(SEEDS.values())):
+            for arm in arms:
+                if only in (None, arm) and seed < min(SEEDS[arm], seeds or SEEDS[arm]):
+                    yield arm, seed
+
+
+def main() -> None:
+    """Reads the arguments and does what they say."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["runs", "list"])
+    parser.add_argument("--only", choices=sorted(ARMS), help="one arm")
+    parser.add_argument("--seeds", type=int, help="at most so many seeds of each arm")
+    parser.add_argument("--data", type=Path, help="the folder with cruxeval.jsonl")
+    given = parser.parse_args()
+    for arm, seed in plan(given.only, given.seeds):
+        numbers = NUMBERS / f"{arm}-{seed}.json"
+        print(f"{arm}-{seed}: {'done' if numbers.exists() else 'to do'}", flush=True)
+        if given.what == "runs" and not numbers.exists():
+            run = _train(arm, seed)
+            NUMBERS.mkdir(exist_ok=True)
+            numbers.write_text(json.dumps(_numbers(arm, seed, run, given.data), indent=1) + "\n", encoding="utf-8")
+
+
+def _train(arm: str, seed: int) -> RunDirectory:
+    """Trains the rest of a run. Raises CalledProcessError if it fails."""
+    run = RunDirectory(RUNS / f"{arm}-{seed}")
+    command = [sys.executable, "-m", "redqueen", "train"]
+    if run.saved() and run.saved()[-1] >= STEPS:
+        return run
+    if run.saved():
+        command += ["--resume", str(run.path)]
+    else:
+        command += [*ARMS[arm], *COMMON, f"run.seed={seed}", "--run", str(run.path)]
+    subprocess.run(command, check=True, cwd=ROOT)
+    return run
+
+
+def _numbers(arm: str, seed: int, run: RunDirectory, data: Path | None) -> dict[str, Any]:
+    """Returns what the report needs of a finished run."""
+    lines = run.metrics()
+    environment = json.loads((run.path / "environment.json").read_text())
+    seconds = sum(line["seconds"]["total"] for line in lines)
+    return {
+        "arm": arm,
+        "seed": seed,
+        "commit": environment["commit"],
+        "settings": [*ARMS[arm], *COMMON],
+        "machine": {key: environment[key] for key in ("processor", "cores", "dtype")},
+        "hours": round(seconds / 3600, 3),
+        "evaluation_hours": round(sum(line["seconds"].get("evaluate", 0) for line in lines) / 3600, 3),
+        "log_nodes": _log_nodes(run),
+        "steps": [_step(line) for line in lines],
+        "held_out": [{"step": line["step"], **line["held_out"]} for line in lines if "held_out" in line],
+        "evaluations": _evaluated(run, data),
+    }
+
+
+def _step(line: Any) -> dict[str, Any]:
+    names = ("valid_rate", "novel_rate", "solve_rate", "solve_rate_by_kind", "lines_by_kind", "contested_by_kind")
+    return {"step": line["step"], **{name: _short(line[name]) for name in names}}
+
+
+def _short(value: Any) -> Any:
+    """Returns numbers with four decimals, also within a dictionary."""
+    if isinstance(value, dict):
+        return {key: _short(one) for key, one in value.items()}
+    return round(value, 4) if isinstance(value, float) else value
+
+
+def _log_nodes(run: RunDirectory) -> dict[str, dict[int, float]]:
+    """Returns by kind and step the mean log of the reached AST nodes of members' valid tasks."""
+    with ArchiveReader(run.archive) as reader:
+        kinds = {task.id: (task.step, task.kind) for task in reader.tasks()}
+        found: dict[str, dict[int, list[float]]] = {}
+        for row in reader.measures_of_members():
+            step, kind = kinds[row.task]
+            found.setdefault(kind, {}).setdefault(step, []).append(math.log(row.reached_nodes))
+    means: dict[str, dict[int, float]] = {}
+    for kind, steps in found.items():
+        means[kind] = {step: round(fmean(logs), 4) for step, logs in sorted(steps.items())}
+    return means
+
+
+def _evaluated(run: RunDirectory, data: Path | None) -> dict[str, Any]:
+    """Returns the scores of the first and the last checkpoint on the benchmarks that are here."""
+    found: dict[str, Any] = {}
+    benchmarks = "reserved" if data is None else "reserved,cruxeval-i,cruxeval-o"
+    for step in ("0", str(STEPS)):
+        command = [sys.executable, "-m", "redqueen", "eval", str(run.path), "--step", step, "--json"]
+        command += ["--benchmarks", benchmarks, *([] if data is None else ["--data", str(data)])]
+        done = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True)
+        scores = json.loads(done.stdout)["scores"]
+        found[step] = {
+            score["member"]: {name: cell["rate"] for name, cell in score["benchmarks"].items()} for score in scores
+        }
+    return found
+
+
+if __name__ == "__main__":
+    main()
