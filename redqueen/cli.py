@@ -24,6 +24,7 @@ from redqueen.errors import UserError
 from redqueen.machine import set_library_defaults
 from redqueen.recipes import RECIPES, configure
 from redqueen.runs.directory import RunDirectory, read_config
+from redqueen.runs.files import printable
 
 app = typer.Typer(
     help="Post-train language models by co-evolving teacher and student LoRA populations.",
@@ -319,5 +320,6 @@ def main() -> None:
     try:
         app(with_address(sys.argv[1:]))
     except UserError as error:
-        typer.echo(f"redqueen: {error}", err=True)
+        # An error may name what is in a file that somebody else wrote.
+        typer.echo(printable(f"redqueen: {error}"), err=True)
         sys.exit(2)

@@ -17,7 +17,7 @@ from redqueen.analysis.replay import load_step, open_replay
 from redqueen.commands.allowed import Allowed, playable
 from redqueen.commands.environment import check_memory
 from redqueen.commands.find_member import Found, find_member
-from redqueen.commands.show import answer_text, indented, printable
+from redqueen.commands.show import answer_text, indented
 from redqueen.config import Config, GameConfig
 from redqueen.errors import UserError
 from redqueen.game.questions import Question, QuestionError, read_question, write_question
@@ -27,6 +27,7 @@ from redqueen.records import KINDS, Completion, Draft, Kind, Pair, Proposal, Req
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.checkpoint import Checkpoint
 from redqueen.runs.directory import RunDirectory
+from redqueen.runs.files import printable
 from redqueen.sandbox import CodecError, LiteralError, OversizeError, parse_literal, to_literal
 from redqueen.self_play import verified_seeds
 from redqueen.verifier import LocalVerifier, answer_to

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,6 +19,7 @@ from redqueen.errors import UserError
 from redqueen.intervals import Interval
 from redqueen.recording.terminal import clock
 from redqueen.runs.directory import write_text
+from redqueen.runs.files import damage_of, to_json
 from redqueen.web.report.comparison import comparison_page
 
 NOTES = """\
@@ -34,12 +34,13 @@ def run_compare(paths: Sequence[Path], by: str, out: Path | None, *, as_json: bo
     """
     read = arms(paths, by)
     rows, missing = measures(read)
-    costs = [budget(arm) for arm in read]
-    table = [*quantities(read), *vendi_quantities(read, rows)]
+    with damage_of("one of the runs"):
+        costs = [budget(arm) for arm in read]
+        table = [*quantities(read), *vendi_quantities(read, rows)]
     if as_json:
         runs = [run_row(run) for run in runs_of(read)]
         document = {"arms": list(map(asdict, costs)), "quantities": list(map(asdict, table)), "runs": runs}
-        print(json.dumps(document, indent=1))
+        print(to_json(document, indent=1))
     else:
         _show(read, costs, table)
     for line in missing:

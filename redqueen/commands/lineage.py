@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from rich.markup import escape
 from rich.tree import Tree
 
 from redqueen.analysis.lineage.tree import Life, lives
 from redqueen.commands.tables import table_console
 from redqueen.recording.terminal import number
+from redqueen.runs.files import damage_of, printable, to_json
 
 NOTES = (
     "Numbers: fitness of the fitter parent at the birth > own when first rated > own at the end, or now. "
@@ -21,16 +22,22 @@ NOTES = (
 
 def run_lineage(run: Path, *, as_json: bool) -> int:
     """Prints every member that ever lived in `run`; returns the exit code. Raises RunError if there is no such run."""
-    members = lives(run)
+    with damage_of(run):
+        members = lives(run)
+        trees = {role: _tree_of(members, role) for role in dict.fromkeys(life.role for life in members)}
     if as_json:
-        print(json.dumps([asdict(life) for life in members], indent=1))
+        print(to_json([asdict(life) for life in members], indent=1))
         return 0
     console = table_console()
-    for role in dict.fromkeys(life.role for life in members):
-        title = f"{role}s" if role != "both" else ""
-        console.print(family_tree([life for life in members if life.role == role], title))
+    for tree in trees.values():
+        console.print(tree)
     console.print(NOTES)
     return 0
+
+
+def _tree_of(members: Sequence[Life], role: str) -> Tree:
+    title = f"{escape(printable(role))}s" if role != "both" else ""
+    return family_tree([life for life in members if life.role == role], title)
 
 
 def family_tree(members: Sequence[Life], title: str) -> Tree:
@@ -57,4 +64,6 @@ def label(life: Life) -> str:
     if life.distance is not None:
         tries = f" (drawn {life.tries} times)" if life.tries != 1 else ""
         text += f", distance {life.distance:.3f}{tries}"
+    # Names and operators are texts of a file that may come from anywhere.
+    text = escape(printable(text))
     return text if life.died is None else f"[dim]{text}[/dim]"

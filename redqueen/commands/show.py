@@ -18,6 +18,7 @@ from redqueen.records import Kind
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.archive.rows import AttemptRow
 from redqueen.runs.directory import RunDirectory
+from redqueen.runs.files import damage_of, printable
 
 _INDENT = "    "
 _NEW_LINE = "\n"
@@ -28,21 +29,18 @@ def run_show(run: Path, step: int | None, member: str | None, kind: Kind | None,
 
     Raises RunError if there is no such run, UserError if it has no such step or member.
     """
-    name = None if member is None else _name(run, member)
-    every = proposals(run, step)
+    with damage_of(run):
+        name = None if member is None else _name(run, member)
+        every = proposals(run, step)
     if not every:
         raise UserError(f"{run} has no step {step}" if step is not None else f"{run} has played no step yet")
-    chosen = select(every, name, kind, order)
     console = table_console()
-    for one in chosen[:limit]:
-        _print(console, one)
-    console.print(_summary(every, chosen, limit, order), soft_wrap=True, markup=False)
+    with damage_of(run):
+        chosen = select(every, name, kind, order)
+        for one in chosen[:limit]:
+            _print(console, one)
+    console.print(printable(_summary(every, chosen, limit, order)), soft_wrap=True, markup=False)
     return 0
-
-
-def printable(text: str) -> str:
-    """Returns `text` without signs that could move the cursor or change the terminal: a model wrote it."""
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 def indented(text: str) -> Text:
@@ -63,7 +61,7 @@ def _name(run: Path, member: str) -> str:
 def _print(console: Console, one: Proposed) -> None:
     row = one.proposal
     head = f"step {row.step}  {row.kind} by {row.teacher} for {one.student}  ({row.id})"
-    console.print(Text(head, style="bold"))
+    console.print(Text(printable(head), style="bold"))
     if one.task is None:
         console.print(indented(row.text.strip("\n")))
         console.print(_line(f"refused, {row.status}", row.detail, row.reward, row.teacher), style="red")
@@ -74,7 +72,7 @@ def _print(console: Console, one: Proposed) -> None:
             console.print(Text(f"  shown: the first {len(task.shown)}, judged on the other {len(task.hidden)}"))
         else:
             asked = task.pairs[0].output if task.kind == "code_o" else f"f({task.pairs[0].input})"
-            console.print(Text(f"  {row.teacher}'s answer  {printable(asked)}"))
+            console.print(Text(printable(f"  {row.teacher}'s answer  {asked}")))
         solved = sum(attempt.status == "correct" for attempt in one.attempts)
         console.print(_line(f"valid, solved {solved} of {len(one.attempts)}", "", row.reward, row.teacher))
         _print_attempts(console, one)
@@ -84,7 +82,7 @@ def _print(console: Console, one: Proposed) -> None:
 def _line(what: str, detail: str, reward: float | None, teacher: str) -> Text:
     """Returns what became of a proposal, and what its teacher was paid for it."""
     pay = "the machine failed, nothing is paid" if reward is None else f"{teacher} is paid {reward:+.2f}"
-    return Text(f"  {what}{f' ({printable(detail)})' if detail else ''}; {pay}")
+    return Text(printable(f"  {what}{f' ({detail})' if detail else ''}; {pay}"))
 
 
 def _print_attempts(console: Console, one: Proposed) -> None:
@@ -94,7 +92,7 @@ def _print_attempts(console: Console, one: Proposed) -> None:
         style = "green" if status == "correct" else ""
         pay = "" if reward is None else f"{reward:+.2f}"
         first, _, rest = answer.partition("\n")
-        head = f"  {one.student}  {count} x  {status:<12} {pay:<5}  "
+        head = printable(f"  {one.student}  {count} x  {status:<12} {pay:<5}  ")
         # A function begins on a line of its own, below the verdict.
         if rest:
             console.print(Text(head.rstrip(), style=style))

@@ -15,6 +15,7 @@ from redqueen.commands.tables import table_console
 from redqueen.config import Config
 from redqueen.errors import UserError
 from redqueen.runs.directory import RunDirectory
+from redqueen.runs.files import damage_of
 
 
 def run_tasks_export(run: Path, out: str, wanted: Wanted) -> int:
@@ -31,7 +32,8 @@ def run_tasks_export(run: Path, out: str, wanted: Wanted) -> int:
     if folder or target.suffix == ".parquet":
         require_arrow(FOLDER_FILE if folder else target)
     config = RunDirectory(run).config()
-    selected = select(read_tasks(run), wanted)
+    with damage_of(run):
+        selected = select(read_tasks(run), wanted)
     if not selected.total:
         raise UserError(f"{run} has no valid task yet")
     if not selected.records:

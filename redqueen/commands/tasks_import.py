@@ -12,7 +12,6 @@ from rich.console import Console
 
 from redqueen.analysis.dataset.files import read_rows
 from redqueen.commands.resume import quoted
-from redqueen.commands.show import printable
 from redqueen.config import GameConfig, SandboxConfig
 from redqueen.errors import UserError
 from redqueen.game.reserved import is_reserved
@@ -20,6 +19,7 @@ from redqueen.game.seeds import AUTHOR, parse_block, write_block
 from redqueen.programs.normal_form import fingerprint, normalise
 from redqueen.records import Draft, Proposal, Task, Verdict, Verifier
 from redqueen.runs.directory import write_text
+from redqueen.runs.files import printable
 from redqueen.sandbox import MAX_INPUTS, CodecError, canonical, parse_literal
 from redqueen.verifier import LocalVerifier
 
@@ -132,7 +132,7 @@ def _row(number: int, fields: dict[str, Any] | str) -> _Row:
     if not isinstance(message, str):
         raise _BadRowError('"message" must be a text')
     # A seed's message is one line.
-    return _Row(number=number, draft=Draft(program, inputs, " ".join(message.split())), outputs=outputs)
+    return _Row(number=number, draft=Draft(program, inputs, printable(" ".join(message.split()))), outputs=outputs)
 
 
 def _texts(fields: dict[str, Any], name: str) -> tuple[str, ...]:

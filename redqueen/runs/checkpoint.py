@@ -26,6 +26,7 @@ from redqueen.league.hall_of_fame import Champion
 from redqueen.league.population import Member, Population
 from redqueen.records import Kind
 from redqueen.runs.directory import saved_steps
+from redqueen.runs.files import LARGE, open_plain, parse_json, read_plain
 
 # The layout of the folder. A checkpoint of another format is refused: a run that went on from half-understood state
 # would be neither the old experiment nor a new one.
@@ -116,7 +117,7 @@ def load(folder: Path, step: int) -> Checkpoint:
     """
     path = folder / f"step-{step:06d}"
     _verify(path)
-    state: dict[str, Any] = json.loads((path / "state.json").read_text())
+    state: dict[str, Any] = json.loads(read_plain(path / "state.json", LARGE))
     if state.get("format") != FORMAT:
         raise CheckpointError(f"{path} has checkpoint format {state.get('format')}, this version reads {FORMAT}")
     members = _MEMBERS.validate_python(state["members"])
@@ -170,9 +171,9 @@ def _seal(folder: Path) -> None:
 def _verify(folder: Path) -> None:
     """Raises CheckpointError if the folder is incomplete or a file differs from its checksum."""
     try:
-        sums: dict[str, str] = json.loads((folder / _MANIFEST).read_text())
+        sums: dict[str, str] = parse_json(read_plain(folder / _MANIFEST))
         damaged = [name for name, expected in sums.items() if _checksum(folder / name) != expected]
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, AttributeError) as error:
         raise CheckpointError(f"{folder} is not a complete checkpoint: {error}") from error
     # A manifest that is valid JSON but names no state.json was not written by `_seal`.
     if damaged or "state.json" not in sums:
@@ -190,7 +191,7 @@ def _prune(folder: Path, keep_last: int, keep_every: int) -> None:
 
 
 def _checksum(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

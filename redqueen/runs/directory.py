@@ -5,9 +5,7 @@ config.json  environment.json  metrics.jsonl  run.sqlite  checkpoints/
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
-import json
 import os
 import re
 import shutil
@@ -17,6 +15,7 @@ from typing import Any, cast
 
 from redqueen.config import Config, resolve
 from redqueen.errors import UserError
+from redqueen.runs.files import LARGE, RunError, open_plain, parse_json, read_plain, to_json, write_json, write_text
 from redqueen.runs.metrics import StepMetrics
 
 _LOCK = ".lock"
@@ -24,10 +23,6 @@ _ENVIRONMENT = "environment.json"
 _TRACKERS = "trackers.json"
 FITTED = ("model.workers", "learning.checkpointing", "learning.batch_tokens", "sampling.batch_rows")
 """The settings that a session may be fitted into memory with, and keeps in environment.json for the next one."""
-
-
-class RunError(UserError):
-    """A run directory that cannot be used as asked; the message says what to do."""
 
 
 class RunDirectory:
@@ -152,7 +147,7 @@ class RunDirectory:
         """Returns the settings that the newest session of the run was fitted into memory with; {} if they are lost."""
         # environment.json is a record for people. A run can do without it, and be resumed on another machine.
         try:
-            data: Any = json.loads((self.path / _ENVIRONMENT).read_text())
+            data: Any = parse_json(read_plain(self.path / _ENVIRONMENT))
             newest = [data, *data.get("resumed", [])][-1]["fitted"]
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return {}
@@ -163,7 +158,7 @@ class RunDirectory:
         """Adds a resumed session to environment.json."""
         file = self.path / _ENVIRONMENT
         try:
-            data: Any = json.loads(file.read_text())
+            data: Any = parse_json(read_plain(file))
             resumed = [*data.get("resumed", []), dict(session)]
         except (OSError, ValueError, TypeError, AttributeError):
             data = {}
@@ -185,36 +180,41 @@ class RunDirectory:
                 raise RunError(f"{self._metrics} is missing: put it back, or make an empty one to go without its lines")
             return []
         try:
-            text = self._metrics.read_bytes().decode()
+            text = read_plain(self._metrics, LARGE).decode()
         except (OSError, ValueError) as error:
             raise RunError(f"cannot read {self._metrics}: {error}") from error
         # A line without its end was cut off by a kill; the step that it tells of is played again on a resume.
         lines = text.splitlines(keepends=True)
         return [self._step(number, line) for number, line in enumerate(lines, 1) if line.endswith("\n")]
 
-    def _step(self, number: int, line: str) -> StepMetrics:
+    def _step(self, number: int, line: str | bytes) -> StepMetrics:
         """Returns a line of metrics.jsonl as data."""
         try:
-            data = json.loads(line)
+            data = parse_json(line)
         except ValueError:
             data = None
-        if not isinstance(data, dict) or "step" not in data:
+        if not isinstance(data, dict) or type(cast(dict[str, Any], data).get("step")) is not int:
             raise RunError(f"{self._metrics}, line {number}, is damaged: put the file back, or remove the line")
         return cast(StepMetrics, data)
 
     def newest_metrics(self) -> StepMetrics | None:
         """Returns the last complete line of metrics.jsonl, None if there is none. Raises RunError if it is damaged."""
         newest = None
-        with contextlib.suppress(FileNotFoundError), self._metrics.open() as file:
-            for number, line in enumerate(file, 1):
-                newest = (number, line) if line.endswith("\n") else newest
+        try:
+            with open_plain(self._metrics) as file:
+                for number, line in enumerate(file, 1):
+                    newest = (number, line) if line.endswith(b"\n") else newest
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise RunError(f"cannot read {self._metrics}: {error}") from error
         return None if newest is None else self._step(*newest)
 
     def tracker_ids(self) -> dict[str, str]:
         """Returns what trackers know the run by, as `set_tracker_ids` left it; {} if that is lost."""
         # Without an id a tracker starts a new run of its own, which is better than none.
         try:
-            data: Any = json.loads((self.path / _TRACKERS).read_text())
+            data: Any = parse_json(read_plain(self.path / _TRACKERS))
         except (OSError, ValueError):
             return {}
         return {str(name): str(value) for name, value in data.items()} if isinstance(data, dict) else {}
@@ -224,13 +224,13 @@ class RunDirectory:
         write_json(self.path / _TRACKERS, dict(ids))
 
     def append_metrics(self, line: StepMetrics) -> None:
-        """Adds one line to metrics.jsonl."""
+        """Adds one line to metrics.jsonl. A number that is not finite, as of a run that diverged, is null."""
         with self._metrics.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+            file.write(to_json(line) + "\n")
 
     def rewind_metrics(self, step: int) -> None:
         """Drops the lines of the steps after `step`, and a line that was cut off."""
-        lines = [json.dumps(line) + "\n" for line in self.metrics() if line["step"] <= step]
+        lines = [to_json(line) + "\n" for line in self.metrics() if line["step"] <= step]
         write_text(self._metrics, "".join(lines))
 
 
@@ -241,9 +241,9 @@ def read_config(file: Path) -> Config:
     its word for running programs without isolation counts as little: only a command line has it.
     """
     try:
-        data = json.loads(file.read_text())
+        data = parse_json(read_plain(file))
     except OSError as error:
-        raise RunError(f"cannot read {file}: {error.strerror}") from error
+        raise RunError(f"cannot read {file}: {error.strerror or error}") from error
     except ValueError as error:
         raise RunError(f"{file} is damaged ({error}): put it back") from error
     if not isinstance(data, dict):
@@ -275,16 +275,3 @@ def saved_steps(checkpoints: Path) -> list[int]:
     # People rename a damaged checkpoint to step-000005.bad and the like. Such a folder must not count as step 5.
     matches = (re.fullmatch(r"step-(\d+)", path.name) for path in checkpoints.glob("step-*") if path.is_dir())
     return sorted(int(match[1]) for match in matches if match)
-
-
-def write_json(path: Path, data: object) -> None:
-    """Writes a whole JSON file or nothing."""
-    write_text(path, json.dumps(data, indent=2) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Writes a whole file or nothing: a reader never sees half of it."""
-    # Renaming within one folder is atomic, writing is not.
-    scratch = path.with_name(f".{path.name}.tmp")
-    scratch.write_text(text)
-    scratch.replace(path)

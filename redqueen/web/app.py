@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from redqueen.errors import UserError
+from redqueen.runs.files import damage_of, to_json
 from redqueen.web.evaluation import evaluation
 from redqueen.web.folder import Folder, UnknownError
 from redqueen.web.guard import Guard
@@ -67,7 +68,7 @@ def _page(request: Request) -> Response:
 def _runs(folder: Folder) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
         del request
-        return JSONResponse({"folder": str(folder.path), "runs": [_summary(folder, name) for name in folder.names()]})
+        return _answer({"folder": str(folder.path), "runs": [_summary(folder, name) for name in folder.names()]})
 
     return answer
 
@@ -75,7 +76,8 @@ def _runs(folder: Folder) -> Callable[[Request], Response]:
 def _summary(folder: Folder, name: str) -> dict[str, object]:
     """Returns a run's line in the list of runs. A run that cannot be read says why, and does not hide the others."""
     try:
-        return {"name": name, **state(folder.run(name), folder.title(name))}
+        with damage_of(folder.path / name):
+            return {"name": name, **state(folder.run(name), folder.title(name))}
     except UserError as error:
         return {"name": name, "title": folder.title(name), "error": str(error)}
 
@@ -83,9 +85,16 @@ def _summary(folder: Folder, name: str) -> dict[str, object]:
 def _view(folder: Folder, view: View) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
         name = request.query_params.get("run", "")
-        return JSONResponse(view(folder.run(name), folder.title(name), request.query_params))
+        with damage_of(folder.path / name):
+            return _answer(view(folder.run(name), folder.title(name), request.query_params))
 
     return answer
+
+
+def _answer(data: object) -> Response:
+    """Returns data as JSON that every browser reads, whatever numbers and texts are in it."""
+    # A text of the archive may hold half of a pair of surrogates, which UTF-8 has no bytes for; ASCII has escapes.
+    return Response(to_json(data), media_type="application/json")
 
 
 async def _no_page(request: Request, error: Exception) -> Response:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import threading
@@ -15,6 +14,7 @@ from typing import Any, cast
 from redqueen.config import Config
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory, RunError
+from redqueen.runs.files import parse_json, read_plain
 from redqueen.runs.metrics import StepMetrics
 
 Stamp = tuple[tuple[int, int], ...]
@@ -47,10 +47,19 @@ class LiveRun:
     def environment(self) -> dict[str, Any]:
         """Returns environment.json; {} where it cannot be read, for it is a record that the run can do without."""
         try:
-            data: Any = json.loads(self._environment.read_text())
+            data: Any = parse_json(read_plain(self._environment))
         except (OSError, ValueError):
             return {}
         return cast(dict[str, Any], data) if isinstance(data, dict) else {}
+
+    def isolation(self) -> str:
+        """Returns how well programs were isolated in the newest session that says so."""
+        # A resumed run may run on another machine than the one that it began on.
+        environment = self.environment()
+        resumed: Any = environment.get("resumed")
+        sessions = [environment, *(cast(list[Any], resumed) if isinstance(resumed, list) else [])]
+        said = [cast(dict[str, Any], each).get("isolation") for each in sessions if isinstance(each, dict)]
+        return next((each for each in reversed(said) if isinstance(each, str)), "not recorded")
 
     def lines(self) -> list[StepMetrics]:
         """Returns the lines of metrics.jsonl. Raises RunError if the file is damaged."""

@@ -14,7 +14,6 @@ def state(run: LiveRun, title: str) -> dict[str, object]:
     """Returns who plays, how far the run is and how long it will take. Raises RunError if it cannot be read."""
     config = run.config()
     lines = run.lines()
-    environment = run.environment()
     played = lines[-1]["step"] if lines else 0
     seconds = [line["seconds"]["total"] for line in lines]
     now = course(run)
@@ -22,15 +21,13 @@ def state(run: LiveRun, title: str) -> dict[str, object]:
     who = f"{population.teachers} teachers and {population.students} students"
     if population.single_agent:
         who = "a single agent in both roles"
-    # A resumed run may run on another machine than the one that it began on.
-    newest = [environment, *environment.get("resumed", [])][-1]
     return {
         "title": title,
         "recipe": config.recipe,
         "base": config.model.name,
         "seed": config.run.seed,
         "members": who,
-        "isolation": newest.get("isolation", environment.get("isolation", "not recorded")),
+        "isolation": run.isolation(),
         "course": now,
         "step": played,
         "steps": config.run.steps,

@@ -290,3 +290,19 @@ for n in range(150):
     assert writer.returncode == 0
     assert seen <= {(200_000, 1)}
     assert path.read_text() == "9" * 200_000
+
+
+def test_a_number_that_is_not_finite_is_written_as_null(run: RunDirectory) -> None:
+    run.append_metrics({"step": 1, "loss": {"S0": float("nan")}, "pair": (1.5, float("-inf"))})
+    assert (run.path / "metrics.jsonl").read_text() == '{"step": 1, "loss": {"S0": null}, "pair": [1.5, null]}\n'
+    with (run.path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 2, "loss": NaN}\n')
+    assert run.metrics()[1] == run.newest_metrics() == {"step": 2, "loss": None}
+
+
+def test_writing_follows_no_link_that_came_with_a_run(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("precious")
+    (tmp_path / ".report.html.tmp").symlink_to(tmp_path / "mine")
+    write_text(tmp_path / "report.html", "new")
+    assert (tmp_path / "mine").read_text() == "precious"
+    assert (tmp_path / "report.html").read_text() == "new"

@@ -14,6 +14,7 @@ from redqueen.config import Config
 from redqueen.config.keys import keys, nearest_key
 from redqueen.errors import UserError
 from redqueen.runs.directory import RunDirectory
+from redqueen.runs.files import damage_of
 from redqueen.runs.metrics import StepMetrics
 
 BY_RUN = "run"
@@ -75,15 +76,16 @@ def _read(path: Path, name: str, by: str) -> ComparedRun:
     if not lines:
         raise UserError(f"{path} has played no step yet: nothing to compare")
     arm = name if by == BY_RUN else _value(config, by)
-    return ComparedRun(
-        name=name,
-        path=path,
-        arm=arm,
-        config=config,
-        lines=lines,
-        verdict=verdict(lines),
-        panels=panels(lines),
-    )
+    with damage_of(path):
+        return ComparedRun(
+            name=name,
+            path=path,
+            arm=arm,
+            config=config,
+            lines=lines,
+            verdict=verdict(lines),
+            panels=panels(lines),
+        )
 
 
 def _value(config: Config, key: str) -> str:

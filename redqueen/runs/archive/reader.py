@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,6 +30,13 @@ from redqueen.runs.archive.schema import check_layout, row_of, select_statement
 from redqueen.runs.directory import RunError, saved_steps
 
 R = TypeVar("R", bound=Row)
+QUERY_S = 20.0
+"""CPU seconds that one question may take. A large archive takes a fraction of it; a file that was made to never answer
+takes this."""
+_VALUE_BYTES = 32 << 20
+"""The largest text that is read: many times what any setting lets a member write."""
+_INSTRUCTIONS = 100_000
+"""SQLite looks at the time after so many of its instructions, a few milliseconds."""
 
 
 class ArchiveReader:
@@ -41,14 +49,16 @@ class ArchiveReader:
             what = "put it back" if trained else "nothing was trained here"
             raise RunError(f"{path.parent} has no archive ({path.name}): {what}")
         self.path = path
+        self._deadline = 0.0
         self.copy: TemporaryDirectory[str] | None = None
         try:
             self.connection = self._connect()
         except (sqlite3.Error, OSError) as error:
             raise _damaged(path, error) from error
         try:
+            self._confine()
             check_layout(self.connection, path)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             self.close()
             raise _damaged(path, error) from error
         except RunError:
@@ -58,6 +68,10 @@ class ArchiveReader:
     def _connect(self) -> sqlite3.Connection:
         """Opens the file so that reading writes nothing into the run's folder, which may be read-only."""
         log = self.path.with_name(f"{self.path.name}-wal")
+        for each in (self.path, log):
+            # SQLite would wait for the other end of a pipe.
+            if each.exists() and not each.is_file():
+                raise OSError(f"{each.name} is no ordinary file")
         # Read-only by the URI: an analysis can never damage a run, and never makes an empty file by opening it.
         address = f"{self.path.resolve().as_uri()}?mode=ro"
         if not log.exists():
@@ -72,6 +86,17 @@ class ArchiveReader:
         shutil.copyfile(self.path, copied)
         shutil.copyfile(log, copied.with_name(log.name))
         return sqlite3.connect(f"{copied.as_uri()}?mode=ro", uri=True)
+
+    def _confine(self) -> None:
+        """Bounds what a file that somebody made on purpose can do to this process."""
+        # Expressions in its schema may call nothing that has side effects, and no value or query is without an end.
+        self.connection.execute("PRAGMA trusted_schema=OFF")
+        self.connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _VALUE_BYTES)
+        self.connection.set_progress_handler(self._is_late, _INSTRUCTIONS)
+        self._deadline = time.thread_time() + QUERY_S
+
+    def _is_late(self) -> bool:
+        return time.thread_time() > self._deadline
 
     def __enter__(self) -> ArchiveReader:
         return self
@@ -157,10 +182,16 @@ class ArchiveReader:
 
     def select(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Returns what a statement of SQL selects. Raises RunError if the file is damaged."""
+        # The time is that of the processor: a slow disk is no reason to stop.
+        self._deadline = time.thread_time() + QUERY_S
         try:
-            return self.connection.execute(statement, values).fetchall()
-        except sqlite3.Error as error:
+            found = self.connection.execute(statement, values).fetchall()
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise _damaged(self.path, error) from error
+        # No column holds bytes, and JSON has none.
+        if any(bytes in map(type, row) for row in found):
+            raise _damaged(self.path, ValueError("it holds bytes where a run writes a text or a number"))
+        return found
 
 
 def _damaged(path: Path, error: Exception) -> RunError:

@@ -33,6 +33,7 @@ from redqueen.runs.archive.rows import (
     TaskRow,
 )
 from redqueen.runs.directory import RunError
+from redqueen.runs.files import parse_json
 
 R = TypeVar("R", bound=Row)
 LAYOUT = 5
@@ -177,16 +178,37 @@ def _parts(row: type[Row]) -> tuple[attrgetter[tuple[object, ...]], tuple[int, .
 
 
 def row_of(row: type[R], values: Sequence[Any]) -> R:
-    """Returns the row that was stored as `values`."""
+    """Returns the row that was stored as `values`. Raises ValueError if no run stores such values.
+
+    SQLite holds any type in any column, and a file may come from anywhere.
+    """
+    if (types := tuple(map(type, values))) not in _admitted(row):
+        _check_types(row, types)
     by_name: dict[str, Any] = {}
     for column, value in zip(columns(row), values, strict=True):
         if column.type is tuple:
-            by_name[column.name] = _tuples(json.loads(value))
+            by_name[column.name] = _tuples(parse_json(value))
         elif column.type is bool and value is not None:
             by_name[column.name] = bool(value)
         else:
             by_name[column.name] = value
     return row(**by_name)
+
+
+@cache
+def _admitted(row: type[Row]) -> set[tuple[type, ...]]:
+    """Returns the combinations of types that were found to be right for a row so far; there are few."""
+    del row
+    return set()
+
+
+def _check_types(row: type[Row], types: tuple[type, ...]) -> None:
+    """Notes that rows may have values of these types. Raises ValueError if they may not."""
+    stored = {bool: int, tuple: str}
+    for column, found in zip(columns(row), types, strict=True):
+        if found is not stored.get(column.type, column.type) and not (column.nullable and found is NoneType):
+            raise ValueError(f"{_NAMES[row]}.{column.name} holds {found.__name__}")
+    _admitted(row).add(types)
 
 
 def _tuples(value: Any) -> Any:
@@ -195,14 +217,26 @@ def _tuples(value: Any) -> Any:
 
 
 def check_layout(connection: sqlite3.Connection, path: Path) -> None:
-    """Raises RunError if the archive's tables are not exactly these: another version of Red Queen wrote it."""
+    """Raises RunError if the archive's tables are not exactly these: another version of Red Queen wrote it.
+
+    A view or a virtual table with a table's name could compute for ever, and a generated column anything.
+    """
     advice = "use that version, or start a new run"
     (layout,) = connection.execute("PRAGMA user_version").fetchone()
     if layout != LAYOUT:
         raise RunError(f"{path} was written by another version of Red Queen (layout {layout}, not {LAYOUT}): {advice}")
+    entries: dict[str, tuple[str, int]] = {
+        name: (kind, root) for name, kind, root in connection.execute("SELECT name, type, rootpage FROM sqlite_master")
+    }
+    for name, (kind, _) in entries.items():
+        if kind not in ("table", "index"):
+            raise RunError(f"{path} has a {kind} ('{name}'), which no run makes: use a copy that nobody changed")
     for table in TABLES:
+        if table.name in entries and not (entries[table.name][0] == "table" and entries[table.name][1]):
+            raise RunError(f"{path} has something else than a table in place of '{table.name}': nothing can be read")
         # The second item of each row of `table_info` is the column's name. A table that is missing has no rows.
-        names = {info[1] for info in connection.execute(f"PRAGMA table_info({table.name})")}
+        # Its last one says whether the column is an ordinary one.
+        names = {info[1] for info in connection.execute(f"PRAGMA table_xinfo({table.name})") if not info[-1]}
         if names != {column.name for column in columns(table.row)}:
             raise RunError(
                 f"{path} was written by another version of Red Queen (its table '{table.name}' differs): {advice}"

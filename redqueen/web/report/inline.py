@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from html import escape
 from pathlib import Path
+
+from redqueen.runs.files import to_json
 
 STATIC = Path(__file__).parent.parent / "static"
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.MULTILINE)
@@ -88,4 +89,4 @@ def _hash(script: str) -> str:
 
 def _json(data: object) -> str:
     # `</script>` and `<!--` would end or change the element that holds the data, also inside a string.
-    return json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
+    return to_json(data, ascii_only=False).replace("<", "\\u003c")

@@ -1,0 +1,110 @@
+"""Reads and writes the small files of a run, which may be damaged, or made by somebody to make this process fail."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import Any, cast
+
+from redqueen.errors import UserError
+
+SMALL = 64 << 20
+"""Bytes that a configuration, a record or the table of an evaluation has at most."""
+LARGE = 1 << 30
+"""Bytes that metrics.jsonl has at most: a step has about ten thousand."""
+# What code meets that reads data of a form that no run writes.
+_ODD = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+
+
+class RunError(UserError):
+    """A run directory that cannot be used as asked; the message says what to do."""
+
+
+@contextmanager
+def open_plain(path: Path) -> Iterator[BufferedReader]:
+    """Opens a file to read its bytes. Raises OSError if it cannot be read or is no ordinary file."""
+    # Opening a pipe waits for its writer, and a device may have no end.
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(f"{path} is no ordinary file")
+        yield file
+
+
+def read_plain(path: Path, most: int = SMALL) -> bytes:
+    """Returns the content of an ordinary file of at most `most` bytes. Raises OSError for anything else."""
+    with open_plain(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(f"{path} has more than {most >> 20} MiB")
+    return content
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Returns the data of a JSON text; NaN and infinities, which JSON does not have, are None.
+
+    Raises ValueError if it is none, or nested too deeply.
+    """
+    try:
+        return json.loads(text, parse_constant=lambda _: None)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def to_json(data: object, *, indent: int | None = None, ascii_only: bool = True) -> str:
+    """Returns data as JSON. A number that is not finite is null: with it, no other program could read the text."""
+    try:
+        return json.dumps(data, indent=indent, ensure_ascii=ascii_only, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(data), indent=indent, ensure_ascii=ascii_only, allow_nan=False)
+
+
+def _finite(data: object) -> object:
+    if isinstance(data, float):
+        return data if math.isfinite(data) else None
+    if isinstance(data, Mapping):
+        return {key: _finite(value) for key, value in cast(Mapping[Any, object], data).items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in cast(list[object], data)]
+    return data
+
+
+def printable(text: str) -> str:
+    """Returns `text` without signs that could move the cursor or change the terminal: a model wrote it."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+@contextmanager
+def damage_of(run: Path | str) -> Iterator[None]:
+    """Turns the errors of code that meets what no run writes into a RunError, which names the run and the error."""
+    # Files of a run have hundreds of fields, whose types nothing enforces on the disk. To check each of them before it
+    # is used would cost more than to use it. The cause is kept, in case that the mistake is ours.
+    try:
+        yield
+    except UserError:
+        raise
+    except _ODD as error:
+        raise RunError(
+            f"{run} cannot be read: its files hold something that no run writes ({type(error).__name__}: {error})"
+        ) from error
+
+
+def write_json(path: Path, data: object) -> None:
+    """Writes a whole JSON file or nothing."""
+    write_text(path, to_json(data, indent=2) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a whole file or nothing: a reader never sees half of it."""
+    # Renaming within one folder is atomic, writing is not. A link of this name that came with a run would lead the
+    # writing elsewhere, so the file is always a new one.
+    scratch = path.with_name(f".{path.name}.tmp")
+    scratch.unlink(missing_ok=True)
+    with scratch.open("x", encoding="utf-8") as file:
+        file.write(text)
+    scratch.replace(path)
