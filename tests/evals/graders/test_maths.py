@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Iterator
 
 import pytest
 
 from redqueen.errors import UserError
+from redqueen.evals.graders import maths_process
 from redqueen.evals.graders.grader import Problem
 from redqueen.evals.graders.latex import key, normal, split_answers
 from redqueen.evals.graders.references import reference_answers
@@ -124,3 +127,32 @@ def test_a_process_that_was_killed_is_no_verdict(grader: MathsGrader) -> None:
     process.kill()
     process.wait()
     assert not grader.grade(problem("2"), "2.0").judged
+
+
+@pytest.mark.parametrize(
+    ("reference", "answer", "status"),
+    [
+        (r"\frac{1}{2}", r"50\%", "correct"),
+        (r"50\%", "0.5", "correct"),
+        ("50", r"50\%", "correct"),
+        (r"42\%", "42", "correct"),
+        (r"50\%", r"51\%", "wrong"),
+    ],
+)
+def test_a_per_cent_is_judged(grader: MathsGrader, reference: str, answer: str, status: str) -> None:
+    assert grader.grade(problem(reference), answer).status == status
+
+
+def test_whatever_sympy_raises_is_a_verdict(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError
+
+    request = {"answers": ["1"], "answer": "2", "cpu_s": 9}
+    monkeypatch.setattr(maths_process, "judge", fail)
+    monkeypatch.setattr(maths_process.resource, "setrlimit", lambda *_: None)
+    monkeypatch.setattr(maths_process.logging, "disable", lambda *_: None)
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{json.dumps(request)}\n" * 2))
+    maths_process.main()
+    assert capsys.readouterr().out == '["error", "AssertionError"]\n' * 2
