@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -80,13 +81,14 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 def load_adapter(folder: Path) -> tuple[dict[str, Factors], float]:
     """Returns the factors (fp32, sites in the order of their names) and the alpha of a PEFT folder.
 
-    Raises AdapterError, which names the folder, if it cannot be read or is not plain LoRA.
+    Raises AdapterError, which names the folder, if it cannot be read, is not plain LoRA, has pairs that do not fit, or
+    numbers that are not finite.
     """
     try:
-        config: dict[str, Any] = dict(json.loads((folder / CONFIG).read_text()))
+        config: dict[str, Any] = dict(json.loads((folder / CONFIG).read_bytes()))
         alpha = float(config["lora_alpha"])
         tensors = load_file(folder / WEIGHTS)
-    except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
+    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError, SafetensorError) as error:
         raise AdapterError(f"{folder} is not a readable PEFT adapter: {error}") from error
     used = [name for name in _VARIANTS if config.get(name)]
     if config.get("peft_type") != "LORA" or used:
@@ -99,12 +101,31 @@ def load_adapter(folder: Path) -> tuple[dict[str, Factors], float]:
         raise AdapterError(f"{folder}: only pairs of lora_A and lora_B are supported, see {odd[0]}")
     if not sites:
         raise AdapterError(f"{folder} holds no LoRA weights")
+    if not 0 < alpha < math.inf:
+        raise AdapterError(f"{folder}: lora_alpha is {alpha}, and must be a positive number")
+    rank = config.get("r")
     adapter: dict[str, Factors] = {}
     for site in sorted(sites):
+        if reason := _misfit(tensors[site + _A], tensors[site + _B], rank):
+            raise AdapterError(f"{folder}: {site.removeprefix(_PREFIX)} is no LoRA pair: {reason}")
         a = tensors[site + _A].T.float().contiguous()
         b = tensors[site + _B].T.float().contiguous()
         adapter[site.removeprefix(_PREFIX)] = Factors(a, b)
     return adapter, alpha
+
+
+def _misfit(a: Tensor, b: Tensor, rank: object) -> str:
+    """Returns why two tensors, [r, in] and [out, r], are no pair of rank `rank`; "" if they are."""
+    shapes = f"{list(a.shape)} and {list(b.shape)}"
+    if a.dim() != 2 or b.dim() != 2 or 0 in (*a.shape, *b.shape):
+        return f"the shapes {shapes} are not those of two matrices"
+    if a.shape[0] != b.shape[1] or a.shape[0] != rank:
+        return f"the shapes {shapes} do not have the rank of the configuration, {rank}"
+    if not (a.is_floating_point() and b.is_floating_point()):
+        return f"its numbers are {a.dtype} and {b.dtype}"
+    if not (bool(a.isfinite().all()) and bool(b.isfinite().all())):
+        return "it holds NaN or an infinity"
+    return ""
 
 
 def refit(

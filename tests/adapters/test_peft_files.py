@@ -288,3 +288,37 @@ def test_spare_components_can_learn() -> None:
 def test_an_update_that_does_not_fit_is_refused_with_a_way_out() -> None:
     with pytest.raises(AdapterError, match=r"has rank 4, model\.rank is 2: raise model\.rank, or use"):
         refit(noisy(SHAPES, 4), 1.0, 2, 1.0, torch.Generator())
+
+
+PAIR = "base_model.model.model.layers.0.self_attn.q_proj.lora_{}.weight"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "reason"),
+    [
+        (torch.zeros(4, 8), torch.zeros(8, 2), "do not have the rank of the configuration, 4"),
+        (torch.zeros(2, 8), torch.zeros(8, 2), "do not have the rank of the configuration, 4"),
+        (torch.zeros(0, 8), torch.zeros(8, 0), "are not those of two matrices"),
+        (torch.zeros(8), torch.zeros(8), "are not those of two matrices"),
+        (torch.zeros(()), torch.zeros(()), "are not those of two matrices"),
+        (torch.zeros(2, 4, 8), torch.zeros(8, 4, 1), "are not those of two matrices"),
+        (torch.zeros(4, 8, dtype=torch.int32), torch.zeros(8, 4), "its numbers are torch.int32 and torch.float32"),
+        (torch.full((4, 8), float("nan")), torch.zeros(8, 4), "it holds NaN or an infinity"),
+        (torch.zeros(4, 8), torch.full((8, 4), float("-inf")), "it holds NaN or an infinity"),
+    ],
+)
+def test_tensors_that_are_no_pair_are_refused(tmp_path: Path, a: torch.Tensor, b: torch.Tensor, reason: str) -> None:
+    save_adapter(tmp_path, noisy(SHAPES, 4), alpha=8.0, base="base")
+    save_file({PAIR.format("A"): a, PAIR.format("B"): b}, tmp_path / WEIGHTS)
+    with pytest.raises(AdapterError, match=r"layers\.0\.self_attn\.q_proj is no LoRA pair: ") as caught:
+        load_adapter(tmp_path)
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize("alpha", [float("nan"), float("inf"), -5, 0, "nan", 10**400])
+def test_a_scale_that_is_no_positive_number_is_refused(tmp_path: Path, alpha: object) -> None:
+    save_adapter(tmp_path, noisy(SHAPES, 4), alpha=8.0, base="base")
+    config = json.loads((tmp_path / CONFIG).read_text())
+    (tmp_path / CONFIG).write_text(json.dumps({**config, "lora_alpha": alpha}))
+    with pytest.raises(AdapterError):
+        load_adapter(tmp_path)
