@@ -13,6 +13,7 @@ from datasets import load_dataset
 
 from redqueen import optional
 from redqueen.analysis.dataset.columns import column_table, columns
+from redqueen.analysis.dataset.files import read_rows, rows_at_once
 from redqueen.config import GameConfig
 from redqueen.game.reserved import reserved
 from redqueen.game.seeds import read_own, write_block
@@ -232,3 +233,14 @@ def test_where_nothing_is_left_nothing_is_written(tmp_path: Path) -> None:
     assert "refused: row 1: error: NameError" in done.stdout
     assert "none of 1 rows can be a seed" in done.stderr
     assert not (tmp_path / "seeds.txt").exists()
+
+
+def test_a_text_that_many_rows_share_is_read_for_a_few_of_them_at_a_time(tmp_path: Path) -> None:
+    text = "x" * 1_000_000
+    for rows, most in ((300, 67), (1, 67)):
+        file = tmp_path / f"{rows}.parquet"
+        table = pyarrow.table({"program": pyarrow.array([text] * rows), "inputs": pyarrow.array([["1"]] * rows)})
+        pyarrow.parquet.write_table(table, file, compression="zstd")
+        assert file.stat().st_size < 2_000
+        assert 1 <= rows_at_once(pyarrow.parquet.ParquetFile(file).metadata) <= most
+        assert [row["program"] == text for row in read_rows(file) if isinstance(row, dict)] == [True] * rows
