@@ -42,7 +42,7 @@ from redqueen.records import Attempted, GradedRollout, MemberUpdate, Proposed, T
 from redqueen.runs import checkpoint
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.archive.rows import EvaluationRow
-from redqueen.runs.directory import RunDirectory
+from redqueen.runs.directory import RunDirectory, RunError
 from redqueen.self_play import SelfPlay
 
 
@@ -196,6 +196,9 @@ class Trainer:
 
     def record(self, record: StepRecord) -> None:
         """Writes a step into the archive and metrics.jsonl. Raises OSError or sqlite3.Error if the disk is full."""
+        # A run always has a checkpoint, that of its start among them.
+        if not self.directory.saved():
+            raise RunError(f"the checkpoints in {self.directory.checkpoints} were removed while the run trained")
         self.archive.record(record)
         self.metrics.record(record)
 

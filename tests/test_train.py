@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -19,6 +21,7 @@ from redqueen.records import Pair, Proposal, Task, Verdict
 from redqueen.runs import checkpoint
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.checkpoint import CheckpointError
+from redqueen.runs.directory import RunError
 from redqueen.train import Trainer
 from redqueen.verifier import LocalVerifier, task_or_reject
 from tests import toy
@@ -311,3 +314,16 @@ def test_config_and_metrics_are_plain_json(tmp_path: Path, verifier: LocalVerifi
     play(toy.trainer(config, tmp_path / "run", verifier))
     assert json.loads((tmp_path / "run" / "config.json").read_text()) == config.model_dump(mode="json")
     assert "NaN" not in (tmp_path / "run" / "metrics.jsonl").read_text()
+
+
+@pytest.mark.parametrize("name", ["run.sqlite", "metrics.jsonl", "checkpoints/step-000000"])
+def test_what_is_removed_while_a_run_trains_is_noticed_at_the_steps_end(
+    tmp_path: Path, verifier: LocalVerifier, name: str
+) -> None:
+    player = toy.trainer(toy.config(tmp_path, **{"run.steps": 3}), tmp_path / "run", verifier)
+    with closing(player):
+        player.record(player.step(1))
+        path = tmp_path / "run" / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        with pytest.raises(RunError, match=rf"{path.name if path.suffix else 'checkpoints'} .*removed"):
+            player.record(player.step(2))

@@ -19,6 +19,7 @@ from redqueen.recording.recorder import Recorder, StepRecord
 from redqueen.recording.throughput import throughput
 from redqueen.records import ROLES, ImportanceRatio, Kind, MemberUpdate, Role, Rollout, Verdict
 from redqueen.runs.directory import RunDirectory
+from redqueen.runs.files import InPlace
 from redqueen.runs.metrics import (
     MatchMetrics,
     MemberMetrics,
@@ -35,16 +36,21 @@ class MetricsRecorder(Recorder):
 
     def __init__(self, directory: RunDirectory) -> None:
         self.directory = directory
+        self._place = InPlace(directory.metrics_file)
 
     def record(self, record: StepRecord) -> None:
-        """Appends the step's line. Raises OSError if it cannot be written."""
+        """Appends the step's line. Raises OSError if it cannot be written, RunError if the file is no longer there."""
+        self._place.check()
         line = step_metrics(record)
         line["time"] = now()
         self.directory.append_metrics(line)
+        self._place.check()
 
     def rewind(self, step: int) -> None:
         """Drops the lines of the steps after `step`: a resumed run plays those steps again."""
         self.directory.rewind_metrics(step)
+        # The file is a new one now.
+        self._place = InPlace(self.directory.metrics_file)
 
 
 def step_metrics(record: StepRecord) -> StepMetrics:

@@ -36,7 +36,7 @@ class RunDirectory:
         self.checkpoints = path / "checkpoints"
         self.archive = path / "run.sqlite"
         self.evaluation = path / "evaluation.json"
-        self._metrics = path / "metrics.jsonl"
+        self.metrics_file = path / "metrics.jsonl"
         self.config_file = path / "config.json"
         self._lock: int | None = None
         self._made: list[Path] = []
@@ -51,7 +51,7 @@ class RunDirectory:
         """Whether nothing is there but what a start leaves that ended before its first checkpoint."""
         if not self.path.is_dir():
             return False
-        if any(self.checkpoints.glob("[!.]*")) or (self._metrics.exists() and self._metrics.stat().st_size):
+        if any(self.checkpoints.glob("[!.]*")) or (self.metrics_file.exists() and self.metrics_file.stat().st_size):
             return False
         return all(_is_of_a_start(path.name) for path in self.path.iterdir())
 
@@ -175,14 +175,16 @@ class RunDirectory:
 
     def metrics(self) -> list[StepMetrics]:
         """Returns all complete lines of metrics.jsonl. Raises RunError if the file is damaged or was removed."""
-        if not self._metrics.exists():
+        if not self.metrics_file.exists():
             if any(self.saved()):
-                raise RunError(f"{self._metrics} is missing: put it back, or make an empty one to go without its lines")
+                raise RunError(
+                    f"{self.metrics_file} is missing: put it back, or make an empty one to go without its lines"
+                )
             return []
         try:
-            text = read_plain(self._metrics, LARGE).decode()
+            text = read_plain(self.metrics_file, LARGE).decode()
         except (OSError, ValueError) as error:
-            raise RunError(f"cannot read {self._metrics}: {error}") from error
+            raise RunError(f"cannot read {self.metrics_file}: {error}") from error
         # A line without its end was cut off by a kill; the step that it tells of is played again on a resume.
         lines = text.splitlines(keepends=True)
         return [self._step(number, line) for number, line in enumerate(lines, 1) if line.endswith("\n")]
@@ -194,20 +196,20 @@ class RunDirectory:
         except ValueError:
             data = None
         if not isinstance(data, dict) or type(cast(dict[str, Any], data).get("step")) is not int:
-            raise RunError(f"{self._metrics}, line {number}, is damaged: put the file back, or remove the line")
+            raise RunError(f"{self.metrics_file}, line {number}, is damaged: put the file back, or remove the line")
         return cast(StepMetrics, data)
 
     def newest_metrics(self) -> StepMetrics | None:
         """Returns the last complete line of metrics.jsonl, None if there is none. Raises RunError if it is damaged."""
         newest = None
         try:
-            with open_plain(self._metrics) as file:
+            with open_plain(self.metrics_file) as file:
                 for number, line in enumerate(file, 1):
                     newest = (number, line) if line.endswith(b"\n") else newest
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise RunError(f"cannot read {self._metrics}: {error}") from error
+            raise RunError(f"cannot read {self.metrics_file}: {error}") from error
         return None if newest is None else self._step(*newest)
 
     def tracker_ids(self) -> dict[str, str]:
@@ -225,13 +227,13 @@ class RunDirectory:
 
     def append_metrics(self, line: StepMetrics) -> None:
         """Adds one line to metrics.jsonl. A number that is not finite, as of a run that diverged, is null."""
-        with self._metrics.open("a") as file:
+        with self.metrics_file.open("a") as file:
             file.write(to_json(line) + "\n")
 
     def rewind_metrics(self, step: int) -> None:
         """Drops the lines of the steps after `step`, and a line that was cut off."""
         lines = [to_json(line) + "\n" for line in self.metrics() if line["step"] <= step]
-        write_text(self._metrics, "".join(lines))
+        write_text(self.metrics_file, "".join(lines))
 
 
 def read_config(file: Path) -> Config:

@@ -94,6 +94,35 @@ def damage_of(run: Path | str) -> Iterator[None]:
         ) from error
 
 
+class InPlace:
+    """A file that a run writes to from its start to its end, and that must stay where it is.
+
+    What is written to a file whose name is gone is lost without an error.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Remembers which file has this name now, if any."""
+        self.path = path
+        self._file = self._now()
+
+    def check(self) -> None:
+        """Raises RunError if another file has the name by now, or none; what had no file may get one."""
+        now = self._now()
+        if self._file not in (None, now):
+            raise RunError(
+                f"{self.path} was removed or replaced while the run trained, so what was in it is lost here: put a copy "
+                "back and resume the run, or start a new one"
+            )
+        self._file = now
+
+    def _now(self) -> tuple[int, int] | None:
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return None
+        return (found.st_dev, found.st_ino)
+
+
 def write_json(path: Path, data: object) -> None:
     """Writes a whole JSON file or nothing."""
     write_text(path, to_json(data, indent=2) + "\n")

@@ -12,6 +12,7 @@ from types import TracebackType
 from redqueen.runs.archive.derived import derived_rows
 from redqueen.runs.archive.rows import Row
 from redqueen.runs.archive.schema import LAYOUT, TABLES, check_layout, create_statements, insert_statement, values_of
+from redqueen.runs.files import InPlace
 
 
 class Archive:
@@ -33,6 +34,7 @@ class Archive:
             check_layout(self.connection, path)
         for statement in create_statements():
             self.connection.execute(statement)
+        self._place = InPlace(path)
 
     def __enter__(self) -> Archive:
         return self
@@ -53,8 +55,9 @@ class Archive:
     def write(self, rows: Iterable[Row]) -> None:
         """Inserts the rows of a step, those of each table in order, and the rows that follow from them.
 
-        Raises sqlite3.Error if one is refused; then none is written.
+        Raises sqlite3.Error if one is refused; then none is written. Raises RunError if the file is no longer there.
         """
+        self._place.check()
         tables: dict[type[Row], list[Row]] = {}
         # One transaction for all rows of a step: after a kill there is never a task without its attempts, so no reader
         # has to ask whether a step is complete.
