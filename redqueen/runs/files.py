@@ -110,8 +110,8 @@ class InPlace:
         now = self._now()
         if self._file not in (None, now):
             raise RunError(
-                f"{self.path} was removed or replaced while the run trained, so what was in it is lost here: put a copy "
-                "back and resume the run, or start a new one"
+                f"{self.path} was removed or replaced while the run trained, so what was in it is lost here: put a "
+                "copy back and resume the run, or start a new one"
             )
         self._file = now
 
