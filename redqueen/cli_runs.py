@@ -140,7 +140,7 @@ def evaluate(
     By default these are the reserved programs, on which no run trains. All targets answer the same problems, side by
     side. docs/EVALUATION.md lists the benchmarks and where their data come from.
     """
-    from redqueen.commands.eval import Wanted, run_eval
+    from redqueen.commands.eval import Wanted, as_step, run_eval
 
     wanted = Wanted(
         benchmarks=benchmarks.split(","),
@@ -151,18 +151,10 @@ def evaluate(
         template=template,
         max_tokens=max_tokens,
         out=out,
-        step=_step(step),
+        step=as_step(step),
         allowed=Allowed(load_plugins, unsafe_no_isolation),
     )
     raise typer.Exit(run_eval(targets, members, model, wanted, as_json=as_json))
-
-
-def _step(text: str | None) -> int | Literal["all"] | None:
-    if text is None or text == "all":
-        return text
-    if not text.isdecimal():
-        raise typer.BadParameter("a step's number, or all", param_hint="--step")
-    return int(text)
 
 
 @runs.command(epilog=examples.LINEAGE)

@@ -14,7 +14,7 @@ from redqueen.game.reserved import is_reserved
 from redqueen.game.seeds import AUTHOR, IDENTITY, SeedError, seeds, seeds_of
 from redqueen.game.task_bank import TaskBank
 from redqueen.judging import Progress, ask, submit_attempt, submit_proposal
-from redqueen.league.matchmaking import BANK, Match
+from redqueen.league.matchmaking import Match
 from redqueen.programs.normal_form import fingerprint
 from redqueen.records import (
     Attempted,
@@ -86,56 +86,6 @@ class SelfPlay:
                 rng = streams.python(self.seed, "plant", task.id, kind)
                 self.task_bank.add(task.as_kind(kind, rng), None)
         return len(tasks)
-
-    def add_fixed_tasks(self, tasks: Sequence[Task], source: str) -> int:
-        """Adds tasks from elsewhere to the task bank, as far as the verifier finds them valid here.
-
-        Returns how many it left out: invalid here, with other outputs, alike to reserved programs, or there already.
-        Raises SeedError if one of the run's kinds has no task then.
-        """
-        proposals: list[Proposal] = []
-        for number, task in enumerate(tasks):
-            draft = Draft(task.program, tuple(pair.input for pair in task.pairs), task.message)
-            proposals.append(Proposal(id=f"fixed-{number}", kind=task.kind, author=BANK, step=0, draft=draft))
-        added = 0
-        for task, (_, verified) in zip(tasks, self.verifier.validate(proposals), strict=True):
-            # The file's outputs may be of another version of Python, or made up.
-            if task.kind in self.config.game.kinds and verified is not None and verified.pairs == task.pairs:
-                added += self.task_bank.add(verified, None)
-        self._check_kinds(source)
-        return len(tasks) - added
-
-    def _check_kinds(self, source: str) -> None:
-        """Raises SeedError if the task bank lacks one of the run's kinds."""
-        there = {entry.task.kind for entry in self.task_bank.entries()}
-        missing = [kind for kind in self.config.game.kinds if kind not in there]
-        if missing:
-            raise SeedError(
-                f"{source} has no valid task of the kind {' and '.join(missing)}: choose other game.kinds, or other "
-                "tasks"
-            )
-
-    def practise(
-        self, step: int, matches: Sequence[Match], progress: Progress
-    ) -> tuple[list[Proposed], list[Attempted]]:
-        """Returns the tasks of the task bank that each student is posed, and its attempts at them.
-
-        A student is posed `game.proposals` tasks of each kind. It meets all of a kind before one comes again.
-        """
-        count = self.config.game.proposals
-        posed: list[tuple[Match, Task]] = []
-        for match in matches:
-            for kind in self.config.game.kinds:
-                order = partial(streams.python, self.seed, "practise", match.student, kind)
-                drawn = self.task_bank.in_turn(kind, (step - 1) * count, count, order)
-                # The id of a task names what becomes of it in this match.
-                posed += [
-                    (match, replace(task, id=f"{match.id}.{kind}.{number}", step=step))
-                    for number, task in enumerate(drawn)
-                ]
-        attempts = self.config.game.attempts
-        attempted = self.attempt([(match.student, task) for match, task in posed], attempts, progress)
-        return [_as_proposed(match, task) for match, task in posed], attempted
 
     def play(
         self, step: int, matches: Sequence[Match], progress: Progress, on_proposed: Callable[[], None]
@@ -317,23 +267,6 @@ class _Judging:
                 Attempted(task=task, number=number, rollout=rollout, verdict=self.attempts[place].result())
             )
         return attempted
-
-
-def _as_proposed(match: Match, task: Task) -> Proposed:
-    """Returns a task of the task bank in the place of a proposal; nobody wrote it now, and nobody is paid for it."""
-    completion = Completion(
-        member=BANK, version=0, prompt_ids=(), token_ids=(), logprobs=(), text=task.program, finish_reason="stop"
-    )
-    return Proposed(
-        id=task.id,
-        match=match.id,
-        student=match.student,
-        prompt="",
-        references=(),
-        rollout=Rollout(member=BANK, role="teacher", kind=task.kind, group=task.id, completion=completion),
-        verdict=Verdict("valid", "; ".join(pair.output for pair in task.pairs)),
-        task=task,
-    )
 
 
 def attempt_rollout(member: str, task: Task, completion: Completion) -> Rollout:

@@ -7,19 +7,16 @@ draws its own numbers, and what was sampled ahead (`learning.max_staleness`) is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from redqueen import streams
-from redqueen.adapters.factors import Factors
-from redqueen.adapters.initialisation import fresh, generator, perturb
-from redqueen.adapters.peft_files import load_adapter, refit
-from redqueen.assets import warm_start
+from redqueen.adapters.initialisation import generator, perturb
+from redqueen.adapters.start import starting_adapter
 from redqueen.behaviour import behaviours
 from redqueen.config import Config
-from redqueen.errors import AdapterError
 from redqueen.evals.held_out import HeldOutEvaluation, run_evaluation
 from redqueen.evals.in_training import START, HeldOutAnswer, TrainingEvaluation
 from redqueen.evolution import rate, replace_weakest, score_held_out, standings_of, update_hall_of_fame
@@ -33,7 +30,8 @@ from redqueen.league.selection import is_evolution_step
 from redqueen.played_step import PlayedStep, score_step
 from redqueen.policy.model.base import BaseFacts
 from redqueen.policy.policy import MemberPolicy
-from redqueen.recording.archive import ArchiveRecorder
+from redqueen.practice import add_fixed_tasks, practise
+from redqueen.recording.archive import ArchiveRecorder, answer_of
 from redqueen.recording.measures import Measures, Spread
 from redqueen.recording.metrics import MetricsRecorder
 from redqueen.recording.phases import Phases
@@ -41,7 +39,6 @@ from redqueen.recording.recorder import Recorder, StepRecord
 from redqueen.records import Attempted, GradedRollout, MemberUpdate, Proposed, Task, Verifier
 from redqueen.runs import checkpoint
 from redqueen.runs.archive.reader import ArchiveReader
-from redqueen.runs.archive.rows import EvaluationRow
 from redqueen.runs.directory import RunDirectory, RunError
 from redqueen.self_play import SelfPlay
 
@@ -150,7 +147,7 @@ class Trainer:
             matches = self._matches(step)
         if not self.config.population.teachers:
             with phases.phase("solve"):
-                proposed, attempted = self.self_play.practise(step, matches, phases.progress)
+                proposed, attempted = practise(self.self_play, step, matches, phases.progress)
             return _Sampled(phases, matches, proposed, attempted)
         # A task is attempted as soon as it is verified, while other proposals are still being written. The phase is
         # `solve` from the end of the last one on.
@@ -212,7 +209,7 @@ class Trainer:
         if fixed is None:
             self.self_play.add_seed_tasks()
         else:
-            left_out = self.self_play.add_fixed_tasks(fixed, f"game.tasks={self.config.game.tasks}")
+            left_out = add_fixed_tasks(self.self_play, fixed, f"game.tasks={self.config.game.tasks}")
         # All members start near one adapter. The noise tells them apart: two equal adapters would give the same answers
         # to the same prompts, since at one task all members draw the same random numbers.
         start = starting_adapter(self.config, self.policy.shapes())
@@ -254,7 +251,7 @@ class Trainer:
         self.metrics.rewind(saved.step)
         with ArchiveReader(self.directory.archive) as reader:
             self.measures.restore(reader.measures_of_members())
-            self.start_answers = tuple(_answer(row) for row in reader.evaluations(0))
+            self.start_answers = tuple(answer_of(row) for row in reader.evaluations(0))
 
     def save(self) -> Path:
         """Writes a checkpoint of everything that was played. Returns its folder."""
@@ -321,49 +318,10 @@ class Trainer:
         return [graded for graded in played.graded() if graded.rollout.member in self.population.members]
 
 
-def _answer(row: EvaluationRow) -> HeldOutAnswer:
-    """Returns the answer that a row of the archive was written from."""
-    return HeldOutAnswer(
-        member=row.member,
-        benchmark=row.benchmark,
-        problem=row.problem,
-        text=row.text,
-        status=row.status,
-        tokens=row.tokens,
-        cut_off=row.cut_off,
-    )
-
-
 def _novel_tasks(played: PlayedStep) -> list[Task]:
     """Returns the tasks whose behaviour is measured: a task that is no new idea would only repeat one."""
     tasks = [proposal.proposed.task for proposal in played.proposals if proposal.novel]
     return [task for task in tasks if task is not None]
-
-
-def starting_adapter(config: Config, shapes: Mapping[str, tuple[int, int]]) -> dict[str, Factors]:
-    """Returns the adapter that all members start near.
-
-    `shapes` are the base's (inputs, outputs) by the name of a module. Raises AdapterError if the adapter does not fit.
-    """
-    model = config.model
-    noise = generator(config.run.seed, "fresh")
-    folder = _starting_folder(config)
-    if folder is None:
-        return fresh(shapes, model.rank, noise)
-    adapter, alpha = load_adapter(folder)
-    if adapter.keys() != shapes.keys():
-        raise AdapterError(f"{folder} was made for another base or other model.targets")
-    # The folder may have another rank and alpha than this run. Refitting keeps the update of the weights the same.
-    rank = next(iter(adapter.values())).a.shape[1]
-    return refit(adapter, alpha / rank, model.rank, model.alpha / model.rank, noise)
-
-
-def _starting_folder(config: Config) -> Path | None:
-    """Returns the folder of the first adapter according to `population.init`, or None if it is drawn at random."""
-    init = config.population.init
-    if init == "auto":
-        return warm_start(config.model)
-    return None if init == "fresh" else Path(init)
 
 
 def _first_roles(config: Config) -> list[AnyRole]:

@@ -26,7 +26,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("redqueen.train", "redqueen.warm_start"),
     ("redqueen.recording",),
     ("redqueen.evolution",),
-    ("redqueen.evals",),
+    ("redqueen.evals", "redqueen.practice"),
     ("redqueen.self_play", "redqueen.played_step"),
     ("redqueen.judging", "redqueen.lessons", "redqueen.behaviour"),
     ("redqueen.cluster",),

@@ -12,6 +12,7 @@ from redqueen.config import Config, ConfigError
 from redqueen.errors import UserError
 from redqueen.game.seeds import SeedError
 from redqueen.league.matchmaking import BANK
+from redqueen.practice import add_fixed_tasks
 from redqueen.recipes import configure
 from redqueen.recording.terminal import headline
 from redqueen.records import Pair, Task
@@ -79,11 +80,11 @@ def test_tasks_that_are_not_what_they_say_are_left_out(tmp_path: Path, verifier:
     invalid = Task(id="", kind="code_o", author="", step=0, program="def f(x):\n    return x / 0", pairs=ONE.pairs)
     other_kind = Task(id="", kind="code_i", author="", step=0, program=ONE.program, pairs=ONE.pairs)
     play = trainer.self_play
-    assert play.add_fixed_tasks([ONE, other_output, invalid, other_kind, ONE], "FILE") == 4
+    assert add_fixed_tasks(play, [ONE, other_output, invalid, other_kind, ONE], "FILE") == 4
     assert [entry.task.pairs for entry in play.task_bank.entries()] == [ONE.pairs]
     play.task_bank.restore([])
     with pytest.raises(SeedError, match="FILE has no valid task of the kind code_o"):
-        play.add_fixed_tasks([invalid], "FILE")
+        add_fixed_tasks(play, [invalid], "FILE")
     trainer.close()
 
 

@@ -38,6 +38,7 @@ TITLES = {
     "redqueen.evolution": "rate and replace",
     "redqueen.evals": "held-out score",
     "redqueen.self_play": "propose and solve",
+    "redqueen.practice": "students alone: fixed tasks",
     "redqueen.played_step": "a step as a tree",
     "redqueen.lessons": "tasks as texts to imitate",
     "redqueen.behaviour": "calls on fixed inputs",

@@ -136,9 +136,9 @@ def _evaluated(run: RunDirectory, data: Path | None) -> dict[str, Any]:
         command += ["--benchmarks", benchmarks, *([] if data is None else ["--data", str(data)])]
         done = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True)
         scores = json.loads(done.stdout)["scores"]
-        found[step] = {
-            score["member"]: {name: cell["rate"] for name, cell in score["benchmarks"].items()} for score in scores
-        }
+        found[step] = {}
+        for score in scores:
+            found[step][score["member"]] = {name: cell["rate"] for name, cell in score["benchmarks"].items()}
     return found
 
 

@@ -60,6 +60,15 @@ class Wanted:
     """The step of runs' checkpoints, or "all" for the curves of runs."""
 
 
+def as_step(text: str | None) -> Step:
+    """Returns what the option --step means. Raises UserError if it is neither a number nor "all"."""
+    if text is None or text == "all":
+        return text
+    if not text.isdecimal():
+        raise UserError(f"--step {text}: give the number of a step, or all")
+    return int(text)
+
+
 def run_eval(targets: Sequence[str], members: Members, model: str | None, wanted: Wanted, *, as_json: bool) -> int:
     """Evaluates the targets and prints the table; returns the exit code.
 

@@ -146,6 +146,19 @@ def evaluation_row(step: int, answer: HeldOutAnswer) -> EvaluationRow:
     )
 
 
+def answer_of(row: EvaluationRow) -> HeldOutAnswer:
+    """Returns the answer that a row was written from."""
+    return HeldOutAnswer(
+        member=row.member,
+        benchmark=row.benchmark,
+        problem=row.problem,
+        text=row.text,
+        status=row.status,
+        tokens=row.tokens,
+        cut_off=row.cut_off,
+    )
+
+
 def _match_row(step: int, game: Game, ratings: Mapping[str, Rating]) -> MatchRow:
     teacher = ratings[game.match.teacher]
     student = ratings[game.match.student]

@@ -20,10 +20,10 @@ def rates(answers: Sequence[HeldOutAnswer]) -> dict[str, dict[str, float | None]
         known = right.setdefault(answer.benchmark, {}).setdefault(answer.member, [])
         if answer.right is not None:
             known.append(answer.right)
-    return {
-        benchmark: {member: fmean(known) if known else None for member, known in members.items()}
-        for benchmark, members in right.items()
-    }
+    found: dict[str, dict[str, float | None]] = {}
+    for benchmark, members in right.items():
+        found[benchmark] = {member: fmean(known) if known else None for member, known in members.items()}
+    return found
 
 
 def held_out_metrics(answers: Sequence[HeldOutAnswer], start: Sequence[HeldOutAnswer]) -> HeldOutMetrics | None:

@@ -61,11 +61,7 @@ def step_metrics(record: StepRecord) -> StepMetrics:
     # A champion of the past is no part of the population, so what it wrote counts in no rate. A task of the task bank
     # is no proposal, but its solve rate counts.
     living = {standing.member.name for standing in record.standings}
-    between_living = [
-        proposal
-        for proposal in all_proposals
-        if proposal.proposed.rollout.member in (*living, BANK) and proposal.proposed.student in living
-    ]
+    solve_rates = {kind: _solve_rates(_posed_to(living, all_proposals), kind) for kind in kinds}
     all_proposals = [proposal for proposal in all_proposals if proposal.proposed.rollout.member != BANK]
     proposals = [proposal for proposal in all_proposals if proposal.proposed.rollout.member in living]
     attempts = [attempt for attempt in all_attempts if attempt.attempted.rollout.member in living]
@@ -77,7 +73,6 @@ def step_metrics(record: StepRecord) -> StepMetrics:
     # A proposal can be judged and still have no reward: the machine may have lost every attempt at its task.
     teacher_rewards = [proposal.reward for proposal in proposals if proposal.reward is not None]
     student_rewards = [attempt.reward for attempt in attempts if attempt.reward is not None]
-    solve_rates = {kind: _solve_rates(between_living, kind) for kind in kinds}
     rollouts = _rollouts(proposals, attempts)
     updates = record.updates
     line: StepMetrics = {
@@ -128,6 +123,16 @@ def step_metrics(record: StepRecord) -> StepMetrics:
     if held_out := held_out_metrics(record.answers, record.start):
         line["held_out"] = held_out
     return line
+
+
+def _posed_to(living: set[str], proposals: Sequence[ScoredProposal]) -> list[ScoredProposal]:
+    """Returns the tasks of living teachers, or of the task bank, that were posed to living students."""
+    authors = {*living, BANK}
+    return [
+        proposal
+        for proposal in proposals
+        if proposal.proposed.rollout.member in authors and proposal.proposed.student in living
+    ]
 
 
 def _kind(proposal: ScoredProposal) -> Kind:

@@ -18,6 +18,7 @@ from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.archive.rows import (
     AttemptRow,
     ChampionRow,
+    EvaluationRow,
     MatchRow,
     MeasureRow,
     MemberRow,
@@ -89,6 +90,19 @@ def probe(step: int) -> ProbeRow:
     )  # fmt: skip
 
 
+def evaluation(step: int) -> EvaluationRow:
+    return EvaluationRow(
+        step=step,
+        member="S0",
+        benchmark="reserved",
+        problem="p",
+        text="1",
+        status="wrong",
+        tokens=1,
+        cut_off=False,
+    )
+
+
 def measure(step: int) -> MeasureRow:
     return MeasureRow(
         task=f"{step}", step=step, written_depth=6, written_cyclomatic=2, written_lines=5, written_variables=3,
@@ -104,7 +118,7 @@ def everything(step: int) -> list[Row]:
     name = f"{step}"
     return [
         member(f"S{step}", step), match(name, step), proposal(name, step), task(name, step), attempt(name, 0, step),
-        replacement(name, step), standing(step), champion(step), probe(step), measure(step),
+        replacement(name, step), standing(step), champion(step), probe(step), evaluation(step), measure(step),
     ]  # fmt: skip
 
 
@@ -299,7 +313,7 @@ def test_an_archive_from_before_the_listing_is_refused_with_both_numbers(archive
         archive.connection.execute(f"DROP TABLE {table}")
     archive.connection.execute("PRAGMA user_version = 3")
     for opened in (Archive, ArchiveReader):
-        with pytest.raises(RunError, match=r"another version of Red Queen \(layout 3, not 4\): use that version, or"):
+        with pytest.raises(RunError, match=r"another version of Red Queen \(layout 3, not 5\): use that version, or"):
             opened(tmp_path / "run.sqlite")
 
 
