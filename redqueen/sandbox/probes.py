@@ -98,16 +98,18 @@ def _probe_once() -> tuple[str, tuple[Probe, ...]]:
         isolation = worker.zygotes["A"].isolation
     finally:
         worker.close()
+    # What the zygote could not take away, it says. What it took away, the probe looks for.
+    readable_by = str(isolation["clocks"]) or ("" if clocks.ok else clocks.detail)
     probes += [
         Probe("seccomp", bool(isolation["seccomp"]), "" if isolation["seccomp"] else "the filter does not load"),
         Probe("landlock", not isolation["landlock"], str(isolation["landlock"]), required=False),
         Probe("own user", bool(isolation["unprivileged"]), "", required=False),
-        Probe("clocks", clocks.ok, str(isolation["clocks"]) or clocks.detail, required=False),
+        Probe("clocks", readable_by == "", readable_by or clocks.detail, required=False),
         Probe("fixed layout", bool(isolation["unrandomised"]), _layout(isolation), required=False),
     ]
     if not all(found.ok for found in probes if found.required):
         return PROCESS, tuple(probes)
-    if not clocks.ok:
+    if readable_by:
         return CLOCKS, tuple(probes)
     return (NO_LANDLOCK if isolation["landlock"] else FULL), tuple(probes)
 

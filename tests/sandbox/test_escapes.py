@@ -157,3 +157,39 @@ def test_a_raw_system_call_is_refused(run: Run, name: str) -> None:
 def test_what_is_not_loaded_cannot_be_loaded(run: Run, module: str) -> None:
     outcome = run(reach(f"real_import('{module}')\nreturn 1"))
     assert (outcome.status, outcome.detail.split()[0]) == ("error", "ModuleNotFoundError"), outcome
+
+
+# Jumps to the bytes of `rdtsc` and `rdtscp` wherever a library has them. The first jump must be the last.
+_STAMP = """
+start = ctypes.cast(libc.qsort, ctypes.c_void_p).value
+text = ctypes.string_at(start, 600_000)
+# In glibc the end of "xor eax, eax; ret", entered one byte early, is one that returns.
+places = [text.find(bytes.fromhex(code)) for code in ("0f31c0c3", "0f31")]
+place = places[0] if places[0] >= 0 else places[1]
+if place < 0:
+    return "not there"
+return ctypes.CFUNCTYPE(ctypes.c_long)(start + place)()
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="another processor has another counter")
+def test_the_time_stamp_counter_is_refused_wherever_its_bytes_are(run: Run) -> None:
+    outcome = run(reach(_STAMP.strip()))
+    assert outcome.outputs == ("'not there'",) or outcome.detail == "killed by SIGSEGV", outcome
+
+
+# The clocks' bodies behind the patched entries: each jump into them dies.
+_BODIES = """
+libc.getauxval.restype = ctypes.c_ulong
+base = libc.getauxval(ctypes.c_ulong(33))
+code = ctypes.string_at(base, 4096)
+first = code.find(bytes.fromhex("0f05c3"))
+rest = code[first + 3 :]
+return first > 0, rest.strip(bytes([0xCC])).count(bytes.fromhex("0f31")), rest.count(bytes.fromhex("0f01f9"))
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="only this vDSO is known")
+def test_nothing_is_left_of_the_clocks_but_system_calls(run: Run) -> None:
+    outcome = run(reach(_BODIES.strip()))
+    assert (outcome.status, outcome.outputs) == ("ok", ("(True, 0, 0)",)), outcome

@@ -19,6 +19,8 @@ _AT_SYSINFO_EHDR = 33
 # From elf.h: kinds of program headers and of dynamic entries, and a symbol table's entry.
 _PT_LOAD, _PT_DYNAMIC = 1, 2
 _DT_STRTAB, _DT_SYMTAB = 5, 6
+# int3
+_TRAP = b"\xcc"
 _SYMBOL = struct.Struct("<IBBHQQ")
 
 _CLOCKS = {
@@ -39,12 +41,16 @@ def redirect_clocks() -> str:
     base = int(lockdown.libc.getauxval(ctypes.c_ulong(_AT_SYSINFO_EHDR)))
     if not base:
         return "no vDSO"
-    entries = _entry_points(base)
+    entries, end = _entry_points(base)
     if not entries:
         return "no known entry point"
+    first = min(entries)
     try:
         # Through /proc/self/mem and not mprotect: newer kernels seal the mapping against changes of its protection.
         with open("/proc/self/mem", "r+b", buffering=0) as memory:
+            # The bodies behind the entries read the counter and the pages by themselves: a jump into them has to die.
+            memory.seek(first)
+            memory.write(_TRAP * (end - first))
             for address, number in entries.items():
                 memory.seek(address)
                 # mov eax, number; syscall; ret
@@ -74,8 +80,8 @@ def _time_pages() -> list[tuple[int, int]]:
     return found
 
 
-def _entry_points(base: int) -> dict[int, int]:
-    """Address of each clock function and its system call; empty if anything looks unfamiliar."""
+def _entry_points(base: int) -> tuple[dict[int, int], int]:
+    """Address of each clock function and its system call, and the end of the code; none if it looks unfamiliar."""
     # The ELF header says where the program headers are; those say where code and dynamic section are.
     program_headers = _word("<Q", base + 32)
     size, count = struct.unpack("<HH", ctypes.string_at(base + 54, 4))
@@ -88,7 +94,7 @@ def _entry_points(base: int) -> dict[int, int]:
         elif kind == _PT_DYNAMIC:
             dynamic = _word("<Q", at + 16)
     if load is None or dynamic is None:
-        return {}
+        return {}, base
     shift = base - load[0]
     length = load[1]
     tables: dict[int, int] = {}
@@ -105,9 +111,9 @@ def _entry_points(base: int) -> dict[int, int]:
         number = _CLOCKS.get(ctypes.string_at(names + name).decode("latin-1").removeprefix("__vdso_"))
         if number is not None and section:
             if size < 8 or not 0 <= value < length:
-                return {}
+                return {}, base
             entries[shift + value] = number
-    return entries
+    return entries, shift + length
 
 
 def _word(form: str, address: int) -> int:

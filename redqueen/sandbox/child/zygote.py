@@ -31,6 +31,7 @@ import lockdown
 import seccomp
 import steady
 import text_encodings
+import time_stamp
 import vdso
 import warm
 from lines import count_lines
@@ -148,7 +149,7 @@ def prepare(unrandomised: bool) -> tuple[bytes, Setup]:
     # A result that depends on how deep a call may go differs between the interpreters.
     sys.setrecursionlimit(sys.getrecursionlimit() + variant * _RECURSION_STEP)
     base = lockdown.address_space()
-    clocks = vdso.redirect_clocks()
+    clocks = vdso.redirect_clocks() or time_stamp.refuse_time_stamps()
     lockdown.lower(resource.RLIMIT_NOFILE, MOST_FILES)
     # 0 is the socket; 1 and 2 lead to /dev/null.
     os.closerange(3, MOST_FILES)
