@@ -195,6 +195,7 @@ def run_bench_large_league(members: int, proposals: int, steps: int, profile: bo
             "evolution.every=1",
             "evolution.gamma=0.025",
             "evolution.burn_in=0",
+            "evals.every=0",
         ]
     )
     report = Report("large-league", {"members": [members, members], "proposals": proposals, "steps": steps})

@@ -96,7 +96,7 @@ def test_a_resumed_count_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> Non
     later = [task("5.a", ALIVE), task("5.b", "def f(x):\n    return {x: x}", "1", "{1: 1}")]
     whole = Measures()
     recorder = ArchiveRecorder(tmp_path / "run.sqlite")
-    recorder.begin([T0, S0])
+    recorder.begin([T0, S0], ())
     before = measure(whole, 4, *first, **{"4.a": HARD})
     recorder.record(replace(record(4), played=played(4, *first), measures=before))
     lost = measure(Measures(), 5, *later)
@@ -112,7 +112,7 @@ def test_a_resumed_count_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> Non
 
 def test_what_champions_wrote_is_not_counted_again(tmp_path: Path) -> None:
     recorder = ArchiveRecorder(tmp_path / "run.sqlite")
-    recorder.begin([T0])
+    recorder.begin([T0], ())
     tasks = [task("4.a", ALIVE), replace(task("4.b", ALIVE, "2"), author="T0@2")]
     done = measure(Measures(), 4, *tasks)
     recorder.record(replace(record(4), played=played(4, *tasks), measures=done))
