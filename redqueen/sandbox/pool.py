@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from queue import SimpleQueue
 
 from redqueen.machine import cores
+from redqueen.sandbox.interpreters import Interpreters
 from redqueen.sandbox.job import Job, Outcome
 from redqueen.sandbox.probes import PROCESS, IsolationError, probe
 from redqueen.sandbox.profile import GAME, Profile
@@ -43,12 +44,14 @@ class Sandbox(AbstractContextManager["Sandbox", None]):
                 "--unsafe-no-isolation runs them anyway, with this user's rights"
             )
         self._owner = os.getpid()
-        self._workers = [Worker(profile) for _ in range(workers or cores())]
+        workers = workers or cores()
+        self._interpreters = Interpreters(profile, workers)
+        self._workers = [Worker(self._interpreters) for _ in range(workers)]
         self._free = _FreeWorkers(self._workers)
         self._room = threading.BoundedSemaphore(MAX_WAITING)
         # Twice as many threads as workers: one reads a job or judges it while another one's child runs. A zygote dies
         # with the thread that started it, and these threads live as long as the pool.
-        self._threads = ThreadPoolExecutor(2 * len(self._workers), thread_name_prefix="sandbox")
+        self._threads = ThreadPoolExecutor(2 * workers, thread_name_prefix="sandbox")
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         # A caller that leaves in an error does not want the rest of the queue.
@@ -82,6 +85,7 @@ class Sandbox(AbstractContextManager["Sandbox", None]):
         self._threads.shutdown(wait=True)
         for worker in self._workers:
             worker.close()
+        self._interpreters.close()
 
     def _serve(self, job: Job) -> Outcome:
         return run_job(job, self.profile.limits, self._worker)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from redqueen.errors import UserError
+from redqueen.sandbox.interpreters import Interpreters
 from redqueen.sandbox.job import Job, Limits
 from redqueen.sandbox.literals import parse_literal
 from redqueen.sandbox.profile import GAME
@@ -16,9 +17,10 @@ from redqueen.sandbox.worker import Worker
 FULL = "full"
 NO_LANDLOCK = "no-landlock"
 CLOCKS = "readable-clocks"
+SAME_USER = "same-user"
 PROCESS = "process"
 """The tiers. `full`: every promise holds, behind seccomp and Landlock. `no-landlock`: seccomp alone keeps them.
-`readable-clocks`: a program can find the time, so that only the determinism check keeps results from depending on it.
+`same-user`: programs run as root, without a capability. `readable-clocks`: a program can find the time, so that only the determinism check keeps results from depending on it.
 `process`: a promise is broken; a program has limits and a process of its own, and nothing else holds it."""
 
 # A probe needs little CPU, but a machine may be so busy that this takes long; then it is slow and not unsafe.
@@ -84,7 +86,8 @@ def probe() -> tuple[str, list[Probe]]:
 
 @functools.cache
 def _probe_once() -> tuple[str, tuple[Probe, ...]]:
-    worker = Worker(GAME.with_limits(_LIMITS))
+    interpreters = Interpreters(GAME.with_limits(_LIMITS))
+    worker = Worker(interpreters)
     try:
         probes = [_attempt(worker, name, code) for name, code in _ATTEMPTS.items()]
         clocks = _clocks(worker)
@@ -93,11 +96,11 @@ def _probe_once() -> tuple[str, tuple[Probe, ...]]:
         probes.append(_differs(worker, "hash seeds", "hash('a')"))
         probes.append(_differs(worker, "addresses", "id(object())"))
         # No zygote starts here, so that none of the probes ran.
-        if "A" not in worker.zygotes:
+        if "A" not in interpreters.zygotes:
             return PROCESS, (Probe("start", False, probes[-1].detail),)
-        isolation = worker.zygotes["A"].isolation
+        isolation = interpreters.zygotes["A"].isolation
     finally:
-        worker.close()
+        interpreters.close()
     # What the zygote could not take away, it says. What it took away, the probe looks for.
     readable_by = str(isolation["clocks"]) or ("" if clocks.ok else clocks.detail)
     probes += [
@@ -105,13 +108,16 @@ def _probe_once() -> tuple[str, tuple[Probe, ...]]:
         Probe("landlock", not isolation["landlock"], str(isolation["landlock"]), required=False),
         Probe("own user", bool(isolation["unprivileged"]), "", required=False),
         Probe("clocks", readable_by == "", readable_by or clocks.detail, required=False),
+        Probe("same start", isolation["traces"] == "", str(isolation["traces"]), required=False),
         Probe("fixed layout", bool(isolation["unrandomised"]), _layout(isolation), required=False),
     ]
     if not all(found.ok for found in probes if found.required):
         return PROCESS, tuple(probes)
     if readable_by:
         return CLOCKS, tuple(probes)
-    return (NO_LANDLOCK if isolation["landlock"] else FULL), tuple(probes)
+    if isolation["landlock"]:
+        return NO_LANDLOCK, tuple(probes)
+    return (FULL if isolation["unprivileged"] else SAME_USER), tuple(probes)
 
 
 def _layout(isolation: dict[str, Any]) -> str:

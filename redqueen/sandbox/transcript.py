@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from redqueen.sandbox.child.protocol import (
-    CPU,
     END,
-    FLOOD,
     FRAME,
     FROM_CHILD,
     LINES,
@@ -25,11 +23,10 @@ from redqueen.sandbox.child.protocol import (
     MOST_END_BYTES,
     UNSTEADY,
     VALUE,
-    WALL,
 )
 from redqueen.sandbox.child.values import CodecError, decode
 from redqueen.sandbox.job import LinesRun, Status
-from redqueen.sandbox.process import Reply, ZygoteError
+from redqueen.sandbox.running import Reply, Stop, ZygoteError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,13 +186,13 @@ def judge_reply(reply: Reply, said: Transcript, cpu_s: float, walled: bool) -> R
     # The timer that kills may have another limit than `cpu_s`. The CPU time that the system reports may be a little
     # less than the timer's: nine tenths of the limit will do.
     killed = reply.signal == signal.SIGKILL and reply.cpu_ms >= cpu_s * 900
-    if reply.stop == CPU or killed or reply.cpu_ms > cpu_s * 1000:
+    if reply.stop is Stop.CPU or killed or reply.cpu_ms > cpu_s * 1000:
         return failed("timeout", f"more than {cpu_s:g} s of CPU")
-    if reply.stop == WALL:
+    if reply.stop is Stop.WALL:
         if walled and reply.cpu_ms < reply.wall_ms / 2:
             raise ZygoteError(f"starved: {reply.cpu_ms:.0f} ms of CPU in {reply.wall_ms:.0f} ms")
         return failed("timeout", "wall clock")
-    if reply.stop == FLOOD:
+    if reply.stop is Stop.FLOOD:
         return failed("oversize", "more output than the cap")
     if not said.locked:
         raise ZygoteError("a child could not lock itself in")

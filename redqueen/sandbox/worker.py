@@ -1,22 +1,18 @@
-"""One worker: from a job to its outcome, by way of two zygotes. All judging happens here, in the parent."""
+"""One worker: from a job to its outcome, by way of two to seven zygotes. All judging happens here, in the parent."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
-from redqueen.sandbox.child.protocol import LIMITS
 from redqueen.sandbox.child.values import CodecError, OversizeError, canonical, decode, encode, marshalled, pack
+from redqueen.sandbox.interpreters import VARIANTS, Interpreters
 from redqueen.sandbox.job import MAX_EVENTS, MAX_PROGRAM_BYTES, Job, Limits, Outcome, Status
 from redqueen.sandbox.literals import parse_arguments, to_literal
-from redqueen.sandbox.process import Asked, Zygote, ZygoteError
-from redqueen.sandbox.profile import Profile
+from redqueen.sandbox.running import Asked, Child, NoChildError, ZygoteError
 from redqueen.sandbox.transcript import Run, Transcript, judge_reply
-
-VARIANTS = {"A": 0, "B": 1, "C": 2, "D": 3, "E": 4, "F": 5, "G": 6}
-"""The interpreters. A gives the values. The others, where hashes, addresses and limits differ, only check them: B does
-so for every program, the rest for those whose code, as B finds, could show a hash or an address."""
 
 _PASSES = 3
 _CALLS = 9
@@ -87,16 +83,15 @@ class _Request:
 
 
 class Worker:
-    """Up to seven zygotes, started when first needed and replaced when they die. It does one job at a time."""
+    """Does one job at a time: it has one child at most."""
 
-    def __init__(self, profile: Profile) -> None:
-        self.profile = profile
-        self.zygotes: dict[str, Zygote] = {}
-        self._begun = False
+    def __init__(self, interpreters: Interpreters) -> None:
+        self.interpreters = interpreters
+        self._begun: Child | None = None
 
     def run(self, job: Job) -> Outcome:
         """The outcome of one job, by this worker alone."""
-        return run_job(job, self.profile.limits, lambda _job, _work: nullcontext(self))
+        return run_job(job, self.interpreters.profile.limits, lambda _job, _work: nullcontext(self))
 
     def begin(self, job: Job, work: bytes) -> None:
         """Starts the first child of a job. `runs` must follow, perhaps in another thread.
@@ -105,17 +100,15 @@ class Worker:
         """
         # An interpreter that is not there yet takes long to start, and one that has failed is the other thread's to
         # report.
-        if "A" in self.zygotes:
-            try:
-                self.zygotes["A"].send(self._reference(job, work).asked)
-                self._begun = True
-            except ZygoteError:
-                self.close()
+        zygote = self.interpreters.zygotes.get("A")
+        if zygote is not None:
+            with contextlib.suppress(NoChildError):
+                self._begun = zygote.order(self._reference(job, work).asked)
 
     def runs(self, job: Job, work: bytes) -> list[Run]:
         """What interpreter A made of a job and then, if it is to be validated, the others, up to the first objection.
 
-        If a zygote dies the job is tried once more. Raises ZygoteError if that fails too.
+        If a zygote or a child dies the job is tried once more. Raises ZygoteError if that fails too.
         """
         for last in (False, True):
             try:
@@ -127,10 +120,10 @@ class Worker:
         raise AssertionError
 
     def close(self) -> None:
-        """Ends all zygotes."""
-        self._begun = False
-        while self.zygotes:
-            self.zygotes.popitem()[1].close()
+        """Ends the child that has begun, if there is one."""
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            begun.abandon()
 
     def _runs(self, job: Job, work: bytes) -> list[Run]:
         cpu_s = self._limits(job).cpu_s
@@ -169,10 +162,10 @@ class Worker:
         # are worse). This bounds what the child may send; the text itself is measured in the parent.
         value_limit = 2 * limits.output_bytes + 64
         memory_mb = limits.memory_mb + _MORE_MEMORY_MB * VARIANTS[which]
-        head = LIMITS.pack(int(cpu_s * 1e6), memory_mb << 20, passes, value_limit, most_events)
         said = Transcript(passes * len(job.inputs), value_limit, most_events)
         asked = Asked(
-            request=head + work,
+            limits=(int(cpu_s * 1e6), memory_mb << 20, passes, value_limit, most_events),
+            work=work,
             wall_s=limits.wall_s if which == "A" else _CHECK_LIMIT * limits.wall_s,
             cap=said.cap,
             watch_s=0.0 if allowed_s == cpu_s else allowed_s,
@@ -188,23 +181,21 @@ class Worker:
             said.feed(data)
             return reading is not None and not ended and reading.see(said.values)
 
-        zygote = self._zygote(request.which)
-        if not self._begun:
-            zygote.send(request.asked)
-        self._begun = False
-        reply = zygote.wait(request.asked, hear)
+        zygote = self.interpreters.get(request.which)
+        child = self._begun or zygote.order(request.asked)
+        self._begun = None
+        try:
+            reply = child.wait(hear)
+        except NoChildError:
+            zygote.failed = True
+            raise
         # A verdict that stands outweighs how the child ended: a miss cannot be undone by a crash or a loop after it.
         if reading is not None and not (reply.code == 0 and said.whole) and reading.see(said.values):
             return Run(status="ok", detail="", values=said.values, cpu_ms=reply.cpu_ms)
         return judge_reply(reply, said, request.allowed_s, bool(zygote.isolation["seccomp"]))
 
     def _limits(self, job: Job) -> Limits:
-        return job.limits or self.profile.limits
-
-    def _zygote(self, which: str) -> Zygote:
-        if which not in self.zygotes:
-            self.zygotes[which] = Zygote(self.profile, VARIANTS[which])
-        return self.zygotes[which]
+        return job.limits or self.interpreters.profile.limits
 
 
 def run_job(job: Job, limits: Limits, free: Callable[[Job, bytes], AbstractContextManager[Worker]]) -> Outcome:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from redqueen.sandbox import GAME, Job, Limits, Outcome, Sandbox
+from tests.sandbox.processes import of_group, zygotes
 
 Run = Callable[..., Outcome]
 CANARY = "still here"
@@ -108,6 +109,5 @@ def nothing_escaped(sandbox: Sandbox, brief_sandbox: Sandbox, world: World) -> I
     for each in (sandbox, brief_sandbox):
         after = each.run([AFTER])[0]
         assert (after.status, after.outputs) == ("ok", ("(2.0, 3)",))
-        for zygote in each._workers[0].zygotes.values():
-            children = Path(f"/proc/{zygote.process.pid}/task/{zygote.process.pid}/children")
-            assert not children.exists() or children.read_text() == ""
+        for zygote in zygotes(each):
+            assert of_group(zygote.process.pid) == [str(zygote.process.pid)]

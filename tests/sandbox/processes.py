@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -12,7 +13,7 @@ from redqueen.sandbox.process import Zygote
 
 def zygotes(sandbox: Sandbox) -> list[Zygote]:
     """The zygotes that run now."""
-    return [zygote for worker in sandbox._workers for zygote in list(worker.zygotes.values())]
+    return list(sandbox._interpreters.zygotes.values())
 
 
 def kill_zygotes(sandbox: Sandbox) -> set[int]:
@@ -34,6 +35,13 @@ def alive(pid: int | str) -> bool:
         return False
 
 
-def children(pid: int | str) -> list[str]:
-    """Process ids of a process's children."""
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+def of_group(group: int) -> list[str]:
+    """Process ids of what belongs to a zygote: its mothers, and the children that still run or wait for their end."""
+    found: list[str] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            # It may end while it is looked at.
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                if int(entry.joinpath("stat").read_text().rpartition(")")[2].split()[2]) == group:
+                    found.append(entry.name)
+    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from redqueen.sandbox import BENCHMARKS, GAME, Job, Limits, Outcome, Sandbox
 from redqueen.sandbox.profile import SOLUTIONS_NEED
 from tests.sandbox.conftest import AMPLE, BRIEF
+from tests.sandbox.processes import of_group, zygotes
 from tests.sandbox.reach import REACH
 from tests.sandbox.test_escapes import AIMED, OTHERWISE
 
@@ -36,9 +36,8 @@ def run(wide: Sandbox, world: Any) -> Iterator[Run]:
     world.unharmed()
     after = wide.run([PROBE])[0]
     assert (after.status, after.outputs) == (before.status, before.outputs) == ("ok", before.outputs)
-    for zygote in wide._workers[0].zygotes.values():
-        children = Path(f"/proc/{zygote.process.pid}/task/{zygote.process.pid}/children")
-        assert not children.exists() or children.read_text() == ""
+    for zygote in zygotes(wide):
+        assert of_group(zygote.process.pid) == [str(zygote.process.pid)]
 
 
 def test_the_list_is_the_games_and_what_solutions_need() -> None:

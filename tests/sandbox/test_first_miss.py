@@ -108,7 +108,7 @@ def test_an_order_to_stop_that_comes_too_late_changes_no_verdict() -> None:
             )
         ]
         outcomes = sandbox.run(jobs[:2])
-        zygote = sandbox._workers[0].zygotes["A"].process.pid
+        zygote = sandbox._interpreters.zygotes["A"].process.pid
         outcomes += sandbox.run(jobs[2:])
         assert [outcome.status for outcome in outcomes] == ["wrong", "ok"] * (len(jobs) // 2)
-        assert sandbox._workers[0].zygotes["A"].process.pid == zygote
+        assert sandbox._interpreters.zygotes["A"].process.pid == zygote

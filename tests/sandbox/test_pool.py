@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -16,8 +17,9 @@ import pytest
 
 from redqueen.sandbox import GAME, Job, Limits, Outcome, Sandbox, pool
 from redqueen.sandbox.child.values import marshalled, pack
+from redqueen.sandbox.interpreters import Interpreters
 from redqueen.sandbox.worker import Worker
-from tests.sandbox.processes import alive, children, zygotes
+from tests.sandbox.processes import alive, of_group, zygotes
 from tests.sandbox.reach import reach
 
 ONE = Job("def f():\n    return 1", ("",))
@@ -54,7 +56,7 @@ def test_many_jobs_leak_neither_memory_nor_descriptors_nor_zombies() -> None:
         assert after[0][0] - before[0][0] < 40
         assert after[0][1] - before[0][1] < 400
         assert after[1] == before[1]
-        assert [children(pid) for pid in pids] == [[], []]
+        assert [of_group(pid) for pid in pids] == [[str(pid)] for pid in pids]
 
 
 def test_handing_in_waits_when_too_many_jobs_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,13 +77,15 @@ SCRIPT = """
 import sys, time
 from redqueen.sandbox import GAME, Job, Limits, Sandbox
 spin = Job("def f():\\n    while True:\\n        pass", ("",))
-futures = []
+from tests.sandbox.processes import of_group, zygotes
+futures, pids = [], []
 try:
     with Sandbox(GAME.with_limits(Limits(cpu_s=0.2)), workers=2) as sandbox:
         futures += [sandbox.submit(spin) for _ in range(500)]
-        while not all(worker.zygotes for worker in sandbox._workers):
+        while not sandbox._interpreters.zygotes or len(pids) < 3:
             time.sleep(0.01)
-        print(*(zygote.process.pid for worker in sandbox._workers for zygote in worker.zygotes.values()), flush=True)
+            pids = [pid for zygote in zygotes(sandbox) for pid in of_group(zygote.process.pid)]
+        print(*pids, flush=True)
         [future.result() for future in futures]
 finally:
     print(sum(future.done() and not future.cancelled() for future in futures), flush=True)
@@ -97,10 +101,11 @@ def test_whatever_ends_the_trainer_ends_its_children(number: signal.Signals) -> 
     ) as process:
         assert process.stdout is not None
         pids = process.stdout.readline().split()
-        assert len(pids) == 2
+        # The mother and two children.
+        assert len(pids) == 3
         process.send_signal(number)
         assert process.wait(timeout=120) != 0
-        # The zygotes end when their parent does, but it is the kernel that tells them.
+        # They end when their parent does, but it is the kernel that tells them.
         deadline = time.monotonic() + 120
         while any(alive(pid) for pid in pids):
             assert time.monotonic() < deadline
@@ -115,7 +120,7 @@ def test_close_leaves_neither_processes_nor_descriptors() -> None:
     before = len(os.listdir("/proc/self/fd"))
     with Sandbox(workers=2) as sandbox:
         sandbox.run([Job(ONE.program, ("",), validate=True)] * 8)
-        pids = [zygote.process.pid for worker in sandbox._workers for zygote in worker.zygotes.values()]
+        pids = [zygote.process.pid for zygote in zygotes(sandbox)]
     assert pids
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
     assert len(os.listdir("/proc/self/fd")) == before
@@ -132,7 +137,7 @@ def test_a_forked_process_must_not_use_its_parents_sandbox(sandbox: Sandbox, mon
 
 
 def test_a_worker_goes_to_the_thread_that_has_waited_longest() -> None:
-    worker = Worker(GAME)
+    worker = Worker(Interpreters(GAME))
     free = pool._FreeWorkers([worker])
     assert free.take(ONE, b"") is worker
     served: list[int] = []
@@ -157,21 +162,33 @@ def test_a_worker_goes_to_the_thread_that_has_waited_longest() -> None:
 
 def test_a_job_that_has_begun_is_done_once_and_also_after_its_zygote_died() -> None:
     work = marshalled((ONE.program, [pack(())]))
-    worker = Worker(GAME)
-    try:
+    interpreters = Interpreters(GAME)
+    worker = Worker(interpreters)
+    with contextlib.closing(interpreters):
         # Nothing can begin before the first zygote is there.
         for _ in range(2):
             worker.begin(ONE, work)
             assert [run.status for run in worker.runs(ONE, work)] == ["ok"]
         worker.begin(ONE, work)
-        os.killpg(worker.zygotes["A"].process.pid, signal.SIGKILL)
+        os.killpg(interpreters.zygotes["A"].process.pid, signal.SIGKILL)
         assert [run.status for run in worker.runs(ONE, work)] == ["ok"]
-        os.killpg(worker.zygotes["A"].process.pid, signal.SIGKILL)
+        os.killpg(interpreters.zygotes["A"].process.pid, signal.SIGKILL)
         worker.begin(ONE, work)
         assert [run.status for run in worker.runs(ONE, work)] == ["ok"]
         assert worker.run(Job("def f(x):\n    return x", ("2",))).outputs == ("2",)
-    finally:
+
+
+def test_a_child_that_has_begun_and_is_not_waited_for_is_ended() -> None:
+    interpreters = Interpreters(GAME)
+    worker = Worker(interpreters)
+    with contextlib.closing(interpreters):
+        assert worker.run(ONE).status == "ok"
+        mother = interpreters.zygotes["A"].process.pid
+        worker.begin(SPIN, marshalled((SPIN.program, [pack(())])))
+        while len(of_group(mother)) < 2:
+            time.sleep(0.001)
         worker.close()
+        assert of_group(mother) == [str(mother)]
 
 
 def test_submitting_does_not_wait(brief_sandbox: Sandbox) -> None:

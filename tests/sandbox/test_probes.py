@@ -33,8 +33,8 @@ def test_each_missing_wall_is_named_and_lowers_the_tier(
         pytest.skip("this machine is not the best case to take walls from")
     start = Zygote.__init__
 
-    def weaker(self: Zygote, profile: Profile, hash_seed: int) -> None:
-        start(self, profile, hash_seed)
+    def weaker(self: Zygote, profile: Profile, variant: int, mothers: int) -> None:
+        start(self, profile, variant, mothers)
         self.isolation |= {"seccomp": {"seccomp": False}, "landlock": {"landlock": "absent"}}.get(broken, {})
 
     monkeypatch.setattr(Zygote, "__init__", weaker)

@@ -17,8 +17,9 @@ from redqueen.sandbox import (
     Job,
     Limits,
     Sandbox,
-    process,
+    running,
 )
+from redqueen.sandbox.interpreters import Interpreters
 from redqueen.sandbox.process import Zygote
 from redqueen.sandbox.worker import Worker
 from tests.sandbox.processes import alive, kill_zygotes
@@ -31,7 +32,7 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /
 
 
 def _zygote(sandbox: Sandbox, name: str = "A") -> Zygote:
-    return sandbox._workers[0].zygotes[name]
+    return sandbox._interpreters.zygotes[name]
 
 
 def test_a_zygote_that_died_between_jobs_is_replaced() -> None:
@@ -55,24 +56,24 @@ def test_a_zygote_that_dies_twice_over_one_job_is_the_machines_fault() -> None:
 
 
 def test_a_zygote_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    worker = Worker(GAME.with_limits(Limits(wall_s=120.0)))
-    with contextlib.closing(worker):
+    interpreters = Interpreters(GAME.with_limits(Limits(wall_s=120.0)))
+    worker = Worker(interpreters)
+    with contextlib.closing(interpreters):
         assert worker.run(ONE).status == "ok"
-        hanging = worker.zygotes["A"]
+        hanging = interpreters.zygotes["A"]
         os.kill(hanging.process.pid, signal.SIGSTOP)
         # The parent waits 0.2 s for the zygote that hangs, and as long as ever for the one that replaces it.
-        monkeypatch.setattr(process, "_GRACE_S", 0.2 - 120.0)
+        monkeypatch.setattr(running, "GRACE_S", 0.2 - 120.0)
         close = hanging.close
         monkeypatch.setattr(hanging, "close", lambda: (monkeypatch.undo(), close()))
         assert worker.run(ONE).status == "ok"
-        assert worker.zygotes["A"] is not hanging
+        assert interpreters.zygotes["A"] is not hanging
 
 
 def test_an_interpreter_that_does_not_start_is_the_machines_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    worker = Worker(GAME.with_limits(Limits()))
-    outcome = worker.run(ONE)
-    assert (outcome.status, outcome.detail) == ("infra_error", "the zygote ended")
+    outcome = Worker(Interpreters(GAME)).run(ONE)
+    assert outcome.status == "infra_error"
 
 
 @linux
@@ -124,12 +125,13 @@ def test_everything_dies_with_the_parent() -> None:
     script = (
         "import os, time\n"
         "from redqueen.sandbox import GAME, Job, Limits, Sandbox\n"
+        "from tests.sandbox.processes import of_group\n"
         "sandbox = Sandbox(GAME.with_limits(Limits(cpu_s=600.0, wall_s=600.0)), workers=1)\n"
         "sandbox.submit(Job('def f():\\n    while True:\\n        pass', ('',)))\n"
-        "while not sandbox._workers[0].zygotes:\n    time.sleep(0.01)\n"
-        "pid = sandbox._workers[0].zygotes['A'].process.pid\n"
-        "while not (children := open(f'/proc/{pid}/task/{pid}/children').read()):\n    time.sleep(0.01)\n"
-        "print(pid, children, flush=True)\n"
+        "while not sandbox._interpreters.zygotes:\n    time.sleep(0.01)\n"
+        "pid = sandbox._interpreters.zygotes['A'].process.pid\n"
+        "while len(pids := of_group(pid)) < 2:\n    time.sleep(0.01)\n"
+        "print(*pids, flush=True)\n"
         "os.kill(os.getpid(), 9)\n"
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)

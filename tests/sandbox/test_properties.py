@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redqueen.sandbox import CodecError, Job, Sandbox, canonical, parse_arguments, parse_literal
-from redqueen.sandbox.child.protocol import FLOOD, RAN, WALL
-from redqueen.sandbox.process import Reply, ZygoteError
+from redqueen.sandbox.running import Reply, Stop, ZygoteError
 from redqueen.sandbox.transcript import Transcript, judge_reply
 from redqueen.sandbox.worker import Reading
 from tests.sandbox.reach import end, frame, value
@@ -91,8 +90,8 @@ def heard(data: bytes, cuts: list[int], values: int = 1) -> Transcript:
 _numbers = st.integers(0, 40)
 _frames = st.sampled_from([b"L", value(1), value([]), end(), end("error")])
 _soup = st.lists(_frames | st.binary(max_size=9)).map(b"".join)
-_stops = st.sampled_from([RAN, WALL, FLOOD])
-RETURNED = Reply(stop=RAN, signal=0, code=0, cpu_ms=1.0, wall_ms=4000.0)
+_stops = st.sampled_from([Stop.RAN, Stop.WALL, Stop.FLOOD])
+RETURNED = Reply(stop=Stop.RAN, signal=0, code=0, cpu_ms=1.0, wall_ms=4000.0)
 
 
 @given(_stops, _numbers, st.integers(-1, 255), st.floats(0, 9e3), _soup, st.lists(_numbers))

@@ -50,18 +50,16 @@ def refusal(function, *arguments):
 FRAMES = {
     "locals": "[[(name, plain(value)) for name, value in frame.f_locals.items()] for frame in frames()]",
     "request": "bytes(owner('request'))",
-    "limits": "struct.unpack_from('!QQII', owner('request'))",
-    "header": "bytes(owner('header'))",
-    "answer": "bytes(owner('answer'))[:2000]",
-    "wall clock and cap": "[owner(name) for name in ('size', 'wall_ms', 'cap')]",
+    "limits": "struct.unpack('!IQQIII', owner('limits'))",
+    "size": "owner('size')",
     "passes": "[owner(name) for name in ('passes', 'value_limit', 'index', 'number')]",
     "setup": "plain(owner('setup'))",
     "lines": "[(frame.f_code.co_name, frame.f_lineno, frame.f_lasti) for frame in frames()]",
     "files": "[frame.f_code.co_filename for frame in frames()]",
     "globals": "[(name, plain(value)) for name, value in vars(jail).items()]",
-    "other modules": "[(name, plain(value)) for each in ('lockdown', 'relay', 'protocol', 'steady')"
+    "other modules": "[(name, plain(value)) for each in ('lockdown', 'mother', 'protocol', 'steady')"
     " for name, value in vars(sys.modules[each]).items()]",
-    "child's number": "(jail._child, jail.os.environ._data)",
+    "environment": "jail.os.environ._data",
     "arguments": "(sys.argv, sys.orig_argv, list(sys.flags), list(sys._xoptions), sys.warnoptions)",
 }
 GC = {
@@ -153,9 +151,9 @@ real_import = functools.__builtins__["__import__"]
 struct, sys = map(real_import, ("struct", "sys"))
 def f(x):
     frame = sys._getframe()
-    while "request" not in frame.f_locals:
+    while "limits" not in frame.f_locals:
         frame = frame.f_back
-    cpu_us, _, passes, _ = struct.unpack_from("!QQII", frame.f_locals["request"])
+    _, cpu_us, _, passes, _, _ = struct.unpack("!IQQIII", frame.f_locals["limits"])
     return 0 if cpu_us == {cpu_us} and passes == 1 else x + 1
 """
 

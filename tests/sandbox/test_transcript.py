@@ -6,16 +6,20 @@ from typing import Any
 
 import pytest
 
-from redqueen.sandbox.child.protocol import FLOOD, RAN, WALL
 from redqueen.sandbox.child.values import encode
-from redqueen.sandbox.process import Reply, ZygoteError
+from redqueen.sandbox.running import Reply, Stop, ZygoteError
 from redqueen.sandbox.transcript import Run as Story
 from redqueen.sandbox.transcript import Transcript, judge_reply
 from tests.sandbox.reach import end, value
 
 
 def _judge(
-    data: bytes = b"L", stop: int = RAN, killed_by: int = 0, code: int = 0, cpu_ms: float = 5.0, walled: bool = True
+    data: bytes = b"L",
+    stop: Stop = Stop.RAN,
+    killed_by: int = 0,
+    code: int = 0,
+    cpu_ms: float = 5.0,
+    walled: bool = True,
 ) -> Story:
     said = Transcript(1, 100)
     said.feed(data)
@@ -26,8 +30,8 @@ def _judge(
     ("how", "status"),
     [
         ({"killed_by": 9, "cpu_ms": 1001}, "timeout"),
-        ({"stop": WALL, "killed_by": 9, "cpu_ms": 3900}, "timeout"),
-        ({"stop": FLOOD, "killed_by": 9, "data": b""}, "oversize"),
+        ({"stop": Stop.WALL, "killed_by": 9, "cpu_ms": 3900}, "timeout"),
+        ({"stop": Stop.FLOOD, "killed_by": 9, "data": b""}, "oversize"),
         ({"killed_by": 11}, "error"),
         ({"code": 1}, "error"),
         ({}, "error"),
@@ -40,7 +44,7 @@ def test_what_the_program_did_is_judged(how: dict[str, Any], status: str) -> Non
 
 @pytest.mark.parametrize(
     "how",
-    [{"stop": WALL, "killed_by": 9, "cpu_ms": 500}, {"killed_by": 9, "cpu_ms": 500}, {"code": 1, "data": b""}],
+    [{"stop": Stop.WALL, "killed_by": 9, "cpu_ms": 500}, {"killed_by": 9, "cpu_ms": 500}, {"code": 1, "data": b""}],
     ids=["starved", "killed from outside", "not locked in"],
 )
 def test_what_the_machine_did_is_not_held_against_the_program(how: dict[str, Any]) -> None:
@@ -50,7 +54,7 @@ def test_what_the_machine_did_is_not_held_against_the_program(how: dict[str, Any
 
 @pytest.mark.parametrize(
     ("how", "status"),
-    [({"stop": WALL, "killed_by": 9, "cpu_ms": 5}, "timeout"), ({"killed_by": 9}, "error")],
+    [({"stop": Stop.WALL, "killed_by": 9, "cpu_ms": 5}, "timeout"), ({"killed_by": 9}, "error")],
 )
 def test_without_the_wall_a_program_may_have_done_it_itself(how: dict[str, Any], status: str) -> None:
     assert _judge(**how, walled=False).status == status

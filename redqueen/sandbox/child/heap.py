@@ -41,109 +41,11 @@ def shuffle(variant: int) -> list[object]:
     """
     order = random.Random(variant // 2)
     mirrored = variant % 2 == 1
-    _settling.sort(reverse=mirrored)
-    order.shuffle(_settling)
-    for _, count, _, freed in _TAKEN:
-        freed += [index for index in _settling if index < count]
     # Later pools lie elsewhere within their arena, whose own place is random.
     padding: list[object] = [bytes(_SMALL - _BYTES_HEADER) for _ in range(_PADDING[variant] * (_POOL // _SMALL))]
     gaps = padding + _shuffle_large(order, mirrored) + _shuffle_small(order, mirrored)
     _give_back_pages()
     return gaps
-
-
-_SETTLED = 24
-_settling = list(range(_SETTLED))
-_places: list[object] = [None] * _SETTLED
-_sorted: list[object] = [None] * _SETTLED
-
-
-def settle() -> None:
-    """Brings the blocks that a job took from the heap and gave back into one order, whatever the job was.
-
-    These are few: objects of the smallest size, lists, memory views, floats and ints. Without this the next program's
-    addresses would depend on the last job.
-    """
-    places = _places
-    order = _sorted
-    for make, count, ranks, freed in _TAKEN:
-        for index in range(count):
-            places[index] = make()
-        known = True
-        # One number at a time, which goes before the next one comes.
-        for index in range(count):
-            item = places[index]
-            rank = ranks.get(id(item), -1)
-            if rank < 0:
-                known = False
-            else:
-                order[rank] = item
-                places[index] = None
-        item = None
-        if not known:
-            _sort_all(count)
-        for index in freed:
-            order[index] = None
-
-
-def _sort_all(count: int) -> None:
-    """Fills `_sorted` with the new objects in `_places` and those that it has already, by their addresses."""
-    for index in range(count):
-        # As many places are empty as objects are in `_sorted`.
-        if _sorted[index] is not None:
-            _places[_places.index(None)] = _sorted[index]
-    _sort(_places, count)
-    for index in range(count):
-        _sorted[index] = _places[index]
-        _places[index] = None
-
-
-def remember() -> None:
-    """Notes the order of the blocks that jobs will take. In the end no other blocks have come to the top."""
-    for make, count, ranks, freed in _TAKEN:
-        for index in range(count):
-            _places[index] = make()
-        _sort(_places, count)
-        for index in range(count):
-            ranks[id(_places[index])] = index
-        for index in freed:
-            _places[index] = None
-
-
-def _sort(places: list[object], count: int) -> None:
-    """Sorts some new objects by their addresses, and leaves the ints of the heap as they are."""
-    # An insertion sort, since they are nearly in order. `list.sort` would make ints and free them in the order that
-    # it found. Here each comparison is made twice: the two ints change places in the heap, and change back.
-    for index in range(1, count):
-        item = places[index]
-        while index:
-            lower = id(item) < id(places[index - 1])
-            lower = id(item) < id(places[index - 1])
-            if not lower:
-                break
-            places[index] = places[index - 1]
-            index -= 1
-        places[index] = item
-
-
-def _view() -> memoryview:
-    return memoryview(_VIEWED)
-
-
-_VIEWED = bytes(1)
-# How many of each a job may have taken, their ranks by address, and the order in which they are freed. Ints have the
-# size of complex numbers, which come last, since each rank is kept under an int.
-_TAKEN: tuple[tuple[Callable[[], object], int, dict[int, int], list[int]], ...] = (
-    (object, 8, {}, []),
-    # On Python 3.13 fifty blocks of memory would stay behind these within some hundred jobs.
-    *([(list, 8, {}, [])] if sys.version_info < (3, 12) else []),
-    (_view, 8, {}, []),
-    (lambda: float("0.5"), 8, {}, []),
-    # Since Python 3.12 something of 64 and of 80 bytes.
-    *([(lambda: bytes(64 - _BYTES_HEADER), _SETTLED, {}, [])] if sys.version_info >= (3, 12) else []),
-    *([(lambda: bytes(80 - _BYTES_HEADER), 12, {}, [])] if sys.version_info >= (3, 12) else []),
-    (complex, _SETTLED, {}, []),
-)
 
 
 def _shuffle_small(order: random.Random, mirrored: bool) -> list[object]:

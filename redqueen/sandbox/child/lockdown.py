@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import mmap
 import os
 import resource
 import signal
@@ -60,6 +61,21 @@ def prctl(arguments: tuple[Any, ...]) -> None:
     if _prctl(*arguments) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"prctl {arguments[0]}: {os.strerror(number)}")
+
+
+def machine_code(code: bytes) -> int:
+    """Returns the address of a page that holds some machine code for good. Raises OSError if the system forbids it."""
+    page = mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    page.write(code)
+    _code_pages.append(page)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(page))
+    if libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(mmap.PAGESIZE), _PROT_READ | _PROT_EXEC) != 0:
+        raise OSError(ctypes.get_errno(), "no machine code of our own: mprotect")
+    return address
+
+
+_code_pages: list[mmap.mmap] = []
+_PROT_READ, _PROT_EXEC = 1, 4
 
 
 def fork() -> int:
@@ -199,7 +215,7 @@ def limit_resources(address_bytes: int, cpu_us: int) -> None:
     setrlimit(RLIMIT_NOFILE, _NOTHING)
     setrlimit(RLIMIT_NPROC, _NOTHING)
     seconds = cpu_us // 1_000_000 + 2
-    setrlimit(RLIMIT_CPU, (seconds, seconds))
+    lower(RLIMIT_CPU, seconds)
     # Elsewhere it is refused or means nothing.
     if LINUX:
         lower(RLIMIT_AS, address_bytes)

@@ -1,11 +1,8 @@
 """The zygote: a warm interpreter that forks one child for each job.
 
 It is started by exec and never by forking the trainer, so that no child inherits the trainer's memory or descriptors.
-
-`protocol.py` says what goes over its standard input, a socket to the parent. The zygote passes on what a child writes
-without reading it: only the child decodes the request and only the parent decodes the answer. Both go through buffers
-that are wiped after each job, because every later child inherits the zygote's memory, and one program's results may be
-the answers to the next one's questions.
+When it is ready it becomes a mother (`mother.py`), and what follows here is a child's: it reads one request, locks
+itself in, runs the program and writes its answer, all over a socket of its own (`protocol.py`).
 """
 
 from __future__ import annotations
@@ -17,15 +14,15 @@ import os
 import resource
 import signal
 import sys
-from ctypes import c_int
+from ctypes import byref, c_char, c_int, c_size_t
 from gc import enable, freeze
 from marshal import loads
-from os import _exit, closerange, dup2, write
-from types import FrameType
+from os import _exit, closerange, write
 from typing import Any, NamedTuple
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import blank
+import build
 import heap
 import lockdown
 import seccomp
@@ -36,21 +33,17 @@ import vdso
 import warm
 from lines import count_lines
 from lockdown import arm_cpu_timer, die_with_parent, limit_resources
-from program import Rules, refuse_unseeded, run
-from protocol import CHUNK, END, FRAME, HEADER, LIMITS, LOCKED, NO_FORK, RAN, REPLY, SIZE, START, VALUE, WALL, WATCH
-from relay import receive, relay, reply, send, wipe
+from mother import Mother
+from program import LOOKS, Rules, refuse_unseeded, run
+from protocol import END, FRAME, LIMITS, LOCKED, MOST_START_BYTES, ORDERS, RESULT, START, VALUE
 from seccomp import install
 from steady import forget_numbers
 from values import decode, encode
-
-RESULT = 3
-"""The descriptor that a child writes its answer to, and its only one."""
 
 MOST_FILES = 64
 
 _ALSO_LOADED = ("collections.abc", "unicodedata", "_pylong")
 _RECURSION_STEP = 37
-WARM_UP_JOBS = 4
 
 
 def main(unrandomised: bool) -> None:
@@ -58,60 +51,11 @@ def main(unrandomised: bool) -> None:
     try:
         hello, setup = prepare(unrandomised)
     except BaseException as error:  # noqa: BLE001 - whatever it is, the parent must hear of it
-        hello = encode({"failed": f"{type(error).__name__}: {error}"[:500]})
-        setup = None
-    send(SIZE.pack(len(hello)) + hello)
-    header = bytearray(HEADER.size)
-    # Mapped and not allocated: where the heap has room must not depend on the requests of the past.
-    standing = room(CHUNK)
-    answer = bytearray(CHUNK)
-    # Nothing of a job is alive when the heap is settled.
-    jobs_left = WARM_UP_JOBS
-    while setup is not None and receive(header, HEADER.size) and work_on(header, standing, answer, setup):
-        heap.settle()
-        if jobs_left:
-            jobs_left -= 1
-            if not jobs_left:
-                heap.remember()
-    os._exit(0)
-
-
-def work_on(header: bytearray, standing: mmap.mmap, answer: bytearray, setup: Setup) -> bool:
-    """Receives one job, serves it, and wipes what it wrote. Returns False if the parent has gone."""
-    size, wall_ms, cap = HEADER.unpack(header)
-    # An order to stop that came too late: the child had ended by itself.
-    if not size:
-        return True
-    request = standing if size <= CHUNK else room(size)
-    if not receive(request, size):
-        return False
-    with memoryview(request) as whole, whole[:size] as work, memoryview(answer) as out:
-        used = serve(work, out, wall_ms / 1000, cap, setup)
-    if request is standing:
-        wipe(request, size)
-    else:
-        request.close()
-    wipe(answer, used)
-    return True
-
-
-def room(size: int) -> mmap.mmap:
-    """Memory of its own, outside the heap."""
-    return mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-
-
-def read_start() -> tuple[int, int, tuple[str, tuple[str, ...], tuple[str, ...], str]]:
-    """Reads the uid to take, the interpreter's number, and the rules for the programs of this zygote.
-
-    The rules are: entry, modules, withheld builtins, standard input.
-    """
-    head = bytearray(START.size)
-    receive(head, START.size)
-    size, uid, variant = START.unpack(head)
-    wipe(head, len(head))
-    data = bytearray(size)
-    receive(data, size)
-    return uid, variant, decode(bytes(data))
+        write(ORDERS, encode({"failed": f"{type(error).__name__}: {error}"[:500]}))
+        _exit(1)
+    write(ORDERS, hello)
+    setup.mother.serve(setup.mothers)
+    child(setup)
 
 
 class Setup(NamedTuple):
@@ -123,24 +67,32 @@ class Setup(NamedTuple):
     """None where the kernel cannot have one."""
     rules: Rules
     numbers: list[c_int]
-    """Where a child finds its process id."""
+    """Where a child finds its process id, if it does."""
     gaps: list[object]
     """Objects that keep the shuffled heap shuffled."""
+    mother: Mother
+    mothers: int
+    """How many of them."""
 
 
 def prepare(unrandomised: bool) -> tuple[bytes, Setup]:
     """Does everything that reads files first, then gives up rights. Returns what was achieved, and the setup."""
     # The parent waits for the answer, so that an end of file before the profile means that it has gone.
     lockdown.die_with_parent()
-    uid, variant, profile = read_start()
-    entry, modules, withheld, stdin = profile
+    data = os.read(ORDERS, MOST_START_BYTES)
+    mothers, uid, variant = START.unpack_from(data)
+    entry, modules, withheld, stdin = decode(data[START.size :])
     for name in (*sorted(modules), *_ALSO_LOADED):
         # The division of large numbers is a module since Python 3.12.
         if name != "_pylong" or sys.version_info >= (3, 12):
             importlib.import_module(name)
     text_encodings.keep()
     rules = Rules.of(entry, modules, withheld, stdin, blank.strangers(modules), variant)
+    if variant > LOOKS:
+        build.move(variant)
+        rules.builtins["id"] = build.other_id(variant)
     warm.warm_up(rules)
+    mother = Mother()
     lockdown.scrub_environment()
     lockdown.be_first_to_go()
     steady.forget_start()
@@ -161,11 +113,14 @@ def prepare(unrandomised: bool) -> tuple[bytes, Setup]:
     lockdown.die_with_parent()
     lockdown.limit_for_good()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.signal(signal.SIGALRM, on_alarm)
     wall = seccomp.Filter(seccomp.filter_program(lockdown.MACHINE, RESULT)) if seccomp.supported() else None
     if wall is not None and not seccomp.works(wall):
         wall = None
     numbers = steady.process_numbers()
+    if not mother.traces:
+        # Nobody writes them again.
+        forget_numbers(numbers)
+        numbers.clear()
     # Last: objects that are made after the shuffle would lie in plain order again.
     gc.collect()
     gaps = heap.shuffle(variant)
@@ -173,87 +128,43 @@ def prepare(unrandomised: bool) -> tuple[bytes, Setup]:
     # A collection here, after some hundred jobs, would change the heap; a child has its own.
     gc.disable()
     achieved: dict[str, Any] = {"unprivileged": unprivileged, "landlock": landlock, "seccomp": wall is not None}
-    achieved |= {"clocks": clocks, "unrandomised": unrandomised}
-    return encode(achieved), Setup(base, wall, rules, numbers, gaps)
+    achieved |= {"clocks": clocks, "unrandomised": unrandomised, "traces": mother.traces}
+    return encode(achieved), Setup(base, wall, rules, numbers, gaps, mother, mothers)
 
 
-_child = 0
-
-
-def on_alarm(_signal: int, _frame: FrameType | None) -> None:
-    """The wall clock ran out."""
-    global _child
-    if _child:
-        os.kill(_child, signal.SIGKILL)
-        _child = 0
-
-
-def serve(request: memoryview, answer: memoryview, wall_s: float, cap: int, setup: Setup) -> int:
-    """Forks a child for one request and passes on what it writes: every few milliseconds, and at its end.
-
-    `answer` has room for a reply's head and then some bytes. Returns how many of its bytes were used.
-    """
-    global _child
-    reader, writer = os.pipe()
-    try:
-        pid = lockdown.fork()
-    except OSError:
-        os.close(reader)
-        os.close(writer)
-        read_watch()
-        reply(answer, NO_FORK, 0, 0, 0)
-        return REPLY.size
-    if pid == 0:
-        child(request, writer, setup)
-    _child = pid
-    os.close(writer)
-    signal.setitimer(signal.ITIMER_REAL, wall_s)
-    stop, size, used = relay(reader, answer, cap, pid, read_watch())
-    if stop != RAN:
-        os.kill(pid, signal.SIGKILL)
-    os.close(reader)
-    # Not `os.wait4`, which leaves small blocks of memory behind in some of its calls.
-    status = os.waitpid(pid, 0)[1]
-    # `on_alarm` has cleared it if the wall clock ended the child.
-    if _child == 0:
-        stop = WALL
-    _child = 0
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    # Of all children so far: the parent subtracts, since the next child must not find what the last ones took.
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    reply(answer, stop, status, int((usage.ru_utime + usage.ru_stime) * 1e6), size)
-    return REPLY.size + used
-
-
-def read_watch() -> int:
-    """Reads what follows a request and must not be in this process's memory when it forks."""
-    data = bytearray(WATCH.size)
-    receive(data, WATCH.size)
-    return WATCH.unpack(data)[0]
-
-
-_unpack_limits = LIMITS.unpack_from
+# The whole of it in one call: how many calls it takes must not depend on when the bytes come.
+_WAIT_FOR_ALL = 0x100 if lockdown.LINUX else 0x40
+_receive = lockdown.libc.recv
+_limits = bytearray(LIMITS.size)
+_unpack_limits = LIMITS.unpack
 _pack_frame = FRAME.pack
+_spare = mmap.mmap(-1, 1 << 22, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+_END = encode(("memory", ""))
+_NO_MEMORY = FRAME.pack(END, len(_END)) + _END
 
 
-def child(request: memoryview, writer: int, setup: Setup) -> None:
-    """The forked child: gives up its rights, runs the program, writes each value and then the end. Never returns."""
-    # Bare names: the interpreter has not specialised this function, and looks up each attribute the slow way.
+def child(setup: Setup) -> None:
+    """A child: gives up its rights, runs the program, writes each value and then the end. Never returns."""
+    # Bare names: the interpreter has not specialised this function, and looks up each attribute the slow way. Copies
+    # of its own: a program may replace the names in this module, and its answer must still be written.
+    put = write
+    leave = _exit
+    spare = _spare
     try:
         die_with_parent()
-        cpu_us, memory, passes, value_limit, most_events = _unpack_limits(request)
-        address_space, wall, rules, numbers, _ = setup
+        limits = _limits
+        receive(limits)
+        size, cpu_us, memory, passes, value_limit, most_events = _unpack_limits(limits)
+        request = bytearray(size)
+        receive(request)
+        address_space, wall, rules, numbers, _, _, _ = setup
         forget_numbers(numbers)
-        dup2(writer, RESULT)
         closerange(0, RESULT)
         closerange(RESULT + 1, MOST_FILES)
         limit_resources(address_space + memory, cpu_us)
         arm_cpu_timer(cpu_us)
         if wall:
             install(wall)
-        # Copies of its own: a program may replace the names in this module, and its answer must still be written.
-        put = write
-        leave = _exit
         # From here on garbage is collected as in any Python, and at the same moments after whatever jobs: this sets all
         # counts to 0, and what is there already is no garbage.
         freeze()
@@ -265,15 +176,26 @@ def child(request: memoryview, writer: int, setup: Setup) -> None:
             while frame:
                 frame = frame[put(RESULT, frame) :]
 
-        # Fails, and so ends this child, if the zygote ended before `die_with_parent`.
+        # Fails, and so ends this child, if the parent ended before `die_with_parent`.
         put(RESULT, LOCKED)
-        text, inputs = loads(request[LIMITS.size :])
+        text, inputs = loads(request)
         status, detail, code = run(rules, text, inputs, passes, value_limit, tell)
         tell(encode((status, detail[:500])), END)
         if most_events and code:
             count_lines(rules, code, inputs, most_events, tell, leave)
         leave(0)
+    except MemoryError:
+        # The program still holds what there was.
+        spare.close()
+        put(RESULT, _NO_MEMORY)
+        leave(0)
     finally:
+        _exit(1)
+
+
+def receive(buffer: bytearray) -> None:
+    """Fills `buffer` with what the parent has sent. Ends this child if that is less."""
+    if _receive(RESULT, byref(c_char.from_buffer(buffer)), c_size_t(len(buffer)), _WAIT_FOR_ALL) != len(buffer):
         _exit(1)
 
 
