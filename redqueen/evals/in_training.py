@@ -1,7 +1,8 @@
 """What the students solve of held-out problems while a run goes on, beside the adapter that they started from.
 
-It is logged, and nothing is selected by it. The problems are the same each time, and so is the sampling: greedy. A
-difference from the start is therefore paired, problem by problem.
+It is logged, and nothing is selected by it. A problem is attempted as in the game, at the run's temperature, since that is
+what training changes first and most: greedy scores, and several attempts, are for `redqueen eval --step all`. Problems and
+random numbers are the same each time, so a difference from the start is paired, problem by problem.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class TrainingEvaluation:
         self.plan = Plan(
             template=form_of(config.model.prompts),
             samples=1,
-            temperature=0.0,
+            temperature=config.sampling.temperature,
             max_tokens=evals.max_tokens or None,
             base=base,
         )

@@ -96,7 +96,7 @@ RETURNED = Reply(stop=Stop.RAN, signal=0, code=0, cpu_ms=1.0, wall_ms=4000.0)
 
 @given(_stops, _numbers, st.integers(-1, 255), st.floats(0, 9e3), _soup, st.lists(_numbers))
 def test_whatever_a_child_leaves_is_a_status_or_the_machines_fault(
-    stop: int, killed_by: int, code: int, cpu_ms: float, data: bytes, cuts: list[int]
+    stop: Stop, killed_by: int, code: int, cpu_ms: float, data: bytes, cuts: list[int]
 ) -> None:
     reply = Reply(stop=stop, signal=killed_by, code=code, cpu_ms=cpu_ms, wall_ms=4000.0)
     for soup in (data, b"L" + data, b"L" + frame(b"V", data) + end(), b"L" + frame(b"E", data)):

@@ -2,7 +2,8 @@
 
 A linker put them there. Hashes of types and their order in a set are the same in every interpreter of one build, but no
 reader of a program could know them. So the interpreters that check a program which may show hashes give such objects
-other ones, and `id` other numbers; what depends on them is then refused as not deterministic. Only x86-64 is known. Child-side, standard library only.
+other ones, and `id` other numbers; what depends on them is then refused as not deterministic. Only x86-64 is known.
+Child-side, standard library only.
 """
 
 from __future__ import annotations

@@ -27,7 +27,9 @@ from protocol import ORDERS, PID, RESULT, TRAILER
 
 # The page with a struct msghdr (recvmsg(2)) at its beginning. Then, where it says: a struct iovec for the buffer of one
 # byte, that byte, and the control message with the descriptor, whose size (24) the loop writes again each time.
-_BUFFER, _BYTE, _RIGHTS = 64, 128, 192
+_BUFFER = 64
+_BYTE = 128
+_RIGHTS = 192
 _RIGHTS_BYTES = 24
 
 _LOOP = bytes.fromhex(
