@@ -1,8 +1,8 @@
 """What the students solve of held-out problems while a run goes on, beside the adapter that they started from.
 
-It is logged, and nothing is selected by it. A problem is attempted as in the game, at the run's temperature, since that is
-what training changes first and most: greedy scores, and several attempts, are for `redqueen eval --step all`. Problems and
-random numbers are the same each time, so a difference from the start is paired, problem by problem.
+It is logged, and nothing is selected by it. A problem is attempted as in the game, at the run's temperature, since that
+is what training changes first and most: greedy scores, and several attempts, are for `redqueen eval --step all`.
+Problems and random numbers are the same each time, so a difference from the start is paired, problem by problem.
 """
 
 from __future__ import annotations

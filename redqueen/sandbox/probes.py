@@ -20,8 +20,8 @@ CLOCKS = "readable-clocks"
 SAME_USER = "same-user"
 PROCESS = "process"
 """The tiers. `full`: every promise holds, behind seccomp and Landlock. `no-landlock`: seccomp alone keeps them.
-`same-user`: programs run as root, without a capability. `readable-clocks`: a program can find the time, so that only the
-determinism check keeps results from depending on it.
+`same-user`: programs run as root, without a capability. `readable-clocks`: a program can find the time, so that only
+the determinism check keeps results from depending on it.
 `process`: a promise is broken; a program has limits and a process of its own, and nothing else holds it."""
 
 # A probe needs little CPU, but a machine may be so busy that this takes long; then it is slow and not unsafe.
