@@ -46,18 +46,18 @@ def quickstart() -> Config:
 def overnight() -> Config:
     """2 teachers and 2 students at settings at which students learn and teachers keep writing: hours on two cores."""
     # Each value was chosen in pilots, which docs/ALGORITHM.md lists: with the quickstart's rate nothing is learnt, and
-    # with this one a teacher that is paid for repetitions, or shown its own tasks, sinks to programs of two lines.
+    # at the students' rate a teacher sinks to programs of three lines and to repetitions within a hundred steps.
     return Config(
         recipe="overnight",
         game=GameConfig(
             kinds=("code_o", "code_i"),
             proposals=10,
-            attempts=8,
+            attempts=16,
             references_from="seeds",
             teacher_reward="novel",
         ),
         sampling=SamplingConfig(temperature=1.0, proposal_tokens=112, attempt_tokens=48, batch_rows=96),
-        learning=LearningConfig(lr=3e-4, batch_tokens=1024),
+        learning=LearningConfig(lr=2e-4, teacher_lr=3e-5, batch_tokens=1024),
         evolution=EvolutionConfig(every=10, gamma=0.25, burn_in=5),
         sandbox=SandboxConfig(value_bytes=400),
         evals=EvalsConfig(every=40, limit=280),

@@ -26,24 +26,25 @@ from redqueen.runs.directory import RunDirectory
 ROOT = Path(__file__).parents[1]
 RUNS = ROOT / "runs" / "results"
 NUMBERS = ROOT / "docs" / "results"
-STEPS = 100
+STEPS = 60
 COMMON = (f"run.steps={STEPS}", "evals.every=20", "run.keep_every=20")
 ONE_OF_EACH = ("population.teachers=1", "population.students=1", "evolution.enabled=false")
 ARMS: dict[str, tuple[str, ...]] = {
-    "R": ("rlvr", "learning.lr=3e-4", "game.proposals=10"),
+    "R": ("rlvr", "game.proposals=10", "game.attempts=16"),
     "A": ("overnight", "matched=per_adapter"),
     "B": ("overnight", "matched=total"),
+    "S": ("overnight", *ONE_OF_EACH, "learning.teacher_lr=none"),
     "C": ("overnight", *ONE_OF_EACH),
     "D": ("overnight", "evolution.enabled=false"),
     "E": ("overnight",),
 }
-SEEDS = {"A": 4, "C": 4, "E": 4, "R": 3, "B": 3, "D": 3}
+SEEDS = {"A": 4, "C": 4, "E": 4, "S": 3, "R": 3, "B": 3, "D": 3}
 """How many seeds each arm has. Arms in this order, seed by seed: if hours are short, the first ones are done."""
 
 
 def plan(only: str | None, seeds: int | None) -> Iterator[tuple[str, int]]:
     """Yields the runs as (arm, seed), in the order in which they are made."""
-    for arms in (("C", "A", "E"), ("R", "D", "B")):
+    for arms in (("C", "A", "E"), ("S", "R"), ("D", "B")):
         for seed in range(max(SEEDS.values())):
             for arm in arms:
                 if only in (None, arm) and seed < min(SEEDS[arm], seeds or SEEDS[arm]):
@@ -132,13 +133,17 @@ def _evaluated(run: RunDirectory, data: Path | None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     benchmarks = "reserved" if data is None else "reserved,cruxeval-i,cruxeval-o"
     for step in ("0", str(STEPS)):
-        command = [sys.executable, "-m", "redqueen", "eval", str(run.path), "--step", step, "--json"]
-        command += ["--benchmarks", benchmarks, *([] if data is None else ["--data", str(data)])]
-        done = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True)
-        scores = json.loads(done.stdout)["scores"]
         found[step] = {}
-        for score in scores:
-            found[step][score["member"]] = {name: cell["rate"] for name, cell in score["benchmarks"].items()}
+        # Greedy, and as in training.
+        for temperature in ("0", "1"):
+            command = [sys.executable, "-m", "redqueen", "eval", str(run.path), "--step", step, "--json"]
+            command += ["--benchmarks", benchmarks, "--temperature", temperature]
+            command += [] if data is None else ["--data", str(data)]
+            done = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True)
+            for score in json.loads(done.stdout)["scores"]:
+                rates = found[step].setdefault(score["member"], {})
+                for name, cell in score["benchmarks"].items():
+                    rates[name if temperature == "0" else f"{name} drawn"] = cell["rate"]
     return found
 
 
