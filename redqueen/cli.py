@@ -222,6 +222,27 @@ def sweep(
     raise typer.Exit(run_sweep(args or [], grid or [], seeds, out, jobs, probe, as_json=as_json))
 
 
+@app.command(epilog=examples.TRANSFER, context_settings=SETTINGS)
+def transfer(
+    args: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN... [KEY=VALUE]...", help="The runs' directories, then settings of the strangers."),
+    ],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the strangers; what is done in it is kept.")],
+    seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Strangers of each curriculum.")] = 3,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Strangers trained at once.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Try the tasks of runs on strangers.
+
+    Fresh students are trained on the tasks that each run wrote at its beginning and at its end, and on the seed
+    programs, all with equal budgets. The table says how much each gained on held-out tasks.
+    """
+    from redqueen.commands.transfer import run_transfer
+
+    raise typer.Exit(run_transfer(args, seeds, out, jobs, as_json=as_json))
+
+
 @app.command(epilog=examples.WARM_START, context_settings=SETTINGS)
 def warm_start(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the adapter (PEFT format).")],

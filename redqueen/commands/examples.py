@@ -22,6 +22,10 @@ SWEEP = _examples(
     "redqueen sweep --grid matched=none,per_adapter,total --seeds 3 --out sweeps/matched",
     "redqueen sweep population_4t4s run.steps=20 --grid learning.lr=5e-5,1e-4 --out sweeps/lr",
 )
+TRANSFER = _examples(
+    "redqueen transfer runs/overnight --out transfer/overnight",
+    "redqueen transfer runs/single runs/population --seeds 4 --out transfer/both run.steps=60",
+)
 WARM_START = _examples(
     "redqueen warm-start adapters/mine --model HuggingFaceTB/SmolLM2-360M",
     "redqueen train --model HuggingFaceTB/SmolLM2-360M population.init=adapters/mine",

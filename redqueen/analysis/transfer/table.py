@@ -1,0 +1,82 @@
+"""The table of strangers: what each gained on held-out tasks, by the curriculum that it was trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from redqueen.analysis.transfer.curricula import Curriculum
+from redqueen.intervals import Interval, interval
+from redqueen.runs.metrics import StepMetrics
+
+SEEDS = "seeds"
+"""The cell whose strangers are trained on the seed programs: the fixed tasks that a person wrote."""
+
+Gains = Mapping[str, Mapping[int, float]]
+"""By cell and seed, the held-out score of a stranger less that of its start, in [-1, 1]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """The strangers of one cell."""
+
+    cell: str
+    tasks: int | None
+    """How many tasks they were trained on; None for the seeds."""
+    lines: float | None
+    """The mean number of lines of the programs; None for the seeds."""
+    solve_rate: float | None
+    """How often the run's own students solved these tasks, in [0, 1]; None for the seeds."""
+    gain: Interval | None
+    """Over the seeds of the strangers (Student's t)."""
+    over_seeds: Interval | None
+    """The gain less that of the cell `SEEDS`, paired by seed."""
+    last_over_first: Interval | None
+    """In the row of a last third: its gain less that of the first third of the same run, paired by seed."""
+
+
+def gain(lines: Sequence[StepMetrics]) -> float | None:
+    """Returns the gain of a run's student in its last evaluation; None if nothing was evaluated."""
+    for line in reversed(lines):
+        scores = line.get("held_out")
+        if scores is not None:
+            return fmean(score["gain"] for score in scores["students"].values())
+    return None
+
+
+def rows(curricula: Sequence[Curriculum], gains: Gains) -> list[Row]:
+    """Returns the table: the seeds first, then the parts of each run."""
+    seeds = gains[SEEDS]
+    table = [
+        Row(
+            cell=SEEDS,
+            tasks=None,
+            lines=None,
+            solve_rate=None,
+            gain=interval(list(seeds.values())),
+            over_seeds=None,
+            last_over_first=None,
+        )
+    ]
+    first: Mapping[int, float] = {}
+    for curriculum in curricula:
+        own = gains[curriculum.name]
+        table.append(
+            Row(
+                cell=curriculum.name,
+                tasks=len(curriculum.records),
+                lines=curriculum.lines(),
+                solve_rate=curriculum.solve_rate(),
+                gain=interval(list(own.values())),
+                over_seeds=_paired(own, seeds),
+                last_over_first=_paired(own, first) if curriculum.part == "last" else None,
+            )
+        )
+        # The first third of a run comes before its last third.
+        first = own
+    return table
+
+
+def _paired(values: Mapping[int, float], others: Mapping[int, float]) -> Interval | None:
+    return interval([value - others[seed] for seed, value in values.items() if seed in others])
