@@ -6,6 +6,8 @@
 
 A run is an ordinary run of `redqueen train`, in `runs/results/ARM-SEED`; its numbers are `docs/results/ARM-SEED.json`.
 With `--data DIR` the last students and the start are also scored on CRUXEval, whose file `cruxeval.jsonl` is in DIR.
+`T` are the strangers (`redqueen transfer`) of the runs C, A and E of one seed. `tools/results_report.py` makes tables and
+figures of the numbers.
 """
 
 from __future__ import annotations
@@ -38,13 +40,19 @@ ARMS: dict[str, tuple[str, ...]] = {
     "D": ("overnight", "evolution.enabled=false"),
     "E": ("overnight",),
 }
-SEEDS = {"A": 4, "C": 4, "E": 4, "S": 3, "R": 3, "B": 3, "D": 3}
-"""How many seeds each arm has. Arms in this order, seed by seed: if hours are short, the first ones are done."""
+STRANGERS = "T"
+CURRICULA = ("C", "A", "E")
+"""The arms whose tasks strangers are trained on."""
+STRANGER_STEPS = 30
+SEEDS = {"A": 4, "C": 4, "E": 4, "T": 4, "R": 3, "S": 3, "B": 3, "D": 3}
+"""How many seeds each arm has."""
+ORDER = (("C", "A", "E", "R", "T"), ("S",), ("D", "B"))
+"""Groups of arms, each made seed by seed: if hours are short, the first ones are done."""
 
 
 def plan(only: str | None, seeds: int | None) -> Iterator[tuple[str, int]]:
     """Yields the runs as (arm, seed), in the order in which they are made."""
-    for arms in (("C", "A", "E"), ("S", "R"), ("D", "B")):
+    for arms in ORDER:
         for seed in range(max(SEEDS.values())):
             for arm in arms:
                 if only in (None, arm) and seed < min(SEEDS[arm], seeds or SEEDS[arm]):
@@ -55,7 +63,7 @@ def main() -> None:
     """Reads the arguments and does what they say."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["runs", "list"])
-    parser.add_argument("--only", choices=sorted(ARMS), help="one arm")
+    parser.add_argument("--only", choices=sorted(SEEDS), help="one arm")
     parser.add_argument("--seeds", type=int, help="at most so many seeds of each arm")
     parser.add_argument("--data", type=Path, help="the folder with cruxeval.jsonl")
     given = parser.parse_args()
@@ -63,9 +71,12 @@ def main() -> None:
         numbers = NUMBERS / f"{arm}-{seed}.json"
         print(f"{arm}-{seed}: {'done' if numbers.exists() else 'to do'}", flush=True)
         if given.what == "runs" and not numbers.exists():
-            run = _train(arm, seed)
+            if arm == STRANGERS:
+                document = _strangers(seed, given.data)
+            else:
+                document = _numbers(arm, seed, _train(arm, seed), given.data)
             NUMBERS.mkdir(exist_ok=True)
-            numbers.write_text(json.dumps(_numbers(arm, seed, run, given.data), indent=1) + "\n", encoding="utf-8")
+            numbers.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 def _train(arm: str, seed: int) -> RunDirectory:
@@ -80,6 +91,28 @@ def _train(arm: str, seed: int) -> RunDirectory:
         command += [*ARMS[arm], *COMMON, f"run.seed={seed}", "--run", str(run.path)]
     subprocess.run(command, check=True, cwd=ROOT)
     return run
+
+
+def _strangers(seed: int, data: Path | None) -> dict[str, Any]:
+    """Trains the strangers of a seed, and returns what the report needs of them."""
+    out = RUNS / f"{STRANGERS}-{seed}"
+    command = [sys.executable, "-m", "redqueen", "transfer", "--seeds", "1", "--out", str(out), "--json"]
+    command += [str(RUNS / f"{arm}-{seed}") for arm in CURRICULA]
+    settings = [f"run.seed={seed}", f"run.steps={STRANGER_STEPS}", f"evals.every={STRANGER_STEPS}"]
+    done = subprocess.run([*command, *settings], check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    runs = {path.parent.name: RunDirectory(path) for path in sorted(out.glob(f"*/seed-{seed}"))}
+    start = next(iter(runs.values()))
+    return {
+        "arm": STRANGERS,
+        "seed": seed,
+        "commit": json.loads((start.path / "environment.json").read_text())["commit"],
+        "settings": settings,
+        "hours": round(sum(line["seconds"]["total"] for run in runs.values() for line in run.metrics()) / 3600, 3),
+        "table": json.loads(done.stdout),
+        # All strangers of a seed start from the same weights.
+        "start": _scores(start, 0, data),
+        "evaluations": {name: _scores(run, STRANGER_STEPS, data) for name, run in runs.items()},
+    }
 
 
 def _numbers(arm: str, seed: int, run: RunDirectory, data: Path | None) -> dict[str, Any]:
@@ -98,7 +131,7 @@ def _numbers(arm: str, seed: int, run: RunDirectory, data: Path | None) -> dict[
         "log_nodes": _log_nodes(run),
         "steps": [_step(line) for line in lines],
         "held_out": [{"step": line["step"], **line["held_out"]} for line in lines if "held_out" in line],
-        "evaluations": _evaluated(run, data),
+        "evaluations": {str(step): _scores(run, step, data) for step in (0, STEPS)},
     }
 
 
@@ -128,22 +161,23 @@ def _log_nodes(run: RunDirectory) -> dict[str, dict[int, float]]:
     return means
 
 
-def _evaluated(run: RunDirectory, data: Path | None) -> dict[str, Any]:
-    """Returns the scores of the first and the last checkpoint on the benchmarks that are here."""
-    found: dict[str, Any] = {}
+def _scores(run: RunDirectory, step: int, data: Path | None) -> dict[str, dict[str, dict[str, float]]]:
+    """Returns the students' scores at a checkpoint, greedy and drawn as in training: by member and benchmark.
+
+    Each score is the share of right answers and the number of problems.
+    """
+    found: dict[str, dict[str, dict[str, float]]] = {}
     benchmarks = "reserved" if data is None else "reserved,cruxeval-i,cruxeval-o"
-    for step in ("0", str(STEPS)):
-        found[step] = {}
-        # Greedy, and as in training.
-        for temperature in ("0", "1"):
-            command = [sys.executable, "-m", "redqueen", "eval", str(run.path), "--step", step, "--json"]
-            command += ["--benchmarks", benchmarks, "--temperature", temperature]
-            command += [] if data is None else ["--data", str(data)]
-            done = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True)
-            for score in json.loads(done.stdout)["scores"]:
-                rates = found[step].setdefault(score["member"], {})
-                for name, cell in score["benchmarks"].items():
-                    rates[name if temperature == "0" else f"{name} drawn"] = cell["rate"]
+    for temperature in ("0", "1"):
+        command = [sys.executable, "-m", "redqueen", "eval", str(run.path), "--step", str(step), "--json"]
+        command += ["--benchmarks", benchmarks, "--temperature", temperature]
+        command += [] if data is None else ["--data", str(data)]
+        done = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True)
+        for score in json.loads(done.stdout)["scores"]:
+            cells = found.setdefault(score["member"], {})
+            for name, cell in score["benchmarks"].items():
+                key = name if temperature == "0" else f"{name} drawn"
+                cells[key] = {"rate": cell["rate"]["mean"], "problems": cell["problems"]}
     return found
 
 

@@ -23,6 +23,6 @@ def test_arms_differ_in_who_plays_and_in_nothing_else(arm: str) -> None:
 
 def test_the_arms_that_matter_most_come_first_seed_by_seed() -> None:
     order = list(results.plan(None, None))
-    assert order[:6] == [("C", 0), ("A", 0), ("E", 0), ("C", 1), ("A", 1), ("E", 1)]
-    assert len(order) == sum(results.SEEDS.values()) == 21
+    assert order[:7] == [("C", 0), ("A", 0), ("E", 0), ("R", 0), ("T", 0), ("C", 1), ("A", 1)]
+    assert len(order) == sum(results.SEEDS.values()) == 28
     assert list(results.plan("R", 2)) == [("R", 0), ("R", 1)]
