@@ -6,8 +6,8 @@
 
 A run is an ordinary run of `redqueen train`, in `runs/results/ARM-SEED`; its numbers are `docs/results/ARM-SEED.json`.
 With `--data DIR` the last students and the start are also scored on CRUXEval, whose file `cruxeval.jsonl` is in DIR.
-`T` are the strangers (`redqueen transfer`) of the runs C, A and E of one seed. `tools/results_report.py` makes tables and
-figures of the numbers.
+`T` are the strangers (`redqueen transfer`) of the runs C, A and E of one seed. `tools/results_report.py` makes tables
+and figures of the numbers.
 """
 
 from __future__ import annotations

@@ -12,7 +12,11 @@ from tools import results
 def test_arms_differ_in_who_plays_and_in_nothing_else(arm: str) -> None:
     config = configure([*results.ARMS[arm], *results.COMMON])
     whole = configure([*results.ARMS["E"], *results.COMMON])
-    assert (config.run, config.learning, config.evals.every) == (whole.run, whole.learning, whole.evals.every)
+    assert (config.run, config.evals.every) == (whole.run, whole.evals.every)
+    # Only S changes a rate, that of teachers; students alone have none.
+    same_rate = config.learning.model_copy(update={"teacher_lr": whole.learning.teacher_lr})
+    assert same_rate == whole.learning
+    assert (config.learning.teacher_lr == whole.learning.teacher_lr) == (arm not in ("R", "S"))
     assert config.sampling == whole.sampling
     assert (config.game.kinds, config.game.proposals, config.game.attempts) == (
         whole.game.kinds,
