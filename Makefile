@@ -16,7 +16,10 @@ PYTEST = .venv/bin/python -m pytest --numprocesses $(PROCESSES) --dist worksteal
 TRITON = triton==3.7.1
 TRITON_TESTS = tests/policy/kernels/test_triton_kernels.py
 
-.PHONY: help train check test test-all test-trackers test-triton test-ray test-vllm bench lint format setup clean
+# where cruxeval.jsonl is, for `make results`; without it only the reserved programs are measured on
+DATA ?=
+
+.PHONY: results figures help train check test test-all test-trackers test-triton test-ray test-vllm bench lint format setup clean
 
 help:
 	@echo "make train     train 2 teachers and 2 students on the bundled model, into $(RUN)"
@@ -28,6 +31,8 @@ help:
 	@echo "make test-vllm  sampling by vLLM on this CPU, in an environment of its own (3.5 GB): a quarter of an hour"
 	@echo "make test-triton  the Triton kernels, interpreted and compiled; no GPU is needed"
 	@echo "make bench     measure this machine and compare with other libraries (docs/BENCHMARKS.md): well over an hour"
+	@echo "make results   repeat the experiment of docs/RESULTS.md, as far as its numbers are missing: many hours, resumable"
+	@echo "make figures   draw the figures and tables of docs/RESULTS.md again from the numbers in docs/results"
 	@echo "make lint      ruff (lint, format), strict types, figures of style"
 	@echo "make format    let ruff rewrite the code"
 	@echo "make setup     only build .venv"
@@ -99,6 +104,12 @@ bench: setup
 	    || echo "bench: $$peer could not be installed and is left out" >&2; \
 	done
 	@for what in train sampler step workers logprobs memory; do .venv/bin/python -m benchmarks $$what || exit 1; echo; done
+
+results: setup
+	@.venv/bin/python -m tools.results runs $(if $(DATA),--data $(DATA))
+
+figures: setup
+	@.venv/bin/python -m tools.results_report
 
 lint: setup
 	@.venv/bin/ruff check .

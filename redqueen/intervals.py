@@ -121,6 +121,11 @@ def t_quantile(level: float, freedom: int) -> float:
     return math.tan((low + high) / 2) * math.sqrt(freedom)
 
 
+def t_probability(t: float, freedom: int) -> float:
+    """Returns P(|T| < t) for Student's T with `freedom` >= 1 degrees of freedom, t >= 0."""
+    return _within(math.atan(t / math.sqrt(freedom)), freedom)
+
+
 def _within(theta: float, freedom: int) -> float:
     """Returns P(|T| < √ν tan θ)."""
     sine = math.sin(theta)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.intervals import Interval, difference, interval, share, slope, t_quantile
+from redqueen.intervals import Interval, difference, interval, share, slope, t_probability, t_quantile
 
 numbers = st.lists(st.floats(-10, 10), min_size=3, max_size=12)
 
@@ -105,3 +105,9 @@ def test_a_share_is_as_likely_at_either_end_of_its_interval(hits: int, n: int) -
 
 def test_no_tries_give_no_share() -> None:
     assert share(0, 0) is None
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 10, 31])
+def test_the_probability_undoes_the_quantile(freedom: int) -> None:
+    for level in (0.5, 0.9, 0.95, 0.999):
+        assert t_probability(t_quantile(level, freedom), freedom) == pytest.approx(level)

@@ -1,8 +1,8 @@
 """Repeats the experiment of docs/RESULTS.md: trains what is missing, and writes a small file of numbers for each run.
 
-    python tools/results.py runs                     # trains and evaluates, in the order of the plan; can be stopped
-    python tools/results.py runs --only C --seeds 1
-    python tools/results.py list                     # the plan, and what is done
+    python -m tools.results runs                     # trains and evaluates, in the order of the plan; can be stopped
+    python -m tools.results runs --only C --seeds 1
+    python -m tools.results list                     # the plan, and what is done
 
 A run is an ordinary run of `redqueen train`, in `runs/results/ARM-SEED`; its numbers are `docs/results/ARM-SEED.json`.
 With `--data DIR` the last students and the start are also scored on CRUXEval, whose file `cruxeval.jsonl` is in DIR.
@@ -31,6 +31,7 @@ NUMBERS = ROOT / "docs" / "results"
 STEPS = 60
 COMMON = (f"run.steps={STEPS}", "evals.every=20", "run.keep_every=20")
 ONE_OF_EACH = ("population.teachers=1", "population.students=1", "evolution.enabled=false")
+AS_IN_THE_PAPER = ("game.teacher_reward=populora", "game.references_from=all", "learning.teacher_lr=none")
 ARMS: dict[str, tuple[str, ...]] = {
     "R": ("rlvr", "game.proposals=10", "game.attempts=16"),
     "A": ("overnight", "matched=per_adapter"),
@@ -39,14 +40,16 @@ ARMS: dict[str, tuple[str, ...]] = {
     "C": ("overnight", *ONE_OF_EACH),
     "D": ("overnight", "evolution.enabled=false"),
     "E": ("overnight",),
+    "P": ("overnight", *AS_IN_THE_PAPER),
+    "Q": ("overnight", *AS_IN_THE_PAPER, "matched=per_adapter"),
 }
 STRANGERS = "T"
 CURRICULA = ("C", "A", "E")
 """The arms whose tasks strangers are trained on."""
 STRANGER_STEPS = 30
-SEEDS = {"A": 4, "C": 4, "E": 4, "T": 4, "R": 3, "S": 3, "B": 3, "D": 3}
+SEEDS = {"A": 4, "C": 4, "E": 4, "T": 4, "R": 3, "P": 3, "Q": 3, "S": 3, "B": 3, "D": 3}
 """How many seeds each arm has."""
-ORDER = (("C", "A", "E", "R", "T"), ("S",), ("D", "B"))
+ORDER = (("C", "A", "E", "R", "T"), ("Q", "P"), ("S",), ("D", "B"))
 """Groups of arms, each made seed by seed: if hours are short, the first ones are done."""
 
 

@@ -1,0 +1,84 @@
+"""The tables and figures of docs/RESULTS.md: seeds are the units, and runs of one seed are paired."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tools import results_report as report
+from tools.results import STEPS
+
+
+def cells(rate: float) -> dict[str, Any]:
+    sizes = {"reserved": 140, "cruxeval-i": 800, "cruxeval-o": 800}
+    names = [*sizes, *(f"{name} drawn" for name in sizes)]
+    return {name: {"rate": rate, "problems": sizes[name.removesuffix(" drawn")]} for name in names}
+
+
+def run(arm: str, seed: int, gain: float, rise: float) -> dict[str, Any]:
+    line = {
+        **{"valid_rate": 0.5, "novel_rate": None, "solve_rate": 0.3},
+        **{"lines_by_kind": {"code_o": 4.0, "code_i": None}, "solve_rate_by_kind": {}},
+    }
+    return {
+        **{"arm": arm, "seed": seed, "commit": "0123456789abc", "hours": 0.5, "machine": {"processor": "P"}},
+        "log_nodes": {} if arm == "R" else {"code_o": {str(step): 3 + rise * step / 100 for step in (1, 2, 3, 4)}},
+        "steps": [{**line, "step": step, "novel_rate": step / 10} for step in (1, 2, 3, 4)],
+        "held_out": [{"step": 4, "students": {"S0": {"gain": gain}, "S1": {"gain": gain}}}],
+        "evaluations": {"0": {"S0": cells(0.2)}, str(STEPS): {"S0": cells(0.2 + gain), "S1": cells(0.2 + gain)}},
+    }
+
+
+RUNS = {
+    "R": {0: run("R", 0, 0.01, 0)},
+    "A": {0: run("A", 0, 0.02, -1.0), 1: run("A", 1, 0.04, -2.0), 2: run("A", 2, 0.04, -2.0)},
+    "E": {0: run("E", 0, 0.07, 0.5), 1: run("E", 1, 0.08, -0.5)},
+}
+STRANGERS = {
+    0: {
+        **{"arm": "T", "seed": 0, "commit": "0123456789abc", "hours": 0.1, "start": {"S0": cells(0.2)}},
+        "evaluations": {"seeds": {"S0": cells(0.25)}, "A-0-last": {"S0": cells(0.2)}, "E-0-last": {"S0": cells(0.3)}},
+    }
+}
+
+
+def test_gains_are_weighted_by_problems_and_paired_by_seed() -> None:
+    uneven = {"S0": {**cells(0.0), "reserved": {"rate": 1.0, "problems": 1600}}}
+    assert report.score(uneven, "greedy") == pytest.approx(0.5)
+    assert report.score(uneven, "drawn") == 0
+    values = report.gains(RUNS, "drawn")
+    assert values["E"] == pytest.approx({0: 0.07, 1: 0.08})
+    assert report.paired(values, "E", "A") == pytest.approx([0.05, 0.04]), "seed 2 has no partner"
+    assert report.slopes(RUNS)["A"] == pytest.approx({0: -1, 1: -2, 2: -2})
+    assert "R" not in report.slopes(RUNS)
+
+
+def test_strangers_are_named_after_the_arm() -> None:
+    values = report.stranger_gains(STRANGERS, "greedy")
+    assert {name: by_seed[0] for name, by_seed in values.items()} == pytest.approx(
+        {"seeds": 0.05, "A-last": 0.0, "E-last": 0.1}
+    )
+
+
+def test_p_values_are_those_of_tables() -> None:
+    # t = 2 / (1.5811 / sqrt(5)) = 2.828 with 4 degrees of freedom.
+    assert report.p_value([0.0, 1.0, 2.0, 3.0, 4.0]) == pytest.approx(0.0474, abs=1e-4)
+    assert report.p_value([1.0]) is None
+    assert report.p_value([1.0, 1.0]) is None
+    assert report.holm([0.01, None, 0.04, 0.03]) == pytest.approx([0.03, None, 0.06, 0.06])
+    assert report.holm([0.6, 0.7]) == [1.0, 1.0]
+
+
+def test_the_page_has_every_run() -> None:
+    text = report.tables(RUNS, STRANGERS)
+    for name in ("R-0", "A-0", "A-1", "A-2", "E-0", "E-1", "T-0"):
+        assert f"| {name} | 012345678 |" in text
+    assert "| gain, drawn: E - A | 2 | +4.5 [-1.9, +10.9] |" in text
+    assert "Runs: 7, 3.1 hours" in text
+
+
+def test_figures_are_drawn_of_what_is_there() -> None:
+    assert len(report.draw_gains(RUNS).axes) == 2
+    assert len(report.draw_courses(RUNS).axes) == 4
+    assert len(report.draw_strangers(STRANGERS).axes) == 2

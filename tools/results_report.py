@@ -1,0 +1,374 @@
+"""Makes the tables and the figures of docs/RESULTS.md from the numbers in docs/results.
+
+    python -m tools.results_report
+
+Figures are docs/figures/results-*.svg. Tables replace what stands between the two marks in the page. Seeds are the
+units: a run gives one number, intervals are Student's t over runs, and runs of one seed are paired.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from redqueen.analysis.drawing import write
+from redqueen.analysis.hues import HUES
+from redqueen.intervals import Interval, interval, slope, t_probability
+from tools.results import ARMS, STEPS, STRANGERS
+
+ROOT = Path(__file__).parents[1]
+NUMBERS = ROOT / "docs" / "results"
+FIGURES = ROOT / "docs" / "figures"
+PAGE = ROOT / "docs" / "RESULTS.md"
+BEGIN = "<!-- tables: begin -->"
+END = "<!-- tables: end -->"
+
+Run = Mapping[str, Any]
+Runs = Mapping[str, Mapping[int, Run]]
+"""By arm and seed."""
+Values = Mapping[str, Mapping[int, float]]
+"""One number of each run, by arm and seed."""
+
+SETS = ("reserved", "cruxeval-i", "cruxeval-o")
+WAYS = ("greedy", "drawn")
+NAMES = {
+    "R": "R: fixed tasks",
+    "A": "A: single agent, per adapter",
+    "B": "B: single agent, total",
+    "S": "S: 1T + 1S, one rate",
+    "C": "C: 1T + 1S",
+    "D": "D: 2T + 2S, no evolution",
+    "E": "E: 2T + 2S, evolution",
+    "P": "P: E by the paper's rules",
+    "Q": "Q: A by the paper's rules",
+}
+COMPARED = (("E", "A"), ("C", "A"), ("E", "C"))
+SLOPES = (("E", "A"), ("C", "A"))
+
+
+def read(folder: Path = NUMBERS) -> tuple[Runs, Mapping[int, Run]]:
+    """Returns the finished runs, and the strangers by seed."""
+    runs: dict[str, dict[int, Run]] = {arm: {} for arm in ARMS}
+    strangers: dict[int, Run] = {}
+    for file in sorted(folder.glob("*.json")):
+        document = json.loads(file.read_text(encoding="utf-8"))
+        if document["arm"] == STRANGERS:
+            strangers[document["seed"]] = document
+        else:
+            runs[document["arm"]][document["seed"]] = document
+    return {arm: by_seed for arm, by_seed in runs.items() if by_seed}, strangers
+
+
+def score(members: Mapping[str, Any], way: str, sets: Iterable[str] = SETS) -> float:
+    """Returns the mean score of the students over the problems of some sets, in [0, 1]."""
+    scores: list[float] = []
+    for cells in members.values():
+        keys = [name if way == "greedy" else f"{name} drawn" for name in sets]
+        weights = [cells[key]["problems"] for key in keys if key in cells]
+        rates = [cells[key]["rate"] for key in keys if key in cells]
+        scores.append(sum(w * r for w, r in zip(weights, rates, strict=True)) / sum(weights))
+    return fmean(scores)
+
+
+def gain(run: Run, way: str, sets: Iterable[str] = SETS) -> float:
+    """Returns the mean held-out score of a run's last students less that of its members at step 0."""
+    evaluations = run["evaluations"]
+    return score(evaluations[str(STEPS)], way, sets) - score(evaluations["0"], way, sets)
+
+
+def gains(runs: Runs, way: str, sets: Iterable[str] = SETS) -> Values:
+    """Returns the gains by arm and seed."""
+    return {arm: {seed: gain(run, way, sets) for seed, run in by_seed.items()} for arm, by_seed in runs.items()}
+
+
+def course(run: Run) -> dict[int, float]:
+    """Returns by step the log of reached AST nodes of valid tasks: means by kind, then over the kinds."""
+    by_kind: Mapping[str, Mapping[str, float]] = run["log_nodes"]
+    steps = sorted({int(step) for means in by_kind.values() for step in means})
+    return {step: fmean([means[str(step)] for means in by_kind.values() if str(step) in means]) for step in steps}
+
+
+def slopes(runs: Runs) -> Values:
+    """Returns the slope of `course` by arm and seed, in log nodes for 100 steps."""
+    found: dict[str, dict[int, float]] = {}
+    for arm, by_seed in runs.items():
+        for seed, run in by_seed.items():
+            points = course(run)
+            line = slope(list(points), list(points.values()))
+            # Students alone write no tasks.
+            if line is not None:
+                found.setdefault(arm, {})[seed] = 100 * line.mean
+    return found
+
+
+def paired(values: Values, one: str, other: str) -> list[float]:
+    """Returns the differences of two arms, seed by seed."""
+    first = values.get(one, {})
+    second = values.get(other, {})
+    return [value - second[seed] for seed, value in sorted(first.items()) if seed in second]
+
+
+def p_value(differences: Sequence[float]) -> float | None:
+    """Returns the p of Student's t test of differences against zero; None with fewer than two, or without spread."""
+    found = interval(differences)
+    if found is None or found.low is None:
+        return None
+    n = len(differences)
+    error = math.sqrt(sum((value - found.mean) ** 2 for value in differences) / (n - 1) / n)
+    return 1 - t_probability(abs(found.mean) / error, n - 1)
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Returns the p values after Holm's correction (1979) over those that are there."""
+    order = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
+    corrected: list[float | None] = [None] * len(p_values)
+    largest = 0.0
+    for rank, (p, place) in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - rank) * p))
+        corrected[place] = largest
+    return corrected
+
+
+def stranger_gains(strangers: Mapping[int, Run], way: str) -> Values:
+    """Returns the gains of strangers by curriculum (`seeds`, `C-last`, ...) and seed."""
+    found: dict[str, dict[int, float]] = {}
+    for seed, document in strangers.items():
+        start = score(document["start"], way)
+        for name, members in document["evaluations"].items():
+            # The cell of the run E-0 is E-0-last.
+            cell = name.replace(f"-{seed}-", "-")
+            found.setdefault(cell, {})[seed] = score(members, way) - start
+    return found
+
+
+def tables(runs: Runs, strangers: Mapping[int, Run]) -> str:
+    """Returns the tables of the page as Markdown."""
+    parts = [_gain_table(runs), _course_table(runs)]
+    if strangers:
+        parts.append(_stranger_table(strangers))
+    parts += [_comparison_table(runs, strangers), _run_table(runs, strangers)]
+    return "\n\n".join(parts)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def _points(values: Iterable[float], scale: float = 100, digits: int = 1) -> str:
+    """Formats the mean of some numbers with its interval: `+5.1 [+2.0, +8.2]`."""
+    found = interval(list(values))
+    if found is None:
+        return "-"
+    mean = f"{scale * found.mean:+.{digits}f}"
+    if found.low is None or found.high is None:
+        return mean
+    return f"{mean} [{scale * found.low:+.{digits}f}, {scale * found.high:+.{digits}f}]"
+
+
+def _gain_table(runs: Runs) -> str:
+    head = ["arm", "seeds", "greedy, all", "drawn, all", *(f"drawn, {name}" for name in SETS)]
+    columns = [gains(runs, "greedy"), gains(runs, "drawn"), *(gains(runs, "drawn", [name]) for name in SETS)]
+    rows = [
+        [NAMES[arm], str(len(by_seed)), *(_points(values[arm].values()) for values in columns)]
+        for arm, by_seed in runs.items()
+    ]
+    return "**Held-out gain over the start, in points**\n\n" + _table(head, rows)
+
+
+def _ends(run: Run, name: str) -> tuple[float, float]:
+    """Returns the means of a number over the first and over the last ten steps, over its kinds if it has some."""
+    values: list[float] = []
+    for line in run["steps"]:
+        value = line[name]
+        known = [one for one in value.values() if one is not None] if isinstance(value, dict) else [value]
+        values.append(fmean(known) if known and None not in known else math.nan)
+    known = [value for value in values if not math.isnan(value)]
+    return fmean(known[:10]), fmean(known[-10:])
+
+
+def _course_table(runs: Runs) -> str:
+    head = ["arm", "log nodes for 100 steps", "lines", "valid", "novel", "solved"]
+    rate = slopes(runs)
+    rows: list[list[str]] = []
+    for arm, by_seed in runs.items():
+        if arm not in rate:
+            continue
+        cells = [NAMES[arm], _points(rate[arm].values(), 1, 2)]
+        for name, digits in (("lines_by_kind", 1), ("valid_rate", 2), ("novel_rate", 2), ("solve_rate", 2)):
+            ends = [_ends(run, name) for run in by_seed.values()]
+            cells.append(" to ".join(f"{fmean(values):.{digits}f}" for values in zip(*ends, strict=True)))
+        rows.append(cells)
+    return "**What teachers wrote** (means of the first and of the last ten steps)\n\n" + _table(head, rows)
+
+
+def _stranger_table(strangers: Mapping[int, Run]) -> str:
+    greedy = stranger_gains(strangers, "greedy")
+    drawn = stranger_gains(strangers, "drawn")
+    rows = [
+        [name, str(len(drawn[name])), _points(greedy[name].values()), _points(drawn[name].values())]
+        for name in sorted(drawn)
+    ]
+    return "**Strangers: gain over the start, in points**\n\n" + _table(["tasks of", "seeds", "greedy", "drawn"], rows)
+
+
+def comparisons(runs: Runs, strangers: Mapping[int, Run]) -> list[tuple[str, list[float], float, int]]:
+    """Returns the primary comparisons: what is compared, the paired differences, their scale and digits."""
+    found: list[tuple[str, list[float], float, int]] = []
+    for way in WAYS:
+        values = gains(runs, way)
+        found += [(f"gain, {way}: {a} - {b}", paired(values, a, b), 100, 1) for a, b in COMPARED]
+    values = slopes(runs)
+    found += [(f"log nodes for 100 steps: {a} - {b}", paired(values, a, b), 1, 2) for a, b in SLOPES]
+    for way in WAYS:
+        values = stranger_gains(strangers, way)
+        found += [
+            (f"stranger, {way}: {a} - {b}", paired(values, f"{a}-last", f"{b}-last"), 100, 1) for a, b in COMPARED
+        ]
+    return [row for row in found if row[1]]
+
+
+def _comparison_table(runs: Runs, strangers: Mapping[int, Run]) -> str:
+    compared = comparisons(runs, strangers)
+    p_values = [p_value(differences) for _, differences, _, _ in compared]
+    rows = [
+        [name, str(len(differences)), _points(differences, scale, digits), _p(p), _p(corrected)]
+        for (name, differences, scale, digits), p, corrected in zip(compared, p_values, holm(p_values), strict=True)
+    ]
+    head = ["primary comparison", "pairs", "difference", "p", "p, Holm"]
+    return "**Comparisons, paired by seed**\n\n" + _table(head, rows)
+
+
+def _p(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _run_table(runs: Runs, strangers: Mapping[int, Run]) -> str:
+    rows: list[list[str]] = []
+    everything = [run for by_seed in runs.values() for run in by_seed.values()] + list(strangers.values())
+    for run in everything:
+        machine = run.get("machine", {})
+        what = " ".join(str(machine.get(key, "")) for key in ("processor", "dtype")).strip()
+        rows.append([f"{run['arm']}-{run['seed']}", run["commit"][:9], f"{run['hours']:.2f}", what or "as above"])
+    hours = sum(run["hours"] for run in everything)
+    head = ["run", "commit", "hours of training", "machine"]
+    return f"**Runs: {len(rows)}, {hours:.1f} hours of training in all**\n\n" + _table(head, rows)
+
+
+def draw_gains(runs: Runs) -> Figure:
+    """Draws the gain of each run, and each arm's mean with its interval."""
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    for place, way in enumerate(WAYS, 1):
+        axes = figure.add_subplot(1, 2, place)
+        _dots(axes, gains(runs, way), lambda arm: NAMES[arm])
+        axes.set_title("greedy" if way == "greedy" else "drawn at temperature 1, as trained", fontsize=10)
+        axes.set_xlabel("held-out gain over the start, points")
+    return figure
+
+
+def draw_strangers(strangers: Mapping[int, Run]) -> Figure:
+    """Draws the gains of strangers by what they were trained on."""
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    for place, way in enumerate(WAYS, 1):
+        axes = figure.add_subplot(1, 2, place)
+        values = stranger_gains(strangers, way)
+        _dots(axes, {name: values[name] for name in sorted(values)}, str)
+        axes.set_title(way, fontsize=10)
+        axes.set_xlabel("gain of a stranger over the start, points")
+    return figure
+
+
+def _dots(axes: Axes, values: Values, name: Callable[[str], str]) -> None:
+    for row, by_seed in enumerate(values.values()):
+        points = [100 * value for value in by_seed.values()]
+        axes.plot(points, [row] * len(points), "o", color=HUES[row % len(HUES)], alpha=0.45, markersize=5)
+        found = interval(points)
+        if found is not None:
+            _mean(axes, found, row)
+    axes.axvline(0, color="#888888", linewidth=0.8)
+    axes.set_yticks(range(len(values)), [name(arm) for arm in values], fontsize=9)
+    axes.invert_yaxis()
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _mean(axes: Axes, found: Interval, row: int) -> None:
+    axes.plot([found.mean], [row], "D", color=HUES[row % len(HUES)], markersize=7)
+    if found.low is not None and found.high is not None:
+        axes.plot([found.low, found.high], [row, row], "-", color=HUES[row % len(HUES)], linewidth=2)
+
+
+def draw_courses(runs: Runs) -> Figure:
+    """Draws over the steps what the held-out score, the tasks' size, novelty and validity did: runs and arms' means."""
+    figure = Figure(figsize=(9, 6), layout="constrained")
+    panels: list[tuple[str, Callable[[Run], dict[int, float]], int]] = [
+        ("held-out gain in the run, points (drawn)", _held_out, 1),
+        ("log of reached AST nodes of valid tasks", course, 9),
+        ("novel tasks among the valid ones", lambda run: _line(run, "novel_rate"), 9),
+        ("valid proposals", lambda run: _line(run, "valid_rate"), 9),
+    ]
+    for place, (title, of, window) in enumerate(panels, 1):
+        axes = figure.add_subplot(2, 2, place)
+        for number, (arm, by_seed) in enumerate(runs.items()):
+            lines = [points for run in by_seed.values() if len(points := of(run)) > 1]
+            if lines:
+                _curve(axes, lines, window, HUES[number % len(HUES)], NAMES[arm])
+        axes.set_title(title, fontsize=10)
+        axes.set_xlabel("step")
+        axes.spines[["top", "right"]].set_visible(False)
+        if place == 1:
+            axes.legend(fontsize=7, frameon=False)
+    return figure
+
+
+def _held_out(run: Run) -> dict[int, float]:
+    """Returns the mean gain of the students at each evaluation of the run itself, in points."""
+    points = {0: 0.0}
+    for line in run["held_out"]:
+        points[line["step"]] = 100 * fmean(score["gain"] for score in line["students"].values())
+    return points
+
+
+def _line(run: Run, name: str) -> dict[int, float]:
+    return {line["step"]: line[name] for line in run["steps"] if line[name] is not None}
+
+
+def _curve(axes: Axes, lines: Sequence[Mapping[int, float]], window: int, hue: str, name: str) -> None:
+    """Draws each run thin and the mean of the runs thick, both smoothed over `window` steps."""
+    smooth = [_smoothed(line, window) for line in lines]
+    for line in smooth:
+        axes.plot(list(line), list(line.values()), color=hue, alpha=0.3, linewidth=0.8)
+    steps = sorted(set.intersection(*(set(line) for line in smooth)))
+    axes.plot(steps, [fmean(line[step] for line in smooth) for step in steps], color=hue, linewidth=2, label=name)
+
+
+def _smoothed(line: Mapping[int, float], window: int) -> dict[int, float]:
+    """Returns the mean over the steps that are at most window // 2 away."""
+    reach = window // 2
+    return {step: fmean(value for other, value in line.items() if abs(other - step) <= reach) for step in sorted(line)}
+
+
+def main() -> None:
+    """Writes the figures and the page."""
+    runs, strangers = read()
+    if not runs:
+        raise SystemExit(f"{NUMBERS} holds no numbers yet: python -m tools.results runs")
+    FIGURES.mkdir(exist_ok=True)
+    write(draw_gains(runs), FIGURES / "results-gain.svg")
+    write(draw_courses(runs), FIGURES / "results-course.svg")
+    if strangers:
+        write(draw_strangers(strangers), FIGURES / "results-strangers.svg")
+    page = PAGE.read_text(encoding="utf-8")
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(f"{before}{BEGIN}\n\n{tables(runs, strangers)}\n\n{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
