@@ -22,7 +22,7 @@ from redqueen.config import Config, ConfigError
 from redqueen.config.keys import keys as all_keys
 from redqueen.errors import UserError
 from redqueen.machine import set_library_defaults
-from redqueen.recipes import RECIPES, configure
+from redqueen.recipes import RECIPES, check_repeats, configure
 from redqueen.runs.directory import RunDirectory, read_config
 from redqueen.runs.files import printable
 
@@ -117,6 +117,8 @@ def train(
     Each step has five phases: match, propose, solve, learn, evolve.
     """
     overrides = [*(args or []), *_unsafe(unsafe_no_isolation), *_workers(workers), *_ray(ray)]
+    options = {"run.steps": steps, "model.name": model, "matched": matched}
+    check_repeats(overrides, [key for key, value in options.items() if value is not None])
     if resume:
         if run or model or matched or config_file:
             raise ConfigError("a resumed run keeps its directory and its model: leave out --run, --model and the like")
@@ -166,7 +168,8 @@ def _resume(directory: RunDirectory, overrides: list[str], *, load_plugins: bool
     """Ends with the exit code of the resumed run, or of a description if nothing is left to do."""
     config = remaining(directory, overrides)
     if config is None:
-        raise typer.Exit(describe(directory))
+        steps = [int(value) for key, _, value in (word.partition("=") for word in overrides) if key == "run.steps"]
+        raise typer.Exit(describe(directory, steps[0] if steps else None))
     config = with_own_parts(config, directory.config_file, allowed=load_plugins)
     from redqueen.commands.train import resume_run
 
@@ -211,12 +214,19 @@ def sweep(
     probe: Annotated[
         int, typer.Option(min=0, metavar="N", help="Held-out tasks the last students are scored on; 0: none.")
     ] = 63,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be trained, and stop.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a grid of settings with several seeds.
 
     Each combination is trained with each seed; a table shows means with 95 % intervals.
     """
+    check_repeats(args or [])
+    from redqueen.commands.sweep_plan import print_plan
+
+    print_plan(args or [], grid or [], seeds, out, jobs, probe)
+    if dry_run:
+        raise typer.Exit
     from redqueen.commands.sweep import run_sweep
 
     raise typer.Exit(run_sweep(args or [], grid or [], seeds, out, jobs, probe, as_json=as_json))
@@ -238,6 +248,7 @@ def transfer(
     Fresh students are trained on the tasks that each run wrote at its beginning and at its end, and on the seed
     programs, all with equal budgets. The table says how much each gained on held-out tasks.
     """
+    check_repeats(args)
     from redqueen.commands.transfer import run_transfer
 
     raise typer.Exit(run_transfer(args, seeds, out, jobs, as_json=as_json))
@@ -263,6 +274,7 @@ def warm_start(
     It learns from verified tasks by imitation; use it with population.init=OUT. The first round learns from the seed
     programs; each later one also from what the model itself proposed and the verifier accepted.
     """
+    check_repeats(args or [], [] if model is None else ["model.name"])
     config = configure([*(args or []), *_unsafe(unsafe_no_isolation)], model=model)
     from redqueen.commands.warm_start import run_warm_start
 
@@ -291,14 +303,14 @@ def verify(
 
 
 @app.command(epilog=examples.DOCTOR)
-def doctor() -> None:
+def doctor(as_json: AsJson = False) -> None:
     """Check this machine; exit code 1 if it fails.
 
     It looks at devices, versions, memory, disk, the model cache and the sandbox.
     """
     from redqueen.commands.doctor import run_doctor
 
-    raise typer.Exit(run_doctor())
+    raise typer.Exit(run_doctor(as_json=as_json))
 
 
 def _replace_closed_streams() -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -70,9 +71,15 @@ def ask(
     A question is a program and a line with a question mark, f(4) == ? or f(?) == 8, or a line "# what to do" and
     examples f(1) == 2, one a line. A task of the run has the id that redqueen show prints; a seed task is seed-12.
     """
+    from redqueen.commands.ask_question import checked_question
+
+    lines = checked_question(run, member, question, step)
+    # In a terminal somebody waits for it.
+    if sys.stderr.isatty():
+        typer.echo(f"loading {member} ...", err=True)
     from redqueen.commands.ask import run_ask
 
-    raise typer.Exit(run_ask(run, member, question, step, attempts, Allowed(load_plugins, unsafe_no_isolation)))
+    raise typer.Exit(run_ask(run, member, lines, step, attempts, Allowed(load_plugins, unsafe_no_isolation)))
 
 
 @runs.command(epilog=examples.SHOW)
@@ -123,7 +130,9 @@ def evaluate(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep samples and results there; go on with what it has.")
     ] = None,
-    members: Annotated[Literal["students", "all"], typer.Option(help="Which living members of a run.")] = "students",
+    members: Annotated[
+        str, typer.Option(metavar="WHICH", help="Which living members of a run: students, all or a name.")
+    ] = "students",
     step: Annotated[
         str | None,
         typer.Option(metavar="N|all", help="The step of runs' checkpoints; all: the curves of runs (default: newest)."),

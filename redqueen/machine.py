@@ -107,3 +107,10 @@ def processor() -> str:
 def now() -> str:
     """Returns the time in UTC, e.g. "2026-01-31T12:00:00Z"."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def clock(seconds: float) -> str:
+    """Formats a duration: 75 is "1:15"."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

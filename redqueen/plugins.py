@@ -103,8 +103,8 @@ def load(modules: Iterable[str]) -> None:
         try:
             importlib.import_module(module)
         except (ImportError, SyntaxError, ValueError) as error:
-            raise PluginError(
-                f"plugins={module} cannot be imported: {error} (a module's name without .py; it is looked for in the "
-                "current folder and on PYTHONPATH)"
-            ) from error
+            # A module that is there may itself import one that is not.
+            missing = isinstance(error, ModuleNotFoundError) and (error.name or "") in module
+            hint = " (a module's name without .py; it is looked for in the current folder and on PYTHONPATH)"
+            raise PluginError(f"plugins={module} cannot be imported: {error}{hint if missing else ''}") from error
         _loaded.add(module)

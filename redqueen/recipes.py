@@ -212,6 +212,8 @@ def configure(
             raise ConfigError(f"'{name}' is a setting: write {name}=VALUE, without a space")
     for override in overrides:
         if override in RECIPES:
+            if args[0] in RECIPES:
+                raise ConfigError(f"two recipes, '{args[0]}' and '{override}': name one")
             raise ConfigError(f"the recipe comes first: write '{override}' before the settings")
     # The options --model, --steps and --matched come last, so that they win over overrides of the same keys.
     if model is not None:
@@ -230,6 +232,19 @@ def configure(
         else:
             others.append(override)
     return match_compute((start or recipe(name)).override(others), how)
+
+
+def check_repeats(words: Sequence[str], options: Sequence[str] = ()) -> None:
+    """Raises ConfigError if a command line gives a setting twice.
+
+    `words` are its arguments, `options` the settings that its options stand for, e.g. "run.steps" for --steps.
+    """
+    # Whichever of the two won, a person may have meant the other.
+    given = [word.partition("=")[0].strip().lstrip("-") for word in words if "=" in word]
+    for key in [*given, *options]:
+        times = given.count(key) + options.count(key)
+        if times > 1:
+            raise ConfigError(f"{key} is given {'twice' if times == 2 else f'{times} times'}: write it once")
 
 
 def _no_option(option: str) -> str:

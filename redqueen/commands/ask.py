@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -15,6 +14,7 @@ from rich.text import Text
 from redqueen.adapters.initialisation import fresh, generator
 from redqueen.analysis.replay import load_step, open_replay
 from redqueen.commands.allowed import Allowed, playable
+from redqueen.commands.ask_question import BASE, SEED
 from redqueen.commands.environment import check_memory
 from redqueen.commands.find_member import Found, find_member
 from redqueen.commands.show import answer_text, indented
@@ -32,10 +32,8 @@ from redqueen.sandbox import CodecError, LiteralError, OversizeError, parse_lite
 from redqueen.self_play import verified_seeds
 from redqueen.verifier import LocalVerifier, answer_to
 
-BASE = "base"
 YOU = "you"
 """The author of a task that a person poses."""
-_SEED = "seed-"
 
 
 def run_ask(run: Path, name: str, question: Sequence[str], step: int | None, attempts: int, allowed: Allowed) -> int:
@@ -97,22 +95,10 @@ def _task(question: Sequence[str], directory: RunDirectory, game: GameConfig, ve
     """Returns the task that is asked for by its id, or by a text. Raises UserError if there is none."""
     if len(question) == 1:
         word = question[0]
-        known = _seed(word, game, verifier) if word.startswith(_SEED) else _task_of_run(word, directory)
+        known = _seed(word, game, verifier) if word.startswith(SEED) else _task_of_run(word, directory)
         if known is not None:
             return known
-    return posed(read_question(_text(question)), verifier)
-
-
-def _text(question: Sequence[str]) -> str:
-    """Returns the text of a question: standard input, a file, or the arguments, each a line."""
-    if list(question) == ["-"]:
-        return sys.stdin.read()
-    if len(question) == 1 and "\n" not in question[0] and Path(question[0]).is_file():
-        try:
-            return Path(question[0]).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"cannot read {question[0]}: {error}") from error
-    return "\n".join(question)
+    return posed(read_question("\n".join(question)), verifier)
 
 
 def _task_of_run(word: str, directory: RunDirectory) -> Task | None:
@@ -124,7 +110,7 @@ def _task_of_run(word: str, directory: RunDirectory) -> Task | None:
 def _seed(word: str, game: GameConfig, verifier: LocalVerifier) -> Task | None:
     """Returns the run's seed task `seed-12-code_i`; without a kind it is code_o. Raises UserError if there is none."""
     drafts = seeds_of(game)
-    number, _, kind = word.removeprefix(_SEED).partition("-")
+    number, _, kind = word.removeprefix(SEED).partition("-")
     kinds: dict[str, Kind] = {"": "code_o", **{each: each for each in KINDS}}
     if not number.isdigit() or int(number) >= len(drafts) or kind not in kinds:
         raise UserError(f"no seed task '{word}': choose seed-0 to seed-{len(drafts) - 1}, or e.g. seed-1-code_f")

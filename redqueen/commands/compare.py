@@ -17,7 +17,7 @@ from redqueen.analysis.compare.summary import Budget, Quantity, budget, quantiti
 from redqueen.commands.tables import table_console
 from redqueen.errors import UserError
 from redqueen.intervals import Interval
-from redqueen.recording.terminal import clock
+from redqueen.machine import clock
 from redqueen.runs.directory import write_text
 from redqueen.runs.files import damage_of, to_json
 from redqueen.web.report.comparison import comparison_page

@@ -85,11 +85,18 @@ def left_out(selected: Selected) -> str:
     """Returns how many tasks were left out, and why."""
     parts: list[str] = []
     if selected.filtered:
-        parts.append(f"{selected.filtered} were not asked for")
+        parts.append(f"{_are(selected.filtered, 'was', 'were')} not asked for")
     if selected.repeated:
-        parts.append(f"{selected.repeated} repeat the program of another, up to names and constants")
-    parts.append(f"{selected.reserved} are alike to a reserved program, which models are only measured on")
+        repeats = _are(selected.repeated, "repeats", "repeat")
+        parts.append(f"{repeats} the program of another, up to names and constants")
+    alike = _are(selected.reserved, "is", "are")
+    parts.append(f"{alike} alike to a reserved program, which models are only measured on")
     return ", ".join(parts)
+
+
+def _are(count: int, one: str, many: str) -> str:
+    """Returns a number and the verb that agrees with it."""
+    return f"{count} {one if count == 1 else many}"
 
 
 def _metadata(run: str, count: int) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psutil
@@ -34,8 +35,12 @@ class Check:
     detail: str
 
 
-def run_doctor() -> int:
-    """Prints every check as soon as it is made; returns 0 if all passed, else 1."""
+def run_doctor(*, as_json: bool = False) -> int:
+    """Prints every check as soon as it is made, or all as JSON; returns 0 if all passed, else 1."""
+    if as_json:
+        made = list(checks())
+        print(json.dumps([asdict(check) for check in made], indent=1))
+        return 0 if all(check.ok for check in made) else 1
     console = Console()
     failed = 0
     for check in checks():
@@ -48,7 +53,8 @@ def run_doctor() -> int:
 def checks() -> Iterator[Check]:
     """Makes all checks, the quick ones first."""
     yield Check("redqueen", True, f"{__version__} on Python {platform.python_version()}, {platform.platform()}")
-    yield Check("python", (3, 11) <= sys.version_info < (3, 14), "3.11 to 3.13 is supported")
+    supported = "3.11 is supported; 3.12 and 3.13 work in the sandbox's tests, the rest was not tried there"
+    yield Check("python", (3, 11) <= sys.version_info < (3, 14), supported)
     yield Check("libraries", True, ", ".join(f"{name} {found}" for name, found in versions().items()))
     yield _device()
     memory = psutil.virtual_memory()

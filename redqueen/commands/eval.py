@@ -32,7 +32,7 @@ from redqueen.evals.evaluation import evaluate
 from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.runner import Plan
 from redqueen.evals.samples import SampleStore
-from redqueen.evals.targets import Members, Step, read_targets
+from redqueen.evals.targets import Step, read_targets
 from redqueen.policy.model.base import fingerprint, load
 from redqueen.recording.task_reporter import TaskReporter
 from redqueen.runs.directory import RunDirectory
@@ -69,7 +69,7 @@ def as_step(text: str | None) -> Step:
     return int(text)
 
 
-def run_eval(targets: Sequence[str], members: Members, model: str | None, wanted: Wanted, *, as_json: bool) -> int:
+def run_eval(targets: Sequence[str], members: str, model: str | None, wanted: Wanted, *, as_json: bool) -> int:
     """Evaluates the targets and prints the table; returns the exit code.
 
     Raises UserError if a target, a benchmark or an option cannot be used.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from redqueen.analysis.lineage.tree import Life, lives
 from redqueen.analysis.replay import load_step
+from redqueen.commands.ask_question import check_name
 from redqueen.config import Config
 from redqueen.evolution import fitness_for, proven_first
 from redqueen.league.fitness import Fitness
@@ -38,13 +39,8 @@ def find_member(directory: RunDirectory, config: Config, name: str, step: int | 
             candidates = [m for m in saved.population.members.values() if m.role in (role, "both")]
             fitness = fitness_at(directory, config, role, saved.step)
             return Found(member=proven_first(candidates, role, config, saved.step, fitness)[0], saved=saved)
-    every = {life.name.casefold(): life for life in lives(directory.path)}
-    life = every.get(wanted)
-    if life is None:
-        names = ", ".join(each.name for each in every.values())
-        raise RunError(
-            f"no member '{name}' ever lived in {directory.path}: choose one of {names}, best-student, best-teacher"
-        )
+    check_name(directory, name)
+    life = next(life for life in lives(directory.path) if life.name.casefold() == wanted)
     saved = load_step(directory, _step_of(life, directory, step))
     return Found(member=saved.population.members[life.name], saved=saved)
 

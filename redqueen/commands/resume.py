@@ -58,8 +58,11 @@ def remaining(directory: RunDirectory, overrides: Sequence[str] = ()) -> Config 
     return None if saved[-1] >= config.run.steps else config
 
 
-def describe(directory: RunDirectory) -> int:
-    """Prints what is in a run directory and what can be done with it; returns 0 if the run is complete, else 1."""
+def describe(directory: RunDirectory, asked: int | None = None) -> int:
+    """Prints what is in a run directory and what can be done with it; returns 0 if the run is complete, else 1.
+
+    `asked` is the number of steps that a resume asked for and that are done already.
+    """
     console = Console(soft_wrap=True, markup=False, emoji=False, highlight=False)
     path = quoted(directory.path)
     config = directory.config()
@@ -70,6 +73,11 @@ def describe(directory: RunDirectory) -> int:
     console.print(
         f"{directory.path} holds a run of '{config.recipe}' with {done} of {steps} steps done; nothing was changed."
     )
+    if asked is not None and asked < done:
+        console.print(
+            f"  --steps {asked} asks for fewer than are done: a run can only go on. redqueen eval {path} --step N"
+        )
+        console.print("                evaluates an earlier checkpoint")
     if done < steps and saved:
         console.print(f"  resume:       redqueen train --resume {path}")
     if saved:

@@ -13,14 +13,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from redqueen.analysis.sweep.grid import Cell, grid
-from redqueen.analysis.sweep.held_out import check_probe, held_out_score
-from redqueen.analysis.sweep.runs import SweepRun, plan_runs, play
+from redqueen.analysis.sweep.grid import Cell
+from redqueen.analysis.sweep.held_out import held_out_score
+from redqueen.analysis.sweep.runs import SweepRun, play
 from redqueen.analysis.sweep.table import PROBE, Row, rows
 from redqueen.commands.environment import quiet_libraries
+from redqueen.commands.sweep_plan import plan_sweep
 from redqueen.commands.tables import signed_interval, table_console, unsigned_interval
-from redqueen.recipes import configure
-from redqueen.recording.terminal import clock
+from redqueen.machine import clock
 from redqueen.runs.directory import write_json
 from redqueen.runs.metrics import StepMetrics
 
@@ -34,14 +34,19 @@ Probes = dict[str, dict[int, float]]
 
 
 def run_sweep(
-    args: Sequence[str], options: Sequence[str], seeds: int, out: Path, jobs: int, probe: int, *, as_json: bool
+    args: Sequence[str],
+    options: Sequence[str],
+    seeds: int,
+    out: Path,
+    jobs: int,
+    probe: int,
+    *,
+    as_json: bool,
 ) -> int:
     """Trains the rest of the sweep and prints its table; returns the exit code. Raises UserError for a bad grid."""
-    cells = grid(options, configure(args))
-    runs = plan_runs(args, cells, seeds, out)
+    cells, runs = plan_sweep(args, options, seeds, out, probe)
     # Progress goes to standard error: --json is for pipes.
     progress = Console(stderr=True, highlight=False, soft_wrap=True)
-    check_probe(runs, probe)
     if not _play(runs, jobs, progress):
         progress.print("stopped: the same command resumes the sweep")
         return 130
@@ -74,8 +79,6 @@ def run_sweep(
 def _play(runs: Sequence[SweepRun], jobs: int, progress: Console) -> bool:
     """Trains the runs that are not done; returns False if it was interrupted."""
     left = [run for run in runs if not run.done]
-    if left:
-        progress.print(f"{len(runs) - len(left)} of {len(runs)} runs are finished, {len(left)} to go")
 
     def report(run: SweepRun, seconds: float) -> None:
         end = f"done in {clock(seconds)}" if run.done else f"failed, see {run.log}"

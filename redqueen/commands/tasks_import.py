@@ -18,7 +18,7 @@ from redqueen.game.reserved import is_reserved
 from redqueen.game.seeds import AUTHOR, parse_block, write_block
 from redqueen.programs.normal_form import fingerprint, normalise
 from redqueen.records import Draft, Proposal, Task, Verdict, Verifier
-from redqueen.runs.directory import write_text
+from redqueen.runs.directory import RunDirectory, write_text
 from redqueen.runs.files import printable
 from redqueen.sandbox import MAX_INPUTS, CodecError, canonical, parse_literal
 from redqueen.verifier import LocalVerifier
@@ -51,6 +51,11 @@ def run_tasks_import(file: Path, out: Path, *, unsafe: bool) -> int:
 
     Raises UserError if the file cannot be read, if `out` exists or cannot be written, or if no row is left.
     """
+    if RunDirectory(file).config_file.exists():
+        raise UserError(
+            f"{file} is a run: write its tasks with redqueen tasks export {quoted(file)} --out tasks.jsonl, then "
+            "import that file"
+        )
     if out.exists():
         raise UserError(f"{out} exists already: choose another name")
     # Before minutes of work.

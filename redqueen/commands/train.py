@@ -22,10 +22,11 @@ from redqueen.evals.held_out import check_held_out
 from redqueen.game.reserved import is_reserved
 from redqueen.game.reward_probe import check_rewards
 from redqueen.game.seeds import seeds_of
+from redqueen.machine import clock
 from redqueen.policy.vllm.engine import check_engine
 from redqueen.recording.held_out import held_out_lines
 from redqueen.recording.no_valid import summary
-from redqueen.recording.terminal import LEGEND, LineReporter, LiveReporter, clock, members_table
+from redqueen.recording.terminal import LEGEND, LineReporter, LiveReporter, members_table
 from redqueen.recording.trackers.opening import check_trackers, open_trackers
 from redqueen.recording.trackers.tracker import Tracker
 from redqueen.runs import checkpoint

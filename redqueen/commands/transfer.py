@@ -22,8 +22,8 @@ from redqueen.analysis.transfer.table import SEEDS, Row, gain, rows
 from redqueen.commands.tables import table_console
 from redqueen.errors import UserError
 from redqueen.intervals import Interval
+from redqueen.machine import clock
 from redqueen.recipes import configure
-from redqueen.recording.terminal import clock
 from redqueen.runs.directory import write_json
 
 NOTES = """\

@@ -13,6 +13,9 @@ from pydantic.fields import FieldInfo
 
 from redqueen.config.section import Named
 
+_ALIKE = 0.6
+"""The least likeness of two words, in [0, 1], at which one may be the other, mistyped."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
@@ -82,8 +85,13 @@ def _choices(annotation: Any) -> tuple[str, ...]:
 
 
 def unknown_key(name: str, valid: Iterable[str]) -> str:
-    """Returns the message for a key that does not exist, with the most similar one of `valid`."""
-    return f"unknown key '{name}': did you mean '{nearest_key(name, valid)}'?"
+    """Returns the message for a key that does not exist, with the most similar one of `valid` if one is similar."""
+    near = nearest_key(name, valid)
+    alike = max(difflib.SequenceMatcher(None, text, name).ratio() for text in (near, near.rpartition(".")[2]))
+    # A word that is a part of the key may be much shorter than it.
+    if alike < _ALIKE and name.rpartition(".")[2] not in near:
+        return f"unknown key '{name}', and none is like it: redqueen keys lists them all"
+    return f"unknown key '{name}': did you mean '{near}'?"
 
 
 def nearest_key(name: str, valid: Iterable[str]) -> str:

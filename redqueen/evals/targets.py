@@ -12,13 +12,15 @@ from redqueen.adapters.peft_files import CONFIG, load_adapter
 from redqueen.assets import warm_start
 from redqueen.config import Config
 from redqueen.errors import UserError
+from redqueen.league.population import Member
 from redqueen.recipes import configure
 from redqueen.runs import checkpoint
 from redqueen.runs.directory import RunDirectory, RunError
 
 BASE = "base"
 WARM_START = "warm-start"
-Members = Literal["students", "all"]
+STUDENTS = "students"
+EVERYBODY = "all"
 Step = int | Literal["all"] | None
 """The step of the checkpoints that are evaluated: one, all that are kept, or the newest (None)."""
 
@@ -44,10 +46,11 @@ class Entrant:
 
 
 def read_targets(
-    targets: Sequence[str], members: Members, model: str | None, step: Step = None
+    targets: Sequence[str], members: str, model: str | None, step: Step = None
 ) -> tuple[Config, list[Entrant]]:
     """Returns the configuration to evaluate with, and the entrants in the order of the targets.
 
+    `members` is "students", "all" or the name of one living member, which each run must have.
     Runs are evaluated at their checkpoint of `step`, by default the newest; with "all" at each that they have kept. The
     configuration is that of the first run among the targets, otherwise the default one on `model`.
     Raises UserError if a target is nothing of that kind, or the runs have different bases or prompts.
@@ -69,7 +72,7 @@ def _is_run(target: str) -> bool:
     return target not in (BASE, WARM_START) and (Path(target) / "checkpoints").is_dir()
 
 
-def _members_of(run: str, members: Members, step: Step) -> list[Entrant]:
+def _members_of(run: str, members: str, step: Step) -> list[Entrant]:
     """Returns the living members of a run's checkpoints. Raises RunError if there is none, or none of `step`."""
     directory = RunDirectory(Path(run))
     steps = directory.saved()
@@ -87,9 +90,17 @@ def _members_of(run: str, members: Members, step: Step) -> list[Entrant]:
     return _members_at(directory, step, f"{run}@{step}", members)
 
 
-def _members_at(directory: RunDirectory, step: int, target: str, members: Members) -> list[Entrant]:
+def _members_at(directory: RunDirectory, step: int, target: str, members: str) -> list[Entrant]:
+    """Returns the members of one checkpoint that are meant. Raises RunError if there is no such member."""
     saved = checkpoint.load(directory.checkpoints, step)
-    alive = saved.population.members.values()
+    alive = list(saved.population.members.values())
+    chosen = [member for member in alive if _is_meant(member, members)]
+    if not chosen:
+        names = ", ".join(member.name for member in alive)
+        raise RunError(
+            f"no member '{members}' lives in {directory.path} after step {step}: choose one of {names}, or students, "
+            "or all"
+        )
     return [
         Entrant(
             target=target,
@@ -100,9 +111,14 @@ def _members_at(directory: RunDirectory, step: int, target: str, members: Member
             fingerprint=saved.fingerprint,
             single_agent=member.role == "both",
         )
-        for member in alive
-        if members == "all" or member.role != "teacher"
+        for member in chosen
     ]
+
+
+def _is_meant(member: Member, members: str) -> bool:
+    if members == STUDENTS:
+        return member.role != "teacher"
+    return members == EVERYBODY or members.casefold() == member.name.casefold()
 
 
 def _single(target: str, config: Config) -> Entrant:

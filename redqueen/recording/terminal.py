@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, Tex
 from rich.table import Table
 from rich.text import Text
 
+from redqueen.machine import clock
 from redqueen.recording.metrics import step_metrics
 from redqueen.recording.mismatch import Mismatch
 from redqueen.recording.no_valid import NoValid
@@ -33,13 +34,6 @@ LEGEND = (
     "the function); contested: tasks of each kind solved sometimes, not always; games: won by students-drawn-teachers"
 )
 """What the words and numbers of a step's line mean."""
-
-
-def clock(seconds: float) -> str:
-    """Formats a duration: 75 is "1:15"."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def percent(rate: float | None) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from redqueen.analysis.sweep.grid import Cell, grid
@@ -16,7 +18,7 @@ from redqueen.config import ConfigError
 from redqueen.recipes import configure
 from redqueen.runs.directory import RunDirectory, RunError
 from tests import tiny
-from tests.commands.running import redqueen
+from tests.commands.running import redqueen, started
 
 START = configure(["quickstart"])
 
@@ -133,7 +135,7 @@ def test_a_sweep_plays_then_skips_resumes_and_restarts(
 ) -> None:
     out = tmp_path / "s"
     # A run keeps the number format that auto chooses, and a resumed sweep asks for auto again.
-    small = (*small, "model.dtype=auto")
+    small = (*(setting for setting in small if not setting.startswith("model.dtype")), "model.dtype=auto")
     axis = ("--grid", *AXIS, "--seeds", "1", "--probe", "3", "--jobs", "2", "--out", str(out))
     done = redqueen("sweep", *small, "run.steps=1", *axis)
     assert done.returncode == 0, done.stderr
@@ -160,6 +162,32 @@ def test_a_sweep_plays_then_skips_resumes_and_restarts(
     assert {p: p.stat().st_mtime_ns for p in kept} == kept
     with pytest.raises(RunError, match=r"holds a run with another learning\.lr: choose another --out"):
         run_sweep((*more, "learning.lr=0.5"), AXIS, 1, out, 1, 3, as_json=True)
+
+
+def test_a_plan_comes_before_a_sweep(tmp_path: Path) -> None:
+    axis = ("--grid", *AXIS, "--seeds", "2", "--out", str(tmp_path / "s"))
+    done = redqueen("sweep", "run.steps=4", *axis, "--dry-run")
+    assert done.returncode == 0
+    assert "2 cells: evolution.enabled=true, evolution.enabled=false" in done.stderr
+    assert "4 runs, 0 of them finished; 4 to train, 16 steps" in done.stderr
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.slow
+def test_sigterm_is_handed_on_to_the_run(tmp_path: Path, small: tuple[str, ...]) -> None:
+    log = tmp_path / "s" / "all" / "seed-0.log"
+    with started(
+        "sweep", *small, "run.steps=1000", "--seeds", "1", "--probe", "0", "--out", str(tmp_path / "s")
+    ) as one:
+        while not (log.exists() and "step 2 " in log.read_text()):
+            assert one.poll() is None
+            time.sleep(0.05)
+        (run,) = psutil.Process(one.pid).children()
+        one.terminate()
+        assert one.wait() == 130
+        assert not run.is_running() or run.status() == psutil.STATUS_ZOMBIE
+    assert "stopped by SIGTERM" in log.read_text()
+    assert "Resume" in log.read_text()
 
 
 @pytest.mark.slow

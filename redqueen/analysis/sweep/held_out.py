@@ -7,26 +7,14 @@ This one can.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from statistics import fmean
 
 from redqueen.analysis.replay import load_step, open_replay
-from redqueen.analysis.sweep.runs import SweepRun
+from redqueen.analysis.sweep.runs import HALF, SweepRun
 from redqueen.errors import UserError
 from redqueen.evals.held_out import run_evaluation, scores
-from redqueen.evals.reserved_tasks import most_tasks
-from redqueen.game.reserved import Half
 from redqueen.runs.directory import RunDirectory, write_json
-
-# The other half may be what the run selected its students by.
-HALF: Half = "report"
-
-
-def check_probe(runs: Sequence[SweepRun], tasks: int) -> None:
-    """Raises UserError if a run's kinds make fewer than `tasks` tasks: better now than after hours of training."""
-    most = min(most_tasks(HALF, run.config.game.kinds) for run in runs)
-    if tasks > most:
-        raise UserError(f"--probe {tasks}: there are {most} reserved tasks, choose at most that")
 
 
 def held_out_score(run: SweepRun, tasks: int, on_start: Callable[[], None]) -> float:

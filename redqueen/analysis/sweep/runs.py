@@ -6,19 +6,30 @@ OUT/CELL/seed-N is a run directory, and seed-N.log next to it holds what its pro
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import FrameType
 
 from redqueen.analysis.sweep.grid import Cell
 from redqueen.config import Config
+from redqueen.errors import UserError
+from redqueen.evals.reserved_tasks import most_tasks
+from redqueen.game.reserved import Half
 from redqueen.recipes import configure
 from redqueen.runs.directory import RunDirectory, RunError
 from redqueen.runs.metrics import StepMetrics
+
+HALF: Half = "report"
+"""The reserved programs that sweeps measure on. The other half may be what a run selected its students by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,31 +69,65 @@ def plan_runs(args: Sequence[str], cells: Sequence[Cell], seeds: int, out: Path)
     runs: list[SweepRun] = []
     for cell in cells:
         for seed in range(first_seed, first_seed + seeds):
-            run_args = (*args, *cell.overrides, f"run.seed={seed}")
+            run_args = _last((*args, *cell.overrides, f"run.seed={seed}"))
             runs.append(SweepRun(cell.name, seed, run_args, configure(run_args), out / cell.name / f"seed-{seed}"))
     for run in runs:
         _check_place(run)
     return runs
 
 
+def _last(args: Sequence[str]) -> tuple[str, ...]:
+    """Returns the arguments with each setting once: a cell's value replaces the one that the sweep was given."""
+    by_key = {arg.partition("=")[0].strip().lstrip("-"): arg for arg in args}
+    return tuple(by_key.values())
+
+
 def play(runs: Sequence[SweepRun], jobs: int, on_end: Callable[[SweepRun, float], None]) -> bool:
-    """Trains these runs, `jobs` at a time; returns False if it was interrupted (Ctrl-C).
+    """Trains these runs, `jobs` at a time; returns False if it was interrupted (Ctrl-C, or SIGTERM).
 
     `on_end(run, seconds)` is called for each in the order of `runs`. A run that fails ends like any other: see its log.
     """
     # A run has a process of its own: it has torch's threads and memory for itself, a crash ends only this run, and it
     # is the same command that a person would type. A thread here only waits for its process.
     pool = ThreadPoolExecutor(jobs)
+    running: set[subprocess.Popen[bytes]] = set()
     try:
-        for run, seconds in zip(runs, pool.map(_train, runs), strict=True):
-            on_end(run, seconds)
+        with _handing_on(signal.SIGTERM, running):
+            for run, seconds in zip(runs, pool.map(partial(_train, running=running), runs), strict=True):
+                on_end(run, seconds)
     except KeyboardInterrupt:
-        # The terminal sent the signal to the runs as well, and each saves a checkpoint. They are waited for, and no
-        # other run is started.
+        # The runs have the signal as well, and each saves a checkpoint. They are waited for, and no other is started.
         pool.shutdown(cancel_futures=True)
         return False
     pool.shutdown()
     return True
+
+
+@contextmanager
+def _handing_on(number: signal.Signals, running: set[subprocess.Popen[bytes]]) -> Generator[None]:
+    """Hands a signal on to the running processes, and raises KeyboardInterrupt here."""
+
+    # A terminal sends Ctrl-C to all processes of a command, but SIGTERM goes to this one alone.
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        for process in list(running):
+            process.send_signal(number)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+def check_probe(runs: Sequence[SweepRun], tasks: int) -> None:
+    """Raises UserError if a run's kinds make fewer than `tasks` tasks: better now than after hours of training."""
+    most = min(most_tasks(HALF, run.config.game.kinds) for run in runs)
+    if tasks > most:
+        raise UserError(f"--probe {tasks}: there are {most} reserved tasks, choose at most that")
 
 
 def _check_place(run: SweepRun) -> None:
@@ -95,8 +140,11 @@ def _check_place(run: SweepRun) -> None:
         raise RunError(f"{run.path} holds a run with another {', '.join(different)}: choose another --out")
 
 
-def _train(run: SweepRun) -> float:
-    """Starts or resumes one run in a process of its own and waits for its end; returns the seconds it took."""
+def _train(run: SweepRun, running: set[subprocess.Popen[bytes]]) -> float:
+    """Starts or resumes one run in a process of its own and waits for its end; returns the seconds it took.
+
+    The process is in `running` while it runs.
+    """
     directory = RunDirectory(run.path)
     started = time.monotonic()
     command = [sys.executable, "-m", "redqueen", "train"]
@@ -117,5 +165,8 @@ def _train(run: SweepRun) -> float:
     # The log is appended to: what an earlier, interrupted sweep printed is still there. A failed run raises nothing,
     # since the other runs of the sweep are still worth their time.
     with run.log.open("a") as log:
-        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=False)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+        running.add(process)
+        process.wait()
+        running.discard(process)
     return time.monotonic() - started

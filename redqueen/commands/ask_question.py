@@ -1,0 +1,75 @@
+"""What `redqueen ask` is asked, checked before anything that takes time is imported."""
+
+# No import here may load torch: a question that cannot be asked is refused at once (see `redqueen.cli`).
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from redqueen.analysis.lineage.tree import lives
+from redqueen.errors import UserError
+from redqueen.game.questions import read_question
+from redqueen.records import ROLES
+from redqueen.runs.archive.reader import ArchiveReader
+from redqueen.runs.directory import RunDirectory, RunError
+
+BASE = "base"
+"""The name of the base without an adapter."""
+SEED = "seed-"
+"""What the id of a seed task begins with."""
+_FILE = re.compile(r"[^\s()#]+\.[A-Za-z]\w*")
+
+
+def checked_question(run: Path, name: str, question: Sequence[str], step: int | None) -> list[str]:
+    """Returns the lines of a question, or the id of a task.
+
+    Raises UserError if nothing is asked or the file cannot be read, RunError if there is no such run or member.
+    """
+    directory = RunDirectory(run)
+    directory.config()
+    if name == BASE:
+        if step is not None:
+            raise UserError("the base is the same at every step: leave --step out")
+    elif name.casefold() not in {f"best-{role}" for role in ROLES}:
+        check_name(directory, name)
+    if len(question) == 1 and (question[0].startswith(SEED) or _is_task(directory, question[0])):
+        return list(question)
+    text = _text(question)
+    read_question(text)
+    return text.split("\n")
+
+
+def check_name(directory: RunDirectory, name: str) -> None:
+    """Raises RunError if no member of this name ever lived in a run."""
+    names = [life.name for life in lives(directory.path)]
+    if name.casefold() not in {each.casefold() for each in names}:
+        raise RunError(
+            f"no member '{name}' ever lived in {directory.path}: choose one of {', '.join(names)}, best-student, "
+            "best-teacher"
+        )
+
+
+def _is_task(directory: RunDirectory, word: str) -> bool:
+    """Returns whether a task of the run has this id, as `redqueen show` prints it."""
+    with ArchiveReader(directory.archive) as archive:
+        return any(row.id == word for row in archive.tasks())
+
+
+def _text(question: Sequence[str]) -> str:
+    """Returns the text of a question: standard input, a file, or the arguments, each a line. Raises UserError."""
+    if list(question) == ["-"]:
+        return sys.stdin.read()
+    if len(question) > 1 or "\n" in question[0]:
+        return "\n".join(question)
+    file = Path(question[0])
+    if file.is_file():
+        try:
+            return file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"cannot read {file}: {error}") from error
+    if _FILE.fullmatch(question[0]):
+        raise UserError(f"there is no file {file}, and no task of this id")
+    return question[0]
