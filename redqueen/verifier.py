@@ -245,7 +245,7 @@ def grading_job(answer: Answer) -> Verdict | Job:
     try:
         if answer.kind == "code_i":
             parse_arguments(answer.text)
-            return Job(answer.program, (answer.text,), expected=answer.expected)
+            return Job(answer.program, (answer.text,), expected=answer.expected, one_processor=True)
         value = parse_literal(answer.text)
         correct = canonical(value) == answer.expected[0]
     except LiteralError as error:
@@ -262,7 +262,7 @@ def recorded_job(answer: Answer) -> Job | None:
     """The job that asks a code_i program for its recorded output again; None if no input was recorded."""
     if answer.kind != "code_i" or not answer.inputs:
         return None
-    return Job(answer.program, answer.inputs, expected=answer.expected)
+    return Job(answer.program, answer.inputs, expected=answer.expected, one_processor=True)
 
 
 def abduction_verdict(answered: Outcome, again: Outcome, same: bool) -> Verdict:

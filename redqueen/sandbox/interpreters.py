@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import zlib
 from collections import defaultdict
 
+from redqueen.sandbox.child.protocol import PROCESSORS_BYTES
 from redqueen.sandbox.process import Zygote
 from redqueen.sandbox.profile import Profile
 
 VARIANTS = {"A": 0, "B": 1, "C": 2, "D": 3, "E": 4, "F": 5, "G": 6}
 """The interpreters. A gives the values. The others, where hashes, addresses and limits differ, only check them: B does
 so for every program, the rest for those whose code, as B finds, could show a hash or an address."""
-
-_WORKERS_PER_MOTHER = 4
-"""To fork a child takes about a quarter of what a short program takes in all."""
 
 
 class Interpreters:
@@ -22,7 +22,12 @@ class Interpreters:
     def __init__(self, profile: Profile, workers: int = 1) -> None:
         self.profile = profile
         self.zygotes: dict[str, Zygote] = {}
-        self._mothers = -(-workers // _WORKERS_PER_MOTHER)
+        # As many mothers as children at a time: a worker that waits for another's fork is late where cores are busy.
+        self._mothers = workers
+        usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
+        bits = [1 << number for number in sorted(usable) if number < 8 * PROCESSORS_BYTES]
+        self._each = [bit.to_bytes(PROCESSORS_BYTES, "little") for bit in bits]
+        self._all = sum(bits).to_bytes(PROCESSORS_BYTES, "little")
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def get(self, which: str) -> Zygote:
@@ -36,6 +41,12 @@ class Interpreters:
                 zygote.close()
             self.zygotes[which] = Zygote(self.profile, VARIANTS[which], self._mothers)
             return self.zygotes[which]
+
+    def processors(self, program: str | None = None) -> bytes:
+        """Returns the processors that children may use; of a program that is given, the one that its text decides."""
+        if program is None or not self._each:
+            return self._all
+        return self._each[zlib.crc32(program.encode("utf-8", "surrogatepass")) % len(self._each)]
 
     def close(self) -> None:
         """Ends all zygotes."""

@@ -65,6 +65,8 @@ class Job:
     """Whether determinism is checked: interpreter A runs it once, at half the CPU limit, and B twice in one child."""
     expected: tuple[bytes, ...] | None = None
     """Canonical bytes, one for each input; the first miss decides and ends the child. The child never gets them."""
+    one_processor: bool = False
+    """Whether the program runs on the processor that its text decides, which a child can find out without a call."""
     limits: Limits | None = None
     """What this job may use; None stands for the limits of the sandbox's profile."""
 

@@ -24,6 +24,7 @@ LOOK_MS = 5
 GRACE_S = 10.0
 """How much longer than its wall-clock limit a child may take to begin."""
 
+_FIRST_WORD_MS = 1_000
 _AT_ONCE = 1 << 16
 _ORDER = b"!"
 _DESCRIPTOR = struct.Struct("@i")
@@ -55,6 +56,8 @@ class Asked:
 
     limits: tuple[int, int, int, int, int]
     """CPU microseconds, bytes of memory, passes, most bytes of a value, most line events (`LIMITS`)."""
+    processors: bytes
+    """Those that the child may use, as the kernel takes them."""
     work: bytes
     """The marshalled program and inputs."""
     wall_s: float
@@ -97,7 +100,7 @@ class Child:
                 # Longer than the kernel keeps: the child has to read.
                 patience_s = int(asked.wall_s + GRACE_S)
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, TIME.pack(patience_s, 0))
-            self._socket.sendall(LIMITS.pack(len(asked.work), *asked.limits) + asked.work)
+            self._socket.sendall(LIMITS.pack(len(asked.work), *asked.limits) + asked.processors + asked.work)
         except OSError as error:
             self._socket.close()
             raise NoChildError(f"talking to the zygote: {error}") from error
@@ -124,6 +127,10 @@ class Child:
     def abandon(self) -> None:
         """Ends the child if it still runs, and forgets it."""
         if not self._pid and self._socket.fileno() >= 0:
+            # A child that has just been forked is about to say who it is.
+            ends = select.poll()
+            ends.register(self._socket, select.POLLIN)
+            ends.poll(_FIRST_WORD_MS)
             self._read()
         self._socket.close()
         if self._pid:
@@ -198,6 +205,7 @@ class Child:
         finally:
             # Whoever has waited for it: the number may belong to another process now.
             self._pid = 0
+            self._socket.close()
         return status, int((usage.ru_utime + usage.ru_stime) * 1e6)
 
     def _hear_mother(self) -> tuple[int, int]:

@@ -165,6 +165,7 @@ class Worker:
         said = Transcript(passes * len(job.inputs), value_limit, most_events)
         asked = Asked(
             limits=(int(cpu_s * 1e6), memory_mb << 20, passes, value_limit, most_events),
+            processors=self.interpreters.processors(job.program if job.one_processor else None),
             work=work,
             wall_s=limits.wall_s if which == "A" else _CHECK_LIMIT * limits.wall_s,
             cap=said.cap,

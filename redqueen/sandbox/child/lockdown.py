@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import mmap
 import os
 import resource
 import signal
 import struct
 import sys
+from collections.abc import Callable
 from resource import RLIM_INFINITY, RLIMIT_AS, RLIMIT_CPU, RLIMIT_NOFILE, RLIMIT_NPROC, getrlimit, setrlimit
 from typing import Any
 
@@ -109,6 +111,16 @@ def be_first_to_go() -> None:
     """Asks the kernel to end this process and its children first when the machine runs out of memory."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb") as file:
         file.write(b"1000")
+
+
+def processors_setter(numbers: Any, size: int) -> Callable[[], object]:
+    """Returns a function that restricts this process to the processors whose bits are set in `numbers` by then.
+
+    It does nothing where the system has no such call or refuses it.
+    """
+    if not LINUX:
+        return lambda: None
+    return functools.partial(libc.sched_setaffinity, 0, ctypes.c_size_t(size), ctypes.byref(numbers))
 
 
 def undumpable() -> None:

@@ -6,8 +6,9 @@ The parent and the interpreter talk over a socket that keeps messages apart. The
 the interpreter answers with what it achieved. From then on it is a mother, and each message to it is an order: one byte
 and one end of a new socket, which becomes the child's.
 
-Over that socket the child first sends `PID`. The parent sends `LIMITS` and what `marshal` makes of the program and the
-list of its inputs. Only the parent makes such bytes and only a child reads them, since `marshal` trusts what it reads.
+Over that socket the child first sends `PID`. The parent sends `LIMITS`, the processors that the child may use, and what
+`marshal` makes of the program and the list of its inputs. Only the parent makes such bytes and only a child reads them,
+since `marshal` trusts what it reads.
 Then the child writes `LOCKED`, perhaps a `FRAME` that says `UNSTEADY`, one for each value, and one for the end. Where
 line events are counted one more may follow, and what follows the end decides nothing. Where the mother is not the
 machine code of `mother.py` the last bytes are hers: a `TRAILER`.
@@ -36,7 +37,10 @@ TRAILER = struct.Struct("@iQ")
 
 LIMITS = struct.Struct("!IQQIII")
 """Bytes of the request that follow, CPU microseconds, bytes of memory, passes over the inputs, most bytes of an encoded
-value, most line events to count (0: none)."""
+value, most line events to count (0: none). `PROCESSORS_BYTES` follow, then the request."""
+
+PROCESSORS_BYTES = 128
+"""A set of processors as the kernel takes it: one bit for each (sched_setaffinity(2))."""
 
 FRAME = struct.Struct("!cI")
 """What it is (`UNSTEADY`, `VALUE` or `END`) and the bytes that follow."""
