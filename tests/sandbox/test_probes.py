@@ -25,7 +25,9 @@ def test_the_tier_follows_from_the_probes() -> None:
     assert (tier == "full") == all(item.ok for item in items if item.required or item.name == "landlock")
 
 
-@pytest.mark.parametrize(("broken", "tier"), [("seccomp", "process"), ("landlock", "no-landlock"), ("", "full")])
+@pytest.mark.parametrize(
+    ("broken", "tier"), [("seccomp", "process"), ("landlock", "no-landlock"), ("own user", "same-user"), ("", "full")]
+)
 def test_each_missing_wall_is_named_and_lowers_the_tier(
     monkeypatch: pytest.MonkeyPatch, broken: str, tier: str
 ) -> None:
@@ -35,7 +37,12 @@ def test_each_missing_wall_is_named_and_lowers_the_tier(
 
     def weaker(self: Zygote, profile: Profile, variant: int, mothers: int) -> None:
         start(self, profile, variant, mothers)
-        self.isolation |= {"seccomp": {"seccomp": False}, "landlock": {"landlock": "absent"}}.get(broken, {})
+        absent = {
+            "seccomp": {"seccomp": False},
+            "landlock": {"landlock": "absent"},
+            "own user": {"unprivileged": False},
+        }
+        self.isolation |= absent.get(broken, {})
 
     monkeypatch.setattr(Zygote, "__init__", weaker)
     found, items = probes._probe_once.__wrapped__()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import encodings
 import pkgutil
+import resource
+import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,3 +126,30 @@ def test_addresses_do_not_depend_on_earlier_jobs_nor_on_the_sandbox() -> None:
     assert {outcome.outputs for outcome in others} == {others[0].outputs}
     if next(found.ok for found in probe()[1] if found.name == "fixed layout"):
         assert first.outputs == others[0].outputs
+
+
+ZONE = """
+import functools
+time = functools.__builtins__["__import__"]("time")
+def f():
+    return time.tzname, time.timezone, time.localtime(0)[:6]
+"""
+
+
+def test_no_program_finds_the_machines_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    with Sandbox(GAME.with_limits(AMPLE), workers=1) as elsewhere:
+        assert runner(elsewhere)(ZONE).outputs == ("(('UTC', 'UTC'), 0, (1970, 1, 1, 0, 0, 0))",)
+
+
+@linux
+def test_programs_run_under_a_users_own_limit_on_cpu_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = subprocess.Popen
+
+    def limited(*arguments: Any, **named: Any) -> subprocess.Popen[bytes]:
+        return start(*arguments, **named, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (20, 20)))
+
+    monkeypatch.setattr(subprocess, "Popen", limited)
+    # A child cannot have more than the hard limit, and must not fail for that.
+    with Sandbox(GAME.with_limits(replace(AMPLE, cpu_s=60.0)), workers=1) as sandbox:
+        assert runner(sandbox)("def f():\n    return 2", validate=True).outputs == ("2",)

@@ -34,6 +34,9 @@ OUTCOMES = {
         "memory",
         "libc.sbrk.restype = ctypes.c_long\nif libc.sbrk(ctypes.c_long(1 << 40)) == -1:\n    raise MemoryError",
     ),
+    # To the last block: no memory is left to say so, nor to handle the error that there is none.
+    "garbage that nobody collects": ("memory", "gc.disable()\nwhile True:\n    a = []\n    a.append(a)"),
+    "more of it": ("memory", "gc.disable()\nwhile True:\n    a = []\n    a.append(a)\n    b = {}\n    b['x'] = b"),
     "swallowed": (
         "timeout",
         "xs = []\nwhile True:\n    try:\n        xs.append(bytearray(10 ** 6))\n    except MemoryError:\n        pass",

@@ -85,12 +85,24 @@ def run(
         # The second pass goes backwards, so that a counter is out of step for at least one input.
         order = range(len(inputs)) if number % 2 == 0 else range(len(inputs) - 1, -1, -1)
         for index in order:
-            try:
-                tell(encode(function(*unpack(inputs[index])), value_limit))
-            except BaseException as error:  # noqa: BLE001
-                status, detail = describe(error)
+            failure = call(function, inputs[index], value_limit, tell)
+            if failure:
+                status, detail = failure
                 return status, detail + (f" on input {index}" if len(inputs) > 1 else ""), None
     return "ok", "", code
+
+
+def call(
+    function: Callable[..., object], arguments: bytes, value_limit: int, tell: Callable[..., object]
+) -> tuple[str, str] | None:
+    """Calls the program on one input and tells the value; returns status and detail if it fails."""
+    # A short function. Where an exception is raised while another is handled, the interpreter makes an integer of the
+    # place in the bytecode; above 256 that needs memory, and where none is left it tries for ever.
+    try:
+        tell(encode(function(*unpack(arguments)), value_limit))
+    except BaseException as error:  # noqa: BLE001
+        return describe(error)
+    return None
 
 
 class MalformedError(Exception):
