@@ -11,9 +11,9 @@ from typing import Annotated, Literal
 import typer
 
 from redqueen.commands import examples
-from redqueen.commands.allowed import Allowed
 from redqueen.errors import UserError
 from redqueen.records import Kind
+from redqueen.runs.allowed import Allowed
 
 runs = typer.Typer()
 

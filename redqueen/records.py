@@ -307,6 +307,11 @@ class Sampler(Protocol):
 class Verifier(Protocol):
     """The only judge. It runs programs outside the trainer's process, and its verdicts come in the order asked."""
 
+    @property
+    def tier(self) -> str:
+        """How well programs are isolated; goes into the run's record."""
+        ...
+
     def submit_proposal(self, proposal: Proposal) -> Future[tuple[Verdict, Task | None]]:
         """Submits one proposal and returns at once. The future has a task if the verdict is `valid`, else None."""
         ...

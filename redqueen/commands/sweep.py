@@ -17,12 +17,12 @@ from redqueen.analysis.sweep.grid import Cell
 from redqueen.analysis.sweep.held_out import held_out_score
 from redqueen.analysis.sweep.runs import SweepRun, play
 from redqueen.analysis.sweep.table import PROBE, Row, rows
-from redqueen.commands.environment import quiet_libraries
 from redqueen.commands.sweep_plan import plan_sweep
 from redqueen.commands.tables import signed_interval, table_console, unsigned_interval
 from redqueen.machine import clock
 from redqueen.runs.directory import write_json
 from redqueen.runs.metrics import StepMetrics
+from redqueen.session import quiet_libraries
 
 NOTES = """\
 final: mean over the last quarter of the steps; mean: over all; [..]: 95 % intervals over seeds (Student's t).

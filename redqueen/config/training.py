@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from redqueen.config.section import Named, Section
 from redqueen.records import SamplingParams
 
 BUNDLED = "smollm2-135m-instruct"
 TrackerName = Literal["tensorboard", "wandb", "trackio", "mlflow"]
+_Tracker = Annotated[str, Named("tracker", get_args(TrackerName))]
 
 
 class ModelConfig(Section):
@@ -188,12 +189,14 @@ class RunConfig(Section):
     """Newest checkpoints that are kept."""
     keep_every: int = Field(default=0, ge=0)
     """Checkpoints at multiples of this step are kept too; 0: none."""
-    trackers: tuple[TrackerName, ...] = ()
+    trackers: tuple[_Tracker, ...] = ()
     """Libraries that get each step's numbers as well (docs/TRACKERS.md); each is an extra of the package."""
+    recorders: tuple[Annotated[str, Named("recorder", ())], ...] = ()
+    """Recorders of your own modules that get each step as well (docs/EXTENDING.md)."""
 
-    @field_validator("trackers")
+    @field_validator("trackers", "recorders")
     @classmethod
-    def _distinct(cls, trackers: tuple[TrackerName, ...]) -> tuple[TrackerName, ...]:
-        if len(set(trackers)) != len(trackers):
-            raise ValueError("a tracker is given twice")
-        return trackers
+    def _distinct(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if len(set(names)) != len(names):
+            raise ValueError(f"a {(info.field_name or '').removesuffix('s')} is given twice")
+        return names

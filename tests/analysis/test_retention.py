@@ -18,13 +18,13 @@ from redqueen.analysis.replay import Replay, load_step, open_replay
 from redqueen.analysis.retention.figure import draw
 from redqueen.analysis.retention.study import Plan, Trial, operators_for, retention, slots_needed
 from redqueen.analysis.retention.summary import answer, summarise
-from redqueen.commands.allowed import NOTHING
 from redqueen.commands.retention import run_retention
 from redqueen.errors import UserError
 from redqueen.game.reserved import reserved
 from redqueen.policy.model.base import fingerprint
 from redqueen.programs.normal_form import shape
 from redqueen.records import Draft
+from redqueen.runs.allowed import NOTHING
 from redqueen.runs.checkpoint import Checkpoint, CheckpointError
 from redqueen.runs.directory import RunDirectory, RunError
 from tests import tiny
