@@ -292,14 +292,18 @@ class Attempted:
     verdict: Verdict
 
 
+Progress = Callable[[int, int], None]
+"""Is called with how many parts of how many are done."""
+OnCompletion = Callable[[int, Completion], None]
+"""Is called with the index of a request and its completion, as each is done."""
+
+
 # Self-play knows the sampler and the verifier by these two protocols alone, so that either can be served by another
 # process or machine without a change to the game.
 class Sampler(Protocol):
     """Draws completions from members."""
 
-    def sample(
-        self, requests: Sequence[Request], on_completion: Callable[[int, Completion], None] | None = None
-    ) -> list[Completion]:
+    def sample(self, requests: Sequence[Request], on_completion: OnCompletion | None = None) -> list[Completion]:
         """Returns completions in the order of `requests`; calls `on_completion(index, completion)` as each is done."""
         ...
 

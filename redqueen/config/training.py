@@ -126,6 +126,14 @@ class LearningConfig(Section):
     """A newborn's own steps in which its learning rate grows linearly to its full size."""
     checkpointing: bool | Literal["auto"] = "auto"
     """Recompute activations: much less memory, and half as much work again. auto: only where they do not fit."""
+    importance_ratio: Literal["truncated", "off"] = "truncated"
+    """truncated: each token counts learner's / sampler's probability, which corrects their rounding; off: 1."""
+    importance_ratio_cap: float = Field(default=2.0, ge=1)
+    """Largest importance ratio of a token."""
+    max_staleness: int = Field(default=0, ge=0, le=1)
+    """1: sample the next step while this one learns, with weights of before; needs sampling.engine=vllm or --ray."""
+    max_logprob_gap: float = Field(default=0.5, gt=0)
+    """The run stops if a member's sampler and learner differ by more nats a token: it sampled with other weights."""
 
     @field_validator("batch_tokens")
     @classmethod
@@ -139,15 +147,6 @@ class LearningConfig(Section):
         if self.max_staleness and self.importance_ratio == "off":
             raise ValueError("learning.max_staleness=1 needs learning.importance_ratio=truncated")
         return self
-
-    importance_ratio: Literal["truncated", "off"] = "truncated"
-    """truncated: each token counts learner's / sampler's probability, which corrects their rounding; off: 1."""
-    importance_ratio_cap: float = Field(default=2.0, ge=1)
-    """Largest importance ratio of a token."""
-    max_staleness: int = Field(default=0, ge=0, le=1)
-    """1: sample the next step while this one learns, with weights of before; needs sampling.engine=vllm or --ray."""
-    max_logprob_gap: float = Field(default=0.5, gt=0)
-    """The run stops if a member's sampler and learner differ by more nats a token: it sampled with other weights."""
 
 
 class SandboxConfig(Section):

@@ -209,9 +209,9 @@ def test_ctrl_c_is_a_keyboard_interrupt_and_finished_steps_are_kept(
 ) -> None:
     caplog.set_level(logging.INFO, "redqueen")
     stop = Stop()
-    small = {"model.name": model, **dict(setting.split("=") for setting in SMALL)}
+    small = {"model.name": model, **dict(setting.split("=") for setting in SMALL), "game.seed_tasks": 2}
     with pytest.raises(KeyboardInterrupt):
-        redqueen.Run.train(settings={**small, "run.steps": 3, "game.seed_tasks": 2}, path=tmp_path / "run", recorders=[stop])
+        redqueen.Run.train(settings={**small, "run.steps": 3}, path=tmp_path / "run", recorders=[stop])
     assert stop.closed == 1
     run = redqueen.Run(tmp_path / "run")
     assert len(run.steps()) == 1
