@@ -58,11 +58,6 @@ class ClusterVerifier(AbstractContextManager["ClusterVerifier", None]):
         futures = [self.submit_proposal(proposal) for proposal in proposals]
         return [future.result() for future in futures]
 
-    def grade(self, attempts: Sequence[tuple[Task, str | None]]) -> list[Verdict]:
-        """Submits many attempts and waits for their verdicts."""
-        futures = [self.submit_attempt(task, answer) for task, answer in attempts]
-        return [future.result() for future in futures]
-
     def spread(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
         """Yields a function of each item, in order; the machines compute it. It has to be one of a module of ours."""
         for future in [self._ask(Call(function=function, argument=item)) for item in items]:
