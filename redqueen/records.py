@@ -337,7 +337,3 @@ class Verifier(Protocol):
     def validate(self, proposals: Sequence[Proposal]) -> list[tuple[Verdict, Task | None]]:
         """Submits many proposals and waits for their results."""
         ...
-
-    def grade(self, attempts: Sequence[tuple[Task, str | None]]) -> list[Verdict]:
-        """Submits many answers and waits for their verdicts."""
-        ...

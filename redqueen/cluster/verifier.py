@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from redqueen.cluster.judge import Attempt, Call, Judge, Question, Run
+from redqueen.cluster.judge import Attempt, Call, Judge, ProgramRun, Question
 from redqueen.cluster.ray_cluster import Actor, Cluster, ClusterError, LostError
 from redqueen.config import Config
 from redqueen.records import Proposal, Task, Verdict
@@ -51,7 +51,7 @@ class ClusterVerifier(AbstractContextManager["ClusterVerifier", None]):
 
     def submit_run(self, program: str, inputs: tuple[str, ...], cpu_s: float) -> Future[tuple[str, ...]]:
         """Submits a program to be run on inputs and returns at once; nothing is judged."""
-        return self._ask(Run(program=program, inputs=inputs, cpu_s=cpu_s))
+        return self._ask(ProgramRun(program=program, inputs=inputs, cpu_s=cpu_s))
 
     def validate(self, proposals: Sequence[Proposal]) -> list[tuple[Verdict, Task | None]]:
         """Submits many proposals and waits for their results."""

@@ -45,7 +45,7 @@ EXPECTED = "expected.sqlite"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class EvalOptions:
     """What the options of the command say."""
 
     benchmarks: Sequence[str]
@@ -70,7 +70,7 @@ def as_step(text: str | None) -> Step:
     return int(text)
 
 
-def run_eval(targets: Sequence[str], members: str, model: str | None, wanted: Wanted, *, as_json: bool) -> int:
+def run_eval(targets: Sequence[str], members: str, model: str | None, wanted: EvalOptions, *, as_json: bool) -> int:
     """Evaluates the targets and prints the table; returns the exit code.
 
     Raises UserError if a target, a benchmark or an option cannot be used.
@@ -144,7 +144,7 @@ def _keep(run: RunDirectory, table: Mapping[str, object], console: Console) -> N
         )
 
 
-def _fitted(config: Config, loaded: Sequence[Loaded], wanted: Wanted, members: int, console: Console) -> Config:
+def _fitted(config: Config, loaded: Sequence[Loaded], wanted: EvalOptions, members: int, console: Console) -> Config:
     """Returns the configuration with as many workers and rows as fit into memory with the longest answers."""
     longest = max(wanted.max_tokens or one.benchmark.max_tokens for one in loaded)
     sampling = config.sampling.model_copy(update={"attempt_tokens": longest})
