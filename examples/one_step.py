@@ -31,8 +31,8 @@ from redqueen.verifier import LocalVerifier
 # What is not named here has its default. The bundled model has 135 million parameters and runs on a CPU.
 CONFIG = Config(
     model=ModelConfig(workers=1),
-    game=GameConfig(kinds=("code_o",), proposals=3, attempts=4),
-    sampling=SamplingConfig(proposal_tokens=96, attempt_tokens=24, temperature=0.8),
+    game=GameConfig(kinds=("code_o",), proposals=2, attempts=4),
+    sampling=SamplingConfig(proposal_tokens=80, attempt_tokens=16, temperature=0.8),
     learning=LearningConfig(lr=3e-4),
 )
 GAME = CONFIG.game

@@ -45,7 +45,7 @@ def test_students_are_paid_as_in_a_run(example: dict[str, Any], status: Any) -> 
 def test_a_step_is_played(example: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     ratings, updates = example["main"]()
     played = capsys.readouterr().out.splitlines()
-    assert sum(" -> " in line and "solved" in line for line in played) == 2 * 3
+    assert sum(" -> " in line and "solved" in line for line in played) == 2 * 2
     assert {update.member for update in updates} >= {"T0", "T1"}
     assert all(update.adapter_norm > 0 for update in updates)
     # One of each role was replaced.
