@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import runpy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,12 @@ from redqueen.records import Verdict
 EXAMPLE = Path(__file__).parents[1] / "examples" / "one_step.py"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def example() -> dict[str, Any]:
-    return runpy.run_path(str(EXAMPLE))
+    """The example's names, of which a test may replace some."""
+    names: dict[str, Any] = {"__name__": "one_step"}
+    exec(compile(EXAMPLE.read_text(), str(EXAMPLE), "exec"), names)
+    return names
 
 
 def test_it_is_short_enough_to_be_read_at_once() -> None:
@@ -42,7 +45,21 @@ def test_students_are_paid_as_in_a_run(example: dict[str, Any], status: Any) -> 
 
 
 @pytest.mark.integration
-def test_a_step_is_played(example: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_step_is_played(example: dict[str, Any], tiny_folder: Callable[[str], Path]) -> None:
+    small = (f"model.name={tiny_folder('llama')}", "model.dtype=float32", "model.threads=1", "sandbox.workers=1")
+    example["CONFIG"] = example["CONFIG"].override([*small, "sampling.proposal_tokens=8"])
+    ratings, updates = example["main"]()
+    # A tiny random model proposes nothing valid: its teachers are paid for that and lose their games.
+    assert {update.member for update in updates} == {"T0", "T1"}
+    assert ratings.keys() == {"T2", "S2"} | (ratings.keys() & {"T0", "T1", "S0", "S1"})
+    assert len(ratings) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+def test_on_the_bundled_model_tasks_are_written_and_attempted(
+    example: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     ratings, updates = example["main"]()
     played = capsys.readouterr().out.splitlines()
     assert sum(" -> " in line and "solved" in line for line in played) == 2 * 2
