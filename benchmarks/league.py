@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks.report import Report, finish, log
 from redqueen import streams
-from redqueen.config import EvolutionConfig, LeagueConfig, Matchmaking
+from redqueen.config import EvolutionConfig, LeagueConfig
 from redqueen.intervals import Interval, interval
 from redqueen.league.fitness import lcb
 from redqueen.league.games import match_score, outcome, par_by
@@ -269,7 +269,7 @@ class _Simulation:
             uniform=fmean(self.uniform),
         )
 
-    def _matches(self, step: int, weighting: Matchmaking) -> list[Match]:
+    def _matches(self, step: int, weighting: str) -> list[Match]:
         return matchmake(
             self.population.players("teacher"),
             self.population.players("student"),

@@ -19,7 +19,7 @@ from redqueen.game.prompt_lengths import prompt_lengths
 from redqueen.policy.memory.estimate import items, total
 from redqueen.policy.model.dimensions import shape_of, token_counter
 from redqueen.recipes import configure
-from redqueen.train import members
+from redqueen.train import capacity
 
 WORKERS = (1, 2)
 STEPS = 3
@@ -61,7 +61,7 @@ def run_estimate(args: list[str]) -> int:
     """Returns the bytes that such a run is estimated to need."""
     config = configure(args)
     lengths = prompt_lengths(config, token_counter(config.model))
-    return total(items(config, shape_of(config.model), lengths, members(config)))
+    return total(items(config, shape_of(config.model), lengths, capacity(config)))
 
 
 def run_peak(args: list[str]) -> int:

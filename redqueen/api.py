@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
@@ -13,16 +15,17 @@ from typing import Any, Self
 from redqueen.analysis.dataset.rows import TaskRecord, read_tasks
 from redqueen.analysis.lineage.tree import Life, lives
 from redqueen.analysis.tasks import Proposed, proposals
-from redqueen.commands.allowed import with_own_parts
-from redqueen.commands.resume import remaining
 from redqueen.config import Config
 from redqueen.config.keys import as_text
 from redqueen.machine import set_library_defaults
 from redqueen.optional import require
 from redqueen.recipes import configure
+from redqueen.records import Verifier
+from redqueen.runs.allowed import with_own_parts
 from redqueen.runs.directory import RunDirectory
 from redqueen.runs.metrics import StepMetrics
 from redqueen.runs.numbers import numbers
+from redqueen.runs.resuming import remaining
 
 Settings = Mapping[str, object]
 
@@ -43,26 +46,45 @@ class Run:
         return f"Run({str(self.path)!r})"
 
     @classmethod
-    def train(cls, recipe: str = "quickstart", settings: Settings | None = None, *, path: str | Path) -> Self:
+    def train(
+        cls,
+        recipe: str = "quickstart",
+        settings: Settings | None = None,
+        *,
+        path: str | Path,
+        recorders: Sequence[Any] = (),
+        verifier: Verifier | None = None,
+    ) -> Self:
         """Trains a new run in the folder `path`, as `redqueen train` does, and returns it when it is done.
 
-        `settings` are those of `redqueen keys`: {"run.steps": 20, "game.kinds": ["code_o"]}. A script that trains with
-        more than one worker process must start under `if __name__ == "__main__":`. Ctrl-C stops the run.
+        `settings` are those of `redqueen keys`: {"run.steps": 20, "game.kinds": ["code_o"]}. Each of `recorders`, which
+        are `redqueen.recording.recorder.Recorder`s, hears of each step, and is closed when the training ends.
+        `verifier` judges in place of the run's own and stays open. Nothing is printed; warnings go to Python's logging,
+        as `redqueen`. A script that trains with more than one worker process must start under
+        `if __name__ == "__main__":`. Ctrl-C stops the run.
         Raises UserError if a setting is impossible, if the folder holds something, or if the run does not fit into
         memory; KeyboardInterrupt if it was stopped.
         """
         set_library_defaults()
         config = configure([recipe, *_assignments(settings)])
-        from redqueen.commands.train import start_run
+        from redqueen.session import Attached, start
 
-        _check(start_run(config, RunDirectory(Path(path))))
+        start(config, RunDirectory(Path(path)), Attached(command=_caller(), recorders=recorders, verifier=verifier))
         return cls(path)
 
-    def resume(self, settings: Settings | None = None, *, load_plugins: bool = False) -> Self:
+    def resume(
+        self,
+        settings: Settings | None = None,
+        *,
+        recorders: Sequence[Any] = (),
+        verifier: Verifier | None = None,
+        load_plugins: bool = False,
+    ) -> Self:
         """Trains the steps that are left, as `redqueen train --resume` does, and returns the run when it is done.
 
         `settings` may change what does not change results: {"run.steps": 40} extends the run. Nothing happens if no
-        step is left. A run with own parts needs `load_plugins`, which imports the modules that its config.json names.
+        step is left. `recorders` and `verifier` are as for `train`, and are given anew. A run with own parts needs
+        `load_plugins`, which imports the modules that its config.json names.
         Raises UserError as `train` does, KeyboardInterrupt if the run was stopped.
         """
         set_library_defaults()
@@ -70,9 +92,10 @@ class Run:
         config = remaining(self._directory, assignments)
         if config is not None:
             config = with_own_parts(config, self._directory.config_file, allowed=load_plugins)
-            from redqueen.commands.train import resume_run
+            from redqueen.session import Attached, resume
 
-            _check(resume_run(config, self._directory, {each.partition("=")[0] for each in assignments}))
+            attached = Attached(command=_caller(), recorders=recorders, verifier=verifier)
+            resume(config, self._directory, attached, {each.partition("=")[0] for each in assignments})
         return self
 
     @property
@@ -123,7 +146,7 @@ class Run:
         `member` is a name, "best-student" or "best-teacher". The folder belongs to a checkpoint of the run: read it or
         copy it, but do not change it. Raises RunError if there is no such member or no checkpoint that has it.
         """
-        from redqueen.commands.find_member import find_member
+        from redqueen.analysis.find_member import find_member
 
         found = find_member(self._directory, self.config, member, step)
         return self._directory.checkpoints / f"step-{found.saved.step:06d}" / "members" / found.member.name
@@ -137,7 +160,6 @@ def _assignments(settings: Settings | None) -> list[str]:
     ]
 
 
-def _check(code: int) -> None:
-    """Raises KeyboardInterrupt if a run was stopped, which a command says by its exit code."""
-    if code:
-        raise KeyboardInterrupt
+def _caller() -> str:
+    """Returns what trains a run, for its record."""
+    return f"redqueen.Run, in {shlex.join(sys.argv) or 'an interpreter'}"

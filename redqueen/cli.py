@@ -16,15 +16,16 @@ import typer
 from redqueen import __version__
 from redqueen.cli_runs import AsJson, LoadPlugins, Unsafe, runs
 from redqueen.commands import examples
-from redqueen.commands.allowed import with_own_parts
-from redqueen.commands.resume import check_same, describe, remaining
+from redqueen.commands.resume import describe
 from redqueen.config import Config, ConfigError
 from redqueen.config.keys import keys as all_keys
 from redqueen.errors import UserError
 from redqueen.machine import set_library_defaults
 from redqueen.recipes import RECIPES, check_repeats, configure
+from redqueen.runs.allowed import with_own_parts
 from redqueen.runs.directory import RunDirectory, read_config
 from redqueen.runs.files import printable
+from redqueen.runs.resuming import check_same, remaining
 
 app = typer.Typer(
     help="Post-train language models by co-evolving teacher and student LoRA populations.",
@@ -173,8 +174,8 @@ def _resume(directory: RunDirectory, overrides: list[str], *, load_plugins: bool
     config = with_own_parts(config, directory.config_file, allowed=load_plugins)
     from redqueen.commands.train import resume_run
 
-    chosen = {override.partition("=")[0].strip().lstrip("-") for override in overrides}
-    raise typer.Exit(resume_run(config, directory, chosen))
+    given = {override.partition("=")[0].strip().lstrip("-") for override in overrides}
+    raise typer.Exit(resume_run(config, directory, given))
 
 
 @app.command(epilog=examples.RECIPES)

@@ -11,9 +11,9 @@ from typing import Annotated, Literal
 import typer
 
 from redqueen.commands import examples
-from redqueen.commands.allowed import Allowed
 from redqueen.errors import UserError
 from redqueen.records import Kind
+from redqueen.runs.allowed import Allowed
 
 runs = typer.Typer()
 
@@ -149,9 +149,9 @@ def evaluate(
     By default these are the reserved programs, on which no run trains. All targets answer the same problems, side by
     side. docs/EVALUATION.md lists the benchmarks and where their data come from.
     """
-    from redqueen.commands.eval import Wanted, as_step, run_eval
+    from redqueen.commands.eval import EvalOptions, as_step, run_eval
 
-    wanted = Wanted(
+    wanted = EvalOptions(
         benchmarks=benchmarks.split(","),
         data=data,
         limit=limit,
@@ -273,10 +273,10 @@ def retention(
     its parent, and after how many updates it reached the parent's level. The defaults are 3 seeds of 12 children with
     20 updates each: on a CPU begin with the first example, which is much smaller.
     """
-    from redqueen.analysis.retention.study import Plan
+    from redqueen.analysis.retention.study import RetentionPlan
     from redqueen.commands.retention import run_retention
 
-    plan = Plan(parents, seeds, updates, every, tasks, tries, practice)
+    plan = RetentionPlan(parents, seeds, updates, every, tasks, tries, practice)
     allowed = Allowed(load_plugins, unsafe_no_isolation)
     raise typer.Exit(run_retention(run, step, plan, allowed, as_json=as_json, figure=figure))
 

@@ -29,11 +29,12 @@ from redqueen.records import ROLES, Attempted, Kind, Role
 OPERATORS: dict[str, Operator] = {**MUTATIONS, **CROSSOVERS, **CONTROLS}
 
 
-def named_operator(name: str) -> Operator:
-    """Returns the operator called `name`, ours or a plugin's."""
-    if name in OPERATORS:
+def named_operator(name: str, parents: int) -> Operator:
+    """Returns the operator of one or two parents called `name`, ours or a plugin's."""
+    kind: plugins.Part = "mutation" if parents == 1 else "crossover"
+    # A mutation of a plugin may have the name of a crossover of ours, and the other way round.
+    if name in OPERATORS and name not in plugins.names(kind):
         return OPERATORS[name]
-    kind: plugins.Part = "mutation" if name in plugins.names("mutation") else "crossover"
     return plugins.find(kind, name)
 
 
@@ -319,7 +320,7 @@ def _make_child(
     kept in any case.
     """
     parents = [policy.adapter(name) for name in birth.parents]
-    operator = named_operator(birth.operator)
+    operator = named_operator(birth.operator, len(parents))
     seed = config.run.seed
     least = config.evolution.min_distance
     child = operator(parents, generator(seed, step, "operator", birth.victim))

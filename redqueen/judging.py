@@ -18,6 +18,7 @@ from redqueen.records import (
     Completion,
     Draft,
     Kind,
+    Progress,
     Proposal,
     Proposed,
     Request,
@@ -27,7 +28,6 @@ from redqueen.records import (
     Verifier,
 )
 
-Progress = Callable[[int, int], None]
 T = TypeVar("T")
 
 

@@ -1,8 +1,4 @@
-"""Verified tasks as texts to imitate: what a teacher should write to propose a task, and a student to answer it.
-
-No member sampled these texts, so their log-probabilities are placeholders: they enter a metric (the gap to the sampler)
-and never the loss.
-"""
+"""Verified tasks as texts to imitate: what a teacher should write to propose a task, and a student to answer it."""
 
 from __future__ import annotations
 

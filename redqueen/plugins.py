@@ -20,7 +20,20 @@ from typing import Any, Literal, TypeVar
 
 from redqueen.errors import UserError
 
-Part = Literal["mutation", "crossover", "fitness", "teacher reward", "student reward", "prompt format"]
+Part = Literal[
+    "mutation",
+    "crossover",
+    "fitness",
+    "teacher reward",
+    "student reward",
+    "prompt format",
+    "matchmaking",
+    "game rule",
+    "survivor rule",
+    "parent rule",
+    "recorder",
+    "tracker",
+]
 T = TypeVar("T")
 
 _parts: dict[Part, dict[str, Any]] = {}
@@ -69,6 +82,12 @@ fitness = _register("fitness")
 teacher_reward = _register("teacher reward")
 student_reward = _register("student reward")
 prompts = _register("prompt format")
+matchmaking = _register("matchmaking")
+game_rule = _register("game rule")
+survivors = _register("survivor rule")
+parents = _register("parent rule")
+recorder = _register("recorder")
+tracker = _register("tracker")
 
 
 def names(kind: Part) -> tuple[str, ...]:

@@ -8,9 +8,8 @@ from functools import partial
 
 from redqueen import streams
 from redqueen.game.seeds import SeedError
-from redqueen.judging import Progress
 from redqueen.league.matchmaking import BANK, Match
-from redqueen.records import Attempted, Completion, Draft, Proposal, Proposed, Rollout, Task, Verdict
+from redqueen.records import Attempted, Completion, Draft, Progress, Proposal, Proposed, Rollout, Task, Verdict
 from redqueen.self_play import SelfPlay
 
 

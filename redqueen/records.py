@@ -292,20 +292,29 @@ class Attempted:
     verdict: Verdict
 
 
+Progress = Callable[[int, int], None]
+"""Is called with how many parts of how many are done."""
+OnCompletion = Callable[[int, Completion], None]
+"""Is called with the index of a request and its completion, as each is done."""
+
+
 # Self-play knows the sampler and the verifier by these two protocols alone, so that either can be served by another
 # process or machine without a change to the game.
 class Sampler(Protocol):
     """Draws completions from members."""
 
-    def sample(
-        self, requests: Sequence[Request], on_completion: Callable[[int, Completion], None] | None = None
-    ) -> list[Completion]:
+    def sample(self, requests: Sequence[Request], on_completion: OnCompletion | None = None) -> list[Completion]:
         """Returns completions in the order of `requests`; calls `on_completion(index, completion)` as each is done."""
         ...
 
 
 class Verifier(Protocol):
     """The only judge. It runs programs outside the trainer's process, and its verdicts come in the order asked."""
+
+    @property
+    def tier(self) -> str:
+        """How well programs are isolated; goes into the run's record."""
+        ...
 
     def submit_proposal(self, proposal: Proposal) -> Future[tuple[Verdict, Task | None]]:
         """Submits one proposal and returns at once. The future has a task if the verdict is `valid`, else None."""
@@ -327,8 +336,4 @@ class Verifier(Protocol):
 
     def validate(self, proposals: Sequence[Proposal]) -> list[tuple[Verdict, Task | None]]:
         """Submits many proposals and waits for their results."""
-        ...
-
-    def grade(self, attempts: Sequence[tuple[Task, str | None]]) -> list[Verdict]:
-        """Submits many answers and waits for their verdicts."""
         ...

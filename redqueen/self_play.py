@@ -13,7 +13,7 @@ from redqueen.game.prompts import Prompts, prompts
 from redqueen.game.reserved import is_reserved
 from redqueen.game.seeds import AUTHOR, IDENTITY, SeedError, seeds, seeds_of
 from redqueen.game.task_bank import TaskBank
-from redqueen.judging import Progress, ask, submit_attempt, submit_proposal
+from redqueen.judging import ask, submit_attempt, submit_proposal
 from redqueen.league.matchmaking import Match
 from redqueen.programs.normal_form import fingerprint
 from redqueen.records import (
@@ -21,6 +21,7 @@ from redqueen.records import (
     Completion,
     Draft,
     Kind,
+    Progress,
     Prompt,
     Proposal,
     Proposed,

@@ -334,7 +334,7 @@ def _first_roles(config: Config) -> list[AnyRole]:
     return teachers + students
 
 
-def members(config: Config) -> int:
+def capacity(config: Config) -> int:
     """Returns how many adapters a run holds at most: the living and the champions of both roles."""
     population = config.population
     living = 1 if population.single_agent else population.teachers + population.students

@@ -150,11 +150,6 @@ class LocalVerifier(AbstractContextManager["LocalVerifier", None]):
         futures = [self.submit_proposal(proposal) for proposal in proposals]
         return [future.result() for future in futures]
 
-    def grade(self, attempts: Sequence[tuple[Task, str | None]]) -> list[Verdict]:
-        """What `submit_attempt` says of each; in order."""
-        futures = [self.submit_attempt(task, answer) for task, answer in attempts]
-        return [future.result() for future in futures]
-
 
 R = TypeVar("R")
 S = TypeVar("S")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,14 +16,20 @@ import torch
 from redqueen import plugins
 from redqueen.adapters.factors import Factors
 from redqueen.analysis.lineage.tree import lives
-from redqueen.config import GameConfig, ModelConfig
+from redqueen.config import EvolutionConfig, GameConfig, ModelConfig, SandboxConfig
 from redqueen.game.prompts import Prompts
 from redqueen.game.reward_probe import probe_attempt, probe_proposal
 from redqueen.game.rewards import student_reward, teacher_reward
+from redqueen.league.fitness import lcb
+from redqueen.league.games import par_by
+from redqueen.league.matchmaking import matchmake
 from redqueen.league.population import Member
+from redqueen.league.rating import Rating, TrueSkill
+from redqueen.league.selection import plan_births
 from redqueen.policy.model import decoder
 from redqueen.policy.model.base import load
-from redqueen.records import Completion, Kind, Task, Verdict
+from redqueen.recording.trackers.opening import open_recorders
+from redqueen.records import Completion, Draft, Kind, Proposal, Task, Verdict
 from redqueen.runs.directory import RunDirectory
 from redqueen.verifier import LocalVerifier
 from tests import tiny, toy
@@ -91,6 +99,60 @@ def test_a_prompt_format(seed_tasks: dict[Kind, list[Task]]) -> None:
     assert prompts.read_attempt("code_o", prompts.write_attempt(task)) == task.pairs[0].output
 
 
+def test_a_matchmaking() -> None:
+    snippet("matchmaking")
+    ratings = {"old": Rating(25, 1), "new": Rating(25, 8)}
+    drawn = [
+        matchmake(
+            ratings, {"S0": Rating()}, weighting="newcomers", trueskill=TrueSkill(), rng=random.Random(seed), matches=3
+        )
+        for seed in range(20)
+    ]
+    assert all({match.teacher for match in matches} == {"old", "new"} for matches in drawn)
+    students = {f"S{number}": Rating() for number in range(40)}
+    games = Counter(
+        match.teacher
+        for match in matchmake(ratings, students, weighting="newcomers", trueskill=TrueSkill(), rng=random.Random(0))
+    )
+    # Each plays at least 10 of 40, half of its share. The others are drawn 8 to 1.
+    assert games["new"] > 24 > 16 > games["old"] >= 10
+
+
+def test_a_game_rule() -> None:
+    snippet("game rule")
+    assert par_by("damped", [{"code_o": [1.0, 0.8, 0.0]}, {"code_f": [0.1]}]) == {
+        "code_o": pytest.approx(0.7),
+        "code_f": pytest.approx(0.3),
+    }
+    assert par_by("damped", []) == {}
+
+
+def test_a_survivor_rule_and_a_parent_rule() -> None:
+    snippet("survivor rule")
+    snippet("parent rule")
+    ladder = [Member(f"S{i}", "student", born, rating=Rating(40 - i), wins=games) for i, born, games in AGES]
+    rules = {"survivors": "oldest", "parents": "experienced", "gamma": 0.5, "crossover": 1.0}
+    config = EvolutionConfig.model_validate(rules)
+    births = plan_births(ladder, config, lcb(0), random.Random(0))
+    assert [(birth.victim, birth.parents) for birth in births] == [("S2", ("S1", "S3")), ("S0", ("S1", "S3"))]
+
+
+# A member's number, which is its rank; its birth; its games.
+AGES = ((0, 0, 90), (1, 7, 50), (2, 3, 80), (3, 8, 60))
+
+
+def test_a_verifier() -> None:
+    short = "def f(x):\n    return x"
+    long = "def f(x):\n" + "    x = x\n" * 8 + "    return x"
+    with snippet("verifier")["ShortPrograms"](SandboxConfig(workers=1)) as verifier:
+        proposals = [
+            Proposal(id=str(number), kind="code_o", author="T0", step=1, draft=Draft(program, ("1",)))
+            for number, program in enumerate((short, long))
+        ]
+        verdicts = [verdict.status for verdict, _ in verifier.validate(proposals)]
+    assert verdicts == ["valid", "malformed"]
+
+
 def test_a_model_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoder, "FAMILIES", decoder.FAMILIES)
     snippet("model family")
@@ -103,13 +165,16 @@ def test_a_model_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.integration
 def test_a_recorder(tmp_path: Path, verifier: LocalVerifier) -> None:
-    log = snippet("recorder")["BirthLog"](tmp_path / "births.txt")
+    snippet("recorder")
     changes = {"evolution.enabled": True, "evolution.every": 1, "evolution.burn_in": 1, "run.steps": 2}
-    trainer = toy.trainer(toy.config(tmp_path, **changes), tmp_path / "run", verifier)
+    config = toy.config(tmp_path, **changes, **{"run.recorders": "BirthLog"})
+    trainer = toy.trainer(config, tmp_path / "run", verifier)
+    (log,) = open_recorders(config, trainer.directory, 1, print)
     trainer.watchers = (log,)
     trainer.run()
     trainer.close()
-    assert re.findall(r"^(\d): \w+ replaces \w+ \(\w+\)$", log.path.read_text(), re.M) == ["1", "1", "2", "2"]
+    births = (tmp_path / "run" / "births.txt").read_text()
+    assert re.findall(r"^(\d): \w+ replaces \w+ \(\w+\)$", births, re.M) == ["1", "1", "2", "2"]
 
 
 def test_a_benchmark() -> None:
@@ -143,7 +208,8 @@ def test_a_benchmark() -> None:
 def test_a_run_with_ones_own_parts_and_seeds(
     tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = ("operator", "fitness", "reward", "prompt format")
+    rules = ("matchmaking", "game rule", "survivor rule", "parent rule")
+    own = ("operator", "fitness", "reward", "prompt format", *rules, "recorder")
     (tmp_path / "my_parts.py").write_text("\n".join(SNIPPETS[title] for title in own))
     seeds = re.search(r"^```text\n(.*?)^```", PAGE.read_text(), re.M | re.S)
     assert seeds is not None
@@ -165,6 +231,8 @@ def test_a_run_with_ones_own_parts_and_seeds(
     assert done.returncode == 0, done.stderr
     run = tmp_path / "runs" / "quickstart"
     assert {born.operator for born in lives(run)} == {"init", "fade"}
+    # With two members of a role and a quarter of a place at risk, there is a birth in every second step or so.
+    assert len((run / "births.txt").read_text().splitlines()) == sum(life.born > 0 for life in lives(run))
     config = RunDirectory(run).config()
     assert config.plugins == ("my_parts",)
     # The run is read without the module, and goes on only with it.
@@ -181,6 +249,7 @@ def test_a_run_with_ones_own_parts_and_seeds(
 
 
 def test_no_snippet_is_left_out() -> None:
-    tested = {name.removeprefix("test_").removeprefix("an_").removeprefix("a_") for name in globals()}
+    tests = "_and_".join(name.removeprefix("test_") for name in globals() if name.startswith("test_"))
+    tested = {name.removeprefix("an_").removeprefix("a_") for name in tests.split("_and_")}
     assert len(SNIPPETS) == len(re.findall(r"^## An? ", PAGE.read_text(), re.M))
     assert {title.replace(" ", "_") for title in SNIPPETS} <= tested

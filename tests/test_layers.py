@@ -21,7 +21,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("redqueen.cli",),
     ("redqueen.cli_runs", "redqueen.api"),
     ("redqueen.commands",),
-    ("redqueen.web",),
+    ("redqueen.web", "redqueen.session"),
     ("redqueen.analysis",),
     ("redqueen.train", "redqueen.warm_start"),
     ("redqueen.recording",),
@@ -121,16 +121,20 @@ def test_arrows_go_down_only() -> None:
     assert uphill == []
 
 
-def test_nothing_but_the_commands_imports_analysis() -> None:
+def test_nothing_but_commands_and_sessions_imports_analysis() -> None:
     sides = ("redqueen.analysis", "redqueen.web")
     foreign = [
         f"{name} -> {target}"
         for name, target in EDGES
         if part_and_level(target)[0] in sides
         and part_and_level(name)[0]
-        not in (*sides, "redqueen.commands", "redqueen.cli", "redqueen.cli_runs", "redqueen.api")
+        not in (*sides, "redqueen.commands", "redqueen.cli", "redqueen.cli_runs", "redqueen.api", "redqueen.session")
     ]
     assert foreign == []
+
+
+def test_the_python_api_calls_no_command() -> None:
+    assert [target for name, target in EDGES if name == "redqueen.api" and "commands" in target] == []
 
 
 def test_no_module_reaches_itself() -> None:

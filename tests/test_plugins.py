@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from redqueen import plugins
+from redqueen.adapters.operators import CROSSOVERS
 from redqueen.config import Config, ConfigError
 from redqueen.evolution import named_operator
 from redqueen.game.prompts import prompts
@@ -58,8 +60,8 @@ def test_a_registered_part_is_found_by_its_name(module: str) -> None:
         ]
     )
     assert config.evolution.mutations == ("mine", "full_gaussian")
-    assert named_operator("mine")([{}], None) == {}  # pyright: ignore[reportArgumentType]
-    assert named_operator("ours")([{}, {"x": 1}], None) == {"x": 1}  # pyright: ignore[reportArgumentType]
+    assert named_operator("mine", 1)([{}], None) == {}  # pyright: ignore[reportArgumentType]
+    assert named_operator("ours", 2)([{}, {"x": 1}], None) == {"x": 1}  # pyright: ignore[reportArgumentType]
     assert named_fitness("luck")(None) == 7.0  # pyright: ignore[reportArgumentType]
     assert prompts("Short", config.game).game is config.game  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -101,6 +103,30 @@ def test_a_name_that_is_taken_is_refused(module: str, tmp_path: Path) -> None:
         plugins.load(["other_parts"])
     with pytest.raises(PluginError, match="Red Queen has a mutation 'svd_spectral'"):
         plugins.load(["same_parts"])
+
+
+def test_a_mutation_and_a_crossover_may_share_a_name(tmp_path: Path) -> None:
+    """The number of parents decides, also where the other one is Red Queen's own."""
+    (tmp_path / "twins.py").write_text("""
+from redqueen import plugins
+
+def named(name, parent):
+    def operator(parents, generator): return parents[parent]
+    operator.__name__ = name
+    return operator
+
+plugins.mutation(named("blend", 0))
+plugins.crossover(named("blend", 1))
+plugins.mutation(named("dare", 0))
+""")
+    plugins.load(["twins"])
+    mother: dict = {}
+    father: dict = {}
+    generator = torch.Generator()
+    assert named_operator("blend", 1)([mother, father], generator) is mother
+    assert named_operator("blend", 2)([mother, father], generator) is father
+    assert named_operator("dare", 1)([mother], generator) is mother
+    assert named_operator("dare", 2) is CROSSOVERS["dare"]
 
 
 def test_a_module_may_be_imported_again(module: str) -> None:

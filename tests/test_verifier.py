@@ -13,6 +13,7 @@ from redqueen.config import SandboxConfig
 from redqueen.records import Draft, Kind, Pair, Proposal, Status, Task, Verdict
 from redqueen.sandbox import Job, Outcome, canonical, parse_arguments, parse_literal
 from redqueen.verifier import LocalVerifier, abduction_verdict, answer_to, recorded_job
+from tests.grading import grade
 
 ENDLESS = "def f(*a):\n    while True:\n        pass"
 INVALID: list[tuple[str, str, Status]] = [
@@ -56,7 +57,7 @@ ABS_F = task("code_f", "def f(x):\n    return abs(x)", ("-2", "2"), ("3", "3"), 
 
 
 def status(verifier: LocalVerifier, of: Task, answer: str | None) -> str:
-    (verdict,) = verifier.grade([(of, answer)])
+    (verdict,) = grade(verifier, [(of, answer)])
     return verdict.status
 
 
@@ -112,7 +113,7 @@ def test_verdicts_come_in_the_order_asked(verifier: LocalVerifier) -> None:
     asked += [proposal("code_o", good, "2")]
     assert [v.status for v, _ in verifier.validate(asked)] == ["valid", "timeout", "malformed", "valid"]
     attempts = [(ABS_O, "2"), (ABS_I, "7"), (ABS_F, None), (ABS_I, "-2"), (ABS_O, "3"), (ABS_F, ABS_F.program)]
-    assert [v.status for v in verifier.grade(attempts)] == [
+    assert [v.status for v in grade(verifier, attempts)] == [
         "correct", "wrong", "malformed", "correct", "wrong", "correct"
     ]  # fmt: skip
 
@@ -171,7 +172,7 @@ def test_a_fault_in_judging_reaches_whoever_waits(verifier: LocalVerifier, monke
 
 def test_nothing_asked_nothing_said(verifier: LocalVerifier) -> None:
     assert verifier.validate([]) == []
-    assert verifier.grade([]) == []
+    assert grade(verifier, []) == []
 
 
 @pytest.mark.parametrize("of", [ABS_O, ABS_I, ABS_F], ids=lambda t: t.kind)
@@ -219,7 +220,7 @@ def test_code_o_is_judged_by_the_exact_value_of_the_literal(
 
 
 def test_a_code_o_verdict_shows_what_the_student_said_respelled(verifier: LocalVerifier) -> None:
-    (verdict,) = verifier.grade([(ABS_O, "[1,2 ,{3}]")])
+    (verdict,) = grade(verifier, [(ABS_O, "[1,2 ,{3}]")])
     assert verdict == Verdict(status="wrong", output="[1, 2, {3}]")
 
 
@@ -251,12 +252,12 @@ def test_code_i_is_judged_by_running_the_program_on_any_preimage(
 
 def test_a_code_i_answer_of_true_is_not_one(verifier: LocalVerifier) -> None:
     of = task("code_i", "def f(x):\n    return x", ("1", "1"))
-    assert [v.status for v in verifier.grade([(of, "True"), (of, "1.0"), (of, "1")])] == ["wrong", "wrong", "correct"]
+    assert [v.status for v in grade(verifier, [(of, "True"), (of, "1.0"), (of, "1")])] == ["wrong", "wrong", "correct"]
 
 
 def test_an_input_on_which_the_program_never_ends_is_a_timeout(verifier: LocalVerifier) -> None:
     of = task("code_i", "def f(x):\n    while x:\n        pass\n    return x", ("0", "0"))
-    assert [v.status for v in verifier.grade([(of, "1"), (of, "0")])] == ["timeout", "correct"]
+    assert [v.status for v in grade(verifier, [(of, "1"), (of, "0")])] == ["timeout", "correct"]
 
 
 def test_an_input_without_arguments_is_an_answer(verifier: LocalVerifier) -> None:
@@ -265,7 +266,7 @@ def test_an_input_without_arguments_is_an_answer(verifier: LocalVerifier) -> Non
 
 
 def test_a_code_i_verdict_shows_what_the_program_returned(verifier: LocalVerifier) -> None:
-    (verdict,) = verifier.grade([(ABS_I, "-9")])
+    (verdict,) = grade(verifier, [(ABS_I, "-9")])
     assert (verdict.status, verdict.output) == ("wrong", "9")
 
 
@@ -277,7 +278,7 @@ UNSTABLE_I = task("code_i", "def f(x):\n    return 3 if x == 7 else 1 // x", ("-
 def test_a_code_i_task_that_does_not_repeat_its_output_is_nondeterministic_whatever_the_answer(
     verifier: LocalVerifier, answer: str
 ) -> None:
-    (verdict,) = verifier.grade([(UNSTABLE_I, answer)])
+    (verdict,) = grade(verifier, [(UNSTABLE_I, answer)])
     assert (verdict.status, verdict.detail) == ("nondeterministic", "the recorded input now gives another output")
 
 
@@ -292,7 +293,7 @@ def test_a_code_i_task_that_does_not_repeat_its_output_is_nondeterministic_whate
 def test_a_code_i_task_that_gives_no_output_again_is_nondeterministic(
     verifier: LocalVerifier, program: str, detail: str
 ) -> None:
-    (verdict,) = verifier.grade([(task("code_i", program, ("-2", "3")), "3")])
+    (verdict,) = grade(verifier, [(task("code_i", program, ("-2", "3")), "3")])
     assert (verdict.status, verdict.detail) == ("nondeterministic", f"the recorded input now gives {detail}")
 
 
@@ -326,7 +327,7 @@ def test_the_order_of_the_two_is_drawn_and_repeated(monkeypatch: pytest.MonkeyPa
             submit = judge._sandbox.submit
             monkeypatch.setattr(judge._sandbox, "submit", lambda job: (jobs.append(job), submit(job))[1])
             answers = [(ABS_I, str(number)) for number in range(3, 23)]
-            assert {verdict.status for verdict in judge.grade(answers)} == {"wrong"}
+            assert {verdict.status for verdict in grade(judge, answers)} == {"wrong"}
         return [job.inputs == ("-2",) for job in jobs[::2]]
 
     once = order(0)
@@ -366,7 +367,7 @@ def test_code_f_is_judged_by_running_the_students_function(
 
 def test_an_attempt_that_asks_for_too_much_says_what(verifier: LocalVerifier) -> None:
     answers = ["import sys\ndef f(x):\n    return x", "def f(x):\n    return iter([x])"]
-    verdicts = verifier.grade([(ABS_F, answer) for answer in answers])
+    verdicts = grade(verifier, [(ABS_F, answer) for answer in answers])
     assert [v.detail for v in verdicts] == [
         "forbidden: import of sys",
         "unsupported: list_iterator is not a plain builtin value on input 0",
@@ -376,13 +377,13 @@ def test_an_attempt_that_asks_for_too_much_says_what(verifier: LocalVerifier) ->
 @pytest.mark.parametrize("later", ["1 // (5 - x)", "f(x)", "[0] * 10 ** 10", "f", "'a' * 20_000"])
 def test_the_first_miss_decides_whatever_comes_after_it(verifier: LocalVerifier, later: str) -> None:
     answer = f"def f(x):\n    return 0 if x == -4 else {later}"
-    (verdict,) = verifier.grade([(ABS_F, answer)])
+    (verdict,) = grade(verifier, [(ABS_F, answer)])
     assert (verdict.status, verdict.detail, verdict.output) == ("wrong", "output 0 differs", "0")
 
 
 def test_a_wrong_answer_that_never_ends_on_a_later_input_is_wrong_and_ended_at_once() -> None:
     with LocalVerifier(SandboxConfig(cpu_s=600.0, wall_s=600.0, workers=1)) as patient:
-        (verdict,) = patient.grade([(ABS_F, "def f(x):\n    while x == 5:\n        pass\n    return 0")])
+        (verdict,) = grade(patient, [(ABS_F, "def f(x):\n    while x == 5:\n        pass\n    return 0")])
     assert (verdict.status, verdict.output) == ("wrong", "0")
 
 
@@ -399,7 +400,7 @@ def test_code_f_is_judged_on_all_hidden_pairs_and_on_no_shown_one(verifier: Loca
         table.format(table={-2: 2, 3: 3, -4: 4, 5: 0}),
         table.format(table={-2: 2, 3: 3, -4: True, 5: 5}),
     ]
-    found = [v.status for v in verifier.grade([(ABS_F, answer) for answer in answers])]
+    found = [v.status for v in grade(verifier, [(ABS_F, answer) for answer in answers])]
     assert found == ["correct", "correct", "error", "wrong", "wrong"]
 
 
@@ -489,9 +490,9 @@ def test_an_input_that_grows_when_it_is_respelled_is_no_way_to_end_the_run(
 
 
 def test_a_verdict_on_a_malformed_text_starts_no_process(verifier: LocalVerifier) -> None:
-    verdicts = verifier.grade([(ABS_O, "2"), (ABS_I, "x"), (ABS_F, None)])
+    verdicts = grade(verifier, [(ABS_O, "2"), (ABS_I, "x"), (ABS_F, None)])
     assert [v.cpu_ms for v in verdicts] == [0.0, 0.0, 0.0]
-    assert verifier.grade([(ABS_I, "2")])[0].cpu_ms > 0
+    assert grade(verifier, [(ABS_I, "2")])[0].cpu_ms > 0
 
 
 def test_limits_come_from_the_configuration() -> None:
@@ -499,7 +500,7 @@ def test_limits_come_from_the_configuration() -> None:
     with LocalVerifier(SandboxConfig(cpu_s=0.2, wall_s=120.0, workers=1)) as quick:
         ((verdict, _),) = quick.validate([proposal("code_o", program, "1")])
         assert "0.1 s of CPU" in verdict.detail
-        (verdict,) = quick.grade([(ABS_F, program)])
+        (verdict,) = grade(quick, [(ABS_F, program)])
         assert "0.2 s of CPU" in verdict.detail
         assert quick.tier
 
@@ -510,10 +511,10 @@ def test_a_closed_verifier_judges_no_more_and_may_be_closed_again() -> None:
     closed.close()
     closed.close()
     with pytest.raises(RuntimeError):
-        closed.grade([(ABS_I, "2")])
+        grade(closed, [(ABS_I, "2")])
 
 
 def test_the_same_task_and_answer_get_the_same_verdict_again(verifier: LocalVerifier) -> None:
     attempts = [(ABS_O, "2"), (ABS_I, "3"), (ABS_F, "def f(x):\n    return x"), (replace(ABS_F, program=""), None)]
-    once, again = verifier.grade(attempts), verifier.grade(attempts)
+    once, again = grade(verifier, attempts), grade(verifier, attempts)
     assert [(v.status, v.output, v.detail) for v in once] == [(v.status, v.output, v.detail) for v in again]

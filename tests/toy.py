@@ -16,7 +16,7 @@ from redqueen.records import Completion, Draft, Kind, Prompt, Request, Sampler, 
 from redqueen.request_stream import Follow, Later, sample_stream
 from redqueen.runs.directory import RunDirectory
 from redqueen.self_play import SelfPlay
-from redqueen.train import Trainer, members
+from redqueen.train import Trainer, capacity
 from redqueen.verifier import LocalVerifier
 from tests import tiny
 
@@ -95,7 +95,7 @@ def trainer(config: Config, run: Path, verifier: LocalVerifier, *, begin: bool =
     if begin:
         directory.create(config, {})
     base = load(config.model)
-    policy = open_policy(base, config.model, members(config), config.sampling, config.learning)
+    policy = open_policy(base, config.model, capacity(config), config.sampling, config.learning)
     result = Trainer(config, policy, facts_of(base), verifier, directory)
     install(result.self_play)
     if begin:

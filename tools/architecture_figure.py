@@ -31,6 +31,7 @@ TITLES = {
     "redqueen.commands": "one file a command",
     "redqueen.api": "runs from Python",
     "redqueen.web": "page and report",
+    "redqueen.session": "start and resume a run",
     "redqueen.analysis": "what a run meant",
     "redqueen.train": "the five phases",
     "redqueen.warm_start": "supervised start",

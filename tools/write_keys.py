@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from redqueen.commands.reference import meaning
 from redqueen.config import Config
-from redqueen.config.keys import Key, describe
+from redqueen.config.keys import FIRST, Key, describe
 from redqueen.recipes import RECIPES
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "CONFIGURATION.md"
@@ -27,13 +27,14 @@ A run starts from a recipe, and each setting can be changed as `KEY=VALUE`:
     redqueen train population_4t4s learning.lr=5e-5 game.kinds=code_o,code_i run.steps=20
 
 Lists are written with commas, and a missing value as `none`. `--dry-run` prints the whole configuration of a command
-without training. A run keeps it in `config.json`.
+without training. A run keeps it in `config.json`. The settings that people touch first:
 """
 
 
 def page() -> str:
     """Returns the page."""
-    lines = [HEAD, "## Recipes", "", "| recipe | what it trains |", "|---|---|"]
+    first = ", ".join(f"`{name}`" for name in FIRST)
+    lines = [f"{HEAD}{first}.\n", "## Recipes", "", "| recipe | what it trains |", "|---|---|"]
     lines += [f"| `{name}` | {' '.join((inspect.getdoc(recipe) or '').split())} |" for name, recipe in RECIPES.items()]
     for section, keys in groupby(describe(Config), key=_section):
         kind = Config.model_fields[section].annotation

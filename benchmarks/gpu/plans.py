@@ -15,7 +15,7 @@ from redqueen.policy.memory.fit import fit, memory_of_a_gpu
 from redqueen.policy.model.dimensions import Shape, shape_in
 from redqueen.recipes import recipe
 from redqueen.records import PromptLengths
-from redqueen.train import members
+from redqueen.train import capacity
 
 # The shapes of Qwen2.5's bases: hidden size, layers, heads, kv heads, intermediate size.
 BASES = {
@@ -61,7 +61,7 @@ def table() -> list[dict[str, Any]]:
 def _row(config: Config, dimensions: Shape, card: int) -> dict[str, Any]:
     """Returns the plan for one base on one card; nothing if it does not fit."""
     memory = memory_of_a_gpu(int(card * 1e9 * _FREE))
-    count = members(config)
+    count = capacity(config)
     with mock.patch.object(fitting, "shape_of", return_value=dimensions):
         try:
             plan = fit(config, LENGTHS, count, memory)

@@ -26,7 +26,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class ProgramRun:
     """A program that is run and not judged."""
 
     program: str
@@ -42,7 +42,7 @@ class Call:
     argument: Any
 
 
-Question = Proposal | Attempt | Run | Call
+Question = Proposal | Attempt | ProgramRun | Call
 
 
 class Judge:

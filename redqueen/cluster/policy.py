@@ -23,14 +23,12 @@ from redqueen.cluster.replica import Learned, MemberState, adapter_of, arrays_of
 from redqueen.cluster.replicas import Replicas
 from redqueen.config import Config
 from redqueen.errors import AdapterError
-from redqueen.policy.learning.learner import Progress
 from redqueen.policy.model.base import BaseFacts
 from redqueen.policy.policy import OptimizerState
 from redqueen.policy.work import Work
 from redqueen.policy.workers.pool import partition_by_cost
-from redqueen.records import Completion, MemberUpdate, Prompt, PromptLengths, Request, Sample
+from redqueen.records import Completion, MemberUpdate, OnCompletion, Progress, Prompt, PromptLengths, Request, Sample
 
-OnCompletion = Callable[[int, Completion], None]
 _PROMPT_CHARACTERS = 16
 """A character of a prompt costs about this much less than a sampled token: four make a token, and a token of a prompt
 costs a quarter of a sampled one."""

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from redqueen.cluster.judge import Attempt, Call, Judge, Question, Run
+from redqueen.cluster.judge import Attempt, Call, Judge, ProgramRun, Question
 from redqueen.cluster.ray_cluster import Actor, Cluster, ClusterError, LostError
 from redqueen.config import Config
 from redqueen.records import Proposal, Task, Verdict
@@ -51,16 +51,11 @@ class ClusterVerifier(AbstractContextManager["ClusterVerifier", None]):
 
     def submit_run(self, program: str, inputs: tuple[str, ...], cpu_s: float) -> Future[tuple[str, ...]]:
         """Submits a program to be run on inputs and returns at once; nothing is judged."""
-        return self._ask(Run(program=program, inputs=inputs, cpu_s=cpu_s))
+        return self._ask(ProgramRun(program=program, inputs=inputs, cpu_s=cpu_s))
 
     def validate(self, proposals: Sequence[Proposal]) -> list[tuple[Verdict, Task | None]]:
         """Submits many proposals and waits for their results."""
         futures = [self.submit_proposal(proposal) for proposal in proposals]
-        return [future.result() for future in futures]
-
-    def grade(self, attempts: Sequence[tuple[Task, str | None]]) -> list[Verdict]:
-        """Submits many attempts and waits for their verdicts."""
-        futures = [self.submit_attempt(task, answer) for task, answer in attempts]
         return [future.result() for future in futures]
 
     def spread(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:

@@ -13,14 +13,15 @@ from redqueen.analysis.ancestry.figure import draw
 from redqueen.analysis.ancestry.study import SLOTS, Games, StudentEpoch, TaskEpoch, play, student_epochs, task_epochs
 from redqueen.analysis.ancestry.summary import Finding, rates, students, teachers, unsolved
 from redqueen.analysis.replay import load_step, open_replay
-from redqueen.commands.allowed import Allowed, playable
-from redqueen.commands.environment import check_memory
 from redqueen.commands.figure_files import check_figure, write_figure
+from redqueen.commands.listening import Lines
 from redqueen.commands.tables import signed_interval, table_console
 from redqueen.config import Config
 from redqueen.recording.task_reporter import TaskReporter
 from redqueen.recording.terminal import percent
+from redqueen.runs.allowed import Allowed, playable
 from redqueen.runs.directory import RunDirectory
+from redqueen.session import fit
 
 NOTES = """\
 Rows: the fittest students after so many steps; columns: tasks of these steps; numbers: solve rates, in sample (the run
@@ -55,7 +56,7 @@ def run_ancestry(
     progress.print(available(config, directory, of_students))
     # Students of many checkpoints may be more than the adapter bank should hold at once; then they take turns.
     slots = min(SLOTS, sum(len(epoch.adapters) for epoch in of_students))
-    config = check_memory(config, slots, progress)
+    config = fit(config, slots, Lines(progress))
     with open_replay(config, load_step(directory, None), slots) as replay, TaskReporter(progress) as report:
         games = play(replay, of_students, of_tasks, attempts, report)
     findings = {"students": students(games), "teachers": teachers(games)}

@@ -12,11 +12,10 @@ from rich.console import Console
 from rich.text import Text
 
 from redqueen.adapters.initialisation import fresh, generator
+from redqueen.analysis.find_member import Found, find_member
 from redqueen.analysis.replay import load_step, open_replay
-from redqueen.commands.allowed import Allowed, playable
 from redqueen.commands.ask_question import BASE, SEED
-from redqueen.commands.environment import check_memory
-from redqueen.commands.find_member import Found, find_member
+from redqueen.commands.listening import Lines
 from redqueen.commands.show import answer_text, indented
 from redqueen.config import Config, GameConfig
 from redqueen.errors import UserError
@@ -24,12 +23,14 @@ from redqueen.game.questions import Question, QuestionError, read_question, writ
 from redqueen.game.seeds import seeds_of
 from redqueen.judging import ask, cut_off, finished, submit_attempt
 from redqueen.records import KINDS, Completion, Draft, Kind, Pair, Proposal, Request, Task, Verdict
+from redqueen.runs.allowed import Allowed, playable
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.checkpoint import Checkpoint
 from redqueen.runs.directory import RunDirectory
 from redqueen.runs.files import printable
 from redqueen.sandbox import CodecError, LiteralError, OversizeError, parse_literal, to_literal
 from redqueen.self_play import verified_seeds
+from redqueen.session import fit
 from redqueen.verifier import LocalVerifier, answer_to
 
 YOU = "you"
@@ -51,7 +52,7 @@ def run_ask(run: Path, name: str, question: Sequence[str], step: int | None, att
         task = _task(question, directory, config.game, verifier)
         # One answer needs no worker processes.
         config = config.model_copy(update={"model": config.model.model_copy(update={"workers": 1})})
-        config = check_memory(config, 1, console)
+        config = fit(config, 1, Lines(console))
         saved = found.saved if found else load_step(directory, step)
         answers = _answers(config, found, saved, task, attempts, verifier)
     _print(console, found, task, answers)

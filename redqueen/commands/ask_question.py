@@ -9,12 +9,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from redqueen.analysis.lineage.tree import lives
+from redqueen.analysis.lineage.tree import check_name
 from redqueen.errors import UserError
 from redqueen.game.questions import read_question
 from redqueen.records import ROLES
 from redqueen.runs.archive.reader import ArchiveReader
-from redqueen.runs.directory import RunDirectory, RunError
+from redqueen.runs.directory import RunDirectory
 
 BASE = "base"
 """The name of the base without an adapter."""
@@ -40,16 +40,6 @@ def checked_question(run: Path, name: str, question: Sequence[str], step: int | 
     text = _text(question)
     read_question(text)
     return text.split("\n")
-
-
-def check_name(directory: RunDirectory, name: str) -> None:
-    """Raises RunError if no member of this name ever lived in a run."""
-    names = [life.name for life in lives(directory.path)]
-    if name.casefold() not in {each.casefold() for each in names}:
-        raise RunError(
-            f"no member '{name}' ever lived in {directory.path}: choose one of {', '.join(names)}, best-student, "
-            "best-teacher"
-        )
 
 
 def _is_task(directory: RunDirectory, word: str) -> bool:

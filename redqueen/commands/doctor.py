@@ -16,11 +16,11 @@ import torch
 from rich.console import Console
 
 from redqueen import __version__
-from redqueen.commands.environment import versions
 from redqueen.config import ModelConfig
 from redqueen.machine import cache_root, cores
 from redqueen.policy.model.base import device_of, dtype_of
 from redqueen.policy.model.bundled import PACKAGE, cached, installed, verify
+from redqueen.recording.environment import versions
 from redqueen.sandbox import PROCESS, probe
 
 _NEEDED_DISK_GB = 1.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Column, Table
 
-from redqueen.commands.environment import quiet_libraries
 from redqueen.config import BUNDLED, Config
 from redqueen.errors import ModelError
 from redqueen.game.prompt_lengths import prompt_lengths
@@ -15,7 +14,8 @@ from redqueen.policy.memory.fit import fit, memory_here, memory_of_a_gpu
 from redqueen.policy.model.bundled import cached
 from redqueen.policy.model.dimensions import shape_of, token_counter
 from redqueen.policy.model.source import read_config
-from redqueen.train import members
+from redqueen.session import quiet_libraries
+from redqueen.train import capacity
 
 
 def print_memory(config: Config, size: int | None = None) -> None:
@@ -37,7 +37,7 @@ def print_memory(config: Config, size: int | None = None) -> None:
     except (ModelError, PluginError) as error:
         errors.print(f"memory: not estimated, {error}")
         return
-    count = members(config)
+    count = capacity(config)
     plan = config
     where = "here" if size is None else "there"
     try:

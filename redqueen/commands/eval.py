@@ -9,8 +9,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from redqueen.commands.allowed import Allowed, with_allowed
-from redqueen.commands.environment import check_memory
 from redqueen.commands.eval_curve import FIGURE, curve_document, curve_figure, curve_table
 from redqueen.commands.eval_table import (
     document,
@@ -22,6 +20,7 @@ from redqueen.commands.eval_table import (
     weakest_lines,
 )
 from redqueen.commands.figure_files import write_figure
+from redqueen.commands.listening import Lines
 from redqueen.commands.tables import table_console
 from redqueen.config import Config
 from redqueen.errors import UserError
@@ -35,7 +34,9 @@ from redqueen.evals.samples import SampleStore
 from redqueen.evals.targets import Step, read_targets
 from redqueen.policy.model.base import fingerprint, load
 from redqueen.recording.task_reporter import TaskReporter
+from redqueen.runs.allowed import Allowed, with_allowed
 from redqueen.runs.directory import RunDirectory
+from redqueen.session import fit
 from redqueen.verifier import LocalVerifier
 
 MARKDOWN = "results.md"
@@ -44,7 +45,7 @@ EXPECTED = "expected.sqlite"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class EvalOptions:
     """What the options of the command say."""
 
     benchmarks: Sequence[str]
@@ -69,7 +70,7 @@ def as_step(text: str | None) -> Step:
     return int(text)
 
 
-def run_eval(targets: Sequence[str], members: str, model: str | None, wanted: Wanted, *, as_json: bool) -> int:
+def run_eval(targets: Sequence[str], members: str, model: str | None, wanted: EvalOptions, *, as_json: bool) -> int:
     """Evaluates the targets and prints the table; returns the exit code.
 
     Raises UserError if a target, a benchmark or an option cannot be used.
@@ -143,11 +144,11 @@ def _keep(run: RunDirectory, table: Mapping[str, object], console: Console) -> N
         )
 
 
-def _fitted(config: Config, loaded: Sequence[Loaded], wanted: Wanted, members: int, console: Console) -> Config:
+def _fitted(config: Config, loaded: Sequence[Loaded], wanted: EvalOptions, members: int, console: Console) -> Config:
     """Returns the configuration with as many workers and rows as fit into memory with the longest answers."""
     longest = max(wanted.max_tokens or one.benchmark.max_tokens for one in loaded)
     sampling = config.sampling.model_copy(update={"attempt_tokens": longest})
-    fit = check_memory(config.model_copy(update={"sampling": sampling}), members, console)
+    fitted = fit(config.model_copy(update={"sampling": sampling}), members, Lines(console))
     # What else `fit` knows is about training. The run's own limit stays: the reserved programs go by it.
-    sampling = config.sampling.model_copy(update={"batch_rows": fit.sampling.batch_rows})
-    return config.model_copy(update={"model": fit.model, "sampling": sampling})
+    sampling = config.sampling.model_copy(update={"batch_rows": fitted.sampling.batch_rows})
+    return config.model_copy(update={"model": fitted.model, "sampling": sampling})

@@ -8,14 +8,15 @@ from pathlib import Path
 from rich.console import Console
 
 from redqueen.adapters.peft_files import save_adapter
+from redqueen.analysis.find_member import find_member, fitness_at
 from redqueen.analysis.lineage.tree import ancestors, lives
 from redqueen.commands.card import Exported, card
-from redqueen.commands.environment import announce_conversion, quiet_libraries
-from redqueen.commands.find_member import find_member, fitness_at
+from redqueen.commands.listening import Lines
 from redqueen.errors import UserError
 from redqueen.policy.model.base import location
 from redqueen.policy.model.merge import write_merged
 from redqueen.runs.directory import RunDirectory, occupied
+from redqueen.session import announce_conversion, quiet_libraries
 
 
 def run_export(run: Path, name: str, out: Path, step: int | None, *, merge: bool) -> int:
@@ -32,7 +33,7 @@ def run_export(run: Path, name: str, out: Path, step: int | None, *, merge: bool
     family = ancestors(lives(run), member.name)
     console = Console(soft_wrap=True, emoji=False)
     quiet_libraries()
-    announce_conversion(config.model, console)
+    announce_conversion(config.model, Lines(console))
     # Everything is written under another name and renamed at the end: an export that fails leaves no half of a folder.
     scratch = out.with_name(f".{out.name}.tmp")
     try:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from redqueen.commands.tables import table_console
 from redqueen.config import Config
-from redqueen.config.keys import Key, describe, unknown_key
+from redqueen.config.keys import FIRST, Key, describe, unknown_key
 from redqueen.errors import UserError
 from redqueen.recipes import RECIPES
 
@@ -36,21 +36,30 @@ def run_recipes() -> int:
 def run_keys(part: str | None) -> int:
     """Prints all keys, those of the section `part`, or those whose name contains it; returns the exit code.
 
-    Raises UserError if there are none.
+    Of all keys, those that people touch first come first. Raises UserError if there are none.
     """
     described = matching(describe(Config), part)
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, max_width=20)
-    table.add_column()
-    for key in described:
-        table.add_row(key.name, Text(key.default or "-", overflow="ellipsis"), Text(meaning(key)))
     console = table_console()
-    console.print(table)
+    if part is None:
+        first = {key.name: key for key in described if key.name in FIRST}
+        console.print(_table([first[name] for name in FIRST]))
+        console.print("\nThese are the settings that people touch first. The rest:\n")
+        described = [key for key in described if key.name not in FIRST]
+    console.print(_table(described))
     console.print(
         "\nThe second column is the value without a recipe. redqueen train RECIPE --dry-run shows a recipe's."
     )
     return 0
+
+
+def _table(keys: Sequence[Key]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, max_width=20)
+    table.add_column()
+    for key in keys:
+        table.add_row(key.name, Text(key.default or "-", overflow="ellipsis"), Text(meaning(key)))
+    return table
 
 
 def matching(described: Sequence[Key], part: str | None) -> list[Key]:

@@ -12,14 +12,15 @@ from rich.table import Table
 
 from redqueen.analysis.replay import load_step, open_replay
 from redqueen.analysis.retention.figure import draw
-from redqueen.analysis.retention.study import Plan, Trial, retention, slots_needed
+from redqueen.analysis.retention.study import RetentionPlan, Trial, retention, slots_needed
 from redqueen.analysis.retention.summary import Summary, summarise
-from redqueen.commands.allowed import Allowed, playable
-from redqueen.commands.environment import check_memory
 from redqueen.commands.figure_files import check_figure, write_figure
+from redqueen.commands.listening import Lines
 from redqueen.commands.tables import mean_and_deviation, signed_interval, table_console
 from redqueen.recording.task_reporter import TaskReporter
+from redqueen.runs.allowed import Allowed, playable
 from redqueen.runs.directory import RunDirectory
+from redqueen.session import fit
 
 NOTES = """\
 kl: nats per token at birth, parent to child, on the parent's own answers. All is measured on reserved
@@ -31,7 +32,7 @@ mean: whether the interval of the difference of late from that control's is abov
 
 
 def run_retention(
-    run: Path, step: int | None, plan: Plan, allowed: Allowed, *, as_json: bool, figure: Path | None
+    run: Path, step: int | None, plan: RetentionPlan, allowed: Allowed, *, as_json: bool, figure: Path | None
 ) -> int:
     """Runs the experiment and prints its table; returns the exit code.
 
@@ -44,7 +45,7 @@ def run_retention(
     # Progress goes to standard error: --json is for pipes.
     progress = Console(stderr=True)
     # A study may hold more members than the run did, so memory is checked for its own number of slots.
-    config = check_memory(config, slots_needed(saved), progress)
+    config = fit(config, slots_needed(saved), Lines(progress))
     with open_replay(config, saved, slots_needed(saved)) as replay, TaskReporter(progress) as report:
         trials = retention(replay, saved, plan, report)
     summaries = summarise(trials, plan)
@@ -85,7 +86,7 @@ def table(summaries: Sequence[Summary]) -> Table:
 
 
 def document(
-    run: Path, step: int, plan: Plan, summaries: Sequence[Summary], trials: Sequence[Trial]
+    run: Path, step: int, plan: RetentionPlan, summaries: Sequence[Summary], trials: Sequence[Trial]
 ) -> dict[str, object]:
     """Returns the JSON: the plan, a summary for each operator, every trial behind it."""
     return {

@@ -13,16 +13,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from redqueen.analysis.sweep.grid import Cell
+from redqueen.analysis.sweep.grid import Combination
 from redqueen.analysis.sweep.held_out import held_out_score
 from redqueen.analysis.sweep.runs import SweepRun, play
-from redqueen.analysis.sweep.table import PROBE, Row, rows
-from redqueen.commands.environment import quiet_libraries
+from redqueen.analysis.sweep.table import PROBE, SweepRow, rows
 from redqueen.commands.sweep_plan import plan_sweep
 from redqueen.commands.tables import signed_interval, table_console, unsigned_interval
 from redqueen.machine import clock
 from redqueen.runs.directory import write_json
 from redqueen.runs.metrics import StepMetrics
+from redqueen.session import quiet_libraries
 
 NOTES = """\
 final: mean over the last quarter of the steps; mean: over all; [..]: 95 % intervals over seeds (Student's t).
@@ -87,7 +87,7 @@ def _play(runs: Sequence[SweepRun], jobs: int, progress: Console) -> bool:
     return play(left, jobs, report)
 
 
-def _probes(cells: Sequence[Cell], runs: Sequence[SweepRun], tasks: int, progress: Console) -> Probes:
+def _probes(cells: Sequence[Combination], runs: Sequence[SweepRun], tasks: int, progress: Console) -> Probes:
     """Returns the scores of the finished runs on `tasks` reserved tasks, by cell and seed; none if `tasks` is 0."""
     probes: Probes = {cell.name: {} for cell in cells}
     if not tasks:
@@ -105,7 +105,7 @@ def _heading(metric: str) -> str:
     return f"{metric.removesuffix('_rate')} ({'held out' if metric == PROBE else 'in sample'})"
 
 
-def _show(table: Sequence[Row], cells: Sequence[Cell]) -> None:
+def _show(table: Sequence[SweepRow], cells: Sequence[Combination]) -> None:
     console = table_console()
     columns = Table(box=None, pad_edge=False)
     for name in ("metric", "cell", "seeds", "final", "mean", "final - first cell", "mean - first cell"):

@@ -10,7 +10,7 @@ from statistics import fmean
 
 from rich.console import Console
 
-from redqueen.analysis.sweep.grid import Cell, grid
+from redqueen.analysis.sweep.grid import Combination, grid
 from redqueen.analysis.sweep.runs import SweepRun, check_probe, plan_runs
 from redqueen.machine import clock
 from redqueen.recipes import configure
@@ -26,7 +26,7 @@ def print_plan(args: Sequence[str], options: Sequence[str], seeds: int, out: Pat
 
 def plan_sweep(
     args: Sequence[str], options: Sequence[str], seeds: int, out: Path, probe: int
-) -> tuple[list[Cell], list[SweepRun]]:
+) -> tuple[list[Combination], list[SweepRun]]:
     """Returns the cells and the runs of a sweep.
 
     Raises ConfigError for a bad grid, RunError if something else is in a run's place, UserError for too large a probe.
@@ -37,7 +37,7 @@ def plan_sweep(
     return cells, runs
 
 
-def plan_lines(cells: Sequence[Cell], runs: Sequence[SweepRun], jobs: int) -> list[str]:
+def plan_lines(cells: Sequence[Combination], runs: Sequence[SweepRun], jobs: int) -> list[str]:
     """Returns what will be trained, in lines: the cells, the runs that are left, and how long those will take."""
     lines = [f"{len(cells)} {'cell' if len(cells) == 1 else 'cells'}: {', '.join(cell.name for cell in cells)}"]
     left = [run for run in runs if not run.done]

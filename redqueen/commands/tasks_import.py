@@ -11,7 +11,6 @@ from typing import Any, cast
 from rich.console import Console
 
 from redqueen.analysis.dataset.files import read_rows
-from redqueen.commands.resume import quoted
 from redqueen.config import GameConfig, SandboxConfig
 from redqueen.errors import UserError
 from redqueen.game.reserved import is_reserved
@@ -19,7 +18,7 @@ from redqueen.game.seeds import AUTHOR, parse_block, write_block
 from redqueen.programs.normal_form import fingerprint, normalise
 from redqueen.records import Draft, Proposal, Task, Verdict, Verifier
 from redqueen.runs.directory import RunDirectory, write_text
-from redqueen.runs.files import printable
+from redqueen.runs.files import printable, quoted
 from redqueen.sandbox import MAX_INPUTS, CodecError, canonical, parse_literal
 from redqueen.verifier import LocalVerifier
 

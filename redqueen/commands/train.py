@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
-import sqlite3
+import sys
 import threading
-from collections.abc import Collection, Generator
-from contextlib import closing, contextmanager
-from pathlib import Path
+from collections.abc import Callable, Collection, Generator
+from contextlib import contextmanager
 from types import FrameType
 
 from rich.console import Console
 
-from redqueen.analysis.dataset.fixed import fixed_tasks
-from redqueen.commands.environment import check_memory, environment, session
-from redqueen.commands.players import open_players
-from redqueen.commands.resume import quoted
+from redqueen import session
+from redqueen.commands.listening import Lines
 from redqueen.config import Config
-from redqueen.evals.benchmarks.registry import chosen
-from redqueen.evals.held_out import check_held_out
-from redqueen.game.reserved import is_reserved
-from redqueen.game.reward_probe import check_rewards
-from redqueen.game.seeds import seeds_of
 from redqueen.machine import clock
-from redqueen.policy.vllm.engine import check_engine
 from redqueen.recording.held_out import held_out_lines
 from redqueen.recording.no_valid import summary
 from redqueen.recording.terminal import LEGEND, LineReporter, LiveReporter, members_table
-from redqueen.recording.trackers.opening import check_trackers, open_trackers
-from redqueen.recording.trackers.tracker import Tracker
-from redqueen.runs import checkpoint
-from redqueen.runs.archive.reader import ArchiveReader
-from redqueen.runs.directory import RunDirectory, RunError
-from redqueen.train import Trainer, members
+from redqueen.runs.directory import RunDirectory
+from redqueen.runs.files import quoted
+from redqueen.runs.resuming import how_to_resume
+from redqueen.session import Attached
 
 # A path may hold what Rich takes for markup or for an emoji.
 console = Console(soft_wrap=True, markup=False, emoji=False)
@@ -44,123 +34,52 @@ class Terminated(KeyboardInterrupt):
 
 def start_run(config: Config, directory: RunDirectory) -> int:
     """Trains a new run; returns the exit code. Raises UserError."""
-    # The directory comes first: a second process that wants it is refused before it has loaded anything.
-    directory.claim()
-    try:
-        check_held_out(config)
-        check_rewards(config.game)
-        check_trackers(config)
-        check_engine(config)
-        chosen(config.evals.benchmarks)
-        fitted = check_memory(config, members(config), console)
-        return _train(config, fitted, directory, None)
-    except KeyboardInterrupt as stop:
-        return _stopped(stop, directory)
-    finally:
-        # A start that failed leaves nothing behind, which the next one would refuse to write into.
-        directory.release()
+    return _run(directory, lambda: session.start(config, directory, _attached(config)))
 
 
-def resume_run(config: Config, directory: RunDirectory, chosen: Collection[str] = ()) -> int:
+def resume_run(config: Config, directory: RunDirectory, given: Collection[str] = ()) -> int:
     """Trains the rest of the run in `directory`; returns the exit code. Raises UserError.
 
-    `chosen` are the settings that were given for this session.
+    `given` are the settings that were given for this session.
     """
-    directory.lock()
-    try:
-        # What is damaged or missing is found before anything is loaded or written.
-        check_rewards(config.game)
-        check_trackers(config)
-        check_engine(config)
-        saved = checkpoint.load(directory.checkpoints, directory.saved()[-1])
-        directory.metrics()
-        if not directory.archive.exists():
-            raise RunError(f"{directory.archive} is missing: put it back, or start a new run")
-        ArchiveReader(directory.archive).close()
-        # Other batches and another number of workers round differently. So a run goes on with what it had, if that
-        # still fits: it may be on another machine now.
-        before: list[str] = []
-        if "model.device" not in chosen:
-            before = [f"{key}={value}" for key, value in directory.fitted().items() if key not in chosen]
-        fitted = check_memory(config.override(before), members(config), console)
-        return _train(config, fitted, directory, saved)
-    except KeyboardInterrupt as stop:
-        return _stopped(stop, directory)
-    finally:
-        directory.unlock()
+    return _run(directory, lambda: session.resume(config, directory, _attached(config), given))
 
 
-def warnings_about(config: Config) -> list[str]:
-    """Returns one line for each setting that is allowed and that a person may not mean."""
-    warnings: list[str] = []
-    if config.sampling.truncates:
-        warnings.append(
-            "warning: with sampling.top_p below 1 or sampling.top_k above 0 members sample from fewer tokens than the "
-            "learner's gradient is computed for: they learn off-policy (docs/ALGORITHM.md)"
-        )
-    # No shipped seed is reserved.
-    if config.game.seeds is not None:
-        drafts = seeds_of(config.game)
-        reserved = sum(is_reserved(draft.program) for draft in drafts)
-        if reserved:
-            warnings.append(
-                f"warning: {reserved} of {len(drafts)} programs of {config.game.seeds} are alike to held-out ones, up "
-                "to names and constants: they are left out"
-            )
-    return warnings
+def _attached(config: Config) -> Attached:
+    """Returns what shows a run on the console."""
+    reporter = LiveReporter if console.is_terminal else LineReporter
+    return Attached(
+        command=shlex.join(["redqueen", *sys.argv[1:]]),
+        listener=_Training(console),
+        recorders=[reporter(console, config.run.steps)],
+    )
 
 
-def _train(config: Config, fitted: Config, directory: RunDirectory, saved: checkpoint.Checkpoint | None) -> int:
-    """Trains, and turns what can stop a run into a line that says how to go on. Returns the exit code.
+class _Training(Lines):
+    """Also prints what is about to run, and what the numbers of a step mean."""
 
-    `fitted` is what runs: `config`, made smaller as free memory asks for it. `saved` is the checkpoint to go on from;
-    None starts a new run.
-    """
-    for warning in warnings_about(config):
-        console.print(warning, highlight=False)
-    introduce(fitted, directory)
+    def opening(self, config: Config, directory: RunDirectory) -> None:
+        introduce(config, directory)
+
+    def training(self) -> None:
+        console.print("the time left is shown after the first step; its first compilation takes some seconds more")
+        console.print(LEGEND, highlight=False)
+
+
+def _run(directory: RunDirectory, train: Callable[[], None]) -> int:
+    """Trains; returns the exit code: if the run was stopped, the one that shells expect of the signal."""
     with _terminable():
         try:
-            with open_players(fitted, report) as players:
-                if saved is None:
-                    # Weights in another number format are other weights. On another processor auto may choose another
-                    # one, where the run could neither be resumed nor evaluated.
-                    config = config.override([f"model.dtype={players.base.dtype}"])
-                    directory.create(config, environment(fitted, players.base, players.tier))
-                reporter = (LiveReporter if console.is_terminal else LineReporter)(console, config.run.steps)
-                trainer = Trainer(
-                    fitted, players.policy, players.base, players.verifier, directory, [reporter], players.spread
-                )
-                with closing(trainer):
-                    _begin(trainer, players.tier, saved)
-                    if saved is not None:
-                        directory.set_config(config)
-                        directory.add_session({**session(fitted), "isolation": players.tier})
-                    first = trainer.played + 1
-                    # A library may ask for a login, so the live view comes after it.
-                    with tracked(config, directory, first) as trackers, reporter:
-                        trainer.watchers = (*trainer.watchers, *trackers)
-                        trainer.run()
-        except (OSError, sqlite3.Error) as error:
-            raise RunError(f"cannot write {directory.path}: {error}. Fix that. {_how_to_resume(directory)}") from error
+            train()
+        except KeyboardInterrupt as stop:
+            terminated = isinstance(stop, Terminated)
+            dropped = "; the unfinished step was dropped" if directory.saved() else ""
+            console.print(
+                f"\nstopped{' by SIGTERM' if terminated else ''}{dropped}. {how_to_resume(directory)}", highlight=False
+            )
+            return 128 + (signal.SIGTERM if terminated else signal.SIGINT)
     _conclude(directory)
     return 0
-
-
-def report(line: str) -> None:
-    """Prints what a person should know of the machines of a cluster."""
-    console.print(line, style="yellow", highlight=False)
-
-
-@contextmanager
-def tracked(config: Config, directory: RunDirectory, first: int) -> Generator[list[Tracker]]:
-    """Opens the run's trackers and closes them at its end, however that comes."""
-    trackers = open_trackers(config, directory, first, lambda line: console.print(line, highlight=False))
-    try:
-        yield trackers
-    finally:
-        for tracker in trackers:
-            tracker.close()
 
 
 def introduce(config: Config, directory: RunDirectory) -> None:
@@ -204,40 +123,6 @@ def _terminable() -> Generator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _stopped(stop: KeyboardInterrupt, directory: RunDirectory) -> int:
-    """Says how to go on; returns the exit code that shells expect of the signal."""
-    terminated = isinstance(stop, Terminated)
-    dropped = "; the unfinished step was dropped" if directory.saved() else ""
-    console.print(
-        f"\nstopped{' by SIGTERM' if terminated else ''}{dropped}. {_how_to_resume(directory)}", highlight=False
-    )
-    return 128 + (signal.SIGTERM if terminated else signal.SIGINT)
-
-
-def _begin(trainer: Trainer, tier: str, saved: checkpoint.Checkpoint | None) -> None:
-    """Restores the checkpoint, or makes the first population."""
-    if saved is not None:
-        trainer.restore(saved)
-        console.print(f"resuming at step {trainer.played + 1} of {trainer.config.run.steps}")
-    else:
-        source = trainer.config.game.tasks
-        what = "the seed programs" if source is None else f"the tasks of {source}"
-        evaluation = trainer.evaluation
-        if evaluation is not None:
-            problems = sum(len(loaded.problems) for loaded in evaluation.loaded)
-            console.print(f"the start is evaluated on {problems} held-out tasks before the first step")
-        console.print(f"checking {what} in the sandbox ({tier} isolation) ...")
-        left_out = trainer.begin(None if source is None else fixed_tasks(Path(source)))
-        if left_out:
-            console.print(
-                f"{left_out} of them were left out: they are invalid or give other outputs here, are alike to held-out "
-                "programs, are there twice, or of other kinds than game.kinds",
-                highlight=False,
-            )
-    console.print("the time left is shown after the first step; its first compilation takes some seconds more")
-    console.print(LEGEND, highlight=False)
-
-
 def _conclude(directory: RunDirectory) -> None:
     """Prints the final population, and the command that a person is most likely to want next."""
     lines = directory.metrics()
@@ -254,9 +139,3 @@ def _conclude(directory: RunDirectory) -> None:
     console.print(
         f"export the best student: redqueen export {quoted(directory.path)} best-student OUT", highlight=False
     )
-
-
-def _how_to_resume(directory: RunDirectory) -> str:
-    if directory.saved():
-        return f"Resume: redqueen train --resume {quoted(directory.path)}"
-    return "Nothing was trained yet, so nothing is kept: start again with the same command."

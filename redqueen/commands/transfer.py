@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from redqueen.analysis.dataset.files import write_tasks
-from redqueen.analysis.sweep.grid import Cell
+from redqueen.analysis.sweep.grid import Combination
 from redqueen.analysis.sweep.runs import SweepRun, plan_runs, play
 from redqueen.analysis.transfer.curricula import Curriculum, curricula, stranger_settings
 from redqueen.analysis.transfer.table import SEEDS, Row, gain, rows
@@ -44,9 +44,9 @@ def run_transfer(args: Sequence[str], seeds: int, out: Path, jobs: int, *, as_js
     found = curricula(paths, configure(["rlvr", *given]).run.seed)
     sizes = found[0].counts()
     settings = ["rlvr", *stranger_settings(paths, list(sizes)), *given]
-    cells = [Cell(SEEDS, (f"game.seed_tasks={max(sizes.values())}",))]
+    cells = [Combination(SEEDS, (f"game.seed_tasks={max(sizes.values())}",))]
     for curriculum in found:
-        cells.append(Cell(curriculum.name, (f"game.tasks={_file(out, curriculum)}",)))
+        cells.append(Combination(curriculum.name, (f"game.tasks={_file(out, curriculum)}",)))
     # The runs are checked before a file is written.
     strangers = plan_runs(settings, cells, seeds, out)
     _write(out, found)
@@ -92,7 +92,7 @@ def _ended(run: SweepRun, seconds: float) -> str:
     return f"{run.cell} seed {run.seed}: {end}"
 
 
-def _gains(cells: Sequence[Cell], strangers: Sequence[SweepRun]) -> dict[str, dict[int, float]]:
+def _gains(cells: Sequence[Combination], strangers: Sequence[SweepRun]) -> dict[str, dict[int, float]]:
     """Returns the gains of the strangers that are done."""
     gains: dict[str, dict[int, float]] = {cell.name: {} for cell in cells}
     for run in strangers:

@@ -12,12 +12,13 @@ import torch
 from rich.console import Console
 
 from redqueen.adapters.peft_files import WEIGHTS, save_adapter
-from redqueen.commands.environment import check_memory
+from redqueen.commands.listening import Lines
 from redqueen.config import Config
 from redqueen.errors import UserError
 from redqueen.policy.model.base import load
 from redqueen.recording.task_reporter import TaskReporter
 from redqueen.runs.directory import occupied
+from redqueen.session import fit
 from redqueen.verifier import LocalVerifier
 from redqueen.warm_start import Warmup
 
@@ -40,7 +41,7 @@ def run_warm_start(
     proposals_by_round = _counts("--proposals", proposals)
     if len(proposals_by_round) < len(steps_by_round) - 1 or lessons < 1 or lr <= 0:
         raise UserError("--proposals needs a number between each two rounds; --lessons and --lr must be positive")
-    config = check_memory(config, 1, console)
+    config = fit(config, 1, Lines(console))
     console.print(f"loading {config.model.name} ...")
     base = load(config.model)
     history: list[dict[str, int]] = []

@@ -15,6 +15,19 @@ from redqueen.config.section import Named
 
 _ALIKE = 0.6
 """The least likeness of two words, in [0, 1], at which one may be the other, mistyped."""
+FIRST = (
+    "model.name",
+    "population.teachers",
+    "population.students",
+    "game.kinds",
+    "game.proposals",
+    "game.attempts",
+    "learning.lr",
+    "evolution.every",
+    "run.steps",
+    "run.seed",
+)
+"""The settings that people touch first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ ParentSelection = Literal["rank", "tournament", "uniform"]
 class LeagueConfig(Section):
     """Who plays whom, and how members are ranked. Ratings have TrueSkill's defaults (docs/EVOLUTION.md)."""
 
-    matchmaking: Matchmaking = "balanced"
+    matchmaking: Annotated[str, Named("matchmaking", get_args(Matchmaking))] = "balanced"
     """How opponents are drawn: balanced (near-even games), hard (teachers likely to win), uniform, or in turn."""
     teacher_fitness: Annotated[str, Named("fitness", get_args(TeacherFitness))] = "lcb"
     """The fitness that teachers are ranked by."""
@@ -36,7 +36,7 @@ class LeagueConfig(Section):
     """The fitness that students are ranked by."""
     lcb: float = Field(default=0.0, ge=0)
     """Fitness lcb = mu - lcb * sigma. The more sigma costs, the more newborns are replaced for being new."""
-    game: GameRule = "par"
+    game: Annotated[str, Named("game rule", get_args(GameRule))] = "par"
     """What a match is won against. par: the mean of the run's recent matches; half: a solve rate of one half."""
     par_matches: int = Field(default=20, ge=1)
     """Game par: how many recent matches it is the mean of, at least all of the present step."""
@@ -87,9 +87,9 @@ class EvolutionConfig(Section):
         default=("dare", "slot_swap", "svd_subspace", "extrapolate"), min_length=1
     )
     """Two-parent operators, drawn uniformly."""
-    survivors: SurvivorSelection = "truncation"
+    survivors: Annotated[str, Named("survivor rule", get_args(SurvivorSelection))] = "truncation"
     """How the members at risk are chosen."""
-    parents: ParentSelection = "rank"
+    parents: Annotated[str, Named("parent rule", get_args(ParentSelection))] = "rank"
     """How parents are drawn among those that stay."""
     contestants: int = Field(default=2, ge=1)
     """Members in a tournament, of survivors or of parents."""

@@ -45,8 +45,6 @@ class Named:
         """Returns the name. Raises ValueError if there is no such part."""
         known = (*self.built_in, *plugins.names(self.part))
         if name not in known and not (info.context or {}).get(ANY_PART):
-            raise ValueError(
-                f"there is no {self.part} '{name}': choose one of {', '.join(known)}, or load your own with "
-                "plugins=MODULE"
-            )
+            choose = f"choose one of {', '.join(known)}, or " if known else ""
+            raise ValueError(f"there is no {self.part} '{name}': {choose}load your own with plugins=MODULE")
         return name

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from redqueen.config.section import Named, Section
 from redqueen.records import SamplingParams
 
 BUNDLED = "smollm2-135m-instruct"
 TrackerName = Literal["tensorboard", "wandb", "trackio", "mlflow"]
+_Tracker = Annotated[str, Named("tracker", get_args(TrackerName))]
 
 
 class ModelConfig(Section):
@@ -125,6 +126,14 @@ class LearningConfig(Section):
     """A newborn's own steps in which its learning rate grows linearly to its full size."""
     checkpointing: bool | Literal["auto"] = "auto"
     """Recompute activations: much less memory, and half as much work again. auto: only where they do not fit."""
+    importance_ratio: Literal["truncated", "off"] = "truncated"
+    """truncated: each token counts learner's / sampler's probability, which corrects their rounding; off: 1."""
+    importance_ratio_cap: float = Field(default=2.0, ge=1)
+    """Largest importance ratio of a token."""
+    max_staleness: int = Field(default=0, ge=0, le=1)
+    """1: sample the next step while this one learns, with weights of before; needs sampling.engine=vllm or --ray."""
+    max_logprob_gap: float = Field(default=0.5, gt=0)
+    """The run stops if a member's sampler and learner differ by more nats a token: it sampled with other weights."""
 
     @field_validator("batch_tokens")
     @classmethod
@@ -138,15 +147,6 @@ class LearningConfig(Section):
         if self.max_staleness and self.importance_ratio == "off":
             raise ValueError("learning.max_staleness=1 needs learning.importance_ratio=truncated")
         return self
-
-    importance_ratio: Literal["truncated", "off"] = "truncated"
-    """truncated: each token counts learner's / sampler's probability, which corrects their rounding; off: 1."""
-    importance_ratio_cap: float = Field(default=2.0, ge=1)
-    """Largest importance ratio of a token."""
-    max_staleness: int = Field(default=0, ge=0, le=1)
-    """1: sample the next step while this one learns, with weights of before; needs sampling.engine=vllm or --ray."""
-    max_logprob_gap: float = Field(default=0.5, gt=0)
-    """The run stops if a member's sampler and learner differ by more nats a token: it sampled with other weights."""
 
 
 class SandboxConfig(Section):
@@ -188,12 +188,14 @@ class RunConfig(Section):
     """Newest checkpoints that are kept."""
     keep_every: int = Field(default=0, ge=0)
     """Checkpoints at multiples of this step are kept too; 0: none."""
-    trackers: tuple[TrackerName, ...] = ()
+    trackers: tuple[_Tracker, ...] = ()
     """Libraries that get each step's numbers as well (docs/TRACKERS.md); each is an extra of the package."""
+    recorders: tuple[Annotated[str, Named("recorder", ())], ...] = ()
+    """Recorders of your own modules that get each step as well (docs/EXTENDING.md)."""
 
-    @field_validator("trackers")
+    @field_validator("trackers", "recorders")
     @classmethod
-    def _distinct(cls, trackers: tuple[TrackerName, ...]) -> tuple[TrackerName, ...]:
-        if len(set(trackers)) != len(trackers):
-            raise ValueError("a tracker is given twice")
-        return trackers
+    def _distinct(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if len(set(names)) != len(names):
+            raise ValueError(f"a {(info.field_name or '').removesuffix('s')} is given twice")
+        return names

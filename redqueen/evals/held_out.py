@@ -17,8 +17,8 @@ from redqueen.evals.reserved_tasks import Examples, most_tasks, reserved_tasks, 
 from redqueen.game.prompts import Prompts
 from redqueen.game.reserved import Half
 from redqueen.game.rewards import solve_rate
-from redqueen.judging import Progress, ask, submit_attempt
-from redqueen.records import Attempted, Completion, Request, Sampler, SamplingParams, Task, Verdict, Verifier
+from redqueen.judging import ask, submit_attempt
+from redqueen.records import Attempted, Completion, Progress, Request, Sampler, SamplingParams, Task, Verdict, Verifier
 from redqueen.self_play import attempt_rollout
 
 

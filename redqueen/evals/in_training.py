@@ -18,8 +18,7 @@ from redqueen.evals.benchmarks.reserved import HALF
 from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.runner import Plan, Player, Runner
 from redqueen.evals.samples import SampleStore
-from redqueen.judging import Progress
-from redqueen.records import Sampler, Verifier
+from redqueen.records import Progress, Sampler, Verifier
 
 START = "start"
 """The name of the adapter that all members started from."""

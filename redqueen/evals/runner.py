@@ -14,8 +14,8 @@ from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Loaded, Templat
 from redqueen.evals.graders.grader import Grade, Grader, Problem
 from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.samples import Key, SampleRow, SampleStore
-from redqueen.judging import Progress, ask, finished
-from redqueen.records import Completion, Request, Sampler, SamplingParams
+from redqueen.judging import ask, finished
+from redqueen.records import Completion, Progress, Request, Sampler, SamplingParams
 
 SEED = 0
 """Names the random numbers of the samples. All members draw the same ones at one problem."""

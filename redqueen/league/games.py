@@ -5,9 +5,10 @@ matches. Whatever the general level is, about half of all matches are above par:
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from redqueen.config import GameRule
+from redqueen import plugins
+from redqueen.config import ConfigError
 from redqueen.league.rating import Outcome
 from redqueen.records import KINDS, Kind
 
@@ -16,6 +17,9 @@ SolveRates = Mapping[Kind, Sequence[float]]
 
 Par = Mapping[Kind, float]
 """The solve rate, by kind, that divides games won by the student from games won by the teacher."""
+
+Rule = Callable[[Sequence[SolveRates]], Par]
+"""What games are won against, from the run's recent matches, those of the present step among them."""
 
 # A score that equals the band in exact arithmetic is a draw, whichever way its last bit was rounded.
 _ROUNDING = 1e-9
@@ -32,9 +36,27 @@ def par_of(matches: Sequence[SolveRates]) -> dict[Kind, float]:
     return {kind: math.fsum(rates) / len(rates) for kind, rates in solved.items() if rates}
 
 
-def par_by(rule: GameRule, recent: Sequence[SolveRates]) -> Par:
-    """Returns what the games of a step are won against, after its matches have joined the `recent` ones."""
-    return dict.fromkeys(KINDS, 0.5) if rule == "half" else par_of(recent)
+def half(matches: Sequence[SolveRates]) -> dict[Kind, float]:
+    """Returns one half for each kind, whatever the matches were."""
+    del matches
+    return dict.fromkeys(KINDS, 0.5)
+
+
+RULES: dict[str, Rule] = {"par": par_of, "half": half}
+
+
+def par_by(rule: str, recent: Sequence[SolveRates]) -> Par:
+    """Returns what the games of a step are won against, after its matches have joined the `recent` ones.
+
+    Raises ConfigError if the rule, which may be a plugin's, leaves out a kind that was solved, or is outside [0, 1].
+    """
+    if rule in RULES:
+        return RULES[rule](recent)
+    par: Par = plugins.find("game rule", rule)(recent)
+    for kind in par_of(recent):
+        if kind not in par or not 0.0 <= par[kind] <= 1.0:
+            raise ConfigError(f"the game rule '{rule}' gave {dict(par)}: it needs a number in [0, 1] for {kind}")
+    return par
 
 
 def match_score(match: SolveRates, par: Par) -> float:

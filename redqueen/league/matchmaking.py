@@ -8,18 +8,47 @@ import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import get_args
 
-from redqueen.config import Matchmaking
+from redqueen import plugins
+from redqueen.config import ConfigError
 from redqueen.league.rating import Rating, TrueSkill
 
-# A weight takes both probabilities, each exact in its own tail. 1 - p would round to zero long before the other
-# probability does, and hopeless pairs would then all weigh the same.
-_WEIGHTS: dict[str, Callable[[float, float], float]] = {
-    "balanced": lambda student, teacher: student * teacher,
-    "hard": lambda student, teacher: teacher,
-}
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Odds:
+    """What is known of a teacher and a student before they play."""
+
+    teacher: Rating
+    student: Rating
+    # Each probability is exact in its own tail. 1 - p would round to zero long before the other probability does, and
+    # hopeless pairs would then all weigh the same.
+    teacher_wins: float
+    """The predicted probability that the teacher wins, without draws."""
+    student_wins: float
+
+
+Weight = Callable[[Odds], float]
+"""How much a pair is wanted, in any unit: 0 or more."""
+
+
+def balanced(odds: Odds) -> float:
+    """Returns p (1 - p): pairs whose result is open."""
+    return odds.student_wins * odds.teacher_wins
+
+
+def hard(odds: Odds) -> float:
+    """Returns 1 - p, seen from the student: it meets the teachers that it is likely to lose to."""
+    return odds.teacher_wins
+
+
+def uniform(odds: Odds) -> float:
+    """Returns 1: ratings are ignored."""
+    del odds
+    return 1.0
+
+
+ROUND_ROBIN = "round_robin"
+WEIGHTS: dict[str, Weight] = {"balanced": balanced, "hard": hard, "uniform": uniform}
 
 BANK = "bank"
 """Stands for the teacher where students are alone: their tasks come from the task bank."""
@@ -53,7 +82,7 @@ def matchmake(
     teachers: Mapping[str, Rating],
     students: Mapping[str, Rating],
     *,
-    weighting: Matchmaking,
+    weighting: str,
     trueskill: TrueSkill,
     rng: random.Random,
     step: int = 1,
@@ -66,14 +95,9 @@ def matchmake(
     order. While members of the smaller role are owed games, the opponent is drawn from those that have played least,
     afterwards from all of them. With T = S a round is a permutation.
 
-    Weights of a pair, with p the predicted probability that the student wins:
-
-    - `balanced`: p (1 - p), pairs whose result is open.
-    - `hard`: 1 - p, seen from the student: it meets the teachers it is likely to lose to.
-    - `uniform`: 1, ratings ignored.
-
-    If every candidate's weight is zero, the draw is uniform. `round_robin` draws nothing: in round n the i-th member of
-    the larger role meets number i + n (modulo S) of the smaller. S rounds in a row hold each pair exactly once.
+    `weighting` names a weight of a pair (`WEIGHTS`, or a plugin's), in which p is the predicted probability that the
+    student wins. If every candidate's weight is zero, the draw is uniform. `round_robin` draws nothing: in round n the
+    i-th member of the larger role meets number i + n (modulo S) of the smaller. S rounds in a row hold each pair once.
 
     There are max(T, S) matches unless `matches` asks for more. Further matches come from further rounds, of which the
     last is cut short. The single-agent baseline (one name in both roles) repeats its only pair.
@@ -81,12 +105,11 @@ def matchmake(
     Returns the matches in the order in which they were drawn, which also numbers them. The result depends only on
     `rng`, on `step` and on the mappings, including their order.
 
-    Raises ValueError if a role is empty, the weighting is unknown, or there are too few matches for everyone to play.
+    Raises ValueError if a role is empty, or there are too few matches for everyone to play, PluginError if there is no
+    such weighting, ConfigError if it gives what is no weight.
     """
     if not teachers or not students:
         raise ValueError("each role needs at least one member")
-    if weighting not in get_args(Matchmaking):
-        raise ValueError(f"unknown weighting {weighting!r}; one of {sorted(get_args(Matchmaking))}")
     least = max(len(teachers), len(students))
     wanted = least if matches is None else matches
     if wanted < least:
@@ -97,26 +120,49 @@ def matchmake(
     teachers_draw = len(teachers) >= len(students)
     drawers, pool = (teachers, students) if teachers_draw else (students, teachers)
 
+    weigh = uniform if weighting == ROUND_ROBIN else named_weight(weighting)
+
     def weights(drawer: str, candidates: Sequence[str]) -> list[float]:
-        if weighting not in _WEIGHTS:
-            return [1.0] * len(candidates)
-        weigh = _WEIGHTS[weighting]
         chances = trueskill.win_probabilities((drawers[drawer], pool[other]) for other in candidates)
-        if teachers_draw:
-            return [weigh(student, teacher) for teacher, student in chances]
-        return [weigh(student, teacher) for student, teacher in chances]
+        weighed: list[float] = []
+        for other, (drawer_wins, other_wins) in zip(candidates, chances, strict=True):
+            if teachers_draw:
+                odds = Odds(
+                    teacher=drawers[drawer], student=pool[other], teacher_wins=drawer_wins, student_wins=other_wins
+                )
+            else:
+                odds = Odds(
+                    teacher=pool[other], student=drawers[drawer], teacher_wins=other_wins, student_wins=drawer_wins
+                )
+            weighed.append(weigh(odds))
+        return weighed
 
     pairs: list[tuple[str, str]] = []
     # Rounds are numbered through all steps, so that round robin goes on where the step before ended.
     rounds = math.ceil(wanted / least)
     for number in range((step - 1) * rounds, step * rounds):
-        if weighting == "round_robin":
+        if weighting == ROUND_ROBIN:
             pairs += _rotation(list(drawers), list(pool), number)
         else:
             pairs += _round(list(drawers), list(pool), weights, rng)
     if not teachers_draw:
         pairs = [(teacher, student) for student, teacher in pairs]
     return numbered(pairs[:wanted], step)
+
+
+def named_weight(name: str) -> Weight:
+    """Returns the weight called `name`, ours or a plugin's."""
+    if name in WEIGHTS:
+        return WEIGHTS[name]
+    own: Weight = plugins.find("matchmaking", name)
+    return lambda odds: _checked(name, own(odds))
+
+
+def _checked(name: str, weight: object) -> float:
+    """Returns a plugin's weight as a number. Raises ConfigError if it is none."""
+    if not isinstance(weight, int | float) or not 0 <= weight < math.inf:
+        raise ConfigError(f"the matchmaking '{name}' gave {weight!r}: a weight is a finite number, 0 or more")
+    return float(weight)
 
 
 def _rotation(drawers: Sequence[str], pool: Sequence[str], number: int) -> list[tuple[str, str]]:

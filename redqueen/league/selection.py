@@ -22,9 +22,9 @@ from dataclasses import dataclass
 
 from redqueen.config import EvolutionConfig
 from redqueen.league.fitness import Fitness, mean_reward
-from redqueen.league.parents import PARENTS
+from redqueen.league.parents import draw_parents
 from redqueen.league.population import Member
-from redqueen.league.survivors import SURVIVORS
+from redqueen.league.survivors import at_risk
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +65,18 @@ def plan_births(
     ranked = ranking(members, fitness, rng)
     victims = _victims(ranked, config, rng)
     # Never empty: at least one member of a role is not at risk, so every child has a parent.
-    staying = [member.name for member in ranked if member.name not in victims]
+    staying = [member for member in ranked if member.name not in victims]
     fitness_of = {member.name: fitness(member) for member in ranked}
-    staying_fitness = {fitness_of[name] for name in staying}
+    staying_fitness = {fitness_of[member.name] for member in staying}
 
     def birth(victim: str) -> Birth:
         # This number is drawn even if a lone survivor, which is then always the parent, leaves no choice. Skipping it
         # would make every later draw depend on how many members stay.
         crosses = rng.random() < config.crossover and len(staying) > 1
-        ranks = PARENTS[config.parents](len(staying), 2 if crosses else 1, config.contestants, rng)
+        ranks = draw_parents(config.parents, staying, 2 if crosses else 1, config.contestants, rng)
         operator = rng.choice(config.crossovers if crosses else config.mutations)
         # Operators expect the fitter parent first.
-        parents = tuple(staying[rank] for rank in sorted(ranks))
+        parents = tuple(staying[rank].name for rank in sorted(ranks))
         return Birth(victim, parents, operator, fitness_of[victim] in staying_fitness)
 
     return [birth(victim) for victim in reversed(victims)]
@@ -105,12 +105,10 @@ def _victims(ranked: Sequence[Member], config: EvolutionConfig, rng: random.Rand
     open_to_risk = max(0, len(ranked) - config.elite)
     places = min(_places(len(ranked), config.gamma, rng), open_to_risk)
     # Ranks count from the fittest outside the elite.
-    at_risk = SURVIVORS[config.survivors](open_to_risk, places, config.contestants, rng)
-    first = len(ranked) - open_to_risk
+    candidates = ranked[len(ranked) - open_to_risk :]
+    chosen = at_risk(config.survivors, candidates, places, config.contestants, rng)
     # The filter comes after the choice of ranks: a protected member keeps its place and no other takes the risk.
-    return [
-        member.name for rank, member in enumerate(ranked[first:]) if rank in at_risk and member.games >= config.burn_in
-    ]
+    return [member.name for rank, member in enumerate(candidates) if rank in chosen and member.games >= config.burn_in]
 
 
 def _places(size: int, gamma: float, rng: random.Random) -> int:

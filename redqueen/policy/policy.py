@@ -14,7 +14,7 @@ from redqueen.adapters.factors import Adapter, Factors
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
 from redqueen.machine import cores
 from redqueen.policy.executor import Executor
-from redqueen.policy.learning.learner import LocalLearner, Progress
+from redqueen.policy.learning.learner import LocalLearner
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import Base, workers_of
 from redqueen.policy.sampling.continuous_batch import BatchLimits
@@ -25,7 +25,7 @@ from redqueen.policy.vllm.server import Server
 from redqueen.policy.work import Meter, Work
 from redqueen.policy.workers.inline import InlineExecutor
 from redqueen.policy.workers.pool import WorkerPool, shared_bank
-from redqueen.records import Completion, MemberUpdate, Request, Sample
+from redqueen.records import Completion, MemberUpdate, Progress, Request, Sample
 from redqueen.request_stream import Follow
 
 # The step count and the moments of a member's optimizer, by name; empty before its first update.

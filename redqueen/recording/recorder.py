@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from redqueen.config import Config
 from redqueen.evals.in_training import HeldOutAnswer
 from redqueen.evolution import Game, Replacement, Standing
 from redqueen.league.hall_of_fame import Champion
@@ -14,6 +15,7 @@ from redqueen.played_step import PlayedStep
 from redqueen.policy.work import Work
 from redqueen.recording.measures import StepMeasures
 from redqueen.records import Attempted, Kind, MemberUpdate
+from redqueen.runs.directory import RunDirectory
 
 
 # A recorder never looks at the trainer. Populations and task banks change while a step goes on, so what a recorder
@@ -78,3 +80,33 @@ class Recorder(Protocol):
 
     def close(self) -> None:
         """Is called when the run has ended or failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """What a recorder that the configuration names is opened with: a new run, or one that is resumed."""
+
+    directory: RunDirectory
+    config: Config
+    first: int
+    """The first step that will be recorded."""
+    say: Callable[[str], None]
+    """Tells a person a line."""
+    id: str | None = None
+    """What a tracker's library knew the run by in its last session; None if it does not know it."""
+
+    @property
+    def name(self) -> str:
+        """The last two parts of the run's path: the runs of a sweep are called seed-0, seed-1, ... in each cell."""
+        path = self.directory.path.resolve()
+        return f"{path.parent.name}/{path.name}"
+
+    def settings(self) -> dict[str, object]:
+        """Returns the configuration as flat names and plain values."""
+        flat: dict[str, object] = {}
+        for section, values in self.config.model_dump(mode="json").items():
+            if isinstance(values, Mapping):
+                flat |= {f"{section}.{key}": value for key, value in values.items()}
+            else:
+                flat[section] = values
+        return flat

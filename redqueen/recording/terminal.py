@@ -6,7 +6,6 @@ import sys
 import termios
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console, Group
@@ -185,12 +184,6 @@ class LineReporter(Recorder):
         self.clock = StepClock(steps)
         self.notices = Notices()
 
-    def __enter__(self) -> LineReporter:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
     def record(self, record: StepRecord) -> None:
         line = step_metrics(record)
         self.clock.finished(line)
@@ -259,17 +252,11 @@ class LiveReporter(Recorder):
         self.terminal: list[Any] | None = None
         self.live = Live(self._view(), console=console, refresh_per_second=4)
 
-    def __enter__(self) -> LiveReporter:
-        self.terminal = _hide_control_keys()
-        self.live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def phase(self, step: int, name: str) -> None:
+        # The view begins with the first step: until then, lines are printed in the ordinary way.
+        if not self.live.is_started:
+            self.terminal = _hide_control_keys()
+            self.live.start()
         self.left.begin(step)
         # The evaluation is no part of most steps, so it has no number.
         place = f" ({PHASES.index(name) + 1}/{len(PHASES)})" if name in PHASES else ""
@@ -293,6 +280,8 @@ class LiveReporter(Recorder):
             self.console.print(warning, style="yellow", highlight=False)
 
     def close(self) -> None:
+        if not self.live.is_started:
+            return
         # The bar is hidden before the last refresh. Otherwise the view would leave a half-filled bar on the screen.
         self.bar.update(self.task, visible=False)
         self.live.update(self._view(), refresh=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shlex
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -72,6 +73,11 @@ def _finite(data: object) -> object:
     if isinstance(data, list | tuple):
         return [_finite(value) for value in cast(list[object], data)]
     return data
+
+
+def quoted(path: Path | str) -> str:
+    """Returns a path as a shell takes it: a name with spaces or other signs is quoted."""
+    return shlex.quote(str(path))
 
 
 def printable(text: str) -> str:

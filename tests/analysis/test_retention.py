@@ -16,15 +16,15 @@ from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS
 from redqueen.analysis.drawing import write
 from redqueen.analysis.replay import Replay, load_step, open_replay
 from redqueen.analysis.retention.figure import draw
-from redqueen.analysis.retention.study import Plan, Trial, operators_for, retention, slots_needed
+from redqueen.analysis.retention.study import RetentionPlan, Trial, operators_for, retention, slots_needed
 from redqueen.analysis.retention.summary import answer, summarise
-from redqueen.commands.allowed import NOTHING
 from redqueen.commands.retention import run_retention
 from redqueen.errors import UserError
 from redqueen.game.reserved import reserved
 from redqueen.policy.model.base import fingerprint
 from redqueen.programs.normal_form import shape
 from redqueen.records import Draft
+from redqueen.runs.allowed import NOTHING
 from redqueen.runs.checkpoint import Checkpoint, CheckpointError
 from redqueen.runs.directory import RunDirectory, RunError
 from tests import tiny
@@ -32,7 +32,7 @@ from tests.commands.running import redqueen
 
 pytestmark = pytest.mark.integration
 
-SMALL = Plan(parents=1, seeds=2, updates=6, every=2, tasks=12, tries=4, practice=6)
+SMALL = RetentionPlan(parents=1, seeds=2, updates=6, every=2, tasks=12, tries=4, practice=6)
 EVERYONE = {*MUTATIONS, *CROSSOVERS, *CONTROLS}
 
 
@@ -40,7 +40,7 @@ def silent(what: str, done: int, total: int) -> None:
     assert 0 <= done <= total
 
 
-def run(replay: Replay, saved: Checkpoint, plan: Plan = SMALL) -> list[Trial]:
+def run(replay: Replay, saved: Checkpoint, plan: RetentionPlan = SMALL) -> list[Trial]:
     return retention(replay, saved, plan, silent)
 
 
@@ -101,7 +101,7 @@ def test_no_result_depends_on_the_other_members_and_all_can_be_repeated(
 
 
 def test_parents_take_turns_with_the_next_in_rank(toy_replay: Callable[..., Replay], saved: Checkpoint) -> None:
-    plan = Plan(parents=2, seeds=1, updates=1, every=1, tasks=3, tries=1, practice=2)
+    plan = RetentionPlan(parents=2, seeds=1, updates=1, every=1, tasks=3, tries=1, practice=2)
     trials = run(toy_replay(slots_needed(saved)), saved, plan)
     pairs = list(dict.fromkeys(t.parents for t in trials if len(t.parents) == 2))
     assert len(pairs) == 2

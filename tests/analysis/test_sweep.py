@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from redqueen.analysis.sweep.grid import Cell, grid
+from redqueen.analysis.sweep.grid import Combination, grid
 from redqueen.analysis.sweep.table import rows
 from redqueen.commands.sweep import run_sweep
 from redqueen.config import ConfigError
@@ -32,7 +32,7 @@ def test_every_combination_the_last_option_fastest() -> None:
         ("evolution.enabled=false", "learning.lr=3e-4"),
     ]
     assert found[0].name == "evolution.enabled=true_learning.lr=1e-4"
-    assert grid([], START) == [Cell("all", ())]
+    assert grid([], START) == [Combination("all", ())]
 
 
 def test_lists_go_in_brackets() -> None:

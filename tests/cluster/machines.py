@@ -14,7 +14,7 @@ from redqueen.game.prompt_lengths import prompt_lengths
 from redqueen.policy.model.dimensions import token_counter
 from redqueen.runs import checkpoint
 from redqueen.runs.directory import RunDirectory
-from redqueen.train import Trainer, members
+from redqueen.train import Trainer, capacity
 from redqueen.verifier import LocalVerifier
 from tests import toy
 
@@ -35,7 +35,7 @@ class Machines:
 
     def policy(self, config: Config) -> ClusterPolicy:
         lengths = prompt_lengths(config, token_counter(config.model))
-        policy = ClusterPolicy(self.cluster, config, members(config), lengths, self.lines.append)
+        policy = ClusterPolicy(self.cluster, config, capacity(config), lengths, self.lines.append)
         self.policies.append(policy)
         return policy
 

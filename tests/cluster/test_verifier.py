@@ -16,6 +16,7 @@ from redqueen.recording.measures import ToMeasure, measure_task
 from redqueen.records import Proposal, Task, Verdict
 from redqueen.verifier import LocalVerifier
 from tests.cluster.machines import Machines
+from tests.grading import grade
 
 Judged = tuple[str, str, Task | None]
 
@@ -43,8 +44,8 @@ def test_machines_judge_as_the_local_verifier_does_and_one_may_be_lost(verifier:
 
             tasks = [task.as_kind("code_i") for _, task in judged if task is not None][:40]
             attempts = [(task, task.pairs[0].input) for task in tasks] + [(task, "1, 2, 3, 4, 5") for task in tasks]
-            given = [verdict.status for verdict in judges.grade(attempts)]
-            assert given == [verdict.status for verdict in verifier.grade(attempts)]
+            given = [verdict.status for verdict in grade(judges, attempts)]
+            assert given == [verdict.status for verdict in grade(verifier, attempts)]
             items = [ToMeasure(1, task, Verdict("valid"), None) for task in tasks]
             assert list(judges.spread(measure_task, items)) == list(map(measure_task, items))
             run = judges.submit_run("def f(x):\n    return x + 1", ("1", "2"), 1.0).result()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -19,6 +22,7 @@ from redqueen import optional
 from redqueen.adapters.peft_files import load_adapter
 from redqueen.analysis.dataset.columns import columns
 from redqueen.errors import UserError
+from redqueen.recording.recorder import Recorder
 from redqueen.runs.directory import RunDirectory, RunError
 from redqueen.runs.numbers import numbers
 from tests.commands.archived import archived
@@ -123,7 +127,7 @@ def test_the_programs_of_the_page_run(
     lines.write_text(re.sub(r'"(code_[oi])": null', r'"\1": 0.25', lines.read_text()))
     mpl.use("Agg")
     reading = [program for program in PROGRAMS if "Run.train" not in program]
-    assert len(reading) == len(PROGRAMS) - 1 == 3
+    assert len(reading) == len(PROGRAMS) - 2 == 3
     for program in reading:
         exec(compile(program, "PYTHON.md", "exec"), {})
     assert (tmp_path / "solve_rate.png").stat().st_size > 10_000
@@ -141,14 +145,18 @@ def test_a_script_trains_a_run_and_goes_on(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (program,) = (program for program in PROGRAMS if "Run.train" in program)
+    (program,) = (program for program in PROGRAMS if "run.resume" in program)
     small = {"model.name": model, **dict(setting.split("=") for setting in SMALL)}
     assert '"run.steps": 2,' in program
     quick = program.replace('"run.steps": 2,', f'"run.steps": 2, **{small},').replace(
         '"run.steps": 4', '"run.steps": 3'
     )
     exec(compile(quick, "PYTHON.md", "exec"), {"__name__": "__main__"})
+    assert capsys.readouterr().out.startswith("step\n1 "), "only what the script prints"
     run = redqueen.Run("runs/mine")
+    environment = json.loads((run.path / "environment.json").read_text())
+    assert environment["command"].startswith("redqueen.Run, in ")
+    assert environment["resumed"][0]["isolation"] == environment["isolation"] == "full"
     assert [line["step"] for line in run.steps()] == [1, 2, 3]
     assert run.config.game.kinds == ("code_o", "code_i")
     # Nothing is left to do, so nothing happens.
@@ -162,3 +170,53 @@ def test_a_script_trains_a_run_and_goes_on(
     with pytest.raises(UserError, match="cannot change in a resumed run"):
         run.resume({"learning.lr": 1})
     assert not Path("runs/other").exists()
+
+
+@pytest.mark.integration
+def test_a_script_trains_with_a_recorder_and_a_verifier_of_its_own(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (program,) = (program for program in PROGRAMS if "recorders=" in program)
+    small = {"model.name": model, **dict(setting.split("=") for setting in SMALL)}
+    names: dict[str, Any] = {"__name__": "__main__"}
+    quick = program.replace('{"run.steps": 2}', f'{{"run.steps": 2, "game.seed_tasks": 2, **{small}}}')
+    exec(compile(quick.replace("(cpu_s=0.5)", "(cpu_s=0.5, workers=1)"), "PYTHON.md", "exec"), names)
+    printed = capsys.readouterr().out
+    assert re.findall(r"^step (\d)  ", printed, re.M) == ["1", "2"]
+    assert [len(rates) for rates in names["solved"].rates] == [12, 12]
+    with pytest.raises(RuntimeError):
+        names["verifier"].submit_run("def f(x): return x", ("1",), 1.0)
+
+
+class Stop(Recorder):
+    """Stops a run as Ctrl-C does, in the learning phase of its second step."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def phase(self, step: int, name: str) -> None:
+        if (step, name) == (2, "learn"):
+            raise KeyboardInterrupt
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.mark.integration
+def test_ctrl_c_is_a_keyboard_interrupt_and_finished_steps_are_kept(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "redqueen")
+    stop = Stop()
+    small = {"model.name": model, **dict(setting.split("=") for setting in SMALL), "game.seed_tasks": 2}
+    with pytest.raises(KeyboardInterrupt):
+        redqueen.Run.train(settings={**small, "run.steps": 3}, path=tmp_path / "run", recorders=[stop])
+    assert stop.closed == 1
+    run = redqueen.Run(tmp_path / "run")
+    assert len(run.steps()) == 1
+    assert len(run.resume().steps()) == 3
+    assert capsys.readouterr() == ("", "")
+    assert [line.partition(" ")[0] for line in caplog.messages] == ["the", "checking", "resuming"][
+        -len(caplog.messages) :
+    ]

@@ -16,9 +16,9 @@ import torch
 
 from redqueen import __version__
 from redqueen.commands import doctor
-from redqueen.commands.environment import LIBRARIES, versions
 from redqueen.machine import cores
 from redqueen.policy.model.bundled import CONVERSION, GGUF, MANIFEST, PACKAGE
+from redqueen.recording.environment import LIBRARIES, versions
 from redqueen.sandbox import Probe, probe
 from tests.commands.running import redqueen
 
@@ -92,7 +92,7 @@ def test_the_device_line_names_the_memory_of_a_gpu(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_library_that_is_absent_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redqueen.commands.environment.LIBRARIES", ("torch", "redqueen-absent"))
+    monkeypatch.setattr("redqueen.recording.environment.LIBRARIES", ("torch", "redqueen-absent"))
     assert versions() == {"torch": version("torch"), "redqueen-absent": "absent"}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from redqueen.config import Config
-from redqueen.config.keys import keys
+from redqueen.config.keys import FIRST, keys
 from redqueen.recipes import RECIPES
 from tests.commands.running import redqueen
 from tools import write_keys
@@ -15,13 +15,19 @@ def test_recipes_names_every_recipe() -> None:
     assert [line.split()[0] for line in done.stdout.splitlines()[: len(RECIPES)]] == list(RECIPES)
 
 
-def test_keys_names_every_key_or_those_of_a_section_or_those_with_a_part() -> None:
-    def shown(*args: str) -> list[str]:
+def test_keys_names_every_key_the_first_ten_first_or_those_of_a_section_or_those_with_a_part() -> None:
+    def tables(*args: str) -> list[list[str]]:
         done = redqueen("keys", *args)
         assert done.returncode == 0, done.stderr
-        return [line.split()[0] for line in done.stdout.partition("\n\n")[0].splitlines()]
+        return [[line.split()[0] for line in block.splitlines()] for block in done.stdout.split("\n\n")[::2]]
 
-    assert shown() == list(keys(Config))
+    def shown(*args: str) -> list[str]:
+        return tables(*args)[0]
+
+    first, rest = tables()
+    assert first == list(FIRST)
+    assert len(FIRST) == 10
+    assert rest == [key for key in keys(Config) if key not in FIRST]
     assert shown("learning") == [key for key in keys(Config) if key.startswith("learning.")]
     assert shown("tokens") == [
         "sampling.proposal_tokens",

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.commands.train import warnings_about
 from redqueen.game.reserved import reserved
 from redqueen.game.seeds import seeds
 from redqueen.recipes import configure
 from redqueen.runs.directory import RunDirectory
+from redqueen.session import warnings_about
 from tests import tiny
 from tests.commands.conftest import SMALL
 from tests.commands.running import redqueen, started

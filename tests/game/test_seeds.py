@@ -14,6 +14,7 @@ from redqueen.programs.normal_form import fingerprint, shape
 from redqueen.records import Kind, Proposal, Task, Verdict
 from redqueen.sandbox import canonical, parse_literal
 from redqueen.verifier import LocalVerifier
+from tests.grading import grade
 from tools import write_seeds
 from tools.same_outputs import same_as_reserved
 
@@ -128,7 +129,7 @@ def test_recorded_answers_are_correct(seed_tasks: dict[Kind, list[Task]], verifi
             attempts.append((task, {"code_o": pair.output, "code_i": pair.input, "code_f": task.program}[kind]))
     wrong = [
         f"{task.kind} {task.message}: {verdict.status} {verdict.detail}"
-        for (task, _), verdict in zip(attempts, verifier.grade(attempts), strict=True)
+        for (task, _), verdict in zip(attempts, grade(verifier, attempts), strict=True)
         if verdict.status != "correct"
     ]
     assert wrong == []

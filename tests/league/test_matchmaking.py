@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.config import Matchmaking
-from redqueen.league.matchmaking import Match, matchmake
+from redqueen import plugins
+from redqueen.config import ConfigError
+from redqueen.league.matchmaking import Match, Odds, matchmake
 from redqueen.league.rating import Rating, TrueSkill
+from redqueen.plugins import PluginError
 
 WEIGHTINGS = ("balanced", "hard", "uniform")
 ALL = (*WEIGHTINGS, "round_robin")
@@ -30,7 +32,7 @@ def play(
     teachers: dict[str, Rating],
     students: dict[str, Rating],
     seed: int = 0,
-    weighting: Matchmaking = "balanced",
+    weighting: str = "balanced",
     matches: int | None = None,
     step: int = 1,
 ) -> list[Match]:
@@ -123,12 +125,42 @@ def test_ids_are_step_and_position() -> None:
         (1, 0, None, "balanced", "each role"),
         (4, 4, 3, "balanced", "without a game"),
         (1, 1, 0, "balanced", "without a game"),
-        (2, 2, None, "easy", "weighting"),
     ],
 )
 def test_refusals(t, s, matches, weighting, message):
     with pytest.raises(ValueError, match=message):
         play(role("t", t), role("s", s), 0, weighting, matches)
+
+
+def test_a_weighting_that_nobody_has_is_refused():
+    with pytest.raises(PluginError, match="matchmaking 'easy'"):
+        play(role("t", 2), role("s", 2), 0, "easy")
+
+
+def test_a_weighting_of_a_plugin_sees_both_ratings_and_must_give_a_number(monkeypatch):
+    monkeypatch.setattr(plugins, "_parts", {})
+    seen: list[Odds] = []
+
+    @plugins.matchmaking
+    def newcomers(odds: Odds) -> float:
+        seen.append(odds)
+        return odds.teacher.sigma * odds.student.sigma
+
+    @plugins.matchmaking
+    def broken(odds: Odds) -> float:
+        return -odds.teacher_wins
+
+    for t, s in ((3, 5), (5, 3)):
+        teachers, students = role("t", t), role("s", s)
+        assert len(play(teachers, students, 0, "newcomers")) == 5
+        assert {odds.teacher for odds in seen} <= set(teachers.values())
+        assert {odds.student for odds in seen} <= set(students.values())
+        assert all(odds.teacher_wins + odds.student_wins == pytest.approx(1) for odds in seen)
+        for odds in seen:
+            assert (odds.teacher.mu > odds.student.mu) == (odds.teacher_wins > odds.student_wins)
+        seen.clear()
+    with pytest.raises(ConfigError, match="the matchmaking 'broken' gave -0"):
+        play(role("t", 2), role("s", 2), 0, "broken")
 
 
 def test_ratings_are_not_touched():

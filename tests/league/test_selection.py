@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from redqueen import plugins
 from redqueen.config import Config, ConfigError, EvolutionConfig, ParentSelection, SurvivorSelection
 from redqueen.league.fitness import Fitness, lcb, named_fitness
 from redqueen.league.parents import PARENTS
@@ -164,6 +165,29 @@ def test_the_configuration_refuses_what_cannot_be_planned(override: str) -> None
 def test_the_configuration_knows_every_selection_and_no_other() -> None:
     assert set(get_args(SurvivorSelection)) == set(SURVIVORS)
     assert set(get_args(ParentSelection)) == set(PARENTS)
+
+
+def test_a_rule_of_a_plugin_sees_the_members_and_must_give_ranks(monkeypatch):
+    monkeypatch.setattr(plugins, "_parts", {})
+
+    @plugins.survivors
+    def strongest(members, places, contestants, rng):
+        assert [member.name for member in members] == ["m1", "m2", "m3"], "without the elite, fittest first"
+        return {0}
+
+    @plugins.parents
+    def last(survivors, count, contestants, rng):
+        return [len(survivors) - 1]
+
+    (birth,) = plan(ladder(4), survivors="strongest", parents="last", elite=1, crossover=0.0)
+    assert (birth.victim, birth.parents) == ("m1", ("m3",))
+
+    plugins.survivors(lambda members, places, contestants, rng: {7})
+    plugins.parents(lambda survivors, count, contestants, rng: [0] * (count + 1))
+    with pytest.raises(ConfigError, match=r"the survivor rule '<lambda>' gave \{7\}: it needs 1 of the ranks below 4"):
+        plan(ladder(4), survivors="<lambda>")
+    with pytest.raises(ConfigError, match=r"the parent rule '<lambda>' gave \[0, 0\]: it needs 1 diff"):
+        plan(ladder(4), parents="<lambda>", crossover=0.0)
 
 
 def test_a_member_listed_twice_is_refused():

@@ -1,6 +1,7 @@
 """The warning that one side wins everything."""
 
 import io
+from contextlib import closing
 
 from rich.console import Console
 
@@ -38,7 +39,7 @@ def test_draws_and_the_other_side_end_a_stretch_and_a_step_without_games_does_no
 
 def test_the_terminal_says_it() -> None:
     console = Console(file=io.StringIO(), width=200)
-    with LineReporter(console, WINDOW) as reporter:
+    with closing(LineReporter(console, WINDOW)) as reporter:
         for step in range(WINDOW):
             reporter.record(record(step, games=(Game(match=MATCH, score=0.5, outcome="student"),)))
     assert isinstance(console.file, io.StringIO)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -107,7 +108,7 @@ def test_the_archive_holds_the_whole_step(tmp_path: Path) -> None:
 
 def test_lines_have_the_step_its_births_and_the_time_left() -> None:
     console = Console(file=io.StringIO(), width=200)
-    with LineReporter(console, 10) as reporter:
+    with closing(LineReporter(console, 10)) as reporter:
         reporter.phase(4, "match")
         reporter.progress(1, 2)
         reporter.record(full())
@@ -134,7 +135,7 @@ def terminal() -> Console:
 
 
 def test_the_live_view_shows_phase_bar_members_and_steps(terminal: Console) -> None:
-    with LiveReporter(terminal, 10) as reporter:
+    with closing(LiveReporter(terminal, 10)) as reporter:
         for phase in PHASES:
             reporter.phase(4, phase)
             reporter.progress(3, 12)
@@ -153,7 +154,7 @@ def test_the_live_view_shows_phase_bar_members_and_steps(terminal: Console) -> N
 
 
 def test_at_the_end_the_bar_goes_and_the_members_stay(terminal: Console) -> None:
-    with LiveReporter(terminal, 10) as reporter:
+    with closing(LiveReporter(terminal, 10)) as reporter:
         reporter.phase(4, "evolve")
         reporter.record(full())
         terminal.export_text(clear=True)

@@ -13,6 +13,7 @@ from redqueen.config import SandboxConfig
 from redqueen.records import Draft, Proposal
 from redqueen.sandbox import Job, Outcome, Sandbox
 from redqueen.verifier import LocalVerifier
+from tests.grading import grade
 from tests.sandbox.reach import REACH
 
 Run = Callable[..., Outcome]
@@ -166,4 +167,4 @@ def test_a_program_that_asks_for_its_limits_is_graded_as_it_was_validated() -> N
             ((verdict, task),) = verifier.validate([Proposal(id="t", kind="code_i", author="a", step=0, draft=draft)])
             # Interpreter B may still object; what matters is that an accepted task keeps its answer.
             if task is not None:
-                assert verifier.grade([(task, "41")])[0].status == "correct", verdict
+                assert grade(verifier, [(task, "41")])[0].status == "correct", verdict

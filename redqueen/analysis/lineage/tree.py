@@ -13,7 +13,7 @@ from redqueen.runs.archive import totals
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.archive.rows import MemberRow, ReplacementRow
 from redqueen.runs.archive.totals import UNRATED, Career
-from redqueen.runs.directory import RunDirectory
+from redqueen.runs.directory import RunDirectory, RunError
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +115,13 @@ def _life(member: MemberRow, birth: ReplacementRow | None, died: int | None, car
         distance=birth.distance if birth else None,
         tries=birth.tries if birth and birth.distance is not None else None,
     )
+
+
+def check_name(directory: RunDirectory, name: str) -> None:
+    """Raises RunError if no member of this name ever lived in a run."""
+    names = [life.name for life in lives(directory.path)]
+    if name.casefold() not in {each.casefold() for each in names}:
+        raise RunError(
+            f"no member '{name}' ever lived in {directory.path}: choose one of {', '.join(names)}, best-student, "
+            "best-teacher"
+        )

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from redqueen.analysis.retention.study import COPY, MEAN, Plan, Trial
+from redqueen.analysis.retention.study import COPY, MEAN, RetentionPlan, Trial
 
 _COLUMNS = 4
 _OWN = "#0072B2"
@@ -17,7 +17,7 @@ _COPY = "#333333"
 _MEAN = "#D55E00"
 
 
-def draw(trials: Sequence[Trial], plan: Plan) -> Figure:
+def draw(trials: Sequence[Trial], plan: RetentionPlan) -> Figure:
     """Returns a figure with a panel for each operator: each child's reward minus the parent's, and their mean.
 
     The means of `copy_parent` and of `linear_mean` are in every panel: an operator has to beat them.
@@ -49,7 +49,7 @@ def draw(trials: Sequence[Trial], plan: Plan) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, children: Sequence[Trial], plan: Plan) -> None:
+def _panel(axes: Axes, children: Sequence[Trial], plan: RetentionPlan) -> None:
     axes.axhline(0, color="#999999", lw=0.8)
     for i, trial in enumerate(children):
         values = _differences(trial)
@@ -70,7 +70,7 @@ def _mean(children: Sequence[Trial]) -> list[float]:
 
 
 def _by_measurement(children: Sequence[Trial]) -> list[tuple[float, ...]]:
-    """Returns, for each of `Plan.measured`, the differences of all children from their parents."""
+    """Returns, for each of `RetentionPlan.measured`, the differences of all children from their parents."""
     return list(zip(*map(_differences, children), strict=True))
 
 

@@ -39,7 +39,7 @@ Report = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RetentionPlan:
     """The sizes of the experiment."""
 
     parents: int
@@ -80,14 +80,14 @@ class Trial:
     level_solved: float
     """The parent's solve rate at the fixed tasks."""
     rewards: tuple[float, ...]
-    """The child's mean reward at each of `Plan.measured`."""
+    """The child's mean reward at each of `RetentionPlan.measured`."""
     solved: tuple[float, ...]
-    """The child's solve rate at each of `Plan.measured`."""
+    """The child's solve rate at each of `RetentionPlan.measured`."""
     regained: int | None
     """Updates after which the child's reward was first no lower than the parent's; None if it never was."""
 
 
-def retention(replay: Replay, saved: Checkpoint, plan: Plan, report: Report) -> list[Trial]:
+def retention(replay: Replay, saved: Checkpoint, plan: RetentionPlan, report: Report) -> list[Trial]:
     """Runs every trial of `plan` on students of `saved`; `replay` has room for `slots_needed(saved)` members.
 
     Raises UserError if the run has too few students or its bank too few tasks.
@@ -135,7 +135,7 @@ def _families(replay: Replay, saved: Checkpoint, parents: int) -> list[tuple[str
 def _trial(
     replay: Replay,
     saved: Checkpoint,
-    plan: Plan,
+    plan: RetentionPlan,
     family: tuple[str, ...],
     seed: int,
     report: Callable[[int], None],
@@ -193,7 +193,7 @@ def _children(replay: Replay, parents: Sequence[Adapter], purpose: str) -> dict[
     return {name: OPERATORS[name](parents, generator(seed, purpose, name)) for name in operators_for(len(parents))}
 
 
-def _tasks(replay: Replay, plan: Plan, purpose: str) -> tuple[list[Task], list[Task]]:
+def _tasks(replay: Replay, plan: RetentionPlan, purpose: str) -> tuple[list[Task], list[Task]]:
     """Returns the fixed tasks, the kinds in turn, and those of the run's bank to learn from.
 
     Raises UserError if there are too few.
@@ -218,7 +218,12 @@ def _tasks(replay: Replay, plan: Plan, purpose: str) -> tuple[list[Task], list[T
 
 
 def _practice(
-    replay: Replay, children: Mapping[str, Adapter], pool: Sequence[Task], plan: Plan, purpose: str, update: int
+    replay: Replay,
+    children: Mapping[str, Adapter],
+    pool: Sequence[Task],
+    plan: RetentionPlan,
+    purpose: str,
+    update: int,
 ) -> list[Sample]:
     """Returns one update's samples of all children: the same tasks and random numbers, advantages by child."""
     rng = streams.python(replay.config.run.seed, purpose, "practice", update)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Literal
 
-from redqueen.analysis.retention.study import COPY, MEAN, Plan, Trial
+from redqueen.analysis.retention.study import COPY, MEAN, RetentionPlan, Trial
 from redqueen.intervals import Interval, interval
 
 Answer = Literal["yes", "no", "worse", "-"]
@@ -28,8 +28,8 @@ class Summary:
     regained: float
     """Share of the children that reached the parent's level."""
     updates: float
-    """Mean number of updates until then. A child that never reached it counts as `Plan.updates`, so the mean is then a
-    lower bound."""
+    """Mean number of updates until then. A child that never reached it counts as all updates of the plan, so the mean
+    is then a lower bound."""
     updates_spread: float | None
     late: Interval
     """Reward minus the parent's, mean over the measurements in the second half of the updates."""
@@ -59,7 +59,7 @@ def answer(over: Interval | None) -> Answer:
     return "worse" if over.below else "no"
 
 
-def summarise(trials: Sequence[Trial], plan: Plan) -> list[Summary]:
+def summarise(trials: Sequence[Trial], plan: RetentionPlan) -> list[Summary]:
     """Returns one summary for each operator, in the order of the trials."""
     by_operator: dict[str, list[Trial]] = {}
     for trial in trials:
@@ -69,7 +69,9 @@ def summarise(trials: Sequence[Trial], plan: Plan) -> list[Summary]:
     return [_summary(name, children, plan, late) for name, children in by_operator.items()]
 
 
-def _summary(name: str, children: Sequence[Trial], plan: Plan, late: dict[tuple[str, int, str], float]) -> Summary:
+def _summary(
+    name: str, children: Sequence[Trial], plan: RetentionPlan, late: dict[tuple[str, int, str], float]
+) -> Summary:
     # A child that never reached the level counts as the longest time that was watched. Leaving it out would favour an
     # operator whose few survivors are quick.
     updates = [float(plan.updates if t.regained is None else t.regained) for t in children]
@@ -95,7 +97,7 @@ def _summary(name: str, children: Sequence[Trial], plan: Plan, late: dict[tuple[
     )
 
 
-def _late(trial: Trial, plan: Plan) -> float:
+def _late(trial: Trial, plan: RetentionPlan) -> float:
     """Returns the mean reward in the second half of the updates, minus the parent's."""
     # A single measurement is noisy, and the first ones show the birth rather than where a child ends up.
     half = [r for u, r in zip(plan.measured, trial.rewards, strict=True) if 2 * u > plan.updates]

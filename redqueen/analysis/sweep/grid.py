@@ -13,7 +13,7 @@ from redqueen.recipes import match_compute
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class Combination:
     """One point of the grid."""
 
     name: str
@@ -22,7 +22,7 @@ class Cell:
     """What it changes, e.g. `("evolution.enabled=true", "learning.lr=1e-4")`."""
 
 
-def grid(options: Sequence[str], start: Config) -> list[Cell]:
+def grid(options: Sequence[str], start: Config) -> list[Combination]:
     """Returns the cells of `KEY=VALUE,VALUE,...` options: every combination, the last option changing fastest.
 
     A value with commas goes in brackets: `evolution.mutations=[svd_spectral,neftune],[copy_parent]`. No option is one
@@ -36,10 +36,10 @@ def grid(options: Sequence[str], start: Config) -> list[Cell]:
             raise ConfigError(f"--grid {key} is given twice: write all its values in one")
         _check(key, values, start)
         axes[key] = values
-    cells: list[Cell] = []
+    cells: list[Combination] = []
     for values in itertools.product(*axes.values()):
         overrides = tuple(f"{key}={value}" for key, value in zip(axes, values, strict=True))
-        cells.append(Cell(_folder(overrides), overrides))
+        cells.append(Combination(_folder(overrides), overrides))
     # Characters that a file system does not allow are replaced in a name, so two cells can end up with one name. They
     # would then train in one folder.
     if len({cell.name for cell in cells}) < len(cells):

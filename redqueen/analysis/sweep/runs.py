@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
-from redqueen.analysis.sweep.grid import Cell
+from redqueen.analysis.sweep.grid import Combination
 from redqueen.config import Config
 from redqueen.errors import UserError
 from redqueen.evals.reserved_tasks import most_tasks
@@ -58,7 +58,7 @@ class SweepRun:
         return [line for line in RunDirectory(self.path).metrics() if line["step"] <= self.config.run.steps]
 
 
-def plan_runs(args: Sequence[str], cells: Sequence[Cell], seeds: int, out: Path) -> list[SweepRun]:
+def plan_runs(args: Sequence[str], cells: Sequence[Combination], seeds: int, out: Path) -> list[SweepRun]:
     """Returns the runs of all cells, each with `seeds` seeds from run.seed on.
 
     Raises ConfigError for an impossible configuration, RunError if something else is in a run's place.

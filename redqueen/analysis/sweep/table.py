@@ -22,7 +22,7 @@ ByCell = Mapping[str, BySeed]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SweepRow:
     """One metric of one cell: means over its seeds with 95 % intervals."""
 
     cell: str
@@ -37,12 +37,12 @@ class Row:
     """`mean` minus that of the first cell, paired by seed; None in the first cell."""
 
 
-def rows(lines: Mapping[str, Mapping[int, Sequence[Line]]], probes: ByCell) -> list[Row]:
+def rows(lines: Mapping[str, Mapping[int, Sequence[Line]]], probes: ByCell) -> list[SweepRow]:
     """Returns the table, metric by metric.
 
     `lines` are those of metrics.jsonl by cell and seed, `probes` the scores on reserved programs by cell and seed.
     """
-    table: list[Row] = []
+    table: list[SweepRow] = []
     for metric in METRICS:
         final = {cell: _by_seed(runs, metric, last=True) for cell, runs in lines.items()}
         mean = {cell: _by_seed(runs, metric, last=False) for cell, runs in lines.items()}
@@ -53,11 +53,11 @@ def rows(lines: Mapping[str, Mapping[int, Sequence[Line]]], probes: ByCell) -> l
     return table
 
 
-def _rows(metric: str, final: ByCell, mean: ByCell) -> list[Row]:
+def _rows(metric: str, final: ByCell, mean: ByCell) -> list[SweepRow]:
     # The first cell is the baseline of the comparisons, so the order of the values in --grid matters.
     first = next(iter(final))
     return [
-        Row(
+        SweepRow(
             cell,
             metric,
             interval(list(final[cell].values())),

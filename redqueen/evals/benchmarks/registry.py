@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from redqueen.config import Config
+from redqueen.config import Config, EvalsConfig
 from redqueen.errors import UserError
 from redqueen.evals.benchmarks import reserved
 from redqueen.evals.benchmarks.aime24 import AIME24
@@ -61,6 +61,11 @@ def chosen(words: Iterable[str]) -> list[str]:
             raise UserError(f"there is no benchmark '{word}': choose {', '.join((*GROUPS, *NAMES))}")
         wanted |= set(GROUPS.get(word, (word,)))
     return [name for name in NAMES if name in wanted]
+
+
+def check_benchmarks(config: EvalsConfig) -> None:
+    """Raises UserError if `evals.benchmarks` names what is no benchmark."""
+    chosen(config.benchmarks)
 
 
 def load_benchmarks(

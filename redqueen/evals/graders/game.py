@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import cast
 
-from redqueen.evals.graders.grader import Grade, GradeStatus, Problem
+from redqueen.evals.graders.grader import Grade, Problem
 from redqueen.records import Task, Verdict, Verifier
 
 
@@ -39,4 +38,4 @@ def grade_of(verdict: Verdict) -> Grade:
     # A program that does not repeat its own output says nothing about the answer, as a fault of the machine does not.
     if verdict.status == "nondeterministic":
         return Grade(status="infra_error", detail=f"the program is not deterministic: {verdict.detail}")
-    return Grade(status=cast("GradeStatus", verdict.status), detail=verdict.detail)
+    return Grade(status=verdict.status, detail=verdict.detail)

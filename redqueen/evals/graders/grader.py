@@ -5,21 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
-GradeStatus = Literal[
-    "correct",
-    "wrong",
-    "malformed",
-    "forbidden",
-    "error",
-    "timeout",
-    "memory",
-    "oversize",
-    "unsupported",
-    "infra_error",
-]
-"""What became of an answer: the words of the game's verdicts."""
+from redqueen.records import Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +31,8 @@ class Problem:
 class Grade:
     """What a grader says about one answer."""
 
-    status: GradeStatus
+    status: Status
+    """A word of the game's verdicts, but not `valid` or `nondeterministic`."""
     detail: str = ""
     """One line for people; empty when there is nothing to say."""
 

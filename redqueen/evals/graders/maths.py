@@ -18,8 +18,9 @@ from threading import Timer
 from typing import Self, cast
 
 from redqueen.errors import UserError
-from redqueen.evals.graders.grader import Grade, GradeStatus, Problem
+from redqueen.evals.graders.grader import Grade, Problem
 from redqueen.machine import cores
+from redqueen.records import Status
 
 CPU_S = 10.0
 """CPU seconds for one answer."""
@@ -92,7 +93,7 @@ class MathsProcess:
             return Grade(status="infra_error", detail=f"the process for mathematics: {error}")
         if reply:
             status, detail = json.loads(reply)
-            return Grade(status=cast("GradeStatus", status), detail=detail)
+            return Grade(status=cast("Status", status), detail=detail)
         code = process.wait()
         self.close()
         if code == -signal.SIGPROF:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,9 +19,8 @@ from redqueen.policy.learning.packing import PromptGroup, WeightedSample, group_
 from redqueen.policy.learning.token_weights import token_weights
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
 from redqueen.policy.work import Meter
-from redqueen.records import MemberUpdate, Sample
+from redqueen.records import MemberUpdate, Progress, Sample
 
-Progress = Callable[[int, int], None]
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from redqueen.policy.executor import Executor
 from redqueen.policy.lora.adapter_bank import AdapterBank
@@ -10,10 +10,8 @@ from redqueen.policy.model.base import Base
 from redqueen.policy.model.tokens import encode
 from redqueen.policy.sampling.continuous_batch import BatchLimits, Row, RowGroup
 from redqueen.policy.work import Meter
-from redqueen.records import Completion, Prompt, Request
+from redqueen.records import Completion, OnCompletion, Prompt, Request
 from redqueen.request_stream import Follow, Then, in_rounds
-
-OnCompletion = Callable[[int, Completion], None]
 
 
 class LocalSampler:

@@ -37,7 +37,7 @@ class AdapterHost(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedAdapter:
     """One version of a slot's weights in the engine."""
 
     writes: int
@@ -60,7 +60,7 @@ class AdapterVersions:
         self.host = host
         self.base = base
         self.dtype = dtype
-        self.loaded: dict[int, Loaded] = {}
+        self.loaded: dict[int, LoadedAdapter] = {}
         self._numbers = count(1)
 
     def update(self, slots: Iterable[int]) -> None:
@@ -76,7 +76,7 @@ class AdapterVersions:
             if old is not None:
                 self.host.unload(old.number)
 
-    def _load(self, member: str, slot: int) -> Loaded:
+    def _load(self, member: str, slot: int) -> LoadedAdapter:
         # vLLM caches by name and path what adapters computed, and knows their weights by number. A version that reused
         # one of the three would be served old results (vLLM issues 30931, 42125), and one that is loaded in place is
         # read from disk again at every step (issue 41482).
@@ -89,7 +89,7 @@ class AdapterVersions:
             folder = Path(parent) / name
             self._write(member, slot, folder)
             handle = self.host.load(name, number, folder)
-        return Loaded(writes, number, name, handle)
+        return LoadedAdapter(writes, number, name, handle)
 
     def _write(self, member: str, slot: int, folder: Path) -> None:
         """Writes a member as a PEFT folder whose scale is 1."""

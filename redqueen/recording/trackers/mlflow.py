@@ -11,7 +11,8 @@ from itertools import islice
 from typing import Any
 
 from redqueen.optional import require
-from redqueen.recording.trackers.tracker import PROJECT, Session, Tracker
+from redqueen.recording.recorder import Session
+from redqueen.recording.trackers.tracker import PROJECT, Tracker
 
 # What the library takes in one request, and how long a parameter's text may be in each of its stores.
 _MOST_METRICS = 1000

@@ -1,47 +1,57 @@
-"""Opens the trackers that `run.trackers` names, and remembers what their libraries know the run by."""
+"""Opens the recorders and trackers that `run.recorders` and `run.trackers` name, ours and those of plugins."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import get_args
 
-from redqueen.config import Config, TrackerName
+from redqueen import plugins
+from redqueen.config import Config
 from redqueen.optional import is_installed, missing
+from redqueen.recording.recorder import Recorder, Session
 from redqueen.recording.trackers.mlflow import MLflow
 from redqueen.recording.trackers.tensorboard import TensorBoard
-from redqueen.recording.trackers.tracker import Session, Tracker, failure
+from redqueen.recording.trackers.tracker import Tracker, failure
 from redqueen.recording.trackers.trackio import Trackio
 from redqueen.recording.trackers.wandb import WeightsAndBiases
 from redqueen.runs.directory import RunDirectory
 
-TRACKERS: dict[TrackerName, type[Tracker]] = {
+TRACKERS: dict[str, type[Tracker]] = {
     "tensorboard": TensorBoard,
     "wandb": WeightsAndBiases,
     "trackio": Trackio,
     "mlflow": MLflow,
 }
-assert tuple(TRACKERS) == get_args(TrackerName)
 
 
 def check_trackers(config: Config) -> None:
     """Raises MissingLibraryError, before anything is loaded or written, if a tracker's library is not installed."""
-    # The library and its extra have the tracker's name.
+    # The library and its extra have the tracker's name. What a plugin needs, it has imported.
     for name in config.run.trackers:
-        if not is_installed(name):
+        if name in TRACKERS and not is_installed(name):
             raise missing(name, name, f"run.trackers={name}")
 
 
-def open_trackers(config: Config, directory: RunDirectory, first: int, say: Callable[[str], None]) -> list[Tracker]:
-    """Returns the trackers that could be opened. `say` gets a line about each: how to look at it, or why it is off.
+def open_recorders(config: Config, directory: RunDirectory, first: int, say: Callable[[str], None]) -> list[Recorder]:
+    """Returns the recorders of the run's plugins. Whatever goes wrong in one is an error of the run.
 
-    `first` is the first step that they will record.
+    `first` is the first step that they will record, and `say` tells a person a line.
+    """
+    session = Session(directory=directory, config=config, first=first, say=say)
+    return [plugins.find("recorder", name)(session) for name in config.run.recorders]
+
+
+def open_trackers(config: Config, directory: RunDirectory, first: int, say: Callable[[str], None]) -> list[Tracker]:
+    """Returns the trackers that could be opened, and remembers what their libraries know the run by.
+
+    `say` gets a line about each: how to look at it, or why it is off. `first` is the first step that they will record.
     """
     known = directory.tracker_ids()
     opened: list[Tracker] = []
     for name in config.run.trackers:
         session = Session(directory=directory, config=config, first=first, id=known.get(name), say=say)
+        opener: Callable[[Session], Tracker] = TRACKERS[name] if name in TRACKERS else plugins.find("tracker", name)
         try:
-            tracker = TRACKERS[name](session)
+            tracker = opener(session)
         # No login, no network, a full disk, another version: whatever it is, the run can do without.
         except Exception as error:  # noqa: BLE001
             say(failure(name, error))

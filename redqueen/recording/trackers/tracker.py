@@ -4,45 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
-from redqueen.config import Config
-from redqueen.recording.recorder import Recorder, StepRecord
-from redqueen.runs.directory import RunDirectory
+from redqueen.recording.recorder import Recorder, Session, StepRecord
 from redqueen.runs.numbers import numbers
 
 PROJECT = "redqueen"
 """The project or experiment that runs are listed under."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
-    """What a tracker is opened with: a new run, or one that is resumed."""
-
-    directory: RunDirectory
-    config: Config
-    first: int
-    """The first step that will be recorded."""
-    id: str | None
-    """What the tracker's library knew the run by in its last session; None if it does not know it."""
-    say: Callable[[str], None]
-    """Prints a line."""
-
-    @property
-    def name(self) -> str:
-        """The last two parts of the run's path: the runs of a sweep are called seed-0, seed-1, ... in each cell."""
-        path = self.directory.path.resolve()
-        return f"{path.parent.name}/{path.name}"
-
-    def settings(self) -> dict[str, object]:
-        """Returns the configuration as flat names and plain values."""
-        flat: dict[str, object] = {}
-        for section, values in self.config.model_dump(mode="json").items():
-            if isinstance(values, Mapping):
-                flat |= {f"{section}.{key}": value for key, value in values.items()}
-            else:
-                flat[section] = values
-        return flat
 
 
 class Tracker(Recorder):

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from redqueen.optional import require
-from redqueen.recording.trackers.tracker import PROJECT, Session, Tracker
+from redqueen.recording.recorder import Session
+from redqueen.recording.trackers.tracker import PROJECT, Tracker
 
 
 class WeightsAndBiases(Tracker):

@@ -9,9 +9,10 @@ import pytest
 
 from redqueen import optional
 from redqueen.config import Config, ConfigError
+from redqueen.recording.recorder import Session
 from redqueen.recording.trackers import opening
 from redqueen.recording.trackers.opening import TRACKERS, check_trackers, open_trackers
-from redqueen.recording.trackers.tracker import Session, Tracker
+from redqueen.recording.trackers.tracker import Tracker
 from tests.recording.trackers.recorded import EXPECTED, NULL, config, new_run, session
 
 

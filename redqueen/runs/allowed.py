@@ -3,8 +3,6 @@
 A run's folder may come from somebody else. Its config.json may name any module, and a folder is enough to be one.
 """
 
-# No import here may load torch (see `redqueen.cli`).
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from redqueen.analysis.lineage.tree import Life, lives
+from redqueen.analysis.lineage.tree import Life, check_name, lives
 from redqueen.analysis.replay import load_step
-from redqueen.commands.ask_question import check_name
 from redqueen.config import Config
 from redqueen.evolution import fitness_for, proven_first
 from redqueen.league.fitness import Fitness

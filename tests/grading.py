@@ -1,0 +1,13 @@
+"""Asks a verifier for many verdicts at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from redqueen.records import Task, Verdict, Verifier
+
+
+def grade(verifier: Verifier, attempts: Sequence[tuple[Task, str | None]]) -> list[Verdict]:
+    """What `submit_attempt` says of each; in order."""
+    futures = [verifier.submit_attempt(task, answer) for task, answer in attempts]
+    return [future.result() for future in futures]
