@@ -14,6 +14,7 @@ from redqueen.analysis.tasks import Order, Proposed, proposals, select
 from redqueen.commands.tables import table_console
 from redqueen.errors import UserError
 from redqueen.game.questions import write_question
+from redqueen.kinds import find_or_plain
 from redqueen.records import Kind
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.archive.rows import AttemptRow
@@ -68,11 +69,11 @@ def _print(console: Console, one: Proposed) -> None:
     else:
         task = one.task.task()
         console.print(indented(write_question(task)))
-        if task.kind == "code_f":
+        kind = find_or_plain(task.kind)
+        if kind.shows_examples:
             console.print(Text(f"  shown: the first {len(task.shown)}, judged on the other {len(task.hidden)}"))
         else:
-            asked = task.pairs[0].output if task.kind == "code_o" else f"f({task.pairs[0].input})"
-            console.print(Text(printable(f"  {row.teacher}'s answer  {asked}")))
+            console.print(Text(printable(f"  {row.teacher}'s answer  {kind.recorded_answer(task)}")))
         solved = sum(attempt.status == "correct" for attempt in one.attempts)
         console.print(_line(f"valid, solved {solved} of {len(one.attempts)}", "", row.reward, row.teacher))
         _print_attempts(console, one)
@@ -114,8 +115,7 @@ def answer_text(text: str, kind: Kind) -> str:
     lines = printable(text.strip("\n").rstrip())
     if _NEW_LINE in lines:
         return lines
-    # A completion prompt of code_i ends with the opening parenthesis of the call.
-    return f"f({lines}" if kind == "code_i" and lines.endswith(")") else lines.strip()
+    return find_or_plain(kind).written(lines)
 
 
 def _summary(every: list[Proposed], chosen: list[Proposed], limit: int, order: Order) -> str:

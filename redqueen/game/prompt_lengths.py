@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from redqueen import streams
 from redqueen.config import Config
 from redqueen.game.prompts import Prompts, prompts
-from redqueen.game.seeds import AUTHOR, SeedError, seeds, seeds_of
+from redqueen.game.seeds import AUTHOR, SeedError
+from redqueen.kinds import find
 from redqueen.records import Kind, Pair, Prompt, PromptLengths, Task
 
 CountTokens = Callable[[Prompt], int]
@@ -53,7 +54,7 @@ def _proposal_prompts(
     references = [rng.sample(tasks, min(game.references, len(tasks))) for _ in range(_DRAWN)]
     drawn: list[Prompt] = []
     for shown in references:
-        start = rng.choice(tasks) if kind == "code_f" else None
+        start = rng.choice(tasks) if find(kind).starts_from_program else None
         drawn.append(prompts_of.propose(kind, shown, start))
     return drawn
 
@@ -71,22 +72,23 @@ def _long(asked: Sequence[Prompt], count_tokens: CountTokens) -> int:
 
 def _seed_tasks(config: Config, kind: Kind) -> list[Task]:
     """Returns the seed programs as tasks. Each input also stands for its output, which only the sandbox could tell."""
-    tasks: list[Task] = []
+    wanted = find(kind)
     try:
-        drafts = seeds_of(config.game)
+        drafts = wanted.language.seeds(config.game.seeds)
     except SeedError:
         # A run can be resumed without the file that it began with, as its task bank is in the checkpoint.
-        drafts = seeds()
+        drafts = wanted.language.seeds()
+    tasks: list[Task] = []
     for number, draft in enumerate(drafts):
-        pairs = tuple(Pair(text, text) for text in draft.inputs)
-        task = Task(
+        whole = Task(
             id=f"seed-{number}",
-            kind="code_f",
+            kind=wanted.language.name,
             author=AUTHOR,
             step=0,
             program=draft.program,
-            pairs=pairs,
+            pairs=tuple(Pair(text, text) for text in draft.inputs),
             message=draft.message,
         )
-        tasks.append(task.as_kind(kind))
+        task = wanted.of_program(whole)
+        tasks += [] if task is None else [task]
     return tasks

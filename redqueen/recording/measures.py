@@ -12,8 +12,8 @@ from statistics import fmean
 from typing import Any
 
 from redqueen.behaviour import Behaviour
-from redqueen.game.novelty import seed_ideas
-from redqueen.game.seed_cells import seed_cells
+from redqueen.game.novelty import seed_shapes
+from redqueen.kinds.python.seed_cells import seed_cells
 from redqueen.played_step import PlayedStep
 from redqueen.programs.complexity import Complexity, complexity_of
 from redqueen.programs.coverage import Coverage, Covered
@@ -71,7 +71,7 @@ class Measures:
         self._spread = spread
         seeds = seed_cells()
         self._coverage = {
-            "programs": Coverage(seed_ideas("code_o")),
+            "programs": Coverage(seed_shapes()),
             "paths": Coverage(seeds["paths"]),
             "functions": Coverage(seeds["functions"]),
             "signatures": Coverage(seeds["signatures"]),

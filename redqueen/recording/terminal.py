@@ -52,8 +52,12 @@ def headline(line: StepMetrics, *more: str, width: int | None = None) -> str:
     Games are those won by students, drawn, and won by teachers. A line that is wider than `width` is broken between two
     numbers, never within one.
     """
-    # The last letter tells the kinds apart: code_o is "o".
-    solved = " ".join(f"{kind[-1]}:{percent(rate)}" for kind, rate in line["solve_rate_by_kind"].items())
+    by_kind = line["solve_rate_by_kind"]
+    # Where the last letters tell the kinds apart, they are enough.
+    names = [kind[-1] for kind in by_kind]
+    if len(set(names)) < len(names):
+        names = list(by_kind)
+    solved = " ".join(f"{name}:{percent(rate)}" for name, rate in zip(names, by_kind.values(), strict=True))
     contested = "/".join(str(count) for count in line["contested_by_kind"].values())
     outcomes = line["outcomes"]
     # Students alone have no proposals and no games.

@@ -15,8 +15,9 @@ from redqueen import optional
 from redqueen.analysis.dataset.columns import column_table, columns
 from redqueen.analysis.dataset.files import read_rows, rows_at_once
 from redqueen.config import GameConfig
-from redqueen.game.reserved import reserved
-from redqueen.game.seeds import read_own, write_block
+from redqueen.kinds.python import PYTHON
+from redqueen.kinds.python.reserved import reserved
+from redqueen.kinds.python.seeds import read_own, write_block
 from redqueen.records import Draft
 from redqueen.self_play import verified_seeds
 from redqueen.verifier import LocalVerifier
@@ -168,7 +169,7 @@ def test_what_is_exported_can_be_imported(run: Path, tmp_path: Path, verifier: L
             Draft(JOIN, ("'a'", "''", "'é'"), "put it in bold"),
         )
         # A run takes them as they are.
-        assert len(verified_seeds(verifier, dict(enumerate(drafts)), GameConfig(seeds=str(seeds)).seeds)) == 3
+        assert len(verified_seeds(verifier, dict(enumerate(drafts)), PYTHON, GameConfig(seeds=str(seeds)).seeds)) == 3
 
 
 ROWS = {

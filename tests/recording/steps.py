@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from redqueen.evolution import Game, Replacement, Standing
 from redqueen.game.seeds import AUTHOR
+from redqueen.kinds import BUILT_IN
 from redqueen.league.hall_of_fame import champion_of
 from redqueen.league.matchmaking import Match
 from redqueen.league.population import Member
@@ -14,7 +15,6 @@ from redqueen.played_step import PlayedMatch, PlayedStep, ScoredAttempt, ScoredP
 from redqueen.recording.measures import Measures
 from redqueen.recording.recorder import StepRecord
 from redqueen.records import (
-    KINDS,
     Attempted,
     Completion,
     FinishReason,
@@ -29,7 +29,7 @@ from redqueen.records import (
 
 NOTHING = PlayedStep(step=0, matches=())
 EMPTY = StepRecord(
-    kinds=KINDS,
+    kinds=BUILT_IN,
     played=NOTHING,
     updates=(),
     games=(),
@@ -42,7 +42,7 @@ EMPTY = StepRecord(
     population=(),
     hall_of_fame=(),
     task_bank_size=0,
-    measures=Measures().measure(NOTHING, {}, (), KINDS),
+    measures=Measures().measure(NOTHING, {}, (), BUILT_IN),
     seconds={"total": 0.0},
 )
 T0 = Member("T0", "teacher", 0, rating=Rating(26.0, 7.0), wins=1)
@@ -122,7 +122,7 @@ def full() -> StepRecord:
     )  # fmt: skip
     played = PlayedStep(step=4, matches=(PlayedMatch(match=MATCH, proposals=proposals),))
     return StepRecord(
-        kinds=KINDS,
+        kinds=BUILT_IN,
         played=played,
         updates=(
             MemberUpdate(
@@ -145,6 +145,6 @@ def full() -> StepRecord:
         population=(Standing(member=T0, fitness=5.0), Standing(member=S1, fitness=None)),
         hall_of_fame=("T0@4",),
         task_bank_size=7,
-        measures=Measures().measure(played, {}, ("T0", "S0"), KINDS),
+        measures=Measures().measure(played, {}, ("T0", "S0"), BUILT_IN),
         seconds={"match": 0.12345, "total": 61.5},
     )

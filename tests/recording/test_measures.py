@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from redqueen.behaviour import Behaviour
+from redqueen.kinds import BUILT_IN
 from redqueen.played_step import PlayedMatch, PlayedStep, ScoredProposal
 from redqueen.recording.archive import ArchiveRecorder
 from redqueen.recording.measures import Measures, StepMeasures
-from redqueen.records import KINDS, Kind, Pair, Task
+from redqueen.records import Kind, Pair, Task
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.archive.rows import MemberRow
 from tests.recording.steps import MATCH, S0, T0, full, proposal, record
@@ -43,7 +44,7 @@ def played(step: int, *tasks: Task) -> PlayedStep:
 
 
 def measure(measures: Measures, step: int, *tasks: Task, **behaviours: Behaviour) -> StepMeasures:
-    return measures.measure(played(step, *tasks), behaviours, ["T0"], KINDS)
+    return measures.measure(played(step, *tasks), behaviours, ["T0"], BUILT_IN)
 
 
 def test_a_task_is_measured_as_written_and_as_reached() -> None:
@@ -79,7 +80,7 @@ def test_a_repeated_task_has_its_share() -> None:
 
 
 def test_champions_tasks_have_rows_and_count_nowhere() -> None:
-    done = Measures().measure(played(4, replace(task("a", ALIVE), author="T0@2")), {}, ["T0"], KINDS)
+    done = Measures().measure(played(4, replace(task("a", ALIVE), author="T0@2")), {}, ["T0"], BUILT_IN)
     assert len(done.rows) == 1
     assert done.metrics["coverage"]["programs"]["tasks"] == 0
     assert done.metrics["repeated_rate"] is None

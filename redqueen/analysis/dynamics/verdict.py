@@ -14,6 +14,7 @@ from redqueen.analysis.dynamics.oscillation import Oscillation, oscillation
 from redqueen.analysis.dynamics.trend import SHORTEST, Trend, trend
 from redqueen.analysis.panels import kinds_of, standardised
 from redqueen.analysis.panels.complexity import mean_size
+from redqueen.kinds import find_or_plain
 from redqueen.runs.metrics import StepMetrics
 
 Word = Literal["collapse", "arms race", "disengagement", "undecided"]
@@ -106,11 +107,13 @@ def _sizes(lines: Sequence[Line]) -> tuple[Sequence[float | None], str]:
     reached = mean_size(lines, "reached", "nodes")
     if any(size is not None for size in reached):
         return reached, "nodes that can run"
-    # Runs of former versions have lines only. The programs of code_f are given to the teacher.
+    # Runs of former versions have lines only. A program that was given to the teacher says nothing about it.
     sizes: list[float | None] = []
     for line in lines:
         means = _mapping(line, "lines_by_kind")
-        known = [value for kind, value in means.items() if kind != "code_f" and value is not None]
+        known = [
+            value for kind, value in means.items() if value is not None and not find_or_plain(kind).starts_from_program
+        ]
         sizes.append(fmean(known) if known else None)
     return sizes, "lines as written"
 

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from redqueen.evals.benchmarks.cruxeval import cruxeval_benchmark
 
-CRUXEVAL_I = cruxeval_benchmark(name="cruxeval-i", title="CRUXEval-I", kind="code_i")
+CRUXEVAL_I = cruxeval_benchmark(name="cruxeval-i", title="CRUXEval-I", asks="input")

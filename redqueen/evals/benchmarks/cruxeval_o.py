@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from redqueen.evals.benchmarks.cruxeval import cruxeval_benchmark
 
-CRUXEVAL_O = cruxeval_benchmark(name="cruxeval-o", title="CRUXEval-O", kind="code_o")
+CRUXEVAL_O = cruxeval_benchmark(name="cruxeval-o", title="CRUXEval-O", asks="output")

@@ -24,7 +24,7 @@ from redqueen.evals.benchmarks.mbpp import MBPP
 from redqueen.evals.benchmarks.minerva import MINERVA
 from redqueen.evals.benchmarks.olympiadbench import OLYMPIADBENCH
 from redqueen.game.reserved import Half
-from redqueen.records import KINDS, Kind, Verifier
+from redqueen.records import Kind, Verifier
 
 FROM_DATA = (
     HUMANEVAL,
@@ -74,10 +74,12 @@ def load_benchmarks(
     verifier: Verifier,
     folder: Path | None,
     limit: int | None,
-    kinds: Sequence[Kind] = KINDS,
+    kinds: Sequence[Kind] | None = None,
     half: Half | None = reserved.HALF,
 ) -> list[Loaded]:
     """Returns the problems of benchmarks; the reserved programs of this half, or all, are posed in these `kinds`.
+
+    Without `kinds` they are all those of the configuration's languages.
 
     Raises UserError, in one line, if some of them cannot be had.
     """
