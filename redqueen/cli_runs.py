@@ -12,10 +12,17 @@ import typer
 
 from redqueen.commands import examples
 from redqueen.errors import UserError
-from redqueen.records import Kind
 from redqueen.runs.allowed import Allowed
 
 runs = typer.Typer()
+
+
+def _kinds(incomplete: str) -> list[str]:
+    """Returns what a shell may complete where a kind is named."""
+    from redqueen.kinds import names
+
+    return [name for name in names() if name.startswith(incomplete)]
+
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The run's directory.")]
 Member = Annotated[str, typer.Argument(metavar="MEMBER", help="A member's name, best-student or best-teacher.")]
@@ -29,6 +36,7 @@ LoadPlugins = Annotated[
 Unsafe = Annotated[
     bool, typer.Option("--unsafe-no-isolation", help="Run programs although this machine cannot isolate them.")
 ]
+OfKind = Annotated[str | None, typer.Option(metavar="KIND", help="Only tasks of this kind.", autocompletion=_kinds)]
 Figure = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it: FILE.png or FILE.svg.")]
 
 
@@ -89,12 +97,13 @@ def show(
     member: Annotated[
         str | None, typer.Option(metavar="NAME", help="Only what this member proposed or attempted.")
     ] = None,
-    kind: Annotated[Kind | None, typer.Option(help="Only tasks of this kind.")] = None,
+    kind: OfKind = None,
     best: Annotated[
         bool, typer.Option("--best", help="Best paid first: for the member, else for the teacher.")
     ] = False,
     worst: Annotated[bool, typer.Option("--worst", help="Worst paid first, refused proposals among them.")] = False,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many are shown.")] = 5,
+    load_plugins: LoadPlugins = False,
 ) -> None:
     """Show tasks and answers of a run.
 
@@ -105,7 +114,7 @@ def show(
     if best and worst:
         raise UserError("choose one of --best and --worst")
     order = "best" if best else "worst" if worst else "newest"
-    raise typer.Exit(run_show(run, step, member, kind, order, limit))
+    raise typer.Exit(run_show(run, step, member, kind, order, limit, Allowed(load_plugins)))
 
 
 @runs.command(name="eval", epilog=examples.EVAL)
@@ -318,7 +327,7 @@ runs.add_typer(tasks, name="tasks")
 def tasks_export(
     run: Run,
     out: Annotated[str, typer.Option(metavar="OUT", help="FILE.parquet, FILE.jsonl, or a folder: a whole data set.")],
-    kind: Annotated[Kind | None, typer.Option(help="Only tasks of this kind.")] = None,
+    kind: OfKind = None,
     solve_rate: Annotated[
         tuple[float, float] | None, typer.Option(metavar="LOW HIGH", help="Only tasks with such a solve rate.")
     ] = None,

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from redqueen.analysis.tasks import Order, Proposed, proposals, select
+from redqueen.commands.allowed import NOTHING, Allowed, check_kind, playable
 from redqueen.commands.tables import table_console
 from redqueen.errors import UserError
 from redqueen.game.questions import write_question
@@ -25,11 +26,21 @@ _INDENT = "    "
 _NEW_LINE = "\n"
 
 
-def run_show(run: Path, step: int | None, member: str | None, kind: Kind | None, order: Order, limit: int) -> int:
+def run_show(
+    run: Path,
+    step: int | None,
+    member: str | None,
+    kind: Kind | None,
+    order: Order,
+    limit: int,
+    allowed: Allowed = NOTHING,
+) -> int:
     """Prints at most `limit` tasks; returns the exit code. `step` counts from 1.
 
-    Raises RunError if there is no such run, UserError if it has no such step or member.
+    Raises RunError if there is no such run, UserError if it has no such step or member, or there is no such kind.
     """
+    if kind is not None or allowed.plugins:
+        check_kind(kind, playable(RunDirectory(run), allowed))
     with damage_of(run):
         name = None if member is None else _name(run, member)
         every = proposals(run, step)
@@ -70,10 +81,11 @@ def _print(console: Console, one: Proposed) -> None:
         task = one.task.task()
         console.print(indented(write_question(task)))
         kind = find_or_plain(task.kind)
+        answer = kind.recorded_answer(task)
         if kind.shows_examples:
             console.print(Text(f"  shown: the first {len(task.shown)}, judged on the other {len(task.hidden)}"))
-        else:
-            console.print(Text(printable(f"  {row.teacher}'s answer  {kind.recorded_answer(task)}")))
+        elif answer:
+            console.print(Text(printable(f"  {row.teacher}'s answer  {answer}")))
         solved = sum(attempt.status == "correct" for attempt in one.attempts)
         console.print(_line(f"valid, solved {solved} of {len(one.attempts)}", "", row.reward, row.teacher))
         _print_attempts(console, one)

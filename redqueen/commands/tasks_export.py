@@ -10,6 +10,7 @@ from pathlib import Path
 
 from redqueen.analysis.dataset.files import FOLDER_FILE, FORMATS, require_arrow, write_tasks
 from redqueen.analysis.dataset.rows import Selected, Wanted, read_tasks, select
+from redqueen.commands.allowed import check_kind
 from redqueen.commands.dataset_card import asked, dataset_card, left_out
 from redqueen.commands.tables import table_console
 from redqueen.config import Config
@@ -32,6 +33,7 @@ def run_tasks_export(run: Path, out: str, wanted: Wanted) -> int:
     if folder or target.suffix == ".parquet":
         require_arrow(FOLDER_FILE if folder else target)
     config = RunDirectory(run).config()
+    check_kind(wanted.kind, config)
     with damage_of(run):
         selected = select(read_tasks(run), wanted)
     if not selected.total:

@@ -276,8 +276,9 @@ class TaskKind:
 
     def write_question(self, task: Task) -> str:
         """Returns the text that asks for what `task` asks, with all that is known of it."""
-        lines = [self.language.equation(pair.input, pair.output) for pair in task.pairs]
-        return "\n".join([task.program, *lines])
+        message = [self.language.comment(line) for line in task.message.splitlines()]
+        examples = [self.language.equation(pair.input, pair.output) for pair in task.pairs]
+        return "\n".join([task.program, *message, *examples])
 
     def read_question(self, lines: Sequence[str]) -> Question | None:
         """Reads the question of a person, None if it is another kind's. Raises QuestionError if something is missing.

@@ -129,7 +129,7 @@ def test_a_folder_has_a_card_that_is_true(run: Path, tmp_path: Path) -> None:
     assert "Run them in a sandbox only" in card
     assert "\nlicense:" not in card
     assert "Of 5 valid tasks of the run" in card
-    assert "| `code_o` | predict the output of a program | 1 | 0.50 |" in card
+    assert "| `code_o` | predict the output | 1 | 0.50 |" in card
     assert "| `code_f` | write a function from examples and a message | 1 | - |" in card
     assert column_table() in card
     assert sorted(path.name for path in (tmp_path / "my-tasks").rglob("*")) == ["README.md", "data", "tasks.parquet"]
