@@ -81,13 +81,14 @@ def ask(
     """
     from redqueen.commands.ask_question import checked_question
 
-    lines = checked_question(run, member, question, step)
+    allowed = Allowed(load_plugins, unsafe_no_isolation)
+    lines = checked_question(run, member, question, step, allowed)
     # In a terminal somebody waits for it.
     if sys.stderr.isatty():
         typer.echo(f"loading {member} ...", err=True)
     from redqueen.commands.ask import run_ask
 
-    raise typer.Exit(run_ask(run, member, lines, step, attempts, Allowed(load_plugins, unsafe_no_isolation)))
+    raise typer.Exit(run_ask(run, member, lines, step, attempts, allowed))
 
 
 @runs.command(epilog=examples.SHOW)

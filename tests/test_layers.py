@@ -179,7 +179,7 @@ def loaded_after(code: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "part", ["programs", "game", "sandbox", "league", "records", "config", "recipes", "verifier", "web"]
+    "part", ["programs", "game", "kinds", "sandbox", "league", "records", "config", "recipes", "verifier", "web"]
 )
 def test_the_rules_load_no_tensor_library(part: str) -> None:
     names = [name for name in FILES if name == f"redqueen.{part}" or name.startswith(f"redqueen.{part}.")]
