@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -58,6 +59,13 @@ class Language(Protocol):
 
     def shape(self, program: str) -> str:
         """Returns a hash that is equal for programs that are alike up to names and constants."""
+        ...
+
+    def tree(self, program: str) -> ast.Module | None:
+        """Returns a valid program as a syntax tree of its own, by which its complexity and its features are measured.
+
+        None if the measures of this project do not apply to the language.
+        """
         ...
 
     # Running them.

@@ -142,9 +142,10 @@ def select(records: Iterable[TaskRecord], wanted: Wanted) -> Selected:
     seen: set[tuple[Kind, str]] = set()
     left: Counter[str] = Counter()
     every = list(records)
+    held_out = reserved_shapes()
     for record in every:
         # Reserved ones come first, so that their number does not depend on what else was asked for.
-        if record.shape in reserved_shapes():
+        if record.shape in held_out:
             left["reserved"] += 1
         elif not _fits(record, wanted):
             left["filtered"] += 1

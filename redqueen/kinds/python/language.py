@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from redqueen.kinds.language import Half, Words
 from redqueen.kinds.python import reserved, seeds
 from redqueen.programs.normal_form import ENTRY, fingerprint, shape, split_calls
+from redqueen.programs.trees import parse
 from redqueen.records import Draft, Pair
 from redqueen.sandbox import GAME, Job, canonical, parse_arguments, parse_literal, to_literal
 
@@ -53,6 +54,9 @@ class Python:
 
     def shape(self, program: str) -> str:
         return shape(program)
+
+    def tree(self, program: str) -> ast.Module:
+        return parse(program)
 
     def job(
         self,
