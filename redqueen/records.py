@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-# The name of a kind of task, e.g. "code_o". What it means, `redqueen.kinds` knows.
+# The name of a kind of task. What it means, `redqueen.kinds` knows.
 Kind = str
 
 FinishReason = Literal["stop", "length"]

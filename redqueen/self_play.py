@@ -14,7 +14,7 @@ from redqueen.game.reserved import is_reserved
 from redqueen.game.seeds import AUTHOR, SeedError
 from redqueen.game.task_bank import TaskBank, fingerprint_of
 from redqueen.judging import ask, submit_attempt, submit_proposal
-from redqueen.kinds import Language, find, languages
+from redqueen.kinds import Language, find, languages, task_on
 from redqueen.league.matchmaking import Match
 from redqueen.records import (
     Attempted,
@@ -69,12 +69,22 @@ class SelfPlay:
             added += len(tasks)
             for task in tasks:
                 for kind in kinds:
-                    rng = streams.python(self.seed, "plant", task.id, kind)
-                    wanted = find(kind)
-                    posed = wanted.of_program(task, rng) if wanted.language is language else None
+                    posed = task_on(task, kind, streams.python(self.seed, "plant", task.id, kind))
                     if posed is not None:
                         self.task_bank.add(posed, None)
+        self._check_planted()
         return added
+
+    def _check_planted(self) -> None:
+        """Raises SeedError if a kind cannot be played, since the seeds make no tasks of it."""
+        planted = {entry.task.kind for entry in self.task_bank.entries()}
+        languages_there = [language.name for language in languages(planted)]
+        for name in self.config.game.kinds:
+            kind = find(name)
+            no_start = kind.starts_from_program and kind.language.name not in languages_there
+            # Students alone are posed what is in the task bank; a teacher may begin without references.
+            if name not in planted and (no_start or not self.config.population.teachers):
+                raise SeedError(f"the seed programs make no task of the kind {name}: choose other game.kinds")
 
     def _seed_programs(self, language: Language) -> list[Task]:
         """Returns the seed programs of a language that this run starts from, with all their inputs."""

@@ -21,7 +21,7 @@ from redqueen.config import Config
 from redqueen.game.prompts import Prompts, prompts
 from redqueen.game.reserved import is_reserved
 from redqueen.judging import ask, submit_proposal
-from redqueen.kinds import find, languages, names_of_languages
+from redqueen.kinds import find, languages, names_of_languages, task_on
 from redqueen.lessons import Lessons
 from redqueen.policy.model.base import Base
 from redqueen.policy.policy import open_policy
@@ -72,7 +72,7 @@ class Warmup:
         self.seeds_by_kind: dict[Kind, list[Task]] = {}
         """Those that can be posed in a kind. All kinds of a language are taught, whichever are played later."""
         for kind in names_of_languages(config.game.kinds):
-            suitable = [whole for whole in self.seed_tasks if _suits(whole, kind)]
+            suitable = [whole for whole in self.seed_tasks if task_on(whole, kind) is not None]
             if suitable:
                 self.seeds_by_kind[kind] = suitable
         self.kinds = tuple(self.seeds_by_kind)
@@ -150,12 +150,13 @@ class Warmup:
         programs = list(self.seeds_by_kind[kind])
         for each in self.kinds:
             other = find(each)
-            if not other.starts_from_program and other.language is find(kind).language:
+            if not other.starts_from_program and other.language.name == find(kind).language.name:
                 programs += self.new_tasks[each]
         return rng.choice(programs)
 
     def _references(self, kind: Kind, rng: random.Random) -> list[Task]:
-        drawn = rng.sample(self.seeds_by_kind[kind], self.config.game.references)
+        seeds = self.seeds_by_kind[kind]
+        drawn = rng.sample(seeds, min(self.config.game.references, len(seeds)))
         return [varied(whole, kind, rng) for whole in drawn]
 
     def _task(self, kind: Kind, rng: random.Random) -> Task:
@@ -164,7 +165,7 @@ class Warmup:
         new_tasks = self.new_tasks[kind]
         if new_tasks and rng.random() < 0.5:
             task = rng.choice(new_tasks)
-            return varied(task, kind, rng) if find(kind).shows_examples else task
+            return fewer_pairs(task, rng) if find(kind).shows_examples else task
         return varied(rng.choice(self.seeds_by_kind[kind]), kind, rng)
 
     def _lesson(self, rng: random.Random) -> list[Sample]:
@@ -183,30 +184,28 @@ class Warmup:
 
     def _questions(self, whole: Task, rng: random.Random) -> list[Task]:
         """Returns tasks on up to `ANSWERS` pairs of one seed program, in the kinds that have one pair, in turn."""
-        kinds = [kind for kind in self.kinds if not find(kind).shows_examples and _suits(whole, kind)]
+        kinds = [kind for kind in self.kinds if not find(kind).shows_examples and task_on(whole, kind)]
         if not kinds:
             return []
         asked: list[Task] = []
         for number, pair in enumerate(rng.sample(whole.pairs, min(ANSWERS, len(whole.pairs)))):
-            task = find(kinds[number % len(kinds)]).of_program(replace(whole, pairs=(pair,)))
+            task = task_on(replace(whole, pairs=(pair,)), kinds[number % len(kinds)])
             asked += [] if task is None else [task]
         return asked
 
 
-def varied(task: Task, kind: Kind, rng: random.Random) -> Task:
-    """Returns a task of `kind` made from one with several pairs, which suits it.
+def varied(whole: Task, kind: Kind, rng: random.Random) -> Task:
+    """Returns a task of `kind` made of a program with several pairs. Raises ValueError if it makes none of it.
 
     A kind that shows examples keeps up to `MAX_PAIRS` of them in a new order, another one keeps one.
     """
     wanted = find(kind)
-    if wanted.shows_examples:
-        task = replace(task, pairs=tuple(rng.sample(task.pairs, min(len(task.pairs), MAX_PAIRS))))
-    made = wanted.of_program(task, rng)
-    assert made is not None
+    made = wanted.of_program(fewer_pairs(whole, rng) if wanted.shows_examples else whole, rng)
+    if made is None:
+        raise ValueError(f"the program of {whole.id} makes no task of the kind {kind}")
     return made
 
 
-def _suits(whole: Task, kind: Kind) -> bool:
-    """Returns whether a program can be posed in a kind."""
-    wanted = find(kind)
-    return wanted.language is find(whole.kind).language and wanted.of_program(whole) is not None
+def fewer_pairs(task: Task, rng: random.Random) -> Task:
+    """Returns a task with up to `MAX_PAIRS` of its pairs, in a new order."""
+    return replace(task, pairs=tuple(rng.sample(task.pairs, min(len(task.pairs), MAX_PAIRS))))

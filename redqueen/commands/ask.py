@@ -109,7 +109,7 @@ def _task_of_run(word: str, directory: RunDirectory) -> Task | None:
 
 
 def _seed(word: str, game: GameConfig, verifier: LocalVerifier) -> Task | None:
-    """Returns the run's seed task `seed-12-code_i`; without a kind it is of the first. Raises UserError."""
+    """Returns the run's seed task `seed-12-KIND`; without a kind it is of the first. Raises UserError."""
     number, _, name = word.removeprefix(SEED).partition("-")
     kind = find(name if name in names() else BUILT_IN[0])
     drafts = kind.language.seeds(game.seeds)

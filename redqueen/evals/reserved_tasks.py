@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from redqueen import streams
 from redqueen.errors import UserError
-from redqueen.kinds import Half, Language, find, languages
+from redqueen.kinds import Half, Language, find, languages, task_on
 from redqueen.records import Kind, Task, Verifier
 from redqueen.self_play import seed_tasks, verified_tasks
 
@@ -35,7 +35,7 @@ def reserved_tasks(half: Half | None, kinds: Sequence[Kind], count: int, seed: i
 def _of_language(
     language: Language, half: Half | None, kinds: Sequence[Kind], count: int, seed: int, verifier: Verifier
 ) -> list[Task]:
-    own = [kind for kind in kinds if find(kind).language is language]
+    own = [kind for kind in kinds if find(kind).language.name == language.name]
     # Half of 70 programs in three kinds makes 210 tasks. Only the programs that are needed run in the sandbox.
     name_of_half = half or "all"
     drafts = {f"reserved-{name_of_half}-{number}": draft for number, draft in enumerate(language.reserved(half))}
@@ -49,7 +49,7 @@ def _of_language(
     for turn in range(len(own)):
         for number, program in enumerate(programs):
             kind = own[(number + turn) % len(own)]
-            task = find(kind).of_program(program, streams.python(seed, "reserved", program.id, kind))
+            task = task_on(program, kind, streams.python(seed, "reserved", program.id, kind))
             tasks += [] if task is None else [task]
     return tasks
 
@@ -61,7 +61,7 @@ def worked_examples(kinds: Sequence[Kind], shots: int, seed: int, verifier: Veri
         numbers = streams.python(seed, "reserved", "shots").sample(range(len(language.seeds())), shots)
         for whole in seed_tasks(verifier, language, numbers):
             for kind in kinds:
-                made = find(kind).of_program(whole, streams.python(seed, "reserved", whole.id, kind))
-                if made is not None and find(kind).language is language:
+                made = task_on(whole, kind, streams.python(seed, "reserved", whole.id, kind))
+                if made is not None:
                     examples[kind].append(made)
     return examples

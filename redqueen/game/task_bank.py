@@ -147,8 +147,8 @@ class TaskBank:
 
         Raises IndexError if there is none.
         """
-        language = find(kind).language
-        kinds = [each for each in self._entries if find(each).language is language]
+        language = find(kind).language.name
+        kinds = [each for each in self._entries if find(each).language.name == language]
         # The kind is drawn first, so that a kind with few tasks is not drowned by the others.
         return rng.choice(self._shelf(rng.choice(kinds)))
 

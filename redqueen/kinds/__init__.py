@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import random
 from collections.abc import Iterable, Sequence
 from typing import cast
 
@@ -25,6 +26,7 @@ from redqueen.kinds.kind import (
 )
 from redqueen.kinds.language import Half, Language, SeedError, Words
 from redqueen.plugins import PluginError
+from redqueen.records import Task
 
 __all__ = [
     "BUILT_IN",
@@ -46,6 +48,7 @@ __all__ = [
     "languages",
     "names",
     "names_of_languages",
+    "task_on",
     "validation",
 ]
 
@@ -77,7 +80,6 @@ def find(name: str) -> TaskKind:
     """
     if name in _built_in:
         return _built_in[name]
-    # A program with all its inputs is of no kind yet.
     for language in languages(names()):
         if language.name == name:
             return TaskKind(name, language)
@@ -90,6 +92,15 @@ def find_or_plain(name: str) -> TaskKind:
         return find(name)
     except PluginError:
         return TaskKind(name, _built_in[BUILT_IN[0]].language)
+
+
+def task_on(whole: Task, name: str, rng: random.Random | None = None) -> Task | None:
+    """Returns a task of the kind called `name` on a program with all its inputs (`TaskKind.of_program`).
+
+    None if the kind makes no task of it, or is of another language.
+    """
+    kind = find(name)
+    return kind.of_program(whole, rng) if kind.language.name == find(whole.kind).language.name else None
 
 
 def languages(kinds: Iterable[str]) -> list[Language]:

@@ -55,7 +55,7 @@ def _kinds(run: LiveRun) -> tuple[str, ...]:
 
 
 def read_filter(query: Mapping[str, str], kinds: tuple[str, ...]) -> Filter:
-    """Returns the filter that a query string asks for: `kind=code_o&status=refused&from=3&to=9&least=0.5&novel=1`."""
+    """Returns the filter that a query string asks for: `kind=NAME&status=refused&from=3&to=9&least=0.5&novel=1`."""
     status = _choice(query, "status", ("any", *_STATUSES)) or "valid"
     novel = _choice(query, "novel", ("0", "1"))
     return Filter(
