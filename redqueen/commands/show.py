@@ -39,13 +39,14 @@ def run_show(
 
     Raises RunError if there is no such run, UserError if it has no such step or member, or there is no such kind.
     """
-    if kind is not None or allowed.plugins:
-        check_kind(kind, playable(RunDirectory(run), allowed))
+    if allowed.plugins:
+        playable(RunDirectory(run), allowed)
     with damage_of(run):
         name = None if member is None else _name(run, member)
         every = proposals(run, step)
     if not every:
         raise UserError(f"{run} has no step {step}" if step is not None else f"{run} has played no step yet")
+    check_kind(kind, [one.proposal.kind for one in every])
     console = table_console()
     with damage_of(run):
         chosen = select(every, name, kind, order)

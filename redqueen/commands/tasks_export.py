@@ -33,7 +33,7 @@ def run_tasks_export(run: Path, out: str, wanted: Wanted) -> int:
     if folder or target.suffix == ".parquet":
         require_arrow(FOLDER_FILE if folder else target)
     config = RunDirectory(run).config()
-    check_kind(wanted.kind, config)
+    check_kind(wanted.kind, config.game.kinds)
     with damage_of(run):
         selected = select(read_tasks(run), wanted)
     if not selected.total:

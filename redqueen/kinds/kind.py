@@ -103,8 +103,6 @@ class TaskKind:
         """The name in configurations, archives and prompts, e.g. `code_o`."""
         self.language = language
 
-    # What a task is.
-
     def idea(self, program: str, message: str) -> str:
         """Returns what the author of a task thought of, as a text to compare: the program's shape."""
         del message

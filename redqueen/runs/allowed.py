@@ -5,6 +5,7 @@ A run's folder may come from somebody else. Its config.json may name any module,
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,9 +46,9 @@ def with_allowed(config: Config, allowed: Allowed) -> Config:
     return config.without_isolation(allowed=allowed.unsafe)
 
 
-def check_kind(kind: Kind | None, config: Config) -> None:
-    """Raises UserError if `kind` is neither known nor a kind of a run's configuration."""
-    known = dict.fromkeys((*names(), *config.game.kinds))
+def check_kind(kind: Kind | None, of_run: Iterable[Kind]) -> None:
+    """Raises UserError if `kind` is neither known nor one of the run's."""
+    known = dict.fromkeys((*names(), *of_run))
     if kind is not None and kind not in known:
         raise UserError(f"there is no kind '{kind}': choose one of {', '.join(known)}")
 

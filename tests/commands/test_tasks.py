@@ -63,7 +63,7 @@ def test_every_column_has_the_value_of_the_run(run: Path, tmp_path: Path) -> Non
 def test_reserved_programs_are_left_out_and_counted(run: Path, tmp_path: Path) -> None:
     done = export(run, tmp_path / "tasks.jsonl")
     assert "wrote 4 of 5 tasks" in done.stdout
-    assert "1 are alike to a reserved program" in done.stdout
+    assert "1 is alike to a reserved program" in done.stdout
     assert reserved()[0].program not in (tmp_path / "tasks.jsonl").read_text()
 
 
@@ -130,7 +130,7 @@ def test_a_folder_has_a_card_that_is_true(run: Path, tmp_path: Path) -> None:
     assert "\nlicense:" not in card
     assert "Of 5 valid tasks of the run" in card
     assert "| `code_o` | predict the output | 1 | 0.50 |" in card
-    assert "| `code_f` | write a function from examples and a message | 1 | - |" in card
+    assert "| `code_f` | write the function from examples and a message | 1 | - |" in card
     assert column_table() in card
     assert sorted(path.name for path in (tmp_path / "my-tasks").rglob("*")) == ["README.md", "data", "tasks.parquet"]
 
