@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.text import Text
 
 from redqueen.analysis.tasks import Order, Proposed, proposals, select
-from redqueen.commands.allowed import NOTHING, Allowed, check_kind, playable
 from redqueen.commands.tables import table_console
 from redqueen.errors import UserError
 from redqueen.game.questions import write_question
 from redqueen.kinds import find_or_plain
 from redqueen.records import Kind
+from redqueen.runs.allowed import NOTHING, Allowed, check_kind, playable
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.archive.rows import AttemptRow
 from redqueen.runs.directory import RunDirectory

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from redqueen.analysis.dataset.files import FOLDER_FILE, FORMATS, require_arrow, write_tasks
 from redqueen.analysis.dataset.rows import Selected, Wanted, read_tasks, select
-from redqueen.commands.allowed import check_kind
 from redqueen.commands.dataset_card import asked, dataset_card, left_out
 from redqueen.commands.tables import table_console
 from redqueen.config import Config
 from redqueen.errors import UserError
+from redqueen.runs.allowed import check_kind
 from redqueen.runs.directory import RunDirectory
 from redqueen.runs.files import damage_of
 

@@ -27,6 +27,7 @@ from redqueen.sandbox import Outcome, canonical, parse_arguments
 from redqueen.self_play import SelfPlay
 from redqueen.verifier import LocalVerifier
 from tests import toy
+from tests.grading import grade
 
 FOUR = ("1", "2", "3", "4")
 
@@ -98,7 +99,7 @@ def test_its_tasks_are_posed_and_judged(sums: tuple[str, ...], verifier: LocalVe
     for task in tasks:
         right = form.read_attempt(task.kind, form.write_attempt(task))
         wrong = "x + 1" if task.kind == "sum_f" else "77"
-        assert [verdict.status for verdict in verifier.grade([(task, right), (task, wrong)])] == ["correct", "wrong"]
+        assert [verdict.status for verdict in grade(verifier, [(task, right), (task, wrong)])] == ["correct", "wrong"]
 
 
 def test_its_reserved_programs_are_refused_and_pythons_do_not_matter_to_it(sums: tuple[str, ...]) -> None:
