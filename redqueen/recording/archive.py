@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from redqueen.evals.in_training import HeldOutAnswer
-from redqueen.evolution import Game, Replacement, Standing
+from redqueen.evals.answers import HeldOutAnswer
 from redqueen.league.hall_of_fame import Champion
 from redqueen.league.population import Member
 from redqueen.league.rating import Rating
+from redqueen.league.results import Game, Replacement, Standing
 from redqueen.played_step import PlayedStep, ScoredAttempt, ScoredProposal
 from redqueen.recording.recorder import Recorder, StepRecord
 from redqueen.records import Attempted, Task

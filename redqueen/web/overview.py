@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from redqueen.analysis.dynamics.verdict import verdict
-from redqueen.analysis.panels import Panel, panels
+from redqueen.recording.metrics import Panel, panels
 from redqueen.web.live_run import LiveRun
 
 

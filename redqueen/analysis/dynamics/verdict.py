@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from redqueen.analysis.dynamics.oscillation import Oscillation, oscillation
 from redqueen.analysis.dynamics.trend import SHORTEST, Trend, trend
-from redqueen.analysis.panels import kinds_of, standardised
-from redqueen.analysis.panels.complexity import mean_size
+from redqueen.recording.metrics import kinds_of, standardised
+from redqueen.recording.metrics.complexity import mean_size
 from redqueen.runs.metrics import StepMetrics
 
 Word = Literal["collapse", "arms race", "disengagement", "undecided"]

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from redqueen.policy.executor import Executor
 from redqueen.policy.lora.adapter_bank import AdapterBank
+from redqueen.policy.meter import Meter
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.tokens import encode
 from redqueen.policy.sampling.continuous_batch import BatchLimits, Row, RowGroup
-from redqueen.policy.work import Meter
 from redqueen.records import Completion, OnCompletion, Prompt, Request
 from redqueen.request_stream import Follow, Then, in_rounds
 

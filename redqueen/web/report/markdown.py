@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any, cast
 
 from redqueen.analysis.dynamics.words import HEAD, oscillation_words, trend_rows
-from redqueen.analysis.panels import Panel, panels
+from redqueen.recording.metrics import Panel, panels
 from redqueen.web.evaluation import evaluation
 from redqueen.web.live_run import LiveRun
 from redqueen.web.members import league
