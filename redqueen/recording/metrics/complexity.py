@@ -34,10 +34,7 @@ def _mean_of_kinds(line: Line, which: str, measure: str) -> float | None:
 
 def _twice(measure: str) -> CurvesOf:
     def curves(lines: Sequence[Line], _: str) -> Curves:
-        return {
-            "as written": mean_size(lines, "written", measure),
-            "reached": mean_size(lines, "reached", measure),
-        }
+        return {"as written": mean_size(lines, "written", measure), "reached": mean_size(lines, "reached", measure)}
 
     return curves
 

@@ -76,12 +76,7 @@ def matches(step: Step) -> list[dict[str, Any]]:
     null without a task that has a solve rate), `outcome` (null where there was no game).
     """
     return [
-        {
-            "teacher": game.match.teacher,
-            "student": game.match.student,
-            "score": game.score,
-            "outcome": game.outcome,
-        }
+        {"teacher": game.match.teacher, "student": game.match.student, "score": game.score, "outcome": game.outcome}
         for game in step.record.games
     ]
 

@@ -140,10 +140,7 @@ def _tokens(rollouts: Iterable[Rollout]) -> int:
     return sum(len(rollout.completion.token_ids) for rollout in rollouts)
 
 
-@METRICS.add(
-    "seconds",
-    Chart("seconds", "Seconds by phase", "Wall time of the step and of its phases.", by_key),
-)
+@METRICS.add("seconds", Chart("seconds", "Seconds by phase", "Wall time of the step and of its phases.", by_key))
 def seconds(step: Step) -> dict[str, float]:
     """Wall time by phase, and `total`. Proposals and attempts are one stream: `propose` ends when the last proposal is
     written, `solve` is the rest. With `learning.max_staleness=1`, `learn` is what is left of it when the next step has
