@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import TypeVar
 
+from redqueen.futures import finished
 from redqueen.game.prompts import Prompts
 from redqueen.records import (
     Attempted,
@@ -120,10 +121,3 @@ def withdrawn(proposed: Proposed, attempts: Sequence[Attempted], fault: str) -> 
             judged = replace(judged, status="nondeterministic", detail=detail)
         dropped.append(replace(attempt, verdict=judged))
     return replace(proposed, verdict=verdict, task=None), dropped
-
-
-def finished(value: T) -> Future[T]:
-    """Returns a future that has its result already."""
-    future: Future[T] = Future()
-    future.set_result(value)
-    return future

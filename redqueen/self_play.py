@@ -32,7 +32,7 @@ from redqueen.records import (
     Verdict,
     Verifier,
 )
-from redqueen.request_stream import Later, Then, sample_stream
+from redqueen.request_stream import Further, sample_stream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +192,7 @@ class _Judging:
         self.places: list[tuple[int, Task, int]] = []
         self.attempts: dict[int, Future[Verdict]] = {}
 
-    def submit(self, index: int, completion: Completion) -> Later[list[Request]] | None:
+    def submit(self, index: int, completion: Completion) -> Further[list[Request]] | None:
         """Hands a completion to the verifier. Returns the attempts that a proposal leads to."""
         play = self.play
         asked = len(self.assignments)
@@ -211,7 +211,7 @@ class _Judging:
             self.progress(len(self.proposals), asked)
             if len(self.proposals) == asked:
                 self.on_proposed()
-            return Then(judged, partial(self._pose, index))
+            return Further(judged, partial(self._pose, index))
 
         task = self.places[index - asked][1]
         self.attempts[index - asked] = submit_attempt(play.verifier, play.prompts, task, completion)

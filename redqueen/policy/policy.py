@@ -199,9 +199,9 @@ class Policy:
         """
         return self.sampler.sample(requests, on_completion)
 
-    def stream(self, requests: Sequence[Request], follow: Follow, most: int) -> list[Completion]:
+    def stream(self, requests: Sequence[Request], follow: Follow, max_further: int) -> list[Completion]:
         """Samples requests and the further ones that they lead to (see `redqueen.request_stream.StreamSampler`)."""
-        return self.sampler.stream(requests, follow, most)
+        return self.sampler.stream(requests, follow, max_further)
 
     def update(
         self, samples: Sequence[Sample], progress: Progress | None = None, *, lr: float | None = None
