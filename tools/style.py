@@ -2,7 +2,8 @@
 
 The limits keep the code loose enough to read: one statement says one thing, files and functions stay short, and traps
 have a comment. It exits with 1 for an import cycle or a function that is too long. The others are there to be read: a
-file that is cut in two for the sake of a number is no better. Figures are taken from the syntax tree and the tokens, so the formatting of a line changes none of them.
+file that is cut in two for the sake of a number is no better. Figures are taken from the syntax tree and the tokens, so
+the formatting of a line changes none of them.
 """
 
 from __future__ import annotations
