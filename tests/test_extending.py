@@ -254,6 +254,11 @@ def test_a_benchmark_from_outside_is_evaluated_and_completed(
     done = redqueen(*args, "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "addition" in done.stdout
+    own = ("plugins=my_parts", "evals.benchmarks=addition", "evals.every=1", "evals.limit=3")
+    trained = redqueen("train", "--run", "run", "--steps", "1", "--model", model, *SMALL, *own, cwd=tmp_path)
+    assert trained.returncode == 0, trained.stderr
+    (line,) = RunDirectory(tmp_path / "run").metrics()
+    assert line["evals"]["addition"].keys() == {"S0", "S1"}
     context = typer.Context(typer.main.get_command(runs), info_name="eval")
     context.params = {"plugins": "my_parts"}
     assert _complete_benchmarks(context, "reserved,ad") == ["reserved,addition"]
