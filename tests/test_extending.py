@@ -35,7 +35,7 @@ from redqueen.league.selection import plan_births
 from redqueen.plugins import PluginError
 from redqueen.policy.model import decoder
 from redqueen.policy.model.base import load
-from redqueen.recording.metrics.step import Step
+from redqueen.recording.metrics.step import CountedStep
 from redqueen.recording.trackers.opening import open_recorders
 from redqueen.records import Completion, Draft, Kind, Proposal, Task, Verdict
 from redqueen.runs.directory import RunDirectory
@@ -194,7 +194,7 @@ def test_a_metric() -> None:
         "share",
         "Tasks whose program has at most two lines / tasks.",
     )
-    line = {"step": 4, "short_rate": metric.compute(Step(full()))}
+    line = {"step": 4, "short_rate": metric.compute(CountedStep(full()))}
     (panel,) = metric.panels([line])
     assert (panel.key, panel.curves, panel.high) == ("short-tasks", {"short": (1.0,)}, 1)
     assert numbers(line) == {"short_rate": 1.0}

@@ -43,7 +43,7 @@ class Grader(Protocol):
         ...
 
 
-class Comparison:
+class DataGrader:
     """Judges answers by a function, in this process: for answers that are compared as data. It never runs a program."""
 
     def __init__(self, right: Callable[[Problem, str], bool]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from redqueen.recording.metrics import complexity, coverage, dynamics, league, training
 from redqueen.recording.metrics.metric import Metric
 from redqueen.recording.metrics.panel import Line, Panel, kinds_of, standardised
-from redqueen.recording.metrics.step import Step
+from redqueen.recording.metrics.step import CountedStep
 from redqueen.recording.recorder import StepRecord
 from redqueen.runs.metrics import StepMetrics
 
@@ -23,7 +23,7 @@ METRICS: tuple[Metric, ...] = tuple(metric for section in SECTIONS for metric in
 
 def step_metrics(record: StepRecord) -> StepMetrics:
     """Returns the step's line."""
-    step = Step(record)
+    step = CountedStep(record)
     line: StepMetrics = {}
     for metric in METRICS:
         value = metric.compute(step)

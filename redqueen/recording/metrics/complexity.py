@@ -9,8 +9,8 @@ from typing import Any
 from redqueen.played_step import ScoredProposal
 from redqueen.recording.measures import MEASURES, MeasuredTask
 from redqueen.recording.metrics.metric import Metrics, mean
-from redqueen.recording.metrics.panel import Chart, Column, Curves, CurvesOf, Line, at, by_key, part
-from redqueen.recording.metrics.step import Step
+from redqueen.recording.metrics.panel import Column, Curves, CurvesOf, Line, MetricChart, at, by_key, part
+from redqueen.recording.metrics.step import CountedStep
 from redqueen.records import Kind
 
 METRICS = Metrics("complexity")
@@ -39,12 +39,12 @@ def _twice(measure: str) -> CurvesOf:
     return curves
 
 
-def _chart(measure: str, title: str, unit: str) -> Chart:
+def _chart(measure: str, title: str, unit: str) -> MetricChart:
     note = (
         "Mean of the kinds whose programs teachers write, in the valid tasks of the step. Reached is what is left "
         "without code that can never run."
     )
-    return Chart(measure.replace("_", "-"), title, note, _twice(measure), unit)
+    return MetricChart(measure.replace("_", "-"), title, note, _twice(measure), unit)
 
 
 @METRICS.add(
@@ -56,7 +56,7 @@ def _chart(measure: str, title: str, unit: str) -> Chart:
     _chart("variables", "Variables", "variables"),
     _chart("node_types", "Different types of nodes", "types"),
 )
-def complexity_by_kind(step: Step) -> dict[Kind, dict[str, dict[str, float]] | None]:
+def complexity_by_kind(step: CountedStep) -> dict[Kind, dict[str, dict[str, float]] | None]:
     """Means over the step's tasks, null without one: `written` and `reached`, each with `depth`, `cyclomatic`, `lines`,
     `variables`, `nodes`, `node_types`. The programs of code_f are given to the teacher.
     """
@@ -74,14 +74,14 @@ def _complexity(tasks: Sequence[MeasuredTask]) -> dict[str, dict[str, float]] | 
 
 @METRICS.add(
     "share",
-    Chart(
+    MetricChart(
         "dead-code",
         "Code that can never run",
         "Mean over the valid tasks of the share of a program's nodes that can never run.",
         by_key,
     ),
 )
-def dead_code_by_kind(step: Step) -> dict[Kind, float | None]:
+def dead_code_by_kind(step: CountedStep) -> dict[Kind, float | None]:
     """Mean share of a program's nodes that can never run."""
     return step.by_kind(step.measured, _dead_code)
 
@@ -92,20 +92,20 @@ def _dead_code(tasks: Sequence[MeasuredTask]) -> float | None:
 
 @METRICS.add(
     "values",
-    Chart(
+    MetricChart(
         "input-size",
         "Size of a task's inputs",
         "Mean size of the inputs of the valid tasks (docs/METRICS.md).",
         part("input"),
     ),
-    Chart(
+    MetricChart(
         "output-size",
         "Size of a task's outputs",
         "Mean size of the outputs of the valid tasks (docs/METRICS.md).",
         part("output"),
     ),
 )
-def sizes_by_kind(step: Step) -> dict[Kind, dict[str, float] | None]:
+def sizes_by_kind(step: CountedStep) -> dict[Kind, dict[str, float] | None]:
     """Mean sizes of `input` and `output`, null without a task."""
     return step.by_kind(step.measured, _sizes)
 
@@ -121,13 +121,13 @@ def _sizes(tasks: Sequence[MeasuredTask]) -> dict[str, float] | None:
 
 @METRICS.add(
     "lines",
-    Chart(
+    MetricChart(
         "lines-run",
         "Different lines that ran",
         "Mean number of different lines that ran on a task's own inputs, of the tasks whose lines were counted.",
         part("lines"),
     ),
-    Chart(
+    MetricChart(
         "line-events",
         "Lines executed, with repetitions",
         "Mean number of times that a line began on a task's own inputs, up to 20,000 a task: a loop of n rounds "
@@ -135,7 +135,7 @@ def _sizes(tasks: Sequence[MeasuredTask]) -> dict[str, float] | None:
         part("events"),
     ),
 )
-def executed_by_kind(step: Step) -> dict[Kind, dict[str, Any] | None]:
+def executed_by_kind(step: CountedStep) -> dict[Kind, dict[str, Any] | None]:
     """Null without one: `tasks` whose lines were counted, and the means of their `lines_run` (`lines`) and
     `line_events` (`events`), see the table `measures`. A statistic that a program may spoil: nothing is paid for it.
     """
@@ -150,14 +150,14 @@ def _executed(tasks: Sequence[MeasuredTask]) -> dict[str, Any] | None:
 
 @METRICS.add(
     "lines",
-    Chart(
+    MetricChart(
         "lines-by-kind",
         "Lines of a program by kind",
         "Mean lines of the valid tasks' programs as written. The programs of code_f are given to the teacher.",
         by_key,
     ),
 )
-def lines_by_kind(step: Step) -> dict[Kind, float | None]:
+def lines_by_kind(step: CountedStep) -> dict[Kind, float | None]:
     """Mean lines of the valid tasks' programs, comments and blank lines included."""
     return step.by_kind(step.valid, _lines)
 

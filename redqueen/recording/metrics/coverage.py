@@ -11,8 +11,19 @@ from redqueen.game.seeds import AUTHOR
 from redqueen.played_step import ScoredProposal
 from redqueen.recording.measures import by_echo, by_few_outputs, by_random
 from redqueen.recording.metrics.metric import Metrics, mean
-from redqueen.recording.metrics.panel import Chart, Curves, CurvesOf, Line, at, column, names, one, several, with_kinds
-from redqueen.recording.metrics.step import Step
+from redqueen.recording.metrics.panel import (
+    Curves,
+    CurvesOf,
+    Line,
+    MetricChart,
+    at,
+    column,
+    names,
+    one,
+    several,
+    with_kinds,
+)
+from redqueen.recording.metrics.step import CountedStep
 from redqueen.records import Kind
 
 METRICS = Metrics("coverage")
@@ -26,24 +37,24 @@ _COUNTED = (
 )
 
 
-def _charts(cell: str, words: str) -> list[Chart]:
+def _charts(cell: str, words: str) -> list[MetricChart]:
     """Returns the charts of one coverage, whose cells are called `words`."""
     return [
-        Chart(
+        MetricChart(
             f"covered-{cell}",
             f"Different {words} so far",
             "In all valid tasks since the first step. It grows with the number of tasks: compare runs by the next "
             "chart.",
             _cells(cell),
         ),
-        Chart(
+        MetricChart(
             f"rarefied-{cell}",
             f"Different {words}, rarefied",
             "The expected number in equally many tasks, drawn from all since the first step; and in as many tasks "
             "as have so many nodes, which is the control for longer programs.",
             _rarefied(cell, rarefied="tasks", rarefied_by_nodes="nodes"),
         ),
-        Chart(
+        MetricChart(
             f"rarefied-new-{cell}",
             f"Different {words} that no seed has, rarefied",
             "The expected number that no seed program has, in equally many tasks, drawn from all since the first step.",
@@ -76,7 +87,7 @@ def _rarefied(cell: str, **units: str) -> CurvesOf:
 
 
 @METRICS.add("number", *chain.from_iterable(_charts(cell, words) for cell, words in _COUNTED))
-def coverage(step: Step) -> dict[str, dict[str, Any]]:
+def coverage(step: CountedStep) -> dict[str, dict[str, Any]]:
     """What the run's tasks have covered up to this step, by what is counted (`programs`, `paths`, `functions`,
     `signatures`, `behaviours`, see above): `tasks` that were counted, `cells`, `beyond_seeds`, and by the number of
     tasks or nodes `rarefied`, `rarefied_beyond_seeds`, `rarefied_by_nodes`.
@@ -86,7 +97,7 @@ def coverage(step: Step) -> dict[str, dict[str, Any]]:
 
 @METRICS.add(
     "share",
-    Chart(
+    MetricChart(
         "new-shapes",
         "New and repeated programs",
         "Valid tasks whose program, up to names and constants, neither a seed nor an earlier task of the run has; "
@@ -94,41 +105,41 @@ def coverage(step: Step) -> dict[str, dict[str, Any]]:
         several(new="new_shape_rate", repeated="repeated_rate"),
     ),
 )
-def new_shape_rate(step: Step) -> float | None:
+def new_shape_rate(step: CountedStep) -> float | None:
     """Tasks with a new shape / tasks."""
     return mean(task.row.new_shape for task in step.measured)
 
 
 @METRICS.add("share")
-def repeated_rate(step: Step) -> float | None:
+def repeated_rate(step: CountedStep) -> float | None:
     """Repeated tasks / tasks."""
     return mean(task.row.repeated for task in step.measured)
 
 
 @METRICS.add(
     "paths",
-    Chart(
+    MetricChart(
         "new-paths",
         "New paths of syntax a task",
         "Mean number of a task's paths that neither a seed nor an earlier task of the run has.",
         one("paths"),
     ),
 )
-def new_paths(step: Step) -> float | None:
+def new_paths(step: CountedStep) -> float | None:
     """Mean number of a task's paths that neither a seed nor an earlier task has."""
     return mean(task.row.new_paths for task in step.measured)
 
 
 @METRICS.add(
     "paths per node",
-    Chart(
+    MetricChart(
         "paths-per-node",
         "Paths of syntax per node",
         "Different paths of a program over its nodes. It falls where programs grow by repeating themselves.",
         one("paths per node"),
     ),
 )
-def paths_per_node(step: Step) -> float | None:
+def paths_per_node(step: CountedStep) -> float | None:
     """Mean over the step's tasks of different paths / nodes of a program, reached."""
     return mean(len(task.row.paths.split()) / task.row.reached_nodes for task in step.measured)
 
@@ -144,7 +155,7 @@ def _ways(lines: Sequence[Line], name: str) -> Curves:
 
 @METRICS.add(
     "share",
-    Chart(
+    MetricChart(
         "guessable",
         "Tasks that can be guessed",
         "Of the novel tasks: at least 40 % of random inputs give their output, the output given as the input gives "
@@ -152,7 +163,7 @@ def _ways(lines: Sequence[Line], name: str) -> Curves:
         _ways,
     ),
 )
-def guessable(step: Step) -> dict[str, float | None]:
+def guessable(step: CountedStep) -> dict[str, float | None]:
     """Of the novel `tasks` whose programs were called: `rate`, those that can be guessed in one of three ways, and the
     shares `by_random`, `by_echo`, `by_few_outputs`.
     """
@@ -172,7 +183,7 @@ def _novel_rate(valid: Sequence[ScoredProposal]) -> float | None:
 
 @METRICS.add(
     "share",
-    Chart(
+    MetricChart(
         "new-ideas",
         "Tasks with a new idea",
         "Valid tasks whose program, up to names and constants, neither a seed nor the task bank had; for code_f it "
@@ -180,7 +191,7 @@ def _novel_rate(valid: Sequence[ScoredProposal]) -> float | None:
         with_kinds("all"),
     ),
 )
-def novel_rate(step: Step) -> float | None:
+def novel_rate(step: CountedStep) -> float | None:
     """Valid tasks with a new idea / valid tasks. The idea of code_o and code_i is the program up to names and
     constants, that of code_f the message up to case and punctuation; new is what neither a seed nor the task bank
     has.
@@ -189,21 +200,21 @@ def novel_rate(step: Step) -> float | None:
 
 
 @METRICS.add("share")
-def novel_rate_by_kind(step: Step) -> dict[Kind, float | None]:
+def novel_rate_by_kind(step: CountedStep) -> dict[Kind, float | None]:
     """The same by kind."""
     return step.by_kind(step.valid, _novel_rate)
 
 
 @METRICS.add(
     "share",
-    Chart(
+    MetricChart(
         "seed-references",
         "Seed programs among the references",
         "Of the programs that teachers are shown, the share that are seeds and not the run's own tasks.",
         one("seeds"),
     ),
 )
-def seed_references(step: Step) -> float | None:
+def seed_references(step: CountedStep) -> float | None:
     """References that are seeds / references that teachers were shown."""
     references = chain.from_iterable(proposal.proposed.references for proposal in step.proposals)
     return mean(task.author == AUTHOR for task in references)
@@ -211,13 +222,13 @@ def seed_references(step: Step) -> float | None:
 
 @METRICS.add(
     "tasks",
-    Chart(
+    MetricChart(
         "task-bank",
         "Tasks in the task bank",
         "The seeds and the valid tasks that teachers can be shown as references.",
         one("tasks"),
     ),
 )
-def task_bank_size(step: Step) -> int:
+def task_bank_size(step: CountedStep) -> int:
     """Tasks in the task bank."""
     return step.record.task_bank_size

@@ -12,9 +12,9 @@ from redqueen.recording.held_out import held_out_scores, rates
 from redqueen.recording.metrics.metric import Metrics, mean
 from redqueen.recording.metrics.panel import (
     IN_SAMPLE,
-    Chart,
     Curves,
     Line,
+    MetricChart,
     at,
     by_key,
     column,
@@ -24,20 +24,20 @@ from redqueen.recording.metrics.panel import (
     standardised,
     with_kinds,
 )
-from redqueen.recording.metrics.step import Step, is_valid
+from redqueen.recording.metrics.step import CountedStep, is_valid
 from redqueen.records import Kind, Verdict
 
 METRICS = Metrics("dynamics")
 
 
 @METRICS.add("steps")
-def step(step: Step) -> int:
+def step(step: CountedStep) -> int:
     """Counted from 1."""
     return step.record.step
 
 
 @METRICS.add("")
-def time(_: Step) -> str:
+def time(_: CountedStep) -> str:
     """When the line was written, in UTC: 2026-01-31T12:00:00Z."""
     return now()
 
@@ -50,7 +50,7 @@ def _students(lines: Sequence[Line], name: str) -> Curves:
 
 @METRICS.add(
     "share",
-    Chart(
+    MetricChart(
         "held-out-students",
         "Held-out problems, by student",
         "Right answers among the judged ones, all benchmarks of evals.benchmarks together. The start is the "
@@ -60,7 +60,7 @@ def _students(lines: Sequence[Line], name: str) -> Curves:
     ),
     optional=True,
 )
-def held_out(step: Step) -> dict[str, Any] | None:
+def held_out(step: CountedStep) -> dict[str, Any] | None:
     """All benchmarks of `evals` together: the number of `problems`, what the `start` solves (the adapter that all
     members began with), and for each of the `students` its `rate` (right / judged answers) and its `gain` over the
     start with the interval from `low` to `high` (95 %, Student's t over the problems that both answered; null if no
@@ -80,7 +80,7 @@ def _mean_student(rates: Mapping[str, float | None] | None) -> float | None:
 
 @METRICS.add(
     "share",
-    Chart(
+    MetricChart(
         "held-out",
         "Held-out problems",
         "Right answers among the judged ones, as the mean of the living students, by benchmark. Held-out: no "
@@ -90,7 +90,7 @@ def _mean_student(rates: Mapping[str, float | None] | None) -> float | None:
     ),
     optional=True,
 )
-def evals(step: Step) -> dict[str, dict[str, float | None]] | None:
+def evals(step: CountedStep) -> dict[str, dict[str, float | None]] | None:
     """Held-out: right / judged answers by benchmark and living student; only in the steps that `evals.every` names
     ([EVALUATION.md](EVALUATION.md)).
     """
@@ -109,7 +109,7 @@ def _solve_rate(answered: Sequence[ScoredAttempt]) -> float | None:
 
 @METRICS.add(
     "share",
-    Chart(
+    MetricChart(
         "solve-rate",
         "Solve rate",
         "Correct attempts among the judged ones, over all tasks and as the mean of the kinds. A change in the "
@@ -117,27 +117,27 @@ def _solve_rate(answered: Sequence[ScoredAttempt]) -> float | None:
         _with_mean_of_kinds,
     ),
 )
-def solve_rate(step: Step) -> float | None:
+def solve_rate(step: CountedStep) -> float | None:
     """Correct / judged attempts, in sample: at the tasks that the step trains on."""
     return _solve_rate(step.answered)
 
 
 @METRICS.add(
     "share",
-    Chart(
+    MetricChart(
         "solve-rate-by-kind",
         "Solve rate by kind",
         f"Correct attempts among the judged ones, each kind of task for itself. {IN_SAMPLE}",
         by_key,
     ),
 )
-def solve_rate_by_kind(step: Step) -> dict[Kind, float | None]:
+def solve_rate_by_kind(step: CountedStep) -> dict[Kind, float | None]:
     """The same by kind."""
     return step.by_kind(step.answered, _solve_rate)
 
 
 @METRICS.add("tasks")
-def tasks_by_kind(step: Step) -> dict[Kind, int]:
+def tasks_by_kind(step: CountedStep) -> dict[Kind, int]:
     """Tasks of living teachers, or of the task bank, with a solve rate of a living student."""
     return step.by_kind(step.rated, len)
 
@@ -160,7 +160,7 @@ def _shares_contested(lines: Sequence[Line], _: str) -> Curves:
 
 @METRICS.add(
     "tasks",
-    Chart(
+    MetricChart(
         "contested",
         "Contested tasks",
         "Tasks that the matched student solved in some attempts but not in all, among the tasks with a solve rate. "
@@ -169,7 +169,7 @@ def _shares_contested(lines: Sequence[Line], _: str) -> Curves:
         unit="share",
     ),
 )
-def contested_by_kind(step: Step) -> dict[Kind, int]:
+def contested_by_kind(step: CountedStep) -> dict[Kind, int]:
     """Those of `tasks_by_kind` with a solve rate above 0 and below 1."""
     contested = [proposal for proposal in step.rated if 0 < (proposal.solve_rate or 0) < 1]
     return step.by_kind(contested, len)
@@ -181,20 +181,20 @@ def _valid_rate(judged: Sequence[ScoredProposal]) -> float | None:
 
 @METRICS.add(
     "share",
-    Chart(
+    MetricChart(
         "valid-rate",
         "Valid proposals",
         "Proposals that the sandbox could run and that gave the same result again, among the judged ones.",
         with_kinds("all"),
     ),
 )
-def valid_rate(step: Step) -> float | None:
+def valid_rate(step: CountedStep) -> float | None:
     """Valid tasks / judged proposals."""
     return _valid_rate(step.judged)
 
 
 @METRICS.add("share")
-def valid_rate_by_kind(step: Step) -> dict[Kind, float | None]:
+def valid_rate_by_kind(step: CountedStep) -> dict[Kind, float | None]:
     """The same by kind."""
     return step.by_kind(step.judged, _valid_rate)
 
@@ -217,14 +217,14 @@ def _counts_of_statuses(verdicts: Iterable[Verdict]) -> dict[str, int]:
 
 @METRICS.add(
     "texts",
-    Chart(
+    MetricChart(
         "rejections",
         "Why proposals were refused",
         "Each reason's share of all proposals of the step. The rest was valid.",
         lambda lines, _: _shares_of_statuses(lines, "proposals", without="valid"),
         unit="share",
     ),
-    Chart(
+    MetricChart(
         "verdicts",
         "Verdicts about attempts",
         "Each verdict's share of all attempts of the step, champions of the hall of fame included.",
@@ -232,7 +232,7 @@ def _counts_of_statuses(verdicts: Iterable[Verdict]) -> dict[str, int]:
         unit="share",
     ),
 )
-def statuses(step: Step) -> dict[str, dict[str, int]]:
+def statuses(step: CountedStep) -> dict[str, dict[str, int]]:
     """By `proposals` and `attempts`: how many ended with each status, those of champions among them."""
     return {
         "proposals": _counts_of_statuses(proposal.proposed.verdict for proposal in step.all_proposals),
@@ -242,7 +242,7 @@ def statuses(step: Step) -> dict[str, dict[str, int]]:
 
 @METRICS.add(
     "reward",
-    Chart(
+    MetricChart(
         "rewards",
         "Mean reward by role",
         "With the default reward a teacher is paid -1 for an invalid task, 0 for one that no attempt solves and "
@@ -253,34 +253,34 @@ def statuses(step: Step) -> dict[str, dict[str, int]]:
         usual=(-1, 1),
     ),
 )
-def teacher_reward(step: Step) -> float | None:
+def teacher_reward(step: CountedStep) -> float | None:
     """Mean reward of proposals."""
     # A proposal can be judged and still have no reward: the machine may have lost every attempt at its task.
     return mean(proposal.reward for proposal in step.proposals if proposal.reward is not None)
 
 
 @METRICS.add("reward")
-def student_reward(step: Step) -> float | None:
+def student_reward(step: CountedStep) -> float | None:
     """Mean reward of attempts."""
     return mean(attempt.reward for attempt in step.attempts if attempt.reward is not None)
 
 
 @METRICS.add(
     "games",
-    Chart(
+    MetricChart(
         "outcomes",
         "Games by winner",
         "Rated matches of the step by outcome. A student wins if it solves more than par, the running solve rate.",
         by_key,
     ),
 )
-def outcomes(step: Step) -> dict[str, int]:
+def outcomes(step: CountedStep) -> dict[str, int]:
     """Games that the `student` won, that ended in a `draw`, that the `teacher` won."""
     counts = Counter(game.outcome for game in step.record.games)
     return {"student": counts["student"], "draw": counts["draw"], "teacher": counts["teacher"]}
 
 
 @METRICS.add("share")
-def par(step: Step) -> dict[Kind, float]:
+def par(step: CountedStep) -> dict[Kind, float]:
     """The solve rate, by kind, that games were judged by; a kind that was never solved has none."""
     return {kind: step.record.par[kind] for kind in step.kinds if kind in step.record.par}

@@ -7,8 +7,8 @@ from itertools import accumulate, chain
 from typing import Any
 
 from redqueen.recording.metrics.metric import Metrics
-from redqueen.recording.metrics.panel import Chart, Curves, CurvesOf, Line, names
-from redqueen.recording.metrics.step import Step
+from redqueen.recording.metrics.panel import Curves, CurvesOf, Line, MetricChart, names
+from redqueen.recording.metrics.step import CountedStep
 
 METRICS = Metrics("league")
 
@@ -28,10 +28,10 @@ def _of_role(role: str, key: str) -> CurvesOf:
     return curves
 
 
-def _ratings(role: str, plural: str) -> tuple[Chart, Chart]:
+def _ratings(role: str, plural: str) -> tuple[MetricChart, MetricChart]:
     key = plural.replace(" ", "-")
     return (
-        Chart(
+        MetricChart(
             f"ratings-{key}",
             f"Ratings: {plural}",
             "TrueSkill's mu of each living member. Ratings are relative to the opponents of the day: if both sides "
@@ -40,7 +40,7 @@ def _ratings(role: str, plural: str) -> tuple[Chart, Chart]:
             "rating",
             limits=(None, None),
         ),
-        Chart(
+        MetricChart(
             f"sigma-{key}",
             f"Uncertainty of the ratings: {plural}",
             "TrueSkill's sigma of each living member; a newborn starts uncertain.",
@@ -51,7 +51,7 @@ def _ratings(role: str, plural: str) -> tuple[Chart, Chart]:
 
 
 @METRICS.add("", *chain.from_iterable(_ratings(role, plural) for role, plural in _ROLES))
-def members(step: Step) -> dict[str, dict[str, Any]]:
+def members(step: CountedStep) -> dict[str, dict[str, Any]]:
     """By living member, after the step's births: `role`, `mu`, `sigma`, `fitness`, `record` (games won, drawn, lost),
     `born` (the step after which; 0 for the first population), `parents`.
     """
@@ -71,7 +71,7 @@ def members(step: Step) -> dict[str, dict[str, Any]]:
 
 
 @METRICS.add("matches")
-def matches(step: Step) -> list[dict[str, Any]]:
+def matches(step: CountedStep) -> list[dict[str, Any]]:
     """Each match: `teacher`, `student`, `score` (mean over its tasks of solve rate minus par, above 0 for the student;
     null without a task that has a solve rate), `outcome` (null where there was no game).
     """
@@ -89,14 +89,14 @@ def _births_so_far(lines: Sequence[Line], name: str) -> Curves:
 
 @METRICS.add(
     "births",
-    Chart(
+    MetricChart(
         "births",
         "Births so far",
         "Members that were born up to the end of the step, by the operator that made them.",
         _births_so_far,
     ),
 )
-def replacements(step: Step) -> list[dict[str, Any]]:
+def replacements(step: CountedStep) -> list[dict[str, Any]]:
     """Each birth: `victim`, `child`, `parents`, `operator`, `age` (the steps that the victim lived), `games` (those
     that it played), `tie` (whether a member that stayed had its fitness), and with `evolution.min_distance` `distance`,
     `tries`.
@@ -127,13 +127,13 @@ def _champions(lines: Sequence[Line], name: str) -> Curves:
 
 @METRICS.add(
     "champions",
-    Chart(
+    MetricChart(
         "hall-of-fame",
         "Champions in the hall of fame",
         "Frozen copies of former best members that the living ones still play against.",
         _champions,
     ),
 )
-def hall(step: Step) -> list[str]:
+def hall(step: CountedStep) -> list[str]:
     """The champions in the hall of fame."""
     return list(step.record.hall_of_fame)

@@ -1,7 +1,7 @@
 """A metric of a step: one function says everything about it.
 
-    @METRICS.add("share", Chart("new-shapes", "New programs", "Tasks whose program is new.", one("new")))
-    def new_shape_rate(step: Step) -> float | None:
+    @METRICS.add("share", MetricChart("new-shapes", "New programs", "Tasks whose program is new.", one("new")))
+    def new_shape_rate(step: CountedStep) -> float | None:
         '''Tasks with a new shape / tasks.'''
 
 The function's name is the key in metrics.jsonl, its text is the one in docs/METRICS.md, and its charts are panels of
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, TypeVar
 
-from redqueen.recording.metrics.panel import Chart, Line, Panel, Section
-from redqueen.recording.metrics.step import Step
+from redqueen.recording.metrics.panel import Line, MetricChart, Panel, Section
+from redqueen.recording.metrics.step import CountedStep
 
-Compute = TypeVar("Compute", bound=Callable[[Step], Any])
+Compute = TypeVar("Compute", bound=Callable[[CountedStep], Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +33,9 @@ class Metric:
     """What it means, as docs/METRICS.md says it."""
     unit: str
     """What its numbers count; "" where it holds several things."""
-    compute: Callable[[Step], Any]
+    compute: Callable[[CountedStep], Any]
     """Returns its value of a step, as JSON has it."""
-    charts: tuple[Chart, ...]
+    charts: tuple[MetricChart, ...]
     """The panels that draw it, alone or with others."""
     optional: bool
     """Whether a line without a value does not have the key. The others say null."""
@@ -55,7 +55,7 @@ class Metrics:
         self.section: Section = section
         self.rows: list[Metric] = []
 
-    def add(self, unit: str, *charts: Chart, optional: bool = False) -> Callable[[Compute], Compute]:
+    def add(self, unit: str, *charts: MetricChart, optional: bool = False) -> Callable[[Compute], Compute]:
         """Returns a decorator that makes a metric of a function; the function stays what it is."""
 
         def decorator(compute: Compute) -> Compute:

@@ -42,7 +42,7 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
-class Chart:
+class MetricChart:
     """How a metric is drawn: what its panel says, and where its curves come from."""
 
     key: str

@@ -17,7 +17,7 @@ I = TypeVar("I", bound=Item)  # noqa: E741
 T = TypeVar("T")
 
 
-class Step:
+class CountedStep:
     """A step's record, sorted.
 
     Rates are over what was judged. If faults of the machine counted as failures, a machine under load would look like

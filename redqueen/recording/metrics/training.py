@@ -8,8 +8,8 @@ from typing import Any
 
 from redqueen.policy.work import Work
 from redqueen.recording.metrics.metric import Metrics, mean
-from redqueen.recording.metrics.panel import Chart, Curves, Line, at, by_key, names, one, several
-from redqueen.recording.metrics.step import Step
+from redqueen.recording.metrics.panel import Curves, Line, MetricChart, at, by_key, names, one, several
+from redqueen.recording.metrics.step import CountedStep
 from redqueen.records import ROLES, Kind, MemberUpdate, Role, Rollout
 
 METRICS = Metrics("training")
@@ -25,14 +25,14 @@ def _mean_member(lines: Sequence[Line], name: str) -> Curves:
 
 @METRICS.add(
     "nats per token",
-    Chart(
+    MetricChart(
         "entropy",
         "Entropy by role",
         "Mean over the living members of the negative log-probability of a sampled token.",
         _mean_member,
     ),
 )
-def entropy(step: Step) -> dict[Role, dict[str, float]]:
+def entropy(step: CountedStep) -> dict[Role, dict[str, float]]:
     """By role and member: the mean negative log-probability of all tokens that it sampled, at the sampling temperature
     and after `top_p` and `top_k`.
     """
@@ -59,34 +59,34 @@ def _truncated_rates(rollouts: Sequence[Rollout]) -> dict[str, float | None]:
 
 @METRICS.add(
     "share",
-    Chart(
+    MetricChart(
         "truncated",
         "Texts cut off by the token limit",
         "Proposals and attempts that did not end by themselves; such a text counts as malformed.",
         by_key,
     ),
 )
-def truncated_rate(step: Step) -> dict[str, float | None]:
+def truncated_rate(step: CountedStep) -> dict[str, float | None]:
     """By `proposals` and `attempts`: the share that the token limit cut off; such a text is malformed."""
     return _truncated_rates(step.rollouts)
 
 
 @METRICS.add("share")
-def truncated_rate_by_kind(step: Step) -> dict[Kind, dict[str, float | None]]:
+def truncated_rate_by_kind(step: CountedStep) -> dict[Kind, dict[str, float | None]]:
     """The same by kind: `proposals` and `attempts`."""
     return step.by_kind(step.rollouts, _truncated_rates)
 
 
 @METRICS.add(
     "tokens",
-    Chart(
+    MetricChart(
         "response-tokens",
         "Length of the texts by role",
         "Mean length of what living members wrote: proposals of teachers and attempts of students.",
         by_key,
     ),
 )
-def response_tokens(step: Step) -> dict[Role, float | None]:
+def response_tokens(step: CountedStep) -> dict[Role, float | None]:
     """By role: the mean length of what living members wrote."""
     lengths: dict[Role, list[int]] = {role: [] for role in ROLES}
     for rollout in step.rollouts:
@@ -96,35 +96,35 @@ def response_tokens(step: Step) -> dict[Role, float | None]:
 
 @METRICS.add(
     "tokens",
-    Chart(
+    MetricChart(
         "tokens",
         "Tokens a step",
         "Tokens sampled and trained on.",
         several(sampled="tokens_sampled", trained="tokens_trained"),
     ),
 )
-def tokens_sampled(step: Step) -> int:
+def tokens_sampled(step: CountedStep) -> int:
     """Tokens of proposals and attempts, those of champions among them."""
     tokens = tokens_by_phase(step)
     return tokens["propose"] + tokens["solve"]
 
 
 @METRICS.add("tokens")
-def tokens_trained(step: Step) -> int:
+def tokens_trained(step: CountedStep) -> int:
     """Tokens that were trained on."""
     return sum(update.tokens for update in step.record.updates)
 
 
 @METRICS.add(
     "tokens",
-    Chart(
+    MetricChart(
         "tokens-by-phase",
         "Tokens by phase",
         "Tokens sampled to propose, to solve and for held-out scores, and trained on.",
         by_key,
     ),
 )
-def tokens_by_phase(step: Step) -> dict[str, int]:
+def tokens_by_phase(step: CountedStep) -> dict[str, int]:
     """The same as `propose` and `solve`, which add up to `tokens_sampled`, `learn`, and `evolve` for held-out
     attempts.
     """
@@ -140,8 +140,8 @@ def _tokens(rollouts: Iterable[Rollout]) -> int:
     return sum(len(rollout.completion.token_ids) for rollout in rollouts)
 
 
-@METRICS.add("seconds", Chart("seconds", "Seconds by phase", "Wall time of the step and of its phases.", by_key))
-def seconds(step: Step) -> dict[str, float]:
+@METRICS.add("seconds", MetricChart("seconds", "Seconds by phase", "Wall time of the step and of its phases.", by_key))
+def seconds(step: CountedStep) -> dict[str, float]:
     """Wall time by phase, and `total`. Proposals and attempts are one stream: `propose` ends when the last proposal is
     written, `solve` is the rest. With `learning.max_staleness=1`, `learn` is what is left of it when the next step has
     been sampled.
@@ -150,7 +150,7 @@ def seconds(step: Step) -> dict[str, float]:
 
 
 @METRICS.add("")
-def throughput(step: Step) -> dict[str, dict[str, float | None]]:
+def throughput(step: CountedStep) -> dict[str, dict[str, float | None]]:
     """By phase in which something was sampled or trained (`play` is propose and solve, then `learn`, `evolve`,
     `evaluate`): `sampled_per_second` (tokens), `prompt_tokens` (computed once for all rows that share a prompt),
     `decode_rows` (mean rows of a decode step that had not ended; of a process, where there are several),
@@ -184,7 +184,7 @@ def _gib(size: int) -> float:
     return round(size / 2**30, 3)
 
 
-def _by_member(step: Step, value: Callable[[MemberUpdate], float]) -> dict[str, float | None]:
+def _by_member(step: CountedStep, value: Callable[[MemberUpdate], float]) -> dict[str, float | None]:
     return {update.member: _finite(value(update)) for update in step.record.updates}
 
 
@@ -195,7 +195,7 @@ def _finite(value: float) -> float | None:
 
 
 @METRICS.add("loss")
-def loss(step: Step) -> dict[str, float | None]:
+def loss(step: CountedStep) -> dict[str, float | None]:
     """By member."""
     return _by_member(step, lambda update: update.loss)
 
@@ -219,40 +219,40 @@ def _by_role(lines: Sequence[Line], name: str) -> Curves:
 
 @METRICS.add(
     "norm",
-    Chart(
+    MetricChart(
         "gradient-norm",
         "Norm of the gradient by role",
         "Mean over the living members that were updated, before clipping.",
         _by_role,
     ),
 )
-def grad_norm(step: Step) -> dict[str, float | None]:
+def grad_norm(step: CountedStep) -> dict[str, float | None]:
     """By member, before clipping."""
     return _by_member(step, lambda update: update.grad_norm)
 
 
 @METRICS.add("norm")
-def adapter_norm(step: Step) -> dict[str, float]:
+def adapter_norm(step: CountedStep) -> dict[str, float]:
     """By member."""
     return {update.member: update.adapter_norm for update in step.record.updates}
 
 
 @METRICS.add("")
-def skipped(step: Step) -> dict[str, str]:
+def skipped(step: CountedStep) -> dict[str, str]:
     """By member: why it was not updated."""
     return {update.member: update.skipped for update in step.record.updates if update.skipped}
 
 
 @METRICS.add(
     "nats per token",
-    Chart(
+    MetricChart(
         "logprob-gap",
         "Sampler and learner apart",
         "Mean absolute difference between the log-probabilities of the sampler and of the learner.",
         one("gap"),
     ),
 )
-def logprob_gap(step: Step) -> float | None:
+def logprob_gap(step: CountedStep) -> float | None:
     """Mean absolute difference of the sampler's and the learner's log-probabilities, over all trained tokens."""
     updates = step.record.updates
     tokens = tokens_trained(step)
@@ -274,7 +274,7 @@ def _largest(lines: Sequence[Line], name: str) -> Curves:
 
 @METRICS.add(
     "ratio",
-    Chart(
+    MetricChart(
         "importance-ratio",
         "Importance ratio",
         "Learner's / sampler's probability of a trained token: spread and truncated share, of the member that has "
@@ -282,7 +282,7 @@ def _largest(lines: Sequence[Line], name: str) -> Curves:
         _largest,
     ),
 )
-def importance_ratio(step: Step) -> dict[str, dict[str, Any]]:
+def importance_ratio(step: CountedStep) -> dict[str, dict[str, Any]]:
     """By trained member, whether or not `learning.importance_ratio` is off: `mean`, `std` (the spread over its tokens)
     and `clipped` (the share that was truncated) of the ratio learner's / sampler's probability of a trained token, and
     `gap`, its own `logprob_gap` ([ALGORITHM.md](ALGORITHM.md#learning)).
@@ -301,14 +301,14 @@ def importance_ratio(step: Step) -> dict[str, dict[str, Any]]:
 
 @METRICS.add(
     "samples",
-    Chart(
+    MetricChart(
         "dropped",
         "Samples without a reward",
         "Faults of the machine, and attempts at tasks that were withdrawn.",
         one("dropped"),
     ),
 )
-def dropped(step: Step) -> int:
+def dropped(step: CountedStep) -> int:
     """Proposals and attempts without a reward: faults of the machine, and attempts at tasks that were withdrawn because
     their programs did not repeat their own outputs (`nondeterministic` in `statuses`, for the attempts too).
     """
