@@ -34,6 +34,7 @@ Part = Literal[
     "recorder",
     "tracker",
     "kind",
+    "benchmark",
 ]
 T = TypeVar("T")
 
@@ -92,6 +93,7 @@ survivors = _register("survivor rule")
 parents = _register("parent rule")
 recorder = _register("recorder")
 tracker = _register("tracker")
+benchmark = _register("benchmark")
 
 
 def kind(task_kind: T) -> T:

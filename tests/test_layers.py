@@ -37,7 +37,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("redqueen.kinds",),
     ("redqueen.sandbox", "redqueen.programs"),
     ("redqueen.plugins", "redqueen.optional", "redqueen.request_stream", "redqueen.streams"),
-    ("redqueen.records", "redqueen.errors", "redqueen.machine", "redqueen.intervals"),
+    ("redqueen.records", "redqueen.futures", "redqueen.errors", "redqueen.machine", "redqueen.intervals"),
     ("redqueen",),
 )
 # The child side of the sandbox runs as a script, where its siblings are top-level modules.

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from redqueen.config import Config, GameConfig, SandboxConfig
+from redqueen.futures import finished
 from redqueen.game.rewards import solve_rate, teacher_reward
 from redqueen.game.seeds import SeedError
-from redqueen.judging import ask, finished
+from redqueen.judging import ask
 from redqueen.kinds import BUILT_IN
 from redqueen.kinds.python import PYTHON
 from redqueen.kinds.python.reserved import reserved

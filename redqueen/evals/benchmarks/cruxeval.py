@@ -12,6 +12,7 @@ from typing import Literal
 from redqueen.config import GameConfig
 from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
 from redqueen.evals.graders.grader import Problem
+from redqueen.evals.graders.opened import cruxeval
 from redqueen.game.prompts import ChatPrompts, CompletionPrompts
 from redqueen.kinds.python import ABDUCTION, DEDUCTION
 from redqueen.records import Kind, Pair, Prompt, Task
@@ -59,7 +60,7 @@ def cruxeval_benchmark(*, name: str, title: str, asks: Asked) -> Benchmark:
         read=read,
         standard="assert",
         max_tokens=512,
-        grader="cruxeval",
+        grader=cruxeval,
         programs=program,
     )
 
@@ -116,3 +117,9 @@ def _asserted(task: Task, asks: Asked, text: str) -> str | None:
 def program(row: Row) -> str:
     """Returns the program that is asked about."""
     return row["code"]
+
+
+CRUXEVAL_I = cruxeval_benchmark(name="cruxeval-i", title="CRUXEval-I", asks="input")
+"""CRUXEval-I: which input gives this output? Any right input counts."""
+CRUXEVAL_O = cruxeval_benchmark(name="cruxeval-o", title="CRUXEval-O", asks="output")
+"""CRUXEval-O: what does this function return?"""
