@@ -20,6 +20,7 @@ from redqueen.analysis.retention.study import RetentionPlan, Trial, operators_fo
 from redqueen.analysis.retention.summary import answer, summarise
 from redqueen.commands.retention import run_retention
 from redqueen.errors import UserError
+from redqueen.kinds.python import PYTHON
 from redqueen.kinds.python.reserved import reserved
 from redqueen.policy.model.base import fingerprint
 from redqueen.programs.normal_form import shape
@@ -52,7 +53,7 @@ def by_name(trials: list[Trial], seed: int = 0) -> dict[str, Trial]:
 def easy_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reserved programs of the toy game: students that learn it get better at them."""
     drafts = tuple(Draft("def f(x):\n    return 1", (str(byte),)) for byte in range(0, 80, 2))
-    monkeypatch.setattr("redqueen.evals.reserved_tasks.reserved", lambda half: drafts)
+    monkeypatch.setattr(PYTHON, "reserved", lambda half: drafts)
 
 
 @pytest.mark.usefixtures("easy_reserved")
