@@ -24,8 +24,8 @@ from benchmarks.report import Report, finish, log
 from redqueen import streams
 from redqueen.adapters.factors import Adapter, Factors
 from redqueen.config import Config
+from redqueen.futures import finished
 from redqueen.game.prompts import prompts
-from redqueen.judging import finished
 from redqueen.policy.model.base import BaseFacts
 from redqueen.policy.policy import Policy
 from redqueen.policy.work import Work

@@ -29,7 +29,25 @@ LoadPlugins = Annotated[
 Unsafe = Annotated[
     bool, typer.Option("--unsafe-no-isolation", help="Run programs although this machine cannot isolate them.")
 ]
+Plugins = Annotated[
+    str, typer.Option(metavar="MODULES", help="Modules of your own, with commas between them; they run as you.")
+]
 Figure = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it: FILE.png or FILE.svg.")]
+
+
+def _complete_benchmarks(context: typer.Context, incomplete: str) -> list[str]:
+    """Returns what a shell may complete in a list of benchmarks, those of the modules under --plugins among them."""
+    from redqueen.evals.benchmarks.registry import chosen, groups, names
+    from redqueen.plugins import load
+
+    try:
+        load(filter(None, (context.params.get("plugins") or "").split(",")))
+        chosen(())
+    except UserError:
+        # The command itself says what is wrong with the module.
+        return []
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{word}" for word in (*groups(), *names()) if word.startswith(last)]
 
 
 @runs.command(epilog=examples.EXPORT)
@@ -112,8 +130,14 @@ def show(
 def evaluate(
     targets: Annotated[list[str], typer.Argument(metavar="TARGET...", help="Runs, PEFT folders, warm-start, base.")],
     benchmarks: Annotated[
-        str, typer.Option(metavar="LIST", help="Names with commas between them, code, maths or all.")
+        str,
+        typer.Option(
+            metavar="LIST",
+            help="Names with commas between them, code, maths or all.",
+            autocompletion=_complete_benchmarks,
+        ),
     ] = "reserved",
+    plugins: Plugins = "",
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The folder of the files (default: the Hugging Face hub).")
     ] = None,
@@ -153,6 +177,7 @@ def evaluate(
 
     wanted = EvalOptions(
         benchmarks=benchmarks.split(","),
+        plugins=[module for module in plugins.split(",") if module],
         data=data,
         limit=limit,
         samples=samples,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from statistics import fmean
 
@@ -21,6 +20,7 @@ from redqueen.league.hall_of_fame import Champion, champion_of
 from redqueen.league.matchmaking import BANK, Match
 from redqueen.league.population import AnyRole, Member, Population
 from redqueen.league.rating import Outcome, TrueSkill, inherited
+from redqueen.league.results import Game, Replacement, Standing
 from redqueen.league.selection import Birth, is_evolution_step, plan_births, ranking
 from redqueen.played_step import PlayedMatch, PlayedStep, ScoredProposal
 from redqueen.policy.policy import MemberPolicy
@@ -41,49 +41,6 @@ def named_operator(name: str, parents: int) -> Operator:
 TRIES = 8
 """How often a child that is too close to a living member is drawn at most. There is a limit because some operators
 return the same child each time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Game:
-    """A match that was played, and who won it."""
-
-    match: Match
-    score: float | None
-    """The mean over the match's tasks of solve rate minus par, in [-1, 1]; None if no task has a solve rate."""
-    outcome: Outcome | None
-    """Who won; None if there was no game, and no rating moved: a fault of the machine left nothing to judge, the
-    single agent played itself, or the tasks came from the task bank."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """A member with its fitness at one moment."""
-
-    member: Member
-    fitness: float | None
-    """None where it is not known yet."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replacement:
-    """One birth, with the fitness of victim and parents at that moment (None: not known yet)."""
-
-    victim: str
-    child: str
-    parents: tuple[str, ...]
-    operator: str
-    victim_fitness: float | None
-    victim_age: int
-    """The steps that the victim lived."""
-    victim_games: int
-    """The games that the victim played."""
-    tie: bool
-    """Whether a member that stayed had the victim's fitness: then mean reward or a draw chose between them."""
-    parent_fitness: tuple[float | None, ...]
-    distance: float | None
-    """The child's distance from the nearest living member of its role; None where `evolution.min_distance` is 0."""
-    tries: int
-    """How many children were drawn for it."""
 
 
 def rate(population: Population, played: PlayedStep, trueskill: TrueSkill, league: LeagueConfig) -> list[Game]:

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import TypeVar
 
+from redqueen.futures import finished
 from redqueen.game.prompts import Prompts
 from redqueen.records import (
     Attempted,
@@ -22,6 +23,7 @@ from redqueen.records import (
     Proposal,
     Proposed,
     Request,
+    Rollout,
     Sampler,
     Task,
     Verdict,
@@ -54,6 +56,35 @@ def ask(
 
     completions = sampler.sample(requests, on_completion)
     return [(completion, judged[index].result()) for index, completion in enumerate(completions)]
+
+
+def ask_attempts(
+    sampler: Sampler,
+    verifier: Verifier,
+    prompts: Prompts,
+    tasks: Sequence[Task],
+    requests: Sequence[Request],
+    progress: Progress | None = None,
+) -> list[Attempted]:
+    """Returns a judged attempt at each of the tasks, each with its own request, in their order.
+
+    They are numbered 0: who asks for several at one task numbers them.
+    """
+
+    def submit(index: int, completion: Completion) -> Future[Verdict]:
+        return submit_attempt(verifier, prompts, tasks[index], completion)
+
+    attempted: list[Attempted] = []
+    answers = ask(sampler, requests, submit, progress)
+    for task, request, (completion, verdict) in zip(tasks, requests, answers, strict=True):
+        rollout = attempt_rollout(request.member, task, completion)
+        attempted.append(Attempted(task=task, number=0, rollout=rollout, verdict=verdict))
+    return attempted
+
+
+def attempt_rollout(member: str, task: Task, completion: Completion) -> Rollout:
+    """Returns the rollout of an attempt; the attempts at one task are one group."""
+    return Rollout(member=member, role="student", kind=task.kind, group=task.id, completion=completion)
 
 
 def submit_proposal(
@@ -120,10 +151,3 @@ def withdrawn(proposed: Proposed, attempts: Sequence[Attempted], fault: str) -> 
             judged = replace(judged, status="nondeterministic", detail=detail)
         dropped.append(replace(attempt, verdict=judged))
     return replace(proposed, verdict=verdict, task=None), dropped
-
-
-def finished(value: T) -> Future[T]:
-    """Returns a future that has its result already."""
-    future: Future[T] = Future()
-    future.set_result(value)
-    return future

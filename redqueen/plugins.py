@@ -33,6 +33,7 @@ Part = Literal[
     "parent rule",
     "recorder",
     "tracker",
+    "benchmark",
 ]
 T = TypeVar("T")
 
@@ -88,6 +89,7 @@ survivors = _register("survivor rule")
 parents = _register("parent rule")
 recorder = _register("recorder")
 tracker = _register("tracker")
+benchmark = _register("benchmark")
 
 
 def names(kind: Part) -> tuple[str, ...]:

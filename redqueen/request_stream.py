@@ -1,51 +1,54 @@
 """One stream of requests: what a completion leads to is sampled together with what is still being written.
 
 Two waves of requests, one after the other, have two tails in which a few long texts keep the whole machine waiting. In
-one stream the second wave fills the places that the first leaves free.
+one stream the second wave fills the places that the first leaves free:
+
+    sampler                                  self-play                       verifier
+    a proposal ends ── follow(number, text) ──▶ reads it, submits it ──────────▶ runs it
+      │ samples on                                                                 │
+      ◀────────── Further: the verdict's future, and how requests are made of it ──┘
+    polls: done()? ── result(), in the sampler's own thread ──▶ a valid task is posed: the attempts' requests
+      │ they join the batch, numbered on
+    an attempt ends ── follow(number, text) ──▶ reads it, submits it; leads to nothing: None
+
+The sampler wraps each `Further` once more (`made_into`): its batch gets rows where self-play gives requests. A plain
+callback of the future would pose the task in the verifier's thread, and the attempts' numbers would depend on timing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from concurrent.futures import Future
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from redqueen.records import Completion, Request, Sampler
 
 S = TypeVar("S")
-T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Later(Protocol[T_co]):
-    """What will be there later. A `concurrent.futures.Future` is one."""
+class Further(Generic[T_co]):
+    """What something leads to once its verdict is there. It is made by whoever takes it, in that thread."""
 
-    def done(self) -> bool:
-        """Returns whether `result` returns at once."""
-        ...
-
-    def result(self) -> T_co:
-        """Waits for the result and returns it."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Then(Generic[S, T]):
-    """What `make` makes of something that is there later. It is made where the result is taken, in that thread."""
-
-    first: Later[S]
-    make: Callable[[S], T]
+    def __init__(self, verdict: Future[S], make: Callable[[S], T_co]) -> None:
+        self._verdict: Future[Any] = verdict
+        self._make: Callable[[Any], T_co] = make
 
     def done(self) -> bool:
         """Returns whether `result` need not wait."""
-        return self.first.done()
+        return self._verdict.done()
 
-    def result(self) -> T:
-        """Waits, and returns what is made. It is taken once, as `make` is called every time."""
-        return self.make(self.first.result())
+    def result(self) -> T_co:
+        """Waits for the verdict, and returns what is made of it. It is taken once, as it is made every time."""
+        return self._make(self._verdict.result())
+
+    def made_into(self, function: Callable[[T_co], S]) -> Further[S]:
+        """Returns the same, of whose result `function` makes another."""
+        make = self._make
+        return Further(self._verdict, lambda verdict: function(make(verdict)))
 
 
-Follow = Callable[[int, Completion], Later[Sequence[Request]] | None]
+Follow = Callable[[int, Completion], Further[Sequence[Request]] | None]
 """Is called with a request's number and its completion. Returns the further requests that it leads to, or None."""
 
 
@@ -53,8 +56,8 @@ Follow = Callable[[int, Completion], Later[Sequence[Request]] | None]
 class StreamSampler(Protocol):
     """A sampler that takes further requests while it samples."""
 
-    def stream(self, requests: Sequence[Request], follow: Follow, most: int) -> list[Completion]:
-        """Samples `requests` and, while they are sampled, those that `follow` leads to: at most `most`.
+    def stream(self, requests: Sequence[Request], follow: Follow, max_further: int) -> list[Completion]:
+        """Samples `requests` and, while they are sampled, those that `follow` leads to: at most `max_further`.
 
         Further requests are numbered on, in the order in which their results are taken, each once. The completions
         are in the order of the numbers.
@@ -62,10 +65,10 @@ class StreamSampler(Protocol):
         ...
 
 
-def sample_stream(sampler: Sampler, requests: Sequence[Request], follow: Follow, most: int) -> list[Completion]:
+def sample_stream(sampler: Sampler, requests: Sequence[Request], follow: Follow, max_further: int) -> list[Completion]:
     """Samples as `StreamSampler.stream` does. A sampler that cannot do that samples in rounds."""
     if isinstance(sampler, StreamSampler):
-        return sampler.stream(requests, follow, most)
+        return sampler.stream(requests, follow, max_further)
     return in_rounds(sampler, requests, follow)
 
 
@@ -82,16 +85,16 @@ def _round(
     sampler: Sampler, requests: Sequence[Request], follow: Follow, first: int
 ) -> tuple[list[Completion], list[Request]]:
     """Samples the requests, which are numbered from `first` on. Returns their completions and the further requests."""
-    later: dict[int, Later[Sequence[Request]]] = {}
+    further_of: dict[int, Further[Sequence[Request]]] = {}
 
     def on_completion(index: int, completion: Completion) -> None:
         further = follow(first + index, completion)
         if further is not None:
-            later[index] = further
+            further_of[index] = further
 
     completions = sampler.sample(requests, on_completion)
     # In the order of the requests: that of their ends depends on timing where several processes sample.
     further_requests: list[Request] = []
-    for index in sorted(later):
-        further_requests += later[index].result()
+    for index in sorted(further_of):
+        further_requests += further_of[index].result()
     return completions, further_requests

@@ -13,7 +13,7 @@ from redqueen.game.prompts import Prompts, prompts
 from redqueen.game.reserved import is_reserved
 from redqueen.game.seeds import AUTHOR, IDENTITY, SeedError, seeds, seeds_of
 from redqueen.game.task_bank import TaskBank
-from redqueen.judging import ask, submit_attempt, submit_proposal
+from redqueen.judging import ask_attempts, attempt_rollout, submit_attempt, submit_proposal
 from redqueen.league.matchmaking import Match
 from redqueen.programs.normal_form import fingerprint
 from redqueen.records import (
@@ -32,7 +32,7 @@ from redqueen.records import (
     Verdict,
     Verifier,
 )
-from redqueen.request_stream import Later, Then, sample_stream
+from redqueen.request_stream import Further, sample_stream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,20 +126,13 @@ class SelfPlay:
         """
         # A prompt depends on its task alone, and making one may read the whole task bank. So each is made only once.
         prompt_of = {task: self.pose(task) for _, task in posed}
-        places: list[tuple[str, Task, int]] = []
+        tasks: list[Task] = []
         requests: list[Request] = []
         for member, task in posed:
-            places += [(member, task, number) for number in range(attempts)]
+            tasks += [task] * attempts
             requests += self.attempt_requests(member, task, prompt_of[task], attempts)
-
-        def submit(index: int, completion: Completion) -> Future[Verdict]:
-            return submit_attempt(self.verifier, self.prompts, places[index][1], completion)
-
-        answers = ask(self.sampler, requests, submit, progress)
-        return [
-            Attempted(task=task, number=number, rollout=attempt_rollout(member, task, completion), verdict=verdict)
-            for (member, task, number), (completion, verdict) in zip(places, answers, strict=True)
-        ]
+        attempted = ask_attempts(self.sampler, self.verifier, self.prompts, tasks, requests, progress)
+        return [replace(one, number=index % attempts) for index, one in enumerate(attempted)]
 
     def attempt_requests(self, member: str, task: Task, prompt: Prompt, attempts: int) -> list[Request]:
         """Returns the requests for a member's attempts at a task."""
@@ -192,7 +185,7 @@ class _Judging:
         self.places: list[tuple[int, Task, int]] = []
         self.attempts: dict[int, Future[Verdict]] = {}
 
-    def submit(self, index: int, completion: Completion) -> Later[list[Request]] | None:
+    def submit(self, index: int, completion: Completion) -> Further[list[Request]] | None:
         """Hands a completion to the verifier. Returns the attempts that a proposal leads to."""
         play = self.play
         asked = len(self.assignments)
@@ -211,7 +204,7 @@ class _Judging:
             self.progress(len(self.proposals), asked)
             if len(self.proposals) == asked:
                 self.on_proposed()
-            return Then(judged, partial(self._pose, index))
+            return Further(judged, partial(self._pose, index))
 
         task = self.places[index - asked][1]
         self.attempts[index - asked] = submit_attempt(play.verifier, play.prompts, task, completion)
@@ -268,11 +261,6 @@ class _Judging:
                 Attempted(task=task, number=number, rollout=rollout, verdict=self.attempts[place].result())
             )
         return attempted
-
-
-def attempt_rollout(member: str, task: Task, completion: Completion) -> Rollout:
-    """Returns the rollout of an attempt; the attempts at one task are one group."""
-    return Rollout(member=member, role="student", kind=task.kind, group=task.id, completion=completion)
 
 
 def seed_tasks(verifier: Verifier, numbers: Sequence[int] | None = None) -> list[Task]:

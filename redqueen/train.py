@@ -17,8 +17,9 @@ from redqueen.adapters.initialisation import generator, perturb
 from redqueen.adapters.start import starting_adapter
 from redqueen.behaviour import behaviours
 from redqueen.config import Config
+from redqueen.evals.answers import START, HeldOutAnswer
 from redqueen.evals.held_out import HeldOutEvaluation, run_evaluation
-from redqueen.evals.in_training import START, HeldOutAnswer, TrainingEvaluation
+from redqueen.evals.in_training import TrainingEvaluation
 from redqueen.evolution import rate, replace_weakest, score_held_out, standings_of, update_hall_of_fame
 from redqueen.game.rewards import advantages
 from redqueen.league.games import par_by
@@ -33,7 +34,7 @@ from redqueen.policy.policy import MemberPolicy
 from redqueen.practice import add_fixed_tasks, practise
 from redqueen.recording.archive import ArchiveRecorder, answer_of
 from redqueen.recording.measures import Measures, Spread
-from redqueen.recording.metrics import MetricsRecorder
+from redqueen.recording.metrics_file import MetricsRecorder
 from redqueen.recording.phases import Phases
 from redqueen.recording.recorder import Recorder, StepRecord
 from redqueen.records import Attempted, GradedRollout, MemberUpdate, Proposed, Task, Verifier
@@ -133,7 +134,7 @@ class Trainer:
             population=standings_of(self.population, config.league),
             hall_of_fame=tuple(self.population.hall_of_fame),
             task_bank_size=len(self.self_play.task_bank),
-            measures=self.measures.measure(played, called, living, config.game.kinds),
+            measures=self.measures.measure(played, called, living),
             answers=tuple(answers),
             start=self.start_answers if answers else (),
             seconds=phases.seconds,

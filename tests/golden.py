@@ -51,6 +51,54 @@ CHANGES: dict[str, object] = {
     "league.hall_of_fame": 2,
     "league.hall_matches": 0.5,
 }
+# The metrics that are summed. A new metric is no golden change. Times are not among them, which differ from run to run,
+# nor are the lines that ran, which differ between versions of Python.
+METRICS = (
+    "adapter_norm",
+    "complexity_by_kind",
+    "contested_by_kind",
+    "coverage",
+    "dead_code_by_kind",
+    "dropped",
+    "entropy",
+    "grad_norm",
+    "guessable",
+    "hall",
+    "importance_ratio",
+    "lines_by_kind",
+    "logprob_gap",
+    "loss",
+    "matches",
+    "members",
+    "new_paths",
+    "new_shape_rate",
+    "novel_rate",
+    "novel_rate_by_kind",
+    "outcomes",
+    "par",
+    "paths_per_node",
+    "repeated_rate",
+    "replacements",
+    "response_tokens",
+    "seed_references",
+    "sizes_by_kind",
+    "skipped",
+    "solve_rate",
+    "solve_rate_by_kind",
+    "statuses",
+    "step",
+    "student_reward",
+    "task_bank_size",
+    "tasks_by_kind",
+    "teacher_reward",
+    "tokens_by_phase",
+    "tokens_sampled",
+    "tokens_trained",
+    "truncated_rate",
+    "truncated_rate_by_kind",
+    "valid_rate",
+    "valid_rate_by_kind",
+)
 
 
 def digest() -> dict[str, str]:
@@ -89,19 +137,16 @@ def _play() -> dict[str, str]:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as scratch, LocalVerifier(SandboxConfig(workers=1)) as verifier:
         run = toy.played(Path(scratch), verifier, **CHANGES)
-        # Times differ from run to run: the wall time of a step, its date, the CPU time of a program. The lines that ran
-        # differ between versions of Python, and are counted only where a program is quick.
-        sums = {
-            "metrics": sum_of(
-                toy.without(line, "seconds", "throughput", "time", "executed_by_kind") for line in run.metrics()
-            )
-        }
+        lines = run.metrics()
+        sums = {"metrics": sum_of({name: line[name] for name in METRICS if name in line} for line in lines)}
         connection = sqlite3.connect(run.archive)
         tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
         for (table,) in tables.fetchall():
             cursor = connection.execute(f"SELECT * FROM {table} ORDER BY rowid")
             columns = [column[0] for column in cursor.description]
             rows = [dict(zip(columns, row, strict=True)) for row in cursor]
+            # Times differ from run to run. The lines that ran differ between versions of Python, and are counted only
+            # where a program is quick.
             sums[f"archive.{table}"] = sum_of(toy.without(row, "cpu_ms", "lines_run", "line_events") for row in rows)
         connection.close()
         # Tensors are summed by their bytes, not by their files: how a file is laid out may change with a library.

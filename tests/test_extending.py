@@ -12,11 +12,17 @@ from typing import Any
 
 import pytest
 import torch
+import typer
 
 from redqueen import plugins
 from redqueen.adapters.factors import Factors
 from redqueen.analysis.lineage.tree import lives
-from redqueen.config import EvolutionConfig, GameConfig, ModelConfig, SandboxConfig
+from redqueen.cli_runs import _complete_benchmarks, runs
+from redqueen.config import Config, EvolutionConfig, GameConfig, ModelConfig, SandboxConfig
+from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
+from redqueen.evals.graders.opened import OpenGraders
+from redqueen.evals.runner import Plan, Player, Runner
+from redqueen.evals.samples import SampleStore
 from redqueen.game.prompts import Prompts
 from redqueen.game.reward_probe import probe_attempt, probe_proposal
 from redqueen.game.rewards import student_reward, teacher_reward
@@ -26,15 +32,19 @@ from redqueen.league.matchmaking import matchmake
 from redqueen.league.population import Member
 from redqueen.league.rating import Rating, TrueSkill
 from redqueen.league.selection import plan_births
+from redqueen.plugins import PluginError
 from redqueen.policy.model import decoder
 from redqueen.policy.model.base import load
+from redqueen.recording.metrics.step import CountedStep
 from redqueen.recording.trackers.opening import open_recorders
 from redqueen.records import Completion, Draft, Kind, Proposal, Task, Verdict
 from redqueen.runs.directory import RunDirectory
+from redqueen.runs.numbers import numbers
 from redqueen.verifier import LocalVerifier
 from tests import tiny, toy
 from tests.commands.conftest import SMALL
 from tests.commands.running import redqueen
+from tests.recording.steps import full
 from tests.reference import logits
 
 PAGE = Path(__file__).parents[1] / "docs" / "EXTENDING.md"
@@ -177,31 +187,83 @@ def test_a_recorder(tmp_path: Path, verifier: LocalVerifier) -> None:
     assert re.findall(r"^(\d): \w+ replaces \w+ \(\w+\)$", births, re.M) == ["1", "1", "2", "2"]
 
 
-def test_a_benchmark() -> None:
-    class Calculator:
-        """A member that adds rightly below ten."""
+def test_a_metric() -> None:
+    (metric,) = snippet("metric")["METRICS"].rows
+    assert (metric.name, metric.unit, metric.doc) == (
+        "short_rate",
+        "share",
+        "Tasks whose program has at most two lines / tasks.",
+    )
+    line = {"step": 4, "short_rate": metric.compute(CountedStep(full()))}
+    (panel,) = metric.panels([line])
+    assert (panel.key, panel.curves, panel.high) == ("short-tasks", {"short": (1.0,)}, 1)
+    assert numbers(line) == {"short_rate": 1.0}
 
-        def sample(self, requests: Any, on_completion: Callable[[int, Completion], None]) -> list[Completion]:
-            completions = []
-            for index, request in enumerate(requests):
-                assert request.sampling.temperature == 0
-                total = sum(int(number) for number in re.findall(r"\d+", request.prompt.text))
-                completions.append(
-                    Completion(
-                        member=request.member,
-                        version=1,
-                        prompt_ids=(0,),
-                        token_ids=(0,),
-                        logprobs=(0.0,),
-                        text=f" {total % 10}",
-                        finish_reason="stop",
-                    )
+
+class Calculator:
+    """A member that adds rightly below ten."""
+
+    def sample(self, requests: Any, on_completion: Callable[[int, Completion], None]) -> list[Completion]:
+        completions = []
+        for index, request in enumerate(requests):
+            total = sum(int(number) for number in re.findall(r"\d+", request.prompt.text))
+            completions.append(
+                Completion(
+                    member=request.member,
+                    version=1,
+                    prompt_ids=(0,),
+                    token_ids=(0,),
+                    logprobs=(0.0,),
+                    text=f" {total % 10}",
+                    finish_reason="stop",
                 )
-                on_completion(index, completions[-1])
-            return completions
+            )
+            on_completion(index, completions[-1])
+        return completions
 
-    score = snippet("benchmark")["addition_score"]
-    assert score(Calculator(), "S0", [(1, 2), (3, 4), (5, 6), (2, 2)]) == 0.75
+
+def test_a_benchmark(verifier: LocalVerifier) -> None:
+    snippet("benchmark")
+    assert chosen(["addition", "reserved"]) == ["reserved", "addition"]
+    assert "addition" in chosen(["all"])
+    (loaded,) = load_benchmarks(["addition"], Config(), verifier, None, None)
+    assert loaded.whole
+    plan = Plan(template="completion", samples=1, temperature=0.0, max_tokens=None, base="")
+    with OpenGraders(verifier) as graders, SampleStore(None) as store:
+        player = Player(name="S0", adapter="S0", label="S0")
+        (rows,) = Runner(plan, Calculator(), graders, store).run(loaded, [player])
+    # The 55 of the 100 sums that have one digit.
+    assert Counter(row.status for row in rows) == {"correct": 55, "wrong": 45}
+
+
+def test_a_benchmark_with_a_name_that_is_taken_is_refused() -> None:
+    plugins.benchmark(type("aime24", (), {}))
+    with pytest.raises(PluginError, match="has a benchmark 'aime24'"):
+        chosen(["reserved"])
+
+
+@pytest.mark.integration
+def test_a_benchmark_from_outside_is_evaluated_and_completed(
+    tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_parts.py").write_text(SNIPPETS["benchmark"])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "my_parts", raising=False)
+    model = str(tiny_folder("llama"))
+    args = ("eval", "base", "--model", model, "--plugins", "my_parts", "--benchmarks", "addition", "--limit", "3")
+    done = redqueen(*args, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "addition" in done.stdout
+    own = ("plugins=my_parts", "evals.benchmarks=addition", "evals.every=1", "evals.limit=3")
+    trained = redqueen("train", "--run", "run", "--steps", "1", "--model", model, *SMALL, *own, cwd=tmp_path)
+    assert trained.returncode == 0, trained.stderr
+    (line,) = RunDirectory(tmp_path / "run").metrics()
+    assert line["evals"]["addition"].keys() == {"S0", "S1"}
+    context = typer.Context(typer.main.get_command(runs), info_name="eval")
+    context.params = {"plugins": "my_parts"}
+    assert _complete_benchmarks(context, "reserved,ad") == ["reserved,addition"]
+    context.params = {"plugins": "no_such_module"}
+    assert _complete_benchmarks(context, "re") == []
 
 
 @pytest.mark.integration

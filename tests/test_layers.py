@@ -35,7 +35,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("redqueen.programs", "redqueen.recipes", "redqueen.assets"),
     ("redqueen.config", "redqueen.streams"),
     ("redqueen.plugins", "redqueen.optional", "redqueen.request_stream"),
-    ("redqueen.records", "redqueen.errors", "redqueen.machine", "redqueen.intervals"),
+    ("redqueen.records", "redqueen.futures", "redqueen.errors", "redqueen.machine", "redqueen.intervals"),
     ("redqueen",),
 )
 # The child side of the sandbox runs as a script, where its siblings are top-level modules.

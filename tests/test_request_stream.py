@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from redqueen.judging import finished
+from redqueen.futures import finished
 from redqueen.records import Completion, Prompt, Request, SamplingParams
-from redqueen.request_stream import Later, Then, sample_stream
+from redqueen.request_stream import Further, sample_stream
 
 
 def request(name: str) -> Request:
@@ -46,10 +46,10 @@ def test_rounds_number_further_requests_in_the_order_of_those_that_led_to_them()
     leads_to = {"a": "de", "c": "f", "e": "g"}
     ended: list[tuple[int, str]] = []
 
-    def follow(index: int, completion: Completion) -> Later[list[Request]] | None:
+    def follow(index: int, completion: Completion) -> Further[list[Request]] | None:
         ended.append((index, completion.text))
         further = leads_to.get(completion.text)
-        return None if further is None else Then(finished(further), lambda names: [request(name) for name in names])
+        return None if further is None else Further(finished(further), lambda names: [request(name) for name in names])
 
     sampler = Backwards()
     written = sample_stream(sampler, [request(name) for name in "abc"], follow, 4)
@@ -60,8 +60,8 @@ def test_rounds_number_further_requests_in_the_order_of_those_that_led_to_them()
 
 def test_what_is_made_of_something_later_waits_for_it() -> None:
     future: Future[int] = Future()
-    later = Then(future, lambda value: value + 1)
-    assert not later.done()
+    further = Further(future, lambda value: value + 1)
+    assert not further.done()
     future.set_result(1)
-    assert later.done()
-    assert later.result() == 2
+    assert further.done()
+    assert further.result() == 2

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from redqueen.config import Config, GameConfig, SandboxConfig
+from redqueen.futures import finished
 from redqueen.game.reserved import reserved
 from redqueen.game.rewards import solve_rate, teacher_reward
 from redqueen.game.seeds import IDENTITY, SeedError
-from redqueen.judging import ask, finished
+from redqueen.judging import ask
 from redqueen.league.matchmaking import Match
 from redqueen.played_step import score_step
 from redqueen.records import (

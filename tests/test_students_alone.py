@@ -120,7 +120,7 @@ def test_students_alone_may_evolve_by_another_fitness() -> None:
 
 
 def test_a_step_of_students_alone_shows_no_proposals_and_no_games() -> None:
-    line: StepMetrics = {  # pyright: ignore[reportAssignmentType]
+    line: StepMetrics = {
         "step": 3,
         "seconds": {"total": 12.0},
         "valid_rate": None,

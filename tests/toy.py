@@ -13,7 +13,7 @@ from redqueen.config import Config, EvolutionConfig, GameConfig, LearningConfig,
 from redqueen.policy.model.base import facts_of, load
 from redqueen.policy.policy import open_policy
 from redqueen.records import Completion, Draft, Kind, Prompt, Request, Sampler, Task
-from redqueen.request_stream import Follow, Later, sample_stream
+from redqueen.request_stream import Follow, Further, sample_stream
 from redqueen.runs.directory import RunDirectory
 from redqueen.self_play import SelfPlay
 from redqueen.train import Trainer, capacity
@@ -59,11 +59,12 @@ class OneByte:
 
         return [replace(one, finish_reason="stop") for one in self.policy.sample(requests, on_whole)]
 
-    def stream(self, requests: Sequence[Request], follow: Follow, most: int) -> list[Completion]:
-        def on_whole(index: int, completion: Completion) -> Later[Sequence[Request]] | None:
+    def stream(self, requests: Sequence[Request], follow: Follow, max_further: int) -> list[Completion]:
+        def on_whole(index: int, completion: Completion) -> Further[Sequence[Request]] | None:
             return follow(index, replace(completion, finish_reason="stop"))
 
-        return [replace(one, finish_reason="stop") for one in sample_stream(self.policy, requests, on_whole, most)]
+        completions = sample_stream(self.policy, requests, on_whole, max_further)
+        return [replace(one, finish_reason="stop") for one in completions]
 
 
 def install(play: SelfPlay) -> None:

@@ -59,6 +59,7 @@ TITLES = {
     "redqueen.streams": "random numbers",
     "redqueen.plugins": "own parts by name",
     "redqueen.records": "what flows in a step",
+    "redqueen.futures": "results to come",
     "redqueen.errors": "a user's errors",
     "redqueen.machine": "cores",
     "redqueen.intervals": "confidence",

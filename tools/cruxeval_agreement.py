@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from redqueen.evals.benchmarks.benchmark import Row
-from redqueen.evals.benchmarks.cruxeval_i import CRUXEVAL_I
-from redqueen.evals.benchmarks.cruxeval_o import CRUXEVAL_O
+from redqueen.evals.benchmarks.cruxeval import CRUXEVAL_I, CRUXEVAL_O
 from redqueen.evals.graders.cruxeval import CruxEvalGrader
 
 
@@ -29,7 +28,7 @@ def main(data: str, kind: str, scored: str) -> None:
     verdicts: Counter[tuple[bool, bool]] = Counter()
     with CruxEvalGrader() as grader:
         references = [grader.submit(benchmark.problem(row), row[kind]) for row in rows]
-        right = sum(future.result().correct for future in references)
+        right = sum(future.result().status == "correct" for future in references)
         print(f"{right} of {len(rows)} references are right")
         for row in rows:
             answers = list(published["raw_generations"][row["id"]])
@@ -37,8 +36,8 @@ def main(data: str, kind: str, scored: str) -> None:
             ours = {answer: grader.submit(benchmark.problem(row), answer) for answer in theirs}
             for answer, future in ours.items():
                 grade = future.result()
-                verdicts[theirs[answer], grade.correct] += answers.count(answer)
-                if theirs[answer] != grade.correct:
+                verdicts[theirs[answer], grade.status == "correct"] += answers.count(answer)
+                if theirs[answer] != (grade.status == "correct"):
                     print(row["id"], repr(answer), theirs[answer], grade)
     for (official, own), count in verdicts.items():
         print(f"official {official}, ours {own}: {count}")

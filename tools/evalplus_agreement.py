@@ -118,7 +118,7 @@ def ours(folder: str, programs: str, out: str) -> None:
             )
             for each in lines(programs)
         ]
-        write(out, [{"right": future.result().correct, "said": str(future.result())} for future in futures])
+        write(out, [{"right": future.result().status == "correct", "said": str(future.result())} for future in futures])
 
 
 def theirs(folder: str, programs: str, out: str) -> None:

@@ -1,7 +1,9 @@
-"""Prints the style figures of the source code and exits with 1 where one is beyond its limit (`make style`).
+"""Prints the style figures of the source code, and marks those beyond their limit (`make style`).
 
 The limits keep the code loose enough to read: one statement says one thing, files and functions stay short, and traps
-have a comment. Figures are taken from the syntax tree and the tokens, so the formatting of a line changes none of them.
+have a comment. It exits with 1 for an import cycle or a function that is too long. The others are there to be read: a
+file that is cut in two for the sake of a number is no better. Figures are taken from the syntax tree and the tokens, so
+the formatting of a line changes none of them.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ PACKAGES = ("redqueen", "benchmarks")
 MAX_NAMES_ASSIGNED = 2
 MAX_NESTED_PER_1000_LINES = 1.6
 MIN_COMMENT_PERCENT = 3.0
-MAX_FILE_LINES = 350
+MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 70
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
@@ -137,6 +139,8 @@ class Figure:
     value: str
     limit: str
     good: bool
+    fails: bool = False
+    """Whether the exit code says it if this is not good."""
     places: tuple[str, ...] = ()
     """Where the limit is passed, shown if `good` is false."""
 
@@ -189,6 +193,7 @@ def figures(sources: list[Module]) -> list[Figure]:
             value=f"{len(long_functions)} (longest {longest_function})",
             limit="0",
             good=not long_functions,
+            fails=True,
             places=tuple(long_functions),
         ),
         Figure(
@@ -202,6 +207,7 @@ def figures(sources: list[Module]) -> list[Figure]:
             value=" -> ".join(cycle) or "0",
             limit="0",
             good=not cycle,
+            fails=True,
         ),
     ]
 
@@ -215,7 +221,7 @@ def main() -> int:
         if not figure.good:
             for place in figure.places:
                 print(f"    {place}")
-    return 0 if all(figure.good for figure in report) else 1
+    return int(any(figure.fails and not figure.good for figure in report))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from redqueen.analysis.lineage.tree import Life, check_name, lives
 from redqueen.analysis.replay import load_step
@@ -51,7 +52,7 @@ def fitness_at(directory: RunDirectory, config: Config, role: AnyRole, step: int
     except PluginError:
         # It is a part that is not imported to read a run. What it gave is written in the line of the step.
         line = next((line for line in directory.metrics() if line["step"] == step), None)
-        members = line["members"] if line else {}
+        members: dict[str, Any] = line["members"] if line else {}
         return lambda member: members[member.name]["fitness"] if member.name in members else None
 
 

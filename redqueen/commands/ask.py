@@ -19,9 +19,10 @@ from redqueen.commands.listening import Lines
 from redqueen.commands.show import answer_text, indented
 from redqueen.config import Config, GameConfig
 from redqueen.errors import UserError
+from redqueen.futures import finished
 from redqueen.game.questions import Question, QuestionError, read_question, write_question
 from redqueen.game.seeds import seeds_of
-from redqueen.judging import ask, cut_off, finished, submit_attempt
+from redqueen.judging import ask, cut_off, submit_attempt
 from redqueen.records import KINDS, Completion, Draft, Kind, Pair, Proposal, Request, Task, Verdict
 from redqueen.runs.allowed import Allowed, playable
 from redqueen.runs.archive.reader import ArchiveReader

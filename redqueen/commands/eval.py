@@ -32,6 +32,7 @@ from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.runner import Plan
 from redqueen.evals.samples import SampleStore
 from redqueen.evals.targets import Step, read_targets
+from redqueen.plugins import load as load_plugins
 from redqueen.policy.model.base import fingerprint, load
 from redqueen.recording.task_reporter import TaskReporter
 from redqueen.runs.allowed import Allowed, with_allowed
@@ -49,6 +50,8 @@ class EvalOptions:
     """What the options of the command say."""
 
     benchmarks: Sequence[str]
+    plugins: Sequence[str] = ()
+    """Modules that register benchmarks of their own."""
     data: Path | None
     limit: int | None
     samples: int
@@ -77,9 +80,10 @@ def run_eval(targets: Sequence[str], members: str, model: str | None, wanted: Ev
     """
     if wanted.samples > 1 and wanted.temperature == 0:
         raise UserError(f"--samples {wanted.samples}: greedy answers are all the same, so add e.g. --temperature 0.6")
-    names = chosen(wanted.benchmarks)
+    load_plugins(wanted.plugins)
     config, entrants = read_targets(targets, members, model, wanted.step)
     config = with_allowed(config, wanted.allowed)
+    names = chosen(wanted.benchmarks)
     # Progress goes to standard error: --json is for pipes.
     progress = Console(stderr=True)
     with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:

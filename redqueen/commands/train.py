@@ -17,8 +17,8 @@ from redqueen.commands.listening import Lines
 from redqueen.config import Config
 from redqueen.machine import clock
 from redqueen.recording.held_out import held_out_lines
-from redqueen.recording.no_valid import summary
 from redqueen.recording.terminal import LEGEND, LineReporter, LiveReporter, members_table
+from redqueen.recording.warnings import summary
 from redqueen.runs.directory import RunDirectory
 from redqueen.runs.files import quoted
 from redqueen.runs.resuming import how_to_resume

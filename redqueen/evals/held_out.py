@@ -8,7 +8,6 @@ measured on the other half, which no selection has seen.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import product
 
@@ -17,9 +16,8 @@ from redqueen.evals.reserved_tasks import Examples, most_tasks, reserved_tasks, 
 from redqueen.game.prompts import Prompts
 from redqueen.game.reserved import Half
 from redqueen.game.rewards import solve_rate
-from redqueen.judging import ask, submit_attempt
-from redqueen.records import Attempted, Completion, Progress, Request, Sampler, SamplingParams, Task, Verdict, Verifier
-from redqueen.self_play import attempt_rollout
+from redqueen.judging import ask_attempts
+from redqueen.records import Attempted, Progress, Request, Sampler, SamplingParams, Task, Verdict, Verifier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,26 +41,16 @@ class HeldOutEvaluation:
         # difference of two scores is due to the members and not to their luck.
         prompt_of = {task: self.prompts.attempt(task, self.examples[task.kind]) for task in self.tasks}
         # The members take turns in the requests, so that they are sampled side by side in mixed batches.
-        places = list(product(self.tasks, members))
-        requests = [
-            Request(
-                member=member,
-                prompt=prompt_of[task],
-                sampling=self.sampling,
-                seed=(self.seed, "probe", task.id),
-            )
-            for task, member in places
-        ]
-
-        def submit(index: int, completion: Completion) -> Future[Verdict]:
-            return submit_attempt(self.verifier, self.prompts, places[index][0], completion)
-
-        answers = ask(self.sampler, requests, submit, progress)
-        by_member: dict[str, list[Attempted]] = {member: [] for member in members}
-        for (task, member), (completion, verdict) in zip(places, answers, strict=True):
-            rollout = attempt_rollout(member, task, completion)
-            by_member[member].append(Attempted(task=task, number=0, rollout=rollout, verdict=verdict))
-        return [attempt for attempts in by_member.values() for attempt in attempts]
+        tasks: list[Task] = []
+        requests: list[Request] = []
+        for task, member in product(self.tasks, members):
+            seed = (self.seed, "probe", task.id)
+            tasks.append(task)
+            requests.append(Request(member=member, prompt=prompt_of[task], sampling=self.sampling, seed=seed))
+        attempted = ask_attempts(self.sampler, self.verifier, self.prompts, tasks, requests, progress)
+        order = {member: number for number, member in enumerate(members)}
+        # The sort is stable: the tasks of a member stay in order.
+        return sorted(attempted, key=lambda one: order[one.rollout.member])
 
 
 def run_evaluation(

@@ -7,11 +7,11 @@ Problems and random numbers are the same each time, so a difference from the sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from redqueen.config import Config
+from redqueen.evals.answers import HeldOutAnswer
 from redqueen.evals.benchmarks.benchmark import form_of
 from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
 from redqueen.evals.benchmarks.reserved import HALF
@@ -19,30 +19,6 @@ from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.runner import Plan, Player, Runner
 from redqueen.evals.samples import SampleStore
 from redqueen.records import Progress, Sampler, Verifier
-
-START = "start"
-"""The name of the adapter that all members started from."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldOutAnswer:
-    """A member's answer to a held-out problem."""
-
-    member: str
-    """Its name, or `START`."""
-    benchmark: str
-    problem: str
-    text: str
-    status: str
-    """What the grader says: "correct", "wrong", "infra_error" and others."""
-    tokens: int
-    cut_off: bool
-    """Whether the token limit ended the text."""
-
-    @property
-    def right(self) -> bool | None:
-        """Whether it is right; None after a fault of the machine."""
-        return None if self.status == "infra_error" else self.status == "correct"
 
 
 class TrainingEvaluation:
@@ -95,22 +71,3 @@ class TrainingEvaluation:
     def close(self) -> None:
         """Ends the graders."""
         self.graders.close()
-
-
-Problem = tuple[str, str]
-"""A benchmark and a problem of it."""
-
-
-def judged(answers: Iterable[HeldOutAnswer]) -> dict[str, dict[Problem, bool]]:
-    """Returns by member which problems it answered rightly; what the machine lost is left out."""
-    found: dict[str, dict[Problem, bool]] = {}
-    for answer in answers:
-        right = answer.right
-        if right is not None:
-            found.setdefault(answer.member, {})[answer.benchmark, answer.problem] = right
-    return found
-
-
-def differences(member: Mapping[Problem, bool], start: Mapping[Problem, bool]) -> list[int]:
-    """Returns, for each problem that both answered, 1 if only the member is right, -1 if only the start is, else 0."""
-    return [int(right) - int(start[problem]) for problem, right in member.items() if problem in start]

@@ -11,11 +11,12 @@ from itertools import product
 
 from redqueen.adapters.factors import Adapter
 from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Loaded, Template
-from redqueen.evals.graders.grader import Grade, Grader, Problem
+from redqueen.evals.graders.grader import Grader, Problem
 from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.samples import Key, SampleRow, SampleStore
-from redqueen.judging import ask, finished
-from redqueen.records import Completion, Progress, Request, Sampler, SamplingParams
+from redqueen.futures import finished
+from redqueen.judging import ask, cut_off
+from redqueen.records import Completion, Progress, Request, Sampler, SamplingParams, Verdict
 
 SEED = 0
 """Names the random numbers of the samples. All members draw the same ones at one problem."""
@@ -112,7 +113,8 @@ class Runner:
         first = loaded.benchmark.pose(loaded.problems[0], loaded.benchmark.form(self.plan.template))
         # The first prompt stands for the words of the template. The limit is not in it: more problems may be added.
         # The reserved programs have no file: the release that they are part of stands for them.
-        data = loaded.sha256 if loaded.benchmark.source.files else loaded.origin
+        source = loaded.benchmark.source
+        data = loaded.sha256 if source.files or source.made else loaded.origin
         said = [self.plan.base, data, sampling.max_tokens, sampling.temperature, SEED, repr(first)]
         return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:24]
 
@@ -141,15 +143,15 @@ class Runner:
         ]
         answers: dict[int, str | None] = {}
 
-        def submit(index: int, completion: Completion) -> Future[Grade]:
-            answers[index], grade = graded(benchmark, grader, places[index][0], form, completion)
-            return grade
+        def submit(index: int, completion: Completion) -> Future[Verdict]:
+            answers[index], verdict = judge(benchmark, grader, places[index][0], form, completion)
+            return verdict
 
         rows: list[SampleRow] = []
-        for index, (completion, grade) in enumerate(ask(self.sampler, requests, submit, progress)):
+        for index, (completion, verdict) in enumerate(ask(self.sampler, requests, submit, progress)):
             problem, number, player = places[index]
             key = (player.adapter, problem.id, number)
-            rows.append(_row(setting, benchmark, key, player.label, completion, answers[index], grade))
+            rows.append(_row(setting, benchmark, key, player.label, completion, answers[index], verdict))
         self.store.add(rows)
         return rows
 
@@ -161,19 +163,16 @@ def _shifted(progress: Progress | None, before: int, total: int) -> Progress | N
     return lambda done, _: progress(before + done, total)
 
 
-def graded(
+def judge(
     benchmark: Benchmark, grader: Grader, problem: Problem, form: Form, completion: Completion
-) -> tuple[str | None, Future[Grade]]:
-    """Returns the answer in a text, and its grade to come."""
-    cut_off = completion.finish_reason == "length"
-    # In the game a text that the limit ended is malformed, whatever it says. The benchmarks read what there is, as
-    # their own harnesses do.
-    if cut_off and benchmark.grader == "game":
-        detail = f"cut off after {len(completion.token_ids)} tokens"
-        return None, finished(Grade(status="malformed", detail=detail))
+) -> tuple[str | None, Future[Verdict]]:
+    """Returns the answer in a text, and the verdict on it to come."""
+    verdict = cut_off(completion) if benchmark.cut_off_is_malformed else None
+    if verdict is not None:
+        return None, finished(verdict)
     answer = benchmark.read(problem, form, completion.text)
     if answer is None:
-        return None, finished(Grade(status="malformed", detail="no answer"))
+        return None, finished(Verdict("malformed", detail="no answer"))
     return answer, grader.submit(problem, answer)
 
 
@@ -184,7 +183,7 @@ def _row(
     label: str,
     completion: Completion,
     answer: str | None,
-    grade: Grade,
+    verdict: Verdict,
 ) -> SampleRow:
     adapter, problem, number = key
     return SampleRow(
@@ -196,8 +195,8 @@ def _row(
         label=label,
         text=completion.text,
         answer=answer,
-        status=grade.status,
-        detail=grade.detail,
+        status=verdict.status,
+        detail=verdict.detail,
         tokens=len(completion.token_ids),
         cut_off=int(completion.finish_reason == "length"),
     )

@@ -1,4 +1,4 @@
-"""The samples of an evaluation with their grades, in SQLite: what is there is not sampled again."""
+"""The samples of an evaluation with their verdicts, in SQLite: what is there is not sampled again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILE = "samples.sqlite"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleRow:
-    """One text with its grade."""
+    """One text with its verdict."""
 
     setting: str
     """The checksum of everything that the text depends on but the adapter and the problem."""

@@ -23,11 +23,11 @@ class Executor(Protocol):
         """Whether `sample` takes the further groups that a row leads to. If not, it ignores what `on_row` returns."""
         ...
 
-    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: OnRow, most_further: int = 0) -> int:
+    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: OnRow, max_further: int = 0) -> int:
         """Samples every row of `groups`; the limits hold in each process. Returns how many decode steps it took.
 
         `on_row` is called with each row when it is complete, in any order. What it returns leads to at most
-        `most_further` further rows.
+        `max_further` further rows.
         """
         ...
 

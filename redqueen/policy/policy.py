@@ -16,13 +16,14 @@ from redqueen.machine import cores
 from redqueen.policy.executor import Executor
 from redqueen.policy.learning.learner import LocalLearner
 from redqueen.policy.lora.adapter_bank import AdapterBank
+from redqueen.policy.meter import Meter
 from redqueen.policy.model.base import Base, workers_of
 from redqueen.policy.sampling.continuous_batch import BatchLimits
 from redqueen.policy.sampling.sampler import LocalSampler
 from redqueen.policy.vllm.engine import Engine
 from redqueen.policy.vllm.executor import VllmExecutor
 from redqueen.policy.vllm.server import Server
-from redqueen.policy.work import Meter, Work
+from redqueen.policy.work import Work
 from redqueen.policy.workers.inline import InlineExecutor
 from redqueen.policy.workers.pool import WorkerPool, shared_bank
 from redqueen.records import Completion, MemberUpdate, Progress, Request, Sample
@@ -198,9 +199,9 @@ class Policy:
         """
         return self.sampler.sample(requests, on_completion)
 
-    def stream(self, requests: Sequence[Request], follow: Follow, most: int) -> list[Completion]:
+    def stream(self, requests: Sequence[Request], follow: Follow, max_further: int) -> list[Completion]:
         """Samples requests and the further ones that they lead to (see `redqueen.request_stream.StreamSampler`)."""
-        return self.sampler.stream(requests, follow, most)
+        return self.sampler.stream(requests, follow, max_further)
 
     def update(
         self, samples: Sequence[Sample], progress: Progress | None = None, *, lr: float | None = None

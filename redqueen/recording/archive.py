@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
 
-from redqueen.evals.in_training import HeldOutAnswer
-from redqueen.evolution import Game, Replacement, Standing
+from redqueen.evals.answers import HeldOutAnswer
 from redqueen.league.hall_of_fame import Champion
 from redqueen.league.population import Member
 from redqueen.league.rating import Rating
+from redqueen.league.results import Game, Replacement, Standing
 from redqueen.played_step import PlayedStep, ScoredAttempt, ScoredProposal
 from redqueen.recording.recorder import Recorder, StepRecord
 from redqueen.records import Attempted, Task
@@ -134,29 +135,12 @@ def _probe_row(step: int, attempt: Attempted) -> ProbeRow:
 
 def evaluation_row(step: int, answer: HeldOutAnswer) -> EvaluationRow:
     """Returns the row of an answer to a held-out problem."""
-    return EvaluationRow(
-        step=step,
-        member=answer.member,
-        benchmark=answer.benchmark,
-        problem=answer.problem,
-        text=answer.text,
-        status=answer.status,
-        tokens=answer.tokens,
-        cut_off=answer.cut_off,
-    )
+    return EvaluationRow(step=step, **asdict(answer))
 
 
 def answer_of(row: EvaluationRow) -> HeldOutAnswer:
     """Returns the answer that a row was written from."""
-    return HeldOutAnswer(
-        member=row.member,
-        benchmark=row.benchmark,
-        problem=row.problem,
-        text=row.text,
-        status=row.status,
-        tokens=row.tokens,
-        cut_off=row.cut_off,
-    )
+    return HeldOutAnswer(**{field.name: getattr(row, field.name) for field in fields(HeldOutAnswer)})
 
 
 def _match_row(step: int, game: Game, ratings: Mapping[str, Rating]) -> MatchRow:
@@ -232,17 +216,4 @@ def _attempt_row(step: int, scored: ScoredAttempt) -> AttemptRow:
 
 
 def _replacement_row(step: int, birth: Replacement) -> ReplacementRow:
-    return ReplacementRow(
-        step=step,
-        victim=birth.victim,
-        child=birth.child,
-        parents=birth.parents,
-        operator=birth.operator,
-        victim_fitness=birth.victim_fitness,
-        victim_age=birth.victim_age,
-        victim_games=birth.victim_games,
-        tie=birth.tie,
-        parent_fitness=birth.parent_fitness,
-        distance=birth.distance,
-        tries=birth.tries,
-    )
+    return ReplacementRow(step=step, **asdict(birth))

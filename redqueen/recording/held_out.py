@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
+from typing import Any
 
-from redqueen.evals.in_training import START, HeldOutAnswer, differences, judged
+from redqueen.evals.answers import START, HeldOutAnswer, differences, judged
 from redqueen.intervals import interval
-from redqueen.runs.metrics import HeldOutMetrics, HeldOutScore, StepMetrics
+from redqueen.runs.metrics import StepMetrics
 
 SHOWN = 4
 """The most students that have a sentence each at the end of a run."""
@@ -26,10 +27,10 @@ def rates(answers: Sequence[HeldOutAnswer]) -> dict[str, dict[str, float | None]
     return found
 
 
-def held_out_metrics(answers: Sequence[HeldOutAnswer], start: Sequence[HeldOutAnswer]) -> HeldOutMetrics | None:
+def held_out_scores(answers: Sequence[HeldOutAnswer], start: Sequence[HeldOutAnswer]) -> dict[str, Any] | None:
     """Returns the students' scores beside the start's, or None if there is nothing to compare."""
     first = judged(start).get(START)
-    students: dict[str, HeldOutScore] = {}
+    students: dict[str, dict[str, float | None]] = {}
     for member, right in judged(answers).items():
         # The problems are the same for both, so the differences are paired. No difference is an interval of no width.
         gain = interval(differences(right, first)) if first else None
@@ -64,7 +65,7 @@ def held_out_lines(lines: Sequence[StepMetrics]) -> list[str]:
     return said
 
 
-def sentence(member: str, scores: HeldOutMetrics) -> str:
+def sentence(member: str, scores: Mapping[str, Any]) -> str:
     """Returns a student's score in words: "S2 solves 28 % of 140 held-out tasks, the start 21 %: +7 [2, 12]"."""
     score = scores["students"][member]
     ends = ""

@@ -1,4 +1,4 @@
-"""Measures each valid task of a step once: its row for the archive, and what a step's line says of all of them.
+"""Measures each valid task of a step once: its row for the archive, which the metrics of a step are made of too.
 
 What a run has covered is counted from its first step. A resumed run counts it again from the archive's rows.
 """
@@ -24,21 +24,22 @@ from redqueen.programs.signatures import signature, size_of
 from redqueen.programs.trees import parse, text_of
 from redqueen.records import Kind, Task, Verdict
 from redqueen.runs.archive.rows import MeasureRow
-from redqueen.runs.metrics import (
-    ComplexityMetrics,
-    CoverageMetrics,
-    ExecutedMetrics,
-    GuessableMetrics,
-    MeasureMetrics,
-    SizeMetrics,
-    TaskComplexityMetrics,
-)
 from redqueen.sandbox import parse_arguments, parse_literal
 
+MEASURES = ("depth", "cyclomatic", "lines", "variables", "nodes", "node_types")
+"""The measures of a program's complexity."""
 GUESSABLE_RATE = 0.4
 """A task is guessable if so many of random inputs of its types give its output."""
 FEW_OUTPUTS = 3
 """A task is guessable if its program has at most so many outputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredTask:
+    """A task's kind and what was measured of it."""
+
+    kind: Kind
+    row: MeasureRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,10 @@ class StepMeasures:
 
     rows: tuple[MeasureRow, ...]
     """One for each valid task, in the order of the tasks."""
-    metrics: MeasureMetrics
+    tasks: tuple[MeasuredTask, ...]
+    """Those of living teachers: what metrics count."""
+    covered: Mapping[str, Covered]
+    """What the run's tasks have covered up to this step, by the name of the coverage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +88,7 @@ class Measures:
         for row in rows:
             self._count(row)
 
-    def measure(
-        self, played: PlayedStep, behaviours: Mapping[str, Behaviour], living: Iterable[str], kinds: Sequence[Kind]
-    ) -> StepMeasures:
+    def measure(self, played: PlayedStep, behaviours: Mapping[str, Behaviour], living: Iterable[str]) -> StepMeasures:
         """Measures the valid tasks of a step, some of which have `behaviours`, by their ids.
 
         Tasks of champions, who are not `living`, count in no metric.
@@ -100,15 +102,15 @@ class Measures:
         # What a task is by itself takes a millisecond and can be computed anywhere. What it is in this run is counted
         # in the order of the tasks.
         rows: list[MeasureRow] = []
-        counted: list[tuple[Kind, MeasureRow]] = []
+        tasks: list[MeasuredTask] = []
         for item, alone in zip(valid, self._spread(measure_task, valid), strict=True):
             row = self._in_this_run(alone)
             rows.append(row)
             if item.task.author in names:
                 self._count(row)
-                counted.append((item.task.kind, row))
+                tasks.append(MeasuredTask(item.task.kind, row))
         covered = {name: coverage.covered() for name, coverage in self._coverage.items()}
-        return StepMeasures(rows=tuple(rows), metrics=measure_metrics(counted, covered, kinds))
+        return StepMeasures(rows=tuple(rows), tasks=tuple(tasks), covered=covered)
 
     def _in_this_run(self, row: MeasureRow) -> MeasureRow:
         """Returns the row with what is new in it."""
@@ -166,8 +168,7 @@ def signature_of(task: Task) -> str:
 
 
 def _columns(prefix: str, size: Complexity) -> dict[str, Any]:
-    names = ("depth", "cyclomatic", "lines", "variables", "nodes", "node_types")
-    return {f"{prefix}_{name}": getattr(size, name) for name in names}
+    return {f"{prefix}_{name}": getattr(size, name) for name in MEASURES}
 
 
 def _cells(row: MeasureRow) -> dict[str, list[str]]:
@@ -191,98 +192,16 @@ def _identity(task: Task) -> str:
     return hashlib.blake2b(text, digest_size=12).hexdigest()
 
 
-def measure_metrics(
-    tasks: Sequence[tuple[Kind, MeasureRow]], covered: Mapping[str, Covered], kinds: Sequence[Kind]
-) -> MeasureMetrics:
-    """Returns the step's means over the tasks of living teachers; `MeasureMetrics` explains each number."""
-    rows = [row for _, row in tasks]
-    by_kind = {kind: [row for of, row in tasks if of == kind] for kind in kinds}
-    return {
-        "complexity_by_kind": {kind: _complexity(group) for kind, group in by_kind.items()},
-        "dead_code_by_kind": {kind: _mean(group, _dead_code) for kind, group in by_kind.items()},
-        "sizes_by_kind": {kind: _sizes(group) for kind, group in by_kind.items()},
-        "executed_by_kind": {kind: _executed(group) for kind, group in by_kind.items()},
-        "coverage": {name: _coverage(one) for name, one in covered.items()},
-        "paths_per_node": _mean(rows, lambda row: len(row.paths.split()) / row.reached_nodes),
-        "new_shape_rate": _mean(rows, lambda row: row.new_shape),
-        "new_paths": _mean(rows, lambda row: row.new_paths),
-        "repeated_rate": _mean(rows, lambda row: row.repeated),
-        "guessable": _guessable(rows),
-    }
-
-
-def _complexity(rows: Sequence[MeasureRow]) -> TaskComplexityMetrics | None:
-    if not rows:
-        return None
-    written: ComplexityMetrics = {
-        "depth": fmean(row.written_depth for row in rows),
-        "cyclomatic": fmean(row.written_cyclomatic for row in rows),
-        "lines": fmean(row.written_lines for row in rows),
-        "variables": fmean(row.written_variables for row in rows),
-        "nodes": fmean(row.written_nodes for row in rows),
-        "node_types": fmean(row.written_node_types for row in rows),
-    }
-    reached: ComplexityMetrics = {
-        "depth": fmean(row.reached_depth for row in rows),
-        "cyclomatic": fmean(row.reached_cyclomatic for row in rows),
-        "lines": fmean(row.reached_lines for row in rows),
-        "variables": fmean(row.reached_variables for row in rows),
-        "nodes": fmean(row.reached_nodes for row in rows),
-        "node_types": fmean(row.reached_node_types for row in rows),
-    }
-    return {"written": written, "reached": reached}
-
-
-def _dead_code(row: MeasureRow) -> float:
-    return 1 - row.reached_nodes / row.written_nodes
-
-
-def _sizes(rows: Sequence[MeasureRow]) -> SizeMetrics | None:
-    if not rows:
-        return None
-    return {"input": fmean(row.input_size for row in rows), "output": fmean(row.output_size for row in rows)}
-
-
-def _executed(rows: Sequence[MeasureRow]) -> ExecutedMetrics | None:
-    lines = [row.lines_run for row in rows if row.lines_run is not None]
-    events = [row.line_events for row in rows if row.line_events is not None]
-    return {"tasks": len(lines), "lines": fmean(lines), "events": fmean(events)} if lines else None
-
-
-def _coverage(covered: Covered) -> CoverageMetrics:
-    return {
-        "tasks": covered.tasks,
-        "cells": covered.cells,
-        "beyond_seeds": covered.beyond_seeds,
-        "rarefied": covered.rarefied,
-        "rarefied_beyond_seeds": covered.rarefied_beyond_seeds,
-        "rarefied_by_nodes": covered.rarefied_by_nodes,
-    }
-
-
-def _guessable(rows: Sequence[MeasureRow]) -> GuessableMetrics:
-    called = [row for row in rows if row.typed_inputs is not None]
-    return {
-        "tasks": len(called),
-        "rate": _mean(called, lambda row: _by_random(row) or _by_echo(row) or _by_few_outputs(row)),
-        "by_random": _mean(called, _by_random),
-        "by_echo": _mean(called, _by_echo),
-        "by_few_outputs": _mean(called, _by_few_outputs),
-    }
-
-
-def _by_random(row: MeasureRow) -> bool:
+def by_random(row: MeasureRow) -> bool:
+    """Returns whether random inputs solve the task."""
     return row.same_output_rate is not None and row.same_output_rate >= GUESSABLE_RATE
 
 
-def _by_echo(row: MeasureRow) -> bool:
+def by_echo(row: MeasureRow) -> bool:
+    """Returns whether the output, given as the input, solves the task."""
     return bool(row.echo)
 
 
-def _by_few_outputs(row: MeasureRow) -> bool:
+def by_few_outputs(row: MeasureRow) -> bool:
+    """Returns whether the program has so few outputs that one of them can be guessed."""
     return row.distinct_outputs is not None and row.distinct_outputs <= FEW_OUTPUTS
-
-
-def _mean(rows: Iterable[MeasureRow], value: Callable[[MeasureRow], float]) -> float | None:
-    values = [value(row) for row in rows]
-    return fmean(values) if values else None

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from redqueen.config import Config
-from redqueen.evals.in_training import HeldOutAnswer
-from redqueen.evolution import Game, Replacement, Standing
+from redqueen.evals.answers import HeldOutAnswer
 from redqueen.league.hall_of_fame import Champion
 from redqueen.league.rating import Rating
+from redqueen.league.results import Game, Replacement, Standing
 from redqueen.played_step import PlayedStep
 from redqueen.policy.work import Work
 from redqueen.recording.measures import StepMeasures

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import termios
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, Group
@@ -16,11 +16,9 @@ from rich.text import Text
 
 from redqueen.machine import clock
 from redqueen.recording.metrics import step_metrics
-from redqueen.recording.mismatch import Mismatch
-from redqueen.recording.no_valid import NoValid
-from redqueen.recording.one_sided import OneSided
 from redqueen.recording.recorder import Recorder, StepRecord
-from redqueen.runs.metrics import MemberMetrics, StepMetrics
+from redqueen.recording.warnings import Warnings
+from redqueen.runs.metrics import StepMetrics
 
 PHASES = ("match", "propose", "solve", "learn", "evolve")
 # Below these widths, in columns, a terminal gets less of the table of members, and a shorter bar.
@@ -127,7 +125,7 @@ def members_table(line: StepMetrics, width: int | None = None) -> Table:
     return table
 
 
-def _teachers_then_fittest(item: tuple[str, MemberMetrics]) -> tuple[bool, bool, float]:
+def _teachers_then_fittest(item: tuple[str, Mapping[str, Any]]) -> tuple[bool, bool, float]:
     """Returns a sort key. A member without a game, or without a fitness, comes last in its role."""
     member = item[1]
     fitness = float("-inf") if member["fitness"] is None else member["fitness"]
@@ -158,37 +156,19 @@ class StepClock:
         return f"{clock(rest)} left in all"
 
 
-class Notices:
-    """The warnings that a step may give rise to."""
-
-    def __init__(self) -> None:
-        self.one_sided = OneSided()
-        self.no_valid = NoValid()
-        self.mismatch = Mismatch()
-
-    def of(self, line: StepMetrics) -> list[str]:
-        """Counts a step and returns its warnings."""
-        warnings = (
-            self.no_valid.warning(line),
-            self.one_sided.warning(line["outcomes"]),
-            self.mismatch.warning(line),
-        )
-        return [warning for warning in warnings if warning]
-
-
 class LineReporter(Recorder):
     """Prints a line for each step, for logs and pipes."""
 
     def __init__(self, console: Console, steps: int) -> None:
         self.console = console
         self.clock = StepClock(steps)
-        self.notices = Notices()
+        self.warnings = Warnings()
 
     def record(self, record: StepRecord) -> None:
         line = step_metrics(record)
         self.clock.finished(line)
         self.console.print(headline(line, self.clock.left(line["step"])), highlight=False, soft_wrap=True)
-        for warning in self.notices.of(line):
+        for warning in self.warnings.of(line):
             self.console.print(warning, highlight=False, soft_wrap=True)
 
 
@@ -238,7 +218,7 @@ class LiveReporter(Recorder):
         self.console = console
         self.steps = steps
         self.clock = StepClock(steps)
-        self.notices = Notices()
+        self.warnings = Warnings()
         self.left = _Left(self.clock)
         self.bar = Progress(
             TextColumn("{task.description}"),
@@ -276,7 +256,7 @@ class LiveReporter(Recorder):
         self.members = members_table(line, self.console.width)
         self.live.update(self._view())
         self.console.print(headline(line, width=self.console.width), highlight=False, soft_wrap=True)
-        for warning in self.notices.of(line):
+        for warning in self.warnings.of(line):
             self.console.print(warning, style="yellow", highlight=False)
 
     def close(self) -> None:

@@ -197,7 +197,7 @@ class RunDirectory:
             data = None
         if not isinstance(data, dict) or type(cast(dict[str, Any], data).get("step")) is not int:
             raise RunError(f"{self.metrics_file}, line {number}, is damaged: put the file back, or remove the line")
-        return cast(StepMetrics, data)
+        return data
 
     def newest_metrics(self) -> StepMetrics | None:
         """Returns the last complete line of metrics.jsonl, None if there is none. Raises RunError if it is damaged."""

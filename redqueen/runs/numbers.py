@@ -14,7 +14,7 @@ def numbers(line: StepMetrics) -> dict[str, float | None]:
     A list (matches, replacements, champions) counts as its length. Texts, lists inside of others are left
     out, and so is the step itself, which is the axis. A rate or mean of nothing is None.
     """
-    flat = dict(_flat(cast(Mapping[str, Any], line), ""))
+    flat = dict(_flat(line, ""))
     flat |= {name: float(len(value)) for name, value in line.items() if isinstance(value, list)}
     flat.pop("step", None)
     return flat

@@ -14,16 +14,14 @@ from starlette.staticfiles import StaticFiles
 
 from redqueen.errors import UserError
 from redqueen.runs.files import damage_of, to_json
-from redqueen.web.evaluation import evaluation
 from redqueen.web.folder import Folder, UnknownError
 from redqueen.web.guard import Guard
 from redqueen.web.live_run import LiveRun
-from redqueen.web.matrix import matrix
 from redqueen.web.members import league, member, tree
-from redqueen.web.overview import overview
 from redqueen.web.state import course, state
 from redqueen.web.task import task_view
 from redqueen.web.tasks import browse
+from redqueen.web.views import evaluation, matrix, overview
 
 STATIC = Path(__file__).with_name("static")
 PAGES = ("/", "/runs", "/evaluation", "/league", "/matrix", "/tree", "/tasks", "/task", "/member")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike
@@ -29,7 +27,7 @@ def lines(solve: ArrayLike, size: ArrayLike, contested: ArrayLike = 0.4) -> list
             "tasks_by_kind": {"code_o": 1000},
             "contested_by_kind": {"code_o": round(1000 * share)},
         }
-        made.append(cast(StepMetrics, line))
+        made.append(line)
     return made
 
 

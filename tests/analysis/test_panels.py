@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from redqueen.analysis.panels import Panel, panels, standardised
+from redqueen.recording.metrics import Panel, panels, standardised
 from redqueen.runs.directory import RunDirectory
 from redqueen.runs.metrics import StepMetrics
 
@@ -19,7 +18,7 @@ def by_key(lines: list[StepMetrics]) -> dict[str, Panel]:
 
 
 def line(step: int, **values: object) -> StepMetrics:
-    return cast(StepMetrics, {"step": step, **values})
+    return {"step": step, **values}
 
 
 @pytest.mark.integration

@@ -10,7 +10,8 @@ import pytest
 
 from redqueen.config import Config
 from redqueen.errors import UserError
-from redqueen.evals.in_training import START, HeldOutAnswer, TrainingEvaluation, differences, judged
+from redqueen.evals.answers import START, HeldOutAnswer, differences, judged
+from redqueen.evals.in_training import TrainingEvaluation
 from redqueen.records import Completion, Request
 from redqueen.runs import checkpoint
 from redqueen.runs.archive.reader import ArchiveReader

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from redqueen.config import LearningConfig, SamplingConfig
-from redqueen.policy.work import Work, peak_flops
-from redqueen.recording.throughput import throughput
+from redqueen.policy.meter import peak_flops
+from redqueen.policy.work import Work
+from redqueen.recording.metrics import step_metrics
 from tests.policy.conftest import Build
 from tests.policy.requests import request
 from tests.policy.samples import samples
+from tests.recording.steps import record
 
 
 def test_sampling_and_training_are_counted_between_two_calls(tiny_policy: Build) -> None:
@@ -52,7 +54,8 @@ def test_a_phases_throughput_is_by_its_own_seconds() -> None:
         device_bytes=3 << 30,
         host_bytes=1 << 29,
     )
-    assert throughput({"play": work, "evolve": Work()}) == {
+    line = step_metrics(record(1, work={"play": work, "evolve": Work()}))
+    assert line["throughput"] == {
         "play": {
             "sampled_per_second": 150.0,
             "prompt_tokens": 40,

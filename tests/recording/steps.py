@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from redqueen.evolution import Game, Replacement, Standing
 from redqueen.game.seeds import AUTHOR
 from redqueen.league.hall_of_fame import champion_of
 from redqueen.league.matchmaking import Match
 from redqueen.league.population import Member
 from redqueen.league.rating import Rating
+from redqueen.league.results import Game, Replacement, Standing
 from redqueen.played_step import PlayedMatch, PlayedStep, ScoredAttempt, ScoredProposal
 from redqueen.recording.measures import Measures
 from redqueen.recording.recorder import StepRecord
@@ -42,7 +42,7 @@ EMPTY = StepRecord(
     population=(),
     hall_of_fame=(),
     task_bank_size=0,
-    measures=Measures().measure(NOTHING, {}, (), KINDS),
+    measures=Measures().measure(NOTHING, {}, ()),
     seconds={"total": 0.0},
 )
 T0 = Member("T0", "teacher", 0, rating=Rating(26.0, 7.0), wins=1)
@@ -145,6 +145,6 @@ def full() -> StepRecord:
         population=(Standing(member=T0, fitness=5.0), Standing(member=S1, fitness=None)),
         hall_of_fame=("T0@4",),
         task_bank_size=7,
-        measures=Measures().measure(played, {}, ("T0", "S0"), KINDS),
+        measures=Measures().measure(played, {}, ("T0", "S0")),
         seconds={"match": 0.12345, "total": 61.5},
     )

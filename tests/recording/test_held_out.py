@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from redqueen.evals.in_training import START, HeldOutAnswer
-from redqueen.recording.held_out import SHOWN, held_out_lines, held_out_metrics, rates, sentence
+from redqueen.evals.answers import START, HeldOutAnswer
+from redqueen.recording.held_out import SHOWN, held_out_lines, held_out_scores, rates, sentence
 from redqueen.recording.terminal import headline
-from redqueen.runs.metrics import HeldOutMetrics, StepMetrics
+from redqueen.runs.metrics import StepMetrics
 
 
 def answers(member: str, *right: bool | None, benchmark: str = "reserved") -> list[HeldOutAnswer]:
@@ -30,7 +32,7 @@ def test_scores_by_benchmark_and_all_together() -> None:
     start = answers(START, False, True, False, False)
     made = [*answers("S0", True, True, False, None), *answers("S1", None, None, None, None)]
     assert rates(made) == {"reserved": {"S0": pytest.approx(2 / 3), "S1": None}}
-    found = held_out_metrics(made, start)
+    found = held_out_scores(made, start)
     assert found is not None
     assert found["problems"] == 4
     assert found["start"] == 0.25
@@ -44,17 +46,17 @@ def test_scores_by_benchmark_and_all_together() -> None:
 
 def test_problems_of_two_benchmarks_are_told_apart_by_the_benchmark() -> None:
     start = [*answers(START, True), *answers(START, False, benchmark="other")]
-    found = held_out_metrics([*answers("S0", True), *answers("S0", True, benchmark="other")], start)
+    found = held_out_scores([*answers("S0", True), *answers("S0", True, benchmark="other")], start)
     assert found is not None
     assert (found["problems"], found["start"], found["students"]["S0"]["gain"]) == (2, 0.5, 0.5)
 
 
 def test_without_a_start_or_answers_there_is_nothing_to_compare() -> None:
-    assert held_out_metrics(answers("S0", True), []) is None
-    assert held_out_metrics([], answers(START, True)) is None
+    assert held_out_scores(answers("S0", True), []) is None
+    assert held_out_scores([], answers(START, True)) is None
 
 
-def scores(**gains: float) -> HeldOutMetrics:
+def scores(**gains: float) -> dict[str, Any]:
     return {
         "problems": 140,
         "start": 0.21,
@@ -71,8 +73,8 @@ def test_a_student_has_a_sentence() -> None:
     assert worse == "S2 solves 14 % of 140 held-out tasks, the start 21 %: -7 [-12, -2]"
 
 
-def last(found: HeldOutMetrics | None, **fitness: float) -> StepMetrics:
-    line: StepMetrics = {  # pyright: ignore[reportAssignmentType]
+def last(found: dict[str, Any] | None, **fitness: float) -> StepMetrics:
+    line: StepMetrics = {
         "step": 3,
         "seconds": {"total": 12.0},
         "valid_rate": 0.5,

@@ -11,9 +11,11 @@ from redqueen.behaviour import Behaviour
 from redqueen.played_step import PlayedMatch, PlayedStep, ScoredProposal
 from redqueen.recording.archive import ArchiveRecorder
 from redqueen.recording.measures import Measures, StepMeasures
-from redqueen.records import KINDS, Kind, Pair, Task
+from redqueen.recording.metrics import step_metrics
+from redqueen.records import Kind, Pair, Task
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.archive.rows import MemberRow
+from redqueen.runs.metrics import StepMetrics
 from tests.recording.steps import MATCH, S0, T0, full, proposal, record
 
 DEAD = "def f(x):\n    y = x + 1\n    return y * 2\n    y = 3\n    return y"
@@ -43,7 +45,11 @@ def played(step: int, *tasks: Task) -> PlayedStep:
 
 
 def measure(measures: Measures, step: int, *tasks: Task, **behaviours: Behaviour) -> StepMeasures:
-    return measures.measure(played(step, *tasks), behaviours, ["T0"], KINDS)
+    return measures.measure(played(step, *tasks), behaviours, ["T0"])
+
+
+def metrics(done: StepMeasures) -> StepMetrics:
+    return step_metrics(record(4, measures=done))
 
 
 def test_a_task_is_measured_as_written_and_as_reached() -> None:
@@ -53,19 +59,19 @@ def test_a_task_is_measured_as_written_and_as_reached() -> None:
     assert (dead.reached_lines, dead.reached_nodes) == (alive.written_lines, alive.written_nodes)
     assert dead.paths == alive.paths
     assert dead.signature == "int -> int"
-    of_kind = done.metrics["complexity_by_kind"]["code_o"]
+    of_kind = metrics(done)["complexity_by_kind"]["code_o"]
     assert of_kind is not None
     assert (of_kind["written"]["lines"], of_kind["reached"]["lines"]) == (4, 3)
-    assert done.metrics["complexity_by_kind"]["code_f"] is None
+    assert metrics(done)["complexity_by_kind"]["code_f"] is None
     share = 1 - dead.reached_nodes / dead.written_nodes
-    assert done.metrics["dead_code_by_kind"]["code_o"] == pytest.approx(share / 2)
+    assert metrics(done)["dead_code_by_kind"]["code_o"] == pytest.approx(share / 2)
 
 
 def test_dead_code_other_names_and_constants_make_no_new_program() -> None:
     renamed = "def f(n):\n    m = n + 5\n    return m * 7"
     done = measure(Measures(), 4, task("a", ALIVE), task("b", DEAD), task("c", renamed), task("d", ALIVE, "2", "6"))
     assert [row.new_shape for row in done.rows][1:] == [False, False, False]
-    assert done.metrics["coverage"]["programs"]["cells"] == 1
+    assert metrics(done)["coverage"]["programs"]["cells"] == 1
     assert not any(row.repeated for row in done.rows)
 
 
@@ -74,20 +80,20 @@ def test_a_repeated_task_has_its_share() -> None:
     measure(measures, 4, task("a", ALIVE))
     again = measure(measures, 5, task("b", f"# again\n{ALIVE}"), task("c", ALIVE, "2"))
     assert [row.repeated for row in again.rows] == [True, False]
-    assert again.metrics["repeated_rate"] == 0.5
-    assert again.metrics["new_paths"] == 0
+    assert metrics(again)["repeated_rate"] == 0.5
+    assert metrics(again)["new_paths"] == 0
 
 
 def test_champions_tasks_have_rows_and_count_nowhere() -> None:
-    done = Measures().measure(played(4, replace(task("a", ALIVE), author="T0@2")), {}, ["T0"], KINDS)
+    done = Measures().measure(played(4, replace(task("a", ALIVE), author="T0@2")), {}, ["T0"])
     assert len(done.rows) == 1
-    assert done.metrics["coverage"]["programs"]["tasks"] == 0
-    assert done.metrics["repeated_rate"] is None
+    assert metrics(done)["coverage"]["programs"]["tasks"] == 0
+    assert metrics(done)["repeated_rate"] is None
 
 
 def test_guessable_tasks_are_counted_among_those_that_were_called() -> None:
     tasks = [task(name, ALIVE, given) for name, given in (("a", "1"), ("b", "2"), ("c", "3"))]
-    guessable = measure(Measures(), 4, *tasks, a=GUESSED, b=HARD).metrics["guessable"]
+    guessable = metrics(measure(Measures(), 4, *tasks, a=GUESSED, b=HARD))["guessable"]
     assert guessable == {"tasks": 2, "rate": 0.5, "by_random": 0.5, "by_echo": 0.0, "by_few_outputs": 0.5}
 
 

@@ -11,7 +11,8 @@ import pytest
 from rich.console import Console
 
 from redqueen.recording.archive import ArchiveRecorder
-from redqueen.recording.metrics import MetricsRecorder, step_metrics
+from redqueen.recording.metrics import step_metrics
+from redqueen.recording.metrics_file import MetricsRecorder
 from redqueen.recording.recorder import Recorder
 from redqueen.recording.terminal import PHASES, LineReporter, LiveReporter, headline, members_table
 from redqueen.runs.archive.reader import ArchiveReader

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from redqueen.analysis.dynamics.verdict import Verdict, verdict
-from redqueen.analysis.panels import Panel, panels
 from redqueen.config import Config
 from redqueen.config.keys import keys, nearest_key
 from redqueen.errors import UserError
+from redqueen.recording.metrics import Panel, panels
 from redqueen.runs.directory import RunDirectory
 from redqueen.runs.files import damage_of
 from redqueen.runs.metrics import StepMetrics

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from redqueen.analysis.compare.arms import Arm, ComparedRun, runs_of
-from redqueen.analysis.panels import Panel
 from redqueen.intervals import Interval, interval
+from redqueen.recording.metrics import Panel
 
 OVERVIEW = (
     "solve-rate--mean-of-kinds",

@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 from redqueen.analysis.dynamics.oscillation import Oscillation, oscillation
 from redqueen.analysis.dynamics.trend import SHORTEST, Trend, trend
-from redqueen.analysis.panels import kinds_of, standardised
-from redqueen.analysis.panels.complexity import mean_size
+from redqueen.recording.metrics import kinds_of, standardised
+from redqueen.recording.metrics.complexity import mean_size
+from redqueen.recording.metrics.panel import Line
 from redqueen.runs.metrics import StepMetrics
 
 Word = Literal["collapse", "arms race", "disengagement", "undecided"]
-Line = Mapping[str, Any]
 
 SOLVED = 0.9
 """A solve rate of at least this is close to 1, and at most 1 minus this close to 0."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
 from redqueen.intervals import Interval, interval
+from redqueen.recording.metrics.panel import Line
 
 METRICS = ("solve_rate", "valid_rate", "contested", "novel_rate")
 """The columns of metrics.jsonl that are compared."""
@@ -16,7 +16,6 @@ PROBE = "probe"
 
 The others are in sample: they are measured on what the runs themselves train on."""
 
-Line = Mapping[str, Any]
 BySeed = Mapping[int, float]
 ByCell = Mapping[str, BySeed]
 

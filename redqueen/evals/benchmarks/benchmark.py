@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from redqueen.evals.graders.grader import Problem
+from redqueen.evals.graders.opened import OpenGrader
 from redqueen.records import Prompt
 
 Row = Mapping[str, Any]
@@ -16,7 +17,6 @@ Template = Literal["chat", "completion", "standard"]
 TEMPLATES: tuple[Template, ...] = ("chat", "completion", "standard")
 Form = Literal["chat", "completion", "assert"]
 """How a problem is written: as a message, as a text to go on with, or as CRUXEval's line `assert f(...) == ...`."""
-GraderName = Literal["evalplus", "livecodebench", "maths", "cruxeval", "game"]
 
 
 def form_of(prompts: str) -> Literal["chat", "completion"]:
@@ -29,10 +29,12 @@ def form_of(prompts: str) -> Literal["chat", "completion"]:
 class Source:
     """Where the rows of a benchmark are."""
 
-    files: tuple[str, ...]
-    """The names that its file may have in a folder of data. Several names that are all needed are joined by "+"."""
     rows: int
     """How many rows the whole benchmark has."""
+    files: tuple[str, ...] = ()
+    """The names that its file may have in a folder of data. Several names that are all needed are joined by "+"."""
+    made: Callable[[], Sequence[Row]] | None = None
+    """Makes the rows, the same each time; None if they are in files."""
     hub: str = ""
     """Its id on the Hugging Face hub; "" if it has none there."""
     subset: str | None = None
@@ -64,9 +66,13 @@ class Benchmark:
     """The form that the template `standard` means: the one that its authors publish results with."""
     max_tokens: int
     """The most tokens of an answer, unless the user chooses another number."""
-    grader: GraderName
+    grader: OpenGrader
+    """Opens what judges its answers."""
     programs: Callable[[Row], str] | None = None
     """The program that a row shows or asks for, to compare it with a run's own tasks; None if rows have none."""
+    cut_off_is_malformed: bool = False
+    """Whether a text that the token limit ended is malformed, as in the game. Benchmarks read what there is, as
+    their own harnesses do."""
 
     def form(self, template: Template) -> Form:
         """Returns how problems are written under a template."""

@@ -11,6 +11,7 @@ import ast
 from redqueen.config import GameConfig
 from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
 from redqueen.evals.graders.grader import Problem
+from redqueen.evals.graders.opened import cruxeval
 from redqueen.game.prompts import ChatPrompts, CompletionPrompts
 from redqueen.records import Kind, Pair, Prompt, Task
 
@@ -55,7 +56,7 @@ def cruxeval_benchmark(*, name: str, title: str, kind: Kind) -> Benchmark:
         read=read,
         standard="assert",
         max_tokens=512,
-        grader="cruxeval",
+        grader=cruxeval,
         programs=program,
     )
 
@@ -112,3 +113,9 @@ def _asserted(task: Task, text: str) -> str | None:
 def program(row: Row) -> str:
     """Returns the program that is asked about."""
     return row["code"]
+
+
+CRUXEVAL_I = cruxeval_benchmark(name="cruxeval-i", title="CRUXEval-I", kind="code_i")
+"""CRUXEval-I: which input gives this output? Any right input counts."""
+CRUXEVAL_O = cruxeval_benchmark(name="cruxeval-o", title="CRUXEval-O", kind="code_o")
+"""CRUXEval-O: what does this function return?"""

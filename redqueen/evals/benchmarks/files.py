@@ -52,6 +52,12 @@ def _problem(benchmark: Benchmark, row: Row, number: int, origin: str) -> Proble
         raise UserError(f"row {number} of {origin} is no row of {benchmark.title}: {why}") from error
 
 
+def made(benchmark: Benchmark, rows: Sequence[Row], limit: int | None) -> Rows:
+    """Returns the first `limit` of the rows that a benchmark has made."""
+    sha256 = hashlib.sha256(json.dumps(rows, sort_keys=True, default=str).encode()).hexdigest()
+    return Rows(rows=rows[:limit], available=len(rows), origin=benchmark.name, sha256=sha256)
+
+
 class MissingDataError(UserError):
     """A folder without the file of a benchmark."""
 

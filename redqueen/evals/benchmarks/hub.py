@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import tempfile
 import urllib.request
@@ -13,7 +12,7 @@ from typing import cast
 
 from redqueen.errors import UserError
 from redqueen.evals.benchmarks.benchmark import Benchmark, Row, Source
-from redqueen.evals.benchmarks.files import Rows, read
+from redqueen.evals.benchmarks.files import Rows, made, read
 from redqueen.machine import cache_root
 from redqueen.optional import require
 
@@ -39,9 +38,7 @@ def from_hub(benchmark: Benchmark, limit: int | None) -> Rows:
     except Exception as error:
         raise _unreachable(benchmark, f"{source.hub} from the Hugging Face hub", error) from error
     rows = [cast("Row", dict(row)) for row in found]
-    text = json.dumps(rows, sort_keys=True, default=str)
-    sha256 = hashlib.sha256(text.encode()).hexdigest()
-    return Rows(rows=rows[:limit], available=len(rows), origin=source.hub, sha256=sha256)
+    return replace(made(benchmark, rows, limit), origin=source.hub)
 
 
 def _files(benchmark: Benchmark, limit: int | None) -> Rows:

@@ -17,6 +17,7 @@ from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
 from redqueen.evals.benchmarks.plain_pickle import load_plain
 from redqueen.evals.graders.extraction import code_answer
 from redqueen.evals.graders.grader import Problem
+from redqueen.evals.graders.opened import livecodebench
 from redqueen.records import Prompt
 
 NAME = "livecodebench"
@@ -118,5 +119,5 @@ LIVECODEBENCH = Benchmark(
     read=read,
     standard="chat",
     max_tokens=2048,
-    grader="livecodebench",
+    grader=livecodebench,
 )

@@ -5,49 +5,53 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from redqueen import plugins
 from redqueen.config import Config, EvalsConfig
 from redqueen.errors import UserError
 from redqueen.evals.benchmarks import reserved
-from redqueen.evals.benchmarks.aime24 import AIME24
-from redqueen.evals.benchmarks.aime25 import AIME25
-from redqueen.evals.benchmarks.amc23 import AMC23
 from redqueen.evals.benchmarks.benchmark import Benchmark, Loaded
-from redqueen.evals.benchmarks.cruxeval_i import CRUXEVAL_I
-from redqueen.evals.benchmarks.cruxeval_o import CRUXEVAL_O
-from redqueen.evals.benchmarks.files import MissingDataError, from_folder, problems
-from redqueen.evals.benchmarks.gsm8k import GSM8K
+from redqueen.evals.benchmarks.cruxeval import CRUXEVAL_I, CRUXEVAL_O
+from redqueen.evals.benchmarks.evalplus import HUMANEVAL, MBPP
+from redqueen.evals.benchmarks.files import MissingDataError, from_folder, made, problems
 from redqueen.evals.benchmarks.hub import from_hub
-from redqueen.evals.benchmarks.humaneval import HUMANEVAL
 from redqueen.evals.benchmarks.livecodebench import LIVECODEBENCH
-from redqueen.evals.benchmarks.math500 import MATH500
-from redqueen.evals.benchmarks.mbpp import MBPP
-from redqueen.evals.benchmarks.minerva import MINERVA
-from redqueen.evals.benchmarks.olympiadbench import OLYMPIADBENCH
+from redqueen.evals.benchmarks.maths import MATHS
 from redqueen.game.reserved import Half
+from redqueen.plugins import PluginError
 from redqueen.records import KINDS, Kind, Verifier
 
-FROM_DATA = (
-    HUMANEVAL,
-    MBPP,
-    LIVECODEBENCH,
-    AIME24,
-    AIME25,
-    AMC23,
-    MATH500,
-    MINERVA,
-    GSM8K,
-    OLYMPIADBENCH,
-    CRUXEVAL_I,
-    CRUXEVAL_O,
-)
+FROM_DATA = (HUMANEVAL, MBPP, LIVECODEBENCH, *MATHS, CRUXEVAL_I, CRUXEVAL_O)
 BY_NAME = {benchmark.name: benchmark for benchmark in FROM_DATA}
-NAMES = (*BY_NAME, reserved.NAME)
-"""All benchmarks, in the order of tables."""
-GROUPS: dict[str, tuple[str, ...]] = {
-    "code": tuple(benchmark.name for benchmark in FROM_DATA if benchmark.group == "code"),
-    "maths": tuple(benchmark.name for benchmark in FROM_DATA if benchmark.group == "maths"),
-    "all": NAMES,
-}
+GROUPS = ("code", "maths")
+TAKEN = (*BY_NAME, reserved.NAME, *GROUPS, "all")
+
+
+def names() -> list[str]:
+    """Returns the names of all benchmarks, in the order of tables: ours, and then those that modules registered.
+
+    Raises PluginError if a module's own has a name that is taken.
+    """
+    own = plugins.names("benchmark")
+    for name in set(own).intersection(TAKEN):
+        raise PluginError(f"Red Queen has a benchmark '{name}': give yours another name")
+    return [*BY_NAME, reserved.NAME, *own]
+
+
+def groups() -> dict[str, list[str]]:
+    """Returns the names of the benchmarks in each group."""
+    known = [named(name) for name in names() if name != reserved.NAME]
+    groups = {group: [one.name for one in known if one.group == group] for group in GROUPS}
+    return {**groups, "all": names()}
+
+
+def named(name: str) -> Benchmark:
+    """Returns the benchmark of this name that has rows. Raises PluginError if a module's own is not what it says."""
+    if name in BY_NAME:
+        return BY_NAME[name]
+    benchmark = plugins.find("benchmark", name)()
+    if not isinstance(benchmark, Benchmark) or benchmark.name != name:
+        raise PluginError(f"the benchmark '{name}' must return a Benchmark of that name: Benchmark(name='{name}', ...)")
+    return benchmark
 
 
 def chosen(words: Iterable[str]) -> list[str]:
@@ -55,12 +59,14 @@ def chosen(words: Iterable[str]) -> list[str]:
 
     Raises UserError if a word is neither.
     """
+    members = groups()
+    known = names()
     wanted: set[str] = set()
     for word in words:
-        if word not in GROUPS and word not in NAMES:
-            raise UserError(f"there is no benchmark '{word}': choose {', '.join((*GROUPS, *NAMES))}")
-        wanted |= set(GROUPS.get(word, (word,)))
-    return [name for name in NAMES if name in wanted]
+        if word not in members and word not in known:
+            raise UserError(f"there is no benchmark '{word}': choose {', '.join((*members, *known))}")
+        wanted |= set(members.get(word, (word,)))
+    return [name for name in known if name in wanted]
 
 
 def check_benchmarks(config: EvalsConfig) -> None:
@@ -88,7 +94,7 @@ def load_benchmarks(
             if name == reserved.NAME:
                 loaded.append(reserved.load_reserved(config, verifier, limit, kinds, half))
             else:
-                loaded.append(load(BY_NAME[name], folder, limit))
+                loaded.append(load(named(name), folder, limit))
         except MissingDataError as error:
             missing.append(error)
     if not missing:
@@ -104,5 +110,7 @@ def load(benchmark: Benchmark, folder: Path | None, limit: int | None) -> Loaded
 
     Raises UserError, in one line, if the data are not there or are not what they should be.
     """
+    if benchmark.source.made is not None:
+        return problems(benchmark, made(benchmark, benchmark.source.made(), limit))
     found = from_folder(benchmark, folder, limit) if folder else from_hub(benchmark, limit)
     return problems(benchmark, found)

@@ -10,6 +10,7 @@ from redqueen import __version__
 from redqueen.config import Config
 from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Loaded, Row, Source, form_of
 from redqueen.evals.graders.grader import Problem
+from redqueen.evals.graders.opened import game
 from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks, worked_examples
 from redqueen.game.prompts import prompts
 from redqueen.game.reserved import Half
@@ -67,13 +68,14 @@ def load_reserved(
         name=NAME,
         title="reserved",
         group="other",
-        source=Source(files=(), rows=every),
+        source=Source(rows=every),
         problem=problem,
         pose=pose,
         read=read,
         standard=form_of(config.model.prompts),
         max_tokens=answer_tokens(config),
-        grader="game",
+        grader=game,
+        cut_off_is_malformed=True,
     )
     said = json.dumps([[task.program, task.kind, [pair.input for pair in task.pairs]] for task in tasks])
     return Loaded(

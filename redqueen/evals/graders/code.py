@@ -22,8 +22,9 @@ from typing import Any
 
 from redqueen.evals.graders.evalplus import Comparison, asked, mbpp_arguments
 from redqueen.evals.graders.expected import Expected, ExpectedFile, key_of
-from redqueen.evals.graders.grader import Grade, Problem
+from redqueen.evals.graders.grader import Problem
 from redqueen.evals.graders.jail import JailedGrader, failed, function_job
+from redqueen.records import Verdict
 from redqueen.sandbox import BENCHMARKS, Limits, Sandbox, encode_arguments, parse_literal
 
 HUMANEVAL = "humaneval+"
@@ -49,7 +50,7 @@ class EvalPlusGrader(JailedGrader):
 
     >>> with EvalPlusGrader() as grader:  # doctest: +SKIP
     ...     grader.submit(problem, "def add(x, y):\n    return x + y").result()
-    Grade(status='correct', detail='')
+    Verdict(status='correct', output='', detail='', cpu_ms=0.0, lines_run=None, line_events=None)
     """
 
     def __init__(self, sandbox: Sandbox | None = None, cache: Path | None = None) -> None:
@@ -60,12 +61,12 @@ class EvalPlusGrader(JailedGrader):
         self._guard = threading.Lock()
         self._locks: dict[str, threading.Lock] = {}
 
-    def grade(self, problem: Problem, answer: str) -> Grade:
+    def grade(self, problem: Problem, answer: str) -> Verdict:
         """Returns `correct`, or what was wrong with the first input that gave anything else."""
         try:
             expected = self.expected(problem)
         except ReferenceError as error:
-            return Grade(status="infra_error", detail=str(error))
+            return Verdict("infra_error", detail=str(error))
         row = problem.data
         what = asked(problem.benchmark, row["entry_point"])[1]
         for part in LISTS:
@@ -79,10 +80,10 @@ class EvalPlusGrader(JailedGrader):
                 for index, text in enumerate(outcome.outputs):
                     output = parse_literal(text, limits.output_bytes)
                     if not comparison.equal(chunk[index], output, expected.outputs[part][start + index]):
-                        return Grade(status="wrong", detail=f"{part} input {start + index}")
+                        return Verdict("wrong", detail=f"{part} input {start + index}")
                 if outcome.status != "ok":
                     return failed(outcome, part)
-        return Grade(status="correct")
+        return Verdict("correct")
 
     def expected(self, problem: Problem) -> Expected:
         """Returns what the canonical solution gives. Raises ReferenceError if it fails."""

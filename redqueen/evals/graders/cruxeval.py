@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import ast
 
-from redqueen.evals.graders.grader import Grade, Problem
+from redqueen.evals.graders.grader import Problem
 from redqueen.evals.graders.jail import JailedGrader, failed, function_job
+from redqueen.records import Verdict
 from redqueen.sandbox import CodecError, Limits, encode_arguments, parse_literal
 
 LIMITS = Limits(cpu_s=3.0, wall_s=120.0)
@@ -24,7 +25,7 @@ ASKED = "asked_of_f"
 class CruxEvalGrader(JailedGrader):
     """Judges literals; for -I the benchmark's program runs on them in the jail."""
 
-    def grade(self, problem: Problem, answer: str) -> Grade:
+    def grade(self, problem: Problem, answer: str) -> Verdict:
         """Returns `correct`, `wrong`, `malformed` for what is no literal, or why the program gave no output."""
         data = problem.data
         expected = parse_literal(data["output"])
@@ -32,10 +33,10 @@ class CruxEvalGrader(JailedGrader):
             try:
                 return _verdict(parse_literal(answer) == expected)
             except CodecError as error:
-                return Grade(status="malformed", detail=str(error))
+                return Verdict("malformed", detail=str(error))
         call = _call(answer)
         if call is None:
-            return Grade(status="malformed", detail="no arguments of f")
+            return Verdict("malformed", detail="no arguments of f")
         # The arguments are evaluated next to the program, since those of sample_258 name one of its variables.
         program = f"{data['code']}\n\ndef {ASKED}():\n    return {call}\n"
         outcome = self.run(function_job(program, ASKED, "value", [encode_arguments(())], LIMITS))
@@ -61,5 +62,5 @@ def _call(answer: str) -> str | None:
     return None
 
 
-def _verdict(right: bool) -> Grade:
-    return Grade(status="correct" if right else "wrong")
+def _verdict(right: bool) -> Verdict:
+    return Verdict("correct" if right else "wrong")

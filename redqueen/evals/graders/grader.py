@@ -1,13 +1,14 @@
-"""What a benchmark's loader gives a grader, and what the grader says about an answer."""
+"""What a benchmark's loader gives a grader, and how a grader judges an answer: with the game's own verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from redqueen.records import Status
+from redqueen.futures import finished
+from redqueen.records import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,33 +28,31 @@ class Problem:
     """What the grader needs: inputs, entry point, reference answers. Each grader's module says which keys it reads."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grade:
-    """What a grader says about one answer."""
-
-    status: Status
-    """A word of the game's verdicts, but not `valid` or `nondeterministic`."""
-    detail: str = ""
-    """One line for people; empty when there is nothing to say."""
-
-    @property
-    def correct(self) -> bool:
-        """Whether the answer is right."""
-        return self.status == "correct"
-
-    @property
-    def judged(self) -> bool:
-        """Whether this is a verdict: a fault of the machine is none and counts nowhere."""
-        return self.status != "infra_error"
-
-
 class Grader(Protocol):
     """Judges answers: code or a mathematical expression, as `extraction` takes it from a model's text."""
 
-    def submit(self, problem: Problem, answer: str) -> Future[Grade]:
-        """Queues one answer and returns at once, unless the queue is full."""
+    def submit(self, problem: Problem, answer: str) -> Future[Verdict]:
+        """Queues one answer and returns at once, unless the queue is full.
+
+        A fault of the machine is `infra_error`, and counts nowhere. No verdict is `valid` or `nondeterministic`.
+        """
         ...
 
     def close(self) -> None:
         """Finishes what was submitted and ends every process. Does nothing the second time."""
         ...
+
+
+class DataGrader:
+    """Judges answers by a function, in this process: for answers that are compared as data. It never runs a program."""
+
+    def __init__(self, right: Callable[[Problem, str], bool]) -> None:
+        """`right` returns whether an answer is right."""
+        self.right = right
+
+    def submit(self, problem: Problem, answer: str) -> Future[Verdict]:
+        """Judges one answer at once."""
+        return finished(Verdict("correct" if self.right(problem, answer) else "wrong"))
+
+    def close(self) -> None:
+        """Does nothing."""

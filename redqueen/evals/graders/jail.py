@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from redqueen.evals.graders import jailed
-from redqueen.evals.graders.grader import Grade, Problem
+from redqueen.evals.graders.grader import Problem
 from redqueen.machine import cores
+from redqueen.records import Verdict
 from redqueen.sandbox import BENCHMARKS, Job, Limits, Outcome, Sandbox, encode_arguments
 
 
@@ -32,11 +33,11 @@ class JailedGrader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def submit(self, problem: Problem, answer: str) -> Future[Grade]:
+    def submit(self, problem: Problem, answer: str) -> Future[Verdict]:
         """Queues one program."""
         return self._threads.submit(self.grade, problem, answer)
 
-    def grade(self, problem: Problem, answer: str) -> Grade:
+    def grade(self, problem: Problem, answer: str) -> Verdict:
         """Returns what the benchmark's rules say about one program."""
         raise NotImplementedError
 
@@ -74,13 +75,13 @@ def script_job(source: str, standard_input: str, limits: Limits) -> Job:
     return Job(program, (encode_arguments((standard_input,)),), limits=limits)
 
 
-def failed(outcome: Outcome, where: Any = "") -> Grade:
-    """Returns the grade for an outcome that is not `ok`."""
+def failed(outcome: Outcome, where: Any = "") -> Verdict:
+    """Returns the verdict for an outcome that is not `ok`."""
     detail = f"{where}: {outcome.detail}" if where else outcome.detail
     # What calls a solution stands around it, so a text that is no program fails while that runs.
     if outcome.detail.startswith(("SyntaxError", "IndentationError", "TabError")):
         # The line is one of the text around it.
-        return Grade(status="malformed", detail=detail.partition(" at line")[0])
+        return Verdict("malformed", detail=detail.partition(" at line")[0])
     if outcome.status in ("ok", "wrong", "nondeterministic"):
         raise ValueError(f"an outcome that no job of a grader has: {outcome.status}")
-    return Grade(status=outcome.status, detail=detail)
+    return Verdict(outcome.status, detail=detail)

@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from redqueen.evals.graders.grader import Grade, Problem
+from redqueen.evals.graders.grader import Problem
 from redqueen.evals.graders.jail import JailedGrader, failed, function_job, script_job
 from redqueen.evals.graders.jailed import carried
+from redqueen.records import Verdict
 from redqueen.sandbox import BENCHMARKS, Limits, encode_arguments, parse_literal
 
 OUTPUT_BYTES = 1 << 22
@@ -35,7 +36,7 @@ LIMITS = Limits(
 class LiveCodeBenchGrader(JailedGrader):
     """Judges programs by the tests of their problems; the first that fails decides."""
 
-    def grade(self, problem: Problem, answer: str) -> Grade:
+    def grade(self, problem: Problem, answer: str) -> Verdict:
         """Returns `correct`, or what was wrong with the first test that failed."""
         function = problem.data["function"]
         for number, test in enumerate(problem.data["tests"]):
@@ -55,8 +56,8 @@ class LiveCodeBenchGrader(JailedGrader):
                 output == carried(json.loads(test["output"])) if function else same_text(output, str(test["output"]))
             )
             if not right:
-                return Grade(status="wrong", detail=where)
-        return Grade(status="correct")
+                return Verdict("wrong", detail=where)
+        return Verdict("correct")
 
 
 def same_text(output: Any, expected: str) -> bool:

@@ -18,9 +18,9 @@ from threading import Timer
 from typing import Self, cast
 
 from redqueen.errors import UserError
-from redqueen.evals.graders.grader import Grade, Problem
+from redqueen.evals.graders.grader import Problem
 from redqueen.machine import cores
-from redqueen.records import Status
+from redqueen.records import Status, Verdict
 
 CPU_S = 10.0
 """CPU seconds for one answer."""
@@ -54,16 +54,16 @@ class MathsGrader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def submit(self, problem: Problem, answer: str) -> Future[Grade]:
+    def submit(self, problem: Problem, answer: str) -> Future[Verdict]:
         """Queues one answer."""
         return self._threads.submit(self.grade, problem, answer)
 
-    def grade(self, problem: Problem, answer: str) -> Grade:
+    def grade(self, problem: Problem, answer: str) -> Verdict:
         """Returns what becomes of one answer."""
         if not answer.strip():
-            return Grade(status="malformed", detail="no answer")
+            return Verdict("malformed", detail="no answer")
         if len(answer) > MOST_TEXT:
-            return Grade(status="malformed", detail=f"an answer of more than {MOST_TEXT} characters")
+            return Verdict("malformed", detail=f"an answer of more than {MOST_TEXT} characters")
         process = self._free.get()
         try:
             return process.ask(tuple(problem.data["answers"]), answer, self._cpu_s)
@@ -83,24 +83,24 @@ class MathsProcess:
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
 
-    def ask(self, answers: tuple[str, ...], answer: str, cpu_s: float) -> Grade:
-        """Returns the grade of one answer. The kernel ends the process after `cpu_s` seconds of CPU."""
+    def ask(self, answers: tuple[str, ...], answer: str, cpu_s: float) -> Verdict:
+        """Returns the verdict on one answer. The kernel ends the process after `cpu_s` seconds of CPU."""
         try:
             process = self._started()
             reply = _exchange(process, answers, answer, cpu_s)
         except OSError as error:
             self.close()
-            return Grade(status="infra_error", detail=f"the process for mathematics: {error}")
+            return Verdict("infra_error", detail=f"the process for mathematics: {error}")
         if reply:
             status, detail = json.loads(reply)
-            return Grade(status=cast("Status", status), detail=detail)
+            return Verdict(cast("Status", status), detail=detail)
         code = process.wait()
         self.close()
         if code == -signal.SIGPROF:
-            return Grade(status="timeout", detail=f"{cpu_s:g} s of CPU")
+            return Verdict("timeout", detail=f"{cpu_s:g} s of CPU")
         if code == -signal.SIGKILL:
-            return Grade(status="infra_error", detail="the process for mathematics was killed")
-        return Grade(status="error", detail=f"the process for mathematics ended with {code}")
+            return Verdict("infra_error", detail="the process for mathematics was killed")
+        return Verdict("error", detail=f"the process for mathematics ended with {code}")
 
     def close(self) -> None:
         """Ends the process."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
@@ -16,37 +17,27 @@ from redqueen.sandbox import BENCHMARKS, Sandbox
 
 
 class OpenGraders:
-    """The graders by name; each starts when it is first asked for. Use it as a context manager, or call `close`."""
+    """The graders of benchmarks; each starts when it is first asked for. A context manager, which closes them."""
 
-    def __init__(self, verifier: Verifier, cache: Path | None = None, workers: int = 0) -> None:
+    def __init__(self, verifier: Verifier, cache: Path | None = None) -> None:
         """The expected outputs of evalplus' problems are kept in the file `cache`, if one is named."""
         self.verifier = verifier
         self.cache = cache
-        self.workers = workers
         self._sandbox: Sandbox | None = None
-        self._opened: dict[str, Grader] = {}
+        self._opened: dict[OpenGrader, Grader] = {}
 
-    def get(self, name: str) -> Grader:
-        """Returns a grader. Raises UserError if a library that it needs is not installed."""
-        if name not in self._opened:
-            self._opened[name] = self._open(name)
-        return self._opened[name]
-
-    def _open(self, name: str) -> Grader:
-        if name == "game":
-            return GameGrader(self.verifier)
-        if name == "maths":
-            return MathsGrader()
-        # One sandbox serves all graders of programs.
+    @property
+    def sandbox(self) -> Sandbox:
+        """One sandbox for all graders of programs; it starts when it is first asked for."""
         if self._sandbox is None:
             self._sandbox = Sandbox(BENCHMARKS)
-        if name == "evalplus":
-            return EvalPlusGrader(self._sandbox, self.cache)
-        if name == "livecodebench":
-            return LiveCodeBenchGrader(self._sandbox)
-        if name == "cruxeval":
-            return CruxEvalGrader(self._sandbox)
-        raise ValueError(f"no grader is named {name}")
+        return self._sandbox
+
+    def get(self, opens: OpenGrader) -> Grader:
+        """Returns the grader that `opens` opens. Raises UserError if a library that it needs is not installed."""
+        if opens not in self._opened:
+            self._opened[opens] = opens(self)
+        return self._opened[opens]
 
     def close(self) -> None:
         """Ends the graders' processes."""
@@ -60,3 +51,32 @@ class OpenGraders:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+OpenGrader = Callable[[OpenGraders], Grader]
+"""Opens a grader with what all graders share: the verifier, a sandbox, a file for what references give."""
+
+
+def game(shared: OpenGraders) -> Grader:
+    """Opens the game's own judge; a problem's `data` has the `task`."""
+    return GameGrader(shared.verifier)
+
+
+def maths(_: OpenGraders) -> Grader:
+    """Opens math-verify; a problem's `data` has the `answers`."""
+    return MathsGrader()
+
+
+def evalplus(shared: OpenGraders) -> Grader:
+    """Opens the judge of whole programs by evalplus' rules."""
+    return EvalPlusGrader(shared.sandbox, shared.cache)
+
+
+def livecodebench(shared: OpenGraders) -> Grader:
+    """Opens the judge of whole programs by their tests."""
+    return LiveCodeBenchGrader(shared.sandbox)
+
+
+def cruxeval(shared: OpenGraders) -> Grader:
+    """Opens the judge of a program's inputs and outputs."""
+    return CruxEvalGrader(shared.sandbox)

@@ -18,7 +18,7 @@ from redqueen.policy.learning.importance_ratio import refuse_mismatch
 from redqueen.policy.learning.packing import PromptGroup, WeightedSample, group_by_prompt
 from redqueen.policy.learning.token_weights import token_weights
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
-from redqueen.policy.work import Meter
+from redqueen.policy.meter import Meter
 from redqueen.records import MemberUpdate, Progress, Sample
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")

@@ -18,16 +18,16 @@ from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.decoder import Decoder
 from redqueen.policy.sampling.device_batch import DeviceBatch, PlacedPrompt, SampledSteps
 from redqueen.records import FinishReason, SamplingParams
-from redqueen.request_stream import Later
+from redqueen.request_stream import Further
 
 # The batch is compacted when it would then compute less than this share of its rows. A free row costs as much as any
 # other in each step, but compacting copies whole rows of the cache, so a few free rows are left alone until requests
 # fill them.
 _COMPACT_BELOW = 0.875
-# So many looks after a row has ended, what it leads to is taken into the batch. The place must not depend on how fast a
-# program was judged: the rows of a batch decide how its products round. Judging takes less than 16 looks, which are 64
+# So many polls after a row has ended, what it leads to is taken into the batch. The place must not depend on how fast a
+# program was judged: the rows of a batch decide how its products round. Judging takes less than 16 polls, which are 64
 # tokens on a GPU; where it takes longer, the batch waits.
-_LOOKS_TO_FURTHER = 16
+_POLLS_TO_FURTHER = 16
 # Free rows are sampled with the others; their tokens are never read.
 _FREE_ROW = SamplingParams(max_tokens=1)
 
@@ -99,7 +99,7 @@ class RowGroup:
         return max(row.sampling.max_tokens for row in self.rows)
 
 
-OnRow = Callable[[Row], Later[Sequence[RowGroup]] | None]
+OnRow = Callable[[Row], Further[Sequence[RowGroup]] | None]
 """Is called with a complete row. Returns the groups that it leads to, or None."""
 
 
@@ -123,9 +123,9 @@ class ContinuousBatch:
         limits: BatchLimits,
         groups: Sequence[RowGroup],
         on_row: OnRow,
-        most_further: int = 0,
+        max_further: int = 0,
     ) -> None:
-        """`on_row` is called with each row when it is complete; what it returns leads to at most `most_further` rows.
+        """`on_row` is called with each row when it is complete; what it returns leads to at most `max_further` rows.
 
         Raises PromptError if a row can become longer than the base's sliding window.
         """
@@ -138,7 +138,7 @@ class ContinuousBatch:
         self.on_row = on_row
         self.queue = deque(groups)
         self.prefill_tokens = limits.prefill_tokens
-        self.capacity = min(limits.rows, sum(len(group.rows) for group in groups) + most_further)
+        self.capacity = min(limits.rows, sum(len(group.rows) for group in groups) + max_further)
         self.pace = _GPU if dispatch.on_gpu(bank.masters.device) else _CPU
         self.room = room
         self.longest = max((group.max_tokens for group in groups), default=1)
@@ -152,8 +152,8 @@ class ContinuousBatch:
         # What the device has sampled or is sampling, with the rows that were there then.
         self.sampled: deque[tuple[SampledSteps, list[Row | None]]] = deque()
         # How often the device has sampled, and what ended rows lead to, with the look at which it is taken.
-        self.looks = 0
-        self.later: deque[tuple[int, Later[Sequence[RowGroup]]]] = deque()
+        self.polls = 0
+        self.waiting: deque[tuple[int, Further[Sequence[RowGroup]]]] = deque()
         self.left_over: list[RowGroup] = []
         """Further groups that this batch has no room for: another batch is needed."""
 
@@ -163,7 +163,7 @@ class ContinuousBatch:
         self._admit()
         while self.rows:
             self.sampled.append((self.device.sample_steps(len(self.rows)), list(self.rows)))
-            self.looks += 1
+            self.polls += 1
             if len(self.sampled) > self.pace.ahead:
                 self._collect(*self.sampled.popleft())
             self._compact()
@@ -171,13 +171,13 @@ class ContinuousBatch:
             if self.rows:
                 self.device.step(len(self.rows))
             self._admit()
-        return self.looks * self.pace.steps
+        return self.polls * self.pace.steps
 
     def _take_further(self) -> None:
         """Puts into the queue what rows lead to that ended long enough ago, or if nothing else is left to do."""
         idle = not self.rows and not self.queue
-        while self.later and (idle or self.later[0][0] <= self.looks):
-            for group in self.later.popleft()[1].result():
+        while self.waiting and (idle or self.waiting[0][0] <= self.polls):
+            for group in self.waiting.popleft()[1].result():
                 length = len(group.prompt_ids) + group.max_tokens
                 fits = length <= self.room and group.max_tokens <= self.longest and len(group.rows) <= self.capacity
                 (self.queue if fits else self.left_over).append(group)
@@ -259,7 +259,7 @@ class ContinuousBatch:
             if row.finish_reason:
                 further = self.on_row(row)
                 if further is not None:
-                    self.later.append((self.looks + _LOOKS_TO_FURTHER, further))
+                    self.waiting.append((self.polls + _POLLS_TO_FURTHER, further))
                 del self.place_of[row.index]
                 self.rows[place] = None
                 freed.append(place)

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from redqueen.policy.executor import Executor
 from redqueen.policy.lora.adapter_bank import AdapterBank
+from redqueen.policy.meter import Meter
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.tokens import encode
 from redqueen.policy.sampling.continuous_batch import BatchLimits, Row, RowGroup
-from redqueen.policy.work import Meter
 from redqueen.records import Completion, OnCompletion, Prompt, Request
-from redqueen.request_stream import Follow, Then, in_rounds
+from redqueen.request_stream import Follow, Further, in_rounds
 
 
 class LocalSampler:
@@ -46,14 +46,14 @@ class LocalSampler:
 
         return self._sample(requests, follow, 0)
 
-    def stream(self, requests: Sequence[Request], follow: Follow, most: int) -> list[Completion]:
+    def stream(self, requests: Sequence[Request], follow: Follow, max_further: int) -> list[Completion]:
         """Samples requests and what they lead to, together if the executor can, else one after the other."""
         if self.executor.streams:
-            return self._sample(requests, follow, most)
+            return self._sample(requests, follow, max_further)
         return in_rounds(self, requests, follow)
 
-    def _sample(self, requests: Sequence[Request], follow: Follow, most: int) -> list[Completion]:
-        """Samples requests and the further ones, at most `most`, that completions lead to."""
+    def _sample(self, requests: Sequence[Request], follow: Follow, max_further: int) -> list[Completion]:
+        """Samples requests and the further ones, at most `max_further`, that completions lead to."""
         known: list[Request] = []
         prompt_ids: dict[int, tuple[int, ...]] = {}
         completions: dict[int, Completion] = {}
@@ -68,14 +68,14 @@ class LocalSampler:
             return groups
 
         # Completions are handed over as they end, so that verification overlaps with the sampling of the others.
-        def on_row(row: Row) -> Then[Sequence[Request], list[RowGroup]] | None:
+        def on_row(row: Row) -> Further[list[RowGroup]] | None:
             completion = self._completion(known[row.index], prompt_ids[row.index], row)
             completions[row.index] = completion
             further = follow(row.index, completion)
-            return None if further is None else Then(further, groups_of)
+            return None if further is None else further.made_into(groups_of)
 
         with self.meter.sampling() as work:
-            work.decode_steps = self.executor.sample(groups_of(requests), self.limits, on_row, most)
+            work.decode_steps = self.executor.sample(groups_of(requests), self.limits, on_row, max_further)
             work.sampled_tokens = sum(len(completion.token_ids) for completion in completions.values())
         return [completions[i] for i in range(len(known))]
 

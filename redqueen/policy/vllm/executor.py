@@ -50,12 +50,12 @@ class VllmExecutor:
         """Further groups wait until all others have ended."""
         return False
 
-    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: OnRow, most_further: int = 0) -> int:
+    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: OnRow, max_further: int = 0) -> int:
         """Samples every row. The engine was started with its limits, so `limits` are not used.
 
         Returns the number of vLLM's steps, in which it also computes prompts.
         """
-        del most_further
+        del max_further
         for group in groups:
             longest = len(group.prompt_ids) + group.max_tokens
             if longest > self.engine.longest:

@@ -25,13 +25,13 @@ class InlineExecutor:
         """Further groups go into the running batch."""
         return True
 
-    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: OnRow, most_further: int = 0) -> int:
+    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: OnRow, max_further: int = 0) -> int:
         """Samples the groups, and what they lead to, as one continuous batch. Returns its decode steps."""
         base = self._base
         model = TextModel(base.decoder, base.tokenizer.backend_tokenizer, base.end_ids)
         steps = 0
         while groups:
-            batch = ContinuousBatch(model, self._bank, limits, groups, on_row, most_further)
+            batch = ContinuousBatch(model, self._bank, limits, groups, on_row, max_further)
             steps += batch.run()
             groups = batch.left_over
         return steps

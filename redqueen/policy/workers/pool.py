@@ -106,9 +106,9 @@ class WorkerPool:
         """The work is divided before it begins, so there are no further groups."""
         return False
 
-    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: OnRow, most_further: int = 0) -> int:
+    def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: OnRow, max_further: int = 0) -> int:
         """Samples a share of the groups in each worker. Returns the decode steps of all."""
-        del most_further
+        del max_further
         # Shares are divided by the expected cost, because the slowest worker decides when the phase ends. A token of a
         # prompt costs about a quarter of a sampled one (measured).
         costs = [len(group.rows) * group.max_tokens + len(group.prompt_ids) / 4 for group in groups]

@@ -12,12 +12,11 @@ from redqueen.runs.archive import queries
 from redqueen.runs.archive.queries import Filter
 from redqueen.runs.directory import RunError
 from redqueen.runs.metrics import StepMetrics
-from redqueen.web.evaluation import evaluation
 from redqueen.web.live_run import LiveRun
 from redqueen.web.members import league, tree
-from redqueen.web.overview import overview
 from redqueen.web.state import state
 from redqueen.web.task import task_view
+from redqueen.web.views import evaluation, overview
 
 SHOWN = 4
 """How many best tasks are shown, and how many typical ones."""

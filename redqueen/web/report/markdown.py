@@ -7,11 +7,11 @@ from statistics import fmean
 from typing import Any, cast
 
 from redqueen.analysis.dynamics.words import HEAD, oscillation_words, trend_rows
-from redqueen.analysis.panels import Panel, panels
-from redqueen.web.evaluation import evaluation
+from redqueen.recording.metrics import Panel, panels
 from redqueen.web.live_run import LiveRun
 from redqueen.web.members import league
 from redqueen.web.report.content import Tasks, check, facts, judged, tasks
+from redqueen.web.views import evaluation
 
 _OF_RUN = ("mean", "best", "worst")
 """Columns whose titles do not name their run."""

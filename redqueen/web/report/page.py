@@ -7,9 +7,9 @@ from html import escape
 from redqueen.analysis.dynamics.verdict import Verdict
 from redqueen.analysis.dynamics.words import HEAD, TrendRow, oscillation_words, trend_rows
 from redqueen.web.live_run import LiveRun
-from redqueen.web.matrix import matrix
 from redqueen.web.report.content import check, facts, judged, views
 from redqueen.web.report.inline import document
+from redqueen.web.views import matrix
 
 _CAUTION = (
     "The curves are in sample: measured on the tasks that the members train on. Ratings and fitness are relative to "

@@ -11,12 +11,11 @@ import pytest
 
 from redqueen.config import Config
 from redqueen.errors import UserError
-from redqueen.evals.benchmarks.aime24 import AIME24
 from redqueen.evals.benchmarks.benchmark import Benchmark
-from redqueen.evals.benchmarks.humaneval import HUMANEVAL
+from redqueen.evals.benchmarks.evalplus import HUMANEVAL
 from redqueen.evals.benchmarks.livecodebench import LIVECODEBENCH
-from redqueen.evals.benchmarks.minerva import MINERVA
-from redqueen.evals.benchmarks.registry import GROUPS, NAMES, chosen, load, load_benchmarks
+from redqueen.evals.benchmarks.maths import AIME24, MINERVA
+from redqueen.evals.benchmarks.registry import chosen, groups, load, load_benchmarks, names
 from redqueen.verifier import LocalVerifier
 from tests.evals.benchmarks import rows
 
@@ -103,7 +102,7 @@ def test_damaged_files_are_one_line(tmp_path: Path, content: str) -> None:
 
 def test_words_and_groups_are_chosen_in_the_order_of_tables() -> None:
     assert chosen(["gsm8k", "code"]) == ["humaneval+", "mbpp+", "livecodebench", "gsm8k"]
-    assert chosen(["all"]) == list(NAMES)
-    assert len(GROUPS["code"]) + len(GROUPS["maths"]) == 10
+    assert chosen(["all"]) == names()
+    assert len(groups()["code"]) + len(groups()["maths"]) == 10
     with pytest.raises(UserError, match="there is no benchmark 'gsm': choose code, maths, all, humaneval"):
         chosen(["gsm"])

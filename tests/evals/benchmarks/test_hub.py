@@ -16,9 +16,9 @@ import pytest
 
 from redqueen.errors import UserError
 from redqueen.evals.benchmarks.benchmark import Benchmark
-from redqueen.evals.benchmarks.gsm8k import GSM8K
+from redqueen.evals.benchmarks.evalplus import MBPP
 from redqueen.evals.benchmarks.livecodebench import LIVECODEBENCH
-from redqueen.evals.benchmarks.mbpp import MBPP
+from redqueen.evals.benchmarks.maths import GSM8K
 from redqueen.evals.benchmarks.registry import load
 from tests.evals.benchmarks import rows
 

@@ -76,19 +76,19 @@ WRONG = {
 @pytest.mark.parametrize(("program", "status", "detail"), WRONG.values(), ids=WRONG.keys())
 def test_a_program_gets_its_grade(grader: EvalPlusGrader, program: str, status: str, detail: str) -> None:
     grade = grader.submit(problem(ROW), program).result()
-    assert (grade.status, grade.correct) == (status, status == "correct")
+    assert grade.status == status
     assert grade.detail.startswith(detail)
-    assert bool(grade.detail) == (not grade.correct)
+    assert bool(grade.detail) == (status != "correct")
 
 
 def test_an_endless_loop_ends_at_the_limit(grader: EvalPlusGrader) -> None:
     grade = grader.grade(problem(ROW), "def double(xs):\n    while True:\n        pass")
-    assert (grade.status, grade.judged) == ("timeout", True)
+    assert grade.status == "timeout"
 
 
 def test_large_outputs_are_compared_by_their_digests(grader: EvalPlusGrader) -> None:
     row = {**LARGE, "task_id": "large"}
-    assert grader.grade(problem(row), reference(ROW)).correct
+    assert grader.grade(problem(row), reference(ROW)).status == "correct"
     grade = grader.grade(problem(row), "def double(xs):\n    return [2 * x for x in xs[:-1]] + [3]")
     assert (grade.status, grade.detail) == ("wrong", "base input 0")
 
@@ -96,7 +96,7 @@ def test_large_outputs_are_compared_by_their_digests(grader: EvalPlusGrader) -> 
 def test_a_reference_that_fails_is_no_verdict(grader: EvalPlusGrader) -> None:
     row = {**ROW, "task_id": "broken", "canonical_solution": "    return 1 / 0\n"}
     grade = grader.grade(problem(row), reference(ROW))
-    assert (grade.status, grade.judged) == ("infra_error", False)
+    assert grade.status == "infra_error"
     assert grade.detail == "the reference of broken: error: ZeroDivisionError at line 3 on input 0"
 
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from redqueen.errors import UserError
+from redqueen.evals.benchmarks.registry import BY_NAME
 from redqueen.evals.graders import maths_process
 from redqueen.evals.graders.grader import Problem
 from redqueen.evals.graders.latex import key, normal, split_answers
-from redqueen.evals.graders.references import reference_answers
 
 pytest.importorskip("math_verify")
 from redqueen.evals.graders.maths import MathsGrader
@@ -71,7 +71,7 @@ def test_one_answer_is_compared_by_its_meaning(grader: MathsGrader, reference: s
 )
 def test_of_several_answers_all_have_to_be_given(grader: MathsGrader, answer: str, detail: str | None) -> None:
     grade = grader.grade(problem("1", "2", "3"), answer)
-    assert (grade.correct, grade.detail) == (detail is None, detail or "")
+    assert (grade.status == "correct", grade.detail) == (detail is None, detail or "")
 
 
 def test_no_answer_and_a_very_long_one_are_malformed(grader: MathsGrader) -> None:
@@ -105,28 +105,28 @@ def test_answers_are_brought_into_one_form() -> None:
 def test_each_benchmark_has_its_reference_answer(
     benchmark: str, row: dict[str, object], answers: tuple[str, ...]
 ) -> None:
-    assert reference_answers(benchmark, row) == answers
+    assert BY_NAME[benchmark].problem({"problem": "", **row}).data["answers"] == answers
 
 
 def test_a_row_without_an_answer_is_named() -> None:
     with pytest.raises(UserError, match="row 7 of minerva has no answer"):
-        reference_answers("minerva", {"idx": 7, "solution": "no box"})
+        BY_NAME["minerva"].problem({"idx": 7, "solution": "no box"})
 
 
 @pytest.mark.slow
 def test_what_does_not_end_is_killed_and_the_next_answer_is_judged(grader: MathsGrader) -> None:
     grade = grader.grade(problem("2"), "9^{9^{9^{9}}}")
     assert (grade.status, grade.detail) == ("timeout", "2 s of CPU")
-    assert grader.grade(problem("2"), "1 + 1").correct
+    assert grader.grade(problem("2"), "1 + 1").status == "correct"
 
 
 def test_a_process_that_was_killed_is_no_verdict(grader: MathsGrader) -> None:
-    assert grader.grade(problem("2"), "2.0").correct
+    assert grader.grade(problem("2"), "2.0").status == "correct"
     process = grader._processes[0]._process
     assert process is not None
     process.kill()
     process.wait()
-    assert not grader.grade(problem("2"), "2.0").judged
+    assert grader.grade(problem("2"), "2.0").status == "infra_error"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,0 @@
-"""CRUXEval-I: which input gives this output? Any right input counts."""
-
-from __future__ import annotations
-
-from redqueen.evals.benchmarks.cruxeval import cruxeval_benchmark
-
-CRUXEVAL_I = cruxeval_benchmark(name="cruxeval-i", title="CRUXEval-I", kind="code_i")

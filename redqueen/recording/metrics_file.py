@@ -1,0 +1,28 @@
+"""Writes metrics.jsonl: one line for each step."""
+
+from __future__ import annotations
+
+from redqueen.recording.metrics import step_metrics
+from redqueen.recording.recorder import Recorder, StepRecord
+from redqueen.runs.directory import RunDirectory
+from redqueen.runs.files import InPlace
+
+
+class MetricsRecorder(Recorder):
+    """Appends each step's line to metrics.jsonl."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self.directory = directory
+        self._place = InPlace(directory.metrics_file)
+
+    def record(self, record: StepRecord) -> None:
+        """Appends the step's line. Raises OSError if it cannot be written, RunError if the file is no longer there."""
+        self._place.check()
+        self.directory.append_metrics(step_metrics(record))
+        self._place.check()
+
+    def rewind(self, step: int) -> None:
+        """Drops the lines of the steps after `step`: a resumed run plays those steps again."""
+        self.directory.rewind_metrics(step)
+        # The file is a new one now.
+        self._place = InPlace(self.directory.metrics_file)

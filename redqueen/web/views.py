@@ -1,0 +1,84 @@
+"""The short views: the overview, the evaluation, and who met whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from itertools import chain
+from typing import Any, cast
+
+from redqueen.analysis.dynamics.verdict import verdict
+from redqueen.recording.metrics import Panel, panels
+from redqueen.runs.archive import totals
+from redqueen.runs.archive.totals import Cell
+from redqueen.runs.directory import RunError
+from redqueen.runs.files import parse_json, read_plain
+from redqueen.web.live_run import LiveRun
+
+
+def overview(run: LiveRun) -> dict[str, object]:
+    """Returns all panels and the verdict. Raises RunError if the run cannot be read."""
+    lines = run.lines()
+    found = verdict(lines)
+    return {
+        "verdict": {"word": found.word, "reason": found.reason},
+        "panels": [panel_json(panel) for panel in panels(lines)],
+    }
+
+
+def panel_json(panel: Panel) -> dict[str, object]:
+    """Returns a panel as `static/charts.js` draws it."""
+    # Not `asdict`, which copies each of a long run's points.
+    data: dict[str, object] = {part.name: getattr(panel, part.name) for part in fields(panel)}
+    data["curves"] = [{"label": label, "values": values} for label, values in panel.curves.items()]
+    return data
+
+
+def evaluation(run: LiveRun) -> dict[str, object]:
+    """Returns the table that `redqueen eval` left in the run's folder, or None and how to make one.
+
+    Raises RunError if it cannot be read.
+    """
+    path = run.directory.evaluation
+    try:
+        found: Any = parse_json(read_plain(path))
+        if not isinstance(found, dict):
+            raise ValueError("it holds no table")
+    except FileNotFoundError:
+        return {"evaluation": None, "command": f"redqueen eval {run.directory.path} base"}
+    except (OSError, ValueError) as error:
+        raise RunError(f"cannot read {path} ({error}): remove it and evaluate again") from error
+    return {"evaluation": cast(Mapping[str, Any], found), "command": ""}
+
+
+def matrix(run: LiveRun) -> dict[str, object]:
+    """Returns the members in order of birth, the solve rates of each pair by kind, and its games."""
+    with run.archive() as archive:
+        members = archive.members()
+        cells = totals.cells(archive)
+        outcomes = totals.outcomes(archive)
+        champions = archive.champions()
+    newest = run.newest()
+    living = set(newest["members"]) if newest else set[str]()
+    games = [{"teacher": pair[0], "student": pair[1], "outcomes": counts} for pair, counts in outcomes.items()]
+    everybody = [{"name": row.name, "role": row.role, "lives": row.name in living} for row in members]
+    # Champions of the hall of fame play under names of their own; only those who did are shown.
+    met = set(chain.from_iterable(outcomes))
+    everybody += [{"name": row.name, "role": row.role, "lives": False} for row in champions if row.name in met]
+    return {
+        "teachers": [each for each in everybody if each["role"] != "student"],
+        "students": [each for each in everybody if each["role"] != "teacher"],
+        "cells": [_cell(cell) for cell in cells],
+        "games": games,
+    }
+
+
+def _cell(cell: Cell) -> dict[str, object]:
+    # A long run has tens of thousands of cells, and `asdict` copies each field of each.
+    return {
+        "teacher": cell.teacher,
+        "student": cell.student,
+        "kind": cell.kind,
+        "tasks": cell.tasks,
+        "rho": cell.rho,
+    }
