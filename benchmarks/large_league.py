@@ -26,12 +26,13 @@ from redqueen.adapters.factors import Adapter, Factors
 from redqueen.config import Config
 from redqueen.futures import finished
 from redqueen.game.prompts import prompts
+from redqueen.kinds import BUILT_IN, find
+from redqueen.kinds.python import PYTHON
 from redqueen.policy.model.base import BaseFacts
 from redqueen.policy.policy import Policy
 from redqueen.policy.work import Work
 from redqueen.recipes import recipe
 from redqueen.records import (
-    KINDS,
     ROLES,
     Completion,
     MemberUpdate,
@@ -179,8 +180,10 @@ class _LargeLeague(Trainer):
             for _ in range(config.population.teachers):
                 self.population.add_member(role, 0)
         for task in seeds:
-            for kind in KINDS:
-                self.self_play.task_bank.add(task.as_kind(kind), None)
+            for kind in BUILT_IN:
+                posed = find(kind).of_program(task)
+                if posed is not None:
+                    self.self_play.task_bank.add(posed, None)
         self.archive.begin(self.population.members.values(), ())
 
 
@@ -201,7 +204,7 @@ def run_bench_large_league(members: int, proposals: int, steps: int, profile: bo
     report = Report("large-league", {"members": [members, members], "proposals": proposals, "steps": steps})
     log("judging the seed programs ...")
     with LocalVerifier(config.sandbox) as verifier:
-        seeds = seed_tasks(verifier, range(400))
+        seeds = seed_tasks(verifier, PYTHON, range(400))
     profiler = cProfile.Profile()
     seconds: dict[str, list[float]] = {}
     with TemporaryDirectory(prefix="redqueen-bench-") as scratch:

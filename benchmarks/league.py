@@ -25,6 +25,7 @@ from benchmarks.report import Report, finish, log
 from redqueen import streams
 from redqueen.config import EvolutionConfig, LeagueConfig
 from redqueen.intervals import Interval, interval
+from redqueen.kinds import BUILT_IN
 from redqueen.league.fitness import lcb
 from redqueen.league.games import match_score, outcome, par_by
 from redqueen.league.matchmaking import Match, matchmake
@@ -32,7 +33,7 @@ from redqueen.league.population import Population
 from redqueen.league.rating import Outcome, Rating, TrueSkill, inherited
 from redqueen.league.selection import Birth, is_evolution_step, plan_births
 from redqueen.recipes import recipe
-from redqueen.records import KINDS, ROLES, Kind, Role
+from redqueen.records import ROLES, Kind, Role
 
 ATTEMPTS = 6
 VALID = 0.8
@@ -291,7 +292,7 @@ class _Simulation:
         rates: dict[Kind, list[float]] = {}
         for i in range(self.rule.tasks):
             if valid[i]:
-                rates.setdefault(KINDS[i % len(KINDS)], []).append(float(solved[i]) / ATTEMPTS)
+                rates.setdefault(BUILT_IN[i % len(BUILT_IN)], []).append(float(solved[i]) / ATTEMPTS)
         return rates
 
     def _expected_contested(self, match: Match) -> float:

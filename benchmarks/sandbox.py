@@ -18,7 +18,7 @@ from benchmarks import sandbox_peers as peers
 from benchmarks.report import Report, against, finish, log
 from benchmarks.timing import Contender, Stopwatch, Timing, take_turns
 from redqueen.config import SandboxConfig
-from redqueen.game.seeds import seeds
+from redqueen.kinds.python.seeds import seeds
 from redqueen.machine import cores
 from redqueen.records import Draft
 from redqueen.sandbox import GAME, Job, Limits, Sandbox, canonical, parse_literal

@@ -15,12 +15,13 @@ from typing import Any, cast
 
 from redqueen import streams
 from redqueen.config import Config
-from redqueen.game.seeds import seeds
+from redqueen.kinds import BUILT_IN
+from redqueen.kinds.python.seeds import seeds
 from redqueen.programs.complexity import Complexity, complexity_of
 from redqueen.programs.features import paths_of
 from redqueen.programs.trees import parse
 from redqueen.recipes import recipe
-from redqueen.records import KINDS, Kind, Role
+from redqueen.records import Kind, Role
 from redqueen.runs.archive.rows import (
     AttemptRow,
     MatchRow,
@@ -142,7 +143,7 @@ class SyntheticRun:
         valid = 0
         number = 0
         while valid < self.size.tasks:
-            kind = KINDS[number % len(KINDS)]
+            kind = BUILT_IN[number % len(BUILT_IN)]
             name = f"{match.id}.{kind}.{number}"
             number += 1
             if self.rng.random() > VALID:
@@ -288,9 +289,9 @@ class SyntheticRun:
         matches = [row for row in rows if isinstance(row, MatchRow)]
         proposals = Counter(row.status for row in rows if isinstance(row, ProposalRow))
         attempts = Counter(row.status for row in rows if isinstance(row, AttemptRow))
-        rates = {kind: [task.rho for task in tasks if task.kind == kind and task.rho is not None] for kind in KINDS}
+        rates = {kind: [task.rho for task in tasks if task.kind == kind and task.rho is not None] for kind in BUILT_IN}
         by_kind = {kind: fmean(values) for kind, values in rates.items() if values}
-        shares = {kind: self.rng.random() for kind in KINDS}
+        shares = {kind: self.rng.random() for kind in BUILT_IN}
         line: dict[str, Any] = {
             "step": step,
             "time": "2026-01-31T12:00:00Z",
@@ -298,7 +299,7 @@ class SyntheticRun:
             "valid_rate_by_kind": shares,
             "novel_rate": fmean(task.novel for task in tasks),
             "novel_rate_by_kind": shares,
-            "lines_by_kind": dict.fromkeys(KINDS, 3.0),
+            "lines_by_kind": dict.fromkeys(BUILT_IN, 3.0),
             "seed_references": 1.0,
             "solve_rate": attempts["correct"] / attempts.total(),
             "solve_rate_by_kind": by_kind,

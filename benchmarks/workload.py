@@ -15,7 +15,7 @@ from torch import Tensor
 from benchmarks.timing import BenchmarkError
 from redqueen import streams
 from redqueen.adapters.initialisation import generator
-from redqueen.game.seeds import seeds
+from redqueen.kinds.python.seeds import seeds
 from redqueen.policy.learning.token_weights import token_weights
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.logprobs import TokenLogprobs

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from redqueen.programs.normal_form import ENTRY
+from redqueen.kinds import find
 from redqueen.programs.signatures import arguments_of, text_of_union
 from redqueen.programs.typed_inputs import typed_inputs
 from redqueen.records import Task, Verifier
@@ -22,19 +22,6 @@ CPU_S = 0.1
 """The CPU time of all calls of one program. A program that needs more has no behaviour."""
 ENOUGH = 5
 """How many calls must end without an error before the number of different outputs means something."""
-
-# An error would end the child, and with it the calls after it.
-_CALL = f"""
-
-_called = {ENTRY}
-
-
-def {ENTRY}(*arguments):
-    try:
-        return True, _called(*arguments)
-    except Exception as error:
-        return False, type(error).__name__
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,20 +43,32 @@ class Behaviour:
 def behaviours(tasks: Iterable[Task], verifier: Verifier) -> dict[str, Behaviour]:
     """Returns the behaviours of tasks by their ids. Programs that take too long have none."""
     # All are submitted before the first is waited for, so that every worker of the sandbox has something to do.
-    submitted = {task.id: submit_behaviour(task, verifier) for task in tasks}
+    submitted = {task.id: submit_behaviour(task, verifier) for task in tasks if has_behaviour(task)}
     called = {name: result() for name, result in submitted.items()}
     return {name: behaviour for name, behaviour in called.items() if behaviour is not None}
 
 
+def has_behaviour(task: Task) -> bool:
+    """Returns whether a task's kind and language let its program be called on foreign inputs."""
+    kind = find(task.kind)
+    return kind.guessable and kind.language.called(task.program) is not None
+
+
 def submit_behaviour(task: Task, verifier: Verifier) -> Callable[[], Behaviour | None]:
-    """Calls a task's program while the caller goes on. What is returned waits for the behaviour and returns it."""
+    """Calls a task's program while the caller goes on. What is returned waits for the behaviour and returns it.
+
+    Raises ValueError if it has none (`has_behaviour`).
+    """
+    program = find(task.kind).language.called(task.program)
+    if program is None:
+        raise ValueError(f"a task of the kind {task.kind} has no behaviour")
     arguments = arguments_of([parse_arguments(pair.input) for pair in task.pairs])
     types = ", ".join(map(text_of_union, arguments))
     calls = typed_inputs(arguments)
     output = task.pairs[0].output
     # The last call is the echo.
     texts = (*(", ".join(map(to_literal, call)) for call in calls), output)
-    future = verifier.submit_run(task.program + _CALL, texts, CPU_S)
+    future = verifier.submit_run(program, texts, CPU_S)
     return lambda: read_behaviour(types, len(calls), output, future.result())
 
 

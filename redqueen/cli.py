@@ -191,11 +191,14 @@ def keys(
     part: Annotated[
         str | None, typer.Argument(metavar="[SECTION]", help="A section, or a part of a name (default: all).")
     ] = None,
+    plugins: Annotated[
+        list[str] | None, typer.Option(metavar="MODULE", help="Import this module, whose parts are listed as well.")
+    ] = None,
 ) -> None:
     """List the settings, one sentence each."""
     from redqueen.commands.reference import run_keys
 
-    raise typer.Exit(run_keys(part))
+    raise typer.Exit(run_keys(part, plugins or ()))
 
 
 @app.command(epilog=examples.SWEEP, context_settings=SETTINGS)

@@ -12,10 +12,17 @@ import typer
 
 from redqueen.commands import examples
 from redqueen.errors import UserError
-from redqueen.records import Kind
 from redqueen.runs.allowed import Allowed
 
 runs = typer.Typer()
+
+
+def _kinds(incomplete: str) -> list[str]:
+    """Returns what a shell may complete where a kind is named."""
+    from redqueen.kinds import names
+
+    return [name for name in names() if name.startswith(incomplete)]
+
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The run's directory.")]
 Member = Annotated[str, typer.Argument(metavar="MEMBER", help="A member's name, best-student or best-teacher.")]
@@ -29,6 +36,7 @@ LoadPlugins = Annotated[
 Unsafe = Annotated[
     bool, typer.Option("--unsafe-no-isolation", help="Run programs although this machine cannot isolate them.")
 ]
+OfKind = Annotated[str | None, typer.Option(metavar="KIND", help="Only tasks of this kind.", autocompletion=_kinds)]
 Plugins = Annotated[
     str, typer.Option(metavar="MODULES", help="Modules of your own, with commas between them; they run as you.")
 ]
@@ -91,13 +99,14 @@ def ask(
     """
     from redqueen.commands.ask_question import checked_question
 
-    lines = checked_question(run, member, question, step)
+    allowed = Allowed(load_plugins, unsafe_no_isolation)
+    lines = checked_question(run, member, question, step, allowed)
     # In a terminal somebody waits for it.
     if sys.stderr.isatty():
         typer.echo(f"loading {member} ...", err=True)
     from redqueen.commands.ask import run_ask
 
-    raise typer.Exit(run_ask(run, member, lines, step, attempts, Allowed(load_plugins, unsafe_no_isolation)))
+    raise typer.Exit(run_ask(run, member, lines, step, attempts, allowed))
 
 
 @runs.command(epilog=examples.SHOW)
@@ -107,12 +116,13 @@ def show(
     member: Annotated[
         str | None, typer.Option(metavar="NAME", help="Only what this member proposed or attempted.")
     ] = None,
-    kind: Annotated[Kind | None, typer.Option(help="Only tasks of this kind.")] = None,
+    kind: OfKind = None,
     best: Annotated[
         bool, typer.Option("--best", help="Best paid first: for the member, else for the teacher.")
     ] = False,
     worst: Annotated[bool, typer.Option("--worst", help="Worst paid first, refused proposals among them.")] = False,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many are shown.")] = 5,
+    load_plugins: LoadPlugins = False,
 ) -> None:
     """Show tasks and answers of a run.
 
@@ -123,7 +133,7 @@ def show(
     if best and worst:
         raise UserError("choose one of --best and --worst")
     order = "best" if best else "worst" if worst else "newest"
-    raise typer.Exit(run_show(run, step, member, kind, order, limit))
+    raise typer.Exit(run_show(run, step, member, kind, order, limit, Allowed(load_plugins)))
 
 
 @runs.command(name="eval", epilog=examples.EVAL)
@@ -343,7 +353,7 @@ runs.add_typer(tasks, name="tasks")
 def tasks_export(
     run: Run,
     out: Annotated[str, typer.Option(metavar="OUT", help="FILE.parquet, FILE.jsonl, or a folder: a whole data set.")],
-    kind: Annotated[Kind | None, typer.Option(help="Only tasks of this kind.")] = None,
+    kind: OfKind = None,
     solve_rate: Annotated[
         tuple[float, float] | None, typer.Option(metavar="LOW HIGH", help="Only tasks with such a solve rate.")
     ] = None,

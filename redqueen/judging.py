@@ -99,7 +99,7 @@ def submit_proposal(
 ) -> Future[tuple[Verdict, Task | None]]:
     """Reads a proposal and hands it to the verifier. What cannot be read is malformed, and nothing of it is run.
 
-    `start` is the task whose program a code_f proposal begins with.
+    `start` is the task whose program it starts from, if its kind says so.
     """
     verdict = cut_off(completion)
     if verdict is not None:

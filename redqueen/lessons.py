@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from redqueen.game.prompts import Prompts
+from redqueen.kinds import find
 from redqueen.policy.model.tokens import encode
 from redqueen.records import Prompt, Sample, Task
 
@@ -20,7 +21,7 @@ class Lessons:
 
     def proposal(self, task: Task, references: Sequence[Task], weight: float) -> Sample:
         """Returns the proposal of `task` by a teacher that sees `references`, with `weight` as its advantage."""
-        start = task if task.kind == "code_f" else None
+        start = task if find(task.kind).starts_from_program else None
         prompt = self.prompts.propose(task.kind, references, start)
         question = encode(self.tokenizer, prompt)
         answer = self._tokens(prompt, self.prompts.write_proposal(task))

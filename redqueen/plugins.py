@@ -33,6 +33,7 @@ Part = Literal[
     "parent rule",
     "recorder",
     "tracker",
+    "kind",
     "benchmark",
 ]
 T = TypeVar("T")
@@ -52,6 +53,20 @@ def reserve(kind: Part, built_in: Iterable[str]) -> None:
     _built_in.setdefault(kind, set()).update(built_in)
 
 
+def _add(kind: Part, name: str, part: Any) -> None:
+    """Registers a part under a name. Raises PluginError if the name is taken."""
+    parts = _parts.setdefault(kind, {})
+    if name in _built_in.get(kind, ()):
+        raise PluginError(f"{part.__module__}: Red Queen has a {kind} '{name}': give yours another name")
+    # A part of two modules under one name would be whichever was imported last. A module that is imported again
+    # registers its own parts anew.
+    if name in parts and parts[name].__module__ != part.__module__:
+        raise PluginError(
+            f"{part.__module__}: {parts[name].__module__} has a {kind} '{name}' already: give one of them another name"
+        )
+    parts[name] = part
+
+
 def _register(kind: Part) -> Callable[[T], T]:
     """Returns a decorator that registers what it decorates under its own name.
 
@@ -59,18 +74,7 @@ def _register(kind: Part) -> Callable[[T], T]:
     """
 
     def decorator(part: T) -> T:
-        name: str = part.__name__  # pyright: ignore[reportAttributeAccessIssue]
-        parts = _parts.setdefault(kind, {})
-        if name in _built_in.get(kind, ()):
-            raise PluginError(f"{part.__module__}: Red Queen has a {kind} '{name}': give yours another name")
-        # A part of two modules under one name would be whichever was imported last. A module that is imported again
-        # registers its own parts anew.
-        if name in parts and parts[name].__module__ != part.__module__:
-            raise PluginError(
-                f"{part.__module__}: {parts[name].__module__} has a {kind} '{name}' already: give one of them another "
-                "name"
-            )
-        parts[name] = part
+        _add(kind, part.__name__, part)  # pyright: ignore[reportAttributeAccessIssue]
         return part
 
     return decorator
@@ -90,6 +94,12 @@ parents = _register("parent rule")
 recorder = _register("recorder")
 tracker = _register("tracker")
 benchmark = _register("benchmark")
+
+
+def kind(task_kind: T) -> T:
+    """Registers a kind of task, under its own `name` (`redqueen.kinds.TaskKind`). Raises PluginError if it is taken."""
+    _add("kind", task_kind.name, task_kind)  # pyright: ignore[reportAttributeAccessIssue]
+    return task_kind
 
 
 def names(kind: Part) -> tuple[str, ...]:

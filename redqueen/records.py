@@ -5,16 +5,13 @@ Completion -> Rollout -> Proposed | Attempted -> GradedRollout -> Sample        
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
-# The kinds of tasks of Absolute Zero: predict the output (deduction), find an input (abduction), write the function
-# from a message and examples (induction).
-Kind = Literal["code_o", "code_i", "code_f"]
-KINDS: tuple[Kind, ...] = ("code_o", "code_i", "code_f")
+# The name of a kind of task. What it means, `redqueen.kinds` knows.
+Kind = str
 
 FinishReason = Literal["stop", "length"]
 
@@ -45,8 +42,8 @@ Status = Literal[
 class Verdict:
     """The verifier's structured answer, e.g. `Verdict("error", "", "ZeroDivisionError at line 2", 1.3)`.
 
-    `output` holds the literals that the program returned, joined by "; ": one for code_o and code_i, several for a
-    code_f proposal. It is "" where no program ran or none of its values was read.
+    `output` holds the literals that the program returned, joined by "; ": one for each input. It is ""
+    where no program ran or none of its values was read.
     """
 
     status: Status
@@ -64,7 +61,7 @@ class Verdict:
 class Draft:
     r"""A proposal as it was read from a teacher's text: `Draft("def f(x):\n    return x", ("3",), "")`.
 
-    `inputs` are literal argument lists; code_o and code_i have one, code_f several and a `message`.
+    `inputs` are literal argument lists. Whether there is one, or several and a `message`, depends on the kind.
     """
 
     program: str
@@ -93,7 +90,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A verified program with its inputs and outputs. code_o and code_i have one pair."""
+    """A verified program with its inputs and outputs. Its kind says what of them is asked."""
 
     id: str
     kind: Kind
@@ -105,23 +102,13 @@ class Task:
 
     @property
     def shown(self) -> tuple[Pair, ...]:
-        """The pairs that a code_f student sees: the first half, rounded up."""
+        """The first half of the pairs, rounded up: what a student sees if the kind shows examples."""
         return self.pairs[: (len(self.pairs) + 1) // 2]
 
     @property
     def hidden(self) -> tuple[Pair, ...]:
-        """The pairs that a code_f student's function is judged on."""
+        """The other half, which a student's program is judged on then."""
         return self.pairs[(len(self.pairs) + 1) // 2 :]
-
-    def as_kind(self, kind: Kind, rng: random.Random | None = None) -> Task:
-        """Returns a task of `kind` made from this one, which has several pairs: `seed-0` becomes `seed-0-code_o`.
-
-        code_f keeps all pairs. The other kinds keep one, which `rng` draws; without `rng` it is the first.
-        """
-        pairs = self.pairs
-        if kind != "code_f":
-            pairs = (rng.choice(pairs) if rng else pairs[0],)
-        return replace(self, id=f"{self.id}-{kind}", kind=kind, pairs=pairs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from redqueen import streams
 from redqueen.config import Config
 from redqueen.game.prompts import Prompts, prompts
 from redqueen.game.reserved import is_reserved
-from redqueen.game.seeds import AUTHOR, IDENTITY, SeedError, seeds, seeds_of
-from redqueen.game.task_bank import TaskBank
+from redqueen.game.seeds import AUTHOR, SeedError
+from redqueen.game.task_bank import TaskBank, fingerprint_of
 from redqueen.judging import ask_attempts, attempt_rollout, submit_attempt, submit_proposal
+from redqueen.kinds import Language, find, languages, task_on
 from redqueen.league.matchmaking import Match
-from redqueen.programs.normal_form import fingerprint
 from redqueen.records import (
     Attempted,
     Completion,
@@ -46,7 +46,7 @@ class _Assignment:
     references: tuple[Task, ...]
     """The tasks of the bank that the prompt shows."""
     start: Task | None
-    """The task whose program a code_f proposal begins with; None for the other kinds."""
+    """The task whose program the proposal starts from; None if its kind has the teacher write one."""
 
 
 class SelfPlay:
@@ -62,11 +62,41 @@ class SelfPlay:
 
     def add_seed_tasks(self) -> int:
         """Adds `game.seed_tasks` seed programs in all kinds to the task bank. Returns how many programs it adds."""
+        kinds = self.config.game.kinds
+        added = 0
+        for language in languages(kinds):
+            tasks = self._seed_programs(language)
+            added += len(tasks)
+            for task in tasks:
+                for kind in kinds:
+                    posed = task_on(task, kind, streams.python(self.seed, "plant", task.id, kind))
+                    if posed is not None:
+                        self.task_bank.add(posed, None)
+        self._check_planted()
+        return added
+
+    def _check_planted(self) -> None:
+        """Raises SeedError if a kind cannot be played, since the seeds make no tasks of it."""
+        planted = {entry.task.kind for entry in self.task_bank.entries()}
+        languages_there = [language.name for language in languages(planted)]
+        for name in self.config.game.kinds:
+            kind = find(name)
+            no_start = kind.starts_from_program and kind.language.name not in languages_there
+            # Students alone are posed what is in the task bank; a teacher may begin without references.
+            if name not in planted and (no_start or not self.config.population.teachers):
+                raise SeedError(f"the seed programs make no task of the kind {name}: choose other game.kinds")
+
+    def _seed_programs(self, language: Language) -> list[Task]:
+        """Returns the seed programs of a language that this run starts from, with all their inputs."""
         most = self.config.game.seed_lines
-        drafts = seeds_of(self.config.game)
         own = self.config.game.seeds
+        drafts = language.seeds(own)
         # No shipped seed is reserved.
-        numbers = [number for number, draft in enumerate(drafts) if own is None or not is_reserved(draft.program)]
+        numbers = [
+            number
+            for number, draft in enumerate(drafts)
+            if own is None or not is_reserved(draft.program, language.name)
+        ]
         if not numbers:
             raise SeedError(f"all programs of {own} are alike to held-out ones: write others")
         if most is not None:
@@ -75,18 +105,12 @@ class SelfPlay:
             raise SeedError(f"no seed program has at most game.seed_lines={most} lines: use game.seed_lines=none")
         count = self.config.game.seed_tasks
         if count == 0:
-            tasks = verified_tasks(self.verifier, {"identity": IDENTITY})
-        else:
-            if count is not None and count < len(numbers):
-                numbers = streams.python(self.seed, "seed tasks").sample(numbers, count)
-            # In the order of the files, as all seeds are.
-            chosen = {number: drafts[number] for number in sorted(numbers)}
-            tasks = verified_seeds(self.verifier, chosen, own)
-        for task in tasks:
-            for kind in self.config.game.kinds:
-                rng = streams.python(self.seed, "plant", task.id, kind)
-                self.task_bank.add(task.as_kind(kind, rng), None)
-        return len(tasks)
+            return verified_tasks(self.verifier, {"identity": language.identity}, language)
+        if count is not None and count < len(numbers):
+            numbers = streams.python(self.seed, "seed tasks").sample(numbers, count)
+        # In the order of the files, as all seeds are.
+        chosen = {number: drafts[number] for number in sorted(numbers)}
+        return verified_seeds(self.verifier, chosen, language, own)
 
     def play(
         self, step: int, matches: Sequence[Match], progress: Progress, on_proposed: Callable[[], None]
@@ -147,7 +171,7 @@ class SelfPlay:
         # The stream has the proposal's own name. How much another proposal draws does not change this one's references.
         name = f"{match.id}.{kind}.{number}"
         rng = streams.python(self.seed, "references", name)
-        start = self.task_bank.program(rng) if kind == "code_f" else None
+        start = self.task_bank.program(kind, rng) if find(kind).starts_from_program else None
         game = self.config.game
         references = self.task_bank.references(kind, game.references, rng, game.references_from)
         prompt = self.prompts.propose(kind, references, start)
@@ -160,7 +184,7 @@ class SelfPlay:
             return self.prompts.attempt(task, ())
         rng = streams.python(self.seed, "shots", task.id)
         # A worked example with the same program would give the answer away.
-        drawn = self.task_bank.references(task.kind, shots, rng, without=fingerprint(task.program))
+        drawn = self.task_bank.references(task.kind, shots, rng, without=fingerprint_of(task))
         return self.prompts.attempt(task, drawn)
 
 
@@ -263,19 +287,19 @@ class _Judging:
         return attempted
 
 
-def seed_tasks(verifier: Verifier, numbers: Sequence[int] | None = None) -> list[Task]:
-    """Returns the seed programs with these numbers, by default all, as `verified_tasks` does."""
-    drafts = seeds()
+def seed_tasks(verifier: Verifier, language: Language, numbers: Sequence[int] | None = None) -> list[Task]:
+    """Returns the shipped seed programs with these numbers, by default all, as `verified_tasks` does."""
+    drafts = language.seeds()
     chosen = range(len(drafts)) if numbers is None else numbers
-    return verified_seeds(verifier, {number: drafts[number] for number in chosen}, None)
+    return verified_seeds(verifier, {number: drafts[number] for number in chosen}, language, None)
 
 
-def verified_seeds(verifier: Verifier, drafts: Mapping[int, Draft], own: str | None) -> list[Task]:
+def verified_seeds(verifier: Verifier, drafts: Mapping[int, Draft], language: Language, own: str | None) -> list[Task]:
     """Returns the seeds with these numbers as `verified_tasks` does.
 
     Raises SeedError, which names the first, if one of the user's file `own` gives no outputs.
     """
-    tasks = verified_tasks(verifier, {f"seed-{number}": draft for number, draft in drafts.items()})
+    tasks = verified_tasks(verifier, {f"seed-{number}": draft for number, draft in drafts.items()}, language)
     if own is not None and len(tasks) < len(drafts):
         valid = {task.id for task in tasks}
         failed = next(draft for number, draft in drafts.items() if f"seed-{number}" not in valid)
@@ -286,12 +310,12 @@ def verified_seeds(verifier: Verifier, drafts: Mapping[int, Draft], own: str | N
     return tasks
 
 
-def verified_tasks(verifier: Verifier, drafts: Mapping[str, Draft]) -> list[Task]:
-    """Returns drafts, by the id that they get, as code_f tasks with all their inputs.
+def verified_tasks(verifier: Verifier, drafts: Mapping[str, Draft], language: Language) -> list[Task]:
+    """Returns drafts, by the id that they get, as programs with all their inputs, which are of no kind yet.
 
-    The verifier computes the outputs. `Task.as_kind` makes the other kinds of them.
+    The verifier computes the outputs. `TaskKind.of_program` makes tasks of them.
     """
-    # They are verified as code_o: a code_f proposal needs `game.min_inputs` inputs, and a program written by hand may
-    # have fewer.
-    proposals = [Proposal(id=name, kind="code_o", author=AUTHOR, step=0, draft=draft) for name, draft in drafts.items()]
-    return [replace(task, kind="code_f") for _, task in verifier.validate(proposals) if task is not None]
+    # The language's name stands for that. A kind may need more inputs than a program written by hand has.
+    kind = language.name
+    proposals = [Proposal(id=name, kind=kind, author=AUTHOR, step=0, draft=draft) for name, draft in drafts.items()]
+    return [task for _, task in verifier.validate(proposals) if task is not None]

@@ -20,13 +20,12 @@ from redqueen.adapters.initialisation import fresh, generator
 from redqueen.config import Config
 from redqueen.game.prompts import Prompts, prompts
 from redqueen.game.reserved import is_reserved
-from redqueen.game.seeds import seeds_of
 from redqueen.judging import ask, submit_proposal
+from redqueen.kinds import find, languages, names_of_languages, task_on
 from redqueen.lessons import Lessons
 from redqueen.policy.model.base import Base
 from redqueen.policy.policy import open_policy
-from redqueen.programs.normal_form import fingerprint
-from redqueen.records import KINDS, Completion, Kind, Request, Sample, Task, Verdict, Verifier
+from redqueen.records import Completion, Kind, Request, Sample, Task, Verdict, Verifier
 from redqueen.self_play import verified_seeds
 
 MEMBER = "warm"
@@ -39,7 +38,7 @@ ANSWER_WEIGHT = 2.0
 FUNCTION_WEIGHT = 3.0
 """What a text of each sort counts. Its loss is the mean over its tokens: an answer has few, a proposal hundreds."""
 MAX_PAIRS = 8
-"""How many pairs of a code_f task one training text holds. More of them only lengthen the text."""
+"""How many pairs of a task with examples one training text holds. More of them only lengthen the text."""
 Report = Callable[[str, int, int], None]
 
 
@@ -63,11 +62,21 @@ class Warmup:
         self.policy.join(MEMBER, fresh(self.policy.shapes(), model.rank, generator(self.seed, "fresh")))
         self.prompts: Prompts = prompts(model.prompts, config.game)
         self.lessons = Lessons(MEMBER, self.prompts, base.tokenizer)
-        drafts = dict(enumerate(seeds_of(config.game)))
-        tasks = verified_seeds(verifier, drafts, config.game.seeds)
-        # A user's own seeds may be like a reserved program; the shipped ones are not.
-        self.seed_tasks = [task for task in tasks if not is_reserved(task.program)]
-        self.new_tasks: dict[Kind, list[Task]] = {kind: [] for kind in KINDS}
+        self.seed_tasks: list[Task] = []
+        """The seed programs with all their inputs."""
+        for language in languages(config.game.kinds):
+            drafts = dict(enumerate(language.seeds(config.game.seeds)))
+            tasks = verified_seeds(verifier, drafts, language, config.game.seeds)
+            # A user's own seeds may be like a reserved program; the shipped ones are not.
+            self.seed_tasks += [task for task in tasks if not is_reserved(task.program, task.kind)]
+        self.seeds_by_kind: dict[Kind, list[Task]] = {}
+        """Those that can be posed in a kind. All kinds of a language are taught, whichever are played later."""
+        for kind in names_of_languages(config.game.kinds):
+            suitable = [whole for whole in self.seed_tasks if task_on(whole, kind) is not None]
+            if suitable:
+                self.seeds_by_kind[kind] = suitable
+        self.kinds = tuple(self.seeds_by_kind)
+        self.new_tasks: dict[Kind, list[Task]] = {kind: [] for kind in self.kinds}
         """The valid tasks that the adapter proposed."""
 
     def fit(self, round_: int, steps: int, lessons: int) -> None:
@@ -86,20 +95,21 @@ class Warmup:
     def explore(self, round_: int, count: int) -> dict[str, int]:
         """Samples `count` proposals of each kind and keeps the valid ones. Returns how many had each status."""
         statuses: Counter[str] = Counter()
-        for number, kind in enumerate(KINDS):
-            known = {fingerprint(task.program) for task in [*self.seed_tasks, *self.new_tasks[kind]]}
+        for number, kind in enumerate(self.kinds):
+            fingerprint = find(kind).language.fingerprint
+            known = {fingerprint(task.program) for task in [*self.seeds_by_kind[kind], *self.new_tasks[kind]]}
             for verdict, task in self._propose(kind, count, round_):
                 statuses[verdict.status] += 1
                 # Whoever is measured on the reserved programs must not have learned from programs like them.
-                if task is None or is_reserved(task.program):
+                if task is None or is_reserved(task.program, kind):
                     continue
                 # A program that was shown is easily repeated and teaches nothing new. So only new programs count,
-                # except for code_f, which describes programs that exist already.
+                # except where a proposal describes a program that exists already.
                 program = fingerprint(task.program)
-                if kind == "code_f" or program not in known:
+                if find(kind).starts_from_program or program not in known:
                     known.add(program)
                     self.new_tasks[kind].append(task)
-            self.report(f"round {round_}: proposals {dict(statuses)}", number + 1, len(KINDS))
+            self.report(f"round {round_}: proposals {dict(statuses)}", number + 1, len(self.kinds))
         return dict(statuses)
 
     def adapter(self) -> dict[str, Factors]:
@@ -117,7 +127,7 @@ class Warmup:
         sampling = self.config.sampling.params(self.config.sampling.proposal_tokens)
         for number in range(count):
             rng = streams.python(self.seed, "explore", round_, kind, number)
-            start = self._start(rng) if kind == "code_f" else None
+            start = self._start(kind, rng) if find(kind).starts_from_program else None
             prompt = self.prompts.propose(kind, self._references(kind, rng), start)
             seed = (self.seed, "explore", round_, kind, number, "sample")
             starts.append(start)
@@ -135,12 +145,19 @@ class Warmup:
         answers = ask(self.policy, requests, submit, progress)
         return [judged for _, judged in answers]
 
-    def _start(self, rng: random.Random) -> Task:
-        """Returns a task whose program a code_f proposal starts from."""
-        return rng.choice(self.seed_tasks + self.new_tasks["code_o"] + self.new_tasks["code_i"])
+    def _start(self, kind: Kind, rng: random.Random) -> Task:
+        """Returns a task whose program a proposal of `kind` starts from."""
+        programs = list(self.seeds_by_kind[kind])
+        for each in self.kinds:
+            other = find(each)
+            if not other.starts_from_program and other.language.name == find(kind).language.name:
+                programs += self.new_tasks[each]
+        return rng.choice(programs)
 
     def _references(self, kind: Kind, rng: random.Random) -> list[Task]:
-        return [varied(task, kind, rng) for task in rng.sample(self.seed_tasks, self.config.game.references)]
+        seeds = self.seeds_by_kind[kind]
+        drawn = rng.sample(seeds, min(self.config.game.references, len(seeds)))
+        return [varied(whole, kind, rng) for whole in drawn]
 
     def _task(self, kind: Kind, rng: random.Random) -> Task:
         """Returns a seed task or, half of the time, one that the adapter proposed."""
@@ -148,28 +165,47 @@ class Warmup:
         new_tasks = self.new_tasks[kind]
         if new_tasks and rng.random() < 0.5:
             task = rng.choice(new_tasks)
-            return varied(task, kind, rng) if kind == "code_f" else task
-        return varied(rng.choice(self.seed_tasks), kind, rng)
+            return fewer_pairs(task, rng) if find(kind).shows_examples else task
+        return varied(rng.choice(self.seeds_by_kind[kind]), kind, rng)
 
     def _lesson(self, rng: random.Random) -> list[Sample]:
         """Returns one proposal, `ANSWERS` answers about one seed program, and `FUNCTIONS` written functions."""
-        kind = rng.choice(KINDS)
+        kind = rng.choice(self.kinds)
         samples = [self.lessons.proposal(self._task(kind, rng), self._references(kind, rng), PROPOSAL_WEIGHT)]
         whole = rng.choice(self.seed_tasks)
-        asked: list[Task] = []
-        for number, pair in enumerate(rng.sample(whole.pairs, min(ANSWERS, len(whole.pairs)))):
-            asked.append(replace(whole, kind="code_i" if number % 2 else "code_o", pairs=(pair,)))
-        samples += self.lessons.answers(asked, ANSWER_WEIGHT)
-        for _ in range(FUNCTIONS):
-            samples += self.lessons.answers([self._task("code_f", rng)], FUNCTION_WEIGHT)
+        asked = self._questions(whole, rng)
+        if asked:
+            samples += self.lessons.answers(asked, ANSWER_WEIGHT)
+        for each in self.kinds:
+            if find(each).shows_examples:
+                for _ in range(FUNCTIONS):
+                    samples += self.lessons.answers([self._task(each, rng)], FUNCTION_WEIGHT)
         return samples
 
+    def _questions(self, whole: Task, rng: random.Random) -> list[Task]:
+        """Returns tasks on up to `ANSWERS` pairs of one seed program, in the kinds that have one pair, in turn."""
+        kinds = [kind for kind in self.kinds if not find(kind).shows_examples and task_on(whole, kind)]
+        if not kinds:
+            return []
+        asked: list[Task] = []
+        for number, pair in enumerate(rng.sample(whole.pairs, min(ANSWERS, len(whole.pairs)))):
+            task = task_on(replace(whole, pairs=(pair,)), kinds[number % len(kinds)])
+            asked += [] if task is None else [task]
+        return asked
 
-def varied(task: Task, kind: Kind, rng: random.Random) -> Task:
-    """Returns a task of `kind` made from one with several pairs.
 
-    code_f keeps up to `MAX_PAIRS` of them in a new order, the other kinds keep one.
+def varied(whole: Task, kind: Kind, rng: random.Random) -> Task:
+    """Returns a task of `kind` made of a program with several pairs. Raises ValueError if it makes none of it.
+
+    A kind that shows examples keeps up to `MAX_PAIRS` of them in a new order, another one keeps one.
     """
-    if kind == "code_f":
-        task = replace(task, pairs=tuple(rng.sample(task.pairs, min(len(task.pairs), MAX_PAIRS))))
-    return task.as_kind(kind, rng)
+    wanted = find(kind)
+    made = wanted.of_program(fewer_pairs(whole, rng) if wanted.shows_examples else whole, rng)
+    if made is None:
+        raise ValueError(f"the program of {whole.id} makes no task of the kind {kind}")
+    return made
+
+
+def fewer_pairs(task: Task, rng: random.Random) -> Task:
+    """Returns a task with up to `MAX_PAIRS` of its pairs, in a new order."""
+    return replace(task, pairs=tuple(rng.sample(task.pairs, min(len(task.pairs), MAX_PAIRS))))

@@ -24,10 +24,11 @@ import torch
 from hypothesis import settings
 
 from redqueen.config import ModelConfig, SandboxConfig
-from redqueen.game.seeds import seeds
+from redqueen.kinds.python import KINDS, PYTHON
+from redqueen.kinds.python.seeds import seeds
 from redqueen.machine import cores
 from redqueen.policy.model.base import Base, load
-from redqueen.records import KINDS, Kind, Proposal, Task, Verdict
+from redqueen.records import Kind, Proposal, Task, Verdict
 from redqueen.self_play import seed_tasks as verified_seeds
 from redqueen.verifier import LocalVerifier
 from tests import tiny
@@ -113,5 +114,5 @@ def verifier() -> Iterator[LocalVerifier]:
 @pytest.fixture(scope="session")
 def seed_tasks(verifier: LocalVerifier) -> dict[Kind, list[Task]]:
     """Every tenth seed as a task of each kind; code_o and code_i have the first pair."""
-    whole = verified_seeds(verifier, range(0, len(seeds()), 10))
-    return {kind: [task.as_kind(kind) for task in whole] for kind in KINDS}
+    whole = verified_seeds(verifier, PYTHON, range(0, len(seeds()), 10))
+    return {kind.name: [task for each in whole if (task := kind.of_program(each))] for kind in KINDS}

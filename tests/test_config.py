@@ -18,8 +18,8 @@ from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS
 from redqueen.config import Config, ConfigError, Crossover, Mutation, resolve
 from redqueen.config.keys import describe, keys
 from redqueen.game.prompts import prompts
+from redqueen.kinds import BUILT_IN
 from redqueen.recipes import RECIPES, configure, recipe
-from redqueen.records import KINDS
 
 
 def refusal(*assignments: str) -> str:
@@ -216,7 +216,7 @@ def test_a_described_default_is_one_that_can_be_written() -> None:
 
 def test_choices_are_the_words_that_a_key_takes() -> None:
     choices = {key.name: key.choices for key in describe(Config)}
-    assert choices["game.kinds"] == KINDS
+    assert choices["game.kinds"] == BUILT_IN
     assert choices["evolution.crossovers"] == get_args(Crossover)
     assert choices["learning.lr"] == choices["game.seed_lines"] == ()
 
@@ -344,7 +344,7 @@ def test_controls_are_not_in_the_game_by_default() -> None:
 
 def test_rewards_and_kinds_default_to_the_design() -> None:
     game = Config().game
-    assert game.kinds == KINDS
+    assert game.kinds == BUILT_IN
     assert (game.student_correct, game.student_wrong, game.student_malformed) == (1.0, -0.5, -1.0)
     assert (game.teacher_invalid, game.teacher_unsolved) == (-1.0, 0.0)
 
@@ -357,7 +357,7 @@ def test_a_configuration_cannot_be_changed_in_place() -> None:
 @given(
     st.floats(min_value=1e-12, max_value=1e3),
     st.integers(1, 10**6),
-    st.lists(st.sampled_from(KINDS), min_size=1, max_size=3, unique=True),
+    st.lists(st.sampled_from(BUILT_IN), min_size=1, max_size=3, unique=True),
 )
 def test_numbers_survive_text_and_json_exactly(lr: float, steps: int, kinds: list[str]) -> None:
     config = Config().override([f"learning.lr={lr!r}", f"run.steps={steps}", f"game.kinds={','.join(kinds)}"])

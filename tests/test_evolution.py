@@ -30,7 +30,7 @@ from redqueen.league.population import Population
 from redqueen.league.rating import Rating, TrueSkill
 from redqueen.league.selection import is_evolution_step
 from redqueen.played_step import PlayedMatch, PlayedStep, ScoredAttempt, ScoredProposal
-from redqueen.records import KINDS, Attempted, Completion, Pair, Proposed, Rollout, Task, Verdict
+from redqueen.records import Attempted, Completion, Pair, Proposed, Rollout, Task, Verdict
 from redqueen.verifier import LocalVerifier
 from tests import toy
 
@@ -150,7 +150,7 @@ def test_par_can_be_one_half() -> None:
     league, match = table(), Match(id="0.0", teacher="T0", student="S0")
     half = LEAGUE.model_copy(update={"game": "half"})
     assert rate(league, game(match, [0.75]), TrueSkill(), half)[0].score == 0.25
-    assert par_now(league, half) == dict.fromkeys(KINDS, 0.5)
+    assert par_now(league, half) == {"code_o": 0.5}
 
 
 def test_a_match_leaves_its_rewards_and_its_learnability_with_both() -> None:

@@ -6,7 +6,8 @@ import random
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,18 @@ import typer
 from redqueen import plugins
 from redqueen.adapters.factors import Factors
 from redqueen.analysis.lineage.tree import lives
+from redqueen.analysis.tasks import proposals
 from redqueen.cli_runs import _complete_benchmarks, runs
 from redqueen.config import Config, EvolutionConfig, GameConfig, ModelConfig, SandboxConfig
 from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
 from redqueen.evals.graders.opened import OpenGraders
+from redqueen.evals.reserved_tasks import reserved_tasks
 from redqueen.evals.runner import Plan, Player, Runner
 from redqueen.evals.samples import SampleStore
-from redqueen.game.prompts import Prompts
+from redqueen.game.prompts import Prompts, prompts
 from redqueen.game.reward_probe import probe_attempt, probe_proposal
 from redqueen.game.rewards import student_reward, teacher_reward
+from redqueen.kinds import find
 from redqueen.league.fitness import lcb
 from redqueen.league.games import par_by
 from redqueen.league.matchmaking import matchmake
@@ -37,13 +41,17 @@ from redqueen.policy.model import decoder
 from redqueen.policy.model.base import load
 from redqueen.recording.metrics.step import CountedStep
 from redqueen.recording.trackers.opening import open_recorders
-from redqueen.records import Completion, Draft, Kind, Proposal, Task, Verdict
+from redqueen.records import Completion, Draft, Kind, Proposal, Request, Sampler, Task, Verdict
 from redqueen.runs.directory import RunDirectory
 from redqueen.runs.numbers import numbers
 from redqueen.verifier import LocalVerifier
+from redqueen.web.live_run import LiveRun
+from redqueen.web.task import task_view
+from redqueen.web.tasks import browse
 from tests import tiny, toy
 from tests.commands.conftest import SMALL
 from tests.commands.running import redqueen
+from tests.grading import grade
 from tests.recording.steps import full
 from tests.reference import logits
 
@@ -163,6 +171,94 @@ def test_a_verifier() -> None:
     assert verdicts == ["valid", "malformed"]
 
 
+@pytest.mark.parametrize("name", ["completion", "chat"])
+def test_a_kind_of_task(name: str, seed_tasks: dict[Kind, list[Task]], verifier: LocalVerifier) -> None:
+    snippet("kind of task")
+    repair = find("code_r")
+    form = prompts(name, GameConfig())
+    made = [task for each in seed_tasks["code_f"] if (task := repair.of_program(each)) is not None]
+    assert len(made) > len(seed_tasks["code_f"]) / 2
+    for task in made[:20]:
+        assert task.program not in form.attempt(task, ()).text
+        assert task.message in form.attempt(task, ()).text
+        draft = form.read_proposal("code_r", form.write_proposal(task), task)
+        assert isinstance(draft, Draft)
+        assert draft == Draft(task.program, tuple(pair.input for pair in task.pairs)[: len(draft.inputs)], task.message)
+        assert form.read_attempt("code_r", form.write_attempt(task)) == task.program
+    verdict, task = verifier.submit_proposal(
+        Proposal(id="p", kind="code_r", author="T0", step=1, draft=Draft("def f(x):\n    return x + 1", *REPAIRED))
+    ).result()
+    assert task is not None
+    assert (verdict.status, task.message) == ("valid", REPAIRED[1])
+    answers = ["def f(x):\n    return 1 + x", "def f(x):\n    return x", None]
+    assert [verdict.status for verdict in grade(verifier, [(task, answer) for answer in answers])] == [
+        "correct",
+        "wrong",
+        "malformed",
+    ]
+    asked = reserved_tasks("selection", ["code_o", "code_r"], 20, 0, verifier)
+    assert {task.kind for task in asked} == {"code_o", "code_r"}
+
+
+REPAIRED = (("1", "2", "3", "4"), "def f(x):\n    return x - 1")
+"""The inputs and the broken program of a proposal of the kind on the page."""
+
+
+class Scripted:
+    """A policy whose members write what is given, whatever tokens they sample: a text by the letter of the role."""
+
+    def __init__(self, policy: Sampler, texts: dict[str, str]) -> None:
+        self.policy = policy
+        self.texts = texts
+
+    def sample(
+        self, requests: Sequence[Request], on_completion: Callable[[int, Completion], None] | None = None
+    ) -> list[Completion]:
+        def on_written(index: int, completion: Completion) -> None:
+            if on_completion is not None:
+                on_completion(index, self._written(completion))
+
+        return [self._written(one) for one in self.policy.sample(requests, on_written)]
+
+    def _written(self, completion: Completion) -> Completion:
+        return replace(completion, text=self.texts[completion.member[0]], finish_reason="stop")
+
+
+@pytest.mark.integration
+def test_steps_are_played_with_a_kind_from_outside(
+    tmp_path: Path, verifier: LocalVerifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_kind.py").write_text(SNIPPETS["kind of task"])
+    seed = "# add\ndef f(x):\n    return x + {}\nf(1)\nf(2)"
+    (tmp_path / "seeds.txt").write_text("\n\n".join(map(seed.format, (1, 2))))
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "my_kind", raising=False)
+    own = {"plugins": "my_kind", "game.kinds": "code_r,code_o", "game.seeds": tmp_path / "seeds.txt"}
+    config = toy.config(tmp_path, **own, **{"run.steps": 2})
+    trainer = toy.trainer(config, tmp_path / "run", verifier)
+    play = trainer.self_play
+    play.prompts = prompts("completion", config.game)
+    broken = f"{REPAIRED[1]}\n" + "\n".join(f"f({given})" for given in REPAIRED[0])
+    play.sampler = Scripted(trainer.policy, {"T": broken, "S": "def f(x):\n    return x + 2"})
+    trainer.run()
+    trainer.close()
+    tasks = proposals(tmp_path / "run", None)
+    repaired = [one.task for one in tasks if one.task is not None and one.proposal.kind == "code_r"]
+    assert len(repaired) == sum(one.proposal.kind == "code_r" for one in tasks) > 0
+    # The seeds add 1 or 2, and the student always adds 2.
+    assert {task.rho for task in repaired} == {0.0, 1.0}
+    lines = trainer.directory.metrics()
+    assert lines[-1]["solve_rate_by_kind"]["code_r"] is not None
+    # Without the plugin the run is read as before, in plain words.
+    kept = LiveRun(tmp_path / "run")
+    assert task_view(kept, repaired[0].id)["kind"] == "code_r: mend the program"
+    monkeypatch.setattr(plugins, "_parts", {})
+    monkeypatch.setattr(plugins, "_loaded", set())
+    kept = LiveRun(tmp_path / "run")
+    assert task_view(kept, repaired[0].id)["kind"] == "code_r: a program with its inputs and outputs"
+    assert "code_r" in str(browse(kept, {"kind": "code_r"})["kinds"])
+
+
 def test_a_model_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoder, "FAMILIES", decoder.FAMILIES)
     snippet("model family")
@@ -270,7 +366,7 @@ def test_a_run_with_ones_own_parts_and_seeds(
     tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules = ("matchmaking", "game rule", "survivor rule", "parent rule")
-    own = ("operator", "fitness", "reward", "prompt format", *rules, "recorder")
+    own = ("operator", "fitness", "reward", "prompt format", "kind of task", *rules, "recorder")
     (tmp_path / "my_parts.py").write_text("\n".join(SNIPPETS[title] for title in own))
     seeds = re.search(r"^```text\n(.*?)^```", PAGE.read_text(), re.M | re.S)
     assert seeds is not None

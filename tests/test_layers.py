@@ -31,10 +31,12 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("redqueen.judging", "redqueen.lessons", "redqueen.behaviour"),
     ("redqueen.cluster",),
     ("redqueen.policy", "redqueen.verifier", "redqueen.runs"),
-    ("redqueen.adapters", "redqueen.game", "redqueen.sandbox", "redqueen.league"),
-    ("redqueen.programs", "redqueen.recipes", "redqueen.assets"),
-    ("redqueen.config", "redqueen.streams"),
-    ("redqueen.plugins", "redqueen.optional", "redqueen.request_stream"),
+    ("redqueen.adapters", "redqueen.game", "redqueen.league"),
+    ("redqueen.recipes", "redqueen.assets"),
+    ("redqueen.config",),
+    ("redqueen.kinds",),
+    ("redqueen.sandbox", "redqueen.programs"),
+    ("redqueen.plugins", "redqueen.optional", "redqueen.request_stream", "redqueen.streams"),
     ("redqueen.records", "redqueen.futures", "redqueen.errors", "redqueen.machine", "redqueen.intervals"),
     ("redqueen",),
 )
@@ -177,7 +179,7 @@ def loaded_after(code: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "part", ["programs", "game", "sandbox", "league", "records", "config", "recipes", "verifier", "web"]
+    "part", ["programs", "game", "kinds", "sandbox", "league", "records", "config", "recipes", "verifier", "web"]
 )
 def test_the_rules_load_no_tensor_library(part: str) -> None:
     names = [name for name in FILES if name == f"redqueen.{part}" or name.startswith(f"redqueen.{part}.")]

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from redqueen.config import GameConfig
 from redqueen.game.prompts import prompts
+from redqueen.kinds import BUILT_IN
 from redqueen.lessons import Lessons, common_prefix
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.tokens import encode
-from redqueen.records import KINDS, Kind, Sample, Task
+from redqueen.records import Kind, Sample, Task
 
 PROMPTS = prompts("completion", GameConfig())
 
@@ -28,7 +29,7 @@ def text_of(lessons: Lessons, sample: Sample) -> str:
     return lessons.tokenizer.decode([*sample.prompt_ids, *sample.token_ids])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", BUILT_IN)
 def test_a_proposal_is_learnt_with_the_references_that_are_proposals_too(
     lessons: Lessons, seed_tasks: dict[Kind, list[Task]], kind: Kind
 ) -> None:

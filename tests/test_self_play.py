@@ -12,14 +12,16 @@ import pytest
 
 from redqueen.config import Config, GameConfig, SandboxConfig
 from redqueen.futures import finished
-from redqueen.game.reserved import reserved
 from redqueen.game.rewards import solve_rate, teacher_reward
-from redqueen.game.seeds import IDENTITY, SeedError
+from redqueen.game.seeds import SeedError
 from redqueen.judging import ask
+from redqueen.kinds import BUILT_IN
+from redqueen.kinds.python import PYTHON
+from redqueen.kinds.python.reserved import reserved
+from redqueen.kinds.python.seeds import IDENTITY
 from redqueen.league.matchmaking import Match
 from redqueen.played_step import score_step
 from redqueen.records import (
-    KINDS,
     Attempted,
     Completion,
     Kind,
@@ -126,17 +128,17 @@ def test_the_seeds_that_the_bank_starts_with_may_be_limited_to_short_ones(verifi
 
 
 def test_without_seeds_the_bank_starts_with_the_identity(verifier: LocalVerifier) -> None:
-    play = self_play("a", verifier, seed_tasks=0, kinds=KINDS)
+    play = self_play("a", verifier, seed_tasks=0, kinds=BUILT_IN)
     assert play.add_seed_tasks() == 1
     entries = play.task_bank.entries()
-    assert [entry.task.kind for entry in entries] == list(KINDS)
+    assert [entry.task.kind for entry in entries] == list(BUILT_IN)
     assert {entry.task.program for entry in entries} == {IDENTITY.program}
     assert all(pair.input == pair.output for entry in entries for pair in entry.task.pairs)
 
 
 def test_seeds_are_planted_though_a_proposal_would_need_more_inputs() -> None:
     with LocalVerifier(SandboxConfig(), min_inputs=64) as strict:
-        assert len(seed_tasks(strict, [0, 7])) == 2
+        assert len(seed_tasks(strict, PYTHON, [0, 7])) == 2
 
 
 def silent(done: int, total: int) -> None:

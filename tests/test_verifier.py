@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redqueen.config import SandboxConfig
+from redqueen.kinds import Trial
+from redqueen.kinds.abduction import abduction_verdict
 from redqueen.records import Draft, Kind, Pair, Proposal, Status, Task, Verdict
 from redqueen.sandbox import Job, Outcome, canonical, parse_arguments, parse_literal
-from redqueen.verifier import LocalVerifier, abduction_verdict, answer_to, recorded_job
+from redqueen.verifier import LocalVerifier, answer_to, trial_of
 from tests.grading import grade
 
 ENDLESS = "def f(*a):\n    while True:\n        pass"
@@ -315,9 +317,17 @@ def test_one_input_with_two_outputs_is_the_tasks_fault() -> None:
 
 def test_the_recorded_input_runs_in_a_child_that_cannot_tell_it_from_validation() -> None:
     answer = answer_to("code_i", ABS_I.program, ABS_I.pairs, "2")
-    assert recorded_job(answer) == Job(ABS_I.program, ("-2",), expected=(canonical(2),), one_processor=True)
-    assert recorded_job(replace(answer, inputs=())) is None
-    assert recorded_job(answer_to("code_o", ABS_O.program, ABS_O.pairs, "2")) is None
+    expected = (canonical(2),)
+    trial = trial_of(answer)
+    assert isinstance(trial, Trial)
+    assert trial.jobs == (
+        Job(ABS_I.program, ("2",), expected=expected, one_processor=True),
+        Job(ABS_I.program, ("-2",), expected=expected, one_processor=True),
+    )
+    alone = trial_of(replace(answer, inputs=()))
+    assert isinstance(alone, Trial)
+    assert len(alone.jobs) == 1
+    assert isinstance(trial_of(answer_to("code_o", ABS_O.program, ABS_O.pairs, "2")), Verdict)
 
 
 def test_the_order_of_the_two_is_drawn_and_repeated(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from redqueen.config import Config, GameConfig, ModelConfig, SamplingConfig
-from redqueen.game.reserved import reserved
-from redqueen.game.seeds import seeds
+from redqueen.kinds.python import DEDUCTION
+from redqueen.kinds.python.reserved import reserved
+from redqueen.kinds.python.seeds import seeds
 from redqueen.policy.model.base import Base
 from redqueen.records import Draft, Kind, Task
 from redqueen.verifier import LocalVerifier
@@ -90,7 +91,7 @@ def test_exploring_keeps_what_is_valid_and_new(warm: Warmup, reports: Reports, m
 
 def test_the_tasks_that_it_found_are_learnt_from(warm: Warmup) -> None:
     seeds = warm.seed_tasks
-    warm.new_tasks["code_o"] = [seeds[0].as_kind("code_o")]
+    warm.new_tasks["code_o"] = [DEDUCTION.of_program(seeds[0])]
     drawn = {warm._task("code_o", random.Random(n)).id for n in range(40)}
     assert f"{seeds[0].id}-code_o" in drawn
     assert len(drawn) > 5

@@ -24,7 +24,9 @@ from tests.test_layers import EDGES, LEVELS, part_and_level  # noqa: E402
 TARGET = REPOSITORY / "docs" / "figures" / "architecture.svg"
 WIDTH, HEIGHT, GAP = 2.3, 0.62, 0.35
 LEFT_OUT = {"redqueen", "redqueen.__main__"}
-GROUND = {name for level in LEVELS[-5:] for name in level}
+GROUND = {name for level in LEVELS[-3:] for name in level} | {
+    f"redqueen.{name}" for name in ("config", "recipes", "assets", "programs")
+}
 TITLES = {
     "redqueen.cli": "the command line",
     "redqueen.cli_runs": "its commands about runs",
@@ -50,6 +52,7 @@ TITLES = {
     "redqueen.runs": "archive, checkpoints",
     "redqueen.adapters": "weights as values",
     "redqueen.game": "prompts, rewards",
+    "redqueen.kinds": "tasks and languages",
     "redqueen.sandbox": "the jail",
     "redqueen.league": "ratings, selection",
     "redqueen.programs": "program text",

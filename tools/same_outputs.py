@@ -7,7 +7,7 @@ from functools import cache
 from types import FrameType
 from typing import Any
 
-from redqueen.game.reserved import reserved
+from redqueen.kinds.python.reserved import reserved
 from redqueen.records import Draft
 
 MAX_EVENTS = 3000

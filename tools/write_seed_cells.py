@@ -1,4 +1,4 @@
-"""Writes redqueen/game/seeds/cells.json: what the seed programs cover (`redqueen.game.seed_cells`).
+"""Writes redqueen/kinds/python/seeds/cells.json: what the seed programs cover (`redqueen.kinds.python.seed_cells`).
 
 Run it after the seeds or a measure of coverage have changed: `python tools/write_seed_cells.py`.
 """
@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import redqueen.game
+import redqueen.kinds.python
 from redqueen.behaviour import behaviours
 from redqueen.config import SandboxConfig
-from redqueen.game.seed_cells import NAME
+from redqueen.kinds.python import PYTHON
+from redqueen.kinds.python.seed_cells import NAME
 from redqueen.programs.features import functions_of, paths_of
 from redqueen.programs.reached import reached_tree
 from redqueen.programs.trees import parse
@@ -22,7 +23,7 @@ from redqueen.records import Task, Verifier
 from redqueen.self_play import seed_tasks
 from redqueen.verifier import LocalVerifier
 
-FILE = Path(redqueen.game.__file__).parent / "seeds" / NAME
+FILE = Path(redqueen.kinds.python.__file__).parent / "seeds" / NAME
 
 
 def cells(tasks: Sequence[Task], verifier: Verifier) -> dict[str, list[str]]:
@@ -52,6 +53,6 @@ def _made_of(task: Task) -> Iterator[Task]:
 
 if __name__ == "__main__":
     with LocalVerifier(SandboxConfig()) as verifier:
-        found = cells(seed_tasks(verifier), verifier)
+        found = cells(seed_tasks(verifier, PYTHON), verifier)
     FILE.write_text(json.dumps(found, indent=0, sort_keys=True) + "\n", encoding="utf-8")
     print(f"wrote {FILE}: " + ", ".join(f"{len(words)} {name}" for name, words in found.items()))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from redqueen.config import SandboxConfig
+from redqueen.plugins import load
 from redqueen.records import Proposal, Task
 from redqueen.sandbox import IsolationError
 from redqueen.verifier import LocalVerifier
@@ -50,12 +51,13 @@ class Judge:
 
     verifier: LocalVerifier
 
-    def open(self, sandbox: SandboxConfig, min_inputs: int, seed: int) -> str:
-        """Starts the jail and returns how well it isolates.
+    def open(self, sandbox: SandboxConfig, min_inputs: int, seed: int, plugins: Sequence[str] = ()) -> str:
+        """Starts the jail and returns how well it isolates. `plugins` are the run's modules: kinds may be theirs.
 
         Raises IsolationError, with the machine's name, if programs cannot be isolated here. (A constructor's error
         would come back from Ray as text.)
         """
+        load(plugins)
         try:
             self.verifier = LocalVerifier(sandbox, min_inputs, seed)
         except IsolationError as error:

@@ -26,7 +26,7 @@ class ClusterVerifier(AbstractContextManager["ClusterVerifier", None]):
     def __init__(self, cluster: Cluster, config: Config, report: Callable[[str], None]) -> None:
         """Starts a judge on each machine. Raises IsolationError, which names the machine, if one has no jail."""
         self.report = report
-        arguments = (config.sandbox, config.game.min_inputs, config.run.seed)
+        arguments = (config.sandbox, config.game.min_inputs, config.run.seed, config.plugins)
         self._judges = [cluster.start(Judge, node=node) for node in cluster.nodes()]
         opened = [judge.call("open", *arguments) for judge in self._judges]
         tiers: list[str] = [call.get() for call in opened]

@@ -21,15 +21,15 @@ from redqueen.config import Config, GameConfig
 from redqueen.errors import UserError
 from redqueen.futures import finished
 from redqueen.game.questions import Question, QuestionError, read_question, write_question
-from redqueen.game.seeds import seeds_of
 from redqueen.judging import ask, cut_off, submit_attempt
-from redqueen.records import KINDS, Completion, Draft, Kind, Pair, Proposal, Request, Task, Verdict
+from redqueen.kinds import BUILT_IN, find, names
+from redqueen.records import Completion, Draft, Pair, Proposal, Request, Task, Verdict
 from redqueen.runs.allowed import Allowed, playable
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.checkpoint import Checkpoint
 from redqueen.runs.directory import RunDirectory
 from redqueen.runs.files import printable
-from redqueen.sandbox import CodecError, LiteralError, OversizeError, parse_literal, to_literal
+from redqueen.sandbox import CodecError, LiteralError, OversizeError
 from redqueen.self_play import verified_seeds
 from redqueen.session import fit
 from redqueen.verifier import LocalVerifier, answer_to
@@ -82,7 +82,7 @@ def _answers(
         ]
 
         def submit(_: int, completion: Completion) -> Future[Verdict]:
-            if task.author != YOU or task.kind != "code_i":
+            if task.author != YOU or not find(task.kind).runs_program:
                 return submit_attempt(verifier, play.prompts, task, completion)
             # Nobody has an input that gives a person's output, so the program cannot be asked for it again.
             answer = play.prompts.read_attempt(task.kind, completion.text)
@@ -110,26 +110,32 @@ def _task_of_run(word: str, directory: RunDirectory) -> Task | None:
 
 
 def _seed(word: str, game: GameConfig, verifier: LocalVerifier) -> Task | None:
-    """Returns the run's seed task `seed-12-code_i`; without a kind it is code_o. Raises UserError if there is none."""
-    drafts = seeds_of(game)
-    number, _, kind = word.removeprefix(SEED).partition("-")
-    kinds: dict[str, Kind] = {"": "code_o", **{each: each for each in KINDS}}
-    if not number.isdigit() or int(number) >= len(drafts) or kind not in kinds:
-        raise UserError(f"no seed task '{word}': choose seed-0 to seed-{len(drafts) - 1}, or e.g. seed-1-code_f")
-    (task,) = verified_seeds(verifier, {int(number): drafts[int(number)]}, game.seeds)
-    return task.as_kind(kinds[kind])
+    """Returns the run's seed task `seed-12-KIND`; without a kind it is of the first. Raises UserError."""
+    number, _, name = word.removeprefix(SEED).partition("-")
+    kind = find(name if name in names() else BUILT_IN[0])
+    drafts = kind.language.seeds(game.seeds)
+    if not number.isdigit() or int(number) >= len(drafts) or name not in ("", *names()):
+        raise UserError(
+            f"no seed task '{word}': choose seed-0 to seed-{len(drafts) - 1}, or e.g. seed-1-{BUILT_IN[-1]}"
+        )
+    (whole,) = verified_seeds(verifier, {int(number): drafts[int(number)]}, kind.language, game.seeds)
+    task = kind.of_program(whole)
+    if task is None:
+        raise UserError(f"no seed task '{word}': the program of seed-{number} makes no task of the kind {kind.name}")
+    return task
 
 
 def posed(question: Question, verifier: LocalVerifier) -> Task:
     """Returns the task of a question, whose program has run if its output is asked for. Raises QuestionError."""
-    if question.kind != "code_o":
+    if not question.unanswered:
+        spell = find(question.kind).language.spell
         try:
-            pairs = tuple(Pair(pair.input, to_literal(parse_literal(pair.output))) for pair in question.pairs)
+            pairs = tuple(Pair(pair.input, spell(pair.output)) for pair in question.pairs)
         except (CodecError, LiteralError, OversizeError) as error:
             raise QuestionError(f"an output must be a literal such as 3, 'a' or [1, 2]: {error}") from error
         return _as_task(question, pairs)
     draft = Draft(question.program, (question.pairs[0].input,))
-    proposal = Proposal(id="question", kind="code_o", author=YOU, step=0, draft=draft)
+    proposal = Proposal(id="question", kind=question.kind, author=YOU, step=0, draft=draft)
     verdict, task = verifier.submit_proposal(proposal).result()
     if task is None:
         raise QuestionError(f"the program gives no answer to judge by: {verdict.status}, {verdict.detail}")
@@ -155,7 +161,8 @@ def _print(console: Console, found: Found | None, task: Task, answers: Sequence[
         who = f"{found.member.name} ({found.member.role}, after step {found.saved.step})"
     console.print(Text(f"asked: {who}", style="bold"))
     console.print(indented(write_question(task)))
-    if task.kind == "code_f":
+    kind = find(task.kind)
+    if kind.shows_examples:
         console.print(f"  it sees the first {len(task.shown)}, and is judged on the other {len(task.hidden)}")
     # Equal answers are printed once. How long a program ran tells nothing here.
     counts = Counter(
@@ -170,12 +177,11 @@ def _print(console: Console, found: Found | None, task: Task, answers: Sequence[
     solved = sum(verdict.status == "correct" for _, verdict in answers)
     if len(answers) > 1:
         console.print(f"solved {solved} of {len(answers)}")
-    if task.kind == "code_o" and solved < len(answers):
-        console.print(Text(f"right is: {printable(task.pairs[0].output)}"))
+    if kind.only_answer(task) and solved < len(answers):
+        console.print(Text(f"right is: {printable(kind.only_answer(task))}"))
 
 
 def _reason(task: Task, verdict: Verdict) -> str:
     """Returns why an answer was not right, from its verdict."""
-    if verdict.status == "wrong" and task.kind == "code_i":
-        return f", f gives {printable(verdict.output)}"
-    return f", {printable(verdict.detail)}" if verdict.detail else ""
+    why = find(task.kind).miss(verdict) if verdict.status == "wrong" else verdict.detail
+    return f", {printable(why)}" if why else ""

@@ -13,6 +13,7 @@ from redqueen.analysis.lineage.tree import check_name
 from redqueen.errors import UserError
 from redqueen.game.questions import read_question
 from redqueen.records import ROLES
+from redqueen.runs.allowed import NOTHING, Allowed, playable
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory
 
@@ -23,13 +24,16 @@ SEED = "seed-"
 _FILE = re.compile(r"[^\s()#]+\.[A-Za-z]\w*")
 
 
-def checked_question(run: Path, name: str, question: Sequence[str], step: int | None) -> list[str]:
+def checked_question(
+    run: Path, name: str, question: Sequence[str], step: int | None, allowed: Allowed = NOTHING
+) -> list[str]:
     """Returns the lines of a question, or the id of a task.
 
     Raises UserError if nothing is asked or the file cannot be read, RunError if there is no such run or member.
     """
     directory = RunDirectory(run)
-    directory.config()
+    # A kind of the run's own modules may read the question.
+    playable(directory, allowed)
     if name == BASE:
         if step is not None:
             raise UserError("the base is the same at every step: leave --step out")

@@ -10,7 +10,7 @@ from redqueen.analysis.dataset.files import FOLDER_FILE
 from redqueen.analysis.dataset.rows import Selected, TaskRecord, Wanted
 from redqueen.commands.base_names import about_base
 from redqueen.config import Config
-from redqueen.records import KINDS
+from redqueen.kinds import BUILT_IN, find_or_plain
 
 # The classes that the hub knows, by the number of rows that each ends before.
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"), (10**9, "n>1M"))
@@ -122,18 +122,11 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-_ASKS = {
-    "code_o": "predict the output of a program",
-    "code_i": "find an input that gives an output",
-    "code_f": "write a function from examples and a message",
-}
-
-
 def _kinds(records: tuple[TaskRecord, ...]) -> str:
     counts = Counter(record.kind for record in records)
     lines: list[str] = []
-    for kind in KINDS:
+    for kind in dict.fromkeys([*BUILT_IN, *sorted(counts)]):
         rates = [record.solve_rate for record in records if record.kind == kind and record.solve_rate is not None]
         mean = f"{sum(rates) / len(rates):.2f}" if rates else "-"
-        lines.append(f"| `{kind}` | {_ASKS[kind]} | {counts[kind]} | {mean} |")
+        lines.append(f"| `{kind}` | {find_or_plain(kind).title} | {counts[kind]} | {mean} |")
     return "\n".join(lines)

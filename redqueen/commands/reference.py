@@ -14,6 +14,7 @@ from redqueen.commands.tables import table_console
 from redqueen.config import Config
 from redqueen.config.keys import FIRST, Key, describe, unknown_key
 from redqueen.errors import UserError
+from redqueen.plugins import load
 from redqueen.recipes import RECIPES
 
 
@@ -33,11 +34,13 @@ def run_recipes() -> int:
     return 0
 
 
-def run_keys(part: str | None) -> int:
+def run_keys(part: str | None, modules: Sequence[str] = ()) -> int:
     """Prints all keys, those of the section `part`, or those whose name contains it; returns the exit code.
 
-    Of all keys, those that people touch first come first. Raises UserError if there are none.
+    Of all keys, those that people touch first come first. The parts that `modules` register are listed with the others.
+    Raises UserError if there are no such keys, PluginError if a module cannot be imported.
     """
+    load(modules)
     described = matching(describe(Config), part)
     console = table_console()
     if part is None:

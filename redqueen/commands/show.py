@@ -14,7 +14,9 @@ from redqueen.analysis.tasks import Order, Proposed, proposals, select
 from redqueen.commands.tables import table_console
 from redqueen.errors import UserError
 from redqueen.game.questions import write_question
+from redqueen.kinds import find_or_plain
 from redqueen.records import Kind
+from redqueen.runs.allowed import NOTHING, Allowed, check_kind, playable
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.archive.rows import AttemptRow
 from redqueen.runs.directory import RunDirectory
@@ -24,16 +26,27 @@ _INDENT = "    "
 _NEW_LINE = "\n"
 
 
-def run_show(run: Path, step: int | None, member: str | None, kind: Kind | None, order: Order, limit: int) -> int:
+def run_show(
+    run: Path,
+    step: int | None,
+    member: str | None,
+    kind: Kind | None,
+    order: Order,
+    limit: int,
+    allowed: Allowed = NOTHING,
+) -> int:
     """Prints at most `limit` tasks; returns the exit code. `step` counts from 1.
 
-    Raises RunError if there is no such run, UserError if it has no such step or member.
+    Raises RunError if there is no such run, UserError if it has no such step or member, or there is no such kind.
     """
+    if allowed.plugins:
+        playable(RunDirectory(run), allowed)
     with damage_of(run):
         name = None if member is None else _name(run, member)
         every = proposals(run, step)
     if not every:
         raise UserError(f"{run} has no step {step}" if step is not None else f"{run} has played no step yet")
+    check_kind(kind, [one.proposal.kind for one in every])
     console = table_console()
     with damage_of(run):
         chosen = select(every, name, kind, order)
@@ -68,11 +81,12 @@ def _print(console: Console, one: Proposed) -> None:
     else:
         task = one.task.task()
         console.print(indented(write_question(task)))
-        if task.kind == "code_f":
+        kind = find_or_plain(task.kind)
+        answer = kind.recorded_answer(task)
+        if kind.shows_examples:
             console.print(Text(f"  shown: the first {len(task.shown)}, judged on the other {len(task.hidden)}"))
-        else:
-            asked = task.pairs[0].output if task.kind == "code_o" else f"f({task.pairs[0].input})"
-            console.print(Text(printable(f"  {row.teacher}'s answer  {asked}")))
+        elif answer:
+            console.print(Text(printable(f"  {row.teacher}'s answer  {answer}")))
         solved = sum(attempt.status == "correct" for attempt in one.attempts)
         console.print(_line(f"valid, solved {solved} of {len(one.attempts)}", "", row.reward, row.teacher))
         _print_attempts(console, one)
@@ -114,8 +128,7 @@ def answer_text(text: str, kind: Kind) -> str:
     lines = printable(text.strip("\n").rstrip())
     if _NEW_LINE in lines:
         return lines
-    # A completion prompt of code_i ends with the opening parenthesis of the call.
-    return f"f({lines}" if kind == "code_i" and lines.endswith(")") else lines.strip()
+    return find_or_plain(kind).written(lines)
 
 
 def _summary(every: list[Proposed], chosen: list[Proposed], limit: int, order: Order) -> str:

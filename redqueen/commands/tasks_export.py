@@ -14,6 +14,7 @@ from redqueen.commands.dataset_card import asked, dataset_card, left_out
 from redqueen.commands.tables import table_console
 from redqueen.config import Config
 from redqueen.errors import UserError
+from redqueen.runs.allowed import check_kind
 from redqueen.runs.directory import RunDirectory
 from redqueen.runs.files import damage_of
 
@@ -32,6 +33,7 @@ def run_tasks_export(run: Path, out: str, wanted: Wanted) -> int:
     if folder or target.suffix == ".parquet":
         require_arrow(FOLDER_FILE if folder else target)
     config = RunDirectory(run).config()
+    check_kind(wanted.kind, config.game.kinds)
     with damage_of(run):
         selected = select(read_tasks(run), wanted)
     if not selected.total:

@@ -14,7 +14,10 @@ from redqueen.analysis.dataset.files import read_rows
 from redqueen.config import GameConfig, SandboxConfig
 from redqueen.errors import UserError
 from redqueen.game.reserved import is_reserved
-from redqueen.game.seeds import AUTHOR, parse_block, write_block
+from redqueen.game.seeds import AUTHOR
+from redqueen.kinds.induction import NO_MESSAGE
+from redqueen.kinds.python import ABDUCTION, DEDUCTION, INDUCTION, PYTHON
+from redqueen.kinds.python.seeds import parse_block, write_block
 from redqueen.programs.normal_form import fingerprint, normalise
 from redqueen.records import Draft, Proposal, Task, Verdict, Verifier
 from redqueen.runs.directory import RunDirectory, write_text
@@ -25,8 +28,6 @@ from redqueen.verifier import LocalVerifier
 # A file goes into a seed file and not into a run. A run is a function of its configuration, which names its seed file:
 # tasks that were added to a task bank from outside would be lost when the run is played again.
 
-# What a seed says that comes from a task without a message. It is what `redqueen ask` takes for examples without words.
-NO_MESSAGE = "see the examples"
 # So many programs are handed to the verifier at once, so that a file of any length is read in bounded memory.
 _BATCH = 256
 
@@ -81,8 +82,8 @@ def run_tasks_import(file: Path, out: Path, *, unsafe: bool) -> int:
     silent = sum(block.startswith(f"# {NO_MESSAGE}\n") for _, block in blocks)
     if silent:
         console.print(
-            f"{silent} of them have no message, which code_f tasks need: '{NO_MESSAGE}' stands there. Write one, or "
-            "use game.kinds=code_o,code_i"
+            f"{silent} of them have no message, which {INDUCTION.name} tasks need: '{NO_MESSAGE}' stands there. Write "
+            f"one, or use game.kinds={DEDUCTION.name},{ABDUCTION.name}"
         )
     console.print(f"train on them: redqueen train game.seeds={quoted(out)}")
     return 1 if any(reason.startswith("infra_error") for reason in refused.values()) else 0
@@ -148,8 +149,8 @@ def _texts(fields: dict[str, Any], name: str) -> tuple[str, ...]:
 
 
 def _proposal(number: int, draft: Draft) -> Proposal:
-    # Seeds are verified as code_o with all their inputs, as a run does it (`redqueen.self_play.verified_tasks`).
-    return Proposal(id=f"row-{number}", kind="code_o", author=AUTHOR, step=0, draft=draft)
+    # Seeds are verified with all inputs and are of no kind yet, as in a run (`redqueen.self_play.verified_tasks`).
+    return Proposal(id=f"row-{number}", kind=PYTHON.name, author=AUTHOR, step=0, draft=draft)
 
 
 def _check(row: _Row, task: Task) -> None:
@@ -189,8 +190,8 @@ def _blocks(
 
 def _merged(tasks: list[Task]) -> Draft:
     """Returns one draft of all tasks on one program: its different inputs, and the first message that there is."""
-    # A task of the kinds code_o and code_i has one input, which is too few to show what a function does. A code_f task
-    # of the run shows at most so many, so a seed with more would only make prompts longer.
+    # A task of most kinds has one input, which is too few to show what a function does. One that shows examples has at
+    # most so many, so a seed with more would only make prompts longer.
     most = GameConfig().max_inputs
     inputs = list(dict.fromkeys(pair.input for pair in tasks[0].pairs))
     for pair in chain.from_iterable(task.pairs for task in tasks[1:]):

@@ -17,8 +17,9 @@ from redqueen.commands.listening import Lines
 from redqueen.config import Config
 from redqueen.machine import clock
 from redqueen.recording.held_out import held_out_lines
-from redqueen.recording.terminal import LEGEND, LineReporter, LiveReporter, members_table
+from redqueen.recording.terminal import LineReporter, LiveReporter, legend, members_table
 from redqueen.recording.warnings import summary
+from redqueen.records import Kind
 from redqueen.runs.directory import RunDirectory
 from redqueen.runs.files import quoted
 from redqueen.runs.resuming import how_to_resume
@@ -58,12 +59,15 @@ def _attached(config: Config) -> Attached:
 class _Training(Lines):
     """Also prints what is about to run, and what the numbers of a step mean."""
 
+    kinds: tuple[Kind, ...] = ()
+
     def opening(self, config: Config, directory: RunDirectory) -> None:
+        self.kinds = config.game.kinds
         introduce(config, directory)
 
     def training(self) -> None:
         console.print("the time left is shown after the first step; its first compilation takes some seconds more")
-        console.print(LEGEND, highlight=False)
+        console.print(legend(self.kinds), highlight=False)
 
 
 def _run(directory: RunDirectory, train: Callable[[], None]) -> int:

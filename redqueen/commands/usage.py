@@ -6,9 +6,10 @@ from pathlib import Path
 
 from redqueen.config import BUNDLED, Config
 from redqueen.game.prompts import prompts
+from redqueen.kinds import TaskKind, find
 from redqueen.league.population import Member
 from redqueen.plugins import PluginError
-from redqueen.records import Kind, Pair, Prompt, Task
+from redqueen.records import Pair, Prompt, Task
 
 _ADAPTER = """\
 from peft import PeftModel
@@ -98,29 +99,30 @@ _EXAMPLES = (
 
 def _example(member: Member, config: Config) -> Prompt:
     """Returns a prompt in the run's format: a question for a student, for a teacher the request for a task."""
-    kind = config.game.kinds[0]
-    tasks = [_task(kind, *example) for example in _EXAMPLES]
+    name = config.game.kinds[0]
     try:
+        kind = find(name)
         form = prompts(config.model.prompts, config.game)
     except PluginError:
-        # The format is an own part of the run, and nothing is imported to export a member.
-        return Prompt(f"a question, written by the run's own prompt format {config.model.prompts}", ())
+        # It is an own part of the run, and nothing is imported to export a member.
+        return Prompt(f"a question of the kind {name}, written by the prompt format {config.model.prompts}", ())
+    tasks = [_task(kind, *example) for example in _EXAMPLES]
     if member.role == "teacher":
-        return form.propose(kind, tasks, tasks[0] if kind == "code_f" else None)
+        return form.propose(name, tasks, tasks[0] if kind.starts_from_program else None)
     return form.attempt(tasks[0], ())
 
 
-def _task(kind: Kind, program: str, message: str, pairs: tuple[tuple[str, str], ...]) -> Task:
+def _task(kind: TaskKind, program: str, message: str, pairs: tuple[tuple[str, str], ...]) -> Task:
     whole = Task(
         id="example",
-        kind="code_f",
+        kind=kind.name,
         author="example",
         step=0,
         program=program,
         pairs=tuple(Pair(given, output) for given, output in pairs),
         message=message,
     )
-    return whole.as_kind(kind)
+    return kind.of_program(whole) or whole
 
 
 def _literal(text: str) -> str:

@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from redqueen.records import KINDS, Draft, Kind, Pair, Proposal, Verdict
-from redqueen.sandbox import MAX_INPUTS, LiteralError, OversizeError, parse_arguments
-from redqueen.verifier import Answer, answer_to
+from redqueen.kinds import Answer, TaskKind, find, names
+from redqueen.records import Draft, Pair, Proposal, Verdict
+from redqueen.sandbox import MAX_INPUTS, LiteralError, OversizeError
 
 # A line that has one of these without an answer is more likely an attempt that lost its answer than a proposal. Judging
 # it as a proposal would report "valid" for something that was never asked.
@@ -36,8 +36,8 @@ class Entry:
 def read_entry(raw: bytes) -> Entry:
     """Reads a proposal `{"id", "kind", "program", "input"}`, or an attempt, which has an `"answer"`. Runs no program.
 
-    With an answer, code_o needs `"output"`, code_i `"program"` and `"output"`, and code_f `"hidden"`. If a code_i
-    attempt has an `"input"`, the program has to give the output for it too. Other fields are ignored. Raises
+    With an answer, deduction needs `"output"`, abduction `"program"` and `"output"`, and induction `"hidden"`. If an
+    abduction attempt has an `"input"`, the program has to give the output for it too. Other fields are ignored. Raises
     BadLineError if the line is no JSON object, or if a field is missing or of the wrong type.
     """
     fields = _fields(raw)
@@ -47,9 +47,9 @@ def read_entry(raw: bytes) -> Entry:
         raise BadLineError(None, '"id" must be a text or a whole number')
     try:
         kind = fields.get("kind")
-        if kind not in KINDS:
-            raise BadLineError(name, f'"kind" must be one of {", ".join(KINDS)}')
-        question = _attempt(name, kind, fields) if "answer" in fields else _proposal(name, kind, fields)
+        if kind not in names():
+            raise BadLineError(name, f'"kind" must be one of {", ".join(names())}')
+        question = _attempt(name, find(kind), fields) if "answer" in fields else _proposal(name, find(kind), fields)
     except OversizeError as error:
         question = Verdict(status="oversize", detail=str(error))
     except BadLineError as error:
@@ -57,37 +57,37 @@ def read_entry(raw: bytes) -> Entry:
     return Entry(id=name, question=question)
 
 
-def _proposal(name: str | int, kind: Kind, fields: dict[str, Any]) -> Proposal:
+def _proposal(name: str | int, kind: TaskKind, fields: dict[str, Any]) -> Proposal:
     for field in _ONLY_ATTEMPTS:
         if field in fields:
             raise BadLineError(name, f'"{field}" without "answer": neither a proposal nor an attempt')
     draft = Draft(_text(fields, "program"), (_text(fields, "input"),))
-    # The line asks whether the program is valid, not whether it makes a good game: one input is enough, which is what
-    # a code_o proposal needs.
-    return Proposal(id=str(name), kind="code_o" if kind == "code_f" else kind, author="", step=0, draft=draft)
+    # The line asks whether the program is valid, not whether it makes a good game: one input is enough.
+    judged_as = kind.language.name if kind.shows_examples else kind.name
+    return Proposal(id=str(name), kind=judged_as, author="", step=0, draft=draft)
 
 
-def _attempt(name: str | int, kind: Kind, fields: dict[str, Any]) -> Answer:
+def _attempt(name: str | int, kind: TaskKind, fields: dict[str, Any]) -> Answer:
     answer = _text(fields, "answer")
-    if kind == "code_f":
+    if kind.shows_examples:
         pairs = tuple(_pairs(fields, "hidden"))
         if not 0 < len(pairs) <= MAX_INPUTS:
             raise BadLineError(name, f'"hidden" must hold 1 to {MAX_INPUTS} pairs')
     else:
         pairs = (Pair("", _text(fields, "output")),)
-    given = tuple(pair.input for pair in pairs) if kind == "code_f" else ()
+    given = tuple(pair.input for pair in pairs) if kind.shows_examples else ()
     program = ""
-    if kind == "code_i":
+    if kind.runs_program:
         program = _text(fields, "program")
         given = (_text(fields, "input"),) if "input" in fields else ()
     # A bad input is the line's fault, and not that of the answer, which would fail on it.
     for text in given:
         try:
-            parse_arguments(text)
+            kind.language.spell_input(text)
         except LiteralError as error:
             raise BadLineError(name, f"the recorded input: {error}") from None
     try:
-        return replace(answer_to(kind, program, pairs, answer), inputs=given)
+        return replace(kind.answer(program, pairs, answer), inputs=given)
     except LiteralError as error:
         raise BadLineError(name, f"the expected output: {error}") from None
 

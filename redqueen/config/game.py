@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from redqueen.config.section import Named, Section
+from redqueen.kinds import BUILT_IN, InputCounts
 from redqueen.records import Kind
 
 ReferenceSource = Literal["all", "seeds", "newest"]
@@ -15,7 +16,9 @@ ReferenceSource = Literal["all", "seeds", "newest"]
 class GameConfig(Section):
     """The tasks and their rewards (docs/ALGORITHM.md; student rewards as in AZR's code)."""
 
-    kinds: tuple[Kind, ...] = Field(default=("code_o", "code_i", "code_f"), min_length=1)
+    kinds: tuple[Annotated[Kind, Named("kind", BUILT_IN)], ...] = Field(
+        default=("code_o", "code_i", "code_f"), min_length=1
+    )
     """The kinds of tasks that are played."""
     proposals: int = 4
     """Proposals of each kind in a match, at least 2: they are compared with each other. For students alone, the tasks
@@ -29,9 +32,9 @@ class GameConfig(Section):
     shots: int = Field(default=0, ge=0)
     """Worked seed tasks that a student sees (completion prompts only)."""
     min_inputs: int = Field(default=4, ge=2)
-    """Distinct inputs that a code_f proposal must have; half of them stay hidden."""
+    """Distinct inputs that a proposal of an induction task must have; half of them stay hidden."""
     max_inputs: int = Field(default=10, ge=2, le=256)
-    """Inputs of a code_f proposal that are used."""
+    """Inputs of a proposal of an induction task that are used."""
     references_from: ReferenceSource = "all"
     """Tasks that references are drawn from: all of the bank, its seeds, or the 64 newest of the kind."""
     seed_tasks: int | None = Field(default=None, ge=0)
@@ -61,6 +64,11 @@ class GameConfig(Section):
     """Reward of a well-formed but wrong answer."""
     student_malformed: float = -1.0
     """Reward of a text without an answer."""
+
+    @property
+    def input_counts(self) -> InputCounts:
+        """How many inputs a proposal has whose kind shows examples."""
+        return InputCounts(least=self.min_inputs, most=self.max_inputs)
 
     @field_validator("kinds")
     @classmethod

@@ -56,7 +56,7 @@ def describe(model: type[BaseModel]) -> list[Key]:
         text = " ".join((field.description or "").split())
         choices = _choices(field.annotation)
         for named in field.metadata:
-            choices += named.built_in if isinstance(named, Named) else ()
+            choices += named.choices() if isinstance(named, Named) else ()
         described.append(Key(name=name, default=as_text(field.default), choices=choices, text=text))
     return described
 
@@ -86,7 +86,7 @@ def _choices(annotation: Any) -> tuple[str, ...]:
     if get_origin(annotation) is Literal:
         return get_args(annotation)
     if isinstance(annotation, Named):
-        return annotation.built_in
+        return annotation.choices()
     # The annotations of `Annotated` are looked at like the parts of any other type.
     if get_origin(annotation) is Annotated:
         return tuple(word for part in annotation.__metadata__ for word in _choices(part))

@@ -41,9 +41,13 @@ class Named:
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.with_info_after_validator_function(self.check, handler(source))
 
+    def choices(self) -> tuple[str, ...]:
+        """Returns all names, those of plugins that are loaded among them."""
+        return (*self.built_in, *plugins.names(self.part))
+
     def check(self, name: str, info: ValidationInfo) -> str:
         """Returns the name. Raises ValueError if there is no such part."""
-        known = (*self.built_in, *plugins.names(self.part))
+        known = self.choices()
         if name not in known and not (info.context or {}).get(ANY_PART):
             choose = f"choose one of {', '.join(known)}, or " if known else ""
             raise ValueError(f"there is no {self.part} '{name}': {choose}load your own with plugins=MODULE")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redqueen.evals.benchmarks.benchmark import Loaded
-from redqueen.game.seeds import seeds
+from redqueen.game.novelty import seed_shapes
 from redqueen.programs.normal_form import shape
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory, RunError
@@ -74,4 +74,4 @@ def notes(runs: Sequence[str], benchmarks: Sequence[Loaded]) -> tuple[list[Overl
 def _shapes(run: str) -> frozenset[str]:
     with ArchiveReader(RunDirectory(Path(run)).archive) as archive:
         programs = [program for (program,) in archive.select("SELECT DISTINCT program FROM tasks")]
-    return frozenset(map(shape, [*programs, *(draft.program for draft in seeds())]))
+    return frozenset(map(shape, programs)) | seed_shapes()

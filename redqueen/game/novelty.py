@@ -1,39 +1,33 @@
-"""What makes a task new: a program of a shape, or a message, that was not there before.
+"""What makes a task new: an idea that was not there before, for each kind on its own.
 
 A task with another name or constant in a known program is worth playing, but it is no new idea. So novelty is measured
-up to names and constants, for each kind on its own.
+up to names and constants. What the idea of a task is, its kind says (`TaskKind.idea`).
 """
 
 from __future__ import annotations
 
-import re
 from functools import cache
 
-from redqueen.game.seeds import seeds
-from redqueen.programs.normal_form import shape
+from redqueen.kinds import BUILT_IN, TaskKind, find, languages
 from redqueen.records import Kind, Task
-
-_WORD = re.compile(r"\w+")
 
 
 def idea(task: Task) -> str:
-    """Returns what the author of the task thought of, as a text to compare.
+    """Returns what the author of the task thought of, as a text to compare."""
+    return find(task.kind).idea(task.program, task.message)
 
-    For code_o and code_i it is the program's shape. For code_f, whose program was given, it is the message without case
-    and punctuation.
-    """
-    if task.kind == "code_f":
-        return _words(task.message)
-    return shape(task.program)
+
+def seed_ideas(kind: Kind) -> frozenset[str]:
+    """Returns the ideas of all seed programs, whether a run plants them or not: the warm start has seen them all."""
+    return _seed_ideas(find(kind))
 
 
 @cache
-def seed_ideas(kind: Kind) -> frozenset[str]:
-    """Returns the ideas of all seed programs, whether a run plants them or not: the warm start has seen them all."""
-    if kind == "code_f":
-        return frozenset(_words(draft.message) for draft in seeds())
-    return frozenset(shape(draft.program) for draft in seeds())
+def _seed_ideas(kind: TaskKind) -> frozenset[str]:
+    return frozenset(kind.idea(draft.program, draft.message) for draft in kind.language.seeds())
 
 
-def _words(message: str) -> str:
-    return " ".join(_WORD.findall(message.lower()))
+@cache
+def seed_shapes() -> frozenset[str]:
+    """Returns the shapes of the shipped seed programs of all built-in languages."""
+    return frozenset(language.shape(draft.program) for language in languages(BUILT_IN) for draft in language.seeds())

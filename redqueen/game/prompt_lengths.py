@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from redqueen import streams
 from redqueen.config import Config
 from redqueen.game.prompts import Prompts, prompts
-from redqueen.game.seeds import AUTHOR, SeedError, seeds, seeds_of
+from redqueen.game.seeds import AUTHOR, SeedError
+from redqueen.kinds import find
 from redqueen.records import Kind, Pair, Prompt, PromptLengths, Task
 
 CountTokens = Callable[[Prompt], int]
@@ -35,17 +36,21 @@ def prompt_lengths(config: Config, count_tokens: CountTokens) -> PromptLengths:
     proposals: list[int] = []
     attempts: list[int] = []
     for kind in config.game.kinds:
-        tasks = _seed_tasks(config, kind)
+        wholes = _seed_programs(config, kind)
+        tasks = [task for whole in wholes if (task := find(kind).of_program(whole)) is not None]
         # A stream of its own: the estimate must not move any draw of the run.
         rng = streams.python(config.run.seed, "lengths", kind)
-        proposals.append(_long(_proposal_prompts(config, prompts_of, kind, tasks, rng), count_tokens))
-        attempts.append(_long(_attempt_prompts(config, prompts_of, tasks, rng), count_tokens))
+        # A kind whose seeds make no tasks begins without references, and starts from programs of other kinds.
+        asked = _proposal_prompts(config, prompts_of, kind, tasks, tasks or wholes, rng)
+        proposals.append(_long(asked, count_tokens))
+        if tasks:
+            attempts.append(_long(_attempt_prompts(config, prompts_of, tasks, rng), count_tokens))
     # A student is also shown what a teacher wrote, which may be as long as a proposal can be.
-    return PromptLengths(proposal=max(proposals), attempt=max(*attempts, config.sampling.proposal_tokens))
+    return PromptLengths(proposal=max(proposals), attempt=max([*attempts, config.sampling.proposal_tokens]))
 
 
 def _proposal_prompts(
-    config: Config, prompts_of: Prompts, kind: Kind, tasks: Sequence[Task], rng: random.Random
+    config: Config, prompts_of: Prompts, kind: Kind, tasks: Sequence[Task], starts: Sequence[Task], rng: random.Random
 ) -> list[Prompt]:
     game = config.game
     # All references are drawn before the first start. Another order of draws would give another estimate for the same
@@ -53,7 +58,7 @@ def _proposal_prompts(
     references = [rng.sample(tasks, min(game.references, len(tasks))) for _ in range(_DRAWN)]
     drawn: list[Prompt] = []
     for shown in references:
-        start = rng.choice(tasks) if kind == "code_f" else None
+        start = rng.choice(starts) if find(kind).starts_from_program else None
         drawn.append(prompts_of.propose(kind, shown, start))
     return drawn
 
@@ -69,24 +74,27 @@ def _long(asked: Sequence[Prompt], count_tokens: CountTokens) -> int:
     return lengths[int(_QUANTILE * len(lengths))]
 
 
-def _seed_tasks(config: Config, kind: Kind) -> list[Task]:
-    """Returns the seed programs as tasks. Each input also stands for its output, which only the sandbox could tell."""
-    tasks: list[Task] = []
+def _seed_programs(config: Config, kind: Kind) -> list[Task]:
+    """Returns the seed programs of a kind's language, with all their inputs.
+
+    Each input also stands for its output, which only the sandbox could tell.
+    """
+    wanted = find(kind)
     try:
-        drafts = seeds_of(config.game)
+        drafts = wanted.language.seeds(config.game.seeds)
     except SeedError:
         # A run can be resumed without the file that it began with, as its task bank is in the checkpoint.
-        drafts = seeds()
+        drafts = wanted.language.seeds()
+    tasks: list[Task] = []
     for number, draft in enumerate(drafts):
-        pairs = tuple(Pair(text, text) for text in draft.inputs)
         task = Task(
             id=f"seed-{number}",
-            kind="code_f",
+            kind=wanted.language.name,
             author=AUTHOR,
             step=0,
             program=draft.program,
-            pairs=pairs,
+            pairs=tuple(Pair(text, text) for text in draft.inputs),
             message=draft.message,
         )
-        tasks.append(task.as_kind(kind))
+        tasks.append(task)
     return tasks

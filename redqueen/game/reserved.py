@@ -1,42 +1,21 @@
-"""The reserved programs: held-out evaluation poses them, and nothing else ever shows them to a model.
-
-They are seeds that were taken out, with all seeds of the same shape, and programs written for this purpose. No seed has
-the shape of one of them. The warm start and the task bank also refuse what a model writes in one of these shapes.
-"""
+"""Programs that are alike to reserved ones: no task bank holds one, and no warm start learns from one."""
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Literal
+from redqueen.kinds import Half, Language, find_or_plain, languages, names
 
-from redqueen.game.seeds import read_blocks
-from redqueen.programs.normal_form import shape
-from redqueen.records import Draft
-
-FILES = ("reserved/taken_out.txt", "reserved/written.txt")
-
-Half = Literal["selection", "report"]
-"""`selection` is what the fitness `held_out` scores by; selection never sees `report`, which is what is reported."""
+__all__ = ["Half", "is_reserved", "reserved_shapes"]
 
 
-@cache
-def reserved(half: Half | None = None) -> tuple[Draft, ...]:
-    """Returns one half of the reserved drafts, or all of them, in file order.
+def is_reserved(program: str, kind: str | None = None) -> bool:
+    """Returns whether a program is alike to a reserved one, up to names and constants.
 
-    The halves take turns in the files, which go from simple to less simple programs, so both are equally hard.
+    `kind` says whose language it is in; without it, it is tried in all of them.
     """
-    drafts = read_blocks(FILES)
-    if half is None:
-        return drafts
-    return drafts[0::2] if half == "selection" else drafts[1::2]
+    every: list[Language] = languages(names()) if kind is None else [find_or_plain(kind).language]
+    return any(language.shape(program) in language.reserved_shapes() for language in every)
 
 
-@cache
 def reserved_shapes() -> frozenset[str]:
-    """Returns the shapes of all reserved programs (`redqueen.programs.normal_form.shape`)."""
-    return frozenset(shape(draft.program) for draft in reserved())
-
-
-def is_reserved(program: str) -> bool:
-    """Returns whether a program is alike to a reserved one, up to names and constants."""
-    return shape(program) in reserved_shapes()
+    """Returns the shapes of the reserved programs of all languages."""
+    return frozenset().union(*(language.reserved_shapes() for language in languages(names())))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from redqueen.config import ConfigError, GameConfig
 from redqueen.game.rewards import WELL_FORMED_MISSES, student_reward, teacher_reward
+from redqueen.kinds.python import DEDUCTION
 from redqueen.records import Attempted, Completion, Pair, Proposed, Role, Rollout, Task, Verdict
 
 TASK = Task(
-    id="probe", kind="code_o", author="T0", step=1, program="def f(x):\n    return x + 1", pairs=(Pair("1", "2"),)
+    id="probe", kind=DEDUCTION.name, author="T0", step=1, program="def f(x):\n    return x + 1", pairs=(Pair("1", "2"),)
 )
 """The task that is made up."""
 
@@ -38,7 +39,7 @@ def probe_proposal(verdict: Verdict) -> Proposed:
         student="S0",
         prompt="",
         references=(),
-        rollout=_rollout("T0", "teacher", "1.0.code_o"),
+        rollout=_rollout("T0", "teacher", f"1.0.{TASK.kind}"),
         verdict=verdict,
         task=TASK if verdict.status == "valid" else None,
     )

@@ -1,4 +1,4 @@
-"""The task bank: valid tasks, from which teachers' references and the programs of code_f proposals are drawn."""
+"""The task bank: valid tasks, from which teachers' references, and programs to start from, are drawn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from redqueen.config import ReferenceSource
 from redqueen.game.novelty import idea, seed_ideas
 from redqueen.game.reserved import is_reserved
 from redqueen.game.seeds import AUTHOR
-from redqueen.programs.normal_form import fingerprint
+from redqueen.kinds import find
 from redqueen.records import Kind, Task
 
 NEWEST = 64
@@ -47,7 +47,7 @@ class TaskBank:
 
         A program alike to a reserved one is never added, so that no reference and no worked example is one.
         """
-        if is_reserved(task.program):
+        if is_reserved(task.program, task.kind):
             return False
         shelf = self._entries.setdefault(task.kind, {})
         identity = _identity(task)
@@ -64,11 +64,11 @@ class TaskBank:
     def remove(self, program: str) -> int:
         """Drops every task on this program, of any kind and in any spelling. Returns how many. Seeds stay."""
         # A seed is the project's own and does repeat its outputs. The bank may hold nothing else.
-        name = fingerprint(program)
         dropped = 0
         for kind, shelf in self._entries.items():
+            name = find(kind).language.fingerprint(program)
             for identity, entry in list(shelf.items()):
-                if entry.task.author != AUTHOR and fingerprint(entry.task.program) == name:
+                if entry.task.author != AUTHOR and fingerprint_of(entry.task) == name:
                     self._drop(kind, identity)
                     dropped += 1
         return dropped
@@ -87,7 +87,7 @@ class TaskBank:
 
         A program alike to a reserved one is not novel either: the bank refuses it, so it would be so again each time.
         """
-        if is_reserved(task.program):
+        if is_reserved(task.program, task.kind):
             return False
         known = self._ideas.get(task.kind, ())
         name = idea(task)
@@ -111,7 +111,7 @@ class TaskBank:
         programs = {without}
         order = _shuffled(tasks, rng)
         while len(drawn) < count and (task := next(order, None)) is not None:
-            program = fingerprint(task.program)
+            program = fingerprint_of(task)
             if program not in programs:
                 programs.add(program)
                 drawn.append(task)
@@ -142,13 +142,15 @@ class TaskBank:
             self._tasks[kind] = [entry.task for entry in self._entries.get(kind, {}).values()]
         return self._tasks[kind]
 
-    def program(self, rng: random.Random) -> Task:
-        """Returns a task of any kind, whose program a code_f proposal starts from.
+    def program(self, kind: Kind, rng: random.Random) -> Task:
+        """Returns a task of any kind, whose program a proposal of `kind` starts from: one of its language.
 
-        Raises IndexError if the bank is empty.
+        Raises IndexError if there is none.
         """
+        language = find(kind).language.name
+        kinds = [each for each in self._entries if find(each).language.name == language]
         # The kind is drawn first, so that a kind with few tasks is not drowned by the others.
-        return rng.choice(self._shelf(rng.choice(list(self._entries))))
+        return rng.choice(self._shelf(rng.choice(kinds)))
 
     def entries(self) -> list[Entry]:
         """Returns all entries, kind by kind and oldest first. `restore` rebuilds the same bank from them."""
@@ -169,10 +171,15 @@ class TaskBank:
         return sum(map(len, self._entries.values()))
 
 
+def fingerprint_of(task: Task) -> str:
+    """Returns a hash that is equal for two spellings of a task's program."""
+    return find(task.kind).language.fingerprint(task.program)
+
+
 def _identity(task: Task) -> tuple[str, ...]:
-    # A code_f task hides half of its inputs, so their order matters. The verifier has respelled them: equal values are
+    # A task may hide half of its inputs, so their order matters. The verifier has respelled them: equal values are
     # equal texts.
-    return (fingerprint(task.program), task.message, *(pair.input for pair in task.pairs))
+    return (fingerprint_of(task), task.message, *(pair.input for pair in task.pairs))
 
 
 def _shuffled(tasks: Sequence[Task], rng: random.Random) -> Iterator[Task]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from redqueen import plugins
 from redqueen.config import ConfigError
 from redqueen.league.rating import Outcome
-from redqueen.records import KINDS, Kind
+from redqueen.records import Kind
 
 SolveRates = Mapping[Kind, Sequence[float]]
 """The solve rates of one match's valid tasks, by kind. A task whose attempts the machine lost is left out."""
@@ -37,9 +37,8 @@ def par_of(matches: Sequence[SolveRates]) -> dict[Kind, float]:
 
 
 def half(matches: Sequence[SolveRates]) -> dict[Kind, float]:
-    """Returns one half for each kind, whatever the matches were."""
-    del matches
-    return dict.fromkeys(KINDS, 0.5)
+    """Returns one half for each kind that was played, whatever the solve rates were."""
+    return {kind: 0.5 for match in matches for kind in match}
 
 
 RULES: dict[str, Rule] = {"par": par_of, "half": half}

@@ -12,16 +12,17 @@ from statistics import fmean
 from typing import Any
 
 from redqueen.behaviour import Behaviour
-from redqueen.game.novelty import seed_ideas
-from redqueen.game.seed_cells import seed_cells
+from redqueen.game.novelty import seed_shapes
+from redqueen.kinds import find
+from redqueen.kinds.python.seed_cells import seed_cells
 from redqueen.played_step import PlayedStep
 from redqueen.programs.complexity import Complexity, complexity_of
 from redqueen.programs.coverage import Coverage, Covered
 from redqueen.programs.features import functions_of, paths_of
-from redqueen.programs.normal_form import fingerprint, shape
+from redqueen.programs.normal_form import shape
 from redqueen.programs.reached import reached_tree
 from redqueen.programs.signatures import signature, size_of
-from redqueen.programs.trees import parse, text_of
+from redqueen.programs.trees import text_of
 from redqueen.records import Kind, Task, Verdict
 from redqueen.runs.archive.rows import MeasureRow
 from redqueen.sandbox import parse_arguments, parse_literal
@@ -75,7 +76,7 @@ class Measures:
         self._spread = spread
         seeds = seed_cells()
         self._coverage = {
-            "programs": Coverage(seed_ideas("code_o")),
+            "programs": Coverage(seed_shapes()),
             "paths": Coverage(seeds["paths"]),
             "functions": Coverage(seeds["functions"]),
             "signatures": Coverage(seeds["signatures"]),
@@ -97,7 +98,7 @@ class Measures:
         valid: list[ToMeasure] = []
         for proposal in played.proposals:
             task = proposal.proposed.task
-            if task is not None:
+            if task is not None and find(task.kind).language.tree(task.program) is not None:
                 valid.append(ToMeasure(played.step, task, proposal.proposed.verdict, behaviours.get(task.id)))
         # What a task is by itself takes a millisecond and can be computed anywhere. What it is in this run is counted
         # in the order of the tasks.
@@ -131,8 +132,12 @@ def measure_task(item: ToMeasure) -> MeasureRow:
     """Measures a task by itself: its row as if nothing in it were new."""
     task = item.task
     behaviour = item.behaviour
-    written = complexity_of(parse(task.program))
-    tree = reached_tree(parse(task.program))
+    language = find(task.kind).language
+    whole, tree = language.tree(task.program), language.tree(task.program)
+    if whole is None or tree is None:
+        raise ValueError(f"tasks of the kind {task.kind} are not measured")
+    written = complexity_of(whole)
+    tree = reached_tree(tree)
     reached = complexity_of(tree)
     calls = [parse_arguments(pair.input) for pair in task.pairs]
     outputs = [parse_literal(pair.output) for pair in task.pairs]
@@ -187,7 +192,12 @@ def _cells(row: MeasureRow) -> dict[str, list[str]]:
 
 def _identity(task: Task) -> str:
     # The verifier has respelled the inputs: equal values are equal texts.
-    parts = (task.kind, fingerprint(task.program), task.message, *(pair.input for pair in task.pairs))
+    parts = (
+        task.kind,
+        find(task.kind).language.fingerprint(task.program),
+        task.message,
+        *(pair.input for pair in task.pairs),
+    )
     text = "\0".join(parts).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(text, digest_size=12).hexdigest()
 

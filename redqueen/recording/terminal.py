@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import termios
+import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,10 +15,12 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, Tex
 from rich.table import Table
 from rich.text import Text
 
+from redqueen.kinds import find
 from redqueen.machine import clock
 from redqueen.recording.metrics import step_metrics
 from redqueen.recording.recorder import Recorder, StepRecord
 from redqueen.recording.warnings import Warnings
+from redqueen.records import Kind
 from redqueen.runs.metrics import StepMetrics
 
 PHASES = ("match", "propose", "solve", "learn", "evolve")
@@ -26,11 +29,20 @@ _ALL_COLUMNS = 76
 _NARROW = 100
 
 
-LEGEND = (
-    "valid: proposals that run and repeat; o, i, f: right answers by kind (predict the output, find an input, write\n"
-    "the function); contested: tasks of each kind solved sometimes, not always; games: won by students-drawn-teachers"
-)
-"""What the words and numbers of a step's line mean."""
+def legend(kinds: Sequence[Kind]) -> str:
+    """Returns what the words and numbers of a step's line mean."""
+    titles = ", ".join(find(kind).puzzle for kind in kinds)
+    text = (
+        f"valid: proposals that run and repeat; {', '.join(short_names(kinds))}: right answers by kind ({titles}); "
+        "contested: tasks of each kind solved sometimes, not always; games: won by students-drawn-teachers"
+    )
+    return textwrap.fill(text, 112)
+
+
+def short_names(kinds: Sequence[Kind]) -> list[str]:
+    """Returns the last letters of the kinds' names, or the names where the letters do not tell them apart."""
+    letters = [kind[-1] for kind in kinds]
+    return letters if len(set(letters)) == len(letters) else list(kinds)
 
 
 def percent(rate: float | None) -> str:
@@ -50,8 +62,9 @@ def headline(line: StepMetrics, *more: str, width: int | None = None) -> str:
     Games are those won by students, drawn, and won by teachers. A line that is wider than `width` is broken between two
     numbers, never within one.
     """
-    # The last letter tells the kinds apart: code_o is "o".
-    solved = " ".join(f"{kind[-1]}:{percent(rate)}" for kind, rate in line["solve_rate_by_kind"].items())
+    by_kind = line["solve_rate_by_kind"]
+    names = short_names(list(by_kind))
+    solved = " ".join(f"{name}:{percent(rate)}" for name, rate in zip(names, by_kind.values(), strict=True))
     contested = "/".join(str(count) for count in line["contested_by_kind"].values())
     outcomes = line["outcomes"]
     # Students alone have no proposals and no games.

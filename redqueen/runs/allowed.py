@@ -5,11 +5,15 @@ A run's folder may come from somebody else. Its config.json may name any module,
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from redqueen.config import Config
+from redqueen.errors import UserError
+from redqueen.kinds import names
 from redqueen.plugins import PluginError, are_loaded, load
+from redqueen.records import Kind
 from redqueen.runs.directory import RunDirectory
 
 
@@ -40,6 +44,13 @@ def with_allowed(config: Config, allowed: Allowed) -> Config:
     if allowed.plugins:
         config = with_own_parts(config, "the run", allowed=True)
     return config.without_isolation(allowed=allowed.unsafe)
+
+
+def check_kind(kind: Kind | None, of_run: Iterable[Kind]) -> None:
+    """Raises UserError if `kind` is neither known nor one of the run's."""
+    known = dict.fromkeys((*names(), *of_run))
+    if kind is not None and kind not in known:
+        raise UserError(f"there is no kind '{kind}': choose one of {', '.join(known)}")
 
 
 def with_own_parts(config: Config, source: Path | str, *, allowed: bool) -> Config:

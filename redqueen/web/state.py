@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Literal
 
+from redqueen.kinds import find_or_plain
 from redqueen.web.live_run import LiveRun
 
 Course = Literal["running", "finished", "stopped"]
@@ -34,7 +35,7 @@ def state(run: LiveRun, title: str) -> dict[str, object]:
         "seconds": sum(seconds),
         "seconds_left": _left(seconds, config.run.steps - played) if now == "running" else None,
         "written": _age(lines[-1].get("time")) if lines else None,
-        "kinds": list(config.game.kinds),
+        "kinds": {name: find_or_plain(name).title for name in config.game.kinds},
         "stamp": run.stamp(),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from redqueen.kinds import find_or_plain
 from redqueen.runs.archive import queries
 from redqueen.runs.archive.rows import TaskRow
 from redqueen.web.folder import UnknownError
@@ -27,6 +28,7 @@ def task_view(run: LiveRun, name: str) -> dict[str, object]:
         attempts = queries.attempts_at(archive, name)
         existing = queries.existing(archive, row.reference_ids)
     return {
+        "kind": f"{row.kind}: {find_or_plain(row.kind).title}",
         "proposal": {**asdict(row), "why": why_proposal(row, task, pay)},
         "task": None if task is None else _task(task),
         "measures": None if measures is None else asdict(measures),
@@ -38,6 +40,7 @@ def task_view(run: LiveRun, name: str) -> dict[str, object]:
 
 
 def _task(row: TaskRow) -> dict[str, object]:
-    """Returns a task. Of code_f, a student is shown the first pairs and judged on the others."""
-    shown = len(row.task().shown) if row.kind == "code_f" else len(row.pairs)
-    return {**asdict(row), "shown": shown}
+    """Returns a task. A student is shown the first pairs and judged on the others, or is asked for part of one."""
+    kind = find_or_plain(row.kind)
+    shown = len(kind.shown(row.task())) if kind.shows_examples else len(row.pairs)
+    return {**asdict(row), "shown": shown, "asks": kind.asks}

@@ -7,7 +7,8 @@ from dataclasses import asdict
 from typing import Any, TypeVar, cast, get_args
 
 from redqueen.errors import UserError
-from redqueen.records import KINDS, Kind, Status
+from redqueen.kinds import names
+from redqueen.records import Status
 from redqueen.runs.archive import queries
 from redqueen.runs.archive.queries import Filter, Sort
 from redqueen.web.live_run import LiveRun
@@ -28,7 +29,7 @@ class QueryError(UserError):
 
 def browse(run: LiveRun, query: Mapping[str, str]) -> dict[str, object]:
     """Returns a page of tasks, and the names that the filters offer. Raises QueryError if `query` is wrong."""
-    wanted = read_filter(query)
+    wanted = read_filter(query, _kinds(run))
     sort, descending = _sort(query.get("sort") or "-step")
     page = _number(query, "page", int, low=1) or 1
     with run.archive() as archive:
@@ -44,16 +45,21 @@ def browse(run: LiveRun, query: Mapping[str, str]) -> dict[str, object]:
         "teachers": [row.name for row in members if row.role != "student"],
         "students": [row.name for row in members if row.role != "teacher"],
         "statuses": _STATUSES,
-        "kinds": KINDS,
+        "kinds": _kinds(run),
     }
 
 
-def read_filter(query: Mapping[str, str]) -> Filter:
-    """Returns the filter that a query string asks for: `kind=code_o&status=refused&from=3&to=9&least=0.5&novel=1`."""
+def _kinds(run: LiveRun) -> tuple[str, ...]:
+    """Returns the kinds that tasks can be of: those that are known here, and those of the run."""
+    return tuple(dict.fromkeys((*names(), *run.config().game.kinds)))
+
+
+def read_filter(query: Mapping[str, str], kinds: tuple[str, ...]) -> Filter:
+    """Returns the filter that a query string asks for: `kind=NAME&status=refused&from=3&to=9&least=0.5&novel=1`."""
     status = _choice(query, "status", ("any", *_STATUSES)) or "valid"
     novel = _choice(query, "novel", ("0", "1"))
     return Filter(
-        kind=cast(Kind | None, _choice(query, "kind", KINDS)),
+        kind=_choice(query, "kind", kinds),
         teacher=query.get("teacher") or None,
         student=query.get("student") or None,
         first=_number(query, "from", int),

@@ -20,7 +20,7 @@ from redqueen.analysis.retention.study import RetentionPlan, Trial, operators_fo
 from redqueen.analysis.retention.summary import answer, summarise
 from redqueen.commands.retention import run_retention
 from redqueen.errors import UserError
-from redqueen.game.reserved import reserved
+from redqueen.kinds.python.reserved import reserved
 from redqueen.policy.model.base import fingerprint
 from redqueen.programs.normal_form import shape
 from redqueen.records import Draft

@@ -11,7 +11,8 @@ pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-r
 from redqueen.cluster.ray_cluster import ClusterError
 from redqueen.cluster.verifier import ClusterVerifier
 from redqueen.config import Config
-from redqueen.game.seeds import seeds
+from redqueen.kinds.python import ABDUCTION
+from redqueen.kinds.python.seeds import seeds
 from redqueen.recording.measures import ToMeasure, measure_task
 from redqueen.records import Proposal, Task, Verdict
 from redqueen.verifier import LocalVerifier
@@ -42,7 +43,7 @@ def test_machines_judge_as_the_local_verifier_does_and_one_may_be_lost(verifier:
             assert seen(judged) == seen(verifier.validate(asked))
             assert any("a machine that verifies is lost" in line for line in machines.lines)
 
-            tasks = [task.as_kind("code_i") for _, task in judged if task is not None][:40]
+            tasks = [ABDUCTION.of_program(task) for _, task in judged if task is not None][:40]
             attempts = [(task, task.pairs[0].input) for task in tasks] + [(task, "1, 2, 3, 4, 5") for task in tasks]
             given = [verdict.status for verdict in grade(judges, attempts)]
             assert given == [verdict.status for verdict in grade(verifier, attempts)]

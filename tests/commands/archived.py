@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from redqueen.config import Config
-from redqueen.game.reserved import reserved
+from redqueen.kinds.python.reserved import reserved
 from redqueen.records import Kind, Status
 from redqueen.runs.archive.rows import AttemptRow, MatchRow, ProposalRow, Row, TaskRow
 from redqueen.runs.archive.writer import Archive

@@ -15,8 +15,9 @@ from redqueen import optional
 from redqueen.analysis.dataset.columns import column_table, columns
 from redqueen.analysis.dataset.files import read_rows, rows_at_once
 from redqueen.config import GameConfig
-from redqueen.game.reserved import reserved
-from redqueen.game.seeds import read_own, write_block
+from redqueen.kinds.python import PYTHON
+from redqueen.kinds.python.reserved import reserved
+from redqueen.kinds.python.seeds import read_own, write_block
 from redqueen.records import Draft
 from redqueen.self_play import verified_seeds
 from redqueen.verifier import LocalVerifier
@@ -62,7 +63,7 @@ def test_every_column_has_the_value_of_the_run(run: Path, tmp_path: Path) -> Non
 def test_reserved_programs_are_left_out_and_counted(run: Path, tmp_path: Path) -> None:
     done = export(run, tmp_path / "tasks.jsonl")
     assert "wrote 4 of 5 tasks" in done.stdout
-    assert "1 are alike to a reserved program" in done.stdout
+    assert "1 is alike to a reserved program" in done.stdout
     assert reserved()[0].program not in (tmp_path / "tasks.jsonl").read_text()
 
 
@@ -128,8 +129,8 @@ def test_a_folder_has_a_card_that_is_true(run: Path, tmp_path: Path) -> None:
     assert "Run them in a sandbox only" in card
     assert "\nlicense:" not in card
     assert "Of 5 valid tasks of the run" in card
-    assert "| `code_o` | predict the output of a program | 1 | 0.50 |" in card
-    assert "| `code_f` | write a function from examples and a message | 1 | - |" in card
+    assert "| `code_o` | predict the output | 1 | 0.50 |" in card
+    assert "| `code_f` | write the function from examples and a message | 1 | - |" in card
     assert column_table() in card
     assert sorted(path.name for path in (tmp_path / "my-tasks").rglob("*")) == ["README.md", "data", "tasks.parquet"]
 
@@ -168,7 +169,7 @@ def test_what_is_exported_can_be_imported(run: Path, tmp_path: Path, verifier: L
             Draft(JOIN, ("'a'", "''", "'é'"), "put it in bold"),
         )
         # A run takes them as they are.
-        assert len(verified_seeds(verifier, dict(enumerate(drafts)), GameConfig(seeds=str(seeds)).seeds)) == 3
+        assert len(verified_seeds(verifier, dict(enumerate(drafts)), PYTHON, GameConfig(seeds=str(seeds)).seeds)) == 3
 
 
 ROWS = {

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.game.reserved import reserved
-from redqueen.game.seeds import seeds
+from redqueen.kinds.python.reserved import reserved
+from redqueen.kinds.python.seeds import seeds
 from redqueen.recipes import configure
 from redqueen.runs.directory import RunDirectory
 from redqueen.session import warnings_about

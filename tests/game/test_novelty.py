@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from redqueen.game.novelty import idea, seed_ideas
-from redqueen.game.seeds import seeds
 from redqueen.game.task_bank import TaskBank
-from redqueen.records import KINDS, Kind, Pair, Task
+from redqueen.kinds import BUILT_IN
+from redqueen.kinds.python.seeds import seeds
+from redqueen.records import Kind, Pair, Task
 
 PROGRAM = "def f(word):\n    return word[::-5].join(sorted(word)) * 31"
 
@@ -41,7 +42,7 @@ def test_the_idea_of_a_code_f_task_is_its_message() -> None:
 def test_a_seed_is_no_new_idea_even_if_the_bank_was_not_given_it() -> None:
     bank = TaskBank(10)
     for draft in seeds()[:20]:
-        for kind in KINDS:
+        for kind in BUILT_IN:
             assert not bank.is_novel(task(draft.program, kind, draft.message))
     assert len(seed_ideas("code_o")) <= len(seeds())
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from redqueen.behaviour import behaviours
-from redqueen.game.seed_cells import seed_cells
+from redqueen.kinds.python import PYTHON
+from redqueen.kinds.python.seed_cells import seed_cells
 from redqueen.programs.features import functions_of, paths_of
 from redqueen.programs.reached import reached_tree
 from redqueen.programs.trees import parse
@@ -30,4 +31,6 @@ def test_what_some_seeds_cover_is_there(seed_tasks: dict[Kind, list[Task]], veri
 @pytest.mark.slow
 def test_nothing_else_is_there(verifier: LocalVerifier) -> None:
     """If it fails, the seeds or a measure have changed: run `python tools/write_seed_cells.py`."""
-    assert {name: set(found) for name, found in cells(all_seed_tasks(verifier), verifier).items()} == seed_cells()
+    assert {
+        name: set(found) for name, found in cells(all_seed_tasks(verifier, PYTHON), verifier).items()
+    } == seed_cells()

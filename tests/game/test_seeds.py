@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from redqueen.config import Config, GameConfig
-from redqueen.game.seeds import AUTHOR, FILES, SeedError, parse_block, seeds, seeds_of
+from redqueen.game.seeds import AUTHOR, SeedError, seeds_of
+from redqueen.kinds.python.seeds import FILES, parse_block, seeds
 from redqueen.programs.normal_form import fingerprint, shape
 from redqueen.records import Kind, Proposal, Task, Verdict
 from redqueen.sandbox import canonical, parse_literal

@@ -7,7 +7,7 @@ import ast
 import pytest
 from radon.complexity import cc_visit
 
-from redqueen.game.seeds import seeds
+from redqueen.kinds.python.seeds import seeds
 from redqueen.programs.complexity import Complexity, complexity
 from redqueen.programs.trees import ProgramError
 

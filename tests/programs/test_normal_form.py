@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.game.seeds import seeds
 from redqueen.game.task_bank import TaskBank
+from redqueen.kinds.python.seeds import seeds
 from redqueen.programs.normal_form import fingerprint, normalise, split_calls
 from redqueen.records import Draft, Proposal
 from redqueen.verifier import LocalVerifier

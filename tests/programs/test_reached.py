@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.game.seeds import seeds
+from redqueen.kinds.python.seeds import seeds
 from redqueen.programs.complexity import complexity
 from redqueen.programs.normal_form import normalise
 from redqueen.programs.reached import reached

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from redqueen.game.seeds import seeds
+from redqueen.kinds.python.seeds import seeds
 from redqueen.sandbox import (
     GAME,
     Job,

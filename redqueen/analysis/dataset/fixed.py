@@ -7,8 +7,9 @@ from typing import Any, cast
 
 from redqueen.analysis.dataset.files import read_rows
 from redqueen.errors import UserError
+from redqueen.kinds import names
 from redqueen.league.matchmaking import BANK
-from redqueen.records import KINDS, Pair, Task
+from redqueen.records import Pair, Task
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory
 
@@ -36,7 +37,7 @@ def _task(number: int, row: dict[str, Any] | str, source: Path) -> Task:
     program = row.get("program")
     inputs = _texts(row.get("inputs"))
     outputs = _texts(row.get("outputs"))
-    if kind not in KINDS or not isinstance(program, str) or not inputs or len(inputs) != len(outputs):
+    if kind not in names() or not isinstance(program, str) or not inputs or len(inputs) != len(outputs):
         raise UserError(
             f"{source}, row {number} is no task of redqueen tasks export: it needs kind, program, inputs and outputs. "
             "To take programs from elsewhere: redqueen tasks import, then game.seeds=FILE"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redqueen.game.reserved import reserved_shapes
+from redqueen.kinds import find_or_plain
 from redqueen.programs.normal_form import shape
 from redqueen.records import Kind
 from redqueen.runs.archive.reader import ArchiveReader
@@ -28,22 +29,23 @@ class TaskRecord:
     step: int
     """The step that it was written in, counted from 1."""
     kind: Kind
-    """`code_o`: predict the output; `code_i`: find an input; `code_f`: write the function."""
+    """What is asked; the data set's card says it for each kind."""
     author: str
     """The teacher that wrote it."""
     student: str
     """The student that it was posed to."""
     program: str
-    """The program, which defines a function `f`. That of `code_f` is an earlier task's or a seed's; the student never
-    sees it."""
+    """The program, which defines a function `f`. For an induction task it is an earlier task's or a seed's, and
+    the student never sees it."""
     inputs: tuple[str, ...]
-    """Argument lists as Python literals: the text between the brackets of `f(...)`. One for `code_o` and `code_i`."""
+    """Argument lists as Python literals: the text between the brackets of `f(...)`. An induction
+    task has several."""
     outputs: tuple[str, ...]
     """What the program returned in the sandbox for each of `inputs`, as Python literals."""
     message: str
-    """`code_f`: what the function should do, in the teacher's words; else empty."""
+    """What the function should do, in the teacher's words, if it is asked for; else empty."""
     shown: int
-    """`code_f`: the student sees this many of the pairs, from the first, and is judged on the rest; else 0."""
+    """An induction task: the student sees this many of the pairs, from the first, and is judged on the rest; else 0."""
     attempts: int
     """The attempts that were judged and paid."""
     solved: int
@@ -92,7 +94,7 @@ def read_tasks(run: Path) -> list[TaskRecord]:
     with ArchiveReader(directory.archive) as archive:
         rows = archive.tasks()
         outcomes = {row[0]: row[1:] for row in archive.select(_OUTCOMES)}
-    # A code_f task has the program of another task, and a shape takes a parse. So each program is parsed once.
+    # A task may have the program of another one, and a shape takes a parse. So each program is parsed once.
     shapes = {program: shape(program) for program in {row.program for row in rows}}
     # `runs/..` and `.` have no name of their own.
     name = run.resolve().name
@@ -124,7 +126,7 @@ def _record(
         inputs=tuple(pair.input for pair in task.pairs),
         outputs=tuple(pair.output for pair in task.pairs),
         message=row.message,
-        shown=len(task.shown) if row.kind == "code_f" else 0,
+        shown=len(find_or_plain(row.kind).shown(task)),
         attempts=attempts,
         solved=solved,
         solve_rate=row.rho,
@@ -140,9 +142,10 @@ def select(records: Iterable[TaskRecord], wanted: Wanted) -> Selected:
     seen: set[tuple[Kind, str]] = set()
     left: Counter[str] = Counter()
     every = list(records)
+    held_out = reserved_shapes()
     for record in every:
         # Reserved ones come first, so that their number does not depend on what else was asked for.
-        if record.shape in reserved_shapes():
+        if record.shape in held_out:
             left["reserved"] += 1
         elif not _fits(record, wanted):
             left["filtered"] += 1

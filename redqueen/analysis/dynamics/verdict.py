@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from redqueen.analysis.dynamics.oscillation import Oscillation, oscillation
 from redqueen.analysis.dynamics.trend import SHORTEST, Trend, trend
+from redqueen.kinds import find_or_plain
 from redqueen.recording.metrics import kinds_of, standardised
 from redqueen.recording.metrics.complexity import mean_size
 from redqueen.recording.metrics.panel import Line
@@ -106,11 +107,13 @@ def _sizes(lines: Sequence[Line]) -> tuple[Sequence[float | None], str]:
     reached = mean_size(lines, "reached", "nodes")
     if any(size is not None for size in reached):
         return reached, "nodes that can run"
-    # Runs of former versions have lines only. The programs of code_f are given to the teacher.
+    # Runs of former versions have lines only. A program that was given to the teacher says nothing about it.
     sizes: list[float | None] = []
     for line in lines:
         means = _mapping(line, "lines_by_kind")
-        known = [value for kind, value in means.items() if kind != "code_f" and value is not None]
+        known = [
+            value for kind, value in means.items() if value is not None and not find_or_plain(kind).starts_from_program
+        ]
         sizes.append(fmean(known) if known else None)
     return sizes, "lines as written"
 

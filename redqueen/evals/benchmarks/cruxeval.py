@@ -7,27 +7,31 @@ CRUXEval's: one line of Python with a gap.
 from __future__ import annotations
 
 import ast
+from typing import Literal
 
 from redqueen.config import GameConfig
 from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
 from redqueen.evals.graders.grader import Problem
 from redqueen.evals.graders.opened import cruxeval
 from redqueen.game.prompts import ChatPrompts, CompletionPrompts
+from redqueen.kinds.python import ABDUCTION, DEDUCTION
 from redqueen.records import Kind, Pair, Prompt, Task
 
 SOURCE = Source(files=("cruxeval.jsonl", "test.jsonl"), rows=800, hub="cruxeval-org/cruxeval")
 _CHAT = ChatPrompts(GameConfig())
 _COMPLETION = CompletionPrompts(GameConfig())
 _LINE = ("\n",)
+Asked = Literal["output", "input"]
+_KINDS: dict[Asked, Kind] = {"output": DEDUCTION.name, "input": ABDUCTION.name}
 
 
-def cruxeval_benchmark(*, name: str, title: str, kind: Kind) -> Benchmark:
+def cruxeval_benchmark(*, name: str, title: str, asks: Asked) -> Benchmark:
     """Returns CRUXEval with one of its two questions."""
 
     def problem(row: Row) -> Problem:
         task = Task(
             id=f"{name}/{row['id']}",
-            kind=kind,
+            kind=_KINDS[asks],
             author=name,
             step=0,
             program=row["code"],
@@ -39,7 +43,7 @@ def cruxeval_benchmark(*, name: str, title: str, kind: Kind) -> Benchmark:
             prompt=row["code"],
             data={
                 "task": task,
-                "kind": "output" if kind == "code_o" else "input",
+                "kind": asks,
                 "code": row["code"],
                 "input": row["input"],
                 "output": row["output"],
@@ -69,7 +73,7 @@ def pose(problem: Problem, form: Form) -> Prompt:
     if form == "completion":
         return _COMPLETION.attempt(task, ())
     pair = task.pairs[0]
-    if task.kind == "code_o":
+    if problem.data["kind"] == "output":
         return Prompt(f"{task.program}\n\nassert f({pair.input}) ==", _LINE)
     return Prompt(f"{task.program}\n\n# one input for which f returns {pair.output}\nassert f(", _LINE)
 
@@ -81,10 +85,10 @@ def read(problem: Problem, form: Form, text: str) -> str | None:
         return _CHAT.read_attempt(task.kind, text)
     if form == "completion":
         return _COMPLETION.read_attempt(task.kind, text)
-    return _asserted(task, text)
+    return _asserted(task, problem.data["kind"], text)
 
 
-def _asserted(task: Task, text: str) -> str | None:
+def _asserted(task: Task, asks: Asked, text: str) -> str | None:
     """Returns the value or the arguments in a completed assertion.
 
     Models were shown CRUXEval's own prompts, so their forms are read too: a whole assertion, one between [ANSWER] and
@@ -92,7 +96,7 @@ def _asserted(task: Task, text: str) -> str | None:
     """
     said = text.rpartition("[ANSWER]")[2].partition("[/ANSWER]")[0].strip()
     line = said.partition("\n")[0].strip()
-    opened = f"assert f({task.pairs[0].input}) == " if task.kind == "code_o" else "assert f("
+    opened = f"assert f({task.pairs[0].input}) == " if asks == "output" else "assert f("
     for statement in (line, opened + line):
         try:
             (found,) = ast.parse(statement).body
@@ -101,10 +105,10 @@ def _asserted(task: Task, text: str) -> str | None:
             continue
         match found:
             case ast.Assert(test=ast.Compare(left=ast.Call() as call, ops=[ast.Eq()], comparators=[value])):
-                return ast.get_source_segment(statement, value if task.kind == "code_o" else call)
+                return ast.get_source_segment(statement, value if asks == "output" else call)
             case _:
                 continue
-    if task.kind == "code_i":
+    if asks == "input":
         # The rest of the assertion may be missing.
         line = line.rpartition(") ==")[0] or line.removesuffix(")")
     return line or None
@@ -115,7 +119,7 @@ def program(row: Row) -> str:
     return row["code"]
 
 
-CRUXEVAL_I = cruxeval_benchmark(name="cruxeval-i", title="CRUXEval-I", kind="code_i")
+CRUXEVAL_I = cruxeval_benchmark(name="cruxeval-i", title="CRUXEval-I", asks="input")
 """CRUXEval-I: which input gives this output? Any right input counts."""
-CRUXEVAL_O = cruxeval_benchmark(name="cruxeval-o", title="CRUXEval-O", kind="code_o")
+CRUXEVAL_O = cruxeval_benchmark(name="cruxeval-o", title="CRUXEval-O", asks="output")
 """CRUXEval-O: what does this function return?"""

@@ -18,7 +18,7 @@ from redqueen.evals.benchmarks.livecodebench import LIVECODEBENCH
 from redqueen.evals.benchmarks.maths import MATHS
 from redqueen.game.reserved import Half
 from redqueen.plugins import PluginError
-from redqueen.records import KINDS, Kind, Verifier
+from redqueen.records import Kind, Verifier
 
 FROM_DATA = (HUMANEVAL, MBPP, LIVECODEBENCH, *MATHS, CRUXEVAL_I, CRUXEVAL_O)
 BY_NAME = {benchmark.name: benchmark for benchmark in FROM_DATA}
@@ -80,10 +80,12 @@ def load_benchmarks(
     verifier: Verifier,
     folder: Path | None,
     limit: int | None,
-    kinds: Sequence[Kind] = KINDS,
+    kinds: Sequence[Kind] | None = None,
     half: Half | None = reserved.HALF,
 ) -> list[Loaded]:
     """Returns the problems of benchmarks; the reserved programs of this half, or all, are posed in these `kinds`.
+
+    Without `kinds` they are all those of the configuration's languages.
 
     Raises UserError, in one line, if some of them cannot be had.
     """

@@ -13,8 +13,8 @@ from redqueen.evals.graders.grader import Problem
 from redqueen.evals.graders.opened import game
 from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks, worked_examples
 from redqueen.game.prompts import prompts
-from redqueen.game.reserved import Half
-from redqueen.records import KINDS, Kind, Prompt, Task, Verifier
+from redqueen.kinds import Half, names_of_languages
+from redqueen.records import Kind, Prompt, Task, Verifier
 
 NAME = "reserved"
 HALF: Half = "report"
@@ -25,7 +25,7 @@ ANSWER_TOKENS = 128
 which a run's own limit may not leave."""
 
 
-def all_tasks(kinds: Sequence[Kind] = KINDS, half: Half | None = HALF) -> int:
+def all_tasks(kinds: Sequence[Kind], half: Half | None = HALF) -> int:
     """Returns how many tasks of these kinds a half makes, or both."""
     return most_tasks(half, kinds)
 
@@ -39,15 +39,19 @@ def load_reserved(
     config: Config,
     verifier: Verifier,
     limit: int | None,
-    kinds: Sequence[Kind] = KINDS,
+    kinds: Sequence[Kind] | None = None,
     half: Half | None = HALF,
 ) -> Loaded:
     """Returns the first `limit` tasks of these kinds, of one half of the programs or of both.
+
+    Without `kinds` they are all those of the configuration's languages.
 
     They are posed in the run's own prompts, whatever the template of the others is.
 
     Raises UserError if a program fails in the sandbox.
     """
+    if kinds is None:
+        kinds = names_of_languages(config.game.kinds)
     every = all_tasks(kinds, half)
     tasks = reserved_tasks(half, kinds, min(limit or every, every), SEED, verifier)
     examples = worked_examples(kinds, config.game.shots, SEED, verifier)

@@ -21,7 +21,7 @@ class Prompts(Protocol):
     """Asks for tasks, poses tasks and reads the answers. Reading evaluates nothing."""
 
     def propose(self, kind: Kind, references: Sequence[Task], start: Task | None) -> Prompt:
-        """Returns the request for a proposal. code_f starts from the program of `start`; the other kinds pass None."""
+        """Returns the request for a proposal. It starts from the program of `start` if the kind says so."""
         ...
 
     def read_proposal(self, kind: Kind, text: str, start: Task | None) -> Draft | str:

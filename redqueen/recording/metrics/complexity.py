@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
+from redqueen.kinds import find_or_plain
 from redqueen.played_step import ScoredProposal
 from redqueen.recording.measures import MEASURES, MeasuredTask
 from redqueen.recording.metrics.metric import Metrics, mean
@@ -15,9 +16,6 @@ from redqueen.records import Kind
 
 METRICS = Metrics("complexity")
 
-# The programs of code_f are given to the teacher, so they say nothing about it.
-_GIVEN = "code_f"
-
 
 def mean_size(lines: Sequence[Line], which: str, measure: str) -> Column:
     """Returns a measure of the "written" or "reached" programs: the mean of the kinds whose programs teachers write."""
@@ -25,7 +23,8 @@ def mean_size(lines: Sequence[Line], which: str, measure: str) -> Column:
 
 
 def _mean_of_kinds(line: Line, which: str, measure: str) -> float | None:
-    kinds = [kind for kind in at(line, "complexity_by_kind") or {} if kind != _GIVEN]
+    # A program that was given to the teacher says nothing about it.
+    kinds = [kind for kind in at(line, "complexity_by_kind") or {} if not find_or_plain(kind).starts_from_program]
     values = [at(line, "complexity_by_kind", kind, which, measure) for kind in kinds]
     known = [value for value in values if value is not None]
     # With one kind missing the mean would jump to the other's level.

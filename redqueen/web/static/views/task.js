@@ -3,12 +3,6 @@
 import { h, number, percent, table } from "../dom.js";
 import { measuresSection } from "./measures.js";
 
-const KINDS = {
-  code_o: "code_o: predict the output",
-  code_i: "code_i: find an input that gives the output",
-  code_f: "code_f: write the function from examples and a message",
-};
-
 export const task = {
   api: "task",
   title: "Task",
@@ -40,9 +34,9 @@ export const task = {
   },
 };
 
-function facts({ proposal, task: valid, student, references }, page) {
+function facts({ kind, proposal, task: valid, student, references }, page) {
   const lines = [
-    ["kind", KINDS[proposal.kind] ?? proposal.kind],
+    ["kind", kind],
     ["step", h("a", { href: page.link("/tasks", { from: proposal.step, to: proposal.step }) }, proposal.step)],
     ["teacher", page.memberLink(proposal.teacher.split("@")[0])],
     ["student", student ? page.memberLink(student.split("@")[0]) : "–"],
@@ -70,11 +64,7 @@ function facts({ proposal, task: valid, student, references }, page) {
 function question(valid) {
   const rows = valid.pairs.map(([input, output], i) => ({
     cells: [
-      valid.kind === "code_f"
-        ? i < valid.shown
-          ? "shown"
-          : "hidden"
-        : { code_o: "the output is asked", code_i: "an input is asked" }[valid.kind],
+      valid.asks || (i < valid.shown ? "shown" : "hidden"),
       h("code", {}, `f(${input})`),
       h("code", {}, output),
     ],

@@ -16,5 +16,5 @@ NAME = "cells.json"
 @cache
 def seed_cells() -> Mapping[str, frozenset[str]]:
     """Returns the cells of all seed programs, whether a run plants them or not, by the name of the coverage."""
-    text = (resources.files("redqueen.game") / "seeds" / NAME).read_text(encoding="utf-8")
+    text = (resources.files("redqueen.kinds.python") / "seeds" / NAME).read_text(encoding="utf-8")
     return {name: frozenset(cells) for name, cells in json.loads(text).items()}

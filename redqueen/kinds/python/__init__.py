@@ -1,0 +1,13 @@
+"""The language Python, with the three kinds of tasks of Absolute Zero (Zhao et al. 2025)."""
+
+from redqueen.kinds.abduction import Abduction
+from redqueen.kinds.deduction import Deduction
+from redqueen.kinds.induction import Induction
+from redqueen.kinds.python.language import PYTHON
+
+__all__ = ["ABDUCTION", "DEDUCTION", "INDUCTION", "KINDS", "PYTHON"]
+
+DEDUCTION = Deduction("code_o", PYTHON)
+ABDUCTION = Abduction("code_i", PYTHON)
+INDUCTION = Induction("code_f", PYTHON)
+KINDS = (DEDUCTION, ABDUCTION, INDUCTION)

@@ -1,0 +1,101 @@
+"""The seed programs: by hand, and made of templates by `tools/write_seeds.py`. The verifier computes their outputs.
+
+A file holds blocks separated by blank lines: `# message`, the program, then one line `f(<arguments>)` per input.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from redqueen.kinds.language import SeedError
+from redqueen.programs.normal_form import ENTRY, split_calls
+from redqueen.records import Draft
+
+# The order of the files, and of the blocks in them, numbers the seeds. Draws by number depend on it.
+FILES = ("numbers_lists.txt", "strings_dicts.txt", "by_hand.txt", "generated.txt")
+
+IDENTITY = Draft(
+    program="def f(x):\n    return x",
+    inputs=("1", "'Hello World'", "[1, 2, 3]", "True", "{'a': 1}", "''", "-7", "(2, 'b')", "0.5", "None", "[]", "'x'"),
+    message="return the input unchanged",
+)
+"""The one program that Absolute Zero starts from (Zhao et al. 2025, section 3.3.1), with inputs of our own."""
+
+
+@cache
+def seeds() -> tuple[Draft, ...]:
+    """Returns all seed drafts in file order; each has a message and several inputs. None of them is reserved."""
+    return read_blocks(FILES)
+
+
+def read_blocks(names: Iterable[str]) -> tuple[Draft, ...]:
+    """Returns the drafts of the files `names` of the seeds' folder, in order."""
+    folder = resources.files("redqueen.kinds.python") / "seeds"
+    drafts: list[Draft] = []
+    for name in names:
+        text = (folder / name).read_text(encoding="utf-8")
+        drafts += [parse_block(block) for block in text.strip().split("\n\n")]
+    return tuple(drafts)
+
+
+def seeds_of(own: str | None) -> tuple[Draft, ...]:
+    """Returns the seed drafts of a user's file, or the shipped ones. Raises SeedError."""
+    return seeds() if own is None else read_own(Path(own))
+
+
+def read_own(file: Path) -> tuple[Draft, ...]:
+    """Returns the drafts of a user's file. Raises SeedError, which names the line, if it cannot be read."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SeedError(f"game.seeds={file} cannot be read: {error}") from error
+    drafts: list[Draft] = []
+    line = 1
+    for block in text.split("\n\n"):
+        try:
+            drafts += [parse_block(block)] if block.strip() else []
+        except ValueError:
+            raise SeedError(
+                f"{file}, line {line}: no seed. A seed is a line `# message`, a program, and lines `f(<arguments>)`; a "
+                "blank line ends it"
+            ) from None
+        line += block.count("\n") + 2
+    if not drafts:
+        raise SeedError(f"{file} holds no seed programs")
+    return tuple(drafts)
+
+
+def parse_block(block: str) -> Draft:
+    """Reads one block. Raises ValueError if a part is missing."""
+    first, _, rest = block.strip().partition("\n")
+    program, inputs = split_calls(rest)
+    if not first.startswith("# ") or not program or not inputs:
+        raise ValueError(f"not a seed block: {block[:60]!r}")
+    return Draft(program, inputs, first[2:])
+
+
+def write_block(draft: Draft) -> str:
+    """Returns the block that `parse_block` reads: the message, the program and its calls.
+
+    A blank line would end the block, so the program's are left out. Raises ValueError if a blank line is part of a text
+    in the program, if a line of it reads like one of the calls, or if it needs more than one line for its message.
+    """
+    lines = [line.rstrip() for line in draft.program.split("\n")]
+    program = "\n".join(line for line in lines if line)
+    block = "\n".join([f"# {draft.message}", program, *(f"{ENTRY}({given})" for given in draft.inputs)])
+    if parse_block(block) != replace(draft, program=program) or not _same(program, draft.program):
+        raise ValueError("it cannot be written in a seed file")
+    return block
+
+
+def _same(program: str, other: str) -> bool:
+    """Returns whether two programs are one but for blank lines and the spaces at the ends of lines."""
+    try:
+        return ast.dump(ast.parse(program)) == ast.dump(ast.parse(other))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
