@@ -8,6 +8,8 @@ from typing import Literal
 from redqueen.web.live_run import LiveRun
 
 Course = Literal["running", "finished", "stopped"]
+RECENT = 5
+"""Over so many of the last steps is said how long a step takes."""
 
 
 def state(run: LiveRun, title: str) -> dict[str, object]:
@@ -32,6 +34,7 @@ def state(run: LiveRun, title: str) -> dict[str, object]:
         "step": played,
         "steps": config.run.steps,
         "seconds": sum(seconds),
+        "step_seconds": sum(seconds[-RECENT:]) / len(seconds[-RECENT:]) if seconds else None,
         "seconds_left": _left(seconds, config.run.steps - played) if now == "running" else None,
         "written": _age(lines[-1].get("time")) if lines else None,
         "kinds": list(config.game.kinds),

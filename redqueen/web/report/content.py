@@ -14,9 +14,10 @@ from redqueen.runs.directory import RunError
 from redqueen.runs.metrics import StepMetrics
 from redqueen.web.live_run import LiveRun
 from redqueen.web.members import league, tree
+from redqueen.web.overview import overview
 from redqueen.web.state import state
 from redqueen.web.task import task_view
-from redqueen.web.views import evaluation, overview
+from redqueen.web.views import evaluation
 
 SHOWN = 4
 """How many best tasks are shown, and how many typical ones."""

@@ -1,0 +1,128 @@
+"""Two or more runs of a folder beside one another: their settings, what they came to, and their curves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from redqueen.analysis.compare.arms import Arm, ComparedRun
+from redqueen.analysis.compare.charts import charts
+from redqueen.analysis.compare.summary import budget
+from redqueen.analysis.dynamics.verdict import verdict
+from redqueen.config import Config
+from redqueen.config.keys import keys
+from redqueen.errors import UserError
+from redqueen.recording.metrics import panels
+from redqueen.web.folder import Folder
+from redqueen.web.headline import better, health
+from redqueen.web.live_run import LiveRun
+from redqueen.web.report.comparison import chart_panel, folded_panel
+from redqueen.web.settings import setting_of
+
+MOST = 6
+"""So many runs can be told apart in a chart."""
+_FIRST = ("solve-rate--mean-of-kinds", "contested--all", "nodes--reached")
+"""The charts that are shown first, next to the held-out gains."""
+_OF_STUDENTS = "held-out-students"
+"""Students of two runs have nothing in common but their names."""
+
+
+def comparison(folder: Folder, names: Sequence[str]) -> dict[str, object]:
+    """Returns what is compared of the runs of these names, and which runs there are to choose from.
+
+    Raises UserError for more than `MOST` runs, UnknownError for a name that is no run.
+    """
+    chosen = list(dict.fromkeys(names))
+    if len(chosen) > MOST:
+        raise UserError(f"at most {MOST} runs can be compared on this page: `redqueen compare` takes more")
+    found = {"names": folder.names(), "chosen": chosen, "most": MOST}
+    if len(chosen) < 2:
+        return {**found, "runs": [], "differ": [], "first": [], "panels": []}
+    runs = {name: folder.run(name) for name in chosen}
+    arms = [_arm(folder.title(name), run) for name, run in runs.items()]
+    shown = [chart for chart in charts([arm for arm in arms if arm.runs[0].lines]) if chart.curves]
+    by_key = {chart.key: chart for chart in shown}
+    first = [chart_panel(by_key[key], "first") for key in _FIRST if key in by_key]
+    return {
+        **found,
+        "runs": [_row(arm, run) for arm, run in zip(arms, runs.values(), strict=True)],
+        "differ": _differ([arm.runs[0].config for arm in arms]),
+        "first": [*_gains(arms), *first],
+        "panels": [
+            folded_panel(chart)
+            for chart in shown
+            if chart.key not in _FIRST and chart.panel.key != _OF_STUDENTS
+        ],
+    }
+
+
+def _arm(name: str, run: LiveRun) -> Arm:
+    lines = run.lines()
+    compared = ComparedRun(
+        name=name,
+        path=run.directory.path,
+        arm=name,
+        config=run.config(),
+        lines=lines,
+        verdict=verdict(lines),
+        panels=panels(lines),
+    )
+    return Arm(name=name, runs=(compared,))
+
+
+def _gains(arms: Sequence[Arm]) -> list[dict[str, Any]]:
+    """Returns the chart of the mean gain of each run's students on held-out problems; none without a measure."""
+    by_run: dict[str, dict[int, float]] = {}
+    for arm in arms:
+        by_step: dict[int, float] = {0: 0.0}
+        for line in arm.runs[0].lines:
+            scores: Mapping[str, Any] = (line.get("held_out") or {}).get("students") or {}
+            if scores:
+                by_step[line["step"]] = 100 * fmean(score["gain"] for score in scores.values())
+        if len(by_step) > 1:
+            by_run[arm.name] = by_step
+    steps = sorted({step for by_step in by_run.values() for step in by_step})
+    note = (
+        "Right answers on held-out problems, which nobody is trained or selected by: percentage points from the start "
+        "of the run, as the mean of its living students."
+    )
+    panel: dict[str, Any] = {
+        "key": "first-gain",
+        "section": "first",
+        "title": "Better than the start?",
+        "unit": "points",
+        "note": note,
+        "low": None,
+        "high": None,
+        "plain": True,
+        "steps": steps,
+        "curves": [
+            {"label": name, "values": [by_step.get(step) for step in steps]} for name, by_step in by_run.items()
+        ],
+    }
+    return [panel] if by_run else []
+
+
+def _row(arm: Arm, run: LiveRun) -> dict[str, object]:
+    lines = run.lines()
+    spent = budget(arm) if lines else None
+    return {
+        "title": arm.name,
+        "verdict": arm.runs[0].verdict.word,
+        "better": better(lines, run.config().evals.every),
+        "health": health(lines),
+        "steps": lines[-1]["step"] if lines else 0,
+        "tokens": spent.tokens_sampled + spent.tokens_trained if spent else 0,
+        "seconds": spent.seconds if spent else 0,
+    }
+
+
+def _differ(configs: Sequence[Config]) -> list[dict[str, Any]]:
+    """Returns the settings that are not the same in all runs."""
+    rows: list[dict[str, Any]] = []
+    for key in ("recipe", *keys(Config)):
+        values = [setting_of(config, key) for config in configs]
+        if len(set(values)) > 1:
+            rows.append({"key": key, "values": values})
+    return rows
