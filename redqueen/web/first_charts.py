@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from redqueen.web.headline import contested_share
 
 Line = Mapping[str, Any]
 MANY = 6
-"""With more living students than this, the curves of held-out gains are those that have a value at the last measure."""
+"""With more students than this the chart of held-out gains shows the living ones, and of more of them the best."""
 
 
 def first_charts(lines: Sequence[Line]) -> list[dict[str, object]]:
@@ -24,7 +25,10 @@ def _gain(lines: Sequence[Line]) -> dict[str, Any]:
     students = [line["held_out"]["students"] for line in measured]
     names = dict.fromkeys(name for scores in students for name in scores)
     living = (lines[-1].get("members") or {}) if lines else {}
-    shown = [name for name in names if name in living] or list(names)
+    shown = list(names)
+    if len(shown) > MANY:
+        # Who was replaced is less to a reader than who lives.
+        shown = [name for name in names if name in living]
     if len(shown) > MANY:
         shown = sorted(shown, key=lambda name: -(students[-1].get(name) or {"gain": -1})["gain"])[:MANY]
 
@@ -36,16 +40,20 @@ def _gain(lines: Sequence[Line]) -> dict[str, Any]:
             found.append(None if value is None else 100 * value)
         return found
 
-    curves = [
+    curves: list[dict[str, Any]] = [
         {"label": name, "values": column(name, "gain"), "low": column(name, "low"), "high": column(name, "high")}
         for name in shown
     ]
+    if len(shown) < len(names):
+        gains = [[score["gain"] for score in scores.values()] for scores in students]
+        means = [100 * fmean(each) if each else None for each in gains]
+        curves.insert(0, {"label": "mean of the students", "values": [0.0, *means]})
     note = (
         "Right answers on held-out problems, which nobody is trained or selected by: percentage points from the start, "
         "with 95 % intervals over problems. A student is better if its band is above 0."
     )
     chart = _chart(measured, "gain", "Better than the start?", "points", note, curves)
-    return {**chart, "steps": [0, *chart["steps"]], "plain": True}
+    return {**chart, "steps": [0, *chart["steps"]], "plain": True, "zero": True}
 
 
 def _health(lines: Sequence[Line]) -> dict[str, Any]:

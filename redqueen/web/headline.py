@@ -44,8 +44,8 @@ def better(lines: Sequence[Line], every: int) -> dict[str, str]:
     best = max(students, key=lambda name: students[name]["gain"] or 0, default=None)
     if best is None:
         return asdict(Answer(value="not known", text=f"No student lived through the evaluation of step {step}.", tone="open"))
-    where = f"on {held_out['problems']} held-out problems after step {step}, 95 % interval of one student"
-    text = f"{best} is {_points(students[best])} points from the start {where}."
+    where = f"on {held_out['problems']} held-out problems after step {step} (95 % interval)"
+    text = f"The best, {best}: {_points(students[best])} points {where}."
     if above:
         count = f"{len(above)} of {len(students)}"
         return asdict(Answer(value=f"yes: {count}", text=text, tone="good"))

@@ -3,7 +3,7 @@
 //
 // A panel: {key, section, title, unit, note, low, high, steps: [1, 2], curves: [{label, values: [0.5, null]}]}
 // A curve can have a band: `low` and `high`, as long as `values`. `along` names what `steps` counts, if not steps.
-// `plain` panels are never smoothed.
+// `plain` panels are never smoothed; `zero` ones have a line at 0, which is always in sight.
 
 import { h, svg } from "./dom.js";
 import { covered, dash, format, hue, inWords, smooth } from "./series.js";
@@ -122,11 +122,8 @@ class Chart {
     const { steps, curves } = this.panel;
     const raw = this.window > 1 ? curves.map((curve) => curve.values) : [];
     const bands = this.banded().flatMap((curve) => [smooth(curve.low, this.window), smooth(curve.high, this.window)]);
-    return [steps, ...raw, ...bands, ...this.lines()];
-  }
-
-  lines() {
-    return this.panel.curves.map((curve) => smooth(curve.values, this.window));
+    const lines = curves.map((curve) => smooth(curve.values, this.window));
+    return [steps, ...raw, ...bands, ...lines];
   }
 
   banded() {
@@ -153,7 +150,7 @@ class Chart {
   }
 
   options() {
-    const { low, high, unit, along = "step" } = this.panel;
+    const { low, high, zero, unit, along = "step" } = this.panel;
     const axis = {
       stroke: () => colour("--ink-soft", "#555"),
       grid: { stroke: () => colour("--line", "#ddd"), width: 1 },
@@ -165,7 +162,7 @@ class Chart {
     return {
       width: this.plot.clientWidth,
       height: HEIGHT,
-      padding: [8, 10, 0, 0],
+      padding: [8, 16, 0, 0],
       legend: { show: false },
       cursor: {
         sync: { key: along },
@@ -177,7 +174,7 @@ class Chart {
       },
       scales: {
         x: { time: false, range: (_, from, to) => viewOf(this.panel).range ?? xRange(from, to) },
-        y: { range: (_, from, to) => yRange(from, to, low, high) },
+        y: { range: (_, from, to) => (zero ? yRange(Math.min(from, 0), Math.max(to, 0)) : yRange(from, to, low, high)) },
       },
       axes: [
         { ...axis, incrs: STEPS, size: 24, label: along, labelSize: 16, values: (_, ticks) => ticks },
@@ -198,6 +195,7 @@ class Chart {
       hooks: {
         setCursor: [() => this.label()],
         setSelect: [(chart) => this.onSelect(chart)],
+        drawAxes: [(chart) => zero && this.drawZero(chart)],
         draw: [(chart) => this.drawPin(chart)],
       },
     };
@@ -206,7 +204,7 @@ class Chart {
   series() {
     const { curves, steps } = this.panel;
     const points = { show: false };
-    const raw = curves.map((_, i) => ({ stroke: `${hue(i)}60`, width: 1, show: !this.hidden[i], points }));
+    const raw = curves.map((_, i) => ({ stroke: `${hue(i)}88`, width: 1, show: !this.hidden[i], points }));
     // The ends of a band are curves without a line.
     const ends = this.banded().flatMap((curve) => {
       const end = { width: 0, show: !this.hidden[curves.indexOf(curve)], points };
@@ -260,10 +258,11 @@ class Chart {
     this.at.replaceChildren(link ? h("a", { href: link }, `${words}: see its tasks`) : words);
     // Of many curves, such as all members that ever lived, only those that have a value there are named.
     const many = curves.length > NAMED;
-    this.lines().forEach((line, i) => {
-      const value = line[index] ?? null;
-      const { low, high } = curves[i];
-      const ends = low && low[index] !== null && value !== null ? ` [${format(low[index], unit)}, ${format(high[index], unit)}]` : "";
+    curves.forEach((curve, i) => {
+      const at = (values) => smooth(values, this.window)[index] ?? null;
+      const value = at(curve.values);
+      const low = curve.low ? at(curve.low) : null;
+      const ends = low === null ? "" : ` [${format(low, unit)}, ${format(at(curve.high), unit)}]`;
       this.values[i].textContent = format(value, unit) + ends;
       this.values[i].parentElement.hidden = many && value === null;
     });
@@ -306,6 +305,11 @@ class Chart {
     ctx.fillRect(x, bbox.top, devicePixelRatio, bbox.height);
   }
 
+  drawZero({ ctx, bbox, valToPos }) {
+    ctx.fillStyle = colour("--ink-soft", "#555");
+    ctx.fillRect(bbox.left, Math.round(valToPos(0, "y", true)), bbox.width, 1.5 * devicePixelRatio);
+  }
+
   onSelect(chart) {
     const { left, width } = chart.select;
     if (width < 1) return;
@@ -326,7 +330,7 @@ function xRange(from, to) {
 }
 
 // Limits that a panel gives are kept; the others follow the data. A curve that never moves gets room around it.
-function yRange(from, to, low, high) {
+function yRange(from, to, low = null, high = null) {
   let bottom = low ?? from ?? 0;
   let top = high ?? to ?? 1;
   if (top <= bottom) {

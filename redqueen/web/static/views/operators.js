@@ -45,17 +45,13 @@ function best(rows) {
 }
 
 function chart(title, rows, page) {
-  const values = rows.flatMap((row) => [
-    ...row.children.map((child) => child.change),
-    row.change?.low ?? null,
-    row.change?.high ?? null,
-  ]);
-  const known = values.filter((value) => value !== null);
-  const low = Math.min(0, ...known);
-  const high = Math.max(0, ...known);
-  const room = high - low || 1;
-  const x = (value) => 8 + ((value - low) / room) * (WIDTH - 16);
-  const head = ["operator", `change, from ${number(low, 1)} to ${number(high, 1)}`, "mean", "children", "living", "had children", "age", "held out"];
+  // The scale is that of the children. An interval of two of them can be far wider; it is cut off at the edge.
+  const known = rows.flatMap((row) => row.children.map((child) => child.change)).filter((value) => value !== null);
+  const room = Math.max(0, ...known) - Math.min(0, ...known) || 1;
+  const low = Math.min(0, ...known) - 0.2 * room;
+  const high = Math.max(0, ...known) + 0.2 * room;
+  const x = (value) => Math.min(Math.max((value - low) / (high - low), 0), 1) * WIDTH;
+  const head = ["operator", `change, from ${signed(low)} to ${signed(high)}`, "mean", "children", "living", "had children", "age", "held out"];
   const body = rows.map((row) =>
     h(
       "tr",

@@ -18,12 +18,10 @@ export const overview = {
     part("answers").replaceChildren(...answers(data, page.state));
     const words = page.state && page.state.course !== "finished" ? "Verdict so far: " : "Verdict: ";
     part("verdict").replaceChildren(words, h("strong", {}, data.verdict.word), `. ${data.verdict.reason}`);
-    if (!data.panels.length || !data.panels[0].steps.length) {
-      part("none").replaceChildren(h("p", {}, "No step has been played yet. The curves begin with the first one."));
-      return;
-    }
-    part("none").replaceChildren();
-    const steps = data.panels[0].steps;
+    const none = h("p", {}, "No step has been played yet. The curves begin with the first one.");
+    part("none").replaceChildren(...(data.panels.length ? [] : [none]));
+    if (!data.panels.length) return;
+    const steps = data.panels.reduce((longest, { steps }) => (steps.length > longest.length ? steps : longest), []);
     // The controls know the first and the last step, and somebody may be setting one of them.
     if (!part("controls").contains(document.activeElement)) part("controls").replaceChildren(chartControls(steps));
     const linkOf = page.link("/tasks") ? (step) => page.link("/tasks", { from: step, to: step }) : null;
@@ -98,7 +96,7 @@ function kinds({ first, last, rows }, page) {
     number(row.nodes, 0),
   ];
   const steps = first === last ? `step ${last}` : `steps ${first} to ${last}`;
-  const most = best.contested ? ` Most is learnt from ${best.kind}: the largest share of its tasks is contested.` : "";
+  const most = best.contested ? ` ${best.kind} has the largest share of contested tasks: only these tell good answers from bad ones.` : "";
   return [
     h("h2", {}, "Which kind of task works best?"),
     h("p", { class: "soft" }, `The last quarter: ${steps}. In sample.${most}`),
