@@ -96,6 +96,8 @@ def _gains(arms: Sequence[Arm]) -> list[dict[str, Any]]:
         "low": None,
         "high": None,
         "plain": True,
+        "zero": True,
+        "joined": True,
         "steps": steps,
         "curves": [
             {"label": name, "values": [by_step.get(step) for step in steps]} for name, by_step in by_run.items()

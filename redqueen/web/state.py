@@ -20,7 +20,7 @@ def state(run: LiveRun, title: str) -> dict[str, object]:
     seconds = [line["seconds"]["total"] for line in lines]
     now = course(run)
     population = config.population
-    who = f"{population.teachers} teachers and {population.students} students"
+    who = f"{_counted(population.teachers, 'teacher')} and {_counted(population.students, 'student')}"
     if population.single_agent:
         who = "a single agent in both roles"
     return {
@@ -48,6 +48,10 @@ def course(run: LiveRun) -> Course:
         return "running"
     newest = run.newest()
     return "finished" if newest and newest["step"] >= run.config().run.steps else "stopped"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _left(seconds: list[float], steps: int) -> float | None:

@@ -52,6 +52,8 @@ def chart_panel(chart: Chart, section: str) -> dict[str, object]:
         "steps": chart.steps,
         "curves": curves,
         "along": chart.along,
+        # Each run measured held-out problems at its own steps.
+        "joined": panel.key.startswith("held-out"),
     }
 
 
@@ -104,4 +106,4 @@ def _text(number: Interval | None) -> str:
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     titles = "".join(f"<th>{escape(title)}</th>" for title in head)
     body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f'<div class="wide" tabindex="0"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
+    return f'<div class="wide" tabindex="0" role="group" aria-label="{escape(head[0] or "numbers")}"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'

@@ -7,11 +7,15 @@ const WINDOWS = [1, 3, 5, 11, 21, 51, 101];
 const choice = { window: null, range: null }; // null: as the page thinks fit, and all steps
 const followers = new Set();
 
-/** The number of steps that a panel's means are over, and the range of steps that is shown; null shows all. */
+/**
+ * The number of steps that a panel's means are over, whether it is the page that chose it, and the range of steps that is
+ * shown; null shows all.
+ */
 export function viewOf(panel) {
   const along = (panel.along ?? "step") === "step";
   if (panel.plain || !along) return { window: 1, range: along ? choice.range : null };
-  return { window: choice.window ?? usualWindow(panel.steps.length), range: choice.range };
+  const window = choice.window ?? usualWindow(panel.steps.length);
+  return { window, usual: choice.window === null, range: choice.range };
 }
 
 /** Calls `follower({smoothing})` after each change, until the function that this returns is called. */

@@ -3,10 +3,11 @@
 //
 // A panel: {key, section, title, unit, note, low, high, steps: [1, 2], curves: [{label, values: [0.5, null]}]}
 // A curve can have a band: `low` and `high`, as long as `values`. `along` names what `steps` counts, if not steps.
-// `plain` panels are never smoothed; `zero` ones have a line at 0, which is always in sight.
+// `plain` panels are never smoothed; `zero` ones have a line at 0, which is always in sight; the
+// lines of `joined` ones go on over steps without a value.
 
 import { h, svg } from "./dom.js";
-import { covered, dash, format, hue, inWords, smooth } from "./series.js";
+import { covered, dash, format, hue, inWords, smooth, usualWindow } from "./series.js";
 import { followView, viewOf, zoomTo } from "./chart_view.js";
 
 const MARKED = 60; // up to so many steps each has a dot
@@ -59,7 +60,6 @@ class Chart {
         class: "panel",
         id: `panel-${panel.key}`,
         tabindex: "0",
-        role: "group",
         "aria-labelledby": title,
         "aria-describedby": `words-${panel.key}`,
         keydown: (event) => this.onKey(event),
@@ -121,9 +121,15 @@ class Chart {
   data() {
     const { steps, curves } = this.panel;
     const raw = this.window > 1 ? curves.map((curve) => curve.values) : [];
-    const bands = this.banded().flatMap((curve) => [smooth(curve.low, this.window), smooth(curve.high, this.window)]);
-    const lines = curves.map((curve) => smooth(curve.values, this.window));
+    const bands = this.banded().flatMap((curve) => [this.smoothed(curve, "low"), this.smoothed(curve, "high")]);
+    const lines = curves.map((curve) => this.smoothed(curve, "values"));
     return [steps, ...raw, ...bands, ...lines];
+  }
+
+  smoothed(curve, part) {
+    // A short run beside a long one is smoothed as if it were alone.
+    const known = curve.values.filter((value) => value !== null).length;
+    return smooth(curve[part], viewOf(this.panel).usual ? Math.min(this.window, usualWindow(known)) : this.window);
   }
 
   banded() {
@@ -220,6 +226,7 @@ class Chart {
         stroke: hue(i),
         width: 2 + 4 * above,
         dash: dash(i),
+        spanGaps: this.panel.joined === true,
         points: { show: marked, size: 5 + 4 * above, fill: hue(i), stroke: hue(i) },
       };
     });
@@ -252,18 +259,23 @@ class Chart {
   label() {
     if (!this.values) return;
     const { steps, curves, unit, along = "step" } = this.panel;
-    const index = this.chart.cursor.idx ?? this.pinned ?? steps.length - 1;
+    const chosen = this.chart.cursor.idx ?? this.pinned;
+    const index = chosen ?? steps.length - 1;
     const words = steps.length ? `${along} ${steps[index]}` : "no step yet";
     const link = this.pinned === index && this.linkOf?.(steps[index]);
     this.at.replaceChildren(link ? h("a", { href: link }, `${words}: see its tasks`) : words);
     // Of many curves, such as all members that ever lived, only those that have a value there are named.
     const many = curves.length > NAMED;
     curves.forEach((curve, i) => {
-      const at = (values) => smooth(values, this.window)[index] ?? null;
-      const value = at(curve.values);
-      const low = curve.low ? at(curve.low) : null;
-      const ends = low === null ? "" : ` [${format(low, unit)}, ${format(at(curve.high), unit)}]`;
-      this.values[i].textContent = format(value, unit) + ends;
+      // Where no step is chosen, a curve that ended before shows its last value.
+      const last = curve.values.findLastIndex((value) => value !== null);
+      const place = chosen === null && !many && last >= 0 ? last : index;
+      const at = (part) => this.smoothed(curve, part)[place] ?? null;
+      const value = at("values");
+      const low = curve.low ? at("low") : null;
+      const ends = low === null ? "" : ` [${format(low, unit)}, ${format(at("high"), unit)}]`;
+      const where = place === index ? "" : ` (${along} ${steps[place]})`;
+      this.values[i].textContent = format(value, unit) + ends + where;
       this.values[i].parentElement.hidden = many && value === null;
     });
   }

@@ -28,7 +28,7 @@ function fill(node, attributes, children) {
 
 /** A table that scrolls by itself on a narrow screen. Columns: [title, class]; rows: arrays of children. */
 export function table(columns, rows, caption) {
-  const head = columns.map(([title, kind]) => h(title ? "th" : "td", { scope: title && "col", class: kind }, title));
+  const head = columns.map(([title, kind]) => h(title ? "th" : "td", { scope: title ? "col" : null, class: kind }, title));
   const body = rows.map((row) =>
     h(
       "tr",
@@ -43,7 +43,7 @@ export function table(columns, rows, caption) {
 
 /** Something that may be wider than the screen: it scrolls by itself, can be scrolled by keys, and says so. */
 export function wide(caption, content) {
-  const box = h("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption }, content);
+  const box = h("div", { class: "wide", tabindex: "0", role: "group", "aria-label": caption }, content);
   const hint = h("p", { class: "more", "aria-hidden": "true", hidden: true }, "more to the right \u2192");
   const look = () => {
     hint.hidden = box.scrollWidth <= box.clientWidth + 1;

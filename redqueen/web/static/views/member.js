@@ -18,6 +18,7 @@ export const member = {
     root.replaceChildren(
       h("h1", {}, `${life.name}, ${ROLES[life.role]}`),
       facts(data, page),
+      h("h2", {}, "Course"),
       curves,
       h("h2", {}, teaches ? "Tasks that paid most" : "Tasks it solved best"),
       rows(data.best, page),
