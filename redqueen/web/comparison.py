@@ -50,9 +50,7 @@ def comparison(folder: Folder, names: Sequence[str]) -> dict[str, object]:
         "differ": _differ([arm.runs[0].config for arm in arms]),
         "first": [*_gains(arms), *first],
         "panels": [
-            folded_panel(chart)
-            for chart in shown
-            if chart.key not in _FIRST and chart.panel.key != _OF_STUDENTS
+            folded_panel(chart) for chart in shown if chart.key not in _FIRST and chart.panel.key != _OF_STUDENTS
         ],
     }
 

@@ -16,7 +16,7 @@ MANY = 6
 def first_charts(lines: Sequence[Line]) -> list[dict[str, object]]:
     """Returns the charts, as `static/charts.js` draws them; one without a value is left out."""
     charts = [_gain(lines), _health(lines), _winners(lines), _solved(lines)]
-    return [chart for chart in charts if any(_known(curve["values"]) for curve in chart["curves"])]
+    return [chart for chart in charts if chart["curves"]]
 
 
 def _gain(lines: Sequence[Line]) -> dict[str, Any]:
@@ -24,6 +24,7 @@ def _gain(lines: Sequence[Line]) -> dict[str, Any]:
     measured = [line for line in lines if line.get("held_out")]
     students = [line["held_out"]["students"] for line in measured]
     names = dict.fromkeys(name for scores in students for name in scores)
+    first = (lines[0].get("members") or {}) if lines else {}
     living = (lines[-1].get("members") or {}) if lines else {}
     shown = list(names)
     if len(shown) > MANY:
@@ -34,12 +35,14 @@ def _gain(lines: Sequence[Line]) -> dict[str, Any]:
 
     def column(name: str, key: str) -> list[float | None]:
         # What all started from is the start, by definition.
-        found: list[float | None] = [0.0 if living.get(name, {}).get("born") == 0 else None]
+        found: list[float | None] = [0.0 if first.get(name, {}).get("born") == 0 else None]
         for scores in students:
             value = (scores.get(name) or {}).get(key)
             found.append(None if value is None else 100 * value)
         return found
 
+    if not measured:
+        return _chart([], "gain", "", "", "", [])
     curves: list[dict[str, Any]] = [
         {"label": name, "values": column(name, "gain"), "low": column(name, "low"), "high": column(name, "high")}
         for name in shown
@@ -112,10 +115,5 @@ def _chart(
         "low": None if high is None else 0,
         "high": high,
         "steps": [line["step"] for line in lines],
-        "curves": list(curves),
+        "curves": [curve for curve in curves if any(value is not None for value in curve["values"])],
     }
-
-
-def _known(values: Sequence[float | None]) -> bool:
-    # The start alone, which every student has, is no measure.
-    return any(value is not None for value in values[1:]) or (len(values) == 1 and values[0] is not None)

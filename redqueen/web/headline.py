@@ -32,7 +32,9 @@ def better(lines: Sequence[Line], every: int) -> dict[str, str]:
     """
     measured = [line for line in lines if line.get("held_out")]
     if not measured and every and (not lines or lines[-1]["step"] < every):
-        return asdict(Answer(value="not known yet", text=f"Held-out problems are asked after step {every}.", tone="open"))
+        return asdict(
+            Answer(value="not known yet", text=f"Held-out problems are asked after step {every}.", tone="open")
+        )
     if not measured:
         text = "No held-out problem was asked while it trained (evals.every). `redqueen eval` asks them now."
         return asdict(Answer(value="not measured", text=text, tone="open"))
@@ -43,7 +45,9 @@ def better(lines: Sequence[Line], every: int) -> dict[str, str]:
     below = [name for name, score in students.items() if (high := score["high"]) is not None and high < 0]
     best = max(students, key=lambda name: students[name]["gain"] or 0, default=None)
     if best is None:
-        return asdict(Answer(value="not known", text=f"No student lived through the evaluation of step {step}.", tone="open"))
+        return asdict(
+            Answer(value="not known", text=f"No student lived through the evaluation of step {step}.", tone="open")
+        )
     where = f"on {held_out['problems']} held-out problems after step {step} (95 % interval)"
     text = f"The best, {best}: {_points(students[best])} points {where}."
     if above:
@@ -61,7 +65,8 @@ def health(lines: Sequence[Line]) -> dict[str, str]:
         return asdict(Answer(value="not known yet", text="No step has been played.", tone="open"))
     valid = _mean(line.get("valid_rate") for line in recent)
     contested = _mean(contested_share(line) for line in recent)
-    words = [f"{_percent(valid)} valid", f"{_percent(contested)} contested"]
+    # Where students play alone, nothing is proposed.
+    words = [f"{share:.0%} {what}" for share, what in ((valid, "valid"), (contested, "contested")) if share is not None]
     faults: list[str] = []
     if valid is not None and valid < FEW_VALID:
         faults.append("Most proposals are refused.")
@@ -69,7 +74,7 @@ def health(lines: Sequence[Line]) -> dict[str, str]:
         faults.append("Nearly all tasks are solved always or never, so nobody learns from them.")
     steps = "the last step" if len(recent) == 1 else f"the last {len(recent)} steps"
     text = " ".join([*faults, f"In {steps}: {_games(recent)}"])
-    return asdict(Answer(value=", ".join(words), text=text, tone="bad" if faults else "good"))
+    return asdict(Answer(value=", ".join(words) or "not known", text=text, tone="bad" if faults else "good"))
 
 
 def contested_share(line: Line) -> float | None:
@@ -92,10 +97,6 @@ def _points(score: Mapping[str, float | None]) -> str:
     if score["low"] is None or score["high"] is None:
         return f"{100 * gain:+.1f}"
     return f"{100 * gain:+.1f} [{100 * score['low']:+.1f}, {100 * score['high']:+.1f}]"
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{share:.0%}".replace("%", " %")
 
 
 def _mean(values: Any) -> float | None:

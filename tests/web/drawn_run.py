@@ -101,7 +101,7 @@ class DrawnRun(SyntheticRun):
         }
         return {
             "complexity_by_kind": {kind: {"written": written, "reached": reached} for kind in KINDS},
-            "lines_by_kind": {kind: written["lines"] for kind in KINDS},
+            "lines_by_kind": dict.fromkeys(KINDS, written["lines"]),
             "dead_code_by_kind": dict.fromkeys(KINDS, 0.08),
             "sizes_by_kind": {kind: {"input": 3 + step / 60, "output": 2.5} for kind in KINDS},
             "executed_by_kind": {kind: {"tasks": 9, "lines": 4 * growth, "events": 9 * growth} for kind in KINDS},

@@ -53,7 +53,7 @@ def test_nothing_in_the_scripts_parses_markup_or_text_as_code() -> None:
 
 
 def test_charts_have_the_hues_of_the_figures() -> None:
-    named = re.search(r"HUES = \[([^\]]*)\]", (STATIC / "charts.js").read_text())
+    named = re.search(r"HUES = \[([^\]]*)\]", (STATIC / "series.js").read_text())
     assert named
     found = re.findall(r'"(#\w+)"', named[1])
     assert found == list(HUES[: len(found)])

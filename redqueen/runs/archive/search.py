@@ -55,7 +55,8 @@ def containing(
             return _names(archive, statement, [step, *values, pattern])
         # The program of a task is a part of what was written, unless the teacher was given it.
         statement = (
-            f"SELECT p.id FROM proposals AS p LEFT JOIN tasks AS t ON t.id = p.id WHERE p.step = ? AND p.id IN ({chosen}) "
+            "SELECT p.id FROM proposals AS p LEFT JOIN tasks AS t ON t.id = p.id "
+            f"WHERE p.step = ? AND p.id IN ({chosen}) "
             "AND (p.text LIKE ? ESCAPE '\\' OR t.program LIKE ? ESCAPE '\\' OR t.message LIKE ? ESCAPE '\\') "
             "ORDER BY p.rowid DESC"
         )

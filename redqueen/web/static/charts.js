@@ -261,9 +261,11 @@ class Chart {
     const { steps, curves, unit, along = "step" } = this.panel;
     const chosen = this.chart.cursor.idx ?? this.pinned;
     const index = chosen ?? steps.length - 1;
-    const words = steps.length ? `${along} ${steps[index]}` : "no step yet";
-    const link = this.pinned === index && this.linkOf?.(steps[index]);
-    this.at.replaceChildren(link ? h("a", { href: link }, `${words}: see its tasks`) : words);
+    const link = this.pinned !== null && this.linkOf?.(steps[this.pinned]);
+    this.at.replaceChildren(
+      steps.length ? `${along} ${steps[index]}` : "no step yet",
+      link ? h("a", { href: link }, `tasks of step ${steps[this.pinned]}`) : "",
+    );
     // Of many curves, such as all members that ever lived, only those that have a value there are named.
     const many = curves.length > NAMED;
     curves.forEach((curve, i) => {

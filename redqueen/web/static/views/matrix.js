@@ -75,7 +75,7 @@ export const matrix = {
       ),
       teachers.length && students.length
         ? wide("match matrix", h("table", { class: "matrix" }, h("thead", {}, head), h("tbody", {}, body)))
-        : h("p", {}, "No step has been played yet."),
+        : h("p", {}, "No teacher has met a student yet."),
       legend(scale, games) ?? "",
     );
   },

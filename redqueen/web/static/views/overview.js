@@ -16,8 +16,10 @@ export const overview = {
     }
     const part = (name) => box.querySelector(`.${name}`);
     part("answers").replaceChildren(...answers(data, page.state));
-    const words = page.state && page.state.course !== "finished" ? "Verdict so far: " : "Verdict: ";
-    part("verdict").replaceChildren(words, h("strong", {}, data.verdict.word), `. ${data.verdict.reason}`);
+    const words = page.state?.course !== "finished" ? "Verdict so far: " : "Verdict: ";
+    const verdict = [words, h("strong", {}, data.verdict.word), `. ${data.verdict.reason}`];
+    // A report begins with it.
+    part("verdict").replaceChildren(...(page.state ? verdict : []));
     const none = h("p", {}, "No step has been played yet. The curves begin with the first one.");
     part("none").replaceChildren(...(data.panels.length ? [] : [none]));
     if (!data.panels.length) return;
