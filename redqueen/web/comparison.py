@@ -14,6 +14,7 @@ from redqueen.config import Config
 from redqueen.config.keys import keys
 from redqueen.errors import UserError
 from redqueen.recording.metrics import panels
+from redqueen.runs.files import damage_of
 from redqueen.web.folder import Folder
 from redqueen.web.headline import better, health
 from redqueen.web.live_run import LiveRun
@@ -56,16 +57,18 @@ def comparison(folder: Folder, names: Sequence[str]) -> dict[str, object]:
 
 
 def _arm(name: str, run: LiveRun) -> Arm:
-    lines = run.lines()
-    compared = ComparedRun(
-        name=name,
-        path=run.directory.path,
-        arm=name,
-        config=run.config(),
-        lines=lines,
-        verdict=verdict(lines),
-        panels=panels(lines),
-    )
+    # Here, so that it is said which of the runs is damaged.
+    with damage_of(run.directory.path):
+        lines = run.lines()
+        compared = ComparedRun(
+            name=name,
+            path=run.directory.path,
+            arm=name,
+            config=run.config(),
+            lines=lines,
+            verdict=verdict(lines),
+            panels=panels(lines),
+        )
     return Arm(name=name, runs=(compared,))
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 Line = Mapping[str, Any]
 RECENT = 10
@@ -16,8 +15,7 @@ FEW_CONTESTED = 0.1
 """Below this share of contested tasks hardly any task tells a student's attempts apart; the verdict's limit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(TypedDict):
     """The answer to one question."""
 
     value: str
@@ -25,19 +23,17 @@ class Answer:
     tone: Literal["good", "bad", "open"]
 
 
-def better(lines: Sequence[Line], every: int) -> dict[str, str]:
+def better(lines: Sequence[Line], every: int) -> Answer:
     """Returns whether a student is above the start on held-out problems, at the last step that measured it.
 
     `every` is the setting evals.every, by which the answer says when there will be one.
     """
     measured = [line for line in lines if line.get("held_out")]
     if not measured and every and (not lines or lines[-1]["step"] < every):
-        return asdict(
-            Answer(value="not known yet", text=f"Held-out problems are asked after step {every}.", tone="open")
-        )
+        return Answer(value="not known yet", text=f"Held-out problems are asked after step {every}.", tone="open")
     if not measured:
         text = "No held-out problem was asked while it trained (evals.every). `redqueen eval` asks them now."
-        return asdict(Answer(value="not measured", text=text, tone="open"))
+        return Answer(value="not measured", text=text, tone="open")
     step: int = measured[-1]["step"]
     held_out: Mapping[str, Any] = measured[-1]["held_out"]
     students: Mapping[str, Mapping[str, float | None]] = held_out["students"]
@@ -45,24 +41,22 @@ def better(lines: Sequence[Line], every: int) -> dict[str, str]:
     below = [name for name, score in students.items() if (high := score["high"]) is not None and high < 0]
     best = max(students, key=lambda name: students[name]["gain"] or 0, default=None)
     if best is None:
-        return asdict(
-            Answer(value="not known", text=f"No student lived through the evaluation of step {step}.", tone="open")
-        )
+        return Answer(value="not known", text=f"Step {step} measured no student.", tone="open")
     where = f"on {held_out['problems']} held-out problems after step {step} (95 % interval)"
     text = f"The best, {best}: {_points(students[best])} points {where}."
     if above:
         count = f"{len(above)} of {len(students)}"
-        return asdict(Answer(value=f"yes: {count}", text=text, tone="good"))
+        return Answer(value=f"yes: {count}", text=text, tone="good")
     if len(below) == len(students):
-        return asdict(Answer(value="no: below it", text=text, tone="bad"))
-    return asdict(Answer(value="not shown", text=text, tone="open"))
+        return Answer(value="no: below it", text=text, tone="bad")
+    return Answer(value="not shown", text=text, tone="open")
 
 
-def health(lines: Sequence[Line]) -> dict[str, str]:
+def health(lines: Sequence[Line]) -> Answer:
     """Returns how much is valid and contested, and who wins, in the last steps."""
     recent = lines[-RECENT:]
     if not recent:
-        return asdict(Answer(value="not known yet", text="No step has been played.", tone="open"))
+        return Answer(value="not known yet", text="No step has been played.", tone="open")
     valid = _mean(line.get("valid_rate") for line in recent)
     contested = _mean(contested_share(line) for line in recent)
     # Where students play alone, nothing is proposed.
@@ -74,7 +68,7 @@ def health(lines: Sequence[Line]) -> dict[str, str]:
         faults.append("Nearly all tasks are solved always or never, so nobody learns from them.")
     steps = "the last step" if len(recent) == 1 else f"the last {len(recent)} steps"
     text = " ".join([*faults, f"In {steps}: {_games(recent)}"])
-    return asdict(Answer(value=", ".join(words) or "not known", text=text, tone="bad" if faults else "good"))
+    return Answer(value=", ".join(words) or "not known", text=text, tone="bad" if faults else "good")
 
 
 def contested_share(line: Line) -> float | None:

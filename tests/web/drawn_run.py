@@ -1,7 +1,7 @@
 """A long run that nobody played, to look at the page with: `python -m tests.web.drawn_run FOLDER [STEPS]`.
 
-Its archive is the benchmarks' (`benchmarks.synthetic_run`). Its lines have every number that a chart shows, drawn as slow
-waves with noise.
+Its archive is the benchmarks' (`benchmarks.synthetic_run`). Its lines have every number that a chart shows, drawn as
+slow waves with noise.
 """
 
 from __future__ import annotations

@@ -52,7 +52,8 @@ def test_a_line_that_covers_another_is_found(shown: Browser) -> None:
 
 
 def test_curves_are_told_in_words(shown: Browser) -> None:
-    panel = "{steps: [1, 2, 3], unit: 'share', curves: [{label: 'all', values: [0.5, null, 0.25]}, {label: 'b', values: [null]}]}"
+    curves = "[{label: 'all', values: [0.5, null, 0.25]}, {label: 'b', values: [null]}]"
+    panel = f"{{steps: [1, 2, 3], unit: 'share', curves: {curves}}}"
     words = "all: 50% at step 1, 25% at step 3; lowest 25%, highest 50%. b: no value."
     assert module(shown, f"s.inWords({panel})") == words
 
@@ -61,14 +62,18 @@ def test_smoothing_can_be_chosen(shown: Browser) -> None:
     assert "mean of 7 steps" in shown.run("document.querySelector('#smoothing').selectedOptions[0].textContent")
     text = f"{FIRST}.querySelector('.panel-value').textContent"
     smoothed = shown.run(text)
-    shown.run(
-        "(() => { const s = document.querySelector('#smoothing'); s.value = '1'; s.dispatchEvent(new Event('change')); })()"
-    )
+    put(shown, "#smoothing", "1", "change")
     assert shown.run(text) != smoothed
-    shown.run(
-        "(() => { const s = document.querySelector('#smoothing'); s.value = ''; s.dispatchEvent(new Event('change')); })()"
-    )
+    put(shown, "#smoothing", "", "change")
     assert shown.run(text) == smoothed
+
+
+def put(shown: Browser, where: str, value: str, event: str) -> None:
+    """Sets a control as a reader does."""
+    shown.run(
+        f"((control) => {{ control.value = '{value}'; control.dispatchEvent(new Event('{event}')); }})"
+        f"(document.querySelector('{where}'))"
+    )
 
 
 def mouse(shown: Browser, what: str, x: float, y: float, clicks: int = 1) -> None:
@@ -77,11 +82,9 @@ def mouse(shown: Browser, what: str, x: float, y: float, clicks: int = 1) -> Non
 
 def test_a_drag_zooms_all_charts_and_a_double_click_shows_all(shown: Browser) -> None:
     shown.run(f"{FIRST}.scrollIntoView({{block: 'center'}})")
-    box = shown.run(
-        f"(() => {{ const b = {FIRST}.querySelector('.u-over').getBoundingClientRect(); return [b.x, b.y, b.width]; }})()"
-    )
-    y = box[1] + 50
-    ends = [box[0] + 0.25 * box[2], box[0] + 0.75 * box[2]]
+    box = shown.run(f"{FIRST}.querySelector('.u-over').getBoundingClientRect().toJSON()")
+    y = box["y"] + 50
+    ends = [box["x"] + part * box["width"] for part in (0.25, 0.75)]
     mouse(shown, "mouseMoved", ends[0], y)
     mouse(shown, "mousePressed", ends[0], y)
     mouse(shown, "mouseMoved", ends[1], y)
@@ -100,25 +103,18 @@ def test_a_drag_zooms_all_charts_and_a_double_click_shows_all(shown: Browser) ->
 
 
 def test_steps_are_chosen_by_keys_as_well(shown: Browser) -> None:
-    shown.run(
-        "(() => { const f = document.querySelector('#zoom-from'); f.value = 50; f.dispatchEvent(new Event('change')); })()"
-    )
+    put(shown, "#zoom-from", "50", "change")
     shown.until("!document.querySelector('#zoom-all').disabled")
     shown.run("document.querySelector('#zoom-all').click()")
     assert shown.run("document.querySelector('#zoom-from').value") == "1"
 
 
 def test_charts_are_found_by_name(shown: Browser) -> None:
-    def find(words: str) -> None:
-        shown.run(
-            f"(() => {{ const f = document.querySelector('#find-chart'); f.value = '{words}'; f.dispatchEvent(new Event('input')); }})()"
-        )
-
-    find("entropy")
+    put(shown, "#find-chart", "entropy", "input")
     shown.until("!!document.querySelector('#panel-entropy canvas')")
     assert shown.run("document.querySelector('#found-charts').textContent") == "1 found"
     assert shown.run("document.querySelectorAll('details.question:not([hidden])').length") == 1
-    find("")
+    put(shown, "#find-chart", "", "input")
     shown.until("document.querySelectorAll('details.question:not([hidden])').length > 5")
     # What the search opened is closed again.
     assert shown.run("document.querySelector('#panel-entropy').closest('details').open") is False

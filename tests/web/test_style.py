@@ -22,7 +22,7 @@ def contrast(one: str, other: str) -> float:
 
 
 def themes() -> list[dict[str, str]]:
-    """Returns the colours of each block of the style sheet that sets them: light, dark by the system, dark by choice."""
+    """Returns the colours of each block that sets them: light, dark by the system, dark by choice."""
     style = (STATIC / "style.css").read_text()
     blocks = [block for block in re.findall(r"\{([^{}]*)\}", style) if "--paper:" in block]
     return [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block)) for block in blocks]

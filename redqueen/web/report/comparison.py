@@ -106,4 +106,5 @@ def _text(number: Interval | None) -> str:
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     titles = "".join(f"<th>{escape(title)}</th>" for title in head)
     body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f'<div class="wide" tabindex="0" role="group" aria-label="{escape(head[0] or "numbers")}"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
+    box = f'<div class="wide" tabindex="0" role="group" aria-label="{escape(head[0])}">'
+    return f"{box}<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>"

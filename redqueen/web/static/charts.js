@@ -210,7 +210,7 @@ class Chart {
   series() {
     const { curves, steps } = this.panel;
     const points = { show: false };
-    const raw = curves.map((_, i) => ({ stroke: `${hue(i)}88`, width: 1, show: !this.hidden[i], points }));
+    const raw = curves.map((_, i) => ({ stroke: `${hue(i)}5a`, width: 1, show: !this.hidden[i], points }));
     // The ends of a band are curves without a line.
     const ends = this.banded().flatMap((curve) => {
       const end = { width: 0, show: !this.hidden[curves.indexOf(curve)], points };
