@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from redqueen.web.headline import contested_share
+from redqueen.web.headline import RECENT, contested_share
 
 Line = Mapping[str, Any]
+Scores = Mapping[str, Mapping[str, Any]]
+"""The held-out scores of a step, by student."""
 MANY = 6
 """With more students than this the chart of held-out gains shows the living ones, and of more of them the best."""
 
@@ -22,41 +24,46 @@ def first_charts(lines: Sequence[Line]) -> list[dict[str, object]]:
 def _gain(lines: Sequence[Line]) -> dict[str, Any]:
     """Returns how far each student is above the start on held-out problems, in points, with its interval."""
     measured = [line for line in lines if line.get("held_out")]
-    students = [line["held_out"]["students"] for line in measured]
-    names = dict.fromkeys(name for scores in students for name in scores)
-    first = (lines[0].get("members") or {}) if lines else {}
-    living = (lines[-1].get("members") or {}) if lines else {}
-    shown = list(names)
-    if len(shown) > MANY:
-        # Who was replaced is less to a reader than who lives.
-        shown = [name for name in names if name in living]
-    if len(shown) > MANY:
-        shown = sorted(shown, key=lambda name: -(students[-1].get(name) or {"gain": -1})["gain"])[:MANY]
+    if not measured:
+        return _chart([], "gain", "", "", "", [])
+    students: list[Scores] = [line["held_out"]["students"] for line in measured]
+    first: Mapping[str, Any] = lines[0].get("members") or {}
+    # Its axis ends where those of the other charts do.
+    newest: int = lines[-1]["step"]
+    beyond = [None] if newest > measured[-1]["step"] else []
 
     def column(name: str, key: str) -> list[float | None]:
         # What all started from is the start, by definition.
-        found: list[float | None] = [0.0 if first.get(name, {}).get("born") == 0 else None]
-        for scores in students:
-            value = (scores.get(name) or {}).get(key)
-            found.append(None if value is None else 100 * value)
-        return found
+        start = 0.0 if first.get(name, {}).get("born") == 0 else None
+        values = [(scores.get(name) or {}).get(key) for scores in students]
+        return [start, *(None if value is None else 100 * value for value in values), *beyond]
 
-    if not measured:
-        return _chart([], "gain", "", "", "", [])
+    ever = list(dict.fromkeys(name for scores in students for name in scores))
+    shown = _shown(ever, lines[-1].get("members") or {}, students[-1])
     curves: list[dict[str, Any]] = [
         {"label": name, "values": column(name, "gain"), "low": column(name, "low"), "high": column(name, "high")}
         for name in shown
     ]
-    if len(shown) < len(names):
-        gains = [[score["gain"] for score in scores.values()] for scores in students]
-        means = [100 * fmean(each) if each else None for each in gains]
-        curves.insert(0, {"label": "mean of the students", "values": [0.0, *means]})
+    if len(shown) < len(ever):
+        means = [100 * fmean(score["gain"] for score in scores.values()) if scores else None for scores in students]
+        curves.insert(0, {"label": "mean of the students", "values": [0.0, *means, *beyond]})
     note = (
         "Right answers on held-out problems, which nobody is trained or selected by: percentage points from the start, "
         "with 95 % intervals over problems. A student is better if its band is above 0."
     )
     chart = _chart(measured, "gain", "Better than the start?", "points", note, curves)
-    return {**chart, "steps": [0, *chart["steps"]], "plain": True, "zero": True}
+    steps = [0, *chart["steps"], *([newest] if beyond else [])]
+    return {**chart, "steps": steps, "plain": True, "zero": True}
+
+
+def _shown(ever: Sequence[str], living: Mapping[str, Any], last: Scores) -> list[str]:
+    """Returns the students that have a curve: who was replaced is less to a reader than who lives."""
+    shown = list(ever)
+    if len(shown) > MANY:
+        shown = [name for name in ever if name in living]
+    if len(shown) > MANY:
+        shown = sorted((name for name in shown if name in last), key=lambda name: -last[name]["gain"])[:MANY]
+    return shown
 
 
 def _health(lines: Sequence[Line]) -> dict[str, Any]:
@@ -69,12 +76,15 @@ def _health(lines: Sequence[Line]) -> dict[str, Any]:
 
 
 def _winners(lines: Sequence[Line]) -> dict[str, Any]:
+    # A step of one match has one game, whose winner alone is no curve.
+    games: list[Mapping[str, int]] = [line.get("outcomes") or {} for line in lines]
+
     def shares(side: str) -> list[float | None]:
         found: list[float | None] = []
-        for line in lines:
-            outcomes: Mapping[str, int] = line.get("outcomes") or {}
-            played = sum(outcomes.values())
-            found.append(outcomes.get(side, 0) / played if played else None)
+        for place in range(len(games)):
+            some = games[max(0, place + 1 - RECENT) : place + 1]
+            played = sum(sum(outcomes.values()) for outcomes in some)
+            found.append(sum(outcomes.get(side, 0) for outcomes in some) / played if played else None)
         return found
 
     curves = [
@@ -82,8 +92,11 @@ def _winners(lines: Sequence[Line]) -> dict[str, Any]:
         {"label": "teachers", "values": shares("teacher")},
         {"label": "drawn", "values": shares("draw")},
     ]
-    note = "Shares of the rated games. A student wins if it solves more than par, the running solve rate."
-    return _chart(lines, "winners", "Who wins?", "share", note, curves, high=1)
+    note = (
+        f"Shares of the rated games of {RECENT} steps, up to each step. A student wins if it solves more than par, the "
+        "running solve rate."
+    )
+    return {**_chart(lines, "winners", "Who wins?", "share", note, curves, high=1), "plain": True}
 
 
 def _solved(lines: Sequence[Line]) -> dict[str, Any]:

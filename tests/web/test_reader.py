@@ -69,9 +69,8 @@ def test_how_do_two_runs_differ(reader: tuple[Browser, str]) -> None:
     shown.goto(address)
     text = click(shown, "input[value=short]", "input[value=long]", "main form button")
     assert "Settings that differ" in text
-    assert (
-        shown.run("[...document.querySelectorAll('main code')].map((code) => code.textContent)").count("run.steps") == 1
-    )
+    codes = shown.run("[...document.querySelectorAll('main code')].map((code) => code.textContent)")
+    assert codes.count("run.steps") == 1
     assert shown.run("document.querySelectorAll('.first canvas').length") == 4
 
 

@@ -14,7 +14,7 @@ from typing import Literal
 from redqueen.runs.archive.queries import Filter, listed
 from redqueen.runs.archive.reader import ArchiveReader
 
-SECONDS = 0.25
+SECONDS = 0.2
 """The time that a search may take; the step that it is at is finished."""
 Where = Literal["tasks", "answers"]
 

@@ -77,7 +77,7 @@ function panels({ rating, games, life }) {
       ...panel,
       key: "rating",
       title: "Rating",
-      unit: "points",
+      unit: "rating",
       note: "TrueSkill after each step: mu, and a band of one sigma on both sides.",
       plain: true,
       curves: [

@@ -45,7 +45,6 @@ function all(rows, caption) {
   return table(
     columns,
     rows.map((row) => ({
-      className: row.chosen ? "average" : "",
       cells: [
         h("code", {}, row.key),
         h("code", {}, row.value || "(empty)"),
