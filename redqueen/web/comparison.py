@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from statistics import fmean
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from redqueen.analysis.compare.arms import Arm, ComparedRun
@@ -15,8 +15,10 @@ from redqueen.config.keys import keys
 from redqueen.errors import UserError
 from redqueen.recording.metrics import panels
 from redqueen.runs.files import damage_of
+from redqueen.web.first_charts import mean_gain
 from redqueen.web.folder import Folder
 from redqueen.web.headline import better, health
+from redqueen.web.lines import Line
 from redqueen.web.live_run import LiveRun
 from redqueen.web.report.comparison import chart_panel, folded_panel
 from redqueen.web.settings import setting_of
@@ -42,7 +44,8 @@ def comparison(folder: Folder, names: Sequence[str]) -> dict[str, object]:
         return {**found, "runs": [], "differ": [], "first": [], "panels": []}
     runs = {name: folder.run(name) for name in chosen}
     arms = [_arm(folder.title(name), run) for name, run in runs.items()]
-    shown = [chart for chart in charts([arm for arm in arms if arm.runs[0].lines]) if chart.curves]
+    begun = [arm for arm in arms if arm.runs[0].lines]
+    shown = [chart for chart in charts(begun) if chart.curves]
     by_key = {chart.key: chart for chart in shown}
     first = [chart_panel(by_key[key], "first") for key in _FIRST if key in by_key]
     return {
@@ -76,14 +79,15 @@ def _gains(arms: Sequence[Arm]) -> list[dict[str, Any]]:
     """Returns the chart of the mean gain of each run's students on held-out problems; none without a measure."""
     by_run: dict[str, dict[int, float]] = {}
     for arm in arms:
-        by_step: dict[int, float] = {0: 0.0}
-        for line in arm.runs[0].lines:
-            scores: Mapping[str, Any] = (line.get("held_out") or {}).get("students") or {}
-            if scores:
-                by_step[line["step"]] = 100 * fmean(score["gain"] for score in scores.values())
-        if len(by_step) > 1:
-            by_run[arm.name] = by_step
-    steps = sorted({step for by_step in by_run.values() for step in by_step})
+        lines: Sequence[Line] = arm.runs[0].lines
+        gains = {line["step"]: mean_gain((line.get("held_out") or {}).get("students") or {}) for line in lines}
+        known = {step: gain for step, gain in gains.items() if gain is not None}
+        if known:
+            by_run[arm.name] = {0: 0.0, **known}
+    steps = sorted(set(chain.from_iterable(by_run.values())))
+    curves: list[dict[str, Any]] = []
+    for name, by_step in by_run.items():
+        curves.append({"label": name, "values": [by_step.get(step) for step in steps]})
     note = (
         "Right answers on held-out problems, which nobody is trained or selected by: percentage points from the start "
         "of the run, as the mean of its living students."
@@ -100,9 +104,7 @@ def _gains(arms: Sequence[Arm]) -> list[dict[str, Any]]:
         "zero": True,
         "joined": True,
         "steps": steps,
-        "curves": [
-            {"label": name, "values": [by_step.get(step) for step in steps]} for name, by_step in by_run.items()
-        ],
+        "curves": curves,
     }
     return [panel] if by_run else []
 

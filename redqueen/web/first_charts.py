@@ -7,8 +7,8 @@ from statistics import fmean
 from typing import Any
 
 from redqueen.web.headline import RECENT, contested_share
+from redqueen.web.lines import Line, column, named
 
-Line = Mapping[str, Any]
 Scores = Mapping[str, Mapping[str, Any]]
 """The held-out scores of a step, by student."""
 MANY = 6
@@ -32,20 +32,20 @@ def _gain(lines: Sequence[Line]) -> dict[str, Any]:
     newest: int = lines[-1]["step"]
     beyond = [None] if newest > measured[-1]["step"] else []
 
-    def column(name: str, key: str) -> list[float | None]:
+    def course(name: str, key: str) -> list[float | None]:
         # What all started from is the start, by definition.
         start = 0.0 if first.get(name, {}).get("born") == 0 else None
         values = [(scores.get(name) or {}).get(key) for scores in students]
         return [start, *(None if value is None else 100 * value for value in values), *beyond]
 
-    ever = list(dict.fromkeys(name for scores in students for name in scores))
+    ever = named([line["held_out"] for line in measured], "students")
     shown = _shown(ever, lines[-1].get("members") or {}, students[-1])
     curves: list[dict[str, Any]] = [
-        {"label": name, "values": column(name, "gain"), "low": column(name, "low"), "high": column(name, "high")}
+        {"label": name, "values": course(name, "gain"), "low": course(name, "low"), "high": course(name, "high")}
         for name in shown
     ]
     if len(shown) < len(ever):
-        means = [100 * fmean(score["gain"] for score in scores.values()) if scores else None for scores in students]
+        means = [mean_gain(scores) for scores in students]
         curves.insert(0, {"label": "mean of the students", "values": [0.0, *means, *beyond]})
     note = (
         "Right answers on held-out problems, which nobody is trained or selected by: percentage points from the start, "
@@ -54,6 +54,11 @@ def _gain(lines: Sequence[Line]) -> dict[str, Any]:
     chart = _chart(measured, "gain", "Better than the start?", "points", note, curves)
     steps = [0, *chart["steps"], *([newest] if beyond else [])]
     return {**chart, "steps": steps, "plain": True, "zero": True}
+
+
+def mean_gain(scores: Scores) -> float | None:
+    """Returns how far the students of a step are above the start on average, in points; None without any."""
+    return 100 * fmean(score["gain"] for score in scores.values()) if scores else None
 
 
 def _shown(ever: Sequence[str], living: Mapping[str, Any], last: Scores) -> list[str]:
@@ -100,11 +105,8 @@ def _winners(lines: Sequence[Line]) -> dict[str, Any]:
 
 
 def _solved(lines: Sequence[Line]) -> dict[str, Any]:
-    kinds = dict.fromkeys(kind for line in lines for kind in line.get("solve_rate_by_kind") or {})
-    curves: list[dict[str, Any]] = []
-    for kind in kinds:
-        values = [(line.get("solve_rate_by_kind") or {}).get(kind) for line in lines]
-        curves.append({"label": kind, "values": values})
+    kinds = named(lines, "solve_rate_by_kind")
+    curves = [{"label": kind, "values": column(lines, "solve_rate_by_kind", kind)} for kind in kinds]
     note = "Right answers by kind of task, in sample: it rises if students learn, and if teachers write easier tasks."
     return _chart(lines, "solved", "How much do students solve?", "share", note, curves, high=1)
 
@@ -128,5 +130,5 @@ def _chart(
         "low": None if high is None else 0,
         "high": high,
         "steps": [line["step"] for line in lines],
-        "curves": [curve for curve in curves if any(value is not None for value in curve["values"])],
+        "curves": [curve for curve in curves if set(curve["values"]) - {None}],
     }

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import Any, Literal, TypedDict
 
-Line = Mapping[str, Any]
+from redqueen.web.lines import Line, column, mean
+
 RECENT = 10
 """Over so many of the last steps the run's health is looked at."""
 FEW_VALID = 0.5
@@ -57,8 +57,8 @@ def health(lines: Sequence[Line]) -> Answer:
     recent = lines[-RECENT:]
     if not recent:
         return Answer(value="not known yet", text="No step has been played.", tone="open")
-    valid = _mean(line.get("valid_rate") for line in recent)
-    contested = _mean(contested_share(line) for line in recent)
+    valid = mean(line.get("valid_rate") for line in recent)
+    contested = mean(contested_share(line) for line in recent)
     # Where students play alone, nothing is proposed.
     words = [f"{share:.0%} {what}" for share, what in ((valid, "valid"), (contested, "contested")) if share is not None]
     faults: list[str] = []
@@ -78,12 +78,15 @@ def contested_share(line: Line) -> float | None:
 
 
 def _games(lines: Sequence[Line]) -> str:
-    totals = {side: sum((line.get("outcomes") or {}).get(side, 0) for line in lines) for side in ("student", "teacher")}
-    drawn = sum((line.get("outcomes") or {}).get("draw", 0) for line in lines)
-    played = drawn + sum(totals.values())
+    won = {side: _sum(column(lines, "outcomes", side)) for side in ("student", "draw", "teacher")}
+    played = sum(won.values())
     if not played:
         return "no game was rated."
-    return f"of {played} games students won {totals['student']}, teachers {totals['teacher']}."
+    return f"of {played} games students won {won['student']}, teachers {won['teacher']}."
+
+
+def _sum(counts: Sequence[int | None]) -> int:
+    return sum(count or 0 for count in counts)
 
 
 def _points(score: Mapping[str, float | None]) -> str:
@@ -91,8 +94,3 @@ def _points(score: Mapping[str, float | None]) -> str:
     if score["low"] is None or score["high"] is None:
         return f"{100 * gain:+.1f}"
     return f"{100 * gain:+.1f} [{100 * score['low']:+.1f}, {100 * score['high']:+.1f}]"
-
-
-def _mean(values: Any) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from redqueen.web.lines import Line, column, named
 from redqueen.web.live_run import LiveRun
-
-Line = Mapping[str, Any]
 
 _CHARTS = (
     ("sampled_per_second", "Tokens sampled a second", "tokens / s", "Tokens sampled in a second of sampling."),
@@ -52,8 +51,8 @@ def machine(run: LiveRun) -> dict[str, object]:
 
 def _chart(lines: Sequence[Line], key: str, title: str, unit: str, note: str) -> dict[str, Any]:
     curves: list[dict[str, Any]] = []
-    for phase in _named(lines, "throughput"):
-        values = [((line.get("throughput") or {}).get(phase) or {}).get(key) for line in lines]
+    for phase in named(lines, "throughput"):
+        values = [(each or {}).get(key) for each in column(lines, "throughput", phase)]
         if any(values):
             curves.append({"label": phase, "values": values})
     if key == "host_gib":
@@ -69,10 +68,7 @@ def _most(line: Line, key: str) -> float | None:
 
 
 def _seconds(lines: Sequence[Line]) -> dict[str, Any]:
-    curves = [
-        {"label": phase, "values": [(line.get("seconds") or {}).get(phase) for line in lines]}
-        for phase in _named(lines, "seconds")
-    ]
+    curves = [{"label": phase, "values": column(lines, "seconds", phase)} for phase in named(lines, "seconds")]
     return _panel(lines, "step-seconds", "Seconds of a step", "seconds", "Wall time by phase.", curves)
 
 
@@ -101,17 +97,11 @@ def _panel(
 def _phases(lines: Sequence[Line]) -> list[dict[str, object]]:
     """Returns the means of each phase over the last quarter of the steps, and its share of their time."""
     quarter = lines[-max(1, len(lines) // 4) :]
-    total = sum((line.get("seconds") or {}).get("total", 0) for line in quarter)
+    total = sum(value or 0 for value in column(quarter, "seconds", "total"))
     rows: list[dict[str, object]] = []
-    for phase in _named(quarter, "seconds"):
+    for phase in named(quarter, "seconds"):
         if phase == "total":
             continue
-        seconds = [(line.get("seconds") or {}).get(phase) for line in quarter]
-        known = [value for value in seconds if value is not None]
+        known = [value for value in column(quarter, "seconds", phase) if value is not None]
         rows.append({"phase": phase, "seconds": fmean(known), "share": sum(known) / total if total else None})
     return rows
-
-
-def _named(lines: Sequence[Line], key: str) -> list[str]:
-    """Returns the names in the lines' mapping `key`, in the order in which they appear."""
-    return list(dict.fromkeys(name for line in lines for name in line.get(key) or {}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain
 from statistics import fmean
 from typing import Any
 
@@ -20,7 +21,7 @@ def operators(run: LiveRun) -> dict[str, object]:
     with run.archive() as archive:
         everybody = lives_in(archive)
     born = [life for life in everybody if life.parents]
-    parents = {name for life in born for name in life.parents}
+    parents = set(chain.from_iterable(life.parents for life in born))
     gains = _held_out(run.lines())
     groups: dict[tuple[str, str], list[Life]] = {}
     for life in born:
