@@ -110,17 +110,18 @@ def _gains(arms: Sequence[Arm]) -> list[dict[str, Any]]:
 
 
 def _row(arm: Arm, run: LiveRun) -> dict[str, object]:
-    lines = run.lines()
-    spent = budget(arm) if lines else None
-    return {
-        "title": arm.name,
-        "verdict": arm.runs[0].verdict.word,
-        "better": better(lines, run.config().evals.every),
-        "health": health(lines),
-        "steps": lines[-1]["step"] if lines else 0,
-        "tokens": spent.tokens_sampled + spent.tokens_trained if spent else 0,
-        "seconds": spent.seconds if spent else 0,
-    }
+    with damage_of(run.directory.path):
+        lines = run.lines()
+        spent = budget(arm) if lines else None
+        return {
+            "title": arm.name,
+            "verdict": arm.runs[0].verdict.word,
+            "better": better(lines, run.config().evals.every),
+            "health": health(lines),
+            "steps": lines[-1]["step"] if lines else 0,
+            "tokens": spent.tokens_sampled + spent.tokens_trained if spent else 0,
+            "seconds": spent.seconds if spent else 0,
+        }
 
 
 def _differ(configs: Sequence[Config]) -> list[dict[str, Any]]:

@@ -170,7 +170,17 @@ def test_pages_follow_one_another(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["kind=code_x", "from=x", "least=1e400", "sort=rho;", "page=0", "from=99999999999999999999"]
+    "query",
+    [
+        "kind=code_x",
+        "from=x",
+        "least=1e400",
+        "sort=rho;",
+        "page=0",
+        "from=99999999999999999999",
+        "in=x&text=a",
+        "before=0&text=a",
+    ],
 )
 def test_a_query_that_asks_for_nonsense_gets_one_line(client: TestClient, query: str) -> None:
     answer = client.get(f"/api/tasks?{query}")

@@ -135,6 +135,13 @@ def test_runs_are_compared_by_settings_results_and_curves(watched: Path, tmp_pat
     assert {panel["question"] for panel in found["panels"]} >= {"Who wins?"}
 
 
+def test_a_damaged_run_is_named(watched: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(watched, tmp_path / "runs"))
+    (folder / "second" / "metrics.jsonl").write_text('{"step": 1}\n')
+    answer = page(folder).get("/api/compare?with=first&with=second")
+    assert (answer.status_code, "second" in answer.json()["error"]) == (400, True)
+
+
 def test_one_run_or_none_gives_the_choice(watched: Path) -> None:
     client = page(watched)
     assert compare(client)["names"] == ["first", "second"]
