@@ -45,8 +45,8 @@ def better(lines: Sequence[Line], every: int) -> Answer:
     where = f"on {held_out['problems']} held-out problems after step {step} (95 % interval)"
     text = f"The best, {best}: {_points(students[best])} points {where}."
     if above:
-        count = f"{len(above)} of {len(students)}"
-        return Answer(value=f"yes: {count}", text=text, tone="good")
+        value = "yes" if len(students) == 1 else f"yes: {len(above)} of {len(students)} students"
+        return Answer(value=value, text=text, tone="good")
     if len(below) == len(students):
         return Answer(value="no: below it", text=text, tone="bad")
     return Answer(value="not shown", text=text, tone="open")

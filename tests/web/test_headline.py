@@ -26,7 +26,7 @@ def test_a_student_is_better_if_its_interval_is_above_zero() -> None:
         line(3),
     ]
     found = better(lines, 1)
-    assert (found["value"], found["tone"]) == ("yes: 1 of 2", "good")
+    assert (found["value"], found["tone"]) == ("yes: 1 of 2 students", "good")
     where = "on 250 held-out problems after step 2 (95 % interval)"
     assert found["text"] == f"The best, S0: +8.0 [+3.0, +13.0] points {where}."
 

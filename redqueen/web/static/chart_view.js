@@ -48,7 +48,7 @@ export function chartControls(steps) {
   const smoothing = h(
     "select",
     { id: "smoothing", change: () => setWindow(smoothing.value ? Number(smoothing.value) : null) },
-    h("option", { value: "", selected: choice.window === null }, `as the length asks: ${words(usual)}`),
+    h("option", { value: "", selected: choice.window === null }, `automatic: ${words(usual)}`),
     windows.map((window) => h("option", { value: window, selected: choice.window === window }, words(window))),
   );
   const end = (name, label) =>
