@@ -62,6 +62,16 @@ export function factList(lines) {
   return h("dl", { class: "facts" }, parts);
 }
 
+/** The name of a setting, `learning.lr`, which a narrow column may break after its dots. */
+export function settingName(key) {
+  const parts = key.split(".");
+  return h(
+    "code",
+    { class: "setting" },
+    parts.map((part, i) => (i < parts.length - 1 ? [`${part}.`, h("wbr")] : part)),
+  );
+}
+
 /** A number as people read it; null is a dash. */
 export function number(value, digits = 2) {
   return value === null || value === undefined ? "–" : value.toFixed(digits);

@@ -1,6 +1,6 @@
 // Two or more runs beside one another: what differs, what they came to, and their curves.
 
-import { clock, h, table } from "../dom.js";
+import { clock, h, settingName, table } from "../dom.js";
 import { drawPanels } from "../charts.js";
 import { chartControls } from "../chart_view.js";
 import { foldedCharts } from "./folded_charts.js";
@@ -56,7 +56,7 @@ function tables({ runs, differ }) {
   ];
   const rows = lines.map(([name, value]) => ({ cells: [name, ...runs.map(value)] }));
   const settings = differ.map(({ key, values }) => ({
-    cells: [h("code", {}, key), ...values.map((value) => h("code", {}, value || "(empty)"))],
+    cells: [settingName(key), ...values.map((value) => h("code", {}, value || "(empty)"))],
   }));
   return [
     h("h2", {}, "What they came to"),

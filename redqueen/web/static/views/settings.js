@@ -1,6 +1,6 @@
 // What a run was told, and where it ran.
 
-import { factList, h, table } from "../dom.js";
+import { factList, h, settingName, table } from "../dom.js";
 
 export const settings = {
   api: "settings",
@@ -46,7 +46,7 @@ function all(rows, caption) {
     columns,
     rows.map((row) => ({
       cells: [
-        h("code", {}, row.key),
+        settingName(row.key),
         h("code", {}, row.value || "(empty)"),
         row.recipe === null ? "–" : row.recipe === row.value ? "the same" : h("code", {}, row.recipe || "(empty)"),
         row.default === row.value ? "the same" : h("code", {}, row.default || "(empty)"),
