@@ -111,7 +111,8 @@ def _summary(folder: Folder, name: str) -> dict[str, object]:
             lines = run.lines()
             solved = lines[-1].get("solve_rate") if lines else None
             answer = better(lines, run.config().evals.every)
-            return {"name": name, **now, "better": answer["value"], "solve_rate": solved}
+            word = run.verdict().word
+            return {"name": name, **now, "better": answer["value"], "verdict": word, "solve_rate": solved}
     except UserError as error:
         return {"name": name, "title": folder.title(name), "error": str(error)}
 

@@ -9,7 +9,6 @@ from typing import Any
 from redqueen.analysis.compare.arms import Arm, ComparedRun
 from redqueen.analysis.compare.charts import charts
 from redqueen.analysis.compare.summary import budget
-from redqueen.analysis.dynamics.verdict import verdict
 from redqueen.config import Config
 from redqueen.config.keys import keys
 from redqueen.errors import UserError
@@ -69,7 +68,7 @@ def _arm(name: str, run: LiveRun) -> Arm:
             arm=name,
             config=run.config(),
             lines=lines,
-            verdict=verdict(lines),
+            verdict=run.verdict(),
             panels=panels(lines),
         )
     return Arm(name=name, runs=(compared,))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from redqueen.analysis.dynamics.verdict import verdict
 from redqueen.recording.metrics import Panel, panels
 from redqueen.web.by_kind import by_kind
 from redqueen.web.first_charts import first_charts
@@ -20,7 +19,7 @@ Drawn = dict[str, Any]
 def overview(run: LiveRun) -> dict[str, object]:
     """Returns the first answers, the verdict so far, and all panels. Raises RunError if the run cannot be read."""
     lines = run.lines()
-    found = verdict(lines)
+    found = run.verdict()
     drawn = with_bands([panel_json(panel) for panel in panels(lines)])
     return {
         "verdict": {"word": found.word, "reason": found.reason},

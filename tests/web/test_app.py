@@ -264,7 +264,11 @@ def test_every_answer_confines_the_page(client: TestClient) -> None:
 
 def test_a_folder_of_runs_lists_them(watched: Path) -> None:
     client = page(watched)
-    assert [run["name"] for run in ask(client, "runs")["runs"]] == ["first", "second"]
+    found = ask(client, "runs")["runs"]
+    assert [run["name"] for run in found] == ["first", "second"]
+    # Beside one another without being opened: is it better, what does it do, how much is solved.
+    assert {(run["better"], run["verdict"]) for run in found} == {("not known yet", "undecided")}
+    assert found[0]["solve_rate"] == ask(client, "overview", run="first")["panels"][0]["curves"][0]["values"][-1]
     assert client.get("/api/state").status_code == 404
     for view in ("state", "overview", "league", "tasks"):
         assert ask(client, view, run="second")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redqueen.analysis.dynamics.verdict import Verdict, verdict
+from redqueen.analysis.dynamics.verdict import Verdict
 from redqueen.runs.archive import queries
 from redqueen.runs.archive.queries import Filter
 from redqueen.runs.directory import RunError
@@ -62,7 +62,7 @@ def facts(run: LiveRun) -> dict[str, str]:
 
 def judged(run: LiveRun) -> Verdict:
     """Returns the verdict about a run."""
-    return verdict(run.lines())
+    return run.verdict()
 
 
 def views(run: LiveRun) -> dict[str, object]:

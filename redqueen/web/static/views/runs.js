@@ -9,6 +9,7 @@ const COLUMNS = [
   ["step", "right"],
   ["left", "right"],
   ["better than the start", ""],
+  ["verdict", ""],
   ["solved", "right"],
   ["last step", ""],
   ["seed", "right"],
@@ -42,7 +43,7 @@ export const runs = {
 function row(run) {
   const address = run.name ? `/?${new URLSearchParams({ run: run.name })}` : "/";
   const link = h("a", { href: address, "data-row": true }, run.title);
-  if (run.error) return { cells: [link, "", h("span", { class: "error" }, "cannot be read"), ...Array(7).fill(""), run.error] };
+  if (run.error) return { cells: [link, "", h("span", { class: "error" }, "cannot be read"), ...Array(8).fill(""), run.error] };
   const box = h("input", { type: "checkbox", name: "with", value: run.name, "aria-label": `compare ${run.title}` });
   return {
     cells: [
@@ -52,6 +53,7 @@ function row(run) {
       `${run.step} of ${run.steps}`,
       run.seconds_left === null ? "" : clock(run.seconds_left),
       run.better,
+      run.verdict,
       percent(run.solve_rate),
       run.written === null ? "" : ago(run.written),
       run.seed,
