@@ -267,8 +267,9 @@ def test_a_folder_of_runs_lists_them(watched: Path) -> None:
     found = ask(client, "runs")["runs"]
     assert [run["name"] for run in found] == ["first", "second"]
     # Beside one another without being opened: is it better, what does it do, how much is solved.
-    assert {(run["better"], run["verdict"]) for run in found} == {("not known yet", "undecided")}
-    assert found[0]["solve_rate"] == ask(client, "overview", run="first")["panels"][0]["curves"][0]["values"][-1]
+    assert {(run["better"], run["verdict"]) for run in found} == {("not measured", "undecided")}
+    panels = {panel["key"]: panel for panel in ask(client, "overview", run="first")["panels"]}
+    assert found[0]["solve_rate"] == panels["solve-rate"]["curves"][0]["values"][-1]
     assert client.get("/api/state").status_code == 404
     for view in ("state", "overview", "league", "tasks"):
         assert ask(client, view, run="second")
