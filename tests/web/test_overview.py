@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.analysis.panels import panels
+from redqueen.recording.metrics import panels
 from redqueen.web.by_kind import by_kind
 from redqueen.web.first_charts import MANY, first_charts
 from redqueen.web.live_run import LiveRun
