@@ -16,7 +16,9 @@ from redqueen.config import BUNDLED, ModelConfig
 from redqueen.errors import ModelError
 from redqueen.machine import cores
 from redqueen.policy.model.bundled import obtain
-from redqueen.policy.model.decoder import Decoder, decoder_of
+from redqueen.policy.model.decoder import decoder_of, unsuited
+from redqueen.policy.model.forward import Forward
+from redqueen.policy.model.hosted import HostedDecoder
 from redqueen.policy.model.source import cannot_load, read_config, read_tokenizer, source
 from redqueen.policy.model.tokens import end_of_turn
 from redqueen.policy.shared_memory import SharedBlock, padded
@@ -35,7 +37,7 @@ class Base:
     """A transformers causal LM in eval mode, whose parameters take no gradient."""
     tokenizer: Any
     device: torch.device
-    decoder: Decoder
+    decoder: Forward
     """The forward pass over the same weights that applies members' adapters. Sampling and training use it."""
     block: SharedBlock | None = None
     """The shared memory that holds the weights; None if one process uses them."""
@@ -124,6 +126,13 @@ def load(config: ModelConfig) -> Base:
         )
     module: Any = model.requires_grad_(False)
     module = module.to(device).eval()
+    # Our own pass is the faster one. What it does not compute is left to transformers' own modules.
+    if unsuited(module):
+        if config.workers > 1:
+            raise ModelError(
+                f"'{config.name}' is computed by transformers, in one process: use model.workers=1 (docs/MODELS.md)"
+            )
+        return Base(config.name, module, tokenizer, device, HostedDecoder(module))
     if workers_of(config) == 1:
         return Base(config.name, module, tokenizer, device, decoder_of(module))
     # Worker processes map this block, so all of them together hold the weights once. Packed weights are opaque oneDNN
