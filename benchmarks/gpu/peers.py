@@ -109,7 +109,7 @@ def _train_peft(model: Any, shape: Shape, sizes: Sizes, device: torch.device, ou
     lora = peft.LoraConfig(
         r=shape.rank,
         lora_alpha=2 * shape.rank,
-        target_modules=list(ModelConfig().targets),
+        target_modules="all-linear",
         init_lora_weights=False,
         task_type="CAUSAL_LM",
     )

@@ -128,10 +128,7 @@ def load(config: ModelConfig) -> Base:
     module = module.to(device).eval()
     # Our own pass is the faster one. What it does not compute is left to transformers' own modules.
     if unsuited(module):
-        if config.workers > 1:
-            raise ModelError(
-                f"'{config.name}' is computed by transformers, in one process: use model.workers=1 (docs/MODELS.md)"
-            )
+        check_workers(config)
         return Base(config.name, module, tokenizer, device, HostedDecoder(module))
     if workers_of(config) == 1:
         return Base(config.name, module, tokenizer, device, decoder_of(module))
@@ -153,6 +150,15 @@ def workers_of(config: ModelConfig) -> int:
     # By default there is one worker per core, as far as memory allows. A machine with one core needs no second process.
     # The commands know how much a run needs, and choose by that instead (`redqueen.policy.memory.fit`).
     return max(1, min(cores(), psutil.virtual_memory().total // _WORKER_BYTES))
+
+
+def check_workers(config: ModelConfig) -> None:
+    """Raises ModelError if several processes are asked for on a model that transformers' own modules compute."""
+    if config.workers > 1:
+        raise ModelError(
+            f"'{config.name}' is computed by transformers' own modules, in one process: use model.workers=1, or leave "
+            "it out (docs/MODELS.md)"
+        )
 
 
 def can_share(config: ModelConfig) -> bool:
