@@ -140,7 +140,7 @@ def fragmentation(allocated: Sequence[Item]) -> Item:
 def _base(config: Config, shape: Shape, device: torch.device) -> list[Item]:
     """Returns the libraries and all copies of the base's weights."""
     dtype = dtype_of(config.model, device)
-    weights = Item("base weights", shape.weights * dtype.itemsize)
+    weights = Item("base weights", shape.stored(dtype))
     if device.type == "cuda":
         return [weights]
     workers = workers_of(config.model)

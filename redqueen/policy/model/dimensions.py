@@ -12,7 +12,9 @@ from transformers import AutoModelForCausalLM
 
 from redqueen.config import AUTO_TARGETS, ModelConfig
 from redqueen.policy.model.decoder import unsuited
+from redqueen.policy.model.families import check_quantized
 from redqueen.policy.model.hosted import adaptable
+from redqueen.policy.model.quantized import kind_of, stored_bytes
 from redqueen.policy.model.source import cannot_load, read_config, read_tokenizer
 from redqueen.policy.model.tokens import encode
 from redqueen.records import Prompt
@@ -48,6 +50,15 @@ class Shape:
     """The dtype in the base's file."""
     hosted: bool = False
     """Whether transformers' own modules compute it, and not our own forward pass."""
+    quantized: str = "none"
+    """How the weights of its blocks are quantised."""
+
+    def stored(self, dtype: torch.dtype) -> int:
+        """Returns the bytes of all weights, where those that are not quantised have this dtype."""
+        if self.quantized == "none":
+            return self.weights * dtype.itemsize
+        blocks = self.linear - self.vocabulary * self.hidden
+        return (self.weights - blocks) * dtype.itemsize + stored_bytes(self.quantized, blocks)
 
 
 def shape_of(config: ModelConfig) -> Shape:
@@ -56,13 +67,14 @@ def shape_of(config: ModelConfig) -> Shape:
     Raises ModelError if the base cannot be found or its family is not supported.
     """
     shell = read_config(config.name)
+    check_quantized(config, shell.to_dict())
     try:
-        return shape_in(shell, config.targets)
+        return shape_in(shell, config.targets, kind_of(shell, config))
     except Exception as error:
         raise cannot_load(config.name, error) from error
 
 
-def shape_in(shell: Any, targets: Collection[str]) -> Shape:
+def shape_in(shell: Any, targets: Collection[str], quantize: str = "none") -> Shape:
     """Returns the dimensions that a transformers configuration describes, with adapters at the layers of `targets`."""
     # On the meta device the modules have shapes but no memory, so even a large base is measured in a moment.
     with torch.device("meta"):
@@ -89,7 +101,8 @@ def shape_in(shell: Any, targets: Collection[str]) -> Shape:
         inner=len(adapted) // int(text.num_hidden_layers),
         head_norms=any(name.endswith("q_norm") for name, _ in modules),
         dtype=shell.dtype,
-        hosted=bool(unsuited(model)),
+        hosted=quantize != "none" or bool(unsuited(model)),
+        quantized=quantize,
     )
 
 

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from redqueen.config import ModelConfig
 from redqueen.errors import ModelError
+from redqueen.optional import is_installed, missing
 
 _NEAR = "choose a causal decoder, e.g. of Llama, Mistral, Qwen, Gemma, Phi, OLMo, SmolLM or Granite"
 _ENCODERS = frozenset(
@@ -41,19 +43,41 @@ _QUANTIZED = {
     "modelopt": "ModelOpt",
     "auto-round": "AutoRound",
 }
-LIBRARIES = {"bitsandbytes": "bnb", "torchao": "torchao"}
-"""The libraries whose quantised weights pass a gradient on, and the package's extras that install them."""
+# The libraries whose quantised weights pass a gradient on, and the package's extras that install them.
+_EXTRAS = {"bitsandbytes": "bnb", "torchao": "torchao"}
+_LIBRARIES = {"nf4": "bitsandbytes", "int8": "bitsandbytes", "torchao_int8": "torchao", "torchao_fp8": "torchao"}
 
 
-def check_folder(name: str) -> None:
-    """Raises ModelError if `name` is a folder whose model cannot be a base; does nothing for any other name."""
+def check_model(model: ModelConfig) -> None:
+    """Raises ModelError or MissingLibraryError if what is on this machine shows that a base cannot be trained on.
+
+    Only a folder's config.json is read; of a model of the Hub nothing is known here.
+    """
     try:
-        config: Any = json.loads((Path(name).expanduser() / "config.json").read_bytes())
+        config: Any = json.loads((Path(model.name).expanduser() / "config.json").read_bytes())
     # Whoever reads the file next says what is wrong with it.
     except (OSError, ValueError):
-        return
+        config = None
     if isinstance(config, dict):
-        check_config(name, config)
+        check_config(model.name, config)
+        check_quantized(model, config)
+    else:
+        check_library(model.quantize)
+
+
+def check_quantized(model: ModelConfig, config: Mapping[str, Any]) -> None:
+    """Raises ModelError if quantised weights are to be quantised again, MissingLibraryError without their library."""
+    method = quantized_by(config)
+    if method and model.quantize != "none":
+        raise ModelError(f"{model.name} is quantised already, by {method}: leave out model.quantize")
+    check_library(method or model.quantize, f"'{model.name}'" if method else "")
+
+
+def check_library(kind: str, of_what: str = "") -> None:
+    """Raises MissingLibraryError if the library is not installed that quantises so; `of_what` is what needs it."""
+    library = _LIBRARIES.get(kind, kind)
+    if library in _EXTRAS and not is_installed(library):
+        raise missing(library, _EXTRAS[library], of_what or f"model.quantize={kind}")
 
 
 def check_config(name: str, config: Mapping[str, Any]) -> None:
@@ -86,7 +110,7 @@ def refusal(config: Mapping[str, Any]) -> str:
 def _quantized_refusal(config: Mapping[str, Any]) -> str:
     """Returns why the quantised weights of a folder cannot be trained on; empty if they can, or are not quantised."""
     method = quantized_by(config)
-    if not method or method in LIBRARIES:
+    if not method or method in _EXTRAS:
         return ""
     return (
         f"its weights are quantised by {_QUANTIZED.get(method, method)}, whose products pass no gradient on: choose the "

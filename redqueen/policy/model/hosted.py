@@ -10,7 +10,8 @@ hidden size, V vocabulary.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -27,11 +28,13 @@ from redqueen.policy.lora.hosted_linear import HostedLinear
 from redqueen.policy.lora.stacked_factors import RowAdapters
 from redqueen.policy.model.attention import SharedPrefix
 from redqueen.policy.model.forward import MemberRows
+from redqueen.policy.model.quantized import rounds_inputs
 
 # Parts of a layer's name that are no linear layer of every token: what routes tokens to experts, and experts.
 _ROUTING = frozenset({"gate", "router", "shared_expert_gate", "experts"})
 # How far the parts of a pass and the whole one may differ, as a share of the largest logit.
-_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.1}
+_TOLERANCE = {torch.float64: 1e-3, torch.float32: 1e-3, torch.bfloat16: 0.1, torch.float16: 0.05}
+_COARSE = 0.3
 _PROBE = 6
 
 
@@ -57,7 +60,7 @@ class HostedDecoder:
         # Masks of sliding windows are transformers' own, so that any length is right that its positions reach.
         self.window = int(getattr(model.config.get_text_config(), "max_position_embeddings", None) or 0)
         self._head = _without(model, self.text)
-        # The adapters of the current batch. They stay until the next one: a recomputed layer needs them as well.
+        # The adapters of the batch that is being computed. Otherwise the model is the base alone.
         self._adapters: RowAdapters | None = None
         self._checkpointing = False
 
@@ -99,8 +102,18 @@ class HostedDecoder:
 
     def run(self, adapters: RowAdapters | None, **inputs: Any) -> Tensor:
         """Returns the last hidden states [B, T, H] of what transformers' text model computes from `inputs`."""
+        with self._applying(adapters):
+            return self.text(**inputs).last_hidden_state
+
+    @contextmanager
+    def _applying(self, adapters: RowAdapters | None) -> Generator[None]:
+        """Lets the layers add the updates of `adapters` meanwhile."""
+        before = self._adapters
         self._adapters = adapters
-        return self.text(**inputs).last_hidden_state
+        try:
+            yield
+        finally:
+            self._adapters = before
 
     def logits(self, hidden_NH: Tensor) -> Tensor:
         """Returns the logits [N, V] of hidden states, as the model defines them: with caps and scales."""
@@ -125,9 +138,16 @@ class HostedDecoder:
         forward = layer.forward
 
         def run(*args: Any, **kwargs: Any) -> Any:
-            if self._checkpointing and torch.is_grad_enabled():
-                return checkpoint(forward, *args, use_reentrant=False, preserve_rng_state=False, **kwargs)
-            return forward(*args, **kwargs)
+            if not self._checkpointing or not torch.is_grad_enabled():
+                return forward(*args, **kwargs)
+            adapters = self._adapters
+
+            def compute(*args: Any, **kwargs: Any) -> Any:
+                # In the backward pass the batch's own pass has ended.
+                with self._applying(adapters):
+                    return forward(*args, **kwargs)
+
+            return checkpoint(compute, *args, use_reentrant=False, preserve_rng_state=False, **kwargs)
 
         layer.forward = run
 
@@ -152,7 +172,7 @@ class HostedDecoder:
         if odd:
             raise ModelError(f"model family '{family}' cannot be adapted: {odd[0]} does not compute every token")
         whole_TV = self.model(input_ids=ids_T[None], use_cache=False).logits[0]
-        bound = float(whole_TV.abs().max()) * _TOLERANCE.get(self.dtype, 0.1)
+        bound = float(whole_TV.abs().max()) * (_COARSE if rounds_inputs(self.model) else _TOLERANCE[self.dtype])
         # A comparison with NaN is false, so that NaN is refused as well.
         if not (ours_TV - whole_TV).abs().max() <= bound:
             raise ModelError(f"model family '{family}' is not supported: its parts do not compute what the whole does")
