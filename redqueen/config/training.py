@@ -26,7 +26,7 @@ class ModelConfig(Section):
     auto chose."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where the run computes. auto: on the GPU if torch sees one, else on the CPU."""
-    quantize: Literal["none", "nf4", "int8", "torchao_int8", "torchao_fp8"] = "none"
+    quantize: Literal["off", "nf4", "int8", "torchao_int8", "torchao_fp8"] = "off"
     """The frozen base's layers in fewer bits: nf4 (4) or int8 by bitsandbytes, torchao_int8 or torchao_fp8 by torchao,
     extras of the package (docs/MODELS.md)."""
     prompts: Annotated[str, Named("prompt format", ("completion", "chat"))] = "completion"

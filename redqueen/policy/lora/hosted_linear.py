@@ -57,7 +57,7 @@ class HostedLinear:
             raise ValueError(f"{self.name}: a batch of {rows} rows, but the members of {adapters.count} are known")
         if torch.is_grad_enabled():
             # Autograd cannot follow a change of a view that was made inside another function, as int8's is.
-            if isinstance(y_BTO.grad_fn, BackwardCFunction) and y_BTO._base is not None:  # noqa: SLF001
+            if isinstance(y_BTO.grad_fn, BackwardCFunction) and y_BTO._base is not None:
                 y_BTO = y_BTO.clone()
             return LowRankUpdate.apply(y_BTO, x_BTI, self, factors, adapters)
         adapters.products.add(factors, self.inputs(x_BTI), y_BTO.view(-1, self.fan_out))

@@ -73,12 +73,12 @@ def saved_bytes(model: Any, targets: tuple[str, ...], rank: int, length: int) ->
     decoder = HostedDecoder(model, check=False)
     bank = AdapterBank(decoder.sites, 1, rank, 1.0, targets)
     adapters = bank.rows([0], [length], bank.gradients())
-    weights = {tensor.untyped_storage()._cdata for tensor in (*model.parameters(), *model.buffers())}  # noqa: SLF001
+    weights = {tensor.untyped_storage()._cdata for tensor in (*model.parameters(), *model.buffers())}
     saved: dict[int, Tensor] = {}
 
     def pack(tensor: Tensor) -> Tensor:
         # Tensors that share memory count once. They are kept here, so that no other takes a number that was counted.
-        saved.setdefault(tensor.untyped_storage()._cdata, tensor)  # noqa: SLF001
+        saved.setdefault(tensor.untyped_storage()._cdata, tensor)
         return tensor
 
     ids_BT = torch.zeros(1, length, dtype=torch.long)

@@ -50,12 +50,12 @@ class Shape:
     """The dtype in the base's file."""
     hosted: bool = False
     """Whether transformers' own modules compute it, and not our own forward pass."""
-    quantized: str = "none"
+    quantized: str = "off"
     """How the weights of its blocks are quantised."""
 
     def stored(self, dtype: torch.dtype) -> int:
         """Returns the bytes of all weights, where those that are not quantised have this dtype."""
-        if self.quantized == "none":
+        if self.quantized == "off":
             return self.weights * dtype.itemsize
         blocks = self.linear - self.vocabulary * self.hidden
         return (self.weights - blocks) * dtype.itemsize + stored_bytes(self.quantized, blocks)
@@ -74,7 +74,7 @@ def shape_of(config: ModelConfig) -> Shape:
         raise cannot_load(config.name, error) from error
 
 
-def shape_in(shell: Any, targets: Collection[str], quantize: str = "none") -> Shape:
+def shape_in(shell: Any, targets: Collection[str], quantize: str = "off") -> Shape:
     """Returns the dimensions that a transformers configuration describes, with adapters at the layers of `targets`."""
     # On the meta device the modules have shapes but no memory, so even a large base is measured in a moment.
     with torch.device("meta"):
@@ -101,7 +101,7 @@ def shape_in(shell: Any, targets: Collection[str], quantize: str = "none") -> Sh
         inner=len(adapted) // int(text.num_hidden_layers),
         head_norms=any(name.endswith("q_norm") for name, _ in modules),
         dtype=shell.dtype,
-        hosted=quantize != "none" or bool(unsuited(model)),
+        hosted=quantize != "off" or bool(unsuited(model)),
         quantized=quantize,
     )
 

@@ -16,16 +16,26 @@ from redqueen.errors import ModelError
 from redqueen.optional import is_installed, missing
 
 _NEAR = "choose a causal decoder, e.g. of Llama, Mistral, Qwen, Gemma, Phi, OLMo, SmolLM or Granite"
+# fmt: off
 _ENCODERS = frozenset(
-    "albert bart bert bigbird_pegasus blenderbot camembert deberta deberta-v2 distilbert electra fsmt longformer led "
-    "longt5 m2m_100 marian mbart modernbert mpnet mt5 mvp pegasus plbart prophetnet roberta switch_transformers t5 "
-    "t5gemma umt5 whisper xlm-roberta".split()
+    (
+        "albert", "bart", "bert", "bigbird_pegasus", "blenderbot", "camembert", "deberta", "deberta-v2",
+        "distilbert", "electra", "fsmt", "longformer", "led", "longt5", "m2m_100", "marian", "mbart",
+        "modernbert", "mpnet", "mt5", "mvp", "pegasus", "plbart", "prophetnet", "roberta",
+        "switch_transformers", "t5", "t5gemma", "umt5", "whisper", "xlm-roberta",
+    )
 )
-# What these keep of a text is a state that a batch cannot take rows of different lengths of.
+# fmt: on
+# What these keep of a text is a state, and a batch cannot take states of rows of different lengths.
+# fmt: off
 _STATES = frozenset(
-    "bamba falcon_h1 falcon_mamba granitemoehybrid jamba kimi_linear lfm2 lfm2_moe mamba mamba2 minimax nemotron_h "
-    "olmo_hybrid qwen3_5 qwen3_5_moe qwen3_5_text qwen3_next recurrent_gemma rwkv xlstm zamba zamba2".split()
+    (
+        "bamba", "falcon_h1", "falcon_mamba", "granitemoehybrid", "jamba", "kimi_linear", "lfm2", "lfm2_moe",
+        "mamba", "mamba2", "minimax", "nemotron_h", "olmo_hybrid", "qwen3_5", "qwen3_5_moe", "qwen3_5_text",
+        "qwen3_next", "recurrent_gemma", "rwkv", "xlstm", "zamba", "zamba2",
+    )
 )
+# fmt: on
 _CONVOLUTIONS = frozenset({"gpt2", "imagegpt", "openai-gpt"})
 _ATTENTION = frozenset({"full_attention", "sliding_attention"})
 _HEADS = ("Classification", "QuestionAnswering", "MaskedLM", "RewardModel", "MultipleChoice")
@@ -68,7 +78,7 @@ def check_model(model: ModelConfig) -> None:
 def check_quantized(model: ModelConfig, config: Mapping[str, Any]) -> None:
     """Raises ModelError if quantised weights are to be quantised again, MissingLibraryError without their library."""
     method = quantized_by(config)
-    if method and model.quantize != "none":
+    if method and model.quantize != "off":
         raise ModelError(f"{model.name} is quantised already, by {method}: leave out model.quantize")
     check_library(method or model.quantize, f"'{model.name}'" if method else "")
 
@@ -113,8 +123,8 @@ def _quantized_refusal(config: Mapping[str, Any]) -> str:
     if not method or method in _EXTRAS:
         return ""
     return (
-        f"its weights are quantised by {_QUANTIZED.get(method, method)}, whose products pass no gradient on: choose the "
-        "model that it was made from, with model.quantize=nf4 or int8"
+        f"its weights are quantised by {_QUANTIZED.get(method, method)}, whose products pass no gradient on: choose "
+        "the model that it was made from, with model.quantize=nf4 or int8"
     )
 
 

@@ -28,7 +28,7 @@ _BITS = {
 
 def options(config: ModelConfig, dtype: torch.dtype, device: torch.device) -> dict[str, Any]:
     """Returns what `from_pretrained` needs to quantise a base while it loads it; nothing if it is not to."""
-    if config.quantize == "none":
+    if config.quantize == "off":
         return {}
     return {"quantization_config": _configuration(config.quantize, dtype), "device_map": {"": device}}
 
@@ -95,7 +95,7 @@ def _plain(name: str, tensor: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def kind_of(shell: Any, config: ModelConfig) -> str:
-    """Returns how a base is quantised: as asked, or as the files of `shell`, a configuration, are; none if not."""
+    """Returns how a base is quantised: as asked, or as the files of `shell`, a configuration, are; off if not."""
     files: Any = getattr(shell, "quantization_config", None)
     if not files:
         return config.quantize

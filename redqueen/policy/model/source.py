@@ -98,9 +98,8 @@ def read_config(name: str) -> Any:
         near = get_close_matches(family, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, 3)
         known = "knows it, but not as a causal decoder" if family in CONFIG_MAPPING_NAMES else "does not know it"
         closest = f"; near are {', '.join(near)}" if near else ""
-        raise ModelError(
-            f"{name}: model family '{family}' is not supported: transformers {transformers.__version__} {known}{closest}"
-        )
+        which = f"transformers {transformers.__version__} {known}{closest}"
+        raise ModelError(f"{name}: model family '{family}' is not supported: {which}")
     try:
         return AutoConfig.from_pretrained(found.where, local_files_only=found.local)
     except Exception as error:

@@ -177,7 +177,7 @@ def check_engine(config: Config) -> None:
             "learning.max_staleness=1 needs something that samples while this process learns: sampling.engine=vllm, or "
             "--ray (docs/SCALING.md)"
         )
-    if config.sampling.engine == "vllm" and config.model.quantize != "none":
+    if config.sampling.engine == "vllm" and config.model.quantize != "off":
         raise ConfigError(
             f"vLLM would sample from a base that is not quantised by model.quantize={config.model.quantize}: use "
             "sampling.engine=embedded"

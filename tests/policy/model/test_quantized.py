@@ -1,8 +1,7 @@
-"""Quantised bases, with the real libraries: `make test-quantized`. The oracle is the same model with its weights dequantised."""
+"""Quantised bases with the real libraries (`make test-quantized`): the oracle is the same model, dequantised."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -90,7 +89,7 @@ def test_a_layer_computes_its_own_output_and_the_update(base: Base) -> None:
     layer = base.model.get_submodule(site.name)
     x = torch.randn(2, 3, site.fan_in, generator=torch.Generator().manual_seed(0)).requires_grad_()
     gradients = bank.gradients()
-    with decoder._applying(bank.rows([0, 1], [3, 3], gradients)):  # noqa: SLF001
+    with decoder._applying(bank.rows([0, 1], [3, 3], gradients)):
         y = layer(x)
     frozen = type(layer).forward(layer, x.detach())
     expected, slope = frozen.clone(), torch.ones_like(frozen) @ dequantized(layer)
