@@ -60,7 +60,7 @@ test-trackers: setup .venv-trackers/requirements.txt
 	@.venv-trackers/bin/python -m pytest tests/recording/trackers
 
 test-quantized: setup .venv-quantized/requirements.txt
-	@.venv-quantized/bin/python -m pytest -n0 tests/policy/model/test_quantized.py tests/test_quantized_run.py
+	@.venv-quantized/bin/python -m pytest -n0 tests/policy/model/test_quantized.py tests/commands/test_hosted_run.py
 
 # A process each: Ray gives actors of a second cluster in one process the names of the first one's.
 test-ray: setup .venv-ray/requirements.txt
