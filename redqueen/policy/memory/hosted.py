@@ -73,15 +73,20 @@ def saved_bytes(model: Any, targets: tuple[str, ...], rank: int, length: int) ->
     decoder = HostedDecoder(model, check=False)
     bank = AdapterBank(decoder.sites, 1, rank, 1.0, targets)
     adapters = bank.rows([0], [length], bank.gradients())
-    weights = {tensor.untyped_storage()._cdata for tensor in (*model.parameters(), *model.buffers())}
+    weights = {_memory_of(tensor) for tensor in (*model.parameters(), *model.buffers())}
     saved: dict[int, Tensor] = {}
 
     def pack(tensor: Tensor) -> Tensor:
         # Tensors that share memory count once. They are kept here, so that no other takes a number that was counted.
-        saved.setdefault(tensor.untyped_storage()._cdata, tensor)
+        saved.setdefault(_memory_of(tensor), tensor)
         return tensor
 
     ids_BT = torch.zeros(1, length, dtype=torch.long)
     with torch.enable_grad(), saved_tensors_hooks(pack, lambda tensor: tensor):
         decoder.run(adapters, input_ids=ids_BT, use_cache=False)
     return sum(tensor.untyped_storage().nbytes() for key, tensor in saved.items() if key not in weights)
+
+
+def _memory_of(tensor: Any) -> int:
+    """Returns a number that tensors share if they share memory. Those without memory have no address."""
+    return tensor.untyped_storage()._cdata
