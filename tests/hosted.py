@@ -38,9 +38,24 @@ _EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size":
 _SMALL = {"query_pre_attn_scalar": 8, "final_logit_softcapping": 3.0, "attn_logit_softcapping": 5.0}
 _ROTARY = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}
 
+# A decoder inside a model that also takes pictures, which members never see.
+_WITH_PICTURES: dict[str, Any] = {
+    "text_config": _COMMON | _SLIDING | {"model_type": "gemma3_text"},
+    "vision_config": {
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "image_size": 28,
+        "patch_size": 14,
+    },
+    "mm_tokens_per_image": 4,
+}
+
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma2": ("gemma2", _SLIDING | _SMALL),
     "gemma3": ("gemma3_text", _SLIDING),
+    "gemma3_pictures": ("gemma3", _WITH_PICTURES),
     "phi3": ("phi3", {"sliding_window": None}),
     "phi3_window": ("phi3", {"sliding_window": WINDOW}),
     "phi4": ("phi3", {"rope_parameters": _ROTARY, "num_key_value_heads": 1}),
@@ -57,7 +72,8 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
 def tiny_model(family: str, **options: Any) -> Any:
     """Returns a causal LM of a few thousand random weights in fp32, in eval mode."""
     model_type, own = FAMILIES[family]
-    config = AutoConfig.for_model(model_type, **(_COMMON | own | options))
+    common = {} if "text_config" in own else _COMMON
+    config = AutoConfig.for_model(model_type, **(common | own | options))
     torch.manual_seed(0)
     model: Any = AutoModelForCausalLM.from_config(config)
     return model.eval().requires_grad_(False)
