@@ -42,7 +42,7 @@ class Engine:
         self._vllm = _import("vllm")
         self._inputs = _import("vllm.inputs.engine")
         self._lora = _import("vllm.lora.request")
-        config = base.model.config
+        config = base.model.config.get_text_config()
         self.longest: int = min(config.max_position_embeddings, base.decoder.window or config.max_position_embeddings)
         """The most tokens that a prompt and its completion have together."""
         self._end_ids = sorted(base.end_ids)
