@@ -155,6 +155,27 @@ def workers(
 
 
 @app.command()
+def hosted(
+    as_json: AsJson = False,
+    rounds: Rounds = 5,
+    members: Members = 4,
+    completions: Completions = 16,
+    attempts: Attempts = 4,
+    prompt: PromptTokens = 96,
+    new: NewTokens = 32,
+    model: Model = BUNDLED,
+    threads: Threads = 1,
+) -> None:
+    """Our own forward pass against transformers' modules, hosted, on a base that both compute."""
+    from benchmarks.hosted import Shape, run_bench_hosted
+    from benchmarks.system import BenchmarkConfig
+
+    _check_step(completions, attempts, members)
+    shape = Shape(completions, attempts, prompt, new)
+    raise typer.Exit(run_bench_hosted(BenchmarkConfig(model, threads), members, shape, rounds, as_json=as_json))
+
+
+@app.command()
 def logprobs(
     as_json: AsJson = False,
     rounds: Rounds = 5,

@@ -21,6 +21,7 @@ from redqueen.config import Config, ConfigError
 from redqueen.config.keys import keys as all_keys
 from redqueen.errors import UserError
 from redqueen.machine import set_library_defaults
+from redqueen.policy.model.families import check_model
 from redqueen.recipes import RECIPES, check_repeats, configure
 from redqueen.runs.allowed import with_own_parts
 from redqueen.runs.directory import RunDirectory, read_config
@@ -131,6 +132,8 @@ def train(
     # A plan shows what a configuration says, and imports for it only what it is told to.
     if load_plugins or not dry_run:
         config = with_own_parts(config, config_file or "the command line", allowed=load_plugins)
+    # What a folder's config.json tells costs no second, and what comes next imports torch.
+    check_model(config.model)
     if dry_run:
         from redqueen.commands.dry_run import print_memory
 

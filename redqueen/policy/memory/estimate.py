@@ -16,6 +16,7 @@ import torch
 from redqueen.config import Config
 from redqueen.policy.kernels.dispatch import kernels_of
 from redqueen.policy.kernels.onednn import packs
+from redqueen.policy.memory import hosted
 from redqueen.policy.model.base import device_of, dtype_of, workers_of
 from redqueen.policy.model.dimensions import Shape
 from redqueen.policy.vllm.engine import largest_rank
@@ -139,17 +140,17 @@ def fragmentation(allocated: Sequence[Item]) -> Item:
 def _base(config: Config, shape: Shape, device: torch.device) -> list[Item]:
     """Returns the libraries and all copies of the base's weights."""
     dtype = dtype_of(config.model, device)
-    weights = Item("base weights", shape.weights * dtype.itemsize)
+    weights = Item("base weights", shape.stored(dtype))
     if device.type == "cuda":
         return [weights]
     workers = workers_of(config.model)
     base = [Item("interpreter and libraries", _LIBRARIES + _LOADED), weights]
     if workers > 1:
         base.append(Item("libraries in a worker", _WORKER_LIBRARIES + _LOADED, workers, "model.workers"))
-    elif dtype == shape.dtype:
+    elif dtype == shape.dtype and not shape.hosted:
         # The file stays mapped, because some weights are used where they lie in it. In another dtype all are copies.
         base.append(Item("base weights, stacked", shape.stacked * dtype.itemsize))
-    if packs(device, dtype):
+    if packs(device, dtype) and not shape.hosted:
         knob = "model.workers" if workers > 1 else ""
         base.append(Item("base weights, packed", shape.linear * dtype.itemsize, workers, knob))
     return base
@@ -182,7 +183,11 @@ def training_items(config: Config, shape: Shape, lengths: PromptLengths, device:
     tokens = max(config.learning.batch_tokens, longest)
     # A GPU need not be here to be planned for, and what is computed on it is computed on meta tensors too.
     kernels = kernels_of(torch.empty(0, dtype=dtype, device="meta" if device.type == "cuda" else device))
-    if kernels.varlen is not None:
+    if shape.hosted:
+        model = config.model
+        whole = hosted.saved_per_token(model.name, model.targets, model.rank, dtype, longest)
+        per_token = -(-whole // shape.layers)
+    elif kernels.varlen is not None:
         per_token = _saved_on_a_gpu(config, shape, lengths, dtype)
     else:
         per_token = dtype.itemsize * _saved_per_token(config, shape, longest, compiled=kernels.compiled)
@@ -193,6 +198,8 @@ def training_items(config: Config, shape: Shape, lengths: PromptLengths, device:
     if config.learning.checkpointing is True:
         activations = shape.layers * tokens * shape.hidden * dtype.itemsize + 2 * block
     scratch = 0 if kernels.compiled else _FP32_SCRATCH
+    if shape.hosted:
+        scratch = hosted.LOGITS_SCRATCH
     logits = kernels.logit_rows * shape.vocabulary * (dtype.itemsize + scratch)
     knob = "learning.batch_tokens" if config.learning.checkpointing is True else "learning.checkpointing=true"
     return [

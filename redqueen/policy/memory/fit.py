@@ -25,7 +25,7 @@ from redqueen.policy.memory.estimate import (
     total_of,
     training_items,
 )
-from redqueen.policy.model.base import can_share, device_of, dtype_of
+from redqueen.policy.model.base import can_share, check_workers, device_of, dtype_of
 from redqueen.policy.model.dimensions import Shape, shape_of
 from redqueen.records import PromptLengths
 
@@ -99,6 +99,8 @@ def fit(config: Config, lengths: PromptLengths, members: int, memory: Memory | N
     """
     memory = memory or memory_here(config)
     shape = shape_of(config.model)
+    if shape.hosted:
+        config = _in_one_process(config)
     device = memory.device
     free = memory.free
     if device.type == "cuda":
@@ -122,9 +124,17 @@ def fit(config: Config, lengths: PromptLengths, members: int, memory: Memory | N
     return Fit(plan, changes(config, plan, device), memory.free, warning)
 
 
+def _in_one_process(config: Config) -> Config:
+    """Returns the configuration of a run on a hosted model. Raises ModelError if several processes are asked for."""
+    check_workers(config.model)
+    return _with(config, "model", workers=1)
+
+
 def least_memory(config: Config, lengths: PromptLengths, members: int, device: torch.device) -> int:
     """Returns how many bytes of a machine's own memory one process needs in any case, whatever it does with batches."""
     shape = shape_of(config.model)
+    if shape.hosted:
+        config = _in_one_process(config)
     if device.type == "cuda":
         return total(host_items(config, shape, members))
     *_, smallest = plans(config, shape, lengths, members, Memory(device=device, free=0))

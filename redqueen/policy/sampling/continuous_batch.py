@@ -15,7 +15,7 @@ import torch
 from redqueen.errors import AdapterError, PromptError
 from redqueen.policy.kernels import dispatch
 from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.model.decoder import Decoder
+from redqueen.policy.model.forward import Forward
 from redqueen.policy.sampling.device_batch import DeviceBatch, PlacedPrompt, SampledSteps
 from redqueen.records import FinishReason, SamplingParams
 from redqueen.request_stream import Further
@@ -52,8 +52,8 @@ _GPU = _Pace(steps=4, ahead=1)
 class TextModel:
     """The parts that turn rows into text and are the same for all members."""
 
-    decoder: Decoder
-    """The base's decoder."""
+    decoder: Forward
+    """The base's forward pass."""
     tokenizer: Any
     """A tokenizer of the `tokenizers` library."""
     end_ids: frozenset[int]
@@ -127,12 +127,12 @@ class ContinuousBatch:
     ) -> None:
         """`on_row` is called with each row when it is complete; what it returns leads to at most `max_further` rows.
 
-        Raises PromptError if a row can become longer than the base's sliding window.
+        Raises PromptError if a row can become longer than the base's window.
         """
         window = model.decoder.window
         room = max((len(group.prompt_ids) + group.max_tokens for group in groups), default=1)
         if window and room > window:
-            raise PromptError(f"{room} tokens are more than this base's sliding window of {window}")
+            raise PromptError(f"{room} tokens are more than this base's window of {window}")
 
         self.model = model
         self.on_row = on_row

@@ -6,16 +6,19 @@ Shape suffixes: R rows, H hidden size.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, cast
 
 from torch import Tensor
 
 from redqueen.policy.kernels.dispatch import kernels_of
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.decoder import Decoder
+from redqueen.policy.model.forward import Forward
+from redqueen.policy.model.hosted import HostedDecoder
 from redqueen.policy.sampling.cached_attention import cached_attention
-from redqueen.policy.sampling.kv_cache import KVCache
+from redqueen.policy.sampling.hosted_decoding import HostedDecoding
+from redqueen.policy.sampling.kv_cache import KVCache, Prefill, PrefillEntry
 
 
 class DecodeStep(Protocol):
@@ -34,6 +37,31 @@ class DecodeStep(Protocol):
         Raises ValueError if R differs from the number of assigned rows: some would be computed without an adapter.
         """
         ...
+
+
+class Decoding(NamedTuple):
+    """How a batch is decoded with one forward pass."""
+
+    cache: KVCache | HostedDecoding
+    """The keys and values of its rows."""
+    step: DecodeStep
+    prefill: Callable[[Tensor, Tensor, Sequence[PrefillEntry], Sequence[int]], Tensor]
+    """Computes prompts (tokens and positions [N], entries, slots, which ascend) into the cache; returns [N, H]."""
+
+
+def open_decoding(decoder: Forward, bank: AdapterBank, rows: int, room: int) -> Decoding:
+    """Returns the decoding of `rows` rows of at most `room` tokens with either of the two forward passes."""
+    if isinstance(decoder, HostedDecoder):
+        hosted = HostedDecoding(decoder, bank, rows)
+        return Decoding(hosted, hosted, hosted.prefill)
+    own = cast(Decoder, decoder)
+    cache = KVCache(own, rows, room)
+
+    def prefill(ids_N: Tensor, position_N: Tensor, entries: Sequence[PrefillEntry], slots: Sequence[int]) -> Tensor:
+        adapters = bank.rows(slots, [entry.prefix.prompt for entry in entries])
+        return own.hidden(ids_N, position_N, Prefill(cache, entries), adapters)
+
+    return Decoding(cache, decode_step(own, bank, cache), prefill)
 
 
 def decode_step(decoder: Decoder, bank: AdapterBank, cache: KVCache) -> DecodeStep:

@@ -16,10 +16,10 @@ from redqueen.policy.kernels import dispatch
 from redqueen.policy.kernels.transfer import HostCopy, to_device
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.attention import SharedPrefix
-from redqueen.policy.model.decoder import Decoder
+from redqueen.policy.model.forward import Forward
 from redqueen.policy.sampling import recorded
-from redqueen.policy.sampling.decode_step import decode_step
-from redqueen.policy.sampling.kv_cache import KVCache, Prefill, PrefillEntry
+from redqueen.policy.sampling.decode_step import open_decoding
+from redqueen.policy.sampling.kv_cache import PrefillEntry
 from redqueen.policy.sampling.recorded import Repeated, Work, bucket_of
 from redqueen.policy.sampling.tokens import SamplingTensors, sample_tokens
 from redqueen.records import SamplingParams
@@ -55,7 +55,7 @@ class DeviceBatch:
     Row r is row r of every tensor. A free row is computed with the others and stays at length 0.
     """
 
-    def __init__(self, decoder: Decoder, bank: AdapterBank, rows: int, room: int, tokens: int, steps: int) -> None:
+    def __init__(self, decoder: Forward, bank: AdapterBank, rows: int, room: int, tokens: int, steps: int) -> None:
         """The batch holds `rows` rows of at most `room` tokens, of which `tokens` are sampled, `steps` at a time."""
         self.decoder = decoder
         self.bank = bank
@@ -64,12 +64,11 @@ class DeviceBatch:
         device = bank.masters.device
         self.device = device
 
-        self.cache = KVCache(decoder, rows, room)
+        self.cache, self.decode, self.compute = open_decoding(decoder, bank, rows, room)
         self.cache.limit_R.zero_()
-        self.decode = decode_step(decoder, bank, self.cache)
         self.params = SamplingTensors(torch.ones(4, rows, device=device), truncates=False, has_greedy=False)
-        self.work_RV = torch.empty(rows, len(decoder.embed_VH), device=device)
-        self.hidden_RH = decoder.embed_VH.new_zeros(rows, decoder.embed_VH.shape[1])
+        self.work_RV = torch.empty(rows, decoder.vocabulary, device=device)
+        self.hidden_RH = torch.zeros(rows, decoder.hidden_size, dtype=decoder.dtype, device=device)
         self.token_R = torch.zeros(rows, dtype=torch.long, device=device)
         self.uniform_RT = torch.zeros(rows, tokens, device=device)
         self.count_R = torch.zeros(rows, dtype=torch.long, device=device)
@@ -114,8 +113,7 @@ class DeviceBatch:
             prompt_ids += prompt.prompt_ids
         position_N = torch.cat([torch.arange(entry.prefix.prompt) for entry in entries])
         ids_N, position_N = to_device(torch.stack([torch.tensor(prompt_ids), position_N]), self.device)
-        adapters = self.bank.rows([prompt.slot for prompt in prompts], [entry.prefix.prompt for entry in entries])
-        hidden_NH = self.decoder.hidden(ids_N, position_N, Prefill(self.cache, entries), adapters)
+        hidden_NH = self.compute(ids_N, position_N, entries, [prompt.slot for prompt in prompts])
 
         # A row goes on from the hidden state of its prompt's last token.
         places: list[int] = []
@@ -171,7 +169,7 @@ class DeviceBatch:
         return SampledSteps(HostCopy(self.sampled_S2R))
 
     def _sample(self, rows: int) -> None:
-        logits_RV = self.decoder.head(self.hidden_RH[:rows])
+        logits_RV = self.decoder.logits(self.hidden_RH[:rows])
         count_R = self.count_R[:rows]
         uniform_R = self.uniform_RT[:rows].gather(1, count_R[:, None])[:, 0]
         params = replace(self.params, values_4R=self.params.values_4R[:, :rows])

@@ -42,7 +42,7 @@ class Engine:
         self._vllm = _import("vllm")
         self._inputs = _import("vllm.inputs.engine")
         self._lora = _import("vllm.lora.request")
-        config = base.model.config
+        config = base.model.config.get_text_config()
         self.longest: int = min(config.max_position_embeddings, base.decoder.window or config.max_position_embeddings)
         """The most tokens that a prompt and its completion have together."""
         self._end_ids = sorted(base.end_ids)
@@ -176,6 +176,11 @@ def check_engine(config: Config) -> None:
         raise ConfigError(
             "learning.max_staleness=1 needs something that samples while this process learns: sampling.engine=vllm, or "
             "--ray (docs/SCALING.md)"
+        )
+    if config.sampling.engine == "vllm" and config.model.quantize != "off":
+        raise ConfigError(
+            f"vLLM would sample from a base that is not quantised by model.quantize={config.model.quantize}: use "
+            "sampling.engine=embedded"
         )
     library = "httpx" if config.sampling.vllm_url else "vllm"
     if config.sampling.engine == "vllm" and not is_installed(library):

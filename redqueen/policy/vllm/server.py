@@ -123,7 +123,7 @@ class Server:
                 f"the vLLM server at {self._url} gives log-probabilities of another distribution than the one it "
                 "samples from: start it with --logprobs-mode processed_logprobs"
             )
-        window = base.decoder.window or base.model.config.max_position_embeddings
+        window = base.decoder.window or base.model.config.get_text_config().max_position_embeddings
         return min(int(served["max_model_len"]), window, base.model.config.max_position_embeddings)
 
     def _body(self, prompt_ids: Collection[int], sampling: SamplingParams, seed: int, adapter: Any) -> dict[str, Any]:

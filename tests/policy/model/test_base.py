@@ -28,7 +28,7 @@ def test_an_unknown_architecture_is_refused_by_name(tmp_path: Path) -> None:
     tiny.make(tmp_path)  # for its tokenizer
     config = AutoConfig.for_model("gpt2", n_layer=1, n_embd=8, n_head=2, vocab_size=16, bos_token_id=0, eos_token_id=0)
     AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
-    with pytest.raises(ModelError, match="'gpt2' is not supported: choose a model of one of llama, mistral"):
+    with pytest.raises(ModelError, match="'gpt2' is not supported: its layers are Conv1D"):
         load(ModelConfig(name=str(tmp_path), dtype="float32", threads=1, workers=1))
 
 
