@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import functools
 import importlib
-import os
-import shutil
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 
-from redqueen.optional import is_installed
+from redqueen.policy.kernels.compiler import can_compile
 from redqueen.policy.kernels.flash import VarlenAttention
 from redqueen.policy.kernels.torch_kernels import TorchKernels
 from redqueen.policy.kernels.torch_ops import Ops, Wrap
@@ -31,12 +29,12 @@ def as_written(function: Callable[..., object]) -> Callable[..., object]:
 def compiled_on_gpu(function: _Function, /, backend: Any = "inductor", device: str = "cuda") -> _Function:
     """Returns `function`, compiled when it is first called with tensors on a GPU; elsewhere it runs as it is.
 
-    It also runs as it is where nothing can be compiled: that needs triton and a C compiler.
+    It also runs as it is where nothing can be compiled (`redqueen.policy.kernels.compiler`).
     """
 
     @functools.cache
     def compiled() -> Callable[..., object]:
-        return torch.compile(function, backend=backend, fullgraph=True) if _can_compile() else function
+        return torch.compile(function, backend=backend, fullgraph=True) if can_compile() else function
 
     @functools.wraps(function)
     def call(*args: Any) -> object:
@@ -55,12 +53,6 @@ def compiled_on_gpu(function: _Function, /, backend: Any = "inductor", device: s
         return compiled()(*plain)
 
     return cast(_Function, call)
-
-
-def _can_compile() -> bool:
-    """Returns whether torch can compile for a GPU here: triton is there, and a C compiler for its launchers."""
-    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
-    return is_installed("triton") and compiler is not None
 
 
 class GpuKernels(TorchKernels):

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from redqueen.optional import is_installed
 from redqueen.policy.kernels import dispatch, low_rank
+from redqueen.policy.kernels.compiler import can_compile
 from redqueen.policy.kernels.transfer import to_device
 from redqueen.policy.lora.stacked_factors import LowRankProducts, StackedFactors
 from redqueen.policy.lora.training_products import contiguous_runs
@@ -33,8 +33,8 @@ def decoding_products(
     factors: Iterable[StackedFactors], slots: int, rows: int, device: torch.device
 ) -> DecodingProducts:
     """Returns the products of at most `rows` rows with the factors of a bank that has `slots` slots."""
-    # Without Triton's compiler a GPU takes torch's products; what has no kernels to compile needs no compiler.
-    if dispatch.on_gpu(device) and (device.type != "cuda" or is_installed("triton")):
+    # Where nothing can be compiled a GPU takes torch's products; what has no kernels to compile needs no compiler.
+    if dispatch.on_gpu(device) and (device.type != "cuda" or can_compile()):
         return TiledProducts(factors, slots, rows, device)
     return PaddedBmm(device)
 

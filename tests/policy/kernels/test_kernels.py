@@ -266,7 +266,7 @@ def test_products_are_added_with_their_scales(kernels: Kernels, members: int) ->
 
 @pytest.mark.slow
 def test_one_compilation_of_the_gpus_operations_serves_any_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_kernels, "_can_compile", lambda: True)
+    monkeypatch.setattr(gpu_kernels, "can_compile", lambda: True)
     compilations: list[torch.fx.GraphModule] = []
 
     def backend(graph: torch.fx.GraphModule, _: Sequence[Tensor]) -> Callable[..., object]:
