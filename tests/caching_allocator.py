@@ -45,12 +45,9 @@ class CachingAllocator:
         self.capacity = capacity
         self.expandable = expandable
         self.segments: list[Segment] = []
-        self._tensors: dict[str, Block] = {}
-
-    @property
-    def reserved(self) -> int:
+        self.reserved = 0
         """The bytes that are taken from the GPU."""
-        return sum(block.size for segment in self.segments for block in segment.blocks if block.mapped)
+        self._tensors: dict[str, Block] = {}
 
     @property
     def allocated(self) -> int:
@@ -75,33 +72,40 @@ class CachingAllocator:
 
     def free(self, *names: str) -> None:
         """Ends tensors. Their memory stays reserved."""
-        for name in names:
-            self._tensors.pop(name).used = False
+        freed = {self._tensors.pop(name) for name in names}
+        for block in freed:
+            block.used = False
         for segment in self.segments:
-            segment.blocks = _joined(segment.blocks)
+            if not freed.isdisjoint(segment.blocks):
+                segment.blocks = _joined(segment.blocks)
 
     def empty_cache(self) -> None:
         """Gives back segments in which nothing is used, and of expandable ones all that is free."""
+        kept: list[Segment] = []
         for segment in self.segments:
+            if not segment.expandable and any(block.used for block in segment.blocks):
+                kept.append(segment)
+                continue
+            for block in segment.blocks:
+                if block.mapped and not block.used:
+                    block.mapped = False
+                    self.reserved -= block.size
+            segment.blocks = _joined(segment.blocks)
             if segment.expandable:
-                for block in segment.blocks:
-                    block.mapped = block.used
-                segment.blocks = _joined(segment.blocks)
-        self.segments = [
-            segment for segment in self.segments if segment.expandable or any(block.used for block in segment.blocks)
-        ]
+                kept.append(segment)
+        self.segments = kept
 
     def _free_block(self, size: int, stream: str) -> Block | None:
         """Returns a free block of this size, cut from the smallest that is large enough; None if there is none."""
-        found: list[tuple[int, int, Segment]] = []
+        best: tuple[Segment, Block] | None = None
         for segment in self.segments:
-            for place, block in enumerate(segment.blocks):
-                if segment.stream == stream and not block.used and block.mapped and block.size >= size:
-                    found.append((block.size, place, segment))
-        if not found:
-            return None
-        _, place, segment = min(found, key=lambda candidate: candidate[0])
-        return _cut(segment, place, size)
+            if segment.stream != stream:
+                continue
+            for block in segment.blocks:
+                fits = block.size >= size and block.mapped and not block.used
+                if fits and (best is None or block.size < best[1].size):
+                    best = segment, block
+        return _cut(*best, size) if best else None
 
     def _new(self, size: int, stream: str) -> Block | None:
         """Returns a block of memory that is taken from the GPU; None if the GPU has too little left."""
@@ -110,9 +114,11 @@ class CachingAllocator:
         taken = _SEGMENT if size < _SHARED else size
         if self.reserved + taken > self.capacity:
             return None
-        segment = Segment(stream, [Block(taken)], expandable=False)
+        self.reserved += taken
+        block = Block(taken)
+        segment = Segment(stream, [block], expandable=False)
         self.segments.append(segment)
-        return _cut(segment, 0, size)
+        return _cut(segment, block, size)
 
     def _grown(self, size: int, stream: str) -> Block | None:
         """Returns a block of an expandable segment, in the first gap that is large enough, partly mapped or not."""
@@ -133,6 +139,7 @@ class CachingAllocator:
             missing = sum(part.size for part in gap if not part.mapped) - (room - size) * (not gap[-1].mapped)
             if self.reserved + missing > self.capacity:
                 return None
+            self.reserved += missing
             rest = Block(room - size, mapped=gap[-1].mapped)
             grown = Block(size)
             segment.blocks[first:last] = [grown, rest] if rest.size else [grown]
@@ -140,13 +147,12 @@ class CachingAllocator:
         return None
 
 
-def _cut(segment: Segment, place: int, size: int) -> Block:
-    """Cuts a block of this size from the front of a free one."""
-    block = segment.blocks[place]
+def _cut(segment: Segment, block: Block, size: int) -> Block:
+    """Makes a free block as small as this; what is left of it is another one."""
     rest = Block(block.size - size)
     block.size = size
     if rest.size:
-        segment.blocks.insert(place + 1, rest)
+        segment.blocks.insert(segment.blocks.index(block) + 1, rest)
     return block
 
 

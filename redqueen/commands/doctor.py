@@ -18,6 +18,7 @@ from rich.console import Console
 from redqueen import __version__
 from redqueen.config import ModelConfig
 from redqueen.machine import cache_root, cores
+from redqueen.policy.kernels.compiler import missing_for_kernels
 from redqueen.policy.model.base import device_of, dtype_of
 from redqueen.policy.model.bundled import PACKAGE, cached, installed, verify
 from redqueen.recording.environment import versions
@@ -57,6 +58,8 @@ def checks() -> Iterator[Check]:
     yield Check("python", (3, 11) <= sys.version_info < (3, 14), supported)
     yield Check("libraries", True, ", ".join(f"{name} {found}" for name, found in versions().items()))
     yield _device()
+    if device_of(ModelConfig()).type == "cuda":
+        yield _kernels()
     memory = psutil.virtual_memory()
     yield Check("memory", True, f"{memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB free")
     free_gb = shutil.disk_usage(Path.cwd()).free / 1e9
@@ -76,6 +79,14 @@ def _device() -> Check:
     free, total = torch.cuda.mem_get_info()
     name = torch.cuda.get_device_name()
     return Check("device", True, f"{name}, {dtype}, {free / 2**30:.1f} of {total / 2**30:.1f} GiB free")
+
+
+def _kernels() -> Check:
+    """Returns whether kernels can be compiled for the GPU. A run does without, more slowly."""
+    missing = missing_for_kernels()
+    if not missing:
+        return Check("kernels", True, "compiled for the GPU when they are first used")
+    return Check("kernels", True, f"not compiled, so that a run is slower: {' and '.join(missing)} missing")
 
 
 def _model() -> Check:
