@@ -40,6 +40,17 @@ def set_library_defaults() -> None:
     # KV cache. torch reads this when it first uses a GPU. vLLM refuses it in its own processes.
     if "vllm" not in sys.modules and not any(name in os.environ for name in _ALLOCATOR):
         os.environ[_ALLOCATOR[0]] = EXPANDABLE
+    # Kernels for a GPU take minutes to compile. By default torch keeps them in a folder for temporary files.
+    kernels = cache_root() / "kernels"
+    if can_write(kernels):
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kernels / "inductor"))
+        os.environ.setdefault("TRITON_CACHE_DIR", str(kernels / "triton"))
+
+
+def can_write(folder: Path) -> bool:
+    """Returns whether this user may write to a folder, which need not be there yet."""
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 
 def without_allocator_defaults() -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from redqueen import machine
 
+KERNELS = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+
 
 @pytest.fixture(autouse=True)
 def clean(monkeypatch: pytest.MonkeyPatch) -> None:
     """No setting of torch's allocator, and an environment that is as before afterwards."""
-    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+    for name in (*("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"), *KERNELS):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     monkeypatch.delitem(sys.modules, "vllm", raising=False)
@@ -41,3 +44,18 @@ def test_vllm_gets_no_segments_that_grow(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "vllm", ModuleType("vllm"))
     machine.set_library_defaults()
     assert "PYTORCH_ALLOC_CONF" not in os.environ
+
+
+def test_compiled_kernels_are_kept_in_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("REDQUEEN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("TRITON_CACHE_DIR", "elsewhere")
+    machine.set_library_defaults()
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "cache" / "kernels" / "inductor")
+    assert os.environ["TRITON_CACHE_DIR"] == "elsewhere"
+
+
+def test_a_cache_that_cannot_be_written_keeps_no_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("REDQUEEN_CACHE", str(tmp_path / "file"))
+    machine.set_library_defaults()
+    assert not any(name in os.environ for name in KERNELS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import shutil
 import sys
@@ -17,7 +16,7 @@ from rich.console import Console
 
 from redqueen import __version__
 from redqueen.config import ModelConfig
-from redqueen.machine import cache_root, cores
+from redqueen.machine import cache_root, can_write, cores
 from redqueen.policy.kernels.compiler import missing_for_kernels
 from redqueen.policy.model.base import device_of, dtype_of
 from redqueen.policy.model.bundled import PACKAGE, cached, installed, verify
@@ -95,7 +94,7 @@ def _model() -> Check:
     if folder is None:
         if installed():
             root = cache_root()
-            if _can_be_made(root):
+            if can_write(root):
                 return Check("model", True, f"not converted yet; the first run does it (in {root})")
             return Check("model", False, f"it cannot be written to {root}: set REDQUEEN_CACHE to a folder of yours")
         return Check("model", False, f"package {PACKAGE} is missing: run `make setup`")
@@ -103,12 +102,6 @@ def _model() -> Check:
     if damaged:
         return Check("model", False, f"{folder}: {', '.join(damaged)} damaged, delete the folder")
     return Check("model", True, str(folder))
-
-
-def _can_be_made(folder: Path) -> bool:
-    """Returns whether this user may write to a folder, which need not be there yet."""
-    there = next(each for each in (folder, *folder.parents) if each.exists())
-    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 
 def _isolation() -> Iterator[Check]:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 
+from redqueen.machine import say
 from redqueen.policy.kernels.compiler import can_compile
 from redqueen.policy.kernels.flash import VarlenAttention
 from redqueen.policy.kernels.torch_kernels import TorchKernels
@@ -34,7 +36,10 @@ def compiled_on_gpu(function: _Function, /, backend: Any = "inductor", device: s
 
     @functools.cache
     def compiled() -> Callable[..., object]:
-        return torch.compile(function, backend=backend, fullgraph=True) if can_compile() else function
+        if not can_compile():
+            return function
+        _announce()
+        return torch.compile(function, backend=backend, fullgraph=True)
 
     @functools.wraps(function)
     def call(*args: Any) -> object:
@@ -53,6 +58,14 @@ def compiled_on_gpu(function: _Function, /, backend: Any = "inductor", device: s
         return compiled()(*plain)
 
     return cast(_Function, call)
+
+
+@functools.cache
+def _announce() -> None:
+    """Says, once in a process, why the first steps take longer."""
+    kept = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    where = f"; they are kept in {kept}" if kept else ""
+    say(f"compiling kernels for the GPU, which can take minutes the first time{where}")
 
 
 class GpuKernels(TorchKernels):

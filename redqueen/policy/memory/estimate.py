@@ -16,7 +16,7 @@ import torch
 from redqueen.config import Config
 from redqueen.policy.kernels.dispatch import kernels_of
 from redqueen.policy.kernels.onednn import packs
-from redqueen.policy.model.base import device_of, dtype_of, workers_of
+from redqueen.policy.model.base import device_of, dtype_of, streams_to, workers_of
 from redqueen.policy.model.dimensions import Shape
 from redqueen.policy.sampling.tokens import VOCABULARY_BLOCK
 from redqueen.policy.vllm.engine import largest_rank
@@ -117,10 +117,12 @@ def _pass_bytes(shape: Shape, size: int) -> int:
 def host_items(config: Config, shape: Shape, members: int) -> list[Item]:
     """Returns what a run on a GPU needs of the machine's own memory.
 
-    The base is loaded there before it moves, and later a checkpoint has the members' weights and moments there.
+    The base goes through it, and later a checkpoint has the members' weights and moments there.
     """
-    size = dtype_of(config.model, torch.device("cuda")).itemsize
-    weights = Item("host: base while it is loaded", shape.weights * size)
+    cuda = torch.device("cuda")
+    # transformers reads some weights at once, of which the largest are the embedding and the output matrix.
+    held = 2 * shape.vocabulary * shape.hidden if streams_to(cuda) else shape.weights
+    weights = Item("host: base while it is loaded", held * dtype_of(config.model, cuda).itemsize)
     saved = Item("host: members while they are saved", members * shape.factors * config.model.rank * 12)
     return [Item("host: interpreter and libraries", _HOST_LIBRARIES), max(weights, saved, key=total_of)]
 
