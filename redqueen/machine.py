@@ -59,11 +59,6 @@ def without_allocator_defaults() -> None:
         del os.environ[_ALLOCATOR[0]]
 
 
-def say(line: str) -> None:
-    """Prints a line for the user, where errors go. The live view of a run prints it above itself."""
-    print(f"redqueen: {line}", file=sys.stderr, flush=True)
-
-
 def cores() -> int:
     """Returns how many cores this process may use."""
     # The affinity mask counts, not the machine: in a container or under taskset the two differ, and threads beyond the

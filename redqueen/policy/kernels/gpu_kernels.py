@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import logging
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
@@ -14,11 +15,12 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
-from redqueen.machine import say
 from redqueen.policy.kernels.compiler import can_compile
 from redqueen.policy.kernels.flash import VarlenAttention
 from redqueen.policy.kernels.torch_kernels import TorchKernels
 from redqueen.policy.kernels.torch_ops import Ops, Wrap
+
+_LOG = logging.getLogger("redqueen")
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
@@ -65,7 +67,7 @@ def _announce() -> None:
     """Says, once in a process, why the first steps take longer."""
     kept = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
     where = f"; they are kept in {kept}" if kept else ""
-    say(f"compiling kernels for the GPU, which can take minutes the first time{where}")
+    _LOG.warning("compiling kernels for the GPU, which can take minutes the first time%s", where)
 
 
 class GpuKernels(TorchKernels):

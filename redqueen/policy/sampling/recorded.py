@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import logging
 import os
 from collections.abc import Callable, Hashable
 from typing import Protocol
@@ -15,10 +16,11 @@ from typing import Protocol
 import torch
 
 from redqueen.errors import ModelError
-from redqueen.machine import say
 
 VARIABLE = "REDQUEEN_GRAPHS"
 """The environment variable that chooses: `off` (nothing is recorded) or `auto` (the default)."""
+
+_LOG = logging.getLogger("redqueen")
 
 Work = Callable[[], None]
 
@@ -69,9 +71,10 @@ class Repeated:
             except RuntimeError as error:
                 _failures.append(error)
                 reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-                say(
-                    f"decode steps could not be recorded as CUDA graphs and are launched one by one from now on, which "
-                    f"is slower: {reason}"
+                _LOG.warning(
+                    "the kernels of decode steps could not be recorded as CUDA graphs and are launched one by one from "
+                    "now on, which is slower: %s",
+                    reason,
                 )
         # Work that is not recorded must not be kept: it refers to the batch, which would then outlive its end.
         self._recorded.get(key, work)()

@@ -265,15 +265,15 @@ def test_products_are_added_with_their_scales(kernels: Kernels, members: int) ->
 
 
 def test_one_line_says_that_kernels_are_compiled(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(gpu_kernels, "can_compile", lambda: True)
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/a/folder")
     gpu_kernels._announce.cache_clear()
     for function in (torch.exp, torch.neg):
         compiled_on_gpu(function, "eager", "cpu")(torch.zeros(2))
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("redqueen: compiling kernels for the GPU")
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "redqueen"]
+    assert line.startswith("compiling kernels for the GPU")
     assert line.endswith("they are kept in /a/folder")
     gpu_kernels._announce.cache_clear()
 

@@ -7,7 +7,7 @@ import torch
 
 from benchmarks.gpu.plans import BASES, CARDS, lengths, on_a_gpu, plan, shape
 from redqueen.policy.memory.estimate import sampling_items
-from redqueen.train import members
+from redqueen.train import capacity
 from tests.caching_allocator import CachingAllocator, OutOfMemoryError
 from tests.policy.memory.simulated_run import AS_IT_WAS, Outcome, Plan, Ways, cache_of_a_stream, simulate
 
@@ -67,7 +67,7 @@ def planned(base: str, card: int, *overrides: str) -> Plan | None:
     # What fits only while texts are short is told so: there is no promise to keep.
     if found is None or found.warning:
         return None
-    return Plan(found.config, shape(base), lengths(config), members(config))
+    return Plan(found.config, shape(base), lengths(config), capacity(config))
 
 
 @pytest.mark.parametrize("run", RUNS)

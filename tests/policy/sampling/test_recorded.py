@@ -65,7 +65,7 @@ def no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_failure")
 def test_after_a_failed_recording_work_is_done_as_it_is_and_one_line_says_so(
-    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     log = Refusing()
     repeat = Repeated(log)
@@ -74,13 +74,13 @@ def test_after_a_failed_recording_work_is_done_as_it_is_and_one_line_says_so(
         repeat(key, lambda key=key: done.append(key))
     assert done == ["a", "a", "b", "a", "b"]
     assert log.lines == ["run", "record", "run"]
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = caplog.messages
     assert line.endswith("slower: CUDA error: operation not permitted when stream is capturing")
     assert recorded.recorder_of(torch.device("cuda")) is None
 
 
 @pytest.mark.usefixtures("no_failure")
-def test_work_that_cannot_be_done_raises_what_is_wrong_with_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_work_that_cannot_be_done_raises_what_is_wrong_with_it(caplog: pytest.LogCaptureFixture) -> None:
     repeat = Repeated(Refusing())
 
     def work() -> None:
@@ -90,7 +90,7 @@ def test_work_that_cannot_be_done_raises_what_is_wrong_with_it(capsys: pytest.Ca
         repeat("a", work)
     with pytest.raises(ZeroDivisionError):
         repeat("a", work)
-    assert "launched one by one" in capsys.readouterr().err
+    assert "launched one by one" in caplog.text
 
 
 @pytest.mark.usefixtures("no_failure")
