@@ -19,8 +19,9 @@ from benchmarks.gpu import stand_ins
 from benchmarks.gpu.clock import forget_peak, synchronize, timed
 from benchmarks.gpu.correctness import errors_of_texts
 from benchmarks.gpu.counting import H200, Card, Device
+from benchmarks.gpu.decoding import PREFILLED, SAMPLED, decoding_error, filled, profile
 from benchmarks.gpu.launches import PassCost, decode_step_cost, logprobs_cost, micro_batch_cost, sampling_cost
-from benchmarks.gpu.output import folder, host_waits, say, say_peak
+from benchmarks.gpu.output import host_waits, say, say_peak
 from benchmarks.gpu.peers import compare_with_peers
 from benchmarks.gpu.planned_memory import PlannedMemory
 from benchmarks.gpu.shapes import SEVEN_B, TINY, Shape, random_decoder, random_members, random_policy
@@ -44,19 +45,13 @@ from redqueen.policy.kernels import dispatch
 from redqueen.policy.kernels.compiler import missing_for_kernels
 from redqueen.policy.learning.gradients import ForwardOptions, accumulate
 from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.policy.model.decoder import Decoder
 from redqueen.policy.policy import Policy
 from redqueen.policy.sampling import recorded
 from redqueen.policy.sampling.continuous_batch import BatchLimits, RowGroup
-from redqueen.policy.sampling.device_batch import DeviceBatch, PlacedPrompt
-from redqueen.records import Sample, SamplingParams
+from redqueen.records import Sample
 
 MEMBERS = 8
-# Of a measured decode step: how many are queued at a time, tokens of a row's room, and prompts of one pass.
-STEPS = 4
-SAMPLED = 16 * STEPS
-PREFILLED = 16
 
 
 class Day:
@@ -68,8 +63,8 @@ class Day:
         self.device = torch.device("cpu" if tiny else "cuda")
         self.draw = Draw(self.shape.vocabulary, scale=32 if tiny else 1)
         self.plan = PlannedMemory(self.shape, MEMBERS)
+        # What is predicted is for the card that is here.
         if not tiny:
-            # What is predicted is for the card that is here.
             Card.here = Device(bandwidth=self._bandwidth(), peak=self._peak())
 
     def env(self) -> None:
@@ -117,7 +112,7 @@ class Day:
         worst = errors_of_attention(decoder.heads, decoder.kv_heads, decoder.head_size, self.device)
         for name, error in zip(("y", "dq", "dk", "dv"), worst, strict=True):
             say(f"attention of one call against plain products, {name}, relative", f"{error:.1e}", "below 2e-2")
-        decoding = self._decoding_error(decoder, bank)
+        decoding = decoding_error(decoder, bank)
         say("decode steps against one pass, hidden states, relative", f"{decoding:.1e}", "below 5e-2")
         good = max(worst) < 2e-2 and decoding < 5e-2
         del decoder, bank
@@ -165,17 +160,17 @@ class Day:
         before = os.environ.get(recorded.VARIABLE, "")
         os.environ[recorded.VARIABLE] = "off"
         rows, tokens = sizes[min(3, len(sizes) - 1)]
-        batch, _ = _filled(decoder, bank, rows, tokens)
+        batch, _ = filled(decoder, bank, rows, tokens)
         with torch.inference_mode():
             spent = timed(lambda: batch.sample_steps(rows), 5)
             say(f"{rows} rows of {tokens} tokens without graphs: ms a step", round(1e3 * spent.wall / batch.steps, 2))
-            _profile(lambda: batch.sample_steps(rows))
+            profile(lambda: batch.sample_steps(rows))
         os.environ[recorded.VARIABLE] = before
 
     def _decode(self, decoder: Decoder, bank: AdapterBank, rows: int, tokens: int, plan: int) -> None:
         """Measures steps of so many rows."""
         forget_peak()
-        batch, prefill = _filled(decoder, bank, rows, tokens)
+        batch, prefill = filled(decoder, bank, rows, tokens)
         cost = decode_step_cost(self.shape, rows, tokens).of(self.shape.layers) + sampling_cost(self.shape, rows)
         with torch.inference_mode():
             spent = timed(lambda: batch.sample_steps(rows), 5)
@@ -273,24 +268,6 @@ class Day:
         say(f"{shape.layers} random layers and {MEMBERS} members, seconds", round(time.perf_counter() - start, 1))
         return decoder, bank
 
-    def _decoding_error(self, decoder: Decoder, bank: AdapterBank) -> float:
-        """Returns the relative error of hidden states after decode steps, against one pass over the same tokens."""
-        rows, tokens = 6, 12
-        batch, _ = _filled(decoder, bank, rows, tokens)
-        with torch.inference_mode():
-            token_RS, _ = batch.sample_steps(rows).wait()
-            stepped = batch.hidden_RH[:rows].float()
-            errors: list[float] = []
-            for row, written in enumerate(token_RS):
-                # The last sampled token is not computed yet.
-                ids = [*_prompt_of(row, tokens), *written[:-1]]
-                attention = SharedPrefixAttention([SharedPrefix(0, len(ids))], self.device)
-                ids_N = torch.tensor(ids, device=self.device)
-                position_N = torch.arange(len(ids), device=self.device)
-                whole = decoder.hidden(ids_N, position_N, attention, bank.rows([row % 4], [len(ids)]))[-1].float()
-                errors.append(float((stepped[row] - whole).norm() / whole.norm()))
-        return max(errors)
-
 
 PARTS: dict[str, Callable[[Day], None]] = {
     "env": Day.env,
@@ -307,13 +284,8 @@ TABLE = "table"
 """The modelled table, which needs no GPU."""
 DAY = "day"
 """All parts, or those that are named after it, each in a process of its own."""
-ENVIRONMENT = (
-    "PYTORCH_ALLOC_CONF",
-    "TORCHINDUCTOR_CACHE_DIR",
-    "TRITON_CACHE_DIR",
-    "REDQUEEN_GRAPHS",
-    "REDQUEEN_KERNELS",
-)
+_CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+ENVIRONMENT = ("PYTORCH_ALLOC_CONF", "REDQUEEN_GRAPHS", "REDQUEEN_KERNELS", *_CACHES)
 
 
 def run_bench_gpu(parts: Sequence[str], *, tiny: bool, within: float = float("inf")) -> None:
@@ -349,44 +321,6 @@ def _run(part: str, tiny: bool) -> None:
     finally:
         dispatch.on_gpu = before
         torch.set_num_threads(threads)
-
-
-def _prompt_of(row: int, tokens: int) -> tuple[int, ...]:
-    return tuple((7 * row + 3 * place) % 500 for place in range(tokens))
-
-
-def _filled(decoder: Decoder, bank: AdapterBank, rows: int, tokens: int) -> tuple[DeviceBatch, float]:
-    """Returns a batch of rows with prompts of so many tokens, of members in no order, and the prompts' seconds."""
-    batch = DeviceBatch(decoder, bank, rows, tokens + SAMPLED, SAMPLED, STEPS)
-    prompts = [PlacedPrompt(row % 4, _prompt_of(row, tokens), [row]) for row in range(rows)]
-    with torch.inference_mode():
-        batch.admit(prompts, [("bench", row) for row in range(rows)], [SAMPLED] * rows)
-        ordered = sorted(prompts, key=lambda prompt: prompt.slot)
-        synchronize()
-        began = time.perf_counter()
-        # A pass of 16 prompts takes no more memory than a run's.
-        for start in range(0, rows, PREFILLED):
-            batch.prefill(ordered[start : start + PREFILLED])
-        synchronize()
-        seconds = time.perf_counter() - began
-        batch.assign([row % 4 for row in range(rows)], [SamplingParams(max_tokens=SAMPLED)] * rows)
-    return batch, seconds
-
-
-def _profile(call: Callable[[], object]) -> None:
-    """Says which kernels take the time of a call, and writes all of them to a file among the results."""
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    if torch.cuda.is_available():
-        activities.append(torch.profiler.ProfilerActivity.CUDA)
-    with torch.profiler.profile(activities=activities) as profile:
-        call()
-        synchronize()
-    by = "self_cuda_time_total" if torch.cuda.is_available() else "self_cpu_time_total"
-    text = profile.key_averages().table(sort_by=by, row_limit=40, max_name_column_width=70)
-    place = folder()
-    if place is not None:
-        (place / "profile.txt").write_text(text)
-        say("   the kernels' shares are in", "profile.txt")
 
 
 def _samples_of(groups: list[RowGroup]) -> list[Sample]:

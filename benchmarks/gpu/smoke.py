@@ -102,7 +102,9 @@ def _copies(device: torch.device) -> float:
 
 
 def _low_rank(rank: int, device: torch.device) -> float:
-    members, rows, fan_in = 4, 70, 512
+    members = 4
+    rows = 70
+    fan_in = 512
     columns = [slice(0, 256), slice(256, 384)]
     slots = [row * 7 % 3 for row in range(rows)]
     x = torch.randn(rows, fan_in).to(_BF16)
@@ -123,7 +125,10 @@ def _low_rank(rank: int, device: torch.device) -> float:
 
 
 def _heads(size: int, device: torch.device, *, normed: bool) -> float:
-    rows, queries, kv, room = 8, 28, 4, 40
+    rows = 8
+    queries = 28
+    kv = 4
+    room = 40
     qkv = torch.randn(rows, queries + 2 * kv, size).to(_BF16)
     angle = torch.rand(rows, size // 2)
     cos, sin = (half.repeat(1, 2)[:, None].to(_BF16) for half in (angle.cos(), angle.sin()))

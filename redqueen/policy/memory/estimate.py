@@ -16,6 +16,7 @@ import torch
 from redqueen.config import Config
 from redqueen.policy.kernels.dispatch import kernels_of
 from redqueen.policy.kernels.onednn import packs
+from redqueen.policy.memory.flash_attention import backward_bytes, keys_of_a_token
 from redqueen.policy.model.base import device_of, dtype_of, streams_to, workers_of
 from redqueen.policy.model.dimensions import Shape
 from redqueen.policy.sampling.tokens import VOCABULARY_BLOCK
@@ -205,7 +206,9 @@ def training_items(config: Config, shape: Shape, lengths: PromptLengths, device:
         Item("training: logits", logits, workers),
     ]
     if kernels.varlen is not None:
-        items.append(Item("training: attention's backward pass", _flash_bytes(config, shape, lengths, tokens), 1, knob))
+        items.append(
+            Item("training: attention's backward pass", backward_bytes(config, shape, lengths, tokens), 1, knob)
+        )
     return items
 
 
@@ -236,39 +239,9 @@ def _saved_on_a_gpu(config: Config, shape: Shape, lengths: PromptLengths, dtype:
     if shape.head_norms:
         # q, k and v a second time, as the product wrote them: the backward pass of the norms needs them.
         saved += qkv
-    keys = 2 * shape.kv_heads * shape.head_size * _keys_of_a_token(config, lengths)
+    keys = 2 * shape.kv_heads * shape.head_size * keys_of_a_token(config, lengths)
     # The logarithms of the softmax's sums are in fp32.
     return int((saved + keys) * dtype.itemsize) + 4 * shape.heads
-
-
-def _keys_of_a_token(config: Config, lengths: PromptLengths) -> float:
-    """Returns how many keys flash attention has for each token of a micro-batch of attempts."""
-    # Keys and values are laid out anew, a prompt's before each of its continuations. The shorter these are, the more of
-    # all keys are a prompt's; they are taken to have a quarter of the most tokens.
-    attempts = config.game.attempts
-    text = _text_tokens(config)
-    laid_out = lengths.attempt + attempts * (lengths.attempt + text)
-    return laid_out / (lengths.attempt + attempts * text)
-
-
-def _text_tokens(config: Config) -> int:
-    """Returns how many tokens an attempt is taken to have where short ones need more memory."""
-    return max(1, config.sampling.attempt_tokens // 4)
-
-
-def _flash_bytes(config: Config, shape: Shape, lengths: PromptLengths, tokens: int) -> int:
-    """Returns what the backward pass of flash attention allocates in one layer, besides its results.
-
-    As in FlashAttention-2: the gradient of q in fp32, with up to 128 rows more for each sequence, and gradients of k
-    and v for all heads of q, where several of these share one of k and v.
-    """
-    width = shape.heads * shape.head_size
-    attempts = config.game.attempts
-    # A prompt is a sequence of its own, and so is each of its continuations.
-    sequences = tokens * (attempts + 1) / (lengths.attempt + attempts * _text_tokens(config))
-    wide = 4 * (width + shape.heads) * (tokens + 128 * sequences)
-    keys = tokens * _keys_of_a_token(config, lengths) if shape.heads > shape.kv_heads else 0
-    return int(wide + 2 * 2 * width * keys)
 
 
 def sampling_items(config: Config, shape: Shape, lengths: PromptLengths, device: torch.device) -> list[Item]:
