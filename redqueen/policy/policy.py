@@ -20,6 +20,7 @@ from redqueen.policy.meter import Meter
 from redqueen.policy.model.base import Base, workers_of
 from redqueen.policy.sampling.continuous_batch import BatchLimits
 from redqueen.policy.sampling.sampler import LocalSampler
+from redqueen.policy.vllm.adapter_versions import adapter_bytes
 from redqueen.policy.vllm.engine import Engine
 from redqueen.policy.vllm.executor import VllmExecutor
 from redqueen.policy.vllm.server import Server
@@ -297,7 +298,8 @@ def _sampled_by_vllm(
         # One more than there are members: a new version is loaded before the old one is unloaded.
         adapters = capacity + 1
         url = sampling.vllm_url
-        engine = Server(base, url) if url else Engine(base, adapters, rank, sampling)
+        size = adapters * adapter_bytes(bank, base.decoder.embed_VH.dtype)
+        engine = Server(base, url, size) if url else Engine(base, adapters, rank, sampling)
     except BaseException:
         learning.close()
         raise

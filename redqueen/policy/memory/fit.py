@@ -20,6 +20,7 @@ from redqueen.policy.memory.estimate import (
     host_items,
     items,
     least,
+    longest_text,
     sampling_items,
     total,
     total_of,
@@ -43,8 +44,9 @@ _PREFILL_TOKENS = 16384
 _ROWS_ON_A_GPU = (_LEAST_ROWS, 32, 48, 64, 96, 128, 192, 256, 320, 384, 448, 512)
 # On a GPU a micro-batch of this size keeps the processor busy. A smaller one is worse than recomputed activations.
 _BUSY_TOKENS = 4096
-# The share of a GPU's free memory that is left to workspaces, CUDA graphs and fragmentation.
-_LEFT = 0.05
+# What is left of a GPU's free memory to kernels' code, CUDA graphs and fragmentation: a share, and at least some bytes.
+_LEFT_SHARE = 0.05
+_LEFT_BYTES = 1_500_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +106,7 @@ def fit(config: Config, lengths: PromptLengths, members: int, memory: Memory | N
     device = memory.device
     free = memory.free
     if device.type == "cuda":
-        free = int(free * (1 - _LEFT))
+        free = _planned(free)
         _check_host(config, shape, members, memory)
     plan = config
     for plan in plans(config, shape, lengths, members, memory):
@@ -128,6 +130,11 @@ def _in_one_process(config: Config) -> Config:
     """Returns the configuration of a run on a hosted model. Raises ModelError if several processes are asked for."""
     check_workers(config.model)
     return _with(config, "model", workers=1)
+
+
+def _planned(free: int) -> int:
+    """Returns how many of a GPU's free bytes a plan may use."""
+    return free - max(int(free * _LEFT_SHARE), _LEFT_BYTES)
 
 
 def least_memory(config: Config, lengths: PromptLengths, members: int, device: torch.device) -> int:
@@ -179,7 +186,7 @@ def _plan_on_a_gpu(config: Config, shape: Shape, lengths: PromptLengths, members
     plan = _started(config, "cuda")
     plan = plan.model_copy(update={"model": plan.model.model_copy(update={"workers": 1})})
     held = total(held_items(plan, shape, members, device))
-    left = int(memory.free * (1 - _LEFT)) - held
+    left = _planned(memory.free) - held
 
     gradients = gradients_item(plan, shape, members).total
     # An update that has begun keeps its gradients until the next step is sampled.
@@ -195,11 +202,14 @@ def _plan_on_a_gpu(config: Config, shape: Shape, lengths: PromptLengths, members
             break
 
     most = plan.learning.batch_tokens
+    longest = longest_text(plan, lengths)
     while gradients + total(training_items(plan, shape, lengths, device)) > left:
         tokens = plan.learning.batch_tokens
-        # Recomputing costs half of the work again, a smaller micro-batch next to nothing as long as it fills the GPU.
-        if tokens >= 2 * (_LEAST_TOKENS if plan.learning.checkpointing else _BUSY_TOKENS):
-            plan = _with(plan, "learning", batch_tokens=tokens // 2)
+        # A text is never split, so that smaller micro-batches than the longest text would save nothing. Recomputing
+        # costs half of the work again, a smaller micro-batch next to nothing as long as it fills the GPU.
+        smallest = longest if plan.learning.checkpointing else max(longest, _BUSY_TOKENS)
+        if tokens > smallest:
+            plan = _with(plan, "learning", batch_tokens=max(tokens // 2, smallest))
         elif not plan.learning.checkpointing:
             plan = _with(plan, "learning", checkpointing=True, batch_tokens=most)
         else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from transformers import AutoModelForCausalLM
 from redqueen.config import BUNDLED, ModelConfig
 from redqueen.errors import ModelError, UserError
 from redqueen.machine import cores
+from redqueen.optional import is_installed
 from redqueen.policy.model import quantized
 from redqueen.policy.model.bundled import obtain
 from redqueen.policy.model.decoder import decoder_of, unsuited
@@ -23,6 +23,7 @@ from redqueen.policy.model.forward import Forward
 from redqueen.policy.model.hosted import HostedDecoder
 from redqueen.policy.model.source import cannot_load, read_config, read_tokenizer, source
 from redqueen.policy.model.tokens import end_of_turn
+from redqueen.policy.model.weight_files import digest_of, digest_of_files
 from redqueen.policy.shared_memory import SharedBlock, padded
 from redqueen.policy.workers.main_guard import check_main_guard
 
@@ -71,7 +72,7 @@ def facts_of(base: Base) -> BaseFacts:
     """Returns what a run records of `base`. It reads all weights, which takes seconds for a large base."""
     return BaseFacts(
         name=base.name,
-        fingerprint=fingerprint(base.model),
+        fingerprint=fingerprint_of(base),
         device=str(base.device),
         dtype=str(base.model.dtype).removeprefix("torch."),
     )
@@ -121,7 +122,7 @@ def load(config: ModelConfig) -> Base:
             dtype=dtype,
             local_files_only=found.local,
             output_loading_info=True,
-            **quantized.options(config, dtype, device),
+            **(_placement(device) | quantized.options(config, dtype, device)),
         )
     except UserError:
         raise
@@ -149,6 +150,16 @@ def load(config: ModelConfig) -> Base:
     # tensors that cannot lie in it, so each worker packs its own.
     block = SharedBlock(sum(padded(p.numel() * p.element_size()) for p in module.parameters()))
     return Base(config.name, module, tokenizer, device, decoder_of(module, block.store, pack=False), block)
+
+
+def streams_to(device: torch.device) -> bool:
+    """Returns whether weights go from their files to the device one by one, so that they never are in host memory."""
+    return device.type == "cuda" and is_installed("accelerate")
+
+
+def _placement(device: torch.device) -> dict[str, Any]:
+    """Returns what tells transformers to load the weights to the device at once, where that can be done."""
+    return {"device_map": {"": device}} if streams_to(device) else {}
 
 
 def workers_of(config: ModelConfig) -> int:
@@ -187,12 +198,18 @@ def location(name: str) -> str:
     return str(obtain()) if name == BUNDLED else name
 
 
+def fingerprint_of(base: Base) -> str:
+    """Returns `fingerprint` of a base that has just been loaded."""
+    # What lies on a GPU was read from files a moment ago. To read these again is cheaper than to copy it back.
+    if base.device.type == "cuda" and not quantized.is_quantized(base.model):
+        found = digest_of_files(source(base.name).where, base.model.named_parameters())
+        if found is not None:
+            return found
+    return fingerprint(base.model)
+
+
 def fingerprint(model: nn.Module) -> str:
     """Returns the SHA-256 of the base's parameters. Equal values prove that a run did not change them."""
-    digest = hashlib.sha256()
-    tensors = quantized.frozen_tensors(model) if quantized.is_quantized(model) else sorted(model.named_parameters())
-    for name, parameter in tensors:
-        digest.update(name.encode())
-        # The bytes are hashed, because NumPy has no bf16 that could be hashed as numbers.
-        digest.update(parameter.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
+    if quantized.is_quantized(model):
+        return digest_of(quantized.frozen_tensors(model))
+    return digest_of(sorted(model.named_parameters()))

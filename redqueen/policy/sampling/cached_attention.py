@@ -8,9 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from redqueen.optional import is_installed
 from redqueen.policy.kernels import dispatch
 from redqueen.policy.kernels.cached_heads import cached_heads
+from redqueen.policy.kernels.compiler import can_compile
 from redqueen.policy.kernels.dispatch import Rotation
 from redqueen.policy.kernels.flash import takes_heads_of
 from redqueen.policy.sampling.kv_cache import KVCache
@@ -19,8 +19,8 @@ from redqueen.policy.sampling.kv_cache import KVCache
 def cached_attention(cache: KVCache, rows: int, group: int) -> WrittenApart | WrittenAtOnce:
     """Returns the attention of a step over the first rows; `group` is the number of query heads of each kv head."""
     flash = _has_flash(cache.keys)
-    # Without Triton's compiler a GPU writes to the cache by torch's operations; other devices need no compiler.
-    if flash and (cache.keys.device.type != "cuda" or is_installed("triton")):
+    # Where nothing can be compiled a GPU writes to the cache by torch's operations; other devices need no compiler.
+    if flash and (cache.keys.device.type != "cuda" or can_compile()):
         return WrittenAtOnce(cache, rows, group, flash=flash)
     return WrittenApart(cache, rows, group, flash=flash)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from redqueen.config import Config, ConfigError, SamplingConfig
 from redqueen.errors import AdapterError, WorkerError
+from redqueen.machine import without_allocator_defaults
 from redqueen.optional import is_installed, missing, require
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.source import source
@@ -200,5 +201,7 @@ def _set_environment(local: bool) -> None:
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     # This process has threads, and a process that is forked from it could wait for ever for a lock that one held.
     os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
+    # torch has read its own setting in this process, as the base is loaded; vLLM manages memory in its own way.
+    without_allocator_defaults()
     if local:
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
