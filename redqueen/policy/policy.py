@@ -298,7 +298,7 @@ def _sampled_by_vllm(
         # One more than there are members: a new version is loaded before the old one is unloaded.
         adapters = capacity + 1
         url = sampling.vllm_url
-        size = adapters * adapter_bytes(bank, base.decoder.embed_VH.dtype)
+        size = adapters * adapter_bytes(bank, base.decoder.dtype)
         engine = Server(base, url, size) if url else Engine(base, adapters, rank, sampling)
     except BaseException:
         learning.close()

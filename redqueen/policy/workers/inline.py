@@ -38,7 +38,7 @@ class InlineExecutor:
             steps += batch.run()
             groups = batch.left_over
             # They are among those that could still come: a batch of them needs no place for them twice.
-            most_further -= sum(len(group.rows) for group in groups)
+            max_further -= sum(len(group.rows) for group in groups)
             # The next batch has a cache of its own: there must be room for one, not for two.
             del batch
             release_unused(base.device)
