@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from redqueen.config import Config, LearningConfig, ModelConfig, SamplingConfig
 from redqueen.errors import ModelError
-from redqueen.judging import finished
+from redqueen.futures import finished
 from redqueen.policy.kernels.dispatch import kernels_of
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.memory.estimate import items, least, total
