@@ -89,6 +89,9 @@ class SamplingConfig(Section):
     prefill_tokens: int = Field(default=16384, ge=0)
     """Tokens of prompts that are computed in one pass, at most; a longer prompt is a pass by itself. 0: up to 16384, as
     free memory allows."""
+    cache_tokens: int = Field(default=0, ge=0)
+    """Tokens of all texts and prompts whose keys and values are held at once on a GPU; 0: as free memory allows. Rows
+    that find no room wait. Other devices hold all that `batch_rows` rows can need."""
 
     @model_validator(mode="after")
     def _server_of_vllm(self) -> Self:

@@ -108,11 +108,16 @@ class NoDevice:
     """Stands for the rows on a device: nothing is computed, and every token is 0."""
 
     def __init__(self, *arguments: Any) -> None:
-        self.steps = arguments[-1]
+        self.steps = arguments[5]
         self.rows = 0
+        self.pages = None
 
     def width(self, rows: int) -> int:
         return rows
+
+    def reserve(self, rows: int) -> bool:
+        del rows
+        return True
 
     def sample_steps(self, rows: int) -> NoDevice:
         self.rows = rows
