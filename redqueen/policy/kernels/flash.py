@@ -46,7 +46,7 @@ def takes_heads_of(size: int) -> bool:
 @functools.cache
 def flash_takes_pages() -> bool:
     """Returns whether torch's flash attention reads keys and values in pages, as it does from torch 2.12 on."""
-    schema = torch.ops.aten._flash_attention_forward.default._schema
+    schema = torch.ops.aten._flash_attention_forward.default._schema  # pyright: ignore[reportPrivateUsage]
     return any(argument.name == "block_table" for argument in schema.arguments)
 
 

@@ -6,27 +6,20 @@ head size, M = R x K.
 
 from __future__ import annotations
 
-import os
-
 import torch
 from torch import Tensor
 
-from redqueen.errors import ModelError
 from redqueen.policy.kernels import dispatch
 from redqueen.policy.kernels.cached_heads import cached_heads
 from redqueen.policy.kernels.compiler import can_compile
 from redqueen.policy.kernels.dispatch import Rotation
-from redqueen.policy.kernels.flash import flash_takes_pages, takes_heads_of
-from redqueen.policy.model.decoder import Decoder
 from redqueen.policy.sampling.kv_cache import KVCache
-
-VARIABLE = "REDQUEEN_PAGES"
-"""The environment variable that chooses pages: `auto` (the default), `off`, or `on` (everywhere, however slow)."""
+from redqueen.policy.sampling.paging import has_flash
 
 
 def cached_attention(cache: KVCache, rows: int, group: int) -> WrittenApart | WrittenAtOnce:
     """Returns the attention of a step over the first rows; `group` is the number of query heads of each kv head."""
-    flash = _has_flash(cache.keys)
+    flash = has_flash(cache.keys)
     # Where nothing can be compiled a GPU writes to the cache by torch's operations; other devices need no compiler.
     if flash and (cache.keys.device.type != "cuda" or can_compile()):
         return WrittenAtOnce(cache, rows, group, flash=flash)
@@ -123,25 +116,6 @@ class WrittenAtOnce(_Cached):
             self.cache.values[layer],
         )
         return self._mixed(layer, q)
-
-
-def pages_suit(decoder: Decoder) -> bool:
-    """Returns whether keys and values of this base are kept in pages (`redqueen.policy.sampling.pages`).
-
-    They are where flash attention reads pages. Raises ModelError if REDQUEEN_PAGES is none of `auto`, `on` and `off`.
-    """
-    choice = os.environ.get(VARIABLE) or "auto"
-    if choice not in ("auto", "on", "off"):
-        raise ModelError(f"{VARIABLE} is '{choice}': use auto, on or off")
-    if choice == "auto":
-        keys = decoder.embed_VH.new_empty(0, decoder.head_size)
-        return _has_flash(keys) and flash_takes_pages()
-    return choice == "on"
-
-
-def _has_flash(keys: Tensor) -> bool:
-    """Returns whether flash attention takes such keys."""
-    return dispatch.on_gpu(keys.device) and dispatch.flash_supports(keys) and takes_heads_of(keys.shape[-1])
 
 
 class _Plain:

@@ -16,10 +16,11 @@ from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.decoder import Decoder
 from redqueen.policy.model.forward import Forward
 from redqueen.policy.model.hosted import HostedDecoder
-from redqueen.policy.sampling.cached_attention import cached_attention, pages_suit
+from redqueen.policy.sampling.cached_attention import cached_attention
 from redqueen.policy.sampling.hosted_decoding import HostedDecoding
 from redqueen.policy.sampling.kv_cache import KVCache, Prefill, PrefillEntry
 from redqueen.policy.sampling.pages import Pages, batch_pages
+from redqueen.policy.sampling.paging import pages_suit
 
 
 class DecodeStep(Protocol):
@@ -61,7 +62,8 @@ def open_decoding(decoder: Forward, bank: AdapterBank, rows: int, room: int, cac
         hosted = HostedDecoding(decoder, bank, rows)
         return Decoding(hosted, hosted, hosted.prefill, None)
     own = cast(Decoder, decoder)
-    pages = Pages(batch_pages(rows, room, cache_tokens), rows) if pages_suit(own) else None
+    paged = pages_suit(own.embed_VH.new_empty(0, own.head_size))
+    pages = Pages(batch_pages(rows, room, cache_tokens), rows) if paged else None
     cache = KVCache(own, rows, room, pages)
 
     def prefill(ids_N: Tensor, position_N: Tensor, entries: Sequence[PrefillEntry], slots: Sequence[int]) -> Tensor:

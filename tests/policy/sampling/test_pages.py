@@ -16,13 +16,14 @@ from redqueen.policy.kernels import dispatch
 from redqueen.policy.kernels.flash import flash_takes_pages
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import Base
-from redqueen.policy.sampling import cached_attention, pages, recorded
-from redqueen.policy.sampling.cached_attention import WrittenApart, WrittenAtOnce, pages_suit
+from redqueen.policy.sampling import pages, paging, recorded
+from redqueen.policy.sampling.cached_attention import WrittenApart, WrittenAtOnce
 from redqueen.policy.sampling.continuous_batch import ContinuousBatch
 from redqueen.policy.sampling.decode_step import TorchDecodeStep
 from redqueen.policy.sampling.device_batch import DeviceBatch
 from redqueen.policy.sampling.kv_cache import KVCache
 from redqueen.policy.sampling.pages import Pages, batch_pages, pages_of
+from redqueen.policy.sampling.paging import pages_suit
 from redqueen.records import Completion, Request
 from tests.policy.conftest import Build
 from tests.policy.requests import crowd, request, same
@@ -243,7 +244,7 @@ def test_flash_attention_over_pages_gives_the_same_texts(
     expected = tiny_policy(sampling=pressed()).sample(everyone())
     stand_ins.on_cpu()
     monkeypatch.setattr(dispatch, "on_gpu", lambda _: True)
-    monkeypatch.setattr(cached_attention, "_has_flash", lambda _: True)
+    monkeypatch.setattr(paging, "has_flash", lambda _: True)
     kind = WrittenAtOnce if at_once else WrittenApart
     monkeypatch.setattr(
         "redqueen.policy.sampling.decode_step.cached_attention",
@@ -274,19 +275,18 @@ def test_a_step_without_a_page_is_refused(bases: Callable[[str], Base]) -> None:
         batch.step(2)
 
 
-def test_pages_are_for_gpus_whose_flash_attention_reads_them(
-    bases: Callable[[str], Base], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    decoder = bases("llama").decoder
+def test_pages_are_for_gpus_whose_flash_attention_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = torch.empty(0, 64, dtype=torch.bfloat16)
+    there = here.to("meta")
     assert flash_takes_pages() is (tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 12))
-    assert not pages_suit(decoder)
+    assert not pages_suit(here)
+    assert pages_suit(there) is flash_takes_pages()
+    assert not pages_suit(there.float())
+    assert not pages_suit(torch.empty(0, 60, dtype=torch.bfloat16, device="meta"))
+    monkeypatch.setattr(paging, "flash_takes_pages", lambda: False)
+    assert not pages_suit(there)
     monkeypatch.setenv("REDQUEEN_PAGES", "on")
-    assert pages_suit(decoder)
+    assert pages_suit(here)
     monkeypatch.setenv("REDQUEEN_PAGES", "maybe")
     with pytest.raises(ModelError, match="REDQUEEN_PAGES is 'maybe': use auto, on or off"):
-        pages_suit(decoder)
-    monkeypatch.delenv("REDQUEEN_PAGES")
-    monkeypatch.setattr(cached_attention, "_has_flash", lambda _: True)
-    assert pages_suit(decoder) is flash_takes_pages()
-    monkeypatch.setattr(cached_attention, "flash_takes_pages", lambda: False)
-    assert not pages_suit(decoder)
+        pages_suit(here)
