@@ -29,9 +29,6 @@ _COMPACT_BELOW = 0.875
 # program was judged: the rows of a batch decide how its products round. Judging takes less than 16 polls, which are 64
 # tokens on a GPU; where it takes longer, the batch waits.
 _POLLS_TO_FURTHER = 16
-# New rows are taken only while a page stays free for every so many rows that are there: they grow by one every 256
-# tokens, and a row that is put back has to be computed again.
-_ROWS_A_SPARE_PAGE = 8
 # Free rows are sampled with the others; their tokens are never read.
 _FREE_ROW = SamplingParams(max_tokens=1)
 
@@ -241,8 +238,7 @@ class ContinuousBatch:
         if pages is None:
             return math.inf
         # The rows that are there will need more pages before long.
-        live = len(self.place_of)
-        return pages.free - live // _ROWS_A_SPARE_PAGE
+        return pages.free - pages.spare(len(self.place_of))
 
     def _pages_of(self, group: RowGroup) -> int:
         pages = self.device.pages

@@ -14,6 +14,10 @@ import numpy as np
 PAGE = 256
 """The tokens of a page. torch's flash attention takes multiples of 256 only."""
 
+# New rows are taken only while a page stays free for every so many rows that are there: these grow by one every 256
+# tokens, and a row that is put back has to be computed again.
+_ROWS_A_SPARE_PAGE = 8
+
 
 def pages_of(tokens: int) -> int:
     """Returns how many pages hold so many tokens."""
@@ -56,6 +60,10 @@ class Pages:
         """Returns how many pages rows take that begin with one prompt of so many tokens."""
         return prompt // self.size + rows
 
+    def spare(self, rows: int) -> int:
+        """Returns how many pages new rows shall leave to so many that are there."""
+        return rows // _ROWS_A_SPARE_PAGE
+
     def begin(self, rows: Sequence[int], prompt: int, most: Sequence[int]) -> None:
         """Gives pages to rows that continue one prompt and reach `most` tokens at most.
 
@@ -85,9 +93,9 @@ class Pages:
         self._room[short] += missing * self.size
         return short.tolist()
 
-    def count(self, rows: int) -> None:
-        """Counts the token that a step writes to each of the first rows."""
-        np.minimum(self._tokens[:rows] + 1, self._most[:rows], out=self._tokens[:rows])
+    def count(self, rows: int, steps: int = 1) -> None:
+        """Counts the token that each step writes to each of the first rows."""
+        np.minimum(self._tokens[:rows] + steps, self._most[:rows], out=self._tokens[:rows])
 
     def end(self, row: int) -> None:
         """Takes a row's pages; those that other rows have as well stay theirs."""
