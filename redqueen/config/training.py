@@ -68,8 +68,9 @@ class PopulationConfig(Section):
 class SamplingConfig(Section):
     """How completions are sampled."""
 
-    engine: Literal["embedded", "vllm"] = "embedded"
-    """What samples: the embedded sampler, or vLLM on the same machine (docs/SCALING.md), an extra of the package."""
+    engine: Literal["embedded", "vllm", "auto"] = "embedded"
+    """What samples: the embedded sampler, or vLLM on the same machine (docs/SCALING.md), an extra of the package. auto:
+    vLLM if it is installed and its base takes less than a fifth of a GPU."""
     vllm_url: str = ""
     """Engine vllm: a running server of the same base, such as http://127.0.0.1:8000; empty: the run starts vLLM."""
     vllm_cache_gb: float = Field(default=2.0, gt=0)

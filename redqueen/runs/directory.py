@@ -27,6 +27,8 @@ FITTED = (
     "learning.batch_tokens",
     "sampling.batch_rows",
     "sampling.cache_tokens",
+    "sampling.engine",
+    "sampling.vllm_cache_gb",
 )
 """The settings that a session may be fitted into memory with, and keeps in environment.json for the next one."""
 

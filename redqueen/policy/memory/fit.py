@@ -13,6 +13,7 @@ import torch
 from redqueen.config import BUNDLED, Config
 from redqueen.errors import ModelError
 from redqueen.machine import cores, free_memory
+from redqueen.policy.memory.engine_choice import with_engine
 from redqueen.policy.memory.estimate import (
     Item,
     gradients_item,
@@ -110,16 +111,20 @@ def fit(config: Config, lengths: PromptLengths, members: int, memory: Memory | N
         config = _in_one_process(config)
     device = memory.device
     free = memory.free
+    asked = config
+    config = with_engine(config, shape, device, free)
     if device.type == "cuda":
         free = _planned(free)
         _check_host(config, shape, members, memory)
     plan = config
     for plan in plans(config, shape, lengths, members, memory):
         if total(items(plan, shape, lengths, members, device)) <= free:
-            return Fit(plan, changes(config, plan, device), memory.free, "")
+            return Fit(plan, changes(asked, plan, device), memory.free, "")
     # The estimates are upper bounds, and a run seldom comes near them. To refuse on them would refuse runs that fit.
     subject = f"'{config.model.name}' with {members} members"
     has = f"{device.type} has {memory.free / 2**30:.1f} GiB free"
+    if free < memory.free:
+        has += f", of which {free / 2**30:.1f} can be planned"
     required = items(least(plan), shape, lengths, members, device)
     if total(required) > free:
         raise ModelError(
@@ -128,7 +133,7 @@ def fit(config: Config, lengths: PromptLengths, members: int, memory: Memory | N
         )
     largest = items(plan, shape, lengths, members, device)
     warning = f"{subject} may need up to {total(largest) / 2**30:.1f} GiB, {has}: if it is killed, {advice(largest)}"
-    return Fit(plan, changes(config, plan, device), memory.free, warning)
+    return Fit(plan, changes(asked, plan, device), memory.free, warning)
 
 
 def _in_one_process(config: Config) -> Config:
@@ -276,6 +281,8 @@ def changes(asked: Config, plan: Config, device: torch.device) -> tuple[str, ...
     """
     most = _started(asked, device.type)
     differing: list[str] = []
+    if plan.sampling.engine != asked.sampling.engine and plan.sampling.engine == "vllm":
+        differing += ["sampling.engine=vllm", f"sampling.vllm_cache_gb={plan.sampling.vllm_cache_gb}"]
     if device.type == "cpu" and plan.model.workers < _most_workers(asked):
         differing.append(f"model.workers={plan.model.workers}")
     if plan.learning.checkpointing != most.learning.checkpointing:

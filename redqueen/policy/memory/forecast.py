@@ -1,7 +1,7 @@
 """How long a run would take on a GPU that need not be here: modelled from bytes and FLOPs, not measured.
 
-The batch of a step is played through with the pages that it has. Each part takes the time of its memory traffic or of its
-FLOPs at a share of what the card can do. The sandbox is left out. An order of cards, and no promise.
+The batch of a step is played through with the pages that it has. Each part takes the time of its memory traffic or of
+its FLOPs at a share of what the card can do. The sandbox is left out. This is an order of cards, and no promise.
 """
 
 from __future__ import annotations
@@ -237,4 +237,3 @@ class _Batch:
         self._reached[row] = 0
         if self._pages is not None:
             self._pages.end(row)
-

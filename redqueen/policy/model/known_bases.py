@@ -32,9 +32,7 @@ _SIZES = {
     "14B": KnownBase(5120, 13824, 48, 40, 8, 152064, tied=False),
     "32B": KnownBase(5120, 27648, 64, 40, 8, 152064, tied=False),
 }
-KNOWN = {
-    f"Qwen/Qwen2.5-Coder-{size}{tuning}": base for size, base in _SIZES.items() for tuning in ("", "-Instruct")
-}
+KNOWN = {f"Qwen/Qwen2.5-Coder-{size}{tuning}": base for size, base in _SIZES.items() for tuning in ("", "-Instruct")}
 """Bases by their id on the Hub."""
 
 # A lower bound for tokenizers of 150,000 tokens: the shipped one of 49,152 makes of the recipes' prompts a token of 2.3
