@@ -18,10 +18,9 @@ from redqueen.policy.kernels.dispatch import kernels_of
 from redqueen.policy.kernels.onednn import packs
 from redqueen.policy.memory import hosted
 from redqueen.policy.memory.flash_attention import backward_bytes, keys_of_a_token
+from redqueen.policy.memory.paged_cache import kept_in_pages, pages_of_rows, token_bytes
 from redqueen.policy.model.base import device_of, dtype_of, streams_to, workers_of
 from redqueen.policy.model.dimensions import Shape
-from redqueen.policy.sampling.pages import PAGE, batch_pages
-from redqueen.policy.sampling.paging import pages_suit
 from redqueen.policy.sampling.tokens import VOCABULARY_BLOCK
 from redqueen.policy.vllm.engine import largest_rank
 from redqueen.records import PromptLengths
@@ -272,7 +271,8 @@ def sampling_items(config: Config, shape: Shape, lengths: PromptLengths, device:
         tokens = min(rows // min(shared, rows) * prompt, max(sampling.prefill_tokens, prompt))
         prompts = tokens * _pass_bytes(shape, size)
         if kept_in_pages(config, shape, device):
-            cache = _pages_item(rows, room, sampling.cache_tokens, row_token)
+            name, held = pages_of_rows(rows, room, sampling.cache_tokens)
+            cache = Item(name, held * row_token, 1, "sampling.cache_tokens")
         else:
             name = f"sampling: cache of {rows} x {room} tokens"
             cache = Item(name, rows * room * row_token, workers, "sampling.batch_rows")
@@ -280,25 +280,6 @@ def sampling_items(config: Config, shape: Shape, lengths: PromptLengths, device:
         batches.append([cache, step])
     # The heap holds the second item of a batch, so it counts with its fragmentation.
     return max(batches, key=lambda batch: total([*batch, fragmentation(batch[1:])]))
-
-
-def token_bytes(config: Config, shape: Shape, device: torch.device) -> int:
-    """Returns the bytes of the keys and values of one token of a row."""
-    return 2 * shape.layers * shape.kv_heads * shape.head_size * dtype_of(config.model, device).itemsize
-
-
-def kept_in_pages(config: Config, shape: Shape, device: torch.device) -> bool:
-    """Returns whether rows take pages of keys and values as they grow, instead of the room that they may need."""
-    if device.type != "cuda":
-        return False
-    return pages_suit(torch.empty(0, shape.head_size, dtype=dtype_of(config.model, device), device="meta"))
-
-
-def _pages_item(rows: int, room: int, tokens: int, row_token: int) -> Item:
-    """Returns the cache of rows that have so many tokens together (0: as many as they may)."""
-    pages = batch_pages(rows, room, tokens)
-    name = f"sampling: cache of {rows} rows, {pages} pages of {PAGE} tokens"
-    return Item(name, pages * PAGE * row_token, 1, "sampling.cache_tokens")
 
 
 def _batches(config: Config, lengths: PromptLengths, workers: int) -> list[tuple[int, int, int, int]]:

@@ -20,15 +20,14 @@ from redqueen.policy.memory.estimate import (
     held_items,
     host_items,
     items,
-    kept_in_pages,
     least,
     longest_text,
     sampling_items,
-    token_bytes,
     total,
     total_of,
     training_items,
 )
+from redqueen.policy.memory.paged_cache import kept_in_pages, token_bytes
 from redqueen.policy.model.base import can_share, check_workers, device_of, dtype_of
 from redqueen.policy.model.dimensions import Shape, shape_of
 from redqueen.policy.sampling.pages import PAGE, pages_of

@@ -15,7 +15,7 @@ import torch
 
 from redqueen import streams
 from redqueen.config import Config
-from redqueen.policy.memory.estimate import kept_in_pages, token_bytes
+from redqueen.policy.memory.paged_cache import kept_in_pages, token_bytes
 from redqueen.policy.model.dimensions import Shape
 from redqueen.policy.sampling.pages import Pages, batch_pages
 from redqueen.records import PromptLengths

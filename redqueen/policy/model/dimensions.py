@@ -15,8 +15,8 @@ from redqueen.config import AUTO_TARGETS, ModelConfig
 from redqueen.policy.model.decoder import unsuited
 from redqueen.policy.model.families import check_quantized
 from redqueen.policy.model.hosted import adaptable
-from redqueen.policy.model.quantized import kind_of, stored_bytes
 from redqueen.policy.model.known_bases import CHARACTERS_A_TOKEN, KnownBase, known_base
+from redqueen.policy.model.quantized import kind_of, stored_bytes
 from redqueen.policy.model.source import cannot_load, read_config, read_tokenizer
 from redqueen.policy.model.tokens import encode
 from redqueen.records import Prompt

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,8 +17,9 @@ from redqueen.errors import AdapterError, PromptError
 from redqueen.policy.kernels import dispatch
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.forward import Forward
+from redqueen.policy.sampling.completion import Row, extend
 from redqueen.policy.sampling.device_batch import DeviceBatch, PlacedPrompt, SampledSteps
-from redqueen.records import FinishReason, SamplingParams
+from redqueen.records import SamplingParams
 from redqueen.request_stream import Further
 
 # The batch is compacted when it would then compute less than this share of its rows. A free row costs as much as any
@@ -59,28 +60,6 @@ class TextModel:
     """A tokenizer of the `tokenizers` library."""
     end_ids: frozenset[int]
     """Tokens that end a completion."""
-
-
-@dataclass(slots=True)
-class Row:
-    """One completion while it is sampled."""
-
-    index: int
-    """The row's place among the requests."""
-    seed: tuple[str | int, ...]
-    """The name of the row's random stream."""
-    sampling: SamplingParams
-    """How the row's tokens are sampled, and how many at most."""
-    stop: tuple[str, ...]
-    """Strings that end the row."""
-    max_lines: int = 0
-    """The row also ends at the end of this many lines; 0: no limit."""
-    token_ids: list[int] = field(default_factory=list[int])
-    """The tokens sampled so far."""
-    logprobs: list[float] = field(default_factory=list[float])
-    """The log-probabilities of these tokens, in nats."""
-    finish_reason: FinishReason | None = None
-    """Why the row ended; None until it ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +300,7 @@ class ContinuousBatch:
                 raise AdapterError(
                     f"slot {self.slots[place]}: not a number where a probability should be; its weights?"
                 )
-            extend(self.model, row, tokens, logprobs)
+            extend(row, tokens, logprobs, self.model.end_ids, self.model.tokenizer)
             if row.finish_reason:
                 further = self.on_row(row)
                 if further is not None:
@@ -361,32 +340,3 @@ class ContinuousBatch:
         """Returns how many tokens the row at this place can have on the device by now."""
         tokens, _ = self._known_tokens(place)
         return tokens + self.pace.steps * (self.pace.ahead + 1)
-
-
-def extend(model: TextModel, row: Row, tokens: Sequence[int], logprobs: Sequence[float]) -> None:
-    """Appends tokens until the row ends; what was sampled after its end is dropped."""
-    for token, logprob in zip(tokens, logprobs, strict=True):
-        row.token_ids.append(token)
-        row.logprobs.append(logprob)
-        if token in model.end_ids or _stopped(model.tokenizer, row):
-            row.finish_reason = "stop"
-            return
-        if len(row.token_ids) >= row.sampling.max_tokens:
-            row.finish_reason = "length"
-            return
-
-
-def _stopped(tokenizer: Any, row: Row) -> bool:
-    """Whether the newest token completes a stop string or the last line."""
-    if not row.stop and not row.max_lines:
-        return False
-    # Decoding the whole text after each token would take quadratic time, so only a tail is decoded. One token is
-    # at least one byte, so this tail holds every stop string that the newest token can complete.
-    longest = max((len(stop.encode()) for stop in row.stop), default=0)
-    tail = tokenizer.decode(row.token_ids[-(longest + 1) :], skip_special_tokens=False)
-    if any(stop in tail for stop in row.stop):
-        return True
-    # The number of lines can have changed only where a line ends.
-    if not row.max_lines or "\n" not in tail:
-        return False
-    return tokenizer.decode(row.token_ids, skip_special_tokens=False).count("\n") >= row.max_lines

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import torch
 
 from redqueen.config import Config
-from redqueen.policy.memory.estimate import gradients_item, kept_in_pages, sampling_items, training_items
+from redqueen.policy.memory.estimate import gradients_item, sampling_items, training_items
+from redqueen.policy.memory.paged_cache import kept_in_pages
 from redqueen.policy.model.dimensions import Shape
 from redqueen.policy.sampling.pages import PAGE, batch_pages
 from redqueen.records import PromptLengths

@@ -14,7 +14,8 @@ from redqueen.config import SamplingConfig
 from redqueen.futures import finished
 from redqueen.policy.kernels import dispatch
 from redqueen.policy.sampling import continuous_batch
-from redqueen.policy.sampling.continuous_batch import BatchLimits, ContinuousBatch, OnRow, Row, RowGroup
+from redqueen.policy.sampling.completion import Row
+from redqueen.policy.sampling.continuous_batch import BatchLimits, ContinuousBatch, OnRow, RowGroup
 from redqueen.records import Completion, Request, SamplingParams
 from redqueen.request_stream import Further, in_rounds
 from tests.policy.conftest import Build
