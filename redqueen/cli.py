@@ -137,9 +137,9 @@ def train(
     if dry_run:
         from redqueen.commands.dry_run import print_memory
 
+        code = print_memory(config, None if gpu is None else memory_size(gpu))
         typer.echo(config.model_dump_json(indent=2))
-        print_memory(config, None if gpu is None else memory_size(gpu))
-        raise typer.Exit
+        raise typer.Exit(code)
     directory = RunDirectory(run or Path("runs") / config.recipe.replace(" ", "_"))
     # The same command twice must not destroy a run, and it should tell a person how to go on.
     if directory.exists and not directory.unstarted:
@@ -182,8 +182,16 @@ def _resume(directory: RunDirectory, overrides: list[str], *, load_plugins: bool
 
 
 @app.command(epilog=examples.RECIPES)
-def recipes() -> None:
+def recipes(
+    cards: Annotated[
+        bool, typer.Option("--cards", help="Print which recipe fits which GPU, with modelled hours, in Markdown.")
+    ] = False,
+) -> None:
     """List the recipes."""
+    if cards:
+        from redqueen.commands.cards import run_cards
+
+        raise typer.Exit(run_cards())
     from redqueen.commands.reference import run_recipes
 
     raise typer.Exit(run_recipes())

@@ -11,7 +11,8 @@ import torch
 from benchmarks.gpu.shapes import Letters, Shape, random_members, random_model
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.decoder import decoder_of
-from redqueen.policy.sampling.continuous_batch import BatchLimits, ContinuousBatch, Row, RowGroup, TextModel
+from redqueen.policy.sampling.completion import Row
+from redqueen.policy.sampling.continuous_batch import BatchLimits, ContinuousBatch, RowGroup, TextModel
 from redqueen.records import SamplingParams
 
 MEMBERS = 4

@@ -17,7 +17,8 @@ from benchmarks.gpu.shapes import Shape, random_decoder, random_members, random_
 from benchmarks.gpu.workload import ATTEMPTS, Draw
 from redqueen.config import LearningConfig
 from redqueen.policy.policy import Policy
-from redqueen.policy.sampling.continuous_batch import BatchLimits, Row, RowGroup
+from redqueen.policy.sampling.completion import Row
+from redqueen.policy.sampling.continuous_batch import BatchLimits, RowGroup
 from redqueen.records import Sample, SamplingParams
 
 # The shares of the planned room that the steps' longest texts have.

@@ -68,8 +68,9 @@ class PopulationConfig(Section):
 class SamplingConfig(Section):
     """How completions are sampled."""
 
-    engine: Literal["embedded", "vllm"] = "embedded"
-    """What samples: the embedded sampler, or vLLM on the same machine (docs/SCALING.md), an extra of the package."""
+    engine: Literal["embedded", "vllm", "auto"] = "embedded"
+    """What samples: the embedded sampler, or vLLM on the same machine (docs/SCALING.md), an extra of the package. auto:
+    vLLM if it is installed and its base takes less than a fifth of a GPU."""
     vllm_url: str = ""
     """Engine vllm: a running server of the same base, such as http://127.0.0.1:8000; empty: the run starts vLLM."""
     vllm_cache_gb: float = Field(default=2.0, gt=0)
@@ -89,6 +90,9 @@ class SamplingConfig(Section):
     prefill_tokens: int = Field(default=16384, ge=0)
     """Tokens of prompts that are computed in one pass, at most; a longer prompt is a pass by itself. 0: up to 16384, as
     free memory allows."""
+    cache_tokens: int = Field(default=0, ge=0)
+    """Tokens of all texts and prompts whose keys and values are held at once on a GPU; 0: as free memory allows. Rows
+    that find no room wait. Other devices hold all that `batch_rows` rows can need."""
 
     @model_validator(mode="after")
     def _server_of_vllm(self) -> Self:

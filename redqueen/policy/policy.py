@@ -124,7 +124,7 @@ class Policy:
         self.meter = Meter(base.decoder)
         # Always the same thread: the memory that one has used is not used again by the next.
         self._computing = ThreadPoolExecutor(1, "redqueen-learner")
-        limits = BatchLimits(sampling.batch_rows, sampling.prefill_tokens)
+        limits = BatchLimits(sampling.batch_rows, sampling.prefill_tokens, sampling.cache_tokens)
         self.sampler = LocalSampler(base, adapters, limits, executor, self._versions, self.meter)
         # What truncated sampling can never draw is missing from its probabilities, so that their gap is no sign of a
         # fault.

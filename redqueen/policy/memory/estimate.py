@@ -18,6 +18,7 @@ from redqueen.policy.kernels.dispatch import kernels_of
 from redqueen.policy.kernels.onednn import packs
 from redqueen.policy.memory import hosted
 from redqueen.policy.memory.flash_attention import backward_bytes, keys_of_a_token
+from redqueen.policy.memory.paged_cache import kept_in_pages, pages_of_rows, token_bytes
 from redqueen.policy.model.base import device_of, dtype_of, streams_to, workers_of
 from redqueen.policy.model.dimensions import Shape
 from redqueen.policy.sampling.tokens import VOCABULARY_BLOCK
@@ -258,8 +259,7 @@ def sampling_items(config: Config, shape: Shape, lengths: PromptLengths, device:
     sampling = config.sampling
     workers = 1 if device.type == "cuda" else workers_of(config.model)
     size = dtype_of(config.model, device).itemsize
-    # A row's keys and values of one token, in bytes.
-    row_token = 2 * shape.layers * shape.kv_heads * shape.head_size * size
+    row_token = token_bytes(config, shape, device)
     batches: list[list[Item]] = []
     for most, room, prompt, shared in _batches(config, lengths, workers):
         rows = min(sampling.batch_rows, most)
@@ -270,8 +270,12 @@ def sampling_items(config: Config, shape: Shape, lengths: PromptLengths, device:
         # A pass of a prefill holds a block's activations for the tokens of its prompts, each of which is computed once.
         tokens = min(rows // min(shared, rows) * prompt, max(sampling.prefill_tokens, prompt))
         prompts = tokens * _pass_bytes(shape, size)
-        name = f"sampling: cache of {rows} x {room} tokens"
-        cache = Item(name, rows * room * row_token, workers, "sampling.batch_rows")
+        if kept_in_pages(config, shape, device):
+            name, held = pages_of_rows(rows, room, sampling.cache_tokens)
+            cache = Item(name, held * row_token, 1, "sampling.cache_tokens")
+        else:
+            name = f"sampling: cache of {rows} x {room} tokens"
+            cache = Item(name, rows * room * row_token, workers, "sampling.batch_rows")
         step = Item("sampling: logits and prompts", max(logits, prompts), workers, "sampling.batch_rows")
         batches.append([cache, step])
     # The heap holds the second item of a batch, so it counts with its fragmentation.
@@ -320,7 +324,10 @@ def least(config: Config) -> Config:
     return config.model_copy(
         update={
             "game": config.game.model_copy(update={"attempts": 1}),
-            "sampling": config.sampling.model_copy(update={"proposal_tokens": 1, "attempt_tokens": 1}),
+            # Pages are needed for one row.
+            "sampling": config.sampling.model_copy(
+                update={"proposal_tokens": 1, "attempt_tokens": 1, "cache_tokens": 1}
+            ),
             "learning": config.learning.model_copy(update={"batch_tokens": 1, "checkpointing": True}),
         }
     )

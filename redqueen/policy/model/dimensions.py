@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from redqueen.config import AUTO_TARGETS, ModelConfig
 from redqueen.policy.model.decoder import unsuited
 from redqueen.policy.model.families import check_quantized
 from redqueen.policy.model.hosted import adaptable
+from redqueen.policy.model.known_bases import CHARACTERS_A_TOKEN, KnownBase, known_base
 from redqueen.policy.model.quantized import kind_of, stored_bytes
 from redqueen.policy.model.source import cannot_load, read_config, read_tokenizer
 from redqueen.policy.model.tokens import encode
@@ -64,8 +66,12 @@ class Shape:
 def shape_of(config: ModelConfig) -> Shape:
     """Returns the dimensions of the base called `config.name`. Of a model of the Hub only its config.json is fetched.
 
+    Of the recipes' bases nothing is.
+
     Raises ModelError if the base cannot be found or its family is not supported.
     """
+    if known := known_base(config.name):
+        return shape_of_known(known, config.targets, config.quantize)
     shell = read_config(config.name)
     check_quantized(config, shell.to_dict())
     try:
@@ -104,6 +110,50 @@ def shape_in(shell: Any, targets: Collection[str], quantize: str = "off") -> Sha
         hosted=quantize != "off" or bool(unsuited(model)),
         quantized=quantize,
     )
+
+
+def shape_of_known(base: KnownBase, targets: Collection[str], quantize: str = "off") -> Shape:
+    """Returns the dimensions of a known base, with adapters at the layers of `targets`, without building it."""
+    head_size = base.hidden // base.heads
+    queries = base.heads * head_size
+    keys = base.kv_heads * head_size
+    linears = {
+        "q_proj": (base.hidden, queries),
+        "k_proj": (base.hidden, keys),
+        "v_proj": (base.hidden, keys),
+        "o_proj": (queries, base.hidden),
+        "gate_proj": (base.hidden, base.intermediate),
+        "up_proj": (base.hidden, base.intermediate),
+        "down_proj": (base.intermediate, base.hidden),
+    }
+    sizes = {name: inputs * outputs for name, (inputs, outputs) in linears.items()}
+    adapted = [linears[name] for name in linears if tuple(targets) == AUTO_TARGETS or name in targets]
+    table = base.vocabulary * base.hidden
+    # A block has two norms besides, and the products of q, k and v have biases.
+    block = sum(sizes.values()) + 2 * base.hidden + queries + 2 * keys
+    return Shape(
+        layers=base.layers,
+        hidden=base.hidden,
+        intermediate=base.intermediate,
+        heads=base.heads,
+        kv_heads=base.kv_heads,
+        head_size=head_size,
+        vocabulary=base.vocabulary,
+        weights=base.layers * block + base.hidden + table * (1 if base.tied else 2),
+        linear=base.layers * sum(sizes.values()) + table,
+        stacked=base.layers * sum(sizes[name] for name in _STACKED),
+        factors=base.layers * sum(map(sum, adapted)),
+        inner=len(adapted),
+        head_norms=False,
+        dtype=torch.bfloat16,
+        hosted=quantize != "off",
+        quantized=quantize,
+    )
+
+
+def rough_token_counter() -> Callable[[Prompt], int]:
+    """Returns a function that says about how many tokens a prompt has, and seldom too few, without a tokenizer."""
+    return lambda prompt: math.ceil(len(prompt.text + prompt.prefix) / CHARACTERS_A_TOKEN)
 
 
 def token_counter(config: ModelConfig) -> Callable[[Prompt], int]:

@@ -101,9 +101,27 @@ class HostedDecoding:
             else:
                 self.cache.update(*placed, index)
 
-    def move(self, source_M: Tensor, target_M: Tensor, tokens: int) -> None:
-        """Copies rows to other places; `tokens` is the most that one has."""
+    def begin(self, rows: Sequence[int], prompt: int, most: Sequence[int]) -> None:
+        """Does nothing: the cache grows when a prompt is computed."""
+
+    def reserve(self, rows: int, steps: int) -> bool:
+        """Returns true: the cache grows with each step."""
+        del rows, steps
+        return True
+
+    def count(self, rows: int) -> None:
+        """Does nothing: rows are counted on the device."""
+
+    def end(self, rows: Sequence[int]) -> None:
+        """Empties these rows, whose places will be used again."""
+        row_R = to_device(torch.tensor(rows), self.length_R.device)
+        self.length_R[row_R] = 0
+        self.limit_R[row_R] = 0
+
+    def move(self, sources: Sequence[int], targets: Sequence[int], tokens: int) -> None:
+        """Copies rows to other places, each row of `sources` to the one of `targets`, of at most `tokens` tokens."""
         del tokens
+        source_M, target_M = to_device(torch.tensor([sources, targets]), self.length_R.device)
         for layer in self.cache.layers:
             for tensor in (layer.keys, layer.values):
                 tensor[target_M] = tensor[source_M]

@@ -173,7 +173,7 @@ def check_engine(config: Config) -> None:
 
     Raises ConfigError if a step shall be sampled while another one learns, and one process does both.
     """
-    if config.learning.max_staleness and config.sampling.engine == "embedded" and not config.cluster.address:
+    if config.learning.max_staleness and config.sampling.engine != "vllm" and not config.cluster.address:
         raise ConfigError(
             "learning.max_staleness=1 needs something that samples while this process learns: sampling.engine=vllm, or "
             "--ray (docs/SCALING.md)"

@@ -24,7 +24,8 @@ from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
 from redqueen.policy.lora.sites import AdaptedSite
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.decoder import Decoder
-from redqueen.policy.sampling.continuous_batch import BatchLimits, OnRow, Row, RowGroup
+from redqueen.policy.sampling.completion import Row
+from redqueen.policy.sampling.continuous_batch import BatchLimits, OnRow, RowGroup
 from redqueen.policy.shared_memory import SharedBlock, padded
 from redqueen.policy.workers.main_guard import NO_GUARD
 from redqueen.policy.workers.shared_decoder import pickle_decoder

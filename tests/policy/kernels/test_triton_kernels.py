@@ -73,6 +73,8 @@ def test_heads_and_the_cache_are_those_of_torch(
     queries: int, kv: int, size: int, normed: bool, dtype: torch.dtype
 ) -> None:
     places = (0, 6, 3)
+    # A row writes to a block of its own, which need not be the one of its number.
+    blocks = (2, 0, 1)
     rows = len(places)
     g = torch.Generator().manual_seed(0)
     wide = torch.randn(rows, (queries + 2 * kv) * size + 16, generator=g).to(dtype)
@@ -82,9 +84,13 @@ def test_heads_and_the_cache_are_those_of_torch(
     cos, sin = (half.repeat(1, 2)[:, None].to(dtype) for half in (angle.cos(), angle.sin()))
     weights = torch.rand(2, size if normed else 0, generator=g).to(dtype)
     found, expected = (torch.full((2, rows, kv, 7, size), 9.0, dtype=dtype) for _ in range(2))
-    torch_q = cached_heads.cached_heads(qkv, cos, sin, *weights, 1e-6, torch.tensor(places), *expected)
+    torch_q = cached_heads.cached_heads(
+        qkv, cos, sin, *weights, 1e-6, torch.tensor(blocks), torch.tensor(places), *expected
+    )
     q = torch.full_like(torch_q, float("nan"))
-    cached_heads._triton().cached_heads(qkv, cos, sin, *weights, 1e-6, torch.tensor(places), *found, q)
+    cached_heads._triton().cached_heads(
+        qkv, cos, sin, *weights, 1e-6, torch.tensor(blocks), torch.tensor(places), *found, q
+    )
     # Triton's interpreter cuts bf16 off where a GPU rounds, so each of the kernel's three roundings errs by up to one
     # unit of the last place; torch's err by half of one.
     tolerance = 4 * torch.finfo(dtype).eps * float(torch_q.abs().max())

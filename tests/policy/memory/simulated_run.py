@@ -13,7 +13,9 @@ import torch
 
 from redqueen.config import Config
 from redqueen.policy.memory.estimate import gradients_item, sampling_items, training_items
+from redqueen.policy.memory.paged_cache import kept_in_pages
 from redqueen.policy.model.dimensions import Shape
+from redqueen.policy.sampling.pages import PAGE, batch_pages
 from redqueen.records import PromptLengths
 from tests.caching_allocator import CachingAllocator, OutOfMemoryError
 
@@ -63,8 +65,11 @@ class Outcome:
     error: str = ""
 
 
-def cache_of_a_stream(plan: Plan) -> tuple[int, int]:
-    """Returns the rows and the room of the KV cache that a step's stream of requests makes."""
+def cache_of_a_stream(plan: Plan, share: float = 1.0) -> tuple[int, int]:
+    """Returns the rows of the KV cache and how many tokens it holds that a step's stream of requests makes.
+
+    The step's longest request has this share of the plan's longest one.
+    """
     config = plan.config
     game = config.game
     matches = game.matches or max(config.population.teachers, config.population.students)
@@ -72,7 +77,10 @@ def cache_of_a_stream(plan: Plan) -> tuple[int, int]:
     # Every proposal may lead to attempts (`redqueen.self_play`).
     rows = min(config.sampling.batch_rows, proposals + proposals * game.attempts)
     # The room is that of the requests which are there at first; what is too long for it gets a batch of its own.
-    return rows, plan.lengths.proposal + config.sampling.proposal_tokens
+    room = int(share * (plan.lengths.proposal + config.sampling.proposal_tokens))
+    if not kept_in_pages(config, plan.shape, CUDA):
+        return rows, rows * room
+    return rows, batch_pages(rows, room, config.sampling.cache_tokens) * PAGE
 
 
 def simulate(plan: Plan, capacity: int, ways: Ways, steps: int = 10) -> Outcome:
@@ -115,14 +123,14 @@ class _Run:
     def sample(self, step: int) -> None:
         """Samples proposals and attempts as one stream."""
         shape = self.plan.shape
-        rows, room = cache_of_a_stream(self.plan)
+        rows, tokens = cache_of_a_stream(self.plan, _ROOMS[step % len(_ROOMS)])
         token = shape.layers * shape.kv_heads * shape.head_size * 2
         if self.ways.releases:
             self.memory.empty_cache()
         stream = "recorded" if self.ways.one_stream else f"recorded {step % 32}"
         batch = ["keys", "values", "fp32 logits"]
         for name in batch[:2]:
-            self._take(name, rows * int(room * _ROOMS[step % len(_ROOMS)]) * token)
+            self._take(name, tokens * token)
         self._take(batch[2], 4 * rows * shape.vocabulary)
         # Passes over prompts have nearly as many tokens as they may.
         _, prompts = sampling_items(self.plan.config, shape, self.plan.lengths, CUDA)

@@ -70,9 +70,12 @@ def planned(base: str, card: int, *overrides: str) -> Plan | None:
     return Plan(found.config, shape(base), lengths(config), capacity(config))
 
 
-@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize(("run", "pages"), [*((run, "auto") for run in RUNS), ("rank=16, tokens=1024", "off")])
 @pytest.mark.parametrize("card", CARDS)
-def test_no_plan_runs_out_of_memory_in_ten_steps(card: int, run: str) -> None:
+def test_no_plan_runs_out_of_memory_in_ten_steps(
+    monkeypatch: pytest.MonkeyPatch, card: int, run: str, pages: str
+) -> None:
+    monkeypatch.setenv("REDQUEEN_PAGES", pages)
     tried = 0
     for base in BASES:
         found = planned(base, card, *RUNS[run])
@@ -80,16 +83,17 @@ def test_no_plan_runs_out_of_memory_in_ten_steps(card: int, run: str) -> None:
             continue
         tried += 1
         cache, _ = sampling_items(found.config, found.shape, found.lengths, CUDA)
-        rows, room = cache_of_a_stream(found)
         shape = found.shape
-        assert rows * room * shape.layers * shape.kv_heads * shape.head_size * 4 <= cache.size
+        token = shape.layers * shape.kv_heads * shape.head_size * 4
+        assert cache_of_a_stream(found)[1] * token <= cache.size
         for ways in WAYS.values():
             outcome = simulate(found, int(card * GB * 0.98), ways)
             assert outcome == Outcome(10, outcome.reserved), (base, outcome.error)
     assert tried >= 2
 
 
-def test_without_these_ways_a_plan_runs_out_in_its_second_step() -> None:
+def test_without_these_ways_a_plan_runs_out_in_its_second_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDQUEEN_PAGES", "off")
     found = planned("7B", 141)
     assert found is not None
     outcome = simulate(found, int(141 * GB * 0.98), AS_IT_WAS)

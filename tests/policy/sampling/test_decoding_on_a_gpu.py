@@ -65,7 +65,8 @@ def test_heads_and_the_cache_are_those_of_the_cpu(normed: bool) -> None:
         inputs = [x.to(device, dtype) for x in (qkv, cos, sin, *weights)]
         keys, values = torch.zeros(2, rows, kv, room, size, device=device, dtype=dtype)
         at_R = torch.tensor(LENGTHS, device=device)
-        found.append([cached_heads(*inputs, 1e-6, at_R, keys, values), keys, values])
+        block_R = torch.arange(rows, device=device)
+        found.append([cached_heads(*inputs, 1e-6, block_R, at_R, keys, values), keys, values])
     for exact, got in zip(*found, strict=True):
         assert relative(got, exact) < 2e-2
 
