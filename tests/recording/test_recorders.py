@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from redqueen.recording.throughput import throughput
 from rich.console import Console
 
 from redqueen.policy.work import Work
@@ -123,13 +122,12 @@ def test_lines_have_the_step_its_births_and_the_time_left() -> None:
 
 
 def test_on_a_gpu_the_line_says_how_well_it_is_used() -> None:
-    line = step_metrics(full())
-    assert "GPU" not in headline(line)
+    assert "GPU" not in headline(step_metrics(full()))
     played = Work(sampled_tokens=149_030, sampling_s=10.0, flops=1.2e15, peak_flops=1e15, device_bytes=72 << 30)
     learned = Work(trained_rows=241_020, training_s=10.0, flops=5.1e15, peak_flops=1e15, device_bytes=61 << 30)
-    line["throughput"] = throughput({"play": played, "learn": learned})
+    line = step_metrics(replace(full(), work={"play": played, "learn": learned}))
     assert "GPU 14,903 tok/s (MFU 12%), 24,102 rows/s trained (MFU 51%), 72.0 GiB" in headline(line)
-    line["throughput"] = throughput({"play": replace(played, peak_flops=None)})
+    line = step_metrics(replace(full(), work={"play": replace(played, peak_flops=None)}))
     assert "GPU 14,903 tok/s, 72.0 GiB" in headline(line)
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from redqueen.judging import finished
+from redqueen.futures import finished
 from redqueen.policy.kernels import dispatch
-from redqueen.policy.sampling import device_batch
+from redqueen.policy.sampling import decode_step
 from redqueen.policy.sampling.kv_cache import KVCache
 from redqueen.policy.workers import inline
 from redqueen.records import Completion, Request
-from redqueen.request_stream import Later
+from redqueen.request_stream import Further
 from tests.policy.conftest import Build
 from tests.policy.requests import request
 
@@ -49,13 +49,13 @@ def test_a_cache_is_gone_before_the_next_one_is_made(
     def release(_: torch.device) -> None:
         events.append(f"memory given back beside {sum(cache() is not None for cache in caches)}")
 
-    monkeypatch.setattr(device_batch, "KVCache", make)
+    monkeypatch.setattr(decode_step, "KVCache", make)
     monkeypatch.setattr(inline, "release_unused", release)
 
-    def follow(index: int, completion: Completion) -> Later[list[Request]] | None:
+    def follow(index: int, completion: Completion) -> Further[list[Request]] | None:
         del completion
         # Too long for the batch that is running.
-        return None if index else finished([request("b", "y" * 60, 5, 30)])
+        return None if index else Further(finished([request("b", "y" * 60, 5, 30)]), list)
 
     assert len(policy.stream([request("a", "x", 1, 5)], follow, 1)) == 2
     assert events == ["memory given back beside 0", *["a cache beside 0", "memory given back beside 0"] * 2]
