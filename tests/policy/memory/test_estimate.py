@@ -22,7 +22,7 @@ from redqueen.policy.memory.fit import advice
 from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.policy.model.base import load
 from redqueen.policy.model.dimensions import Shape, shape_of, token_counter
-from redqueen.policy.sampling import device_batch
+from redqueen.policy.sampling import decode_step
 from redqueen.policy.sampling.continuous_batch import BatchLimits, Row, RowGroup
 from redqueen.policy.sampling.kv_cache import KVCache
 from redqueen.policy.workers.inline import InlineExecutor
@@ -204,7 +204,7 @@ def test_a_stream_of_requests_makes_no_larger_cache_than_is_planned(
         caches.append(KVCache(*arguments))
         return caches[-1]
 
-    monkeypatch.setattr(device_batch, "KVCache", make)
+    monkeypatch.setattr(decode_step, "KVCache", make)
     config = config_of(tiny_folder("llama"))
     proposed, attempted = limits
     config = config.override(

@@ -12,7 +12,7 @@ import torch
 
 from redqueen.futures import finished
 from redqueen.policy.kernels import dispatch
-from redqueen.policy.sampling import device_batch
+from redqueen.policy.sampling import decode_step
 from redqueen.policy.sampling.kv_cache import KVCache
 from redqueen.policy.workers import inline
 from redqueen.records import Completion, Request
@@ -49,7 +49,7 @@ def test_a_cache_is_gone_before_the_next_one_is_made(
     def release(_: torch.device) -> None:
         events.append(f"memory given back beside {sum(cache() is not None for cache in caches)}")
 
-    monkeypatch.setattr(device_batch, "KVCache", make)
+    monkeypatch.setattr(decode_step, "KVCache", make)
     monkeypatch.setattr(inline, "release_unused", release)
 
     def follow(index: int, completion: Completion) -> Further[list[Request]] | None:
