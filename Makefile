@@ -19,7 +19,7 @@ TRITON_TESTS = tests/policy/kernels/test_triton_kernels.py
 # where cruxeval.jsonl is, for `make results`; without it only the reserved programs are measured on
 DATA ?=
 
-.PHONY: results figures help train check test test-all test-trackers test-triton test-ray test-vllm bench lint format setup clean
+.PHONY: results figures help train check test test-all test-page test-trackers test-quantized test-triton test-ray test-vllm bench lint format setup clean
 
 help:
 	@echo "make train     train 2 teachers and 2 students on the bundled model, into $(RUN)"
@@ -27,6 +27,8 @@ help:
 	@echo "make test      the tests that a change should pass: a few minutes"
 	@echo "make test-all  all tests: long properties, real runs, the benchmarks at tiny size"
 	@echo "make test-trackers  the trackers with their real libraries, in an environment of their own: a few minutes"
+	@echo "make test-page  an audit of the page by axe-core in a browser; needs npm and chromium"
+	@echo "make test-quantized  bases in 4 and 8 bits by bitsandbytes and torchao, in an environment of their own: a few minutes"
 	@echo "make test-ray  runs on two machines of a Ray cluster, which are started here, in an environment of its own: minutes"
 	@echo "make test-vllm  sampling by vLLM on this CPU, in an environment of its own (3.5 GB): a quarter of an hour"
 	@echo "make test-triton  the Triton kernels, interpreted and compiled; no GPU is needed"
@@ -53,9 +55,21 @@ test-all: setup
 # Some libraries are large, and most people use none of them. Their environments see what is in .venv, and add to it.
 EXTRAS_trackers = tensorboard wandb trackio mlflow
 EXTRAS_ray = ray
+EXTRAS_quantized = bnb torchao
 
 test-trackers: setup .venv-trackers/requirements.txt
 	@.venv-trackers/bin/python -m pytest tests/recording/trackers
+
+# axe-core looks for what keeps people from using the page. It comes from npm and is in no wheel.
+test-page: setup tests/web/node_modules/axe-core
+	@.venv/bin/python -m pytest -n0 tests/web/test_audit.py
+
+tests/web/node_modules/axe-core: tests/web/package-lock.json
+	@command -v npm >/dev/null || { echo "test-page: no npm found: install Node.js" >&2; exit 1; }
+	@npm ci --prefix tests/web --no-audit --no-fund --silent
+	@touch $@
+test-quantized: setup .venv-quantized/requirements.txt
+	@.venv-quantized/bin/python -m pytest -n0 tests/policy/model/test_quantized.py tests/commands/test_hosted_run.py
 
 # A process each: Ray gives actors of a second cluster in one process the names of the first one's.
 test-ray: setup .venv-ray/requirements.txt

@@ -155,6 +155,27 @@ def workers(
 
 
 @app.command()
+def hosted(
+    as_json: AsJson = False,
+    rounds: Rounds = 5,
+    members: Members = 4,
+    completions: Completions = 16,
+    attempts: Attempts = 4,
+    prompt: PromptTokens = 96,
+    new: NewTokens = 32,
+    model: Model = BUNDLED,
+    threads: Threads = 1,
+) -> None:
+    """Our own forward pass against transformers' modules, hosted, on a base that both compute."""
+    from benchmarks.hosted import Shape, run_bench_hosted
+    from benchmarks.system import BenchmarkConfig
+
+    _check_step(completions, attempts, members)
+    shape = Shape(completions, attempts, prompt, new)
+    raise typer.Exit(run_bench_hosted(BenchmarkConfig(model, threads), members, shape, rounds, as_json=as_json))
+
+
+@app.command()
 def logprobs(
     as_json: AsJson = False,
     rounds: Rounds = 5,
@@ -269,20 +290,22 @@ def gpu(
         list[str],
         typer.Argument(
             metavar="PART...",
-            help="env, correct, decode, train, step, peers, or table (modelled, without a GPU).",
+            help="env, smoke, correct, steps, steps-7b, decode, train, step, peers; table (modelled, without a GPU); "
+            "day (all parts, or those named after it, each in a process of its own).",
         ),
     ],
     tiny: Annotated[bool, typer.Option("--tiny", help="Toy sizes on a CPU: tries the code, measures nothing.")] = False,
+    within: Annotated[float, typer.Option(help="The seconds of a whole day.")] = 1800,
 ) -> None:
     """A GPU's numbers at the shape of a 7B model, each beside what was modelled (docs/GPU.md)."""
-    from benchmarks.gpu.day import PARTS, TABLE, run_bench_gpu
+    from benchmarks.gpu.day import DAY, PARTS, TABLE, run_bench_gpu
     from benchmarks.timing import BenchmarkError
 
     for part in parts:
-        if part not in (*PARTS, TABLE):
-            raise typer.BadParameter(f"'{part}' is not a part: choose from {', '.join((*PARTS, TABLE))}")
+        if part not in (*PARTS, TABLE, DAY):
+            raise typer.BadParameter(f"'{part}' is not a part: choose from {', '.join((*PARTS, TABLE, DAY))}")
     try:
-        run_bench_gpu(parts, tiny=tiny)
+        run_bench_gpu(parts, tiny=tiny, within=within)
     except BenchmarkError as why:
         typer.echo(f"gpu: {why}", err=True)
         raise typer.Exit(1) from why

@@ -19,7 +19,7 @@ from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.runner import Plan
 from redqueen.evals.samples import SampleStore
 from redqueen.evals.targets import Entrant, read_targets
-from redqueen.policy.model.base import Base, fingerprint, load
+from redqueen.policy.model.base import Base, fingerprint_of, load
 from redqueen.verifier import LocalVerifier
 
 COLUMNS = (
@@ -81,7 +81,7 @@ class _Ways:
             samples=1,
             temperature=0.0,
             max_tokens=None,
-            base=fingerprint(base.model),
+            base=fingerprint_of(base),
         )
         self.found: dict[str, Found] = {}
         """The answers of the last turn, by the way's name."""

@@ -83,7 +83,7 @@ class Peft:
         lora_config = LoraConfig(
             r=config.rank,
             lora_alpha=config.rank,
-            target_modules=list(config.model_config.targets),
+            target_modules="all-linear",
             lora_dropout=0.0,
             bias="none",
             task_type="CAUSAL_LM",

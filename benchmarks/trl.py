@@ -107,7 +107,7 @@ def serve(
 def peft_model(model: Any, config: BenchmarkConfig) -> Any:
     """Returns `model` with one adapter in the base's dtype; its B is as far from zero as ours."""
     peft: Any = importlib.import_module("peft")
-    targets = list(config.model_config.targets)
+    targets = "all-linear"
     lora_config = peft.LoraConfig(r=config.rank, lora_alpha=config.rank, target_modules=targets, task_type="CAUSAL_LM")
     wrapped = peft.get_peft_model(model, lora_config, autocast_adapter_dtype=False)
     # PEFT starts with B = 0, with which the first steps would have no gradient for A.

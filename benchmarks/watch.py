@@ -77,8 +77,12 @@ def views(size: Size) -> list[tuple[str, str]]:
         "tasks: half of the steps, paid most": f"from={middle}&sort=-reward",
         "tasks: solve rate, new, oldest": "least=0.4&most=0.6&novel=1&sort=step",
         "tasks: nothing found": "teacher=nobody",
+        "tasks: a text, found": "text=sorted",
+        "tasks: a text, not found": "text=nowhere to be found",
+        "tasks: a text in answers, not found": "text=nowhere to be found&in=answers",
     }
-    pages = [(name, f"/api/{name}") for name in ("stamp", "state", "runs", "overview", "league", "matrix", "tree")]
+    whole = ("stamp", "state", "runs", "overview", "league", "matrix", "tree", "operators", "machine", "settings")
+    pages = [(name, f"/api/{name}") for name in whole]
     pages += [(name, f"/api/tasks?{query}") for name, query in browse.items()]
     pages += [
         ("a task", f"/api/task?id={middle}.0.code_o.0"),

@@ -21,6 +21,7 @@ from redqueen.config import Config, ConfigError
 from redqueen.config.keys import keys as all_keys
 from redqueen.errors import UserError
 from redqueen.machine import set_library_defaults
+from redqueen.policy.model.families import check_model
 from redqueen.recipes import RECIPES, check_repeats, configure
 from redqueen.runs.allowed import with_own_parts
 from redqueen.runs.directory import RunDirectory, read_config
@@ -131,12 +132,14 @@ def train(
     # A plan shows what a configuration says, and imports for it only what it is told to.
     if load_plugins or not dry_run:
         config = with_own_parts(config, config_file or "the command line", allowed=load_plugins)
+    # What a folder's config.json tells costs no second, and what comes next imports torch.
+    check_model(config.model)
     if dry_run:
         from redqueen.commands.dry_run import print_memory
 
+        code = print_memory(config, None if gpu is None else memory_size(gpu))
         typer.echo(config.model_dump_json(indent=2))
-        print_memory(config, None if gpu is None else memory_size(gpu))
-        raise typer.Exit
+        raise typer.Exit(code)
     directory = RunDirectory(run or Path("runs") / config.recipe.replace(" ", "_"))
     # The same command twice must not destroy a run, and it should tell a person how to go on.
     if directory.exists and not directory.unstarted:
@@ -179,8 +182,16 @@ def _resume(directory: RunDirectory, overrides: list[str], *, load_plugins: bool
 
 
 @app.command(epilog=examples.RECIPES)
-def recipes() -> None:
+def recipes(
+    cards: Annotated[
+        bool, typer.Option("--cards", help="Print which recipe fits which GPU, with modelled hours, in Markdown.")
+    ] = False,
+) -> None:
     """List the recipes."""
+    if cards:
+        from redqueen.commands.cards import run_cards
+
+        raise typer.Exit(run_cards())
     from redqueen.commands.reference import run_recipes
 
     raise typer.Exit(run_recipes())

@@ -5,9 +5,15 @@ from __future__ import annotations
 import os
 import platform
 import resource
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+
+# How torch's allocator of GPU memory is set, by its present name and by that of older versions.
+_ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+EXPANDABLE = "expandable_segments:True"
+"""The setting with which segments of GPU memory grow."""
 
 _GROUPS = Path("/sys/fs/cgroup")
 # The files of a control group's memory: the limit, what is used, and the name of what could be taken back at once.
@@ -30,6 +36,27 @@ def set_library_defaults() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # Tokenizers print a warning after a fork unless this is set.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    # Segments of GPU memory that grow where they are: what is free then never lies in pieces that are too small for a
+    # KV cache. torch reads this when it first uses a GPU. vLLM refuses it in its own processes.
+    if "vllm" not in sys.modules and not any(name in os.environ for name in _ALLOCATOR):
+        os.environ[_ALLOCATOR[0]] = EXPANDABLE
+    # Kernels for a GPU take minutes to compile. By default torch keeps them in a folder for temporary files.
+    kernels = cache_root() / "kernels"
+    if can_write(kernels):
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kernels / "inductor"))
+        os.environ.setdefault("TRITON_CACHE_DIR", str(kernels / "triton"))
+
+
+def can_write(folder: Path) -> bool:
+    """Returns whether this user may write to a folder, which need not be there yet."""
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+
+
+def without_allocator_defaults() -> None:
+    """Takes back, for processes that are started from now on, what `set_library_defaults` says about GPU memory."""
+    if os.environ.get(_ALLOCATOR[0]) == EXPANDABLE:
+        del os.environ[_ALLOCATOR[0]]
 
 
 def cores() -> int:

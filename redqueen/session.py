@@ -32,6 +32,7 @@ from redqueen.policy.memory import fit as memory
 from redqueen.policy.model.base import BaseFacts, device_of, dtype_of, facts_of, load, workers_of
 from redqueen.policy.model.bundled import cached
 from redqueen.policy.model.dimensions import token_counter
+from redqueen.policy.model.families import check_quantized
 from redqueen.policy.model.source import read_config
 from redqueen.policy.policy import MemberPolicy, open_policy
 from redqueen.policy.vllm.engine import check_engine
@@ -161,7 +162,7 @@ def fit(config: Config, members: int, listener: Listener) -> Config:
     # What is quickly known comes first: a base that is not supported should cost no download.
     workers_of(config.model)
     dtype_of(config.model, device_of(config.model))
-    read_config(config.model.name)
+    check_quantized(config.model, read_config(config.model.name).to_dict())
     fitted = memory.fit(config, prompt_lengths(config, token_counter(config.model)), members)
     if fitted.changes:
         listener.note(f"memory: {fitted.free / 2**30:.1f} GiB is free, so this runs with {' '.join(fitted.changes)}")

@@ -342,21 +342,20 @@ def test_a_benchmark_with_a_name_that_is_taken_is_refused() -> None:
 def test_a_benchmark_from_outside_is_evaluated_and_completed(
     tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "my_parts.py").write_text(SNIPPETS["benchmark"])
+    (tmp_path / "my_sums.py").write_text(SNIPPETS["benchmark"])
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.delitem(sys.modules, "my_parts", raising=False)
     model = str(tiny_folder("llama"))
-    args = ("eval", "base", "--model", model, "--plugins", "my_parts", "--benchmarks", "addition", "--limit", "3")
+    args = ("eval", "base", "--model", model, "--plugins", "my_sums", "--benchmarks", "addition", "--limit", "3")
     done = redqueen(*args, "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "addition" in done.stdout
-    own = ("plugins=my_parts", "evals.benchmarks=addition", "evals.every=1", "evals.limit=3")
+    own = ("plugins=my_sums", "evals.benchmarks=addition", "evals.every=1", "evals.limit=3")
     trained = redqueen("train", "--run", "run", "--steps", "1", "--model", model, *SMALL, *own, cwd=tmp_path)
     assert trained.returncode == 0, trained.stderr
     (line,) = RunDirectory(tmp_path / "run").metrics()
     assert line["evals"]["addition"].keys() == {"S0", "S1"}
     context = typer.Context(typer.main.get_command(runs), info_name="eval")
-    context.params = {"plugins": "my_parts"}
+    context.params = {"plugins": "my_sums"}
     assert _complete_benchmarks(context, "reserved,ad") == ["reserved,addition"]
     context.params = {"plugins": "no_such_module"}
     assert _complete_benchmarks(context, "re") == []

@@ -82,6 +82,13 @@ H200 = Device(bandwidth=4.3e12, peak=790e12)
 """Numbers measured on an H200."""
 
 
+class Card:
+    """The GPU that predictions are for."""
+
+    here: Device = H200
+    """An H200, unless another one was measured."""
+
+
 @dataclass(slots=True)
 class Cost:
     """What kernels of one name, or all kernels, cost."""
@@ -106,9 +113,9 @@ class Cost:
 class KernelCounter(TorchDispatchMode):
     """Counts the kernels that are launched in a `with` block."""
 
-    def __init__(self, device: Device = H200) -> None:
+    def __init__(self, device: Device | None = None) -> None:
         super().__init__()
-        self.device = device
+        self.device = device or Card.here
         self.costs: defaultdict[str, Cost] = defaultdict(Cost)
         """Costs by the name of the operation."""
         self.live = 0
@@ -186,7 +193,7 @@ class KernelCounter(TorchDispatchMode):
 
 
 @contextmanager
-def counting(device: Device = H200) -> Iterator[KernelCounter]:
+def counting(device: Device | None = None) -> Iterator[KernelCounter]:
     """Counts the kernels of a `with` block. A function that is compiled on a GPU counts as one kernel.
 
     That holds for the operations of `redqueen.policy.kernels`, and for what `torch.compile` returns inside the block.

@@ -1,27 +1,34 @@
 """`python -m benchmarks gpu PART`: what a GPU does, each number beside what the model of docs/GPU.md predicts.
 
-The base has random weights of the 7B shape, so nothing is downloaded. Every part should fit in ten minutes on an H200.
-With `--tiny` the same code runs on a CPU in seconds; its numbers mean nothing.
+The base has random weights of the 7B shape, so nothing is downloaded. `day` runs all parts, each in a process of its
+own (`benchmarks.gpu.whole_day`). With `--tiny` the same code runs on a CPU in seconds; its numbers mean nothing.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 import transformers
 
 from benchmarks.gpu import stand_ins
 from benchmarks.gpu.clock import forget_peak, synchronize, timed
-from benchmarks.gpu.counting import H200
+from benchmarks.gpu.correctness import errors_of_texts
+from benchmarks.gpu.counting import H200, Card, Device
+from benchmarks.gpu.decoding import PREFILLED, SAMPLED, decoding_error, filled, profile
 from benchmarks.gpu.launches import PassCost, decode_step_cost, logprobs_cost, micro_batch_cost, sampling_cost
 from benchmarks.gpu.output import host_waits, say, say_peak
 from benchmarks.gpu.peers import compare_with_peers
 from benchmarks.gpu.planned_memory import PlannedMemory
 from benchmarks.gpu.shapes import SEVEN_B, TINY, Shape, random_decoder, random_members, random_policy
+from benchmarks.gpu.smoke import errors_of_attention, run_smoke
 from benchmarks.gpu.table import print_table
+from benchmarks.gpu.whole_day import LIMITS, run_day
+from benchmarks.gpu.whole_steps import Batches, planned_batches, run_steps
 from benchmarks.gpu.workload import (
     ATTEMPT_PROMPT,
     ATTEMPTS,
@@ -33,21 +40,18 @@ from benchmarks.gpu.workload import (
 )
 from benchmarks.timing import BenchmarkError
 from redqueen.config import LearningConfig
+from redqueen.machine import set_library_defaults
 from redqueen.policy.kernels import dispatch
+from redqueen.policy.kernels.compiler import missing_for_kernels
 from redqueen.policy.learning.gradients import ForwardOptions, accumulate
 from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.policy.model.decoder import Decoder
 from redqueen.policy.policy import Policy
+from redqueen.policy.sampling import recorded
 from redqueen.policy.sampling.continuous_batch import BatchLimits, RowGroup
-from redqueen.policy.sampling.device_batch import DeviceBatch, PlacedPrompt
-from redqueen.records import Sample, SamplingParams
+from redqueen.records import Sample
 
 MEMBERS = 8
-# Of a measured decode step: how many are queued at a time, tokens of a row's room, and prompts of one pass.
-STEPS = 4
-SAMPLED = 16 * STEPS
-PREFILLED = 16
 
 
 class Day:
@@ -59,6 +63,9 @@ class Day:
         self.device = torch.device("cpu" if tiny else "cuda")
         self.draw = Draw(self.shape.vocabulary, scale=32 if tiny else 1)
         self.plan = PlannedMemory(self.shape, MEMBERS)
+        # What is predicted is for the card that is here.
+        if not tiny:
+            Card.here = Device(bandwidth=self._bandwidth(), peak=self._peak())
 
     def env(self) -> None:
         """What the machine does at most: products, copies and launches."""
@@ -67,14 +74,10 @@ class Day:
             free, total = torch.cuda.mem_get_info()
             say("GPU", torch.cuda.get_device_name())
             say("compute capability, GiB free of", (torch.cuda.get_device_capability(), free >> 30, total >> 30))
-        size = 128 if self.tiny else 8192
-        one, other = torch.randn(2, size, size, device=self.device, dtype=torch.bfloat16)
-        spent = timed(lambda: one @ other, 10)
-        say("product in bf16, TFLOP/s", round(2 * size**3 / spent.wall / 1e12, 1), H200.peak / 1e12)
-        there = torch.empty(1 << (12 if self.tiny else 32), dtype=torch.uint8, device=self.device)
-        here = torch.empty_like(there)
-        spent = timed(lambda: here.copy_(there))
-        say("copy, TB/s read and written", round(2 * here.numel() / spent.wall / 1e12, 3), H200.bandwidth / 1e12)
+            say("environment", {name: os.environ.get(name) for name in ENVIRONMENT})
+            say("to compile kernels, missing", missing_for_kernels(), [])
+        say("product in bf16, TFLOP/s", round(self._peak() / 1e12, 1), f"{H200.peak / 1e12} on an H200")
+        say("copy, TB/s read and written", round(self._bandwidth() / 1e12, 3), f"{H200.bandwidth / 1e12} on an H200")
         x = torch.zeros(8, device=self.device)
 
         def launches() -> None:
@@ -84,40 +87,102 @@ class Day:
         spent = timed(launches, 3)
         say("a launch, us of the device and of the host", (round(1e3 * spent.wall, 2), round(1e3 * spent.host, 2)), 2.5)
 
+    def _peak(self) -> float:
+        """Returns the FLOPs a second of a large product in bf16."""
+        size = 128 if self.tiny else 8192
+        one, other = torch.randn(2, size, size, device=self.device, dtype=torch.bfloat16)
+        return 2 * size**3 / timed(lambda: one @ other, 10).wall
+
+    def _bandwidth(self) -> float:
+        """Returns the bytes a second that a large copy reads and writes."""
+        there = torch.empty(1 << (12 if self.tiny else 32), dtype=torch.uint8, device=self.device)
+        here = torch.empty_like(there)
+        return 2 * here.numel() / timed(lambda: here.copy_(there)).wall
+
+    def smoke(self) -> None:
+        """Each kernel alone. Raises BenchmarkError, at the end, if one does not compute what plain products do."""
+        run_smoke(self.device, tiny=self.tiny)
+
     def correct(self) -> None:
-        """A GPU's ways against plain products: attention, and decode steps against one pass over the whole text.
+        """A GPU's ways against plain products: attention, decode steps against one pass, texts against transformers.
 
         Raises BenchmarkError if they differ by more than rounding.
         """
         decoder, bank = self._base(layers=2)
-        worst = _relative_errors_of_attention(decoder, self.device)
+        worst = errors_of_attention(decoder.heads, decoder.kv_heads, decoder.head_size, self.device)
         for name, error in zip(("y", "dq", "dk", "dv"), worst, strict=True):
             say(f"attention of one call against plain products, {name}, relative", f"{error:.1e}", "below 2e-2")
-        decoding = self._decoding_error(decoder, bank)
+        decoding = decoding_error(decoder, bank)
         say("decode steps against one pass, hidden states, relative", f"{decoding:.1e}", "below 5e-2")
-        if not (max(worst) < 2e-2 and decoding < 5e-2):
+        good = max(worst) < 2e-2 and decoding < 5e-2
+        del decoder, bank
+        shape = self.shape.with_layers(2)
+        for name, each, sizes in (
+            ("Qwen2", shape, (8, 20) if self.tiny else (8, 64, 128, 512)),
+            ("Qwen3", replace(shape, head_norms=True), (8,) if self.tiny else (64,)),
+        ):
+            for rows in sizes:
+                forget_peak()
+                ours, theirs = errors_of_texts(each, self.device, rows)
+                say(
+                    f"{name}, {rows} rows, log-probabilities against transformers in fp32, nats",
+                    f"{ours:.1e}",
+                    f"{theirs:.1e}, as transformers in bf16",
+                )
+                good = good and ours < 3 * theirs + 1e-4
+        if not good:
             raise BenchmarkError("a GPU's ways do not compute what plain products do: see the relative errors above")
+
+    def steps(self) -> None:
+        """Three whole steps with changing rooms, two layers: a KV cache begins and ends in each."""
+        tokens = 256 if self.tiny else 8192
+        batches = Batches(16 if self.tiny else 128, 96 if self.tiny else 2048, tokens, tokens, False, 0)
+        run_steps(self.shape.with_layers(2), self.device, MEMBERS, batches)
+
+    def steps_7b(self) -> None:
+        """The same with all layers and the batches that are planned for the card that is here."""
+        if self.tiny:
+            self.steps()
+            return
+        run_steps(self.shape, self.device, MEMBERS, planned_batches(self.plan, torch.cuda.mem_get_info()[0]))
 
     def decode(self) -> None:
         """A decode step with its sampled tokens: seconds, tokens a second and waits, by rows."""
         decoder, bank = self._base()
-        for rows, tokens in [(4, 12), (8, 12)] if self.tiny else [(8, 1024), (64, 1024), (128, 1024), (512, 1024)]:
-            forget_peak()
-            batch = _filled(decoder, bank, self.draw, rows, tokens)
-            cost = decode_step_cost(self.shape, rows, tokens).of(self.shape.layers) + sampling_cost(self.shape, rows)
-            with torch.inference_mode():
-                spent = timed(lambda batch=batch, rows=rows: batch.sample_steps(rows), 5)
-                with host_waits(self.device) as waits:
-                    batch.sample_steps(rows)
-            step = spent.wall / batch.steps
-            host = spent.host / batch.steps
-            say(
-                f"{rows} rows of {tokens} tokens: ms a step", round(1e3 * step, 2), f"{1e3 * cost.seconds:.2f}, a graph"
-            )
-            say("   ms of the host, tokens a second", (round(1e3 * host, 2), round(rows / step)))
-            say_peak(self.plan.sampling(rows, tokens, SAMPLED, PREFILLED * tokens))
-            say("   the host's waits in four steps", dict(waits), {})
-            del batch
+        sizes = [(4, 12), (8, 12)] if self.tiny else [(rows, 1024) for rows in (8, 16, 32, 64, 128, 192, 320, 512)]
+        for rows, tokens in sizes:
+            plan = self.plan.sampling(rows, tokens, SAMPLED, PREFILLED * tokens)
+            if not self.tiny and plan > torch.cuda.mem_get_info()[1]:
+                say(f"{rows} rows of {tokens} tokens", "left out: more than the card has")
+                continue
+            self._decode(decoder, bank, rows, tokens, plan)
+        # The same without graphs. Whether they compute the same is a matter of `correct`.
+        before = os.environ.get(recorded.VARIABLE, "")
+        os.environ[recorded.VARIABLE] = "off"
+        rows, tokens = sizes[min(3, len(sizes) - 1)]
+        batch, _ = filled(decoder, bank, rows, tokens)
+        with torch.inference_mode():
+            spent = timed(lambda: batch.sample_steps(rows), 5)
+            say(f"{rows} rows of {tokens} tokens without graphs: ms a step", round(1e3 * spent.wall / batch.steps, 2))
+            profile(lambda: batch.sample_steps(rows))
+        os.environ[recorded.VARIABLE] = before
+
+    def _decode(self, decoder: Decoder, bank: AdapterBank, rows: int, tokens: int, plan: int) -> None:
+        """Measures steps of so many rows."""
+        forget_peak()
+        batch, prefill = filled(decoder, bank, rows, tokens)
+        cost = decode_step_cost(self.shape, rows, tokens).of(self.shape.layers) + sampling_cost(self.shape, rows)
+        with torch.inference_mode():
+            spent = timed(lambda: batch.sample_steps(rows), 5)
+            with host_waits(self.device) as waits:
+                batch.sample_steps(rows)
+        step = spent.wall / batch.steps
+        host = spent.host / batch.steps
+        say(f"{rows} rows of {tokens} tokens: ms a step", round(1e3 * step, 2), f"{1e3 * cost.seconds:.2f}, a graph")
+        say("   ms of the host, tokens a second", (round(1e3 * host, 2), round(rows / step)))
+        say("   prompt tokens a second, compilation included", round(rows * tokens / prefill))
+        say_peak(plan)
+        say("   the host's waits in four steps", dict(waits), {})
 
     def train(self) -> None:
         """A micro-batch of attempts and one of proposals: microseconds a row and model-FLOP use."""
@@ -146,7 +211,7 @@ class Day:
         modelled = cost.of(self.shape.layers) + head
         useful = 4 * rows * _weights(self.shape)
         say(f"{name}: us a row", round(1e6 * seconds / rows, 1), f"{1e6 * modelled.seconds / rows:.1f}")
-        say("   model-FLOP use", round(useful / seconds / H200.peak, 3), "at least 0.45")
+        say("   share of the card's products", round(useful / seconds / Card.here.peak, 3), "at least 0.45")
 
     def step(self) -> None:
         """Sampling and an update as a run does them, without the sandbox: tokens and rows a second, mismatch."""
@@ -191,7 +256,8 @@ class Day:
         say("   the host's waits", sum(waits.values()))
         rows = min(limits.rows, sum(len(group.rows) for group in groups))
         prompt = max(len(group.prompt_ids) for group in groups)
-        say_peak(self.plan.sampling(rows, prompt, max(group.max_tokens for group in groups), limits.prefill_tokens))
+        sampled = max(group.max_tokens for group in groups)
+        say_peak(self.plan.sampling(rows, prompt, sampled, limits.prefill_tokens, moments=True))
 
     def _base(self, layers: int = 0) -> tuple[Decoder, AdapterBank]:
         shape = self.shape.with_layers(layers) if layers else self.shape
@@ -202,28 +268,13 @@ class Day:
         say(f"{shape.layers} random layers and {MEMBERS} members, seconds", round(time.perf_counter() - start, 1))
         return decoder, bank
 
-    def _decoding_error(self, decoder: Decoder, bank: AdapterBank) -> float:
-        """Returns the relative error of hidden states after decode steps, against one pass over the same tokens."""
-        rows, tokens = 6, 12
-        batch = _filled(decoder, bank, self.draw, rows, tokens)
-        with torch.inference_mode():
-            token_RS, _ = batch.sample_steps(rows).wait()
-            stepped = batch.hidden_RH[:rows].float()
-            errors: list[float] = []
-            for row, written in enumerate(token_RS):
-                # The last sampled token is not computed yet.
-                ids = [*_prompt_of(row, tokens), *written[:-1]]
-                attention = SharedPrefixAttention([SharedPrefix(0, len(ids))], self.device)
-                ids_N = torch.tensor(ids, device=self.device)
-                position_N = torch.arange(len(ids), device=self.device)
-                whole = decoder.hidden(ids_N, position_N, attention, bank.rows([row % 4], [len(ids)]))[-1].float()
-                errors.append(float((stepped[row] - whole).norm() / whole.norm()))
-        return max(errors)
-
 
 PARTS: dict[str, Callable[[Day], None]] = {
     "env": Day.env,
+    "smoke": Day.smoke,
     "correct": Day.correct,
+    "steps": Day.steps,
+    "steps-7b": Day.steps_7b,
     "decode": Day.decode,
     "train": Day.train,
     "step": Day.step,
@@ -231,16 +282,24 @@ PARTS: dict[str, Callable[[Day], None]] = {
 }
 TABLE = "table"
 """The modelled table, which needs no GPU."""
+DAY = "day"
+"""All parts, or those that are named after it, each in a process of its own."""
+_CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+ENVIRONMENT = ("PYTORCH_ALLOC_CONF", "REDQUEEN_GRAPHS", "REDQUEEN_KERNELS", *_CACHES)
 
 
-def run_bench_gpu(parts: Sequence[str], *, tiny: bool) -> None:
-    """Runs parts and prints their numbers. A tiny run takes a GPU's ways on the CPU.
+def run_bench_gpu(parts: Sequence[str], *, tiny: bool, within: float = float("inf")) -> None:
+    """Runs parts and prints their numbers. A tiny run takes a GPU's ways on the CPU; a day ends after `within` seconds.
 
     Raises BenchmarkError, before anything runs, if a part that is not tiny needs a GPU and there is none.
     """
     measured = [part for part in parts if part != TABLE]
     if measured and not tiny and not torch.cuda.is_available():
         raise BenchmarkError("torch sees no CUDA device: add --tiny to try the code on a CPU")
+    if DAY in parts:
+        run_day([part for part in parts if part in LIMITS], tiny=tiny, within=within)
+        return
+    set_library_defaults()
     for part in parts:
         if part == TABLE:
             print_table()
@@ -251,51 +310,17 @@ def run_bench_gpu(parts: Sequence[str], *, tiny: bool) -> None:
 def _run(part: str, tiny: bool) -> None:
     """Runs one part, tiny ones with a GPU's ways on the CPU."""
     before = dispatch.on_gpu
+    threads = torch.get_num_threads()
     if tiny:
+        # Tensors are too small to share, and threads that wait for each other are slow on a busy machine.
+        torch.set_num_threads(1)
         stand_ins.on_cpu()
         dispatch.on_gpu = lambda device: True
     try:
         PARTS[part](Day(tiny))
     finally:
         dispatch.on_gpu = before
-
-
-def _prompt_of(row: int, tokens: int) -> tuple[int, ...]:
-    return tuple((7 * row + 3 * place) % 500 for place in range(tokens))
-
-
-def _filled(decoder: Decoder, bank: AdapterBank, draw: Draw, rows: int, tokens: int) -> DeviceBatch:
-    """Returns a batch of rows with prompts of that many tokens, of four members in no order."""
-    del draw
-    batch = DeviceBatch(decoder, bank, rows, tokens + SAMPLED, SAMPLED, STEPS)
-    prompts = [PlacedPrompt(row % 4, _prompt_of(row, tokens), [row]) for row in range(rows)]
-    with torch.inference_mode():
-        batch.admit(prompts, [("bench", row) for row in range(rows)], [SAMPLED] * rows)
-        ordered = sorted(prompts, key=lambda prompt: prompt.slot)
-        # A pass of 16 prompts takes no more memory than a run's.
-        for start in range(0, rows, PREFILLED):
-            batch.prefill(ordered[start : start + PREFILLED])
-        batch.assign([row % 4 for row in range(rows)], [SamplingParams(max_tokens=SAMPLED)] * rows)
-    return batch
-
-
-def _relative_errors_of_attention(decoder: Decoder, device: torch.device) -> list[float]:
-    """Returns the errors of y, dq, dk and dv of a GPU's attention, against plain products in fp32."""
-    prefixes = [SharedPrefix(0, 40, (30, 7, 19)), SharedPrefix(96, 33, (50,)), SharedPrefix(179, 21, (9, 9))]
-    heads = (decoder.heads, decoder.kv_heads, decoder.kv_heads)
-    rows = prefixes[-1].end
-    inputs = [torch.randn(rows, count, decoder.head_size, device=device, dtype=torch.bfloat16) for count in heads]
-    dy = torch.randn_like(inputs[0])
-    found: list[list[torch.Tensor]] = []
-    for dtype in (torch.float32, torch.bfloat16):
-        leaves = [x.detach().to(dtype).requires_grad_() for x in inputs]
-        y = SharedPrefixAttention(prefixes, device)(0, *leaves)
-        y.backward(dy.to(dtype))
-        found.append([y.detach().float()])
-        for leaf in leaves:
-            assert leaf.grad is not None
-            found[-1].append(leaf.grad.float())
-    return [float((one - other).norm() / one.norm()) for one, other in zip(*found, strict=True)]
+        torch.set_num_threads(threads)
 
 
 def _samples_of(groups: list[RowGroup]) -> list[Sample]:

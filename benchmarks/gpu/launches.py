@@ -15,6 +15,7 @@ from redqueen.policy.model.attention import SharedPrefixAttention
 from redqueen.policy.model.logprobs import TokenLogprobs
 from redqueen.policy.sampling.decode_step import decode_step
 from redqueen.policy.sampling.kv_cache import KVCache
+from redqueen.policy.sampling.pages import Pages, batch_pages
 from redqueen.policy.sampling.tokens import SamplingTensors, sample_tokens
 from redqueen.records import SamplingParams
 
@@ -47,9 +48,12 @@ class PassCost:
         )
 
 
-def decode_step_cost(shape: Shape, rows: int, tokens: int) -> PassCost:
-    """Returns the cost of a decode step of rows with `tokens` tokens each, without the head."""
-    return _per_layer([_decode_step(shape.with_layers(layers), rows, tokens) for layers in _LAYERS])
+def decode_step_cost(shape: Shape, rows: int, tokens: int, *, paged: bool = False) -> PassCost:
+    """Returns the cost of a decode step of rows with `tokens` tokens each, without the head.
+
+    With pages, whole pages are counted as read, and a GPU reads only the tokens that are there.
+    """
+    return _per_layer([_decode_step(shape.with_layers(layers), rows, tokens, paged) for layers in _LAYERS])
 
 
 def sampling_cost(shape: Shape, rows: int) -> Cost:
@@ -96,10 +100,10 @@ def logprobs_cost(shape: Shape, tokens: int) -> Cost:
     return counter.total
 
 
-def _decode_step(shape: Shape, rows: int, tokens: int) -> KernelCounter:
+def _decode_step(shape: Shape, rows: int, tokens: int, paged: bool) -> KernelCounter:
     decoder = random_decoder(shape, META)
     bank = random_members(decoder, shape, SAMPLING_MEMBERS)
-    cache = KVCache(decoder, rows, tokens + 1)
+    cache = KVCache(decoder, rows, tokens + 1, Pages(batch_pages(rows, tokens + 1), rows) if paged else None)
     with torch.inference_mode():
         step = decode_step(decoder, bank, cache)
         # In a run, the rows of a batch that has been refilled are in no order.

@@ -27,7 +27,7 @@ from benchmarks.gpu.output import say
 from benchmarks.gpu.shapes import Shape, config_of, random_members, random_model, random_policy
 from benchmarks.gpu.workload import ATTEMPT_PROMPT, ATTEMPTS, Draw, row_group
 from redqueen.adapters.peft_files import save_adapter
-from redqueen.config import LearningConfig, ModelConfig
+from redqueen.config import LearningConfig
 from redqueen.optional import is_installed
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.decoder import decoder_of
@@ -109,7 +109,7 @@ def _train_peft(model: Any, shape: Shape, sizes: Sizes, device: torch.device, ou
     lora = peft.LoraConfig(
         r=shape.rank,
         lora_alpha=2 * shape.rank,
-        target_modules=list(ModelConfig().targets),
+        target_modules="all-linear",
         init_lora_weights=False,
         task_type="CAUSAL_LM",
     )

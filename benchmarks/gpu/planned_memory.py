@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import torch
 
+from benchmarks.gpu.plans import lengths
 from benchmarks.gpu.shapes import Shape, config_of
 from redqueen.config import Config
-from redqueen.policy.memory.estimate import gradients_item, held_items, sampling_items, total, training_items
+from redqueen.policy.memory import fit as fitting
+from redqueen.policy.memory.estimate import (
+    gradients_item,
+    held_items,
+    items,
+    longest_text,
+    sampling_items,
+    total,
+    training_items,
+)
+from redqueen.policy.memory.fit import fit, memory_of_a_gpu
 from redqueen.policy.model.dimensions import shape_in
 from redqueen.recipes import recipe
 from redqueen.records import PromptLengths
@@ -24,8 +37,16 @@ class PlannedMemory:
         self.dimensions = shape_in(config_of(shape), asked.model.targets)
         self.members = members
 
-    def sampling(self, rows: int, prompt: int, sampled: int, prefill: int) -> int:
-        """Returns the plan for rows of `prompt` and `sampled` tokens, before the first update.
+    def fitted(self, free: int) -> tuple[Config, int, int]:
+        """Returns a run's batches on a GPU with so many free bytes, the room of a row, and the bytes that it needs."""
+        prompts = lengths(self.config)
+        with mock.patch.object(fitting, "shape_of", return_value=self.dimensions):
+            config = fit(self.config, prompts, self.members, memory_of_a_gpu(free)).config
+        room = longest_text(config, prompts)
+        return config, room, total(items(config, self.dimensions, prompts, self.members, _CUDA))
+
+    def sampling(self, rows: int, prompt: int, sampled: int, prefill: int, *, moments: bool = False) -> int:
+        """Returns the plan for rows of `prompt` and `sampled` tokens, with or without AdamW's moments.
 
         Passes over prompts have up to `prefill` tokens.
         """
@@ -37,8 +58,8 @@ class PlannedMemory:
             attempt_tokens=sampled,
             prefill_tokens=prefill,
         )
-        lengths = PromptLengths(proposal=prompt, attempt=prompt)
-        return self._held(moments=False) + total(sampling_items(config, self.dimensions, lengths, _CUDA))
+        prompts = PromptLengths(proposal=prompt, attempt=prompt)
+        return self._held(moments=moments) + total(sampling_items(config, self.dimensions, prompts, _CUDA))
 
     def training(self, tokens: int, *, checkpointing: bool, moments: bool) -> int:
         """Returns the plan for micro-batches of so many tokens, with or without AdamW's moments."""
@@ -50,8 +71,8 @@ class PlannedMemory:
         config = _with(self.config, "learning", batch_tokens=tokens, checkpointing=checkpointing)
         # No text is longer than a micro-batch, and those of a group are as long as attempts of `paper_7b` on average.
         config = _with(config, "sampling", proposal_tokens=1)
-        lengths = PromptLengths(proposal=1, attempt=min(tokens, 300))
-        return total(training_items(config, self.dimensions, lengths, _CUDA))
+        prompts = PromptLengths(proposal=1, attempt=min(tokens, 300))
+        return total(training_items(config, self.dimensions, prompts, _CUDA))
 
     def _held(self, *, moments: bool) -> int:
         """Returns what is there all the time: the base and its members."""

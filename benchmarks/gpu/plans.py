@@ -1,79 +1,142 @@
-"""What fits on which GPU: the batches that `redqueen.policy.memory` plans for bases of three sizes. None is needed."""
+"""What fits on which GPU: the batches that `redqueen.policy.memory` plans for bases of six sizes. None is needed.
+
+`python -m benchmarks.gpu.plans` prints the table of docs/GPU.md.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from unittest import mock
 
+import torch
 from transformers import Qwen2Config
 
 from redqueen.config import Config
 from redqueen.errors import ModelError
 from redqueen.policy.memory import fit as fitting
 from redqueen.policy.memory.estimate import items, total
-from redqueen.policy.memory.fit import fit, memory_of_a_gpu
+from redqueen.policy.memory.fit import Fit, fit, memory_of_a_gpu
 from redqueen.policy.model.dimensions import Shape, shape_in
 from redqueen.recipes import recipe
 from redqueen.records import PromptLengths
 from redqueen.train import capacity
 
-# The shapes of Qwen2.5's bases: hidden size, layers, heads, kv heads, intermediate size.
-BASES = {
-    "7B": (3584, 28, 28, 4, 18944),
-    "14B": (5120, 48, 40, 8, 13824),
-    "32B": (5120, 64, 40, 8, 27648),
-}
 CARDS = (24, 48, 80, 141)
 """GPUs by their memory in GB, of which about 2 % are never free."""
-LENGTHS = PromptLengths(proposal=1102, attempt=203)
-"""The longest prompts of `paper_7b`, counted with a tokenizer of Hugging Face."""
 _FREE = 0.98
+# The longest prompts of `paper_7b`, counted with a tokenizer of Hugging Face.
+_PROPOSAL = 1102
+_ATTEMPT = 203
 
 
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """The sizes of a base of Qwen2.5."""
+
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    intermediate: int
+    vocabulary: int
+    tied: bool
+
+
+BASES = {
+    "0.5B": _Base(896, 24, 14, 2, 4864, 151936, tied=True),
+    "1.5B": _Base(1536, 28, 12, 2, 8960, 151936, tied=True),
+    "3B": _Base(2048, 36, 16, 2, 11008, 151936, tied=True),
+    "7B": _Base(3584, 28, 28, 4, 18944, 152064, tied=False),
+    "14B": _Base(5120, 48, 40, 8, 13824, 152064, tied=False),
+    "32B": _Base(5120, 64, 40, 8, 27648, 152064, tied=False),
+}
+"""Bases by their size."""
+
+
+@cache
 def shape(name: str) -> Shape:
     """Returns the dimensions of a base of Qwen2.5."""
-    hidden, layers, heads, kv_heads, intermediate = BASES[name]
+    base = BASES[name]
     shell = Qwen2Config(
-        vocab_size=152064,
-        hidden_size=hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=kv_heads,
-        intermediate_size=intermediate,
-        tie_word_embeddings=False,
+        vocab_size=base.vocabulary,
+        hidden_size=base.hidden,
+        num_hidden_layers=base.layers,
+        num_attention_heads=base.heads,
+        num_key_value_heads=base.kv_heads,
+        intermediate_size=base.intermediate,
+        tie_word_embeddings=base.tied,
     )
     return shape_in(shell, recipe("paper_7b").model.targets)
 
 
+def lengths(config: Config) -> PromptLengths:
+    """Returns what `redqueen.game.prompt_lengths` returns for `paper_7b` with such limits."""
+    return PromptLengths(proposal=_PROPOSAL, attempt=max(_ATTEMPT, config.sampling.proposal_tokens))
+
+
+def on_a_gpu(*overrides: str) -> Config:
+    """Returns `paper_7b` with other settings, for a GPU that need not be here."""
+    return recipe("paper_7b").override(["model.device=cuda", "model.dtype=bfloat16", *overrides])
+
+
+def plan(config: Config, base: str, card: int) -> Fit | None:
+    """Returns how a run is made to fit on a card of so many GB; None if it does not fit."""
+    with mock.patch.object(fitting, "shape_of", return_value=shape(base)):
+        try:
+            return fit(config, lengths(config), capacity(config), memory_of_a_gpu(int(card * 1e9 * _FREE)))
+        except ModelError:
+            return None
+
+
 def table() -> list[dict[str, Any]]:
     """Returns a row for each base and card: the plan of `paper_7b` and what it needs, or of a smaller rank."""
-    asked = recipe("paper_7b").override(["model.device=cuda", "model.dtype=bfloat16"])
     rows: list[dict[str, Any]] = []
-    for name in BASES:
-        dimensions = shape(name)
+    for base in BASES:
         for card in CARDS:
-            found = [_row(asked.override([f"model.rank={rank}"]), dimensions, card) for rank in (32, 16, 8)]
+            found = [_row(on_a_gpu(f"model.rank={rank}"), base, card) for rank in (32, 16, 8)]
             fits = [row for row in found if row]
-            rows.append({"base": name, "card": card, **(fits[0] if fits else {"rank": None})})
+            rows.append({"base": base, "card": card, **(fits[0] if fits else {"rank": None})})
     return rows
 
 
-def _row(config: Config, dimensions: Shape, card: int) -> dict[str, Any]:
+def _row(config: Config, base: str, card: int) -> dict[str, Any]:
     """Returns the plan for one base on one card; nothing if it does not fit."""
-    memory = memory_of_a_gpu(int(card * 1e9 * _FREE))
-    count = capacity(config)
-    with mock.patch.object(fitting, "shape_of", return_value=dimensions):
-        try:
-            plan = fit(config, LENGTHS, count, memory)
-        except ModelError:
-            return {}
-    batches = plan.config
+    found = plan(config, base, card)
+    if found is None:
+        return {}
+    batches = found.config
+    need = total(items(batches, shape(base), lengths(config), capacity(config), torch.device("cuda")))
     return {
         "rank": config.model.rank,
         "rows": batches.sampling.batch_rows,
         "prefill": batches.sampling.prefill_tokens,
         "batch_tokens": batches.learning.batch_tokens,
         "recomputes": batches.learning.checkpointing,
-        "needs_gb": round(total(items(batches, dimensions, LENGTHS, count, memory.device)) / 1e9, 1),
-        "at_most": not plan.warning,
+        "needs_gb": round(need / 1e9, 1),
+        "at_most": not found.warning,
     }
+
+
+def _cell(row: dict[str, Any]) -> str:
+    """Returns a plan in words."""
+    if row["rank"] is None:
+        return "does not fit"
+    rank = "" if row["rank"] == 32 else f"rank {row['rank']}: "
+    kept = "recomputed" if row["recomputes"] else "kept"
+    limit = "" if row["at_most"] else ", if texts stay shorter than they may"
+    return f"{rank}{row['rows']} rows, {row['batch_tokens']:,}, {kept}{limit} ({row['needs_gb']:.0f} GB)"
+
+
+def print_table() -> None:
+    """Prints the table as Markdown."""
+    rows = table()
+    print(f"| base | {' | '.join(f'{card} GB' for card in CARDS)} |")
+    print(f"|---{'|---' * len(CARDS)}|")
+    for base in BASES:
+        print(f"| {base} | {' | '.join(_cell(row) for row in rows if row['base'] == base)} |")
+
+
+if __name__ == "__main__":
+    print_table()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, Qwen2Config
+from transformers import AutoModelForCausalLM, PreTrainedConfig, Qwen2Config, Qwen3Config
 
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
 from redqueen.policy.lora.adapter_bank import AdapterBank
@@ -28,6 +29,8 @@ class Shape:
     kv_heads: int
     vocabulary: int
     rank: int
+    head_norms: bool = False
+    """Whether heads of q and k have norms, as in Qwen3."""
 
     def with_layers(self, layers: int) -> Shape:
         """Returns the same shape with another number of layers."""
@@ -40,9 +43,10 @@ TINY = Shape(layers=2, hidden=64, intermediate=96, heads=4, kv_heads=2, vocabula
 """For a run of the same code that takes seconds on a CPU."""
 
 
-def config_of(shape: Shape) -> Qwen2Config:
+def config_of(shape: Shape) -> PreTrainedConfig:
     """Returns the configuration of a base of that shape."""
-    return Qwen2Config(
+    family = partial(Qwen3Config, head_dim=shape.hidden // shape.heads) if shape.head_norms else Qwen2Config
+    return family(
         vocab_size=shape.vocabulary,
         hidden_size=shape.hidden,
         intermediate_size=shape.intermediate,

@@ -52,10 +52,14 @@ def _forward(
     *,
     scale: float | None = None,
     seqused_k: Tensor | None = None,
+    block_table: Tensor | None = None,
     **_: Any,
 ) -> tuple[Tensor, ...]:
     assert dropout == 0
     assert not debug
+    if block_table is not None:
+        # The pages of each sequence are laid out one after the other.
+        k, v = (pages[block_table.long()].flatten(0, 2) for pages in (k, v))
     assert most_queries == int(query_ends.diff().max())
     assert most_keys == int(key_ends.diff().max())
     factor = q.shape[2] ** -0.5 if scale is None else scale

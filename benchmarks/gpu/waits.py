@@ -18,7 +18,8 @@ from redqueen.config import LearningConfig
 from redqueen.policy.kernels import dispatch
 from redqueen.policy.kernels.transfer import HostCopy
 from redqueen.policy.model.decoder import Decoder
-from redqueen.policy.sampling.continuous_batch import BatchLimits, Row, RowGroup
+from redqueen.policy.sampling.completion import Row
+from redqueen.policy.sampling.continuous_batch import BatchLimits, RowGroup
 from redqueen.records import Sample, SamplingParams
 
 MEMBERS = 4

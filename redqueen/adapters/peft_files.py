@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ def save_adapter(
         r=next(iter(adapter.values())).a.shape[1],
         # vLLM refuses a float even if it is whole.
         lora_alpha=int(alpha) if alpha == int(alpha) else alpha,
-        target_modules=sorted({name.rpartition(".")[2] for name in adapter}),
+        target_modules=_target_modules(adapter),
         lora_dropout=0.0,
         bias="none",
         task_type="CAUSAL_LM",
@@ -70,6 +70,15 @@ def save_adapter(
     # PEFT holds some fields as sets, whose order differs between processes. Equal adapters must give equal files.
     plain = {key: sorted(value) if isinstance(value, set) else value for key, value in config.to_dict().items()}
     (folder / CONFIG).write_text(json.dumps(plain, indent=2, sort_keys=True) + "\n")
+
+
+def _target_modules(names: Iterable[str]) -> list[str]:
+    """Returns by what names PEFT finds the adapted layers: their last parts, or in full where these are ambiguous."""
+    names = sorted(names)
+    # What reads pictures has layers of the same names as the language model beside it.
+    if any(".language_model." in name for name in names):
+        return names
+    return sorted({name.rpartition(".")[2] for name in names})
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from redqueen.config import Config
 from redqueen.evolution import fittest_first
-from redqueen.policy.model.base import Base, fingerprint, load
+from redqueen.policy.model.base import Base, fingerprint_of, load
 from redqueen.policy.policy import Policy, open_policy
 from redqueen.records import Attempted, Task, Verifier
 from redqueen.runs import checkpoint
@@ -59,7 +59,7 @@ def open_replay(config: Config, saved: checkpoint.Checkpoint, slots: int) -> Gen
     # On other weights the adapters would load without an error and mean nothing. A name does not identify weights: an
     # id on the Hub can be updated, and a local folder can be replaced.
     base = load(config.model)
-    if fingerprint(base.model) != saved.fingerprint:
+    if fingerprint_of(base) != saved.fingerprint:
         raise checkpoint.CheckpointError(
             f"the checkpoint at step {saved.step} was made on other weights ({saved.base}) than {config.model.name} has"
         )

@@ -48,6 +48,12 @@ def count(nodes: Sequence[Node], needs: Needs, asked: int, report: Callable[[str
     for node, fit in zip(nodes, room, strict=True):
         if not fit and node.has.gpus >= needs.gpus:
             report(f"machine {node.address} has {node.has}: too little for a replica, which needs {needs}")
+        elif needs.gpus and fit < node.has.gpus // needs.gpus:
+            scarce = "memory" if node.has.memory // needs.memory == fit else "cores"
+            report(
+                f"machine {node.address} uses {fit} of {node.has.gpus} GPUs: its own {scarce} would have to be more, "
+                f"as it has {node.has} and each replica needs {needs}"
+            )
     return total if needs.gpus else sum(fit > 0 for fit in room)
 
 

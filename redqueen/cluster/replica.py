@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -28,6 +29,9 @@ from redqueen.policy.memory.fit import fit, memory_here
 from redqueen.policy.model.base import Base, BaseFacts, facts_of, load
 from redqueen.policy.policy import Policy, open_policy
 from redqueen.records import Completion, MemberUpdate, PromptLengths, Request, Sample
+
+# Seconds in which a GPU is free again of a process that has ended.
+_LINGERS_S = 10.0
 
 Arrays = Mapping[str, NDArray[Any]]
 """Tensors by name, as they travel."""
@@ -81,7 +85,7 @@ class Replica:
         set_library_defaults()
         alone = config.override(["model.workers=1"])
         try:
-            fitted = fit(alone, lengths, capacity, memory_here(alone).shared(sharing)).config
+            fitted = fitted_here(alone, lengths, capacity, sharing)
             self.base = load(fitted.model)
         except ModelError as error:
             raise ModelError(f"machine {socket.gethostname()}: {error}") from error
@@ -221,6 +225,18 @@ class Replica:
             slot=self.policy.slot(name),
             optimizer={key: tensor.numpy() for key, tensor in self.policy.state(name).items()} if trained else None,
         )
+
+
+def fitted_here(config: Config, lengths: PromptLengths, capacity: int, sharing: int) -> Config:
+    """Returns a configuration that fits into a replica's share of this machine. Raises ModelError if none does."""
+    memory = memory_here(config)
+    if memory.device.type == "cuda":
+        try:
+            return fit(config, lengths, capacity, memory.shared(sharing)).config
+        except ModelError:
+            # The GPU may still hold what a replica had that has just been killed.
+            time.sleep(_LINGERS_S)
+    return fit(config, lengths, capacity, memory_here(config).shared(sharing)).config
 
 
 def arrays_of(adapter: Adapter) -> dict[str, NDArray[Any]]:

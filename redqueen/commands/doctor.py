@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import shutil
 import sys
@@ -17,7 +16,8 @@ from rich.console import Console
 
 from redqueen import __version__
 from redqueen.config import ModelConfig
-from redqueen.machine import cache_root, cores
+from redqueen.machine import cache_root, can_write, cores
+from redqueen.policy.kernels.compiler import missing_for_kernels
 from redqueen.policy.model.base import device_of, dtype_of
 from redqueen.policy.model.bundled import PACKAGE, cached, installed, verify
 from redqueen.recording.environment import versions
@@ -57,6 +57,8 @@ def checks() -> Iterator[Check]:
     yield Check("python", (3, 11) <= sys.version_info < (3, 14), supported)
     yield Check("libraries", True, ", ".join(f"{name} {found}" for name, found in versions().items()))
     yield _device()
+    if device_of(ModelConfig()).type == "cuda":
+        yield _kernels()
     memory = psutil.virtual_memory()
     yield Check("memory", True, f"{memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB free")
     free_gb = shutil.disk_usage(Path.cwd()).free / 1e9
@@ -78,13 +80,21 @@ def _device() -> Check:
     return Check("device", True, f"{name}, {dtype}, {free / 2**30:.1f} of {total / 2**30:.1f} GiB free")
 
 
+def _kernels() -> Check:
+    """Returns whether kernels can be compiled for the GPU. A run does without, more slowly."""
+    missing = missing_for_kernels()
+    if not missing:
+        return Check("kernels", True, "compiled for the GPU when they are first used")
+    return Check("kernels", True, f"not compiled, so that a run is slower: {' and '.join(missing)} missing")
+
+
 def _model() -> Check:
     """Returns whether the bundled model can be used; a model that is yet to be converted can."""
     folder = cached()
     if folder is None:
         if installed():
             root = cache_root()
-            if _can_be_made(root):
+            if can_write(root):
                 return Check("model", True, f"not converted yet; the first run does it (in {root})")
             return Check("model", False, f"it cannot be written to {root}: set REDQUEEN_CACHE to a folder of yours")
         return Check("model", False, f"package {PACKAGE} is missing: run `make setup`")
@@ -92,12 +102,6 @@ def _model() -> Check:
     if damaged:
         return Check("model", False, f"{folder}: {', '.join(damaged)} damaged, delete the folder")
     return Check("model", True, str(folder))
-
-
-def _can_be_made(folder: Path) -> bool:
-    """Returns whether this user may write to a folder, which need not be there yet."""
-    there = next(each for each in (folder, *folder.parents) if each.exists())
-    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 
 def _isolation() -> Iterator[Check]:

@@ -1,6 +1,9 @@
-"""`redqueen train --dry-run`: the memory that a run needs, by parts."""
+"""`redqueen train --dry-run`: whether a run fits, with which batches, its memory by parts, and modelled hours."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Column, Table
@@ -10,57 +13,94 @@ from redqueen.errors import ModelError
 from redqueen.game.prompt_lengths import prompt_lengths
 from redqueen.plugins import PluginError
 from redqueen.policy.memory.estimate import Item, host_items, items, least, total
-from redqueen.policy.memory.fit import fit, memory_here, memory_of_a_gpu
+from redqueen.policy.memory.fit import Fit, Memory, fit, memory_here, memory_of_a_gpu
+from redqueen.policy.memory.forecast import card_of, forecast
 from redqueen.policy.model.bundled import cached
-from redqueen.policy.model.dimensions import shape_of, token_counter
+from redqueen.policy.model.dimensions import Shape, rough_token_counter, shape_of, token_counter
+from redqueen.policy.model.known_bases import known_base
 from redqueen.policy.model.source import read_config
+from redqueen.records import Prompt, PromptLengths
 from redqueen.session import quiet_libraries
 from redqueen.train import capacity
 
 
-def print_memory(config: Config, size: int | None = None) -> None:
-    """Prints on standard error how much memory a run would need, and if it fits: here, or on a GPU of `size` bytes.
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """How a run would be."""
 
-    Of a model of the Hub only config.json and the tokenizer are fetched; nothing is converted.
+    found: Fit
+    shape: Shape
+    lengths: PromptLengths
+    members: int
+    memory: Memory
+
+
+def print_memory(config: Config, size: int | None = None) -> int:
+    """Prints on standard error if a run would fit, here or on a GPU of `size` bytes, and with what.
+
+    Returns the exit code: 1 if it does not fit on that GPU. Of a model of the Hub only config.json and the tokenizer
+    are fetched, and of the recipes' bases nothing where the GPU is not here.
     """
     quiet_libraries()
     # Standard output is for the configuration, which is JSON and may be piped into another program.
     errors = Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False)
     if config.model.name == BUNDLED and cached() is None:
         errors.print("memory: not estimated, the bundled model is not converted yet: the first run does that")
-        return
+        return 0
     try:
-        read_config(config.model.name)
-        lengths = prompt_lengths(config, token_counter(config.model))
+        count_tokens = _token_counter(config, there=size is not None)
+        lengths = prompt_lengths(config, count_tokens)
         shape = shape_of(config.model)
         memory = memory_here(config) if size is None else memory_of_a_gpu(size)
     except (ModelError, PluginError) as error:
         errors.print(f"memory: not estimated, {error}")
-        return
-    count = capacity(config)
-    plan = config
-    where = "here" if size is None else "there"
+        return 0
     try:
-        found = fit(config, lengths, count, memory)
+        found = fit(config, lengths, capacity(config), memory)
     except ModelError as error:
-        errors.print(str(error))
-        return
-    plan = found.config
+        errors.print(f"does not fit: {error}")
+        return 0 if size is None else 1
+    planned = _Planned(found, shape, lengths, capacity(config), memory)
+    where = "here" if size is None else "there"
     changed = f" with {' '.join(found.changes)}" if found.changes else ""
-    verdict = found.warning or f"{found.free / 1e6:,.0f} MB are free {where}: it fits{changed}"
-    need = items(plan, shape, lengths, count, memory.device)
-    required = items(least(plan), shape, lengths, count, memory.device)
+    errors.print(found.warning or f"{found.free / 1e6:,.0f} MB are free {where}: it fits{changed}")
+    errors.print(_batches(found.config))
+    if size is not None:
+        errors.print(_time(planned, size))
+    errors.print(_items(planned))
+    return 0
+
+
+def _token_counter(config: Config, *, there: bool) -> Callable[[Prompt], int]:
+    """Returns what counts the tokens of prompts. Raises ModelError if the base or its tokenizer cannot be read."""
+    known = known_base(config.model.name) is not None
+    # A plan for another machine should not depend on what is stored on this one.
+    if known and there:
+        return rough_token_counter()
+    try:
+        read_config(config.model.name)
+        return token_counter(config.model)
+    except ModelError:
+        if not known:
+            raise
+        return rough_token_counter()
+
+
+def _items(planned: _Planned) -> Table:
+    """Returns the parts of the memory, as a table."""
+    plan = planned.found.config
+    device = planned.memory.device
+    need = items(plan, planned.shape, planned.lengths, planned.members, device)
+    required = items(least(plan), planned.shape, planned.lengths, planned.members, device)
     table = Table("memory, at most", Column("processes", justify="right"), Column("MB", justify="right"), box=None)
     for item in need:
         table.add_row(*_cells(item))
     table.add_row("in all", "", f"{total(need) / 1e6:,.0f}")
     table.add_row("in all, at least (every text is short)", "", f"{total(required) / 1e6:,.0f}")
-    if memory.device.type == "cuda":
-        for item in host_items(plan, shape, count):
+    if device.type == "cuda":
+        for item in host_items(plan, planned.shape, planned.members):
             table.add_row(*_cells(item))
-    errors.print(table)
-    errors.print(_batches(plan))
-    errors.print(verdict)
+    return table
 
 
 def _cells(item: Item) -> tuple[str, str, str]:
@@ -70,7 +110,23 @@ def _cells(item: Item) -> tuple[str, str, str]:
 def _batches(plan: Config) -> str:
     """Returns the sizes that a run would take, in one line."""
     recomputed = "recomputed activations" if plan.learning.checkpointing is True else "all activations kept"
+    tokens = plan.sampling.cache_tokens
+    shared = f" that share {tokens} tokens of keys and values" if tokens else ""
     return (
-        f"batches: {plan.sampling.batch_rows} rows at once, prompts in passes of {plan.sampling.prefill_tokens} "
-        f"tokens, micro-batches of {plan.learning.batch_tokens} tokens with {recomputed}"
+        f"batches: {plan.sampling.batch_rows} rows at once{shared}, prompts in passes of "
+        f"{plan.sampling.prefill_tokens} tokens, micro-batches of {plan.learning.batch_tokens} tokens with {recomputed}"
+    )
+
+
+def _time(planned: _Planned, size: int) -> str:
+    """Returns how long the run would take on a card of that memory, in one line."""
+    plan = planned.found.config
+    if plan.sampling.engine != "embedded":
+        return "time: not modelled where vLLM samples"
+    card = card_of(size)
+    step = forecast(plan, planned.shape, planned.lengths, card)
+    return (
+        f"time, modelled and not measured, without the sandbox: {step.step * plan.run.steps / 3600:.1f} hours for "
+        f"{plan.run.steps} steps on an {card.name}; a step {step.step:.0f} s (propose {step.propose:.0f}, solve "
+        f"{step.solve:.0f} at {step.solved_tokens / step.solve:,.0f} tokens a second, learn {step.learn:.0f})"
     )

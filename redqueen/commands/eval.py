@@ -33,7 +33,7 @@ from redqueen.evals.runner import Plan
 from redqueen.evals.samples import SampleStore
 from redqueen.evals.targets import Step, read_targets
 from redqueen.plugins import load as load_plugins
-from redqueen.policy.model.base import fingerprint, load
+from redqueen.policy.model.base import fingerprint_of, load
 from redqueen.recording.task_reporter import TaskReporter
 from redqueen.runs.allowed import Allowed, with_allowed
 from redqueen.runs.directory import RunDirectory
@@ -96,7 +96,7 @@ def run_eval(targets: Sequence[str], members: str, model: str | None, wanted: Ev
             samples=wanted.samples,
             temperature=wanted.temperature,
             max_tokens=wanted.max_tokens,
-            base=fingerprint(base.model),
+            base=fingerprint_of(base),
         )
         cache = wanted.out / EXPECTED if wanted.out else None
         with (

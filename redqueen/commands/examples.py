@@ -16,7 +16,7 @@ TRAIN = _examples(
     "redqueen train paper_7b --dry-run",
     "redqueen train --resume runs/quickstart --steps 20",
 )
-RECIPES = _examples("redqueen recipes")
+RECIPES = _examples("redqueen recipes", "redqueen recipes --cards")
 KEYS = _examples("redqueen keys", "redqueen keys learning", "redqueen keys tokens")
 SWEEP = _examples(
     "redqueen sweep --grid matched=none,per_adapter,total --seeds 3 --out sweeps/matched",

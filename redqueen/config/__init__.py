@@ -27,6 +27,7 @@ from redqueen.config.league import (
 )
 from redqueen.config.section import ANY_PART, Section
 from redqueen.config.training import (
+    AUTO_TARGETS,
     BUNDLED,
     ClusterConfig,
     LearningConfig,
@@ -41,6 +42,7 @@ from redqueen.errors import UserError
 from redqueen.plugins import are_loaded, load
 
 __all__ = [
+    "AUTO_TARGETS",
     "BUNDLED",
     "ClusterConfig",
     "Config",

@@ -10,6 +10,8 @@ from redqueen.config.section import Named, Section
 from redqueen.records import SamplingParams
 
 BUNDLED = "smollm2-135m-instruct"
+AUTO_TARGETS = ("auto",)
+"""Stands for all linear layers of the base's blocks."""
 TrackerName = Literal["tensorboard", "wandb", "trackio", "mlflow"]
 _Tracker = Annotated[str, Named("tracker", get_args(TrackerName))]
 
@@ -24,16 +26,17 @@ class ModelConfig(Section):
     auto chose."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where the run computes. auto: on the GPU if torch sees one, else on the CPU."""
+    quantize: Literal["off", "nf4", "int8", "torchao_int8", "torchao_fp8"] = "off"
+    """The frozen base's layers in fewer bits: nf4 (4) or int8 by bitsandbytes, torchao_int8 or torchao_fp8 by torchao,
+    extras of the package (docs/MODELS.md)."""
     prompts: Annotated[str, Named("prompt format", ("completion", "chat"))] = "completion"
     """The format of prompts: completion for base and small models, chat for instruct models."""
     rank: int = Field(default=8, ge=1, le=1024)
     """The rank of every adapter."""
     alpha: float = Field(default=16.0, gt=0)
     """The scale of every adapter: its update of the weights is multiplied by alpha / rank."""
-    targets: tuple[str, ...] = Field(
-        default=("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"), min_length=1
-    )
-    """The linear layers of a block that adapters change."""
+    targets: tuple[str, ...] = Field(default=AUTO_TARGETS, min_length=1)
+    """The linear layers of a block that adapters change, by name; auto: all but routers and experts."""
     workers: int = Field(default=0, ge=0)
     """Processes that sample and train on a CPU; 0: one for each core, as far as free memory allows."""
     threads: int = Field(default=0, ge=0)
@@ -65,8 +68,9 @@ class PopulationConfig(Section):
 class SamplingConfig(Section):
     """How completions are sampled."""
 
-    engine: Literal["embedded", "vllm"] = "embedded"
-    """What samples: the embedded sampler, or vLLM on the same machine (docs/SCALING.md), an extra of the package."""
+    engine: Literal["embedded", "vllm", "auto"] = "embedded"
+    """What samples: the embedded sampler, or vLLM on the same machine (docs/SCALING.md), an extra of the package. auto:
+    vLLM if it is installed and its base takes less than a fifth of a GPU."""
     vllm_url: str = ""
     """Engine vllm: a running server of the same base, such as http://127.0.0.1:8000; empty: the run starts vLLM."""
     vllm_cache_gb: float = Field(default=2.0, gt=0)
@@ -86,6 +90,9 @@ class SamplingConfig(Section):
     prefill_tokens: int = Field(default=16384, ge=0)
     """Tokens of prompts that are computed in one pass, at most; a longer prompt is a pass by itself. 0: up to 16384, as
     free memory allows."""
+    cache_tokens: int = Field(default=0, ge=0)
+    """Tokens of all texts and prompts whose keys and values are held at once on a GPU; 0: as free memory allows. Rows
+    that find no room wait. Other devices hold all that `batch_rows` rows can need."""
 
     @model_validator(mode="after")
     def _server_of_vllm(self) -> Self:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 
 from redqueen.machine import peak_memory
-from redqueen.policy.model.decoder import Decoder
+from redqueen.policy.model.forward import Forward
 from redqueen.policy.work import Work
 
 # Dense bf16 products with fp32 sums, in FLOP/s, by a part of the name that torch gives the device; the first that fits
@@ -41,13 +41,13 @@ def peak_flops(name: str) -> float | None:
 class Meter:
     """Counts the work of one policy."""
 
-    def __init__(self, decoder: Decoder) -> None:
-        self.device = decoder.embed_VH.device
+    def __init__(self, decoder: Forward) -> None:
+        self.device = decoder.device
         # Weights that each token meets. Attention over earlier tokens and the adapters are left out: some percent.
-        self.layers = sum(site.weight.numel() for site in decoder.sites)
-        self.head = decoder.head.weight.numel()
+        self.layers = sum(site.weights for site in decoder.sites)
+        self.head = decoder.head_weights
         self.peak: float | None = None
-        if self.device.type == "cuda" and decoder.embed_VH.dtype == torch.bfloat16:
+        if self.device.type == "cuda" and decoder.dtype == torch.bfloat16:
             self.peak = peak_flops(torch.cuda.get_device_name(self.device))
         self.work = Work()
 

@@ -20,6 +20,7 @@ from redqueen.policy.meter import Meter
 from redqueen.policy.model.base import Base, workers_of
 from redqueen.policy.sampling.continuous_batch import BatchLimits
 from redqueen.policy.sampling.sampler import LocalSampler
+from redqueen.policy.vllm.adapter_versions import adapter_bytes
 from redqueen.policy.vllm.engine import Engine
 from redqueen.policy.vllm.executor import VllmExecutor
 from redqueen.policy.vllm.server import Server
@@ -123,7 +124,7 @@ class Policy:
         self.meter = Meter(base.decoder)
         # Always the same thread: the memory that one has used is not used again by the next.
         self._computing = ThreadPoolExecutor(1, "redqueen-learner")
-        limits = BatchLimits(sampling.batch_rows, sampling.prefill_tokens)
+        limits = BatchLimits(sampling.batch_rows, sampling.prefill_tokens, sampling.cache_tokens)
         self.sampler = LocalSampler(base, adapters, limits, executor, self._versions, self.meter)
         # What truncated sampling can never draw is missing from its probabilities, so that their gap is no sign of a
         # fault.
@@ -297,7 +298,8 @@ def _sampled_by_vllm(
         # One more than there are members: a new version is loaded before the old one is unloaded.
         adapters = capacity + 1
         url = sampling.vllm_url
-        engine = Server(base, url) if url else Engine(base, adapters, rank, sampling)
+        size = adapters * adapter_bytes(bank, base.decoder.dtype)
+        engine = Server(base, url, size) if url else Engine(base, adapters, rank, sampling)
     except BaseException:
         learning.close()
         raise

@@ -81,6 +81,7 @@ def headline(line: StepMetrics, *more: str, width: int | None = None) -> str:
         f"contested {contested}",
         games,
         _held_out(line),
+        _gpu(line),
         *more,
     ]
     births = [
@@ -97,6 +98,25 @@ def _held_out(line: StepMetrics) -> str:
         return ""
     students = ", ".join(f"{name} {percent(score['rate'])}" for name, score in scores["students"].items())
     return f"held out {students} (start {percent(scores['start'])})"
+
+
+def _gpu(line: StepMetrics) -> str:
+    """Returns how well a GPU was used: "GPU 14,903 tok/s (MFU 12%), 24,102 rows/s trained (MFU 51%), 67.2 GiB".
+
+    MFU is the share of the peak that products of the model took. On a CPU the text is empty.
+    """
+    phases = line["throughput"].values()
+    held = [phase["device_gib"] for phase in phases if phase["device_gib"] is not None]
+    if not held:
+        return ""
+    rates: list[str] = []
+    for phase in phases:
+        share = "" if phase["mfu"] is None else f" (MFU {percent(phase['mfu'])})"
+        if phase["sampled_per_second"]:
+            rates.append(f"{phase['sampled_per_second']:,.0f} tok/s{share}")
+        if phase["trained_rows_per_second"]:
+            rates.append(f"{phase['trained_rows_per_second']:,.0f} rows/s trained{share}")
+    return f"GPU {', '.join([*rates, f'{max(held):.1f} GiB'])}"
 
 
 def _broken(parts: Sequence[str], width: int | None) -> list[str]:

@@ -21,7 +21,15 @@ from redqueen.runs.metrics import StepMetrics
 _LOCK = ".lock"
 _ENVIRONMENT = "environment.json"
 _TRACKERS = "trackers.json"
-FITTED = ("model.workers", "learning.checkpointing", "learning.batch_tokens", "sampling.batch_rows")
+FITTED = (
+    "model.workers",
+    "learning.checkpointing",
+    "learning.batch_tokens",
+    "sampling.batch_rows",
+    "sampling.cache_tokens",
+    "sampling.engine",
+    "sampling.vllm_cache_gb",
+)
 """The settings that a session may be fitted into memory with, and keeps in environment.json for the next one."""
 
 

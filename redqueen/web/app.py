@@ -14,17 +14,37 @@ from starlette.staticfiles import StaticFiles
 
 from redqueen.errors import UserError
 from redqueen.runs.files import damage_of, to_json
+from redqueen.web.comparison import comparison
 from redqueen.web.folder import Folder, UnknownError
 from redqueen.web.guard import Guard
+from redqueen.web.headline import better
 from redqueen.web.live_run import LiveRun
+from redqueen.web.machine import machine
 from redqueen.web.members import league, member, tree
+from redqueen.web.operators import operators
+from redqueen.web.overview import overview
+from redqueen.web.settings import settings
 from redqueen.web.state import course, state
-from redqueen.web.task import task_view
 from redqueen.web.tasks import browse
-from redqueen.web.views import evaluation, matrix, overview
+from redqueen.web.views import evaluation, matrix
+from redqueen.web.way import task_with_way
 
 STATIC = Path(__file__).with_name("static")
-PAGES = ("/", "/runs", "/evaluation", "/league", "/matrix", "/tree", "/tasks", "/task", "/member")
+PAGES = (
+    "/",
+    "/runs",
+    "/compare",
+    "/evaluation",
+    "/league",
+    "/matrix",
+    "/tree",
+    "/operators",
+    "/tasks",
+    "/task",
+    "/member",
+    "/machine",
+    "/settings",
+)
 """What a browser's address bar may show. Each is the same file, whose script asks for the view's data."""
 
 View = Callable[[LiveRun, str, Mapping[str, str]], object]
@@ -38,8 +58,11 @@ VIEWS: dict[str, View] = {
     "league": lambda run, title, query: league(run),
     "matrix": lambda run, title, query: matrix(run),
     "tree": lambda run, title, query: tree(run),
+    "operators": lambda run, title, query: operators(run),
+    "machine": lambda run, title, query: machine(run),
+    "settings": lambda run, title, query: settings(run),
     "tasks": lambda run, title, query: browse(run, query),
-    "task": lambda run, title, query: task_view(run, query.get("id", "")),
+    "task": lambda run, title, query: task_with_way(run, query.get("id", "")),
     "member": lambda run, title, query: member(run, query.get("name", "")),
 }
 
@@ -47,7 +70,7 @@ VIEWS: dict[str, View] = {
 def make_app(folder: Folder) -> Starlette:
     """Returns the application that shows the runs of `folder`."""
     routes: list[BaseRoute] = [Route(path, _page) for path in PAGES]
-    routes.append(Route("/api/runs", _runs(folder)))
+    routes += [Route("/api/runs", _runs(folder)), Route("/api/compare", _compared(folder))]
     routes += [Route(f"/api/{name}", _view(folder, view)) for name, view in VIEWS.items()]
     routes.append(Mount("/static", StaticFiles(directory=STATIC)))
     return Starlette(
@@ -71,11 +94,25 @@ def _runs(folder: Folder) -> Callable[[Request], Response]:
     return answer
 
 
+def _compared(folder: Folder) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
+        with damage_of(folder.path):
+            return _answer(comparison(folder, request.query_params.getlist("with")))
+
+    return answer
+
+
 def _summary(folder: Folder, name: str) -> dict[str, object]:
     """Returns a run's line in the list of runs. A run that cannot be read says why, and does not hide the others."""
     try:
         with damage_of(folder.path / name):
-            return {"name": name, **state(folder.run(name), folder.title(name))}
+            run = folder.run(name)
+            now = state(run, folder.title(name))
+            lines = run.lines()
+            solved = lines[-1].get("solve_rate") if lines else None
+            answer = better(lines, run.config().evals.every)
+            word = run.verdict().word
+            return {"name": name, **now, "better": answer["value"], "verdict": word, "solve_rate": solved}
     except UserError as error:
         return {"name": name, "title": folder.title(name), "error": str(error)}
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
+from redqueen.analysis.dynamics.verdict import Verdict, verdict
 from redqueen.config import Config
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory, RunError
@@ -31,6 +32,7 @@ class LiveRun:
         self._mutex = threading.Lock()
         self._lines: list[StepMetrics] = []
         self._lines_stamp: Stamp = ()
+        self._verdict: tuple[list[StepMetrics], Verdict] | None = None
         self._newest: StepMetrics | None = None
         self._newest_stamp: Stamp = ()
         self._copy: TemporaryDirectory[str] | None = None
@@ -69,6 +71,16 @@ class LiveRun:
                 self._lines = self.directory.metrics()
                 self._lines_stamp = now
             return self._lines
+
+    def verdict(self) -> Verdict:
+        """Returns the verdict so far. Raises RunError if metrics.jsonl is damaged."""
+        lines = self.lines()
+        known = self._verdict
+        # A list of many runs asks each of them, and most do not change.
+        if known is None or known[0] is not lines:
+            known = (lines, verdict(lines))
+            self._verdict = known
+        return known[1]
 
     def newest(self) -> StepMetrics | None:
         """Returns the last line of metrics.jsonl, None before the first step. Raises RunError if it is damaged."""

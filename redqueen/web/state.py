@@ -9,6 +9,8 @@ from redqueen.kinds import find_or_plain
 from redqueen.web.live_run import LiveRun
 
 Course = Literal["running", "finished", "stopped"]
+RECENT = 5
+"""Over so many of the last steps is said how long a step takes."""
 
 
 def state(run: LiveRun, title: str) -> dict[str, object]:
@@ -19,7 +21,7 @@ def state(run: LiveRun, title: str) -> dict[str, object]:
     seconds = [line["seconds"]["total"] for line in lines]
     now = course(run)
     population = config.population
-    who = f"{population.teachers} teachers and {population.students} students"
+    who = f"{_counted(population.teachers, 'teacher')} and {_counted(population.students, 'student')}"
     if population.single_agent:
         who = "a single agent in both roles"
     return {
@@ -33,6 +35,7 @@ def state(run: LiveRun, title: str) -> dict[str, object]:
         "step": played,
         "steps": config.run.steps,
         "seconds": sum(seconds),
+        "step_seconds": sum(seconds[-RECENT:]) / len(seconds[-RECENT:]) if seconds else None,
         "seconds_left": _left(seconds, config.run.steps - played) if now == "running" else None,
         "written": _age(lines[-1].get("time")) if lines else None,
         "kinds": {name: find_or_plain(name).title for name in config.game.kinds},
@@ -46,6 +49,10 @@ def course(run: LiveRun) -> Course:
         return "running"
     newest = run.newest()
     return "finished" if newest and newest["step"] >= run.config().run.steps else "stopped"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _left(seconds: list[float], steps: int) -> float | None:

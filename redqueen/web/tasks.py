@@ -9,8 +9,10 @@ from typing import Any, TypeVar, cast, get_args
 from redqueen.errors import UserError
 from redqueen.kinds import names
 from redqueen.records import Status
-from redqueen.runs.archive import queries
+from redqueen.runs.archive import queries, search
 from redqueen.runs.archive.queries import Filter, Sort
+from redqueen.runs.archive.reader import ArchiveReader
+from redqueen.runs.archive.search import Where
 from redqueen.web.live_run import LiveRun
 
 V = TypeVar("V")
@@ -29,29 +31,50 @@ class QueryError(UserError):
 
 def browse(run: LiveRun, query: Mapping[str, str]) -> dict[str, object]:
     """Returns a page of tasks, and the names that the filters offer. Raises QueryError if `query` is wrong."""
-    wanted = read_filter(query, _kinds(run))
-    sort, descending = _sort(query.get("sort") or "-step")
-    page = _number(query, "page", int, low=1) or 1
+    kinds = _kinds(run)
     with run.archive() as archive:
-        total = queries.count(archive, wanted)
-        offset = (page - 1) * PAGE
-        lines = queries.find(archive, wanted, sort, descending=descending, limit=PAGE, offset=offset)
+        found = _search(archive, run, query, kinds) if query.get("text") else _page(archive, query, kinds)
         members = archive.members()
     return {
-        "tasks": [asdict(line) for line in lines],
-        "total": total,
-        "page": page,
-        "pages": max(1, -(-total // PAGE)),
+        **found,
         "teachers": [row.name for row in members if row.role != "student"],
         "students": [row.name for row in members if row.role != "teacher"],
         "statuses": _STATUSES,
-        "kinds": _kinds(run),
+        "kinds": kinds,
     }
 
 
 def _kinds(run: LiveRun) -> tuple[str, ...]:
     """Returns the kinds that tasks can be of: those that are known here, and those of the run."""
     return tuple(dict.fromkeys((*names(), *run.config().game.kinds)))
+
+
+def _page(archive: ArchiveReader, query: Mapping[str, str], kinds: tuple[str, ...]) -> dict[str, object]:
+    """Returns a page of the tasks that the filters ask for."""
+    wanted = read_filter(query, kinds)
+    sort, descending = _sort(query.get("sort") or "-step")
+    page = _number(query, "page", int, low=1) or 1
+    total = queries.count(archive, wanted)
+    lines = queries.find(archive, wanted, sort, descending=descending, limit=PAGE, offset=(page - 1) * PAGE)
+    pages = max(1, -(-total // PAGE))
+    return {"tasks": [asdict(line) for line in lines], "total": total, "page": page, "pages": pages}
+
+
+def _search(
+    archive: ArchiveReader, run: LiveRun, query: Mapping[str, str], kinds: tuple[str, ...]
+) -> dict[str, object]:
+    """Returns the newest of these tasks that have a text, and how far back was looked for it."""
+    where: Where = "answers" if _choice(query, "in", get_args(Where)) == "answers" else "tasks"
+    newest = run.newest()
+    last = _number(query, "before", int, low=1) or (newest["step"] if newest else 0)
+    found = search.containing(archive, query["text"], where, read_filter(query, kinds), last=last, limit=PAGE)
+    return {
+        "tasks": [asdict(line) for line in queries.lines_of(archive, found.ids)],
+        "searched": {"first": found.first, "last": found.last, "complete": found.complete},
+        "total": len(found.ids),
+        "page": 1,
+        "pages": 1,
+    }
 
 
 def read_filter(query: Mapping[str, str], kinds: tuple[str, ...]) -> Filter:

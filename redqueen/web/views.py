@@ -1,37 +1,16 @@
-"""The short views: the overview, the evaluation, and who met whom."""
+"""The short views: the evaluation, and who met whom."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from itertools import chain
 from typing import Any, cast
 
-from redqueen.analysis.dynamics.verdict import verdict
-from redqueen.recording.metrics import Panel, panels
 from redqueen.runs.archive import totals
 from redqueen.runs.archive.totals import Cell
 from redqueen.runs.directory import RunError
 from redqueen.runs.files import parse_json, read_plain
 from redqueen.web.live_run import LiveRun
-
-
-def overview(run: LiveRun) -> dict[str, object]:
-    """Returns all panels and the verdict. Raises RunError if the run cannot be read."""
-    lines = run.lines()
-    found = verdict(lines)
-    return {
-        "verdict": {"word": found.word, "reason": found.reason},
-        "panels": [panel_json(panel) for panel in panels(lines)],
-    }
-
-
-def panel_json(panel: Panel) -> dict[str, object]:
-    """Returns a panel as `static/charts.js` draws it."""
-    # Not `asdict`, which copies each of a long run's points.
-    data: dict[str, object] = {part.name: getattr(panel, part.name) for part in fields(panel)}
-    data["curves"] = [{"label": label, "values": values} for label, values in panel.curves.items()]
-    return data
 
 
 def evaluation(run: LiveRun) -> dict[str, object]:

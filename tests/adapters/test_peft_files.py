@@ -322,3 +322,10 @@ def test_a_scale_that_is_no_positive_number_is_refused(tmp_path: Path, alpha: ob
     (tmp_path / CONFIG).write_text(json.dumps({**config, "lora_alpha": alpha}))
     with pytest.raises(AdapterError):
         load_adapter(tmp_path)
+
+
+def test_layers_beside_a_tower_of_pictures_are_named_in_full(tmp_path: Path) -> None:
+    name = "model.language_model.layers.0.self_attn.q_proj"
+    factors = Factors(torch.ones(4, 2), torch.ones(2, 3))
+    save_adapter(tmp_path, {name: factors}, alpha=4.0, base="base")
+    assert json.loads((tmp_path / "adapter_config.json").read_text())["target_modules"] == [name]

@@ -33,6 +33,7 @@ TINY = {
         "--new",
         "6",
     ],
+    "hosted": ["--completions", "8", "--attempts", "4", "--members", "2", "--prompt", "8", "--new", "6"],
     "logprobs": ["--rows", "64"],
     "memory": ["--tokens", "64", "--members", "2"],
 }
@@ -136,6 +137,13 @@ def test_installed_peers_take_part_in_sampling(run: Any) -> None:
         "populora's hooks",
         "llama.cpp, no adapter",
     ]
+
+
+@pytest.mark.integration
+def test_the_price_of_hosting(run: Any) -> None:
+    found = whole(run("hosted", "--json"))
+    assert {row["how"] for row in found["results"]} == {"our own forward pass", "transformers' modules, hosted"}
+    assert len(found["ratios"]) == 3
 
 
 @pytest.mark.integration

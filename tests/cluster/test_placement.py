@@ -26,15 +26,24 @@ ON_GPU = Needs(cpus=1, gpus=1, memory=20 * GIB)
     [
         pytest.param([node("a", 8, 32), node("b", 8, 32)], ON_CPU, 0, 2, id="one a machine"),
         pytest.param([node("a", 8, 32), node("b", 8, 32)], ON_CPU, 5, 5, id="as many as asked for"),
-        pytest.param([node("a", 8, 32, 4), node("b", 8, 32)], ON_GPU, 0, 1, id="as many as memory allows"),
         pytest.param([node("a", 8, 320, 4), node("b", 8, 320, 2)], ON_GPU, 0, 6, id="one a GPU"),
-        pytest.param([node("a", 3, 320, 4)], ON_GPU, 0, 3, id="as many as cores allow"),
     ],
 )
 def test_replicas_follow_from_the_machines(nodes: list[Node], needs: Needs, asked: int, expected: int) -> None:
     lines: list[str] = []
     assert count(nodes, needs, asked, lines.append) == expected
     assert not lines
+
+
+@pytest.mark.parametrize(
+    ("machine", "replicas", "scarce"), [(node("a", 64, 128, 8), 6, "memory"), (node("a", 3, 320, 8), 3, "cores")]
+)
+def test_gpus_that_stay_idle_are_told_with_what_their_machine_lacks(machine: Node, replicas: int, scarce: str) -> None:
+    lines: list[str] = []
+    assert count([machine, node("b", 8, 32)], ON_GPU, 0, lines.append) == replicas
+    (line,) = lines
+    assert line.startswith(f"machine a uses {replicas} of 8 GPUs: its own {scarce} would have to be more, as it has 8 ")
+    assert line.endswith("and each replica needs 1 GPU, 1 core and 20.0 GiB")
 
 
 def test_a_machine_that_is_too_small_is_named_and_left_out() -> None:

@@ -98,7 +98,7 @@ def tiny_train(rest: str) -> str:
 
 
 RESUME = "train --resume run --steps 3"
-FAMILIES = ("gpt2", "gemma2", "gemma3", "falcon", "opt", "mamba", "phi3", "never_heard_of")
+FAMILIES = ("gpt2", "t5", "bert", "mamba", "rwkv", "never_heard_of")
 SITUATIONS: dict[str, Situation] = {
     # Settings.
     "unknown recipe": Situation("train nosuch", "no recipe 'nosuch'"),
@@ -157,6 +157,27 @@ SITUATIONS: dict[str, Situation] = {
         )
         for family in FAMILIES
     },
+    "a classifier": Situation(
+        tiny_train(""),
+        "its head is LlamaForSequenceClassification",
+        change("model/config.json", architectures=["LlamaForSequenceClassification"]),
+    ),
+    **{
+        f"quantised by {method}": Situation(
+            tiny_train(""),
+            f"quantised by {method.upper()}, whose products pass no gradient on",
+            change("model/config.json", quantization_config={"quant_method": method}),
+        )
+        for method in ("gptq", "awq", "fp8", "mxfp4")
+    },
+    "quantised twice": Situation(
+        tiny_train("model.quantize=nf4"),
+        "quantised already, by bitsandbytes",
+        change("model/config.json", quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True}),
+    ),
+    "hosted in several processes": Situation(
+        tiny_train("--workers 2"), "in one process", change("model/config.json", model_type="olmo2")
+    ),
     "no chat template": Situation(
         tiny_train("model.prompts=chat"), "has no chat template: use", remove("model/chat_template.jinja")
     ),

@@ -91,6 +91,25 @@ def test_the_device_line_names_the_memory_of_a_gpu(monkeypatch: pytest.MonkeyPat
     assert device == "NVIDIA of a test, bfloat16, 30.0 of 80.0 GiB free"
 
 
+@pytest.mark.parametrize(
+    ("missing", "line"),
+    [
+        ([], "compiled for the GPU when they are first used"),
+        (["triton", "a C compiler"], "not compiled, so that a run is slower: triton and a C compiler missing"),
+    ],
+)
+def test_on_a_gpu_a_line_says_whether_kernels_can_be_compiled(
+    monkeypatch: pytest.MonkeyPatch, missing: list[str], line: str
+) -> None:
+    monkeypatch.setattr("redqueen.commands.doctor.device_of", lambda _config: torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (30 << 30, 80 << 30))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA of a test")
+    monkeypatch.setattr(doctor, "missing_for_kernels", lambda: missing)
+    found = next(check for check in doctor.checks() if check.name == "kernels")
+    assert found.ok
+    assert found.detail == line
+
+
 def test_a_library_that_is_absent_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("redqueen.recording.environment.LIBRARIES", ("torch", "redqueen-absent"))
     assert versions() == {"torch": version("torch"), "redqueen-absent": "absent"}

@@ -33,6 +33,7 @@ def test_keys_names_every_key_the_first_ten_first_or_those_of_a_section_or_those
         "sampling.proposal_tokens",
         "sampling.attempt_tokens",
         "sampling.prefill_tokens",
+        "sampling.cache_tokens",
         "learning.batch_tokens",
         "evals.max_tokens",
     ]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from redqueen.policy.work import Work
 from redqueen.recording.archive import ArchiveRecorder
 from redqueen.recording.metrics import step_metrics
 from redqueen.recording.metrics_file import MetricsRecorder
@@ -118,6 +119,16 @@ def test_lines_have_the_step_its_births_and_the_time_left() -> None:
         "step 4  62s  valid 50%  solved in sample 50% (o:50% i:- f:-)  contested 1/0/0  games 0-0-1  6:09 left in all",
         "    S0 -> S1 (copy_parent of S0)",
     ]
+
+
+def test_on_a_gpu_the_line_says_how_well_it_is_used() -> None:
+    assert "GPU" not in headline(step_metrics(full()))
+    played = Work(sampled_tokens=149_030, sampling_s=10.0, flops=1.2e15, peak_flops=1e15, device_bytes=72 << 30)
+    learned = Work(trained_rows=241_020, training_s=10.0, flops=5.1e15, peak_flops=1e15, device_bytes=61 << 30)
+    line = step_metrics(replace(full(), work={"play": played, "learn": learned}))
+    assert "GPU 14,903 tok/s (MFU 12%), 24,102 rows/s trained (MFU 51%), 72.0 GiB" in headline(line)
+    line = step_metrics(replace(full(), work={"play": replace(played, peak_flops=None)}))
+    assert "GPU 14,903 tok/s, 72.0 GiB" in headline(line)
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 110])

@@ -53,7 +53,7 @@ def test_nothing_in_the_scripts_parses_markup_or_text_as_code() -> None:
 
 
 def test_charts_have_the_hues_of_the_figures() -> None:
-    named = re.search(r"HUES = \[([^\]]*)\]", (STATIC / "charts.js").read_text())
+    named = re.search(r"HUES = \[([^\]]*)\]", (STATIC / "series.js").read_text())
     assert named
     found = re.findall(r'"(#\w+)"', named[1])
     assert found == list(HUES[: len(found)])
@@ -170,7 +170,17 @@ def test_pages_follow_one_another(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["kind=code_x", "from=x", "least=1e400", "sort=rho;", "page=0", "from=99999999999999999999"]
+    "query",
+    [
+        "kind=code_x",
+        "from=x",
+        "least=1e400",
+        "sort=rho;",
+        "page=0",
+        "from=99999999999999999999",
+        "in=x&text=a",
+        "before=0&text=a",
+    ],
 )
 def test_a_query_that_asks_for_nonsense_gets_one_line(client: TestClient, query: str) -> None:
     answer = client.get(f"/api/tasks?{query}")
@@ -254,7 +264,12 @@ def test_every_answer_confines_the_page(client: TestClient) -> None:
 
 def test_a_folder_of_runs_lists_them(watched: Path) -> None:
     client = page(watched)
-    assert [run["name"] for run in ask(client, "runs")["runs"]] == ["first", "second"]
+    found = ask(client, "runs")["runs"]
+    assert [run["name"] for run in found] == ["first", "second"]
+    # Beside one another without being opened: is it better, what does it do, how much is solved.
+    assert {(run["better"], run["verdict"]) for run in found} == {("not measured", "undecided")}
+    panels = {panel["key"]: panel for panel in ask(client, "overview", run="first")["panels"]}
+    assert found[0]["solve_rate"] == panels["solve-rate"]["curves"][0]["values"][-1]
     assert client.get("/api/state").status_code == 404
     for view in ("state", "overview", "league", "tasks"):
         assert ask(client, view, run="second")

@@ -75,7 +75,9 @@ def test_a_browser_shows_it_and_asks_for_nothing(run: LiveRun, tmp_path: Path) -
             shown.until("!!document.querySelector('main[data-view=report]')")
             # Wide tables scroll by themselves, the page does not.
             assert shown.run("document.documentElement.scrollWidth") == width
-        assert int(shown.run("document.querySelector('#panel-solve-rate').dataset.points")) > 0
+        assert int(shown.run("document.querySelector('#panel-first-solved').dataset.points")) > 0
+        shown.run("document.querySelector('details.question').open = true")
+        shown.until("Number(document.querySelector('#panel-solve-rate')?.dataset.points) > 0")
         assert shown.run("document.querySelectorAll('#league tbody tr').length") >= 4
         assert shown.run("document.querySelectorAll('#evaluation tbody tr').length") == 7
         assert shown.run("document.querySelectorAll('#tree svg.tree').length") == 2

@@ -73,7 +73,7 @@ def charts(arms: Sequence[Arm]) -> list[Chart]:
 
 def quarter(run: ComparedRun, panel: str, label: str, *, last: bool) -> float | None:
     """Returns the mean of a curve over the first or the last quarter of a run's steps, None without a value."""
-    values = _column(run, panel, label)
+    values = [value for _, value in _points(run, panel, label)]
     size = max(1, len(run.lines) // 4)
     known = [value for value in (values[-size:] if last else values[:size]) if value is not None]
     return fmean(known) if known else None
@@ -92,14 +92,15 @@ def _curves(runs: Sequence[ComparedRun]) -> list[tuple[Panel, str]]:
 def _pooled(arm: Arm, panel: str, label: str, steps: Sequence[int]) -> tuple[Interval | None, ...]:
     by_step: dict[int, list[float]] = {}
     for run in arm.runs:
-        for line, value in zip(run.lines, _column(run, panel, label), strict=True):
+        for step, value in _points(run, panel, label):
             if value is not None:
-                by_step.setdefault(line["step"], []).append(value)
+                by_step.setdefault(step, []).append(value)
     return tuple(interval(by_step.get(step, [])) for step in steps)
 
 
-def _column(run: ComparedRun, panel: str, label: str) -> Sequence[float | None]:
+def _points(run: ComparedRun, panel: str, label: str) -> list[tuple[int, float | None]]:
+    """Returns a curve's steps and values. A panel of held-out scores has only the steps that measured them."""
     for each in run.panels:
         if each.key == panel and label in each.curves:
-            return each.curves[label]
-    return [None] * len(run.lines)
+            return list(zip(each.steps, each.curves[label], strict=True))
+    return []

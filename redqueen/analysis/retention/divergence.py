@@ -13,7 +13,6 @@ from torch import Tensor
 
 from redqueen.analysis.replay import Replay
 from redqueen.policy.learning.packing import PromptGroup, WeightedSample, build_micro_batch, micro_batches
-from redqueen.policy.model.attention import SharedPrefixAttention
 from redqueen.records import Completion, Sample
 
 # The rows whose logits are held at a time.
@@ -62,9 +61,11 @@ def _hidden(replay: Replay, groups: Sequence[PromptGroup]) -> Tensor:
     """Returns the states [S, H] that predict the scored tokens."""
     device = replay.policy.base.device
     batch = build_micro_batch(groups, device)
-    rows = replay.policy.adapters.rows([group.slot for group in groups], [group.tokens for group in groups])
-    attention = SharedPrefixAttention(batch.prefixes, device)
-    return replay.policy.base.decoder.hidden(batch.ids_N, batch.position_N, attention, rows)[batch.source_S]
+    slots = [group.slot for group in groups]
+    hidden_NH = replay.policy.base.decoder.states(
+        batch.ids_N, batch.position_N, batch.prefixes, lambda lengths: replay.policy.adapters.rows(slots, lengths)
+    )
+    return hidden_NH[batch.source_S]
 
 
 def _divergence(replay: Replay, p_SH: Tensor, q_SH: Tensor) -> float:
@@ -73,10 +74,10 @@ def _divergence(replay: Replay, p_SH: Tensor, q_SH: Tensor) -> float:
     # tokens alone would be mostly noise. Logits are made in chunks, because [S, V] of two members would fill memory.
     # Chunks are summed in float64: thousands of small terms are added.
     total = 0.0
-    head = replay.policy.base.decoder.head
+    decoder = replay.policy.base.decoder
     for start in range(0, len(p_SH), _CHUNK):
         chunk = slice(start, start + _CHUNK)
-        log_p_CV = head(p_SH[chunk]).float().log_softmax(-1)
-        log_q_CV = head(q_SH[chunk]).float().log_softmax(-1)
+        log_p_CV = decoder.logits(p_SH[chunk]).float().log_softmax(-1)
+        log_q_CV = decoder.logits(q_SH[chunk]).float().log_softmax(-1)
         total += float((log_p_CV.exp() * (log_p_CV - log_q_CV)).sum(dtype=torch.float64))
     return total

@@ -2,7 +2,8 @@
 
 On a GPU it is one Triton kernel (`redqueen.policy.kernels.triton_cached_heads`); elsewhere torch computes the same.
 
-Shape suffixes: R rows, H heads (those of q, then of k, then of v), D head size, K kv heads, T tokens of a row.
+Shape suffixes: R rows, H heads (those of q, then of k, then of v), D head size, K kv heads, B blocks of the
+cache, P places of a block.
 """
 
 from __future__ import annotations
@@ -25,16 +26,18 @@ def cached_heads(
     norm_q: Tensor,
     norm_k: Tensor,
     eps: float,
+    block_R: Tensor,
     at_R: Tensor,
     keys: Tensor,
     values: Tensor,
 ) -> Tensor:
-    """Returns q [R, heads, D], normed and rotated; writes k, likewise, and v to a layer's cache [R, K, T, D].
+    """Returns q [R, heads, D], normed and rotated; writes k, likewise, and v to a layer's cache [B, K, P, D].
 
-    Row r writes to its place `at_R[r]`. Empty weights `norm_q` and `norm_k` mean no norms.
+    Row r writes to place `at_R[r]` of block `block_R[r]`, which is its row of the cache or one of its pages. Empty
+    weights `norm_q` and `norm_k` mean no norms.
     """
     out = _queries(qkv_RHD, keys)
-    _triton().cached_heads(qkv_RHD, cos_R1D, sin_R1D, norm_q, norm_k, eps, at_R, keys, values, out)
+    _triton().cached_heads(qkv_RHD, cos_R1D, sin_R1D, norm_q, norm_k, eps, block_R, at_R, keys, values, out)
     return out
 
 
@@ -52,11 +55,12 @@ def _shape(
     norm_q: Tensor,
     norm_k: Tensor,
     eps: float,
+    block_R: Tensor,
     at_R: Tensor,
     keys: Tensor,
     values: Tensor,
 ) -> Tensor:
-    del cos_R1D, sin_R1D, norm_q, norm_k, eps, at_R, values
+    del cos_R1D, sin_R1D, norm_q, norm_k, eps, block_R, at_R, values
     return _queries(qkv_RHD, keys)
 
 
@@ -67,6 +71,7 @@ def _plain(
     norm_q: Tensor,
     norm_k: Tensor,
     eps: float,
+    block_R: Tensor,
     at_R: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -75,9 +80,8 @@ def _plain(
     norms = (norm_q, norm_k) if len(norm_q) else (None, None)
     out_RHD = heads(qkv_RHD, cos_R1D, sin_R1D, kv_heads, *norms, eps)
     q, k, v = out_RHD.split([out_RHD.shape[1] - 2 * kv_heads, kv_heads, kv_heads], 1)
-    row_R = torch.arange(len(qkv_RHD), device=at_R.device)
-    keys[row_R, :, at_R] = k
-    values[row_R, :, at_R] = v
+    keys[block_R, :, at_R] = k
+    values[block_R, :, at_R] = v
     return q.contiguous()
 
 

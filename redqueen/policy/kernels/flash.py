@@ -6,6 +6,7 @@ from torch 2.12 on. Shape suffixes: N rows, M keys of all sequences, D head size
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +41,13 @@ class Sequences:
 def takes_heads_of(size: int) -> bool:
     """Returns whether flash attention takes heads of so many numbers."""
     return size % 8 == 0 and size <= 256
+
+
+@functools.cache
+def flash_takes_pages() -> bool:
+    """Returns whether torch's flash attention reads keys and values in pages, as it does from torch 2.12 on."""
+    schema = torch.ops.aten._flash_attention_forward.default._schema  # pyright: ignore[reportPrivateUsage]
+    return any(argument.name == "block_table" for argument in schema.arguments)
 
 
 Varlen = Callable[[Tensor, Tensor, Tensor, Sequences], Tensor]

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import functools
 import importlib
+import logging
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 
-from redqueen.optional import is_installed
+from redqueen.policy.kernels.compiler import can_compile
 from redqueen.policy.kernels.flash import VarlenAttention
 from redqueen.policy.kernels.torch_kernels import TorchKernels
 from redqueen.policy.kernels.torch_ops import Ops, Wrap
+
+_LOG = logging.getLogger("redqueen")
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
@@ -31,12 +33,15 @@ def as_written(function: Callable[..., object]) -> Callable[..., object]:
 def compiled_on_gpu(function: _Function, /, backend: Any = "inductor", device: str = "cuda") -> _Function:
     """Returns `function`, compiled when it is first called with tensors on a GPU; elsewhere it runs as it is.
 
-    It also runs as it is where nothing can be compiled: that needs triton and a C compiler.
+    It also runs as it is where nothing can be compiled (`redqueen.policy.kernels.compiler`).
     """
 
     @functools.cache
     def compiled() -> Callable[..., object]:
-        return torch.compile(function, backend=backend, fullgraph=True) if _can_compile() else function
+        if not can_compile():
+            return function
+        _announce()
+        return torch.compile(function, backend=backend, fullgraph=True)
 
     @functools.wraps(function)
     def call(*args: Any) -> object:
@@ -57,10 +62,12 @@ def compiled_on_gpu(function: _Function, /, backend: Any = "inductor", device: s
     return cast(_Function, call)
 
 
-def _can_compile() -> bool:
-    """Returns whether torch can compile for a GPU here: triton is there, and a C compiler for its launchers."""
-    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
-    return is_installed("triton") and compiler is not None
+@functools.cache
+def _announce() -> None:
+    """Says, once in a process, why the first steps take longer."""
+    kept = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    where = f"; they are kept in {kept}" if kept else ""
+    _LOG.warning("compiling kernels for the GPU, which can take minutes the first time%s", where)
 
 
 class GpuKernels(TorchKernels):

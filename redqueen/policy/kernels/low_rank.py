@@ -77,6 +77,11 @@ def column_blocks(slots: int, rank: int, columns: Sequence[slice]) -> Tensor:
     return torch.tensor(blocks)
 
 
+def are_aligned(blocks_C5: Tensor) -> bool:
+    """Returns whether columns begin and end at multiples of 16, so that a GPU can read and write 16 bytes at a time."""
+    return not bool((blocks_C5[:, 1:] % 16).any())
+
+
 def parts(tiles: int, projections: int) -> int:
     """Returns into how many parts the sum over the inputs is split."""
     wanted = max(1, min(_MOST_PARTS, _PROGRAMS // (tiles * projections)))
@@ -121,9 +126,10 @@ def add(
     row_TM: Tensor,
     blocks_C5: Tensor,
     rank: int,
+    aligned: bool,
 ) -> None:
-    """Adds (x A) B to y, for the flat B of all projections (`StackedFactors.b_copy`)."""
-    _triton().add(y_NO, inner_PNK, b, Tiles(slot_T, row_TM), blocks_C5, rank)
+    """Adds (x A) B to y, for the flat B of all projections (`StackedFactors.b_copy`). `aligned` is of the blocks."""
+    _triton().add(y_NO, inner_PNK, b, Tiles(slot_T, row_TM), blocks_C5, rank, aligned=aligned)
 
 
 @add.register_fake
@@ -139,7 +145,9 @@ def _plain_add(
     row_TM: Tensor,
     blocks_C5: Tensor,
     rank: int,
+    aligned: bool,
 ) -> None:
+    del aligned
     # x A is rounded to the dtype of B, as a product of the two would take it.
     inner_NK = inner_PNK.sum(0).to(b.dtype)
     for slot, row_M in zip(slot_T.tolist(), row_TM.long(), strict=True):

@@ -23,6 +23,7 @@ def cached_heads(
     norm_q: Tensor,
     norm_k: Tensor,
     eps: float,
+    block_R: Tensor,
     at_R: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -36,6 +37,7 @@ def cached_heads(
         sin_R1D,
         norm_q,
         norm_k,
+        block_R,
         at_R,
         out,
         keys,
@@ -60,6 +62,7 @@ def cached_heads_kernel(
     sin,
     norm_q,
     norm_k,
+    block_R,
     at_R,
     out,
     keys,
@@ -67,7 +70,7 @@ def cached_heads_kernel(
     eps,
     stride,
     turn,
-    room,
+    places,
     QUERIES: tl.constexpr,
     KV: tl.constexpr,
     SIZE: tl.constexpr,
@@ -114,10 +117,11 @@ def cached_heads_kernel(
     query = out + (row * QUERIES + head) * SIZE + d
     tl.store(query, new_one, mask=is_q)
     tl.store(query + half, new_two, mask=is_q)
+    block = tl.load(block_R + row)
     at = tl.load(at_R + row)
-    key = keys + ((row * KV + head - QUERIES) * room + at) * SIZE + d
+    key = keys + ((block * KV + head - QUERIES) * places + at) * SIZE + d
     tl.store(key, new_one, mask=is_k)
     tl.store(key + half, new_two, mask=is_k)
-    value = values + ((row * KV + head - QUERIES - KV) * room + at) * SIZE + d
+    value = values + ((block * KV + head - QUERIES - KV) * places + at) * SIZE + d
     tl.store(value, one_BD.to(dtype), mask=is_v)
     tl.store(value + half, two_BD.to(dtype), mask=is_v)

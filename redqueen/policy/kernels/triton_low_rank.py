@@ -8,14 +8,20 @@ Shape suffixes as there.
 
 from __future__ import annotations
 
+from typing import Any
+
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from redqueen.policy.kernels.low_rank import COLUMNS, TILE, Tiles
 
-# Inputs that a program multiplies at a time.
+# Numbers of A that a program has in shared memory at a time; Triton also loads the next ones ahead. With so many, every
+# rank fits into the 99 KB that each GPU from Ampere on gives a program.
+_NUMBERS = 16384
+# Inputs that a program multiplies at a time, at most, and ranks.
 _INPUTS = 128
+_RANKS = 128
 
 
 def inner(x_NI: Tensor, a_SKI: Tensor, tiles: Tiles, rank: int, out_PNK: Tensor) -> None:
@@ -32,15 +38,14 @@ def inner(x_NI: Tensor, a_SKI: Tensor, tiles: Tiles, rank: int, out_PNK: Tensor)
         fan_in,
         width,
         rank,
-        TILE=TILE,
-        RANK=_padded(rank),
-        INPUTS=_INPUTS,
-        PARTS=count,
+        **inner_constants(rank, count),
     )
 
 
-def add(y_NO: Tensor, inner_PNK: Tensor, b: Tensor, tiles: Tiles, blocks_C5: Tensor, rank: int) -> None:
-    """Adds (x A) B to y."""
+def add(
+    y_NO: Tensor, inner_PNK: Tensor, b: Tensor, tiles: Tiles, blocks_C5: Tensor, rank: int, *, aligned: bool
+) -> None:
+    """Adds (x A) B to y. `aligned` says that all numbers of the blocks but the first are multiples of 16."""
     count, rows, width = inner_PNK.shape
     add_kernel[(len(tiles.slot_T), len(blocks_C5))](
         y_NO,
@@ -53,11 +58,20 @@ def add(y_NO: Tensor, inner_PNK: Tensor, b: Tensor, tiles: Tiles, blocks_C5: Ten
         width,
         rank,
         y_NO.stride(0),
-        TILE=TILE,
-        RANK=_padded(rank),
-        COLUMNS=COLUMNS,
-        PARTS=count,
+        **add_constants(rank, count, aligned=aligned),
     )
+
+
+def inner_constants(rank: int, parts: int) -> dict[str, Any]:
+    """Returns what the first kernel is compiled for."""
+    padded = _padded(rank)
+    return {"TILE": TILE, "RANK": padded, "INPUTS": max(16, min(_INPUTS, _NUMBERS // padded)), "PARTS": parts}
+
+
+def add_constants(rank: int, parts: int, *, aligned: bool) -> dict[str, Any]:
+    """Returns what the second kernel is compiled for."""
+    ranks = min(_padded(rank), _RANKS)
+    return {"TILE": TILE, "RANKS": ranks, "COLUMNS": COLUMNS, "PARTS": parts, "ALIGNED": aligned}
 
 
 def _padded(rank: int) -> int:
@@ -117,9 +131,10 @@ def add_kernel(
     rank,
     stride,
     TILE: tl.constexpr,
-    RANK: tl.constexpr,
+    RANKS: tl.constexpr,
     COLUMNS: tl.constexpr,
     PARTS: tl.constexpr,
+    ALIGNED: tl.constexpr,
 ):
     """Adds (x A) B to one block of columns of a tile's rows."""
     tile = tl.program_id(0)
@@ -132,18 +147,26 @@ def add_kernel(
     start = tl.load(blocks_C5 + block * 5 + 1)
     outputs = tl.load(blocks_C5 + block * 5 + 2)
     column = tl.load(blocks_C5 + block * 5 + 3)
-    o = tl.load(blocks_C5 + block * 5 + 4) + tl.arange(0, COLUMNS)[None]
-    r = tl.arange(0, RANK)
-    has_inner = (row >= 0) & (r < rank)[None]
-    inner_MR = tl.zeros((TILE, RANK), tl.float32)
-    for part in range(PARTS):
-        inner_MR += tl.load(inner + (part * rows + row) * width + at + r[None], mask=has_inner, other=0.0)
-    b_RO = tl.load(
-        b + start + (slot * rank + r[:, None]) * outputs + o, mask=(r < rank)[:, None] & (o < outputs), other=0.0
-    )
+    first = tl.load(blocks_C5 + block * 5 + 4)
+    if ALIGNED:
+        # Nothing is known about numbers in memory. With this, B and y are read and written 16 bytes at a time.
+        start = tl.multiple_of(start, 16)
+        outputs = tl.multiple_of(outputs, 16)
+        column = tl.multiple_of(column, 16)
+        first = tl.multiple_of(first, 16)
+    o = first + tl.arange(0, COLUMNS)[None]
     place = y + row * stride + column + o
     has_y = (row >= 0) & (o < outputs)
-    before = tl.load(place, mask=has_y, other=0.0).to(tl.float32)
-    # x A is rounded to the dtype of B, as tensor cores take it.
-    total = tl.dot(inner_MR.to(b_RO.dtype), b_RO, before, input_precision="ieee")
+    total = tl.load(place, mask=has_y, other=0.0).to(tl.float32)
+    for start_r in range(0, rank, RANKS):
+        r = start_r + tl.arange(0, RANKS)
+        has_inner = (row >= 0) & (r < rank)[None]
+        inner_MR = tl.zeros((TILE, RANKS), tl.float32)
+        for part in range(PARTS):
+            inner_MR += tl.load(inner + (part * rows + row) * width + at + r[None], mask=has_inner, other=0.0)
+        b_RO = tl.load(
+            b + start + (slot * rank + r[:, None]) * outputs + o, mask=(r < rank)[:, None] & (o < outputs), other=0.0
+        )
+        # x A is rounded to the dtype of B, as tensor cores take it.
+        total = tl.dot(inner_MR.to(b_RO.dtype), b_RO, total, input_precision="ieee")
     tl.store(place, total.to(y.dtype.element_ty), mask=has_y)

@@ -14,11 +14,10 @@ from torch import Tensor
 from redqueen.errors import PromptError
 from redqueen.policy.kernels.dispatch import kernels_of
 from redqueen.policy.learning.importance_ratio import RatioStats, importance_ratios
-from redqueen.policy.learning.packing import PromptGroup, build_micro_batch
+from redqueen.policy.learning.packing import PromptGroup, build_micro_batch, padded_parts
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
-from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
-from redqueen.policy.model.decoder import Decoder
-from redqueen.policy.model.logprobs import TokenLogprobs
+from redqueen.policy.model.attention import SharedPrefix
+from redqueen.policy.model.forward import Forward
 
 
 @dataclass(slots=True)
@@ -65,24 +64,24 @@ class ForwardOptions:
     """Whether the tokens are weighted by their importance ratios."""
 
 
-def warm_up(decoder: Decoder) -> None:
+def warm_up(decoder: Forward) -> None:
     """Runs one tiny forward and backward pass so that lazy loading and JIT compilation happen now.
 
     If they happened during the first batch, their long-lived allocations would sit between the activations and
     fragment the heap.
     """
-    device = decoder.embed_VH.device
+    device = decoder.device
     ids_N = torch.zeros(6, dtype=torch.long, device=device)
     # A prompt of two tokens and two continuations, so that both branches of attention run.
-    attention = SharedPrefixAttention([SharedPrefix(0, 2, (2, 2))], device)
+    prefixes = [SharedPrefix(0, 2, (2, 2))]
     with torch.enable_grad():
-        hidden_NH = decoder.hidden(ids_N, torch.arange(6, device=device), attention)
-        logp_N = TokenLogprobs.apply(hidden_NH, decoder.head.weight, ids_N, 1.0)
+        hidden_NH = decoder.states(ids_N, torch.tensor([0, 1, 2, 3, 2, 3], device=device), prefixes)
+        logp_N = decoder.score(hidden_NH, ids_N, 1.0)
         logp_N.sum().backward()
 
 
 def accumulate(
-    decoder: Decoder,
+    decoder: Forward,
     bank: AdapterBank,
     gradients: Gradients,
     groups: Sequence[PromptGroup],
@@ -91,29 +90,41 @@ def accumulate(
     """Adds one micro-batch's gradients of -sum(weight x ratio x log-probability) and returns sums over its tokens.
 
     Does not wait for the device: nothing here depends on a number that it computes.
-    Raises PromptError if a sample is longer than the base's sliding window.
+    Raises PromptError if a sample is longer than the base's window.
     """
-    device = bank.masters.device
-
     # Attention here sees the whole sequence, so a longer one would be computed differently from the base's definition.
     longest = max(len(group.prompt_ids) + max(group.suffix_lengths) for group in groups)
     if decoder.window and longest > decoder.window:
-        raise PromptError(f"{longest} tokens are more than this base's sliding window of {decoder.window}")
+        raise PromptError(f"{longest} tokens are more than this base's window of {decoder.window}")
 
+    # What pads its batch computes it in parts, so that padding takes no more memory than the batch without it.
+    parts = padded_parts(groups) if decoder.padded else [groups]
+    sums = [_accumulate_part(decoder, bank, gradients, part, options) for part in parts]
+    return sums[0] if len(sums) == 1 else _joined(sums)
+
+
+def _accumulate_part(
+    decoder: Forward,
+    bank: AdapterBank,
+    gradients: Gradients,
+    groups: Sequence[PromptGroup],
+    options: ForwardOptions,
+) -> BatchSums:
+    """Does one forward and backward pass."""
     # Only the adapters' gradients are computed, inside the layers; the base's weights require none.
-    batch = build_micro_batch(groups, device)
-    adapters = bank.rows([group.slot for group in groups], [group.tokens for group in groups], gradients)
+    batch = build_micro_batch(groups, bank.masters.device)
+    slots = [group.slot for group in groups]
     with torch.enable_grad():
-        hidden_NH = decoder.hidden(
+        hidden_NH = decoder.states(
             batch.ids_N,
             batch.position_N,
-            SharedPrefixAttention(batch.prefixes, device),
-            adapters,
+            batch.prefixes,
+            lambda lengths: bank.rows(slots, lengths, gradients),
             checkpointing=options.checkpointing,
         )
         # A prompt's last row predicts the first token of each of its samples, so it is taken several times.
         source_SH = kernels_of(hidden_NH).take(hidden_NH, batch.source_S)
-        logp_S = TokenLogprobs.apply(source_SH, decoder.head.weight, batch.target_S, options.temperature)
+        logp_S = decoder.score(source_SH, batch.target_S, options.temperature)
         ratios = importance_ratios(logp_S, batch.logprob_S, options.ratio_cap)
         weight_S = batch.weight_S * ratios.ratio_S if options.corrected else batch.weight_S
         loss_S = -weight_S * logp_S
@@ -123,7 +134,17 @@ def accumulate(
     per_token = torch.cat([loss_S.detach().double()[None], ratios.sums_5S])
     tokens = tuple(sum(len(weighted.sample.token_ids) for weighted in group.samples) for group in groups)
     sums_6G = torch.stack([part.sum(1) for part in per_token.split(tokens, 1)], 1)
-    return BatchSums(tuple(group.slot for group in groups), tokens, sums_6G)
+    return BatchSums(tuple(slots), tokens, sums_6G)
+
+
+def _joined(sums: Sequence[BatchSums]) -> BatchSums:
+    """Returns the sums of the parts of one micro-batch together."""
+    slots: list[int] = []
+    tokens: list[int] = []
+    for part in sums:
+        slots += part.slots
+        tokens += part.tokens
+    return BatchSums(tuple(slots), tuple(tokens), torch.cat([part.sums_6G for part in sums], 1))
 
 
 def read_stats(batches: Sequence[BatchSums]) -> list[dict[int, TokenStats]]:

@@ -64,15 +64,23 @@ class LocalLearner:
         self._kept_gradients: Gradients | None = None
 
     def reset(self, member: str) -> None:
-        """Gives `member` a new optimizer, without moments and with a step count of 0. Its weights stay."""
-        self._steps_taken[member] = 0
-        self.optimizers[member] = torch.optim.AdamW(
-            [self.bank.masters[self.bank.slots[member]]],
+        """Gives `member` a new optimizer, with moments and a step count of 0. Its weights stay."""
+        parameter = self.bank.masters[self.bank.slots[member]]
+        optimizer = torch.optim.AdamW(
+            [parameter],
             lr=self.config.lr,
             betas=(self.config.beta1, self.config.beta2),
             weight_decay=self.config.weight_decay,
             fused=True,
         )
+        # AdamW would allocate them in its first step. On a GPU they would then lie for good in the midst of memory that
+        # the KV cache of the next step needs in one piece.
+        state: dict[str, Tensor] = {"step": torch.zeros((), device=parameter.device)}
+        for moment in _MOMENTS:
+            state[moment] = torch.zeros_like(parameter)
+        optimizer.state[parameter] = state
+        self.optimizers[member] = optimizer
+        self._steps_taken[member] = 0
 
     def forget(self, member: str) -> None:
         """Drops the optimizer of a member that leaves, if it has one."""
@@ -221,7 +229,7 @@ class LocalLearner:
         # By layer and at the member's own rank, as its weights are saved: the bank's layout may differ in another run.
         optimizer = self.optimizers[member]
         saved = optimizer.state[optimizer.param_groups[0]["params"][0]]
-        if not saved:
+        if not self._steps_taken[member]:
             return {}
         state: dict[str, Tensor] = {"step": saved["step"].detach().cpu().clone()}
         for moment in _MOMENTS:
@@ -236,14 +244,13 @@ class LocalLearner:
         if not state:
             return
         optimizer = self.optimizers[member]
-        parameter = optimizer.param_groups[0]["params"][0]
-        restored: dict[str, Tensor] = {"step": state["step"].to(parameter.device, copy=True)}
+        fresh = optimizer.state[optimizer.param_groups[0]["params"][0]]
+        fresh["step"].copy_(state["step"])
         for moment in _MOMENTS:
             factors = {
                 name: Factors(state[f"{name}.a.{moment}"], state[f"{name}.b.{moment}"]) for name in self.bank.places
             }
-            restored[moment] = self.bank.pack(factors)
-        optimizer.state[parameter] = restored
+            fresh[moment].copy_(self.bank.pack(factors))
         self._steps_taken[member] = int(state["step"])
 
 

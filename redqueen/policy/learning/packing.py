@@ -115,6 +115,24 @@ def group_by_prompt(samples: Sequence[WeightedSample], budget: int) -> Iterator[
         yield PromptGroup(slot, prompt_ids, tuple(part))
 
 
+def padded_parts(groups: Sequence[PromptGroup]) -> list[list[PromptGroup]]:
+    """Returns the samples of `groups` one by one, in parts that are sorted by slot and hold similar lengths.
+
+    A part, padded to its longest sample, has at most as many rows as `groups` have, or it holds one sample.
+    """
+    budget = sum(group.tokens for group in groups)
+    singles: list[PromptGroup] = []
+    for group in groups:
+        singles += [PromptGroup(group.slot, group.prompt_ids, (sample,)) for sample in group.samples]
+    parts: list[list[PromptGroup]] = []
+    for single in sorted(singles, key=lambda each: -each.tokens):
+        # The first of a part is its longest.
+        if not parts or (len(parts[-1]) + 1) * parts[-1][0].tokens > budget:
+            parts.append([])
+        parts[-1].append(single)
+    return [sorted(part, key=lambda each: each.slot) for part in parts]
+
+
 def build_micro_batch(groups: Sequence[PromptGroup], device: torch.device) -> MicroBatch:
     """Returns the tensors of one micro-batch."""
     ids: list[int] = []

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from redqueen.adapters.factors import Adapter, Factors
+from redqueen.config import AUTO_TARGETS
 from redqueen.errors import AdapterError
 from redqueen.policy.kernels.transfer import to_device
 from redqueen.policy.lora.decoding_products import DecodingProducts, decoding_products
-from redqueen.policy.lora.sites import Site
+from redqueen.policy.lora.sites import AdaptedSite
 from redqueen.policy.lora.stacked_factors import (
     Allocate,
     Projection,
@@ -72,7 +73,7 @@ class AdapterBank:
 
     def __init__(
         self,
-        sites: Iterable[Site],
+        sites: Iterable[AdaptedSite],
         slots: int,
         rank: int,
         alpha: float,
@@ -82,7 +83,7 @@ class AdapterBank:
     ) -> None:
         """`allocate` makes the tensors, always in the same order (default: zeros on the base's device).
 
-        Raises AdapterError if the base has no layer of a name in `targets`.
+        Targets `auto` are all layers of the sites. Raises AdapterError if the base has no layer of a name in `targets`.
         """
         self.rank = rank
         self.alpha = alpha
@@ -94,13 +95,16 @@ class AdapterBank:
         # How often a slot's weights were written. What was computed or copied at another count is stale.
         self.writes = [0] * slots
 
+        sites = tuple(sites)
+        if self.targets == AUTO_TARGETS:
+            self.targets = tuple(dict.fromkeys(_layer_type(part) for site in sites for part in site.projections))
         adapted = _adapted(sites, self.targets)
         present: set[str] = set()
         for _, projections in adapted:
             present.update(_layer_type(projection) for projection in projections)
         if missing := set(self.targets) - present:
             raise AdapterError(f"the model has no module named {', '.join(sorted(missing))} (model.targets)")
-        device = adapted[0][0].weight.device
+        device = adapted[0][0].device
         allocate = allocate or (lambda shape, dtype: torch.zeros(shape, dtype=dtype, device=device))
         # All of a member's weights lie in one row, so that the optimizer sees one vector per member. They are fp32,
         # because bf16 weights would round small updates away.
@@ -110,7 +114,7 @@ class AdapterBank:
         self.stacked: dict[str, StackedFactors] = {}
         start = 0
         for site, projections in adapted:
-            stacked = StackedFactors(site.weight, projections, self.masters, rank, start, allocate)
+            stacked = StackedFactors(site.fan_in, site.dtype, projections, self.masters, rank, start, allocate)
             self.stacked[site.name] = stacked
             self._add_places(stacked, projections)
             start = stacked.end
@@ -247,9 +251,9 @@ class AdapterBank:
         return rank
 
 
-def _adapted(sites: Iterable[Site], targets: Sequence[str]) -> list[tuple[Site, tuple[Projection, ...]]]:
+def _adapted(sites: Iterable[AdaptedSite], targets: Sequence[str]) -> list[tuple[AdaptedSite, tuple[Projection, ...]]]:
     """Returns the sites that have layers named in `targets`, each with these layers."""
-    adapted: list[tuple[Site, tuple[Projection, ...]]] = []
+    adapted: list[tuple[AdaptedSite, tuple[Projection, ...]]] = []
     for site in sites:
         projections = tuple(p for p in site.projections if _layer_type(p) in targets)
         if projections:
@@ -262,10 +266,9 @@ def _layer_type(projection: Projection) -> str:
     return projection.name.rpartition(".")[2]
 
 
-def _parameters(site: Site, projections: Sequence[Projection], rank: int) -> int:
+def _parameters(site: AdaptedSite, projections: Sequence[Projection], rank: int) -> int:
     """Returns the number of one member's parameters at a site."""
-    fan_in = site.weight.shape[1]
-    return rank * sum(fan_in + projection.width for projection in projections)
+    return rank * sum(site.fan_in + projection.width for projection in projections)
 
 
 def _copy(tensor: Tensor) -> Tensor:

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from redqueen.optional import is_installed
 from redqueen.policy.kernels import dispatch, low_rank
+from redqueen.policy.kernels.compiler import can_compile
 from redqueen.policy.kernels.transfer import to_device
 from redqueen.policy.lora.stacked_factors import LowRankProducts, StackedFactors
 from redqueen.policy.lora.training_products import contiguous_runs
@@ -33,8 +33,8 @@ def decoding_products(
     factors: Iterable[StackedFactors], slots: int, rows: int, device: torch.device
 ) -> DecodingProducts:
     """Returns the products of at most `rows` rows with the factors of a bank that has `slots` slots."""
-    # Without Triton's compiler a GPU takes torch's products; what has no kernels to compile needs no compiler.
-    if dispatch.on_gpu(device) and (device.type != "cuda" or is_installed("triton")):
+    # Where nothing can be compiled a GPU takes torch's products; what has no kernels to compile needs no compiler.
+    if dispatch.on_gpu(device) and (device.type != "cuda" or can_compile()):
         return TiledProducts(factors, slots, rows, device)
     return PaddedBmm(device)
 
@@ -51,12 +51,14 @@ class TiledProducts:
         self.table = self.table.to(device)
         self.slot_T = self.table[:, 0].clone()
         self.row_TM = self.table[:, 1:].clone()
-        self.blocks: dict[tuple[int, ...], Tensor] = {}
+        self.blocks: dict[tuple[int, ...], tuple[Tensor, bool]] = {}
+        """The blocks of columns by where projections lie, and whether they are aligned."""
         for stacked in factors:
             key = _columns(stacked)
             if key not in self.blocks:
                 columns = [projection.out for projection in stacked.projections]
-                self.blocks[key] = low_rank.column_blocks(slots, stacked.rank, columns).to(device)
+                blocks_C5 = low_rank.column_blocks(slots, stacked.rank, columns)
+                self.blocks[key] = blocks_C5.to(device), low_rank.are_aligned(blocks_C5)
 
     def assign(self, slots: Sequence[int]) -> None:
         table = to_device(low_rank.tile_rows(slots, len(self.slot_T)), self.slot_T.device)
@@ -68,8 +70,8 @@ class TiledProducts:
         slot_T = self.slot_T[:tiles]
         row_TM = self.row_TM[:tiles]
         inner_PNK = low_rank.inner(x_NI, factors.a_copy, slot_T, row_TM, factors.rank)
-        blocks_C5 = self.blocks[_columns(factors)]
-        low_rank.add(y_NO, inner_PNK, factors.b_copy, slot_T, row_TM, blocks_C5, factors.rank)
+        blocks_C5, aligned = self.blocks[_columns(factors)]
+        low_rank.add(y_NO, inner_PNK, factors.b_copy, slot_T, row_TM, blocks_C5, factors.rank, aligned)
 
 
 def _columns(factors: StackedFactors) -> tuple[int, ...]:

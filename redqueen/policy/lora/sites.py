@@ -8,7 +8,7 @@ Shape suffixes: N rows, I inputs, O outputs, K = projections x rank.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -16,6 +16,40 @@ from torch.nn import functional as F
 
 from redqueen.policy.kernels import onednn
 from redqueen.policy.lora.stacked_factors import BackwardContext, Projection, RowAdapters, StackedFactors
+
+
+class AdaptedSite(Protocol):
+    """What the adapter bank needs to know of frozen linear layers over one input."""
+
+    @property
+    def name(self) -> str:
+        """The site's name."""
+        ...
+
+    @property
+    def projections(self) -> tuple[Projection, ...]:
+        """The layers."""
+        ...
+
+    @property
+    def fan_in(self) -> int:
+        """I, the number of inputs."""
+        ...
+
+    @property
+    def weights(self) -> int:
+        """The number of the layers' weights."""
+        ...
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of inputs and outputs."""
+        ...
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +65,26 @@ class Site:
     """The layers."""
     packed: Tensor | None = None
     """A second copy of the weight, in the order in which this processor's products read it; None if there is none."""
+
+    @property
+    def fan_in(self) -> int:
+        """I, the number of inputs."""
+        return self.weight.shape[1]
+
+    @property
+    def weights(self) -> int:
+        """The number of the layers' weights."""
+        return self.weight.numel()
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of inputs and outputs."""
+        return self.weight.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.weight.device
 
     def __call__(self, x_NI: Tensor, adapters: RowAdapters | None = None) -> Tensor:
         """Returns the output [N, O]: the base's alone if `adapters` is None or no member has factors here.

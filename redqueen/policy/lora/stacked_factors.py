@@ -68,23 +68,24 @@ class StackedFactors:
 
     def __init__(
         self,
-        weight_OI: Tensor,
+        fan_in: int,
+        dtype: torch.dtype,
         projections: Sequence[Projection],
         masters_SP: Tensor,
         rank: int,
         start: int,
         allocate: Allocate,
     ) -> None:
-        """`weight_OI` is the site's frozen weight. The site's factors begin at column `start` of `masters_SP`."""
+        """`fan_in` and `dtype` are the site's. Its factors begin at column `start` of `masters_SP`."""
         slots = len(masters_SP)
         self.rank = rank
         self.start = start
-        self.fan_in = weight_OI.shape[1]
+        self.fan_in = fan_in
         self.widths = [projection.width for projection in projections]
         self.a, b_masters = self.views(masters_SP)
-        self.a_copy = allocate(tuple(self.a.shape), weight_OI.dtype)
+        self.a_copy = allocate(tuple(self.a.shape), dtype)
         # Each layer's B factors are one contiguous block, because a batched product copies a slice of a larger tensor.
-        self.b_copy = allocate((slots * rank * sum(self.widths),), weight_OI.dtype)
+        self.b_copy = allocate((slots * rank * sum(self.widths),), dtype)
         b_copies = self.b_copy.split([slots * rank * width for width in self.widths])
         self.projections: list[ProjectionFactors] = []
         for index, (projection, b, copy) in enumerate(zip(projections, b_masters, b_copies, strict=True)):

@@ -16,8 +16,12 @@ import torch
 from redqueen.config import Config
 from redqueen.policy.kernels.dispatch import kernels_of
 from redqueen.policy.kernels.onednn import packs
-from redqueen.policy.model.base import device_of, dtype_of, workers_of
+from redqueen.policy.memory import hosted
+from redqueen.policy.memory.flash_attention import backward_bytes, keys_of_a_token
+from redqueen.policy.memory.paged_cache import kept_in_pages, pages_of_rows, token_bytes
+from redqueen.policy.model.base import device_of, dtype_of, streams_to, workers_of
 from redqueen.policy.model.dimensions import Shape
+from redqueen.policy.sampling.tokens import VOCABULARY_BLOCK
 from redqueen.policy.vllm.engine import largest_rank
 from redqueen.records import PromptLengths
 
@@ -34,6 +38,9 @@ _FRAGMENTATION = 0.15
 _FP32_SCRATCH = 2 * 4
 # vLLM 0.32's two processes on a CPU and its import in this one, without what is counted apart.
 _VLLM_LIBRARIES = 1500 * _MB
+# cuBLAS keeps 32 MiB on Hopper, and less on others, for each pair of a thread and a stream: there are three. From its
+# documentation, not measured.
+_GPU_WORKSPACES = 100 * _MB
 # With the libraries of CUDA, of which not all parts are loaded. Not measured: no GPU was there.
 _HOST_LIBRARIES = 3000 * _MB
 
@@ -113,10 +120,12 @@ def _pass_bytes(shape: Shape, size: int) -> int:
 def host_items(config: Config, shape: Shape, members: int) -> list[Item]:
     """Returns what a run on a GPU needs of the machine's own memory.
 
-    The base is loaded there before it moves, and later a checkpoint has the members' weights and moments there.
+    The base goes through it, and later a checkpoint has the members' weights and moments there.
     """
-    size = dtype_of(config.model, torch.device("cuda")).itemsize
-    weights = Item("host: base while it is loaded", shape.weights * size)
+    cuda = torch.device("cuda")
+    # transformers reads some weights at once, of which the largest are the embedding and the output matrix.
+    held = 2 * shape.vocabulary * shape.hidden if streams_to(cuda) else shape.weights
+    weights = Item("host: base while it is loaded", held * dtype_of(config.model, cuda).itemsize)
     saved = Item("host: members while they are saved", members * shape.factors * config.model.rank * 12)
     return [Item("host: interpreter and libraries", _HOST_LIBRARIES), max(weights, saved, key=total_of)]
 
@@ -139,17 +148,17 @@ def fragmentation(allocated: Sequence[Item]) -> Item:
 def _base(config: Config, shape: Shape, device: torch.device) -> list[Item]:
     """Returns the libraries and all copies of the base's weights."""
     dtype = dtype_of(config.model, device)
-    weights = Item("base weights", shape.weights * dtype.itemsize)
+    weights = Item("base weights", shape.stored(dtype))
     if device.type == "cuda":
-        return [weights]
+        return [weights, Item("workspaces of libraries", _GPU_WORKSPACES)]
     workers = workers_of(config.model)
     base = [Item("interpreter and libraries", _LIBRARIES + _LOADED), weights]
     if workers > 1:
         base.append(Item("libraries in a worker", _WORKER_LIBRARIES + _LOADED, workers, "model.workers"))
-    elif dtype == shape.dtype:
+    elif dtype == shape.dtype and not shape.hosted:
         # The file stays mapped, because some weights are used where they lie in it. In another dtype all are copies.
         base.append(Item("base weights, stacked", shape.stacked * dtype.itemsize))
-    if packs(device, dtype):
+    if packs(device, dtype) and not shape.hosted:
         knob = "model.workers" if workers > 1 else ""
         base.append(Item("base weights, packed", shape.linear * dtype.itemsize, workers, knob))
     return base
@@ -176,13 +185,16 @@ def training_items(config: Config, shape: Shape, lengths: PromptLengths, device:
     """Returns what a micro-batch saves for its backward pass, and the logits of one chunk."""
     dtype = dtype_of(config.model, device)
     workers = 1 if device.type == "cuda" else workers_of(config.model)
-    sampling = config.sampling
     # A sequence is never split, so a micro-batch holds at least the longest one.
-    longest = max(lengths.proposal + sampling.proposal_tokens, lengths.attempt + sampling.attempt_tokens)
+    longest = longest_text(config, lengths)
     tokens = max(config.learning.batch_tokens, longest)
     # A GPU need not be here to be planned for, and what is computed on it is computed on meta tensors too.
     kernels = kernels_of(torch.empty(0, dtype=dtype, device="meta" if device.type == "cuda" else device))
-    if kernels.varlen is not None:
+    if shape.hosted:
+        model = config.model
+        whole = hosted.saved_per_token(model.name, model.targets, model.rank, dtype, longest)
+        per_token = -(-whole // shape.layers)
+    elif kernels.varlen is not None:
         per_token = _saved_on_a_gpu(config, shape, lengths, dtype)
     else:
         per_token = dtype.itemsize * _saved_per_token(config, shape, longest, compiled=kernels.compiled)
@@ -193,12 +205,24 @@ def training_items(config: Config, shape: Shape, lengths: PromptLengths, device:
     if config.learning.checkpointing is True:
         activations = shape.layers * tokens * shape.hidden * dtype.itemsize + 2 * block
     scratch = 0 if kernels.compiled else _FP32_SCRATCH
+    if shape.hosted:
+        scratch = hosted.LOGITS_SCRATCH
     logits = kernels.logit_rows * shape.vocabulary * (dtype.itemsize + scratch)
     knob = "learning.batch_tokens" if config.learning.checkpointing is True else "learning.checkpointing=true"
-    return [
+    items = [
         Item(f"training: activations of {tokens} tokens", activations, workers, knob),
         Item("training: logits", logits, workers),
     ]
+    if kernels.varlen is not None:
+        items.append(
+            Item("training: attention's backward pass", backward_bytes(config, shape, lengths, tokens), 1, knob)
+        )
+    return items
+
+
+def longest_text(config: Config, lengths: PromptLengths) -> int:
+    """Returns the most tokens of a prompt and its completion."""
+    return max(lengths.proposal + config.sampling.proposal_tokens, lengths.attempt + config.sampling.attempt_tokens)
 
 
 def _saved_per_token(config: Config, shape: Shape, longest: int, *, compiled: bool) -> int:
@@ -223,48 +247,65 @@ def _saved_on_a_gpu(config: Config, shape: Shape, lengths: PromptLengths, dtype:
     if shape.head_norms:
         # q, k and v a second time, as the product wrote them: the backward pass of the norms needs them.
         saved += qkv
-    # Keys and values are laid out anew, a prompt's before each of its continuations. The shorter these are, the more of
-    # all keys are a prompt's; they are taken to have a quarter of the most tokens.
-    attempts = config.game.attempts
-    text = max(1, config.sampling.attempt_tokens // 4)
-    laid_out = lengths.attempt + attempts * (lengths.attempt + text)
-    keys = 2 * shape.kv_heads * shape.head_size * laid_out / (lengths.attempt + attempts * text)
+    keys = 2 * shape.kv_heads * shape.head_size * keys_of_a_token(config, lengths)
     # The logarithms of the softmax's sums are in fp32.
     return int((saved + keys) * dtype.itemsize) + 4 * shape.heads
 
 
 def sampling_items(config: Config, shape: Shape, lengths: PromptLengths, device: torch.device) -> list[Item]:
-    """Returns the KV cache, and a step's logits or a prefill's activations, for the larger phase; none beside vLLM."""
+    """Returns the KV cache, and a step's logits or a prefill's activations, of the largest batch; none beside vLLM."""
     if config.sampling.engine == "vllm":
         return []
-    population = config.population
-    game = config.game
     sampling = config.sampling
     workers = 1 if device.type == "cuda" else workers_of(config.model)
-    matches = game.matches or max(population.teachers, population.students)
-    # The requests of a phase, rounded up, are divided among the workers.
-    proposals = -(-matches * len(game.kinds) * game.proposals // workers)
     size = dtype_of(config.model, device).itemsize
-    # A row's keys and values of one token, in bytes.
-    row_token = 2 * shape.layers * shape.kv_heads * shape.head_size * size
-    phases: list[list[Item]] = []
-    for requests, prompt, limit, shared in (
-        # Proposals have prompts of their own; the attempts at one task share its prompt.
-        (proposals, lengths.proposal, sampling.proposal_tokens, 1),
-        (proposals * game.attempts, lengths.attempt, sampling.attempt_tokens, game.attempts),
-    ):
-        rows = min(sampling.batch_rows, requests)
-        room = prompt + limit
-        logits = rows * shape.vocabulary * (size + 4 + _filter_bytes(config))
+    row_token = token_bytes(config, shape, device)
+    batches: list[list[Item]] = []
+    for most, room, prompt, shared in _batches(config, lengths, workers):
+        rows = min(sampling.batch_rows, most)
+        logits = rows * shape.vocabulary * (size + 4 + _filter_bytes(config)) + _padded_bytes(shape, rows)
+        if device.type == "cuda":
+            # The first step of as many rows is done as it is, and the second one is recorded in memory of its own.
+            logits += rows * shape.vocabulary * size
         # A pass of a prefill holds a block's activations for the tokens of its prompts, each of which is computed once.
         tokens = min(rows // min(shared, rows) * prompt, max(sampling.prefill_tokens, prompt))
         prompts = tokens * _pass_bytes(shape, size)
-        name = f"sampling: cache of {rows} x {room} tokens"
-        cache = Item(name, rows * room * row_token, workers, "sampling.batch_rows")
+        if kept_in_pages(config, shape, device):
+            name, held = pages_of_rows(rows, room, sampling.cache_tokens)
+            cache = Item(name, held * row_token, 1, "sampling.cache_tokens")
+        else:
+            name = f"sampling: cache of {rows} x {room} tokens"
+            cache = Item(name, rows * room * row_token, workers, "sampling.batch_rows")
         step = Item("sampling: logits and prompts", max(logits, prompts), workers, "sampling.batch_rows")
-        phases.append([cache, step])
-    # The heap holds the second item of a phase, so it counts with its fragmentation.
-    return max(phases, key=lambda phase: total([*phase, fragmentation(phase[1:])]))
+        batches.append([cache, step])
+    # The heap holds the second item of a batch, so it counts with its fragmentation.
+    return max(batches, key=lambda batch: total([*batch, fragmentation(batch[1:])]))
+
+
+def _batches(config: Config, lengths: PromptLengths, workers: int) -> list[tuple[int, int, int, int]]:
+    """Returns for each kind of batch: the most rows, tokens of a row, tokens of a prompt, and rows of a prompt."""
+    population = config.population
+    game = config.game
+    matches = game.matches or max(population.teachers, population.students)
+    # The requests of a phase, rounded up, are divided among the workers.
+    proposals = -(-matches * len(game.kinds) * game.proposals // workers)
+    attempts = proposals * game.attempts
+    proposed = lengths.proposal + config.sampling.proposal_tokens
+    attempted = lengths.attempt + config.sampling.attempt_tokens
+    # The attempts at one task share its prompt; proposals have prompts of their own.
+    alone = (attempts, attempted, lengths.attempt, game.attempts)
+    if not population.teachers:
+        return [alone]
+    if workers > 1:
+        return [(proposals, proposed, lengths.proposal, 1), alone]
+    # One process samples both as one stream, in one batch. What is too long for it gets a batch after it.
+    return [(proposals + attempts, longest_text(config, lengths), lengths.proposal, 1)]
+
+
+def _padded_bytes(shape: Shape, rows: int) -> int:
+    """Returns the bytes of the copy of the probabilities in which the vocabulary's last block is filled, if any."""
+    padded = -(-shape.vocabulary // VOCABULARY_BLOCK) * VOCABULARY_BLOCK
+    return 4 * rows * padded if padded != shape.vocabulary else 0
 
 
 def _filter_bytes(config: Config) -> int:
@@ -283,7 +324,10 @@ def least(config: Config) -> Config:
     return config.model_copy(
         update={
             "game": config.game.model_copy(update={"attempts": 1}),
-            "sampling": config.sampling.model_copy(update={"proposal_tokens": 1, "attempt_tokens": 1}),
+            # Pages are needed for one row.
+            "sampling": config.sampling.model_copy(
+                update={"proposal_tokens": 1, "attempt_tokens": 1, "cache_tokens": 1}
+            ),
             "learning": config.learning.model_copy(update={"batch_tokens": 1, "checkpointing": True}),
         }
     )

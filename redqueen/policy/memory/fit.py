@@ -13,6 +13,7 @@ import torch
 from redqueen.config import BUNDLED, Config
 from redqueen.errors import ModelError
 from redqueen.machine import cores, free_memory
+from redqueen.policy.memory.engine_choice import with_engine
 from redqueen.policy.memory.estimate import (
     Item,
     gradients_item,
@@ -20,13 +21,16 @@ from redqueen.policy.memory.estimate import (
     host_items,
     items,
     least,
+    longest_text,
     sampling_items,
     total,
     total_of,
     training_items,
 )
-from redqueen.policy.model.base import can_share, device_of, dtype_of
+from redqueen.policy.memory.paged_cache import kept_in_pages, token_bytes
+from redqueen.policy.model.base import can_share, check_workers, device_of, dtype_of
 from redqueen.policy.model.dimensions import Shape, shape_of
+from redqueen.policy.sampling.pages import PAGE, pages_of
 from redqueen.records import PromptLengths
 
 # Smaller batches than these save next to nothing.
@@ -41,10 +45,13 @@ _BATCH_TOKENS = {"cpu": 4096, "cuda": 16384}
 _PREFILL_TOKENS = 16384
 # How many rows are tried on a GPU, where a cache takes tens of gigabytes: halves would leave much of it unused.
 _ROWS_ON_A_GPU = (_LEAST_ROWS, 32, 48, 64, 96, 128, 192, 256, 320, 384, 448, 512)
+# How many rows may be planned for the tokens that one may need at most, where rows take pages as they grow.
+_ROWS_A_ROOM = 6
 # On a GPU a micro-batch of this size keeps the processor busy. A smaller one is worse than recomputed activations.
 _BUSY_TOKENS = 4096
-# The share of a GPU's free memory that is left to workspaces, CUDA graphs and fragmentation.
-_LEFT = 0.05
+# What is left of a GPU's free memory to kernels' code, CUDA graphs and fragmentation: a share, and at least some bytes.
+_LEFT_SHARE = 0.05
+_LEFT_BYTES = 1_500_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,18 +106,24 @@ def fit(config: Config, lengths: PromptLengths, members: int, memory: Memory | N
     """
     memory = memory or memory_here(config)
     shape = shape_of(config.model)
+    if shape.hosted:
+        config = _in_one_process(config)
     device = memory.device
     free = memory.free
+    asked = config
+    config = with_engine(config, shape, device, free)
     if device.type == "cuda":
-        free = int(free * (1 - _LEFT))
+        free = _planned(free)
         _check_host(config, shape, members, memory)
     plan = config
     for plan in plans(config, shape, lengths, members, memory):
         if total(items(plan, shape, lengths, members, device)) <= free:
-            return Fit(plan, changes(config, plan, device), memory.free, "")
+            return Fit(plan, changes(asked, plan, device), memory.free, "")
     # The estimates are upper bounds, and a run seldom comes near them. To refuse on them would refuse runs that fit.
     subject = f"'{config.model.name}' with {members} members"
     has = f"{device.type} has {memory.free / 2**30:.1f} GiB free"
+    if free < memory.free:
+        has += f", of which {free / 2**30:.1f} can be planned"
     required = items(least(plan), shape, lengths, members, device)
     if total(required) > free:
         raise ModelError(
@@ -119,12 +132,25 @@ def fit(config: Config, lengths: PromptLengths, members: int, memory: Memory | N
         )
     largest = items(plan, shape, lengths, members, device)
     warning = f"{subject} may need up to {total(largest) / 2**30:.1f} GiB, {has}: if it is killed, {advice(largest)}"
-    return Fit(plan, changes(config, plan, device), memory.free, warning)
+    return Fit(plan, changes(asked, plan, device), memory.free, warning)
+
+
+def _in_one_process(config: Config) -> Config:
+    """Returns the configuration of a run on a hosted model. Raises ModelError if several processes are asked for."""
+    check_workers(config.model)
+    return _with(config, "model", workers=1)
+
+
+def _planned(free: int) -> int:
+    """Returns how many of a GPU's free bytes a plan may use."""
+    return free - max(int(free * _LEFT_SHARE), _LEFT_BYTES)
 
 
 def least_memory(config: Config, lengths: PromptLengths, members: int, device: torch.device) -> int:
     """Returns how many bytes of a machine's own memory one process needs in any case, whatever it does with batches."""
     shape = shape_of(config.model)
+    if shape.hosted:
+        config = _in_one_process(config)
     if device.type == "cuda":
         return total(host_items(config, shape, members))
     *_, smallest = plans(config, shape, lengths, members, Memory(device=device, free=0))
@@ -169,15 +195,19 @@ def _plan_on_a_gpu(config: Config, shape: Shape, lengths: PromptLengths, members
     plan = _started(config, "cuda")
     plan = plan.model_copy(update={"model": plan.model.model_copy(update={"workers": 1})})
     held = total(held_items(plan, shape, members, device))
-    left = int(memory.free * (1 - _LEFT)) - held
+    left = _planned(memory.free) - held
 
     gradients = gradients_item(plan, shape, members).total
     # An update that has begun keeps its gradients until the next step is sampled.
     room = left - gradients if config.learning.max_staleness else left
+    paged = kept_in_pages(plan, shape, device)
     # The cache of more rows is worth more than larger passes over prompts: these shrink first.
     while total(sampling_items(plan, shape, lengths, device)) > room:
+        smaller = _with_fewer_pages(plan, shape, lengths, device, room) if paged else None
         if plan.sampling.prefill_tokens > 2 * _LEAST_PREFILL:
             plan = _with(plan, "sampling", prefill_tokens=plan.sampling.prefill_tokens // 2)
+        elif smaller is not None:
+            plan = smaller
         elif plan.sampling.batch_rows > _LEAST_ROWS:
             fewer = max(rows for rows in _ROWS_ON_A_GPU if rows < plan.sampling.batch_rows)
             plan = _with(plan, "sampling", batch_rows=fewer)
@@ -185,16 +215,33 @@ def _plan_on_a_gpu(config: Config, shape: Shape, lengths: PromptLengths, members
             break
 
     most = plan.learning.batch_tokens
+    longest = longest_text(plan, lengths)
     while gradients + total(training_items(plan, shape, lengths, device)) > left:
         tokens = plan.learning.batch_tokens
-        # Recomputing costs half of the work again, a smaller micro-batch next to nothing as long as it fills the GPU.
-        if tokens >= 2 * (_LEAST_TOKENS if plan.learning.checkpointing else _BUSY_TOKENS):
-            plan = _with(plan, "learning", batch_tokens=tokens // 2)
+        # A text is never split, so that smaller micro-batches than the longest text would save nothing. Recomputing
+        # costs half of the work again, a smaller micro-batch next to nothing as long as it fills the GPU.
+        smallest = longest if plan.learning.checkpointing else max(longest, _BUSY_TOKENS)
+        if tokens > smallest:
+            plan = _with(plan, "learning", batch_tokens=max(tokens // 2, smallest))
         elif not plan.learning.checkpointing:
             plan = _with(plan, "learning", checkpointing=True, batch_tokens=most)
         else:
             break
     return plan
+
+
+def _with_fewer_pages(
+    config: Config, shape: Shape, lengths: PromptLengths, device: torch.device, room: int
+) -> Config | None:
+    """Returns a configuration whose rows share as many pages as there is room for; None if these are too few."""
+    cache, *others = sampling_items(config, shape, lengths, device)
+    page = PAGE * token_bytes(config, shape, device)
+    pages = (room - total(others)) // page - 1
+    # Most rows are far from their longest text. With too few pages for them, though, many would be put back.
+    longest = longest_text(config, lengths)
+    if pages < pages_of(longest) or pages * PAGE * _ROWS_A_ROOM < config.sampling.batch_rows * longest:
+        return None
+    return _with(config, "sampling", cache_tokens=min(pages, cache.size // page) * PAGE)
 
 
 def _started(config: Config, device: str) -> Config:
@@ -233,6 +280,8 @@ def changes(asked: Config, plan: Config, device: torch.device) -> tuple[str, ...
     """
     most = _started(asked, device.type)
     differing: list[str] = []
+    if plan.sampling.engine != asked.sampling.engine and plan.sampling.engine == "vllm":
+        differing += ["sampling.engine=vllm", f"sampling.vllm_cache_gb={plan.sampling.vllm_cache_gb}"]
     if device.type == "cpu" and plan.model.workers < _most_workers(asked):
         differing.append(f"model.workers={plan.model.workers}")
     if plan.learning.checkpointing != most.learning.checkpointing:
@@ -241,6 +290,8 @@ def changes(asked: Config, plan: Config, device: torch.device) -> tuple[str, ...
         differing.append(f"learning.batch_tokens={plan.learning.batch_tokens}")
     if plan.sampling.batch_rows != most.sampling.batch_rows:
         differing.append(f"sampling.batch_rows={plan.sampling.batch_rows}")
+    if plan.sampling.cache_tokens != most.sampling.cache_tokens:
+        differing.append(f"sampling.cache_tokens={plan.sampling.cache_tokens}")
     if plan.sampling.prefill_tokens != most.sampling.prefill_tokens:
         differing.append(f"sampling.prefill_tokens={plan.sampling.prefill_tokens}")
     return tuple(differing)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +12,18 @@ from torch import nn
 from transformers import AutoModelForCausalLM
 
 from redqueen.config import BUNDLED, ModelConfig
-from redqueen.errors import ModelError
+from redqueen.errors import ModelError, UserError
 from redqueen.machine import cores
+from redqueen.optional import is_installed
+from redqueen.policy.model import quantized
 from redqueen.policy.model.bundled import obtain
-from redqueen.policy.model.decoder import Decoder, decoder_of
+from redqueen.policy.model.decoder import decoder_of, unsuited
+from redqueen.policy.model.families import check_quantized
+from redqueen.policy.model.forward import Forward
+from redqueen.policy.model.hosted import HostedDecoder
 from redqueen.policy.model.source import cannot_load, read_config, read_tokenizer, source
 from redqueen.policy.model.tokens import end_of_turn
+from redqueen.policy.model.weight_files import digest_of, digest_of_files
 from redqueen.policy.shared_memory import SharedBlock, padded
 from redqueen.policy.workers.main_guard import check_main_guard
 
@@ -35,7 +40,7 @@ class Base:
     """A transformers causal LM in eval mode, whose parameters take no gradient."""
     tokenizer: Any
     device: torch.device
-    decoder: Decoder
+    decoder: Forward
     """The forward pass over the same weights that applies members' adapters. Sampling and training use it."""
     block: SharedBlock | None = None
     """The shared memory that holds the weights; None if one process uses them."""
@@ -67,7 +72,7 @@ def facts_of(base: Base) -> BaseFacts:
     """Returns what a run records of `base`. It reads all weights, which takes seconds for a large base."""
     return BaseFacts(
         name=base.name,
-        fingerprint=fingerprint(base.model),
+        fingerprint=fingerprint_of(base),
         device=str(base.device),
         dtype=str(base.model.dtype).removeprefix("torch."),
     )
@@ -106,14 +111,21 @@ def load(config: ModelConfig) -> Base:
     device = device_of(config)
     if device.type == "cpu":
         torch.set_num_threads(config.threads or cores())
-    read_config(config.name)
+    check_quantized(config, read_config(config.name).to_dict())
     tokenizer = read_tokenizer(config)
     found = source(config.name)
+    dtype = dtype_of(config, device)
     try:
         # With the loading info the call returns a pair, which its type does not say.
         answer: Any = AutoModelForCausalLM.from_pretrained(
-            found.where, dtype=dtype_of(config, device), local_files_only=found.local, output_loading_info=True
+            found.where,
+            dtype=dtype,
+            local_files_only=found.local,
+            output_loading_info=True,
+            **(_placement(device) | quantized.options(config, dtype, device)),
         )
+    except UserError:
+        raise
     except Exception as error:
         raise cannot_load(config.name, error) from error
     model, loaded = answer
@@ -123,13 +135,31 @@ def load(config: ModelConfig) -> Base:
             f"cannot load '{config.name}': no file has its weights {sorted(loaded['missing_keys'])[0]}, ..."
         )
     module: Any = model.requires_grad_(False)
-    module = module.to(device).eval()
+    module = module.eval()
+    if quantized.is_quantized(module):
+        quantized.prepare(module)
+    else:
+        module = module.to(device)
+    # Our own pass is the faster one. What it does not compute is left to transformers' own modules.
+    if quantized.is_quantized(module) or unsuited(module):
+        check_workers(config)
+        return Base(config.name, module, tokenizer, device, HostedDecoder(module))
     if workers_of(config) == 1:
         return Base(config.name, module, tokenizer, device, decoder_of(module))
     # Worker processes map this block, so all of them together hold the weights once. Packed weights are opaque oneDNN
     # tensors that cannot lie in it, so each worker packs its own.
     block = SharedBlock(sum(padded(p.numel() * p.element_size()) for p in module.parameters()))
     return Base(config.name, module, tokenizer, device, decoder_of(module, block.store, pack=False), block)
+
+
+def streams_to(device: torch.device) -> bool:
+    """Returns whether weights go from their files to the device one by one, so that they never are in host memory."""
+    return device.type == "cuda" and is_installed("accelerate")
+
+
+def _placement(device: torch.device) -> dict[str, Any]:
+    """Returns what tells transformers to load the weights to the device at once, where that can be done."""
+    return {"device_map": {"": device}} if streams_to(device) else {}
 
 
 def workers_of(config: ModelConfig) -> int:
@@ -146,6 +176,15 @@ def workers_of(config: ModelConfig) -> int:
     return max(1, min(cores(), psutil.virtual_memory().total // _WORKER_BYTES))
 
 
+def check_workers(config: ModelConfig) -> None:
+    """Raises ModelError if several processes are asked for on a model that transformers' own modules compute."""
+    if config.workers > 1:
+        raise ModelError(
+            f"'{config.name}' is computed by transformers' own modules, in one process: use model.workers=1, or leave "
+            "it out (docs/MODELS.md)"
+        )
+
+
 def can_share(config: ModelConfig) -> bool:
     """Returns whether several processes can share a base here."""
     return hasattr(os, "memfd_create") and device_of(config).type == "cpu"
@@ -159,11 +198,18 @@ def location(name: str) -> str:
     return str(obtain()) if name == BUNDLED else name
 
 
+def fingerprint_of(base: Base) -> str:
+    """Returns `fingerprint` of a base that has just been loaded."""
+    # What lies on a GPU was read from files a moment ago. To read these again is cheaper than to copy it back.
+    if base.device.type == "cuda" and not quantized.is_quantized(base.model):
+        found = digest_of_files(source(base.name).where, base.model.named_parameters())
+        if found is not None:
+            return found
+    return fingerprint(base.model)
+
+
 def fingerprint(model: nn.Module) -> str:
     """Returns the SHA-256 of the base's parameters. Equal values prove that a run did not change them."""
-    digest = hashlib.sha256()
-    for name, parameter in sorted(model.named_parameters()):
-        digest.update(name.encode())
-        # The bytes are hashed, because NumPy has no bf16 that could be hashed as numbers.
-        digest.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
+    if quantized.is_quantized(model):
+        return digest_of(quantized.frozen_tensors(model))
+    return digest_of(sorted(model.named_parameters()))

@@ -23,6 +23,9 @@ from redqueen.policy.kernels.dispatch import Kernels, Rotation, kernels_of
 from redqueen.policy.kernels.onednn import packed
 from redqueen.policy.lora.sites import Site
 from redqueen.policy.lora.stacked_factors import Projection, RowAdapters
+from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
+from redqueen.policy.model.forward import MemberRows
+from redqueen.policy.model.logprobs import TokenLogprobs
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 # Types of rotary embeddings whose frequencies do not depend on the sequence.
@@ -90,6 +93,36 @@ class Decoder:
         return 2 * len(self.inv_freq)
 
     @property
+    def vocabulary(self) -> int:
+        """V, the number of logits."""
+        return len(self.head.weight)
+
+    @property
+    def hidden_size(self) -> int:
+        """H."""
+        return self.embed_VH.shape[1]
+
+    @property
+    def head_weights(self) -> int:
+        """The number of weights of the output matrix."""
+        return self.head.weights
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the hidden states."""
+        return self.embed_VH.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return self.embed_VH.device
+
+    @property
+    def padded(self) -> bool:
+        """Nothing is padded: continuations share the rows of their prompt."""
+        return False
+
+    @property
     def sites(self) -> tuple[Site, ...]:
         """The sites of all layers, in order; the output matrix is not among them."""
         sites: list[Site] = []
@@ -127,6 +160,28 @@ class Decoder:
             else:
                 x_NH, unit_NH = self._block(index, x_NH, unit_NH, batch)
         return unit_NH
+
+    def states(
+        self,
+        ids_N: Tensor,
+        position_N: Tensor,
+        prefixes: Sequence[SharedPrefix],
+        rows: MemberRows | None = None,
+        *,
+        checkpointing: bool = False,
+    ) -> Tensor:
+        """Returns the last hidden states [N, H] of prompts and their continuations (see `Forward.states`)."""
+        adapters = rows([prefix.end - prefix.start for prefix in prefixes]) if rows else None
+        attention = SharedPrefixAttention(prefixes, self.device)
+        return self.hidden(ids_N, position_N, attention, adapters, checkpointing=checkpointing)
+
+    def logits(self, hidden_NH: Tensor) -> Tensor:
+        """Returns the logits [N, V] of hidden states, without a gradient."""
+        return self.head(hidden_NH)
+
+    def score(self, hidden_SH: Tensor, target_S: Tensor, temperature: float) -> Tensor:
+        """Returns the log-probabilities [S] of tokens, in fp32, with a gradient for the hidden states."""
+        return TokenLogprobs.apply(hidden_SH, self.head.weight, target_S, temperature)
 
     def angles(self, position_N: Tensor) -> Rotation:
         """Returns cos and sin [N, D/2] of these positions' rotary embeddings (Su et al. 2021), in fp32."""
@@ -179,8 +234,9 @@ def decoder_of(model: Any, keep: Keep = lambda tensor: tensor, *, pack: bool = T
     Raises ModelError if this forward pass does not compute the model's architecture.
     """
     config: Any = model.config
-    rope: Any = model.model.rotary_emb if config.model_type in FAMILIES else None
-    _check_architecture(config, rope)
+    if reason := unsuited(model):
+        raise ModelError(reason)
+    rope: Any = model.model.rotary_emb
     layers = tuple(_layer(f"model.layers.{i}", block, keep, pack) for i, block in enumerate(model.model.layers))
     # Tied weights have to stay one tensor: two calls of `keep` would copy the vocabulary matrix twice.
     tied = model.lm_head.weight is model.model.embed_tokens.weight
@@ -200,14 +256,17 @@ def decoder_of(model: Any, keep: Keep = lambda tensor: tensor, *, pack: bool = T
     )
 
 
-def _check_architecture(config: Any, rope: Any) -> None:
-    """Raises ModelError for a family, rotary embedding or activation that this forward pass does not compute."""
+def unsuited(model: Any) -> str:
+    """Returns what of a transformers causal LM this forward pass does not compute; empty if it computes all."""
+    config: Any = model.config
     if config.model_type not in FAMILIES:
-        raise ModelError(f"model family '{config.model_type}' is not supported: choose one of {', '.join(FAMILIES)}")
-    if rope.rope_type not in _ROPE:
-        raise ModelError(f"rotary embeddings of type '{rope.rope_type}' are not supported: {', '.join(_ROPE)} are")
+        return f"model family '{config.model_type}' is not supported: choose one of {', '.join(FAMILIES)}"
+    rope = model.model.rotary_emb.rope_type
+    if rope not in _ROPE:
+        return f"rotary embeddings of type '{rope}' are not supported: {', '.join(_ROPE)} are"
     if config.hidden_act != "silu":
-        raise ModelError(f"the activation '{config.hidden_act}' is not supported, only silu")
+        return f"the activation '{config.hidden_act}' is not supported, only silu"
+    return ""
 
 
 def _layer(name: str, block: Any, keep: Keep, pack: bool) -> Layer:

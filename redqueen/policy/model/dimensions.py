@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,12 @@ import torch
 from torch import nn
 from transformers import AutoModelForCausalLM
 
-from redqueen.config import ModelConfig
+from redqueen.config import AUTO_TARGETS, ModelConfig
+from redqueen.policy.model.decoder import unsuited
+from redqueen.policy.model.families import check_quantized
+from redqueen.policy.model.hosted import adaptable
+from redqueen.policy.model.known_bases import CHARACTERS_A_TOKEN, KnownBase, known_base
+from redqueen.policy.model.quantized import kind_of, stored_bytes
 from redqueen.policy.model.source import cannot_load, read_config, read_tokenizer
 from redqueen.policy.model.tokens import encode
 from redqueen.records import Prompt
@@ -44,46 +50,110 @@ class Shape:
     """Whether q and k have norms."""
     dtype: torch.dtype | None
     """The dtype in the base's file."""
+    hosted: bool = False
+    """Whether transformers' own modules compute it, and not our own forward pass."""
+    quantized: str = "off"
+    """How the weights of its blocks are quantised."""
+
+    def stored(self, dtype: torch.dtype) -> int:
+        """Returns the bytes of all weights, where those that are not quantised have this dtype."""
+        if self.quantized == "off":
+            return self.weights * dtype.itemsize
+        blocks = self.linear - self.vocabulary * self.hidden
+        return (self.weights - blocks) * dtype.itemsize + stored_bytes(self.quantized, blocks)
 
 
 def shape_of(config: ModelConfig) -> Shape:
     """Returns the dimensions of the base called `config.name`. Of a model of the Hub only its config.json is fetched.
 
+    Of the recipes' bases nothing is.
+
     Raises ModelError if the base cannot be found or its family is not supported.
     """
+    if known := known_base(config.name):
+        return shape_of_known(known, config.targets, config.quantize)
     shell = read_config(config.name)
+    check_quantized(config, shell.to_dict())
     try:
-        return shape_in(shell, config.targets)
+        return shape_in(shell, config.targets, kind_of(shell, config))
     except Exception as error:
         raise cannot_load(config.name, error) from error
 
 
-def shape_in(shell: Any, targets: Collection[str]) -> Shape:
+def shape_in(shell: Any, targets: Collection[str], quantize: str = "off") -> Shape:
     """Returns the dimensions that a transformers configuration describes, with adapters at the layers of `targets`."""
     # On the meta device the modules have shapes but no memory, so even a large base is measured in a moment.
     with torch.device("meta"):
         model: Any = AutoModelForCausalLM.from_config(shell)
     modules = list(model.named_modules())
+    text = shell.get_text_config()
     linears = [(name.rpartition(".")[2], module) for name, module in modules if isinstance(module, nn.Linear)]
-    adapted = [m for name, m in linears if name in targets]
-    heads = int(shell.num_attention_heads)
-    hidden = int(shell.hidden_size)
+    named = [(name.rpartition(".")[2], module) for name, module in adaptable(model)]
+    adapted = [m for name, m in named if tuple(targets) == AUTO_TARGETS or name in targets]
+    heads = int(text.num_attention_heads)
+    hidden = int(text.hidden_size)
     return Shape(
-        layers=int(shell.num_hidden_layers),
+        layers=int(text.num_hidden_layers),
         hidden=hidden,
-        intermediate=int(shell.intermediate_size),
+        intermediate=int(getattr(text, "intermediate_size", None) or 4 * hidden),
         heads=heads,
-        kv_heads=int(getattr(shell, "num_key_value_heads", None) or heads),
-        head_size=int(getattr(shell, "head_dim", None) or hidden // heads),
-        vocabulary=int(shell.vocab_size),
+        kv_heads=int(getattr(text, "num_key_value_heads", None) or heads),
+        head_size=int(getattr(text, "head_dim", None) or hidden // heads),
+        vocabulary=int(text.vocab_size),
         weights=sum(p.numel() for p in model.parameters()),
         linear=sum(m.weight.numel() for _, m in linears),
         stacked=sum(m.weight.numel() for name, m in linears if name in _STACKED),
         factors=sum(m.in_features + m.out_features for m in adapted),
-        inner=len(adapted) // int(shell.num_hidden_layers),
+        inner=len(adapted) // int(text.num_hidden_layers),
         head_norms=any(name.endswith("q_norm") for name, _ in modules),
         dtype=shell.dtype,
+        hosted=quantize != "off" or bool(unsuited(model)),
+        quantized=quantize,
     )
+
+
+def shape_of_known(base: KnownBase, targets: Collection[str], quantize: str = "off") -> Shape:
+    """Returns the dimensions of a known base, with adapters at the layers of `targets`, without building it."""
+    head_size = base.hidden // base.heads
+    queries = base.heads * head_size
+    keys = base.kv_heads * head_size
+    linears = {
+        "q_proj": (base.hidden, queries),
+        "k_proj": (base.hidden, keys),
+        "v_proj": (base.hidden, keys),
+        "o_proj": (queries, base.hidden),
+        "gate_proj": (base.hidden, base.intermediate),
+        "up_proj": (base.hidden, base.intermediate),
+        "down_proj": (base.intermediate, base.hidden),
+    }
+    sizes = {name: inputs * outputs for name, (inputs, outputs) in linears.items()}
+    adapted = [linears[name] for name in linears if tuple(targets) == AUTO_TARGETS or name in targets]
+    table = base.vocabulary * base.hidden
+    # A block has two norms besides, and the products of q, k and v have biases.
+    block = sum(sizes.values()) + 2 * base.hidden + queries + 2 * keys
+    return Shape(
+        layers=base.layers,
+        hidden=base.hidden,
+        intermediate=base.intermediate,
+        heads=base.heads,
+        kv_heads=base.kv_heads,
+        head_size=head_size,
+        vocabulary=base.vocabulary,
+        weights=base.layers * block + base.hidden + table * (1 if base.tied else 2),
+        linear=base.layers * sum(sizes.values()) + table,
+        stacked=base.layers * sum(sizes[name] for name in _STACKED),
+        factors=base.layers * sum(map(sum, adapted)),
+        inner=len(adapted),
+        head_norms=False,
+        dtype=torch.bfloat16,
+        hosted=quantize != "off",
+        quantized=quantize,
+    )
+
+
+def rough_token_counter() -> Callable[[Prompt], int]:
+    """Returns a function that says about how many tokens a prompt has, and seldom too few, without a tokenizer."""
+    return lambda prompt: math.ceil(len(prompt.text + prompt.prefix) / CHARACTERS_A_TOKEN)
 
 
 def token_counter(config: ModelConfig) -> Callable[[Prompt], int]:

@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from redqueen.adapters.factors import Adapter
 from redqueen.errors import AdapterError, ModelError
 from redqueen.policy.model.base import location
+from redqueen.policy.model.quantized import is_quantized
 
 
 def write_merged(folder: Path, name: str, adapter: Adapter, scale: float) -> torch.dtype:
@@ -26,6 +27,8 @@ def write_merged(folder: Path, name: str, adapter: Adapter, scale: float) -> tor
         model: Any = AutoModelForCausalLM.from_pretrained(where, dtype="auto")
     except (OSError, ValueError) as error:
         raise ModelError(f"cannot load '{name}': {str(error).splitlines()[0]}") from error
+    if is_quantized(model):
+        raise ModelError(f"'{name}' is quantised, and a sum would have to be rounded again: merge into its original")
     modules: dict[str, Any] = dict(model.named_modules())
     missing = [site for site in adapter if site not in modules]
     if missing:

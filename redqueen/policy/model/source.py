@@ -6,19 +6,23 @@ import os
 import socket
 import urllib.request
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import huggingface_hub
+import transformers
 from huggingface_hub.errors import HFValidationError
 from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from redqueen.config import BUNDLED, ModelConfig
 from redqueen.errors import ModelError
-from redqueen.policy.model import decoder
 from redqueen.policy.model.bundled import obtain
+from redqueen.policy.model.families import check_config
 
 # Seconds that the Hub has to accept a connection. huggingface_hub itself would try for half a minute.
 _PATIENCE_S = 5.0
@@ -88,11 +92,14 @@ def read_config(name: str) -> Any:
         plain, _ = PreTrainedConfig.get_config_dict(found.where, local_files_only=found.local)
     except Exception as error:
         raise cannot_load(name, error) from error
-    family = plain.get("model_type")
-    if family not in decoder.FAMILIES:
-        raise ModelError(
-            f"{name}: model family '{family}' is not supported: choose a model of one of {', '.join(decoder.FAMILIES)}"
-        )
+    check_config(name, plain)
+    family = plain["model_type"]
+    if family not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        near = get_close_matches(family, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, 3)
+        known = "knows it, but not as a causal decoder" if family in CONFIG_MAPPING_NAMES else "does not know it"
+        closest = f"; near are {', '.join(near)}" if near else ""
+        which = f"transformers {transformers.__version__} {known}{closest}"
+        raise ModelError(f"{name}: model family '{family}' is not supported: {which}")
     try:
         return AutoConfig.from_pretrained(found.where, local_files_only=found.local)
     except Exception as error:

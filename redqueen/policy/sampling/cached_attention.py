@@ -1,6 +1,7 @@
 """Attention of one new token of each row over the row's tokens in the KV cache, itself included.
 
-Shape suffixes: R rows, T tokens of a row, K kv heads, G query heads of each, D head size, M = R x K.
+Shape suffixes: R rows, T tokens of a row, B blocks of the cache, P places of a block, C pages of a row, K kv heads, D
+head size, M = R x K.
 """
 
 from __future__ import annotations
@@ -8,19 +9,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from redqueen.optional import is_installed
 from redqueen.policy.kernels import dispatch
 from redqueen.policy.kernels.cached_heads import cached_heads
+from redqueen.policy.kernels.compiler import can_compile
 from redqueen.policy.kernels.dispatch import Rotation
-from redqueen.policy.kernels.flash import takes_heads_of
 from redqueen.policy.sampling.kv_cache import KVCache
+from redqueen.policy.sampling.paging import has_flash
 
 
 def cached_attention(cache: KVCache, rows: int, group: int) -> WrittenApart | WrittenAtOnce:
     """Returns the attention of a step over the first rows; `group` is the number of query heads of each kv head."""
-    flash = _has_flash(cache.keys)
-    # Without Triton's compiler a GPU writes to the cache by torch's operations; other devices need no compiler.
-    if flash and (cache.keys.device.type != "cuda" or is_installed("triton")):
+    flash = has_flash(cache.keys)
+    # Where nothing can be compiled a GPU writes to the cache by torch's operations; other devices need no compiler.
+    if flash and (cache.keys.device.type != "cuda" or can_compile()):
         return WrittenAtOnce(cache, rows, group, flash=flash)
     return WrittenApart(cache, rows, group, flash=flash)
 
@@ -37,22 +38,45 @@ class _Cached:
         self.rows = rows
         self.group = group
         self.at_R = cache.length_R[:rows]
-        self.at_M = self.at_R[:, None].expand(-1, cache.keys.shape[2]).reshape(-1)
-        used_M = (self.at_M + 1).int()
+        self.block_R, self.place_R = cache.places(rows)
+        kv_heads = cache.keys.shape[2]
+        used_M = (self.at_R[:, None].expand(-1, kv_heads).reshape(-1) + 1).int()
+        self.table_MC = None if cache.table_RC is None else _by_head(cache.table_RC[:rows], kv_heads)
         self.width = cache.room
         if not dispatch.on_gpu(used_M.device):
             # A CPU can read the longest length without waiting, and need not read what lies behind it.
             self.width = int(used_M.max())
-        self.mix = _Flash(used_M, group, cache.room) if flash else _Plain(used_M, self.width)
+        if not flash:
+            self.mix = _Plain(used_M, self.width)
+        elif self.table_MC is None:
+            self.mix = _Flash(used_M, group, cache.room)
+        else:
+            self.mix = _PagedFlash(used_M, group, self.table_MC, cache.keys.shape[3])
+        self.flash = flash
 
     def _mixed(self, layer: int, q: Tensor) -> Tensor:
         """Returns the mixed values [R, heads, D] for q [R, heads, D]."""
-        size = q.shape[-1]
-        keys = self.cache.keys[layer, : self.rows].flatten(0, 1)
-        values = self.cache.values[layer, : self.rows].flatten(0, 1)
+        keys = self._seen(self.cache.keys[layer])
+        values = self._seen(self.cache.values[layer])
         # Query heads that share a kv head are the tokens of one short sequence, so keys and values are not repeated.
-        q = q.reshape(-1, self.group, size)
-        return self.mix(q, keys[:, : self.width], values[:, : self.width]).view(self.rows, -1, size)
+        groups = q.reshape(-1, self.group, q.shape[-1])
+        return self.mix(groups, keys, values).view(self.rows, -1, q.shape[-1])
+
+    def _seen(self, blocks: Tensor) -> Tensor:
+        """Returns what the rows see of a layer's keys or values [B, K, P, D], as `mix` takes it."""
+        if self.table_MC is None:
+            return blocks[: self.rows].flatten(0, 1)[:, : self.width]
+        pages = blocks.flatten(0, 1)
+        if self.flash:
+            return pages
+        # Without flash attention the pages of each row are laid out one after the other.
+        return pages[self.table_MC.long()].flatten(1, 2)[:, : self.width]
+
+
+def _by_head(table_RC: Tensor, kv_heads: int) -> Tensor:
+    """Returns the pages of each row and kv head, counted among the pages of single heads."""
+    head_K1 = torch.arange(kv_heads, dtype=torch.int32, device=table_RC.device)[:, None]
+    return (table_RC[:, None] * kv_heads + head_K1).flatten(0, 1)
 
 
 class WrittenApart(_Cached):
@@ -60,13 +84,16 @@ class WrittenApart(_Cached):
 
     def __init__(self, cache: KVCache, rows: int, group: int, *, flash: bool) -> None:
         super().__init__(cache, rows, group, flash=flash)
-        # Where the token goes among the places of all rows and heads.
-        self.place_M = torch.arange(len(self.at_M), device=self.at_M.device) * cache.room + self.at_M
+        # Where the token goes among the places of all blocks and heads.
+        _, _, kv_heads, places, _ = cache.keys.shape
+        head_K = torch.arange(kv_heads, device=self.at_R.device)
+        first_RK = self.block_R[:, None] * kv_heads + head_K
+        self.place_M = (first_RK * places + self.place_R[:, None]).flatten()
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         size = q.shape[-1]
         for cached, new in ((self.cache.keys, k), (self.cache.values, v)):
-            cached[layer, : self.rows].view(-1, size).index_copy_(0, self.place_M, new.reshape(-1, size))
+            cached[layer].view(-1, size).index_copy_(0, self.place_M, new.reshape(-1, size))
         return self._mixed(layer, q)
 
 
@@ -83,16 +110,12 @@ class WrittenAtOnce(_Cached):
             absent if norm_q is None else norm_q,
             absent if norm_k is None else norm_k,
             eps,
-            self.at_R,
-            self.cache.keys[layer, : self.rows],
-            self.cache.values[layer, : self.rows],
+            self.block_R,
+            self.place_R,
+            self.cache.keys[layer],
+            self.cache.values[layer],
         )
         return self._mixed(layer, q)
-
-
-def _has_flash(keys: Tensor) -> bool:
-    """Returns whether flash attention takes such keys."""
-    return dispatch.on_gpu(keys.device) and dispatch.flash_supports(keys) and takes_heads_of(keys.shape[-1])
 
 
 class _Plain:
@@ -140,4 +163,35 @@ class _Flash:
             False,
             scale=q.shape[2] ** -0.5,
             seqused_k=self.used_M,
+        )[0].view(q.shape)
+
+
+class _PagedFlash:
+    """The same over keys and values in pages: each pair of a row and a kv head has a list of pages of single heads."""
+
+    def __init__(self, used_M: Tensor, group: int, table_MC: Tensor, size: int) -> None:
+        """A page has `size` tokens."""
+        self.used_M = used_M
+        self.group = group
+        self.table_MC = table_MC
+        first_M = torch.arange(len(used_M) + 1, dtype=torch.int32, device=used_M.device)
+        self.first_query_M = first_M * group
+        # The operator asks for these too, though the pages say where the keys are.
+        self.first_key_M = first_M * (table_MC.shape[1] * size)
+
+    def __call__(self, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        return torch.ops.aten._flash_attention_forward(
+            q.flatten(0, 1)[:, None],
+            keys[:, :, None],
+            values[:, :, None],
+            self.first_query_M,
+            self.first_key_M,
+            self.group,
+            self.table_MC.shape[1] * keys.shape[1],
+            0.0,
+            False,
+            False,
+            scale=q.shape[2] ** -0.5,
+            seqused_k=self.used_M,
+            block_table=self.table_MC,
         )[0].view(q.shape)

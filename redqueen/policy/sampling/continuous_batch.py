@@ -5,9 +5,10 @@ What is on the device is in `redqueen.policy.sampling.device_batch`; here the ho
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,9 +16,10 @@ import torch
 from redqueen.errors import AdapterError, PromptError
 from redqueen.policy.kernels import dispatch
 from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.model.decoder import Decoder
+from redqueen.policy.model.forward import Forward
+from redqueen.policy.sampling.completion import Row, extend
 from redqueen.policy.sampling.device_batch import DeviceBatch, PlacedPrompt, SampledSteps
-from redqueen.records import FinishReason, SamplingParams
+from redqueen.records import SamplingParams
 from redqueen.request_stream import Further
 
 # The batch is compacted when it would then compute less than this share of its rows. A free row costs as much as any
@@ -52,34 +54,12 @@ _GPU = _Pace(steps=4, ahead=1)
 class TextModel:
     """The parts that turn rows into text and are the same for all members."""
 
-    decoder: Decoder
-    """The base's decoder."""
+    decoder: Forward
+    """The base's forward pass."""
     tokenizer: Any
     """A tokenizer of the `tokenizers` library."""
     end_ids: frozenset[int]
     """Tokens that end a completion."""
-
-
-@dataclass(slots=True)
-class Row:
-    """One completion while it is sampled."""
-
-    index: int
-    """The row's place among the requests."""
-    seed: tuple[str | int, ...]
-    """The name of the row's random stream."""
-    sampling: SamplingParams
-    """How the row's tokens are sampled, and how many at most."""
-    stop: tuple[str, ...]
-    """Strings that end the row."""
-    max_lines: int = 0
-    """The row also ends at the end of this many lines; 0: no limit."""
-    token_ids: list[int] = field(default_factory=list[int])
-    """The tokens sampled so far."""
-    logprobs: list[float] = field(default_factory=list[float])
-    """The log-probabilities of these tokens, in nats."""
-    finish_reason: FinishReason | None = None
-    """Why the row ended; None until it ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +91,8 @@ class BatchLimits:
     """How many rows are decoded at once, at most."""
     prefill_tokens: int
     """How many tokens of prompts are computed in one pass, at most. A longer prompt is computed by itself."""
+    cache_tokens: int = 0
+    """How many tokens all rows have together, at most, where keys and values are in pages; 0: any number."""
 
 
 class ContinuousBatch:
@@ -127,12 +109,12 @@ class ContinuousBatch:
     ) -> None:
         """`on_row` is called with each row when it is complete; what it returns leads to at most `max_further` rows.
 
-        Raises PromptError if a row can become longer than the base's sliding window.
+        Raises PromptError if a row can become longer than the base's window.
         """
         window = model.decoder.window
         room = max((len(group.prompt_ids) + group.max_tokens for group in groups), default=1)
         if window and room > window:
-            raise PromptError(f"{room} tokens are more than this base's sliding window of {window}")
+            raise PromptError(f"{room} tokens are more than this base's window of {window}")
 
         self.model = model
         self.on_row = on_row
@@ -142,12 +124,14 @@ class ContinuousBatch:
         self.pace = _GPU if dispatch.on_gpu(bank.masters.device) else _CPU
         self.room = room
         self.longest = max((group.max_tokens for group in groups), default=1)
-        self.device = DeviceBatch(model.decoder, bank, self.capacity, room, self.longest, self.pace.steps)
+        self.device = DeviceBatch(
+            model.decoder, bank, self.capacity, room, self.longest, self.pace.steps, limits.cache_tokens
+        )
 
         # The state of each row on the host.
         self.rows: list[Row | None] = []
         self.slots: list[int] = []
-        self.prompts: list[int] = []
+        self.prompts: list[tuple[int, ...]] = []
         self.place_of: dict[int, int] = {}
         # What the device has sampled or is sampling, with the rows that were there then.
         self.sampled: deque[tuple[SampledSteps, list[Row | None]]] = deque()
@@ -162,6 +146,7 @@ class ContinuousBatch:
         """Decodes until every row is complete. Returns the number of decode steps."""
         self._admit()
         while self.rows:
+            self._make_room()
             self.sampled.append((self.device.sample_steps(len(self.rows)), list(self.rows)))
             self.polls += 1
             if len(self.sampled) > self.pace.ahead:
@@ -189,10 +174,11 @@ class ContinuousBatch:
         # The queue's order is kept even if a later group would fit: its longest completions decide when the whole
         # batch ends, so they must not be overtaken by short ones.
         admitted: list[tuple[RowGroup, list[int]]] = []
-        while self.queue and len(self.queue[0].rows) <= len(free):
-            group = self.queue.popleft()
+        pages = self._free_pages()
+        while self.queue and free and (group := self._take(len(free), pages, begins=not admitted)):
             admitted.append((group, free[: len(group.rows)]))
             del free[: len(group.rows)]
+            pages -= self._pages_of(group)
         if not admitted:
             return
 
@@ -200,7 +186,7 @@ class ContinuousBatch:
         new_rows = max(max(places) for _, places in admitted) + 1 - len(self.rows)
         self.rows += [None] * new_rows
         self.slots += [admitted[0][0].slot] * new_rows
-        self.prompts += [0] * new_rows
+        self.prompts += [()] * new_rows
 
         rows: list[Row] = []
         prompts: list[PlacedPrompt] = []
@@ -210,14 +196,73 @@ class ContinuousBatch:
             for r, row in zip(places, group.rows, strict=True):
                 self.rows[r] = row
                 self.slots[r] = group.slot
-                self.prompts[r] = len(group.prompt_ids)
+                # Of a row that was put back, the prompt ends in its own tokens.
+                self.prompts[r] = group.prompt_ids[: len(group.prompt_ids) - len(row.token_ids)]
                 self.place_of[row.index] = r
-        self.device.admit(prompts, [row.seed for row in rows], [row.sampling.max_tokens for row in rows])
+        self.device.admit(
+            prompts,
+            [row.seed for row in rows],
+            [row.sampling.max_tokens for row in rows],
+            [len(row.token_ids) for row in rows],
+        )
 
         # One pass computes prompts of all members; the bank wants its rows sorted by slot.
         for part in self._passes(sorted(prompts, key=lambda prompt: prompt.slot)):
             self.device.prefill(part)
         self._rows_changed()
+
+    def _free_pages(self) -> float:
+        """Returns how many pages new rows may take."""
+        pages = self.device.pages
+        if pages is None:
+            return math.inf
+        # The rows that are there will need more pages before long.
+        return pages.free - pages.spare(len(self.place_of))
+
+    def _pages_of(self, group: RowGroup) -> int:
+        pages = self.device.pages
+        return 0 if pages is None else pages.needed(len(group.prompt_ids), len(group.rows))
+
+    def _take(self, places: int, pages: float, *, begins: bool) -> RowGroup | None:
+        """Returns the next group if there are so many places and pages for it.
+
+        An empty batch that `begins` takes as many of the group's rows as there are pages for: nothing else would free
+        any.
+        """
+        group = self.queue[0]
+        if len(group.rows) <= places and self._pages_of(group) <= pages:
+            return self.queue.popleft()
+        shared = self._pages_of(group) - len(group.rows)
+        fitting = min(places, int(pages) - shared) if begins and not self.place_of else 0
+        if fitting < 1:
+            return None
+        self.queue[0] = RowGroup(group.slot, group.prompt_ids, group.rows[fitting:])
+        return RowGroup(group.slot, group.prompt_ids, group.rows[:fitting])
+
+    def _make_room(self) -> None:
+        """Sees to it that every row has room for the next steps. Where pages run out, rows are put back."""
+        # First the host catches up with the device, because rows may have ended. Then rows go that have the fewest
+        # tokens, which are the cheapest to compute again. They keep their tokens and their random numbers, so their
+        # texts stay what they are.
+        while not self.device.reserve(len(self.rows)):
+            if self.sampled:
+                self._collect(*self.sampled.popleft())
+                continue
+            self._put_back(min(self.place_of.values(), key=self._known_tokens))
+
+    def _put_back(self, place: int) -> None:
+        """Ends a row for now: it begins again, with the tokens that it has, as soon as there is room."""
+        row = self.rows[place]
+        assert row is not None, "only live rows are put back"
+        self.queue.appendleft(RowGroup(self.slots[place], (*self.prompts[place], *row.token_ids), [row]))
+        del self.place_of[row.index]
+        self.rows[place] = None
+        self.device.free([place])
+
+    def _known_tokens(self, place: int) -> tuple[int, int]:
+        """Returns the tokens of the row at this place, and the place, so that no two are equal."""
+        row = self.rows[place]
+        return len(self.prompts[place]) + (len(row.token_ids) if row else 0), place
 
     def _passes(self, prompts: list[PlacedPrompt]) -> Iterator[list[PlacedPrompt]]:
         """Yields the prompts in parts of at most `prefill_tokens` tokens."""
@@ -255,7 +300,7 @@ class ContinuousBatch:
                 raise AdapterError(
                     f"slot {self.slots[place]}: not a number where a probability should be; its weights?"
                 )
-            extend(self.model, row, tokens, logprobs)
+            extend(row, tokens, logprobs, self.model.end_ids, self.model.tokenizer)
             if row.finish_reason:
                 further = self.on_row(row)
                 if further is not None:
@@ -293,35 +338,5 @@ class ContinuousBatch:
 
     def _most_tokens(self, place: int) -> int:
         """Returns how many tokens the row at this place can have on the device by now."""
-        row = self.rows[place]
-        known = len(row.token_ids) if row else 0
-        return self.prompts[place] + known + self.pace.steps * (self.pace.ahead + 1)
-
-
-def extend(model: TextModel, row: Row, tokens: Sequence[int], logprobs: Sequence[float]) -> None:
-    """Appends tokens until the row ends; what was sampled after its end is dropped."""
-    for token, logprob in zip(tokens, logprobs, strict=True):
-        row.token_ids.append(token)
-        row.logprobs.append(logprob)
-        if token in model.end_ids or _stopped(model.tokenizer, row):
-            row.finish_reason = "stop"
-            return
-        if len(row.token_ids) >= row.sampling.max_tokens:
-            row.finish_reason = "length"
-            return
-
-
-def _stopped(tokenizer: Any, row: Row) -> bool:
-    """Whether the newest token completes a stop string or the last line."""
-    if not row.stop and not row.max_lines:
-        return False
-    # Decoding the whole text after each token would take quadratic time, so only a tail is decoded. One token is
-    # at least one byte, so this tail holds every stop string that the newest token can complete.
-    longest = max((len(stop.encode()) for stop in row.stop), default=0)
-    tail = tokenizer.decode(row.token_ids[-(longest + 1) :], skip_special_tokens=False)
-    if any(stop in tail for stop in row.stop):
-        return True
-    # The number of lines can have changed only where a line ends.
-    if not row.max_lines or "\n" not in tail:
-        return False
-    return tokenizer.decode(row.token_ids, skip_special_tokens=False).count("\n") >= row.max_lines
+        tokens, _ = self._known_tokens(place)
+        return tokens + self.pace.steps * (self.pace.ahead + 1)

@@ -6,16 +6,21 @@ Shape suffixes: R rows, H hidden size.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, cast
 
 from torch import Tensor
 
 from redqueen.policy.kernels.dispatch import kernels_of
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.decoder import Decoder
+from redqueen.policy.model.forward import Forward
+from redqueen.policy.model.hosted import HostedDecoder
 from redqueen.policy.sampling.cached_attention import cached_attention
-from redqueen.policy.sampling.kv_cache import KVCache
+from redqueen.policy.sampling.hosted_decoding import HostedDecoding
+from redqueen.policy.sampling.kv_cache import KVCache, Prefill, PrefillEntry
+from redqueen.policy.sampling.pages import Pages, batch_pages
+from redqueen.policy.sampling.paging import pages_suit
 
 
 class DecodeStep(Protocol):
@@ -36,9 +41,42 @@ class DecodeStep(Protocol):
         ...
 
 
+class Decoding(NamedTuple):
+    """How a batch is decoded with one forward pass."""
+
+    cache: KVCache | HostedDecoding
+    """The keys and values of its rows."""
+    step: DecodeStep
+    prefill: Callable[[Tensor, Tensor, Sequence[PrefillEntry], Sequence[int]], Tensor]
+    """Computes prompts (tokens and positions [N], entries, slots, which ascend) into the cache; returns [N, H]."""
+    pages: Pages | None
+    """The pages that keys and values lie in; None where they do not."""
+
+
+def open_decoding(decoder: Forward, bank: AdapterBank, rows: int, room: int, cache_tokens: int = 0) -> Decoding:
+    """Returns the decoding of `rows` rows of at most `room` tokens with either of the two forward passes.
+
+    `cache_tokens` is how many tokens all rows have together, where keys and values are in pages; 0: any number.
+    """
+    if isinstance(decoder, HostedDecoder):
+        hosted = HostedDecoding(decoder, bank, rows)
+        return Decoding(hosted, hosted, hosted.prefill, None)
+    own = cast(Decoder, decoder)
+    paged = pages_suit(own.embed_VH.new_empty(0, own.head_size))
+    pages = Pages(batch_pages(rows, room, cache_tokens), rows) if paged else None
+    cache = KVCache(own, rows, room, pages)
+
+    def prefill(ids_N: Tensor, position_N: Tensor, entries: Sequence[PrefillEntry], slots: Sequence[int]) -> Tensor:
+        adapters = bank.rows(slots, [entry.prefix.prompt for entry in entries])
+        return own.hidden(ids_N, position_N, Prefill(cache, entries), adapters)
+
+    return Decoding(cache, decode_step(own, bank, cache), prefill, pages)
+
+
 def decode_step(decoder: Decoder, bank: AdapterBank, cache: KVCache) -> DecodeStep:
     """Returns the fastest decode step for the cache's device. The members' weights must not change while it is used."""
-    if not kernels_of(cache.keys).compiled:
+    # The compiled step of a CPU reads a row's tokens where they lie one after the other.
+    if cache.pages is not None or not kernels_of(cache.keys).compiled:
         return TorchDecodeStep(decoder, bank, cache)
     # Only a CPU needs numba, so only there it is imported.
     compiled = importlib.import_module("redqueen.policy.sampling.numba_decode_step")

@@ -16,10 +16,10 @@ from redqueen.policy.kernels import dispatch
 from redqueen.policy.kernels.transfer import HostCopy, to_device
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.attention import SharedPrefix
-from redqueen.policy.model.decoder import Decoder
+from redqueen.policy.model.forward import Forward
 from redqueen.policy.sampling import recorded
-from redqueen.policy.sampling.decode_step import decode_step
-from redqueen.policy.sampling.kv_cache import KVCache, Prefill, PrefillEntry
+from redqueen.policy.sampling.decode_step import open_decoding
+from redqueen.policy.sampling.kv_cache import PrefillEntry
 from redqueen.policy.sampling.recorded import Repeated, Work, bucket_of
 from redqueen.policy.sampling.tokens import SamplingTensors, sample_tokens
 from redqueen.records import SamplingParams
@@ -55,8 +55,20 @@ class DeviceBatch:
     Row r is row r of every tensor. A free row is computed with the others and stays at length 0.
     """
 
-    def __init__(self, decoder: Decoder, bank: AdapterBank, rows: int, room: int, tokens: int, steps: int) -> None:
-        """The batch holds `rows` rows of at most `room` tokens, of which `tokens` are sampled, `steps` at a time."""
+    def __init__(
+        self,
+        decoder: Forward,
+        bank: AdapterBank,
+        rows: int,
+        room: int,
+        tokens: int,
+        steps: int,
+        cache_tokens: int = 0,
+    ) -> None:
+        """The batch holds `rows` rows of at most `room` tokens, of which `tokens` are sampled, `steps` at a time.
+
+        `cache_tokens` is how many tokens all rows have together, where keys and values are in pages; 0: any number.
+        """
         self.decoder = decoder
         self.bank = bank
         self.capacity = rows
@@ -64,12 +76,15 @@ class DeviceBatch:
         device = bank.masters.device
         self.device = device
 
-        self.cache = KVCache(decoder, rows, room)
+        decoding = open_decoding(decoder, bank, rows, room, cache_tokens)
+        self.cache = decoding.cache
+        self.pages = decoding.pages
+        self.decode = decoding.step
+        self.compute = decoding.prefill
         self.cache.limit_R.zero_()
-        self.decode = decode_step(decoder, bank, self.cache)
         self.params = SamplingTensors(torch.ones(4, rows, device=device), truncates=False, has_greedy=False)
-        self.work_RV = torch.empty(rows, len(decoder.embed_VH), device=device)
-        self.hidden_RH = decoder.embed_VH.new_zeros(rows, decoder.embed_VH.shape[1])
+        self.work_RV = torch.empty(rows, decoder.vocabulary, device=device)
+        self.hidden_RH = torch.zeros(rows, decoder.hidden_size, dtype=decoder.dtype, device=device)
         self.token_R = torch.zeros(rows, dtype=torch.long, device=device)
         self.uniform_RT = torch.zeros(rows, tokens, device=device)
         self.count_R = torch.zeros(rows, dtype=torch.long, device=device)
@@ -85,9 +100,17 @@ class DeviceBatch:
         return min(bucket_of(rows), self.capacity) if dispatch.on_gpu(self.device) else rows
 
     def admit(
-        self, prompts: Sequence[PlacedPrompt], seeds: Sequence[tuple[str | int, ...]], tokens: Sequence[int]
+        self,
+        prompts: Sequence[PlacedPrompt],
+        seeds: Sequence[tuple[str | int, ...]],
+        tokens: Sequence[int],
+        sampled: Sequence[int] = (),
     ) -> None:
-        """Gives the prompts' places, in order, to new rows with these seeds and limits of tokens."""
+        """Gives the prompts' places, in order, to rows with these seeds and limits of tokens.
+
+        `sampled` is how many of its tokens a row has already, at the end of its prompt: none, unless it was put back.
+        """
+        sampled = sampled or [0] * len(tokens)
         # All of a row's random numbers are drawn now, from a stream that only its seed names. Its text therefore does
         # not depend on the other rows, on its place in the batch or on the process that samples it.
         uniforms = np.zeros((len(seeds), self.uniform_RT.shape[1]), np.float32)
@@ -96,14 +119,17 @@ class DeviceBatch:
         places: list[int] = []
         limits: list[int] = []
         for prompt in prompts:
+            rows = range(len(places), len(places) + len(prompt.places))
+            length = len(prompt.prompt_ids)
+            most = [length + tokens[row] - sampled[row] for row in rows]
+            self.cache.begin(prompt.places, length, most)
             places += prompt.places
-            limits += [len(prompt.prompt_ids)] * len(prompt.places)
-        # A row's last token is sampled and not computed, so the cache never holds it.
-        limit_R = torch.tensor(limits) + torch.tensor(tokens) - 1
-        place_R, limit_R = to_device(torch.stack([torch.tensor(places), limit_R]), self.device)
+            # A row's last token is sampled and not computed, so the cache never holds it.
+            limits += [reached - 1 for reached in most]
+        place_R, limit_R, count_R = to_device(torch.tensor([places, limits, sampled]), self.device)
         self.uniform_RT[place_R] = to_device(torch.from_numpy(uniforms), self.device)
         self.cache.limit_R[place_R] = limit_R
-        self.count_R[place_R] = 0
+        self.count_R[place_R] = count_R
 
     def prefill(self, prompts: Sequence[PlacedPrompt]) -> None:
         """Computes prompts, sorted by slot, into the cache and the hidden states of the rows that continue them."""
@@ -114,8 +140,7 @@ class DeviceBatch:
             prompt_ids += prompt.prompt_ids
         position_N = torch.cat([torch.arange(entry.prefix.prompt) for entry in entries])
         ids_N, position_N = to_device(torch.stack([torch.tensor(prompt_ids), position_N]), self.device)
-        adapters = self.bank.rows([prompt.slot for prompt in prompts], [entry.prefix.prompt for entry in entries])
-        hidden_NH = self.decoder.hidden(ids_N, position_N, Prefill(self.cache, entries), adapters)
+        hidden_NH = self.compute(ids_N, position_N, entries, [prompt.slot for prompt in prompts])
 
         # A row goes on from the hidden state of its prompt's last token.
         places: list[int] = []
@@ -128,17 +153,13 @@ class DeviceBatch:
 
     def free(self, places: Sequence[int]) -> None:
         """Ends these rows."""
-        # They still take part in each step, because leaving them out would mean copying the rows behind them. At
-        # length 0 a row overwrites its first place, and attends to one token only.
-        place_R = to_device(torch.tensor(places), self.device)
-        self.cache.length_R[place_R] = 0
-        self.cache.limit_R[place_R] = 0
-        self.count_R[place_R] = 0
+        self.cache.end(places)
+        self.count_R[to_device(torch.tensor(places), self.device)] = 0
 
     def move(self, sources: Sequence[int], targets: Sequence[int], tokens: int) -> None:
-        """Copies rows of at most `tokens` tokens to other places."""
+        """Puts rows of at most `tokens` tokens to other places."""
+        self.cache.move(sources, targets, tokens)
         source_M, target_M = to_device(torch.tensor([sources, targets]), self.device)
-        self.cache.move(source_M, target_M, tokens)
         for tensor in (self.hidden_RH, self.token_R, self.uniform_RT, self.count_R):
             tensor[target_M] = tensor[source_M]
 
@@ -157,9 +178,16 @@ class DeviceBatch:
         self.repeat(("sample", width, self.params.truncates, self.params.has_greedy), lambda: self._sample(width))
 
     def step(self, rows: int) -> None:
-        """Computes the hidden state after the newest token of each row."""
+        """Computes the hidden state after the newest token of each row. Raises RuntimeError if it has no room there."""
+        if not self.cache.reserve(rows, 1):
+            raise RuntimeError("no page is free for a row's next token")
+        self.cache.count(rows)
         width = self.width(rows)
         self.repeat(("step", width), lambda: self._step(width))
+
+    def reserve(self, rows: int) -> bool:
+        """Returns whether the first rows have room for `steps` further tokens, which is then theirs."""
+        return self.cache.reserve(rows, self.steps)
 
     def sample_steps(self, rows: int) -> SampledSteps:
         """Samples `steps` tokens of each row. The host need not wait for them."""
@@ -171,7 +199,7 @@ class DeviceBatch:
         return SampledSteps(HostCopy(self.sampled_S2R))
 
     def _sample(self, rows: int) -> None:
-        logits_RV = self.decoder.head(self.hidden_RH[:rows])
+        logits_RV = self.decoder.logits(self.hidden_RH[:rows])
         count_R = self.count_R[:rows]
         uniform_R = self.uniform_RT[:rows].gather(1, count_R[:, None])[:, 0]
         params = replace(self.params, values_4R=self.params.values_4R[:, :rows])

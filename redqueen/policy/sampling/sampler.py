@@ -9,7 +9,8 @@ from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.meter import Meter
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.tokens import encode
-from redqueen.policy.sampling.continuous_batch import BatchLimits, Row, RowGroup
+from redqueen.policy.sampling.completion import Row
+from redqueen.policy.sampling.continuous_batch import BatchLimits, RowGroup
 from redqueen.records import Completion, OnCompletion, Prompt, Request
 from redqueen.request_stream import Follow, Further, in_rounds
 

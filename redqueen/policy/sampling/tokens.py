@@ -14,8 +14,8 @@ from torch import Tensor
 
 from redqueen.records import SamplingParams
 
-# The vocabulary is cumulated in blocks of this size.
-_BLOCK = 256
+VOCABULARY_BLOCK = 256
+"""The vocabulary is cumulated in blocks of this size."""
 # Logits are scaled to bits and exponentiated with base 2: on a CPU, exp2 takes a third of the time of exp.
 _BITS_PER_NAT = 1 / math.log(2)
 
@@ -102,13 +102,13 @@ def sample_tokens(
 def _invert(mass_RV: Tensor, uniform_R: Tensor) -> tuple[Tensor, Tensor]:
     """Returns each row's token at the share `uniform_R` of its total mass [R], and the totals [R]."""
     rows, vocabulary = mass_RV.shape
-    spare = -vocabulary % _BLOCK
+    spare = -vocabulary % VOCABULARY_BLOCK
     if spare:
         mass_RV = torch.nn.functional.pad(mass_RV, (0, spare))
 
     # First the block is found, then the token in it. A cumulative sum over the whole vocabulary would cost more than
     # everything else here.
-    blocks_RBV = mass_RV.view(rows, -1, _BLOCK)
+    blocks_RBV = mass_RV.view(rows, -1, VOCABULARY_BLOCK)
     block_RB = blocks_RBV.sum(-1).cumsum_(-1)
     total_R = block_RB[:, -1]
     target_R1 = (uniform_R * total_R)[:, None]
@@ -120,7 +120,7 @@ def _invert(mass_RV: Tensor, uniform_R: Tensor) -> tuple[Tensor, Tensor]:
     inside_RV = blocks_RBV[torch.arange(rows, device=mass_RV.device), block_R1[:, 0]].cumsum(-1)
     index_R1 = torch.searchsorted(inside_RV, target_R1 - before_R1, right=True)
     index_R1 = torch.minimum(index_R1, _last(inside_RV))
-    return (block_R1 * _BLOCK + index_R1)[:, 0].clamp_(max=vocabulary - 1), total_R
+    return (block_R1 * VOCABULARY_BLOCK + index_R1)[:, 0].clamp_(max=vocabulary - 1), total_R
 
 
 def _last(cumulated: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,11 +18,21 @@ from redqueen.policy.lora.adapter_bank import AdapterBank
 
 # Memory with names in a file system, where the machine has it. Elsewhere the folder for temporary files is used.
 _SHARED_MEMORY = Path("/dev/shm")
+# Bytes that are left to others there: an adapter's small files, and queues of vLLM's processes.
+_SPARE = 16 << 20
 
 
-def shared_memory() -> Path | None:
-    """A folder in memory, where the machine has one."""
-    return _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
+def shared_memory(size: int) -> Path | None:
+    """Returns a folder in memory that has room for so many bytes; None where the machine has none."""
+    # A container has 64 MB there unless it is told otherwise, and a file that does not fit ends the run.
+    if not _SHARED_MEMORY.is_dir() or shutil.disk_usage(_SHARED_MEMORY).free < size + _SPARE:
+        return None
+    return _SHARED_MEMORY
+
+
+def adapter_bytes(bank: AdapterBank, dtype: torch.dtype) -> int:
+    """Returns the bytes of a member's weights in a file of this dtype, at most."""
+    return bank.masters.shape[1] * dtype.itemsize
 
 
 class AdapterHost(Protocol):
@@ -63,6 +74,11 @@ class AdapterVersions:
         self.loaded: dict[int, LoadedAdapter] = {}
         self._numbers = count(1)
 
+    @property
+    def size(self) -> int:
+        """The bytes of one adapter's file, at most."""
+        return adapter_bytes(self.bank, self.dtype)
+
     def update(self, slots: Iterable[int]) -> None:
         """Loads the present weights of these slots, and unloads what they replace and what has left the bank."""
         for slot in sorted(self.loaded.keys() & set(self.bank.free)):
@@ -85,7 +101,7 @@ class AdapterVersions:
         writes = self.bank.writes[slot]
         # Who needs the files longer than `load` takes makes a copy. Our own engine never drops an adapter by itself, so
         # that shared memory holds one adapter at a time.
-        with tempfile.TemporaryDirectory(prefix="redqueen-", dir=shared_memory()) as parent:
+        with tempfile.TemporaryDirectory(prefix="redqueen-", dir=shared_memory(self.size)) as parent:
             folder = Path(parent) / name
             self._write(member, slot, folder)
             handle = self.host.load(name, number, folder)

@@ -15,6 +15,7 @@ from typing import Any
 
 from redqueen.config import Config, ConfigError, SamplingConfig
 from redqueen.errors import AdapterError, WorkerError
+from redqueen.machine import without_allocator_defaults
 from redqueen.optional import is_installed, missing, require
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.source import source
@@ -42,7 +43,7 @@ class Engine:
         self._vllm = _import("vllm")
         self._inputs = _import("vllm.inputs.engine")
         self._lora = _import("vllm.lora.request")
-        config = base.model.config
+        config = base.model.config.get_text_config()
         self.longest: int = min(config.max_position_embeddings, base.decoder.window or config.max_position_embeddings)
         """The most tokens that a prompt and its completion have together."""
         self._end_ids = sorted(base.end_ids)
@@ -172,10 +173,15 @@ def check_engine(config: Config) -> None:
 
     Raises ConfigError if a step shall be sampled while another one learns, and one process does both.
     """
-    if config.learning.max_staleness and config.sampling.engine == "embedded" and not config.cluster.address:
+    if config.learning.max_staleness and config.sampling.engine != "vllm" and not config.cluster.address:
         raise ConfigError(
             "learning.max_staleness=1 needs something that samples while this process learns: sampling.engine=vllm, or "
             "--ray (docs/SCALING.md)"
+        )
+    if config.sampling.engine == "vllm" and config.model.quantize != "off":
+        raise ConfigError(
+            f"vLLM would sample from a base that is not quantised by model.quantize={config.model.quantize}: use "
+            "sampling.engine=embedded"
         )
     library = "httpx" if config.sampling.vllm_url else "vllm"
     if config.sampling.engine == "vllm" and not is_installed(library):
@@ -195,5 +201,7 @@ def _set_environment(local: bool) -> None:
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     # This process has threads, and a process that is forked from it could wait for ever for a lock that one held.
     os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
+    # torch has read its own setting in this process, as the base is loaded; vLLM manages memory in its own way.
+    without_allocator_defaults()
     if local:
         os.environ.setdefault("HF_HUB_OFFLINE", "1")

@@ -13,7 +13,8 @@ from redqueen.policy.learning.gradients import ForwardOptions, TokenStats
 from redqueen.policy.learning.packing import PromptGroup
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
 from redqueen.policy.model.base import Base
-from redqueen.policy.sampling.continuous_batch import BatchLimits, OnRow, Row, RowGroup, TextModel, extend
+from redqueen.policy.sampling.completion import Row, extend
+from redqueen.policy.sampling.continuous_batch import BatchLimits, OnRow, RowGroup, TextModel
 from redqueen.policy.vllm.adapter_versions import AdapterVersions
 from redqueen.policy.vllm.token_engine import Piece, TokenEngine
 
@@ -116,7 +117,7 @@ class VllmExecutor:
             raise AdapterError(f"{name}: not a number where a probability should be; its weights?")
         # vLLM knows end tokens and lengths. Strings and lines that end a row are looked for here, by the same rule as
         # in the embedded sampler.
-        extend(self._model, row, piece.token_ids, piece.logprobs)
+        extend(row, piece.token_ids, piece.logprobs, self._model.end_ids, self._model.tokenizer)
         if piece.ended and not row.finish_reason:
             raise WorkerError(f"vLLM ended a request before its text had ended: {piece.ended}")
 

@@ -35,13 +35,16 @@ _DONE = "[DONE]"
 class Server:
     """A vLLM server that others may use too: this run's adapters have names that nobody else takes."""
 
-    def __init__(self, base: Base, url: str) -> None:
-        """Raises WorkerError if no server answers at `url`, or if it was started without what is needed."""
+    def __init__(self, base: Base, url: str, size: int) -> None:
+        """`size` is how many bytes the files of all adapters have at once.
+
+        Raises WorkerError if no server answers at `url`, or if it was started without what is needed.
+        """
         self._httpx = require("httpx", "vllm", "sampling.vllm_url")
         self._url = url.rstrip("/")
         self._session = secrets.token_hex(4)
         self._names: dict[int, str] = {}
-        self.folder = Path(tempfile.mkdtemp(prefix="redqueen-", dir=shared_memory()))
+        self.folder = Path(tempfile.mkdtemp(prefix="redqueen-", dir=shared_memory(size)))
         """The files of the adapters that are loaded: the server may drop one from its memory and read it again."""
         self._pieces: SimpleQueue[Piece | WorkerError] = SimpleQueue()
         self._streams: dict[str, asyncio.Task[None]] = {}
@@ -123,7 +126,7 @@ class Server:
                 f"the vLLM server at {self._url} gives log-probabilities of another distribution than the one it "
                 "samples from: start it with --logprobs-mode processed_logprobs"
             )
-        window = base.decoder.window or base.model.config.max_position_embeddings
+        window = base.decoder.window or base.model.config.get_text_config().max_position_embeddings
         return min(int(served["max_model_len"]), window, base.model.config.max_position_embeddings)
 
     def _body(self, prompt_ids: Collection[int], sampling: SamplingParams, seed: int, adapter: Any) -> dict[str, Any]:

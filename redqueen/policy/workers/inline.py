@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from redqueen.policy.kernels.gpu_memory import release_unused
 from redqueen.policy.learning.gradients import BatchSums, ForwardOptions, TokenStats, accumulate, read_stats, warm_up
 from redqueen.policy.learning.packing import PromptGroup, fill_micro_batches
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
@@ -30,10 +31,17 @@ class InlineExecutor:
         base = self._base
         model = TextModel(base.decoder, base.tokenizer.backend_tokenizer, base.end_ids)
         steps = 0
+        # What training has freed lies in pieces where the cache must be whole, and the other way round.
+        release_unused(base.device)
         while groups:
             batch = ContinuousBatch(model, self._bank, limits, groups, on_row, max_further)
             steps += batch.run()
             groups = batch.left_over
+            # They are among those that could still come: a batch of them needs no place for them twice.
+            max_further -= sum(len(group.rows) for group in groups)
+            # The next batch has a cache of its own: there must be room for one, not for two.
+            del batch
+            release_unused(base.device)
         return steps
 
     def accumulate(

@@ -12,7 +12,7 @@ import multiprocessing
 from collections.abc import Callable, Iterable, Sequence
 from multiprocessing import connection
 from multiprocessing.context import SpawnContext
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -21,9 +21,11 @@ from redqueen.errors import WorkerError
 from redqueen.policy.learning.gradients import ForwardOptions, TokenStats
 from redqueen.policy.learning.packing import PromptGroup, fill_micro_batches
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
-from redqueen.policy.lora.sites import Site
+from redqueen.policy.lora.sites import AdaptedSite
 from redqueen.policy.model.base import Base
-from redqueen.policy.sampling.continuous_batch import BatchLimits, OnRow, Row, RowGroup
+from redqueen.policy.model.decoder import Decoder
+from redqueen.policy.sampling.completion import Row
+from redqueen.policy.sampling.continuous_batch import BatchLimits, OnRow, RowGroup
 from redqueen.policy.shared_memory import SharedBlock, padded
 from redqueen.policy.workers.main_guard import NO_GUARD
 from redqueen.policy.workers.shared_decoder import pickle_decoder
@@ -60,7 +62,8 @@ class WorkerPool:
 
         # Workers are spawned: a forked process inherits the locks of torch's threads in any state, and can hang on one.
         context = multiprocessing.get_context("spawn")
-        decoder = pickle_decoder(base.decoder, base.block)
+        # Only our own forward pass is loaded into shared memory.
+        decoder = pickle_decoder(cast(Decoder, base.decoder), base.block)
         tokenizer: str = base.tokenizer.backend_tokenizer.to_str()
         for _ in range(workers):
             gradients = SharedBlock(bank.masters.nbytes)
@@ -224,7 +227,7 @@ class WorkerPool:
 
 
 def shared_bank(
-    sites: Iterable[Site], slots: int, rank: int, alpha: float, targets: Sequence[str]
+    sites: Iterable[AdaptedSite], slots: int, rank: int, alpha: float, targets: Sequence[str]
 ) -> tuple[AdapterBank, SharedBlock]:
     """Returns an adapter bank whose tensors are in shared memory, and the block that holds them."""
     sites = tuple(sites)

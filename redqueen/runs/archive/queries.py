@@ -6,6 +6,7 @@ A long run has millions of attempts. Each question here reads the listing, which
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
@@ -86,17 +87,24 @@ def find(
     archive: ArchiveReader, wanted: Filter, sort: Sort, *, descending: bool, limit: int, offset: int
 ) -> list[Line]:
     """Returns one page of proposals. Those without the number that is sorted by come last."""
-    numbers = _numbers(wanted)
-    common = _common(wanted, numbers)
+    statement, values = listed(wanted)
     way = "DESC" if descending else "ASC"
     # Rows are written step by step, so the order of writing is the order of steps.
     order = f"rowid {way}" if sort == "step" else f"{sort} {way} NULLS LAST, rowid {way}"
     # The texts are read for the page only.
-    page = archive.select(
-        f"SELECT id FROM listing WHERE {numbers} AND {common} ORDER BY {order} LIMIT ? OFFSET ?",
-        [*numbers.values, *common.values, limit, offset],
-    )
-    chosen = [row[0] for row in page]
+    page = archive.select(f"{statement} ORDER BY {order} LIMIT ? OFFSET ?", [*values, limit, offset])
+    return lines_of(archive, [row[0] for row in page])
+
+
+def listed(wanted: Filter) -> tuple[str, list[object]]:
+    """Returns the statement that selects the ids of these proposals, and the values of its marks."""
+    numbers = _numbers(wanted)
+    common = _common(wanted, numbers)
+    return f"SELECT id FROM listing WHERE {numbers} AND {common}", [*numbers.values, *common.values]
+
+
+def lines_of(archive: ArchiveReader, chosen: Sequence[str]) -> list[Line]:
+    """Returns these proposals, in this order."""
     if not chosen:
         return []
     marks = ", ".join("?" for _ in chosen)

@@ -9,6 +9,7 @@ from redqueen.analysis.compare.arms import Arm, runs_of
 from redqueen.analysis.compare.charts import OVERVIEW, Chart
 from redqueen.analysis.compare.summary import Quantity, budget, run_row
 from redqueen.intervals import Interval
+from redqueen.web.questions import question_of
 from redqueen.web.report.inline import document
 
 
@@ -17,13 +18,19 @@ def comparison_page(arms: Sequence[Arm], charts: Sequence[Chart], table: Sequenc
     first = [chart for key in OVERVIEW for chart in charts if chart.key == key]
     others = [chart for chart in charts if chart not in first]
     data = {
-        "overview": [_panel(chart, "the claim") for chart in first],
-        "others": [_panel(chart, chart.panel.section) for chart in others],
+        "overview": [chart_panel(chart, "the claim") for chart in first],
+        "others": [folded_panel(chart) for chart in others],
     }
     return document("Comparison · Red Queen", _body(arms, table), data, "compare.js")
 
 
-def _panel(chart: Chart, section: str) -> dict[str, object]:
+def folded_panel(chart: Chart) -> dict[str, object]:
+    """Returns a chart as `static/views/folded_charts.js` draws it."""
+    question = question_of(chart.panel.key, chart.panel.section)
+    return {**chart_panel(chart, chart.panel.section), "question": question}
+
+
+def chart_panel(chart: Chart, section: str) -> dict[str, object]:
     """Returns a chart as `static/charts.js` draws it."""
     panel = chart.panel
     curves: list[dict[str, object]] = []
@@ -45,6 +52,8 @@ def _panel(chart: Chart, section: str) -> dict[str, object]:
         "steps": chart.steps,
         "curves": curves,
         "along": chart.along,
+        # Each run measured held-out problems at its own steps.
+        "joined": panel.key.startswith("held-out"),
     }
 
 
@@ -97,4 +106,5 @@ def _text(number: Interval | None) -> str:
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     titles = "".join(f"<th>{escape(title)}</th>" for title in head)
     body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f'<div class="wide" tabindex="0"><table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>'
+    box = f'<div class="wide" tabindex="0" role="group" aria-label="{escape(head[0])}">'
+    return f"{box}<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>"

@@ -7,16 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redqueen.analysis.dynamics.verdict import Verdict, verdict
+from redqueen.analysis.dynamics.verdict import Verdict
 from redqueen.runs.archive import queries
 from redqueen.runs.archive.queries import Filter
 from redqueen.runs.directory import RunError
 from redqueen.runs.metrics import StepMetrics
 from redqueen.web.live_run import LiveRun
 from redqueen.web.members import league, tree
+from redqueen.web.overview import overview
 from redqueen.web.state import state
 from redqueen.web.task import task_view
-from redqueen.web.views import evaluation, overview
+from redqueen.web.views import evaluation
 
 SHOWN = 4
 """How many best tasks are shown, and how many typical ones."""
@@ -61,7 +62,7 @@ def facts(run: LiveRun) -> dict[str, str]:
 
 def judged(run: LiveRun) -> Verdict:
     """Returns the verdict about a run."""
-    return verdict(run.lines())
+    return run.verdict()
 
 
 def views(run: LiveRun) -> dict[str, object]:

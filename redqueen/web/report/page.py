@@ -33,7 +33,7 @@ def verdict_section(verdict: Verdict) -> str:
     table = ""
     if rows:
         cells = _row(HEAD, "th") + "".join(_row(row, "td") for row in rows)
-        table = f'<div class="wide" tabindex="0" role="region" aria-label="verdict"><table>{cells}</table></div>'
+        table = f'<div class="wide" tabindex="0" role="group" aria-label="verdict"><table>{cells}</table></div>'
     return (
         f'<section id="verdict"><h2>Verdict: {escape(verdict.word)}</h2><p>{escape(verdict.reason)} '
         f"{escape(oscillation_words(verdict.oscillation))}</p>{table}</section>"

@@ -28,18 +28,47 @@ function fill(node, attributes, children) {
 
 /** A table that scrolls by itself on a narrow screen. Columns: [title, class]; rows: arrays of children. */
 export function table(columns, rows, caption) {
-  const head = columns.map(([title, kind]) => h("th", { scope: "col", class: kind }, title));
+  const head = columns.map(([title, kind]) => h(title ? "th" : "td", { scope: title ? "col" : null, class: kind }, title));
   const body = rows.map((row) =>
     h(
       "tr",
       { class: row.className },
-      row.cells.map((cell, i) => h("td", { class: columns[i][1] }, cell)),
+      row.cells.map((cell, i) =>
+        i ? h("td", { class: columns[i][1] }, cell) : h("th", { scope: "row", class: `stay ${columns[i][1]}` }, cell),
+      ),
     ),
   );
+  return wide(caption, h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, body)));
+}
+
+/** Something that may be wider than the screen: it scrolls by itself, can be scrolled by keys, and says so. */
+export function wide(caption, content) {
+  const box = h("div", { class: "wide", tabindex: "0", role: "group", "aria-label": caption }, content);
+  const hint = h("p", { class: "more", "aria-hidden": "true", hidden: true }, "more to the right \u2192");
+  const look = () => {
+    hint.hidden = box.scrollWidth <= box.clientWidth + 1;
+    const left = box.scrollWidth - box.clientWidth - box.scrollLeft;
+    hint.textContent = left > 1 ? "more to the right \u2192" : "\u2190 more to the left";
+    box.classList.toggle("cut", left > 1);
+  };
+  box.addEventListener("scroll", look, { passive: true });
+  new ResizeObserver(look).observe(box);
+  return h("div", {}, box, hint);
+}
+
+/** Names and values in two columns. A line that is no list is left out. */
+export function factList(lines) {
+  const parts = lines.filter(Boolean).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]);
+  return h("dl", { class: "facts" }, parts);
+}
+
+/** The name of a setting, `learning.lr`, which a narrow column may break after its dots. */
+export function settingName(key) {
+  const parts = key.split(".");
   return h(
-    "div",
-    { class: "wide", tabindex: "0", role: "region", "aria-label": caption },
-    h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, body)),
+    "code",
+    { class: "setting" },
+    parts.map((part, i) => (i < parts.length - 1 ? [`${part}.`, h("wbr")] : part)),
   );
 }
 
@@ -66,4 +95,12 @@ export function clock(seconds) {
   const minutes = Math.floor(whole / 60) % 60;
   const rest = String(whole % 60).padStart(2, "0");
   return hours ? `${hours}:${String(minutes).padStart(2, "0")}:${rest}` : `${minutes}:${rest}`;
+}
+
+/** Seconds ago, as people say it. */
+export function ago(seconds) {
+  if (seconds < 120) return `${Math.round(seconds)} s ago`;
+  if (seconds < 7200) return `${Math.round(seconds / 60)} min ago`;
+  if (seconds < 172800) return `${Math.round(seconds / 3600)} h ago`;
+  return `${Math.round(seconds / 86400)} days ago`;
 }

@@ -1,6 +1,7 @@
 // The page: which view the address asks for, its data, and the polling that follows a running run.
 
-import { h, clock } from "./dom.js";
+import { ago, clock, h } from "./dom.js";
+import { zoomTo } from "./chart_view.js";
 import { overview } from "./views/overview.js";
 import { evaluation } from "./views/evaluation.js";
 import { league } from "./views/league.js";
@@ -9,6 +10,10 @@ import { tree } from "./views/tree.js";
 import { tasks } from "./views/tasks.js";
 import { task } from "./views/task.js";
 import { member } from "./views/member.js";
+import { operators } from "./views/operators.js";
+import { machine } from "./views/machine.js";
+import { settings } from "./views/settings.js";
+import { comparison } from "./views/comparison.js";
 import { runs } from "./views/runs.js";
 
 const POLL_MS = 2000;
@@ -22,9 +27,14 @@ const VIEWS = {
   "/tasks": tasks,
   "/task": task,
   "/member": member,
+  "/operators": operators,
+  "/machine": machine,
+  "/settings": settings,
+  "/compare": comparison,
   "/runs": runs,
 };
-const NAV = ["/", "/evaluation", "/league", "/matrix", "/tree", "/tasks"];
+const NAV = ["/", "/evaluation", "/league", "/matrix", "/tree", "/operators", "/tasks", "/machine", "/settings"];
+const OF_FOLDER = ["/runs", "/compare"]; // views of all runs
 const main = document.getElementById("main");
 const notice = document.getElementById("notice");
 let shown = null; // what is on the screen: {path, run, stamp, running}
@@ -48,6 +58,7 @@ function pageOf(url) {
     run,
     link,
     go,
+    compareLink: (names) => `/compare?${new URLSearchParams(names.map((name) => ["with", name]))}`,
     memberLink: (name) => h("a", { href: link("/member", { name }) }, name),
   };
 }
@@ -68,16 +79,18 @@ function go(address, { replace = false } = {}) {
 async function show({ update = false } = {}) {
   const url = new URL(location.href);
   let page = pageOf(url);
-  const list = several && !page.run;
+  const list = several && !page.run && url.pathname !== "/compare";
   const view = list ? runs : VIEWS[url.pathname];
   const here = `${url.pathname}?${url.searchParams}`;
+  // The steps that a reader looks at are those of one run, or of the runs that are compared.
+  if (shown && (shown.page.run !== page.run || shown.page.path !== page.path)) zoomTo(null);
   shown = { ...(shown ?? {}), here, page, fixed: view?.fixed && !list };
   let state = null;
   if (!update) main.setAttribute("aria-busy", "true");
   try {
     if (!view) throw new Error(`there is no page ${url.pathname}`);
     // The state comes first, with its stamp: what is written while the view is read is then shown by the next poll.
-    state = list || url.pathname === "/runs" ? null : await ask("state", url.searchParams);
+    state = list || OF_FOLDER.includes(url.pathname) ? null : await ask("state", url.searchParams);
     const data = await ask(view.api, url.searchParams);
     if (shown.here !== here) return; // the reader went on while this was read
     header(page, state, view);
@@ -108,11 +121,11 @@ function header(page, state, view) {
   facts.replaceChildren();
   const nav = document.getElementById("nav");
   const links = state ? NAV.map((path) => [path, VIEWS[path].title]) : [];
-  if (several) links.unshift(["/runs", "All runs"]);
+  if (several) links.unshift(["/runs", "All runs"], ["/compare", "Compare"]);
   const open = page.path === "/task" ? "/tasks" : page.path === "/member" ? "/league" : page.path;
   nav.replaceChildren(
     ...links.map(([path, title]) =>
-      h("a", { href: path === "/runs" ? path : page.link(path), "aria-current": path === open && "page" }, title),
+      h("a", { href: addressOf(path, page), "aria-current": path === open && "page" }, title),
     ),
   );
   if (!state) return;
@@ -135,11 +148,10 @@ function header(page, state, view) {
   facts.append(parts.filter(Boolean).join(" · "));
 }
 
-function ago(seconds) {
-  if (seconds < 120) return `${Math.round(seconds)} s ago`;
-  if (seconds < 7200) return `${Math.round(seconds / 60)} min ago`;
-  if (seconds < 172800) return `${Math.round(seconds / 3600)} h ago`;
-  return `${Math.round(seconds / 86400)} days ago`;
+/** The address of a view. The comparison begins with the run that the reader is looking at. */
+function addressOf(path, page) {
+  if (path === "/compare") return page.path === path ? `${path}${location.search}` : page.compareLink(page.run ? [page.run] : []);
+  return path === "/runs" ? path : page.link(path);
 }
 
 function notify(text) {

@@ -1,7 +1,7 @@
 // The report: the live page's views, one below the other, from the data that the file itself holds.
 
 import { h } from "./dom.js";
-import { drawPanels } from "./charts.js";
+import { overview } from "./views/overview.js";
 import { evaluation } from "./views/evaluation.js";
 import { league } from "./views/league.js";
 import { matrix } from "./views/matrix.js";
@@ -40,9 +40,7 @@ function drawTasks(root, title, note, found) {
   }
 }
 
-const course = section("overview");
-course.append(h("h1", {}, "Course"), h("div"));
-drawPanels(course.lastChild, data.overview.panels);
+overview.render(section("overview"), data.overview, pageOf());
 evaluation.render(section("evaluation"), data.evaluation);
 league.render(section("league"), data.league, pageOf());
 // A finished run has hardly a match left between those that live, so everybody is shown.

@@ -16,9 +16,11 @@ from benchmarks.cli import app
     ("part", "lines"),
     [
         ("env", ["product in bf16"]),
-        ("correct", ["attention of one call against plain products, dk", "decode steps against one pass"]),
+        ("smoke", ["ok low-rank products of decoding, rank 8", "ok heads and the KV cache, with norms", "ok AdamW"]),
+        ("correct", ["products, dk", "decode steps against one pass", "Qwen2, 20 rows", "Qwen3, 8 rows"]),
+        ("steps", ["after step 3: GB allocated"]),
         ("decode", ["8 rows of 12 tokens: ms a step", "waits", "peak GiB: not measured   [planned"]),
-        pytest.param("train", ["attempts", "proposals", "model-FLOP use"], marks=pytest.mark.slow),
+        pytest.param("train", ["attempts", "proposals", "share of the card's products"], marks=pytest.mark.slow),
         ("step", ["tokens a second", "update: seconds", "logprob_gap"]),
         pytest.param("peers", ["8 members over one", "PEFT, one adapter", "vLLM"], marks=pytest.mark.slow),
     ],

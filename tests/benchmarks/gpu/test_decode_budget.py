@@ -17,5 +17,11 @@ def test_a_layer_of_a_decode_step_launches_few_kernels(rows: int) -> None:
     assert step.once.launches <= 24
 
 
+def test_pages_add_a_few_kernels_to_a_step_and_none_to_a_layer() -> None:
+    step = decode_step_cost(SEVEN_B, 64, 1500, paged=True)
+    assert step.layer.launches <= 17
+    assert step.once.launches <= 33
+
+
 def test_the_head_and_the_draw_launch_few_kernels() -> None:
     assert sampling_cost(SEVEN_B, 512).launches <= 40

@@ -23,7 +23,7 @@ def test_every_head_is_normed_turned_and_put_in_its_place(normed: bool) -> None:
     # What a row has not reached is not initialised, and stays as it was.
     before = torch.full((2, rows, KV, ROOM, SIZE), float("nan"), dtype=torch.float64)
     keys, values = before.clone()
-    q = cached_heads(qkv, cos, sin, *weights, EPS, torch.tensor(PLACES), keys, values)
+    q = cached_heads(qkv, cos, sin, *weights, EPS, torch.arange(rows), torch.tensor(PLACES), keys, values)
 
     def turned(row: int, head: int, weight: torch.Tensor) -> torch.Tensor:
         x = qkv[row, head]

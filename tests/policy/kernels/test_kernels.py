@@ -264,9 +264,23 @@ def test_products_are_added_with_their_scales(kernels: Kernels, members: int) ->
     agree([wide.double()], [expected], 1e-5)
 
 
+def test_one_line_says_that_kernels_are_compiled(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(gpu_kernels, "can_compile", lambda: True)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/a/folder")
+    gpu_kernels._announce.cache_clear()
+    for function in (torch.exp, torch.neg):
+        compiled_on_gpu(function, "eager", "cpu")(torch.zeros(2))
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "redqueen"]
+    assert line.startswith("compiling kernels for the GPU")
+    assert line.endswith("they are kept in /a/folder")
+    gpu_kernels._announce.cache_clear()
+
+
 @pytest.mark.slow
 def test_one_compilation_of_the_gpus_operations_serves_any_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_kernels, "_can_compile", lambda: True)
+    monkeypatch.setattr(gpu_kernels, "can_compile", lambda: True)
     compilations: list[torch.fx.GraphModule] = []
 
     def backend(graph: torch.fx.GraphModule, _: Sequence[Tensor]) -> Callable[..., object]:

@@ -153,3 +153,15 @@ def test_teachers_may_have_a_learning_rate_of_their_own(tiny_policy: Build) -> N
     assert step(policy, "b", ["student"] * 4) == pytest.approx(step(plain, "b", ["student"] * 4))
     both: list[Role] = ["teacher", "teacher", "student", "student"]
     assert step(policy, "c", both) == pytest.approx(step(plain, "c", both))
+
+
+def test_a_member_has_its_moments_from_its_first_moment_on(tiny_policy: Build) -> None:
+    policy = tiny_policy()
+    optimizer = policy.learner.optimizers["a"]
+    (parameter,) = optimizer.param_groups[0]["params"]
+    before = {name: tensor.data_ptr() for name, tensor in optimizer.state[parameter].items()}
+    assert sorted(before) == ["exp_avg", "exp_avg_sq", "step"]
+    policy.update(samples("a"))
+    # The first step moves them where they are.
+    assert {name: tensor.data_ptr() for name, tensor in optimizer.state[parameter].items()} == before
+    assert policy.state("a")["step"] == 1

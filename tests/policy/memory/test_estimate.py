@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from redqueen.config import Config, LearningConfig, ModelConfig, SamplingConfig
 from redqueen.errors import ModelError
+from redqueen.futures import finished
 from redqueen.policy.kernels.dispatch import kernels_of
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.memory.estimate import items, least, total
@@ -19,8 +22,11 @@ from redqueen.policy.memory.fit import advice
 from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.policy.model.base import load
 from redqueen.policy.model.dimensions import Shape, shape_of, token_counter
+from redqueen.policy.sampling import decode_step
+from redqueen.policy.sampling.continuous_batch import BatchLimits, Row, RowGroup
 from redqueen.policy.sampling.kv_cache import KVCache
-from redqueen.records import PromptLengths
+from redqueen.policy.workers.inline import InlineExecutor
+from redqueen.records import PromptLengths, SamplingParams
 from tests import tiny
 
 LENGTHS = PromptLengths(proposal=100, attempt=60)
@@ -186,3 +192,44 @@ def test_a_model_that_is_not_there_is_one_line(tmp_path: Path) -> None:
         shape_of(config_of(tmp_path / "nothing").model)
     with pytest.raises(ModelError, match="nothing"):
         token_counter(ModelConfig(name=str(tmp_path / "nothing")))
+
+
+@pytest.mark.parametrize(("rows", "limits"), [(4096, (16, 200)), (4096, (200, 16)), (10, (64, 64)), (30, (8, 8))])
+def test_a_stream_of_requests_makes_no_larger_cache_than_is_planned(
+    tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, rows: int, limits: tuple[int, int]
+) -> None:
+    caches: list[KVCache] = []
+
+    def make(*arguments: Any) -> KVCache:
+        caches.append(KVCache(*arguments))
+        return caches[-1]
+
+    monkeypatch.setattr(decode_step, "KVCache", make)
+    config = config_of(tiny_folder("llama"))
+    proposed, attempted = limits
+    config = config.override(
+        [
+            f"sampling.batch_rows={rows}",
+            f"sampling.proposal_tokens={proposed}",
+            f"sampling.attempt_tokens={attempted}",
+            "game.proposals=2",
+            "game.attempts=3",
+        ]
+    )
+    base = load(config.model)
+    bank = AdapterBank(base.decoder.sites, 1, 4, 8.0, config.model.targets)
+    matches = max(config.population.teachers, config.population.students)
+    count = matches * len(config.game.kinds) * 2
+
+    def group(first: int, prompt: int, texts: int, limit: int) -> RowGroup:
+        params = SamplingParams(max_tokens=limit)
+        return RowGroup(0, (1,) * prompt, [Row(first + i, (first, i), params, (), 1) for i in range(texts)])
+
+    def on_row(row: Row) -> Future[Sequence[RowGroup]] | None:
+        # Every proposal leads to the attempts at its task.
+        return finished([group(1000 + 3 * row.index, LENGTHS.attempt, 3, attempted)]) if row.index < 1000 else None
+
+    groups = [group(number, LENGTHS.proposal, 1, proposed) for number in range(count)]
+    InlineExecutor(base, bank).sample(groups, BatchLimits(rows, 4096), on_row, 3 * count)
+    planned = next(i for i in items(config, shape_of(config.model), LENGTHS, 1) if i.name.startswith("sampling: cache"))
+    assert max(cache.keys.nbytes + cache.values.nbytes for cache in caches) <= planned.size

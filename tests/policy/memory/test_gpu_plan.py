@@ -11,15 +11,22 @@ from transformers import AutoTokenizer, Qwen2Config
 
 from benchmarks.gpu.launches import micro_batch_cost, micro_batch_peak
 from benchmarks.gpu.planned_memory import PlannedMemory
-from benchmarks.gpu.plans import CARDS, LENGTHS, shape, table
+from benchmarks.gpu.plans import CARDS, lengths, on_a_gpu, shape, table
 from benchmarks.gpu.shapes import SEVEN_B, random_decoder, random_members
 from benchmarks.gpu.workload import Draw, student_batch, teacher_batch
 from redqueen.config import Config
 from redqueen.errors import ModelError
+from redqueen.game.prompt_lengths import prompt_lengths
 from redqueen.policy.learning.packing import PromptGroup, WeightedSample
-from redqueen.policy.memory.estimate import gradients_item, held_items, sampling_items, training_items
+from redqueen.policy.memory.estimate import (
+    gradients_item,
+    held_items,
+    longest_text,
+    sampling_items,
+    training_items,
+)
 from redqueen.policy.memory.fit import Memory, fit, memory_of_a_gpu
-from redqueen.policy.sampling.kv_cache import KVCache
+from redqueen.policy.sampling.device_batch import DeviceBatch
 from redqueen.recipes import recipe
 from redqueen.records import PromptLengths, Sample
 from tests import tiny
@@ -27,9 +34,8 @@ from tests.commands.running import redqueen
 
 CUDA = torch.device("cuda")
 META = torch.device("meta")
-PAPER = recipe("paper_7b").override(
-    ["model.device=cuda", "model.dtype=bfloat16", "model.workers=1", "learning.checkpointing=false"]
-)
+PAPER = on_a_gpu("model.workers=1", "learning.checkpointing=false")
+LENGTHS = lengths(PAPER)
 
 
 def group(prompt: int, texts: int, tokens: int) -> PromptGroup:
@@ -52,8 +58,7 @@ def test_activations_are_what_the_forward_pass_keeps(prompt: int, texts: int, to
     )
     config = config.override([f"game.attempts={texts}"] if texts > 1 else [])
     kept = micro_batch_cost(SEVEN_B, groups, checkpointing=False).kept
-    lengths = PromptLengths(proposal=1, attempt=prompt)
-    item = training_items(config, shape("7B"), lengths, CUDA)[0]
+    item = training_items(config, shape("7B"), PromptLengths(proposal=1, attempt=prompt), CUDA)[0]
     counted = int(item.name.split()[-2])
     estimated = item.size / counted / SEVEN_B.layers
     if texts == 1:
@@ -68,22 +73,32 @@ def test_the_peak_of_a_micro_batch_is_what_is_planned(make: Callable[[Draw, int]
     small = SEVEN_B.with_layers(8)
     groups = make(Draw(SEVEN_B.vocabulary), 8192)
     rows = sum(each.tokens for each in groups)
-    plan = PlannedMemory(small, 8)
+    plans = PlannedMemory(small, 8)
     counted = micro_batch_peak(small, groups, checkpointing=False)
     # A layer's backward pass takes about what the head took, which is free again by then.
-    planned = plan.micro_batch(rows, checkpointing=False)
+    planned = plans.micro_batch(rows, checkpointing=False)
     assert 0.9 * planned < counted < planned
     # A recomputed layer is planned twice, and the gradients that are computed from it seldom take as much.
-    assert micro_batch_peak(small, groups, checkpointing=True) < plan.micro_batch(rows, checkpointing=True)
+    assert micro_batch_peak(small, groups, checkpointing=True) < plans.micro_batch(rows, checkpointing=True)
 
 
-def test_the_cache_and_the_members_are_those_of_the_tensors() -> None:
-    config = PAPER.override(["sampling.batch_rows=128"])
+@pytest.mark.parametrize(("pages", "tokens"), [("off", 0), ("auto", 0), ("auto", 65536)])
+def test_the_cache_is_that_of_the_tensors(monkeypatch: pytest.MonkeyPatch, pages: str, tokens: int) -> None:
+    monkeypatch.setenv("REDQUEEN_PAGES", pages)
+    config = PAPER.override(["sampling.batch_rows=128", f"sampling.cache_tokens={tokens}"])
     decoder = random_decoder(SEVEN_B.with_layers(2), META)
+    bank = random_members(decoder, SEVEN_B, 1)
     cache, _ = sampling_items(config, shape("7B"), LENGTHS, CUDA)
-    rows, room = (int(word) for word in cache.name.split() if word.isdigit())
-    made = KVCache(decoder, rows, room)
-    assert cache.size == pytest.approx((made.keys.nbytes + made.values.nbytes) * 28 / 2, rel=0.02)
+    made = DeviceBatch(decoder, bank, 128, longest_text(config, LENGTHS), 2048, 4, tokens).cache
+    assert (made.pages is None) is (pages == "off")
+    assert cache.size == (made.keys.nbytes + made.values.nbytes) * 28 // 2
+    if tokens:
+        assert made.keys[0, :, 0].numel() == (65536 + 256) * SEVEN_B.hidden // SEVEN_B.heads
+
+
+def test_the_members_are_those_of_the_tensors() -> None:
+    config = PAPER
+    decoder = random_decoder(SEVEN_B.with_layers(2), META)
 
     members = {item.name: item.size for item in held_items(config, shape("7B"), 8, CUDA)}
     bank = random_members(decoder, SEVEN_B, 8)
@@ -100,7 +115,17 @@ def test_a_larger_card_never_gets_smaller_batches_and_every_card_has_a_plan_for_
     assert all(row["rank"] and row["needs_gb"] <= row["card"] for row in rows)
     assert [row["rows"] for row in rows] == sorted(row["rows"] for row in rows)
     assert rows[-1]["recomputes"] is False
-    assert rows[-1]["rows"] == 512
+    # Rows take pages as they grow, so that the largest cards have pages for as many as are ever planned.
+    assert [row["rows"] for row in rows[-2:]] == [512, 512]
+    # A text is never split: smaller micro-batches than the longest text would save no memory and take more time.
+    assert all(row["batch_tokens"] >= 4096 for row in rows)
+
+
+def test_prompts_are_as_long_as_a_run_takes_them_to_be() -> None:
+    for limit in ("512", "2048"):
+        config = on_a_gpu(f"sampling.proposal_tokens={limit}")
+        # Attempts show what teachers may write, whatever the tokenizer.
+        assert prompt_lengths(config, lambda _: 1).attempt == lengths(config).attempt == int(limit)
 
 
 def test_what_was_asked_for_is_kept_where_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +145,13 @@ def test_what_was_asked_for_is_kept_where_it_fits(monkeypatch: pytest.MonkeyPatc
     assert found.config.learning.batch_tokens == 6000
     assert found.config.learning.checkpointing is True
     less = fit(asked, LENGTHS, 8, memory_of_a_gpu(44 * 10**9))
-    assert "sampling.batch_rows=64" in less.changes
+    # All rows are there, but not all can be as long as they may be.
+    assert [change.partition("=")[0] for change in less.changes] == ["sampling.cache_tokens", "sampling.prefill_tokens"]
+    assert 10**5 < less.config.sampling.cache_tokens < 100 * 4096
+    fewer = fit(asked.override(["sampling.cache_tokens=51200"]), LENGTHS, 8, memory_of_a_gpu(141 * 10**9))
+    assert fewer.changes == ()
+    monkeypatch.setenv("REDQUEEN_PAGES", "off")
+    assert "sampling.batch_rows=64" in fit(asked, LENGTHS, 8, memory_of_a_gpu(44 * 10**9)).changes
 
 
 def test_a_machine_without_memory_for_the_base_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +178,7 @@ def test_a_dry_run_plans_for_a_gpu_from_a_config_and_a_tokenizer(tmp_path: Path)
     assert done.returncode == 0
     assert Config.model_validate_json(done.stdout).recipe == "paper_7b"
     assert "base weights" in done.stderr
-    assert "host: base while it is loaded" in done.stderr
+    assert "host: members while they are saved" in done.stderr
     assert "85,899 MB are free there: it fits" in done.stderr
     assert "batches: " in done.stderr
     for size in ("80", "eighty", "80 apples"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from redqueen.config import ModelConfig
 from redqueen.errors import AdapterError, ModelError
 from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.model.base import dtype_of, fingerprint, load
+from redqueen.policy.model import base as loading
+from redqueen.policy.model.base import dtype_of, fingerprint, fingerprint_of, load
+from redqueen.policy.model.weight_files import digest_of_files
 from tests import tiny
 
 
@@ -28,7 +31,7 @@ def test_an_unknown_architecture_is_refused_by_name(tmp_path: Path) -> None:
     tiny.make(tmp_path)  # for its tokenizer
     config = AutoConfig.for_model("gpt2", n_layer=1, n_embd=8, n_head=2, vocab_size=16, bos_token_id=0, eos_token_id=0)
     AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
-    with pytest.raises(ModelError, match="'gpt2' is not supported: choose a model of one of llama, mistral"):
+    with pytest.raises(ModelError, match="'gpt2' is not supported: its layers are Conv1D"):
         load(ModelConfig(name=str(tmp_path), dtype="float32", threads=1, workers=1))
 
 
@@ -69,3 +72,44 @@ def test_the_environment_may_choose_what_auto_means(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("REDQUEEN_DTYPE", "float16")
     with pytest.raises(ModelError, match="REDQUEEN_DTYPE=float16: set it to bfloat16 or float32"):
         dtype_of(ModelConfig(), cpu)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("largest", ["1GB", "5KB"])
+def test_the_fingerprint_of_the_files_is_that_of_what_is_loaded_from_them(
+    tmp_path: Path, dtype: torch.dtype, largest: str
+) -> None:
+    tiny.make(tmp_path, "qwen3")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    model.save_pretrained(tmp_path, max_shard_size=largest)
+    assert (tmp_path / "model.safetensors.index.json").exists() == (largest == "5KB")
+    name = "float32" if dtype == torch.float32 else "bfloat16"
+    base = load(ModelConfig(name=str(tmp_path), dtype=name, threads=1, workers=1))
+    assert digest_of_files(str(tmp_path), base.model.named_parameters()) == fingerprint(base.model)
+
+
+def test_weights_that_the_files_name_otherwise_are_not_read_from_them(tmp_path: Path) -> None:
+    tiny.make(tmp_path)
+    assert digest_of_files(str(tmp_path), [("model.other.weight", torch.zeros(1))]) is None
+    (tmp_path / "model.safetensors").unlink()
+    assert digest_of_files(str(tmp_path), [("model.norm.weight", torch.zeros(1))]) is None
+
+
+def test_on_a_gpu_the_files_are_read_and_nothing_is_copied_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = load(ModelConfig(name=str(tiny.make(tmp_path)), dtype="float32", threads=1, workers=1))
+    expected = fingerprint_of(base)
+    monkeypatch.delattr(loading, "fingerprint")
+    assert fingerprint_of(replace(base, device=torch.device("cuda"))) == expected
+
+
+def test_weights_go_straight_to_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tiny.make(tmp_path)
+    expected = load(ModelConfig(name=str(folder), dtype="bfloat16", threads=1, workers=1))
+    # Without a GPU, a CPU is the device that they go to.
+    monkeypatch.setattr(loading, "streams_to", lambda _: True)
+    base = load(ModelConfig(name=str(folder), dtype="bfloat16", threads=1, workers=1))
+    assert fingerprint(base.model) == fingerprint(expected.model)
+    assert not any(hasattr(module, "_hf_hook") for module in base.model.modules())

@@ -65,31 +65,34 @@ def test_heads_and_the_cache_are_those_of_the_cpu(normed: bool) -> None:
         inputs = [x.to(device, dtype) for x in (qkv, cos, sin, *weights)]
         keys, values = torch.zeros(2, rows, kv, room, size, device=device, dtype=dtype)
         at_R = torch.tensor(LENGTHS, device=device)
-        found.append([cached_heads(*inputs, 1e-6, at_R, keys, values), keys, values])
+        block_R = torch.arange(rows, device=device)
+        found.append([cached_heads(*inputs, 1e-6, block_R, at_R, keys, values), keys, values])
     for exact, got in zip(*found, strict=True):
         assert relative(got, exact) < 2e-2
 
 
 @pytest.mark.parametrize("rows", [3, 70])
-def test_low_rank_products_are_those_of_float64(rows: int) -> None:
-    members, rank, fan_in, widths = 4, 32, 300, (200, 64)
+@pytest.mark.parametrize(("rank", "widths"), [(32, (200, 64)), (4, (192, 64)), (128, (192, 64)), (512, (192, 64))])
+def test_low_rank_products_are_those_of_float64(rows: int, rank: int, widths: tuple[int, int]) -> None:
+    members, fan_in = 4, 300
     slots = [row * 7 % 3 for row in range(rows)]
     x = torch.randn(rows, fan_in, device=GPU).bfloat16()
     a = torch.randn(members, 2 * rank, fan_in, device=GPU).bfloat16()
     b = torch.randn(members * rank * sum(widths), device=GPU).bfloat16()
-    blocks = low_rank.column_blocks(members, rank, [slice(0, 200), slice(200, 264)]).to(GPU)
+    blocks = low_rank.column_blocks(members, rank, [slice(0, widths[0]), slice(widths[0], sum(widths))]).to(GPU)
     table = low_rank.tile_rows(slots, low_rank.most_tiles(rows, members)).to(GPU)
     slot_T, row_TM = table[:, 0].contiguous(), table[:, 1:].contiguous()
     y = torch.zeros(rows, sum(widths), device=GPU).bfloat16()
-    low_rank.add(y, low_rank.inner(x, a, slot_T, row_TM, rank), b, slot_T, row_TM, blocks, rank)
+    inner = low_rank.inner(x, a, slot_T, row_TM, rank)
+    low_rank.add(y, inner, b, slot_T, row_TM, blocks, rank, low_rank.are_aligned(blocks))
     exact: list[Tensor] = []
     for row, slot in enumerate(slots):
         start = 0
-        inner = x[row].double() @ a[slot].double().T
+        inner_K = x[row].double() @ a[slot].double().T
         columns: list[Tensor] = []
         for part, width in enumerate(widths):
             b_RO = b[start + slot * rank * width :][: rank * width].view(rank, width).double()
-            columns.append(inner[part * rank : (part + 1) * rank] @ b_RO)
+            columns.append(inner_K[part * rank : (part + 1) * rank] @ b_RO)
             start += members * rank * width
         exact.append(torch.cat(columns))
     assert relative(y, torch.stack(exact)) < 2e-2

@@ -71,7 +71,7 @@ def test_a_moved_row_goes_on_where_it_was_and_a_place_is_used_again(bases: Calla
     cache = KVCache(decoder, 3, 120)
     with torch.inference_mode():
         prefill(decoder, cache, [(LONG, [0]), ((5, 6), [1]), ((7, 8, 9), [2])])
-        cache.move(torch.tensor([2]), torch.tensor([0]), 3)
+        cache.move([2], [0], 3)
         actual = decoder.head(step(decoder, cache, [10, 11]))
         torch.testing.assert_close(actual[0], logits(decoder, [(7, 8, 9, 10)])[0][-1], atol=1e-4, rtol=1e-4)
         torch.testing.assert_close(actual[1], logits(decoder, [(5, 6, 11)])[0][-1], atol=1e-4, rtol=1e-4)
@@ -107,7 +107,7 @@ def test_what_lies_behind_a_row_does_not_matter(bases: Callable[[str], Base], st
     cache.values.fill_(float("nan"))
     with torch.inference_mode():
         prefill(decoder, cache, [(LONG, [0]), ((5, 6), [1])])
-        cache.move(torch.tensor([1]), torch.tensor([0]), 2)
+        cache.move([1], [0], 2)
         actual = decoder.head(step(decoder, cache, [10, 11]))
         torch.testing.assert_close(actual[0], logits(decoder, [(5, 6, 10)])[0][-1], atol=1e-4, rtol=1e-4)
         torch.testing.assert_close(actual[1], logits(decoder, [(5, 6, 11)])[0][-1], atol=1e-4, rtol=1e-4)

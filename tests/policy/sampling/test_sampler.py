@@ -258,7 +258,7 @@ def test_texts_longer_than_the_sliding_window_are_refused_before_any_is_written(
     seen: list[int] = []
     policy = windowed(tiny_policy, 20)
     assert len(policy.sample([request("a", "x" * 8, 0, 12), request("a", "x", 0, 19)])) == 2
-    with pytest.raises(PromptError, match="more than this base's sliding window of 20"):
+    with pytest.raises(PromptError, match="more than this base's window of 20"):
         policy.sample([request("a", "x", 0, 2), request("a", "x" * 9, 0, 12)], lambda i, _: seen.append(i))
     assert seen == []
 

@@ -14,7 +14,8 @@ from redqueen.config import SamplingConfig
 from redqueen.futures import finished
 from redqueen.policy.kernels import dispatch
 from redqueen.policy.sampling import continuous_batch
-from redqueen.policy.sampling.continuous_batch import BatchLimits, ContinuousBatch, OnRow, Row, RowGroup
+from redqueen.policy.sampling.completion import Row
+from redqueen.policy.sampling.continuous_batch import BatchLimits, ContinuousBatch, OnRow, RowGroup
 from redqueen.records import Completion, Request, SamplingParams
 from redqueen.request_stream import Further, in_rounds
 from tests.policy.conftest import Build
@@ -108,11 +109,16 @@ class NoDevice:
     """Stands for the rows on a device: nothing is computed, and every token is 0."""
 
     def __init__(self, *arguments: Any) -> None:
-        self.steps = arguments[-1]
+        self.steps = arguments[5]
         self.rows = 0
+        self.pages = None
 
     def width(self, rows: int) -> int:
         return rows
+
+    def reserve(self, rows: int) -> bool:
+        del rows
+        return True
 
     def sample_steps(self, rows: int) -> NoDevice:
         self.rows = rows

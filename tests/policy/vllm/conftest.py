@@ -36,7 +36,7 @@ class TwoSamplers(Policy):
         sampling = SamplingConfig(engine="vllm", vllm_url=url, batch_rows=16, vllm_cache_gb=0.5)
         bank = AdapterBank(base.decoder.sites, SLOTS, 8, 16.0, ModelConfig().targets)
         inline = InlineExecutor(base, bank)
-        engine = Server(base, url) if url else Engine(base, SLOTS + 1, 8, sampling)
+        engine = Server(base, url, 1 << 20) if url else Engine(base, SLOTS + 1, 8, sampling)
         self.vllm = VllmExecutor(base, bank, engine, inline)
         super().__init__(base, bank, self.vllm, sampling, LearningConfig(lr=3e-3), 1.0)
         limits = BatchLimits(sampling.batch_rows, sampling.prefill_tokens)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import torch
 from redqueen.adapters.peft_files import load_adapter
 from redqueen.config import Config, ConfigError
 from redqueen.optional import MissingLibraryError
-from redqueen.policy.vllm import engine
+from redqueen.policy.vllm import adapter_versions, engine
 from redqueen.policy.vllm.adapter_versions import AdapterVersions
 from tests.policy.conftest import Build
 from tests.policy.samples import samples
@@ -60,6 +62,38 @@ def test_each_update_and_birth_is_a_new_adapter_and_the_old_one_goes(tiny_policy
     assert host.most == 4
     assert len(set(host.folders)) == 5
     assert not any(folder.exists() for folder in host.folders)
+
+
+def test_adapters_that_do_not_fit_into_shared_memory_are_written_elsewhere(
+    tiny_policy: Build, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    policy = tiny_policy()
+    host = Host()
+    versions = AdapterVersions(policy.adapters, host, "base", torch.float32)
+    monkeypatch.setattr(adapter_versions, "_SHARED_MEMORY", tmp_path)
+    for free in (adapter_versions._SPARE + versions.size, adapter_versions._SPARE + versions.size - 1):
+        # As in a container, where shared memory has 64 MB.
+        usage = shutil.disk_usage(tmp_path)._replace(free=free)
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, usage=usage: usage)
+        versions.update([len(host.folders)])
+    inside, outside = (folder.parent.parent for folder in host.folders)
+    assert inside == tmp_path
+    assert outside == Path(tempfile.gettempdir())
+
+
+def test_no_file_is_larger_than_it_is_taken_to_be(tiny_policy: Build) -> None:
+    policy = tiny_policy()
+    sizes: list[int] = []
+
+    class Measuring(Host):
+        def load(self, name: str, number: int, folder: Path) -> str:
+            sizes.append((folder / "adapter_model.safetensors").stat().st_size)
+            return super().load(name, number, folder)
+
+    versions = AdapterVersions(policy.adapters, Measuring(), "base", torch.bfloat16)
+    versions.update([0])
+    # Beside the weights, the file has a table of their names.
+    assert versions.size < sizes[0] < versions.size + 10_000
 
 
 def test_the_scale_is_folded_once(tiny_policy: Build) -> None:

@@ -1,8 +1,9 @@
 // Teachers x students: solve rates, or games.
 
-import { h, percent } from "../dom.js";
+import { h, percent, wide } from "../dom.js";
 
 const ALL = "all kinds";
+const LEVELS = 7; // the colours heat-0 to heat-6 of style.css
 const FEW = 16; // up to so many of a role, everybody that ever lived is shown
 
 export const matrix = {
@@ -20,18 +21,20 @@ export const matrix = {
     const kinds = ["", ...new Set(data.cells.map((cell) => cell.kind))].sort();
     const choose = (values) =>
       page.link("/matrix", { kind, show: games ? "games" : "", all: page.query.get("all"), ...values });
+    const pairs = teachers.map((t) => students.map((s) => (games ? gamesOf(data, t, s) : rateOf(data, t, s, kind))));
+    const scale = scaleOf(pairs.flat());
     const head = h(
       "tr",
       {},
       h("th", { scope: "col" }, "teacher \\ student"),
       students.map((s) => h("th", { scope: "col" }, page.memberLink(base(s.name)))),
     );
-    const body = teachers.map((t) =>
+    const body = teachers.map((t, i) =>
       h(
         "tr",
         {},
         h("th", { scope: "row" }, page.memberLink(base(t.name))),
-        students.map((s) => (games ? gamesCell(data, t, s) : rateCell(data, t, s, kind, page))),
+        students.map((s, j) => cell(pairs[i][j], scale, games ? null : linkOf(page, t, s, kind))),
       ),
     );
     root.replaceChildren(
@@ -40,7 +43,7 @@ export const matrix = {
         "p",
         { class: "soft" },
         games
-          ? "Games that the student won, that were drawn, and that the teacher won."
+          ? "Games that the student won, that were drawn, and that the teacher won. The colour is the student's share; a draw is half a game."
           : "Mean solve rate of the teacher's valid tasks by the student it was matched with, in sample; below it the number of tasks.",
         // In a report the tasks cannot be opened.
         !games && page.link("/tasks") && " Choose a cell to see them.",
@@ -71,12 +74,9 @@ export const matrix = {
         ),
       ),
       teachers.length && students.length
-        ? h(
-            "div",
-            { class: "wide", tabindex: "0", role: "region", "aria-label": "match matrix" },
-            h("table", { class: "matrix" }, h("thead", {}, head), h("tbody", {}, body)),
-          )
-        : h("p", {}, "No step has been played yet."),
+        ? wide("match matrix", h("table", { class: "matrix" }, h("thead", {}, head), h("tbody", {}, body)))
+        : h("p", {}, "No teacher has met a student yet."),
+      legend(scale, games) ?? "",
     );
   },
 };
@@ -95,27 +95,57 @@ function pick(name, options, value, choose) {
   return h("label", {}, `${name} `, select);
 }
 
-function rateCell(data, teacher, student, kind, page) {
+/** What a pair did: the value of its colour, a text, and a small one below it; null if it never met. */
+function rateOf(data, teacher, student, kind) {
   const cells = data.cells.filter(
     (cell) => cell.teacher === teacher.name && cell.student === student.name && (!kind || cell.kind === kind),
   );
   const tasks = cells.reduce((sum, cell) => sum + cell.tasks, 0);
-  if (!tasks) return h("td", { class: "soft" }, "–");
-  const rate = cells.reduce((sum, cell) => sum + cell.rho * cell.tasks, 0) / tasks;
-  const link = page.link("/tasks", { teacher: teacher.name, student: student.name, kind });
-  const cell = h(
-    "td",
-    { class: `cell${rate > 0.55 ? " strong" : ""}` },
-    h("a", { href: link }, percent(rate), h("small", {}, `${tasks} tasks`)),
-  );
-  cell.style.setProperty("--rate", Math.round(rate * 100));
-  return cell;
+  if (!tasks) return null;
+  const value = cells.reduce((sum, cell) => sum + cell.rho * cell.tasks, 0) / tasks;
+  return { value, text: percent(value), small: `${tasks} ${tasks === 1 ? "task" : "tasks"}` };
 }
 
-function gamesCell(data, teacher, student) {
+function gamesOf(data, teacher, student) {
   const played = data.games.find((each) => each.teacher === teacher.name && each.student === student.name);
-  if (!played) return h("td", { class: "soft" }, "–");
-  const counts = ["student", "draw", "teacher"].map((side) => played.outcomes[side] ?? 0);
-  const none = played.outcomes.none ? h("small", {}, `${played.outcomes.none} without a game`) : null;
-  return h("td", {}, counts.join("-"), none);
+  if (!played) return null;
+  const [won, drawn, lost] = ["student", "draw", "teacher"].map((side) => played.outcomes[side] ?? 0);
+  const games = won + drawn + lost;
+  const none = played.outcomes.none;
+  return {
+    value: games ? (won + drawn / 2) / games : null,
+    text: `${won}-${drawn}-${lost}`,
+    small: none ? `${none} without a game` : null,
+  };
+}
+
+/** The range of the values, cut into as many levels as there are colours. */
+function scaleOf(pairs) {
+  const values = pairs.filter((pair) => pair !== null && pair.value !== null).map((pair) => pair.value);
+  if (!values.length) return null;
+  const low = Math.min(...values);
+  const high = Math.max(...values);
+  const levels = high - low < 0.005 ? 1 : LEVELS;
+  const level = (value) => Math.min(levels - 1, Math.floor(((value - low) / (high - low || 1)) * levels));
+  return { low, high, levels, level };
+}
+
+function cell(pair, scale, link) {
+  if (!pair) return h("td", { class: "soft" }, "–");
+  const content = [pair.text, pair.small && h("small", {}, pair.small)];
+  const heat = pair.value === null ? null : `cell heat-${scale.level(pair.value)}`;
+  return h("td", { class: heat }, link ? h("a", { href: link }, content) : content);
+}
+
+function linkOf(page, teacher, student, kind) {
+  return page.link("/tasks", { teacher: teacher.name, student: student.name, kind });
+}
+
+function legend(scale, games) {
+  if (!scale) return null;
+  const width = (scale.high - scale.low) / scale.levels;
+  const ends = (i) => `${percent(scale.low + i * width)} to ${percent(scale.low + (i + 1) * width)}`;
+  const boxes = Array.from({ length: scale.levels }, (_, i) => h("li", { class: `heat-${i}` }, ends(i)));
+  const what = games ? "the student's share of the games" : "solved";
+  return h("ul", { class: "heat-key", "aria-label": "what the colours mean" }, h("li", {}, what), boxes);
 }

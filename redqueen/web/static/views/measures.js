@@ -1,6 +1,6 @@
 // What a valid task is like; docs/METRICS.md defines each measure.
 
-import { h, number, percent, table } from "../dom.js";
+import { factList, h, number, percent, table } from "../dom.js";
 
 const SIZES = [
   ["nodes", "AST nodes"],
@@ -22,11 +22,7 @@ export function measuresSection(found) {
   return [
     h("h2", {}, "Measures"),
     table(columns, rows, "measures of the program"),
-    h(
-      "dl",
-      { class: "facts" },
-      facts(found).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
-    ),
+    factList(facts(found)),
   ];
 }
 

@@ -1,6 +1,6 @@
 // A member's life: rating, games, family, and the tasks that went best and worst.
 
-import { h, number, table } from "../dom.js";
+import { factList, h, number, table } from "../dom.js";
 import { drawPanels } from "../charts.js";
 import { taskRows } from "./task_rows.js";
 
@@ -18,6 +18,7 @@ export const member = {
     root.replaceChildren(
       h("h1", {}, `${life.name}, ${ROLES[life.role]}`),
       facts(data, page),
+      h("h2", {}, "Course"),
       curves,
       h("h2", {}, teaches ? "Tasks that paid most" : "Tasks it solved best"),
       rows(data.best, page),
@@ -36,9 +37,8 @@ export const member = {
       games(data, page),
     );
     drawPanels(curves, panels(data), {
-      headings: false,
-      onStep: (step) =>
-        page.go(page.link("/tasks", { [teaches ? "teacher" : "student"]: life.name, from: step, to: step })),
+      linkOf: (step) => page.link("/tasks", { [teaches ? "teacher" : "student"]: life.name, from: step, to: step }),
+      go: page.go,
     });
   },
 };
@@ -61,11 +61,7 @@ function facts({ life, children, successor }, page) {
     ["rating", life.mu === null ? "–" : `${number(life.mu)} ± ${number(life.sigma)}`],
     ["fitness", number(life.last)],
   ];
-  return h(
-    "dl",
-    { class: "facts" },
-    lines.filter(Boolean).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
-  );
+  return factList(lines);
 }
 
 function panels({ rating, games, life }) {
@@ -81,17 +77,22 @@ function panels({ rating, games, life }) {
       ...panel,
       key: "rating",
       title: "Rating",
-      unit: "points",
-      note: "TrueSkill after each step: the mean, and one deviation above and below.",
+      unit: "rating",
+      note: "TrueSkill after each step: mu, and a band of one sigma on both sides.",
+      plain: true,
       curves: [
-        { label: "mean", values: rating.map((each) => each.mu) },
-        { label: "+ deviation", values: rating.map((each) => each.mu + each.sigma) },
-        { label: "− deviation", values: rating.map((each) => each.mu - each.sigma) },
+        {
+          label: "mu",
+          values: rating.map((each) => each.mu),
+          low: rating.map((each) => each.mu - each.sigma),
+          high: rating.map((each) => each.mu + each.sigma),
+        },
       ],
     },
     {
       ...panel,
       key: "fitness",
+      plain: true,
       title: "Fitness",
       unit: "",
       note: "What selection ranks by.",

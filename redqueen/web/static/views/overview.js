@@ -1,25 +1,111 @@
-// The course of the run: all panels. A step that is chosen in a chart opens its tasks.
+// The overview: four answers, four charts, the kinds of task, and all other charts folded under the question they answer.
 
-import { h } from "../dom.js";
+import { ago, clock, h, number, percent, table } from "../dom.js";
 import { drawPanels } from "../charts.js";
+import { chartControls } from "../chart_view.js";
+import { foldedCharts } from "./folded_charts.js";
 
 export const overview = {
   api: "overview",
   title: "Overview",
-  render(root, { verdict, panels }, page) {
+  render(root, data, page) {
     let box = root.querySelector(".overview");
     if (!box) {
-      const hint =
-        "Choose a point to see the tasks of its step. Left and right arrows move through the steps of a chart.";
-      box = h("div", { class: "overview" });
-      root.replaceChildren(h("h1", {}, "Overview"), h("p", { class: "verdict" }), h("p", { class: "soft" }, hint), box);
+      box = frame();
+      root.replaceChildren(h("h1", {}, "Overview"), box);
     }
-    const words = page.state?.course === "finished" ? "Verdict: " : "So far: ";
-    root.querySelector(".verdict").replaceChildren(words, h("strong", {}, verdict.word), `. ${verdict.reason}`);
-    if (!panels.length || !panels[0].steps.length) {
-      box.replaceChildren(h("p", {}, "No step has been played yet. The curves begin with the first one."));
-      return;
-    }
-    drawPanels(box, panels, { onStep: (step) => page.go(page.link("/tasks", { from: step, to: step })) });
+    const part = (name) => box.querySelector(`.${name}`);
+    part("answers").replaceChildren(...answers(data, page.state));
+    const words = page.state?.course !== "finished" ? "Verdict so far: " : "Verdict: ";
+    const verdict = [words, h("strong", {}, data.verdict.word), `. ${data.verdict.reason}`];
+    // A report begins with it.
+    part("verdict").replaceChildren(...(page.state ? verdict : []));
+    const none = h("p", {}, "No step has been played yet. The curves begin with the first one.");
+    part("none").replaceChildren(...(data.panels.length ? [] : [none]));
+    if (!data.panels.length) return;
+    const steps = data.panels.reduce((longest, { steps }) => (steps.length > longest.length ? steps : longest), []);
+    // The controls know the first and the last step, and somebody may be setting one of them.
+    if (!part("controls").contains(document.activeElement)) part("controls").replaceChildren(chartControls(steps));
+    const linkOf = page.link("/tasks") ? (step) => page.link("/tasks", { from: step, to: step }) : null;
+    drawPanels(part("first"), data.first, { linkOf, go: page.go });
+    part("kinds").replaceChildren(...kinds(data.kinds, page));
+    foldedCharts(part("folded"), data.panels, { linkOf, go: page.go });
   },
 };
+
+function frame() {
+  return h(
+    "div",
+    { class: "overview" },
+    ["answers", "verdict", "none", "controls", "first", "kinds", "folded"].map((name) => h("div", { class: name })),
+  );
+}
+
+/** The four numbers. A report, which shows a run that nobody follows, has two. */
+function answers({ better, health }, state) {
+  return [
+    answer("Better than the start?", better.value, better.text, better.tone),
+    answer("Healthy?", health.value, health.text, health.tone),
+    ...(state ? [answer("What is it doing?", ...doing(state)), answer("How long still?", ...left(state))] : []),
+  ];
+}
+
+function answer(question, value, text, tone) {
+  return h(
+    "section",
+    { class: `answer ${tone}` },
+    h("h2", {}, question),
+    h("p", { class: "value" }, value),
+    h("p", { class: "soft" }, text),
+  );
+}
+
+function doing({ course, step, steps, written, step_seconds: usual }) {
+  const last = written === null ? "" : `The last step ended ${ago(written)}.`;
+  if (course === "finished") return ["finished", `${step} steps were played. ${last}`, "good"];
+  if (course === "stopped") return ["stopped", `${step} of ${steps} steps are played, and nobody trains it here. ${last}`, "bad"];
+  if (!step) return ["starting", "The base is loaded and the first step is played.", "open"];
+  const late = written !== null && usual !== null && written > 3 * usual + 30;
+  const words = `${last} A step takes about ${clock(usual)}.`;
+  return late ? [`step ${step + 1}`, `${words} This one takes longer.`, "bad"] : [`step ${step + 1}`, words, "good"];
+}
+
+function left({ course, step, steps, seconds, seconds_left: time }) {
+  const played = `${step} of ${steps} steps, ${clock(seconds)} in steps so far.`;
+  if (course === "finished") return ["done", played, "good"];
+  return [time === null ? "not known" : clock(time), played, "open"];
+}
+
+function kinds({ first, last, rows }, page) {
+  if (!rows.length) return [];
+  const columns = [
+    ["kind of task", ""],
+    ["tasks", "right"],
+    ["valid", "right"],
+    ["solved", "right"],
+    ["contested", "right"],
+    ["new ideas", "right"],
+    ["nodes", "right"],
+  ];
+  const best = rows.reduce((one, other) => ((other.contested ?? -1) > (one.contested ?? -1) ? other : one));
+  const cells = (row) => [
+    page.link("/tasks") ? h("a", { href: page.link("/tasks", { kind: row.kind }) }, row.kind) : row.kind,
+    row.tasks,
+    percent(row.valid),
+    percent(row.solved),
+    percent(row.contested),
+    percent(row.novel),
+    number(row.nodes, 0),
+  ];
+  const steps = first === last ? `step ${last}` : `steps ${first} to ${last}`;
+  const most = best.contested ? ` ${best.kind} has the largest share of contested tasks: only these tell good answers from bad ones.` : "";
+  return [
+    h("h2", {}, "Which kind of task works best?"),
+    h("p", { class: "soft" }, `The last quarter: ${steps}. In sample.${most}`),
+    table(
+      columns,
+      rows.map((row) => ({ className: row === best && best.contested ? "average" : "", cells: cells(row) })),
+      "kinds of task",
+    ),
+  ];
+}

@@ -1,7 +1,8 @@
 // One proposal: what was written, what it became, every attempt, and what each was paid and why.
 
-import { h, number, percent, table } from "../dom.js";
+import { factList, h, number, percent, table } from "../dom.js";
 import { measuresSection } from "./measures.js";
+import { taskRows } from "./task_rows.js";
 
 export const task = {
   api: "task",
@@ -15,6 +16,7 @@ export const task = {
       h("h2", {}, "What the teacher was paid, and why"),
       h("p", { class: "why" }, proposal.why),
       ...(valid ? question(valid) : refused(proposal)),
+      ...way(data, page),
       ...answers(data, attempts),
       ...measuresSection(data.measures),
       h(
@@ -54,11 +56,7 @@ function facts({ kind, proposal, task: valid, student, references }, page) {
     ],
     ["judged in", `${number(proposal.cpu_ms, 1)} ms of CPU time`],
   ];
-  return h(
-    "dl",
-    { class: "facts" },
-    lines.filter(Boolean).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
-  );
+  return factList(lines);
 }
 
 function question(valid) {
@@ -83,6 +81,26 @@ function question(valid) {
       rows,
       "inputs and outputs",
     ),
+  ]
+    .flat()
+    .filter(Boolean);
+}
+
+/** The run's tasks that the teacher was shown, and those whose teachers were shown this one. */
+function way({ came_from: before, led_to: after, task: valid }, page) {
+  if (!after) return []; // a report shows single tasks
+  const none = (text) => h("p", { class: "soft" }, text);
+  const read = after.complete ? "" : ` The steps up to ${after.last} were read.`;
+  const more = after.more ? none(`${after.more} more, at least.`) : null;
+  return [
+    h("h2", {}, "Where it came from, and what it led to"),
+    h("h3", {}, "It came from"),
+    before.length ? taskRows(before, page) : none("No task of this run: its teacher was shown seed programs, or nothing."),
+    valid && [
+      h("h3", {}, "It led to"),
+      after.tasks.length ? taskRows(after.tasks, page) : none(`No teacher was shown it yet.${read}`),
+      more,
+    ],
   ]
     .flat()
     .filter(Boolean);

@@ -17,7 +17,7 @@ const SORTS = [
   ["-lines", "most lines"],
   ["-depth", "deepest"],
 ];
-const KEYS = ["kind", "teacher", "student", "status", "from", "to", "least", "most", "novel", "nodes", "sort"];
+const KEYS = ["text", "in", "kind", "teacher", "student", "status", "from", "to", "least", "most", "novel", "nodes", "sort"];
 
 export const tasks = {
   api: "tasks",
@@ -48,7 +48,7 @@ function controls(data, page, form) {
       text,
       h(
         "select",
-        { name, id: `filter-${name}`, "data-filter": name === "kind", change: apply },
+        { name, id: `filter-${name}`, change: apply },
         options.map(([value, words]) => h("option", { value, selected: value === chosen }, words)),
       ),
     );
@@ -64,7 +64,22 @@ function controls(data, page, form) {
     ["refused", "refused (all)"],
     ...data.statuses.slice(2).map((value) => [value, value]),
   ];
+  const text = h("input", {
+    name: "text",
+    id: "filter-text",
+    type: "search",
+    "data-filter": true,
+    value: now("text"),
+    placeholder: "a word of a program",
+    keydown: (event) => event.key === "Enter" && apply(),
+    change: apply,
+  });
   return [
+    label("text", text),
+    select("in", "in", [
+      ["", "tasks"],
+      ["answers", "answers"],
+    ]),
     select("kind", "kind", any(data.kinds)),
     select("teacher", "author", any(data.teachers)),
     select("student", "student", any(data.students)),
@@ -89,7 +104,8 @@ function lines(data, page) {
   const to = (number) => page.link("/tasks", { ...values, page: number > 1 ? number : "" });
   const words = data.total === 1 ? "1 proposal" : `${data.total} proposals`;
   const hint = "j and k, or the arrows, move; Enter opens; / goes to the filters.";
-  if (!data.total) return [h("p", { class: "count" }, "No proposal is like that. Widen the filter.")];
+  if (data.searched) return searched(data, page, words, values);
+  if (!data.total) return [h("p", { class: "count", role: "status" }, "No proposal is like that. Widen the filter.")];
   return [
     h("p", { class: "soft count", role: "status" }, `${words}. ${hint}`),
     taskRows(data.tasks, page),
@@ -100,5 +116,19 @@ function lines(data, page) {
       `page ${data.page} of ${data.pages}`,
       data.page < data.pages && h("a", { href: to(data.page + 1), rel: "next" }, "next →"),
     ),
+  ];
+}
+
+/** A search reads the texts, the newest first, for a moment; then it says how far it came, and can go on. */
+function searched(data, page, words, values) {
+  const { first, last, complete } = data.searched;
+  const steps = last ? `in steps ${first} to ${last}` : "in no step";
+  const further = complete
+    ? h("span", {}, "All steps were searched.")
+    : h("a", { href: page.link("/tasks", { ...values, before: first - 1 }), rel: "next" }, `search the steps before ${first} →`);
+  return [
+    h("p", { class: "soft count", role: "status" }, `${words} ${steps}, the newest first.`),
+    taskRows(data.tasks, page),
+    h("div", { class: "pager" }, further),
   ];
 }

@@ -1,7 +1,7 @@
 // The family tree: a line is a life, from birth to the end; arcs come from the parents.
 
-import { h, svg, number } from "../dom.js";
-import { HUES } from "../charts.js";
+import { h, number, svg, wide } from "../dom.js";
+import { HUES } from "../series.js";
 
 const ROW = 22;
 const TOP = 8;
@@ -22,11 +22,7 @@ export const tree = {
       return lives.length
         ? [
             h("h2", {}, ROLES[role]),
-            h(
-              "div",
-              { class: "wide", tabindex: "0", role: "region", "aria-label": ROLES[role] },
-              draw(lives, steps, room, look, page),
-            ),
+            wide(ROLES[role], draw(lives, steps, room, look, page)),
           ]
         : [];
     });
@@ -74,7 +70,7 @@ function draw(lives, steps, width, look, page) {
   ]);
   return svg(
     "svg",
-    { class: "tree", width, height, role: "img", "aria-label": `lives of ${lives.length} members` },
+    { class: "tree", width, height, role: "group", "aria-label": `lives of ${lives.length} members` },
     axis,
     lives.flatMap((life) => arcs(life, x, y, look)),
     lives.flatMap((life) => line(life, steps, x, y, look, page)),

@@ -1,0 +1,29 @@
+"""The memory of keys and values, where a GPU keeps them in pages."""
+
+from __future__ import annotations
+
+import torch
+
+from redqueen.config import Config
+from redqueen.policy.model.base import dtype_of
+from redqueen.policy.model.dimensions import Shape
+from redqueen.policy.sampling.pages import PAGE, batch_pages
+from redqueen.policy.sampling.paging import pages_suit
+
+
+def token_bytes(config: Config, shape: Shape, device: torch.device) -> int:
+    """Returns the bytes of the keys and values of one token of a row."""
+    return 2 * shape.layers * shape.kv_heads * shape.head_size * dtype_of(config.model, device).itemsize
+
+
+def kept_in_pages(config: Config, shape: Shape, device: torch.device) -> bool:
+    """Returns whether rows take pages of keys and values as they grow, instead of the room that they may need."""
+    if device.type != "cuda":
+        return False
+    return pages_suit(torch.empty(0, shape.head_size, dtype=dtype_of(config.model, device), device="meta"))
+
+
+def pages_of_rows(rows: int, room: int, tokens: int) -> tuple[str, int]:
+    """Returns a name and the tokens of the pages of rows that reach `room` tokens, and `tokens` together (0: any)."""
+    pages = batch_pages(rows, room, tokens)
+    return f"sampling: cache of {rows} rows, {pages} pages of {PAGE} tokens", pages * PAGE

@@ -1,0 +1,64 @@
+"""The overview: what a reader asks first, as numbers and four charts, and all other charts by question."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from redqueen.recording.metrics import Panel, panels
+from redqueen.web.by_kind import by_kind
+from redqueen.web.first_charts import first_charts
+from redqueen.web.headline import better, health
+from redqueen.web.live_run import LiveRun
+from redqueen.web.questions import question_of
+
+Drawn = dict[str, Any]
+"""A panel as `static/charts.js` draws it."""
+
+
+def overview(run: LiveRun) -> dict[str, object]:
+    """Returns the first answers, the verdict so far, and all panels. Raises RunError if the run cannot be read."""
+    lines = run.lines()
+    found = run.verdict()
+    drawn = with_bands([panel_json(panel) for panel in panels(lines)])
+    return {
+        "verdict": {"word": found.word, "reason": found.reason},
+        "better": better(lines, run.config().evals.every),
+        "health": health(lines),
+        "first": first_charts(lines),
+        "kinds": by_kind(lines),
+        "panels": [{**panel, "question": question_of(panel["key"], panel["section"])} for panel in drawn],
+    }
+
+
+def panel_json(panel: Panel) -> Drawn:
+    """Returns a panel as `static/charts.js` draws it."""
+    # Not `asdict`, which copies each of a long run's points.
+    data: Drawn = {part.name: getattr(panel, part.name) for part in fields(panel)}
+    data["curves"] = [{"label": label, "values": values} for label, values in panel.curves.items()]
+    return data
+
+
+def with_bands(drawn: list[Drawn]) -> list[Drawn]:
+    """Returns the panels with each rating as a band, mu with a sigma on both sides, instead of two charts."""
+    by_key = {panel["key"]: panel for panel in drawn}
+    shown: list[Drawn] = []
+    for panel in drawn:
+        key: str = panel["key"]
+        sigmas = by_key.get(f"sigma-{key.removeprefix('ratings-')}")
+        if key.startswith("ratings-") and sigmas is not None:
+            shown.append(_rating_band(panel, sigmas))
+        elif not key.startswith("sigma-"):
+            shown.append(panel)
+    return shown
+
+
+def _rating_band(ratings: Drawn, sigmas: Drawn) -> Drawn:
+    deviations = {curve["label"]: curve["values"] for curve in sigmas["curves"]}
+    curves: list[Drawn] = []
+    for curve in ratings["curves"]:
+        pairs = list(zip(curve["values"], deviations[curve["label"]], strict=True))
+        low = [None if mu is None or sigma is None else mu - sigma for mu, sigma in pairs]
+        high = [None if mu is None or sigma is None else mu + sigma for mu, sigma in pairs]
+        curves.append({**curve, "low": low, "high": high})
+    return {**ratings, "note": f"{ratings['note']} The band is one sigma on both sides.", "curves": curves}

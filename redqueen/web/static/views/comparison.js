@@ -1,0 +1,68 @@
+// Two or more runs beside one another: what differs, what they came to, and their curves.
+
+import { clock, h, settingName, table } from "../dom.js";
+import { drawPanels } from "../charts.js";
+import { chartControls } from "../chart_view.js";
+import { foldedCharts } from "./folded_charts.js";
+
+export const comparison = {
+  api: "compare",
+  title: "Compare",
+  render(root, data, page) {
+    const chosen = data.chosen.join("\n");
+    let box = root.querySelector(".comparison");
+    if (box?.dataset.chosen !== chosen) {
+      box = h("div", { class: "comparison", "data-chosen": chosen });
+      box.append(...["chooser", "tables", "controls", "first", "folded"].map((name) => h("div", { class: name })));
+      root.replaceChildren(h("h1", {}, "Compare runs"), box);
+    }
+    const part = (name) => box.querySelector(`.${name}`);
+    if (!part("chooser").contains(document.activeElement)) part("chooser").replaceChildren(chooser(data, page));
+    if (!data.runs.length) return;
+    part("tables").replaceChildren(...tables(data));
+    if (!data.first.length) return;
+    const steps = data.first.at(-1).steps;
+    if (!part("controls").contains(document.activeElement)) part("controls").replaceChildren(chartControls(steps));
+    drawPanels(part("first"), data.first);
+    foldedCharts(part("folded"), data.panels, {});
+  },
+};
+
+function chooser({ names, chosen, most }, page) {
+  const boxes = names.map((name) =>
+    h("label", {}, h("input", { type: "checkbox", name: "with", value: name, checked: chosen.includes(name) }), ` ${name}`),
+  );
+  const submit = (event) => {
+    event.preventDefault();
+    page.go(page.compareLink(new FormData(event.target).getAll("with")));
+  };
+  return h(
+    "details",
+    { open: chosen.length < 2 },
+    h("summary", {}, `Choose from 2 to ${most} of ${names.length} runs`),
+    h("form", { class: "chosen-runs", submit }, boxes, h("button", {}, "compare")),
+  );
+}
+
+function tables({ runs, differ }) {
+  const titles = runs.map((run) => [run.title, "wrap"]);
+  const lines = [
+    ["better than the start?", (run) => [h("strong", {}, run.better.value), " ", run.better.text]],
+    ["healthy?", (run) => [h("strong", {}, run.health.value), " ", run.health.text]],
+    ["verdict", (run) => run.verdict],
+    ["steps", (run) => run.steps],
+    ["tokens", (run) => run.tokens.toLocaleString("en")],
+    ["time in steps", (run) => clock(run.seconds)],
+  ];
+  const rows = lines.map(([name, value]) => ({ cells: [name, ...runs.map(value)] }));
+  const settings = differ.map(({ key, values }) => ({
+    cells: [settingName(key), ...values.map((value) => h("code", {}, value || "(empty)"))],
+  }));
+  return [
+    h("h2", {}, "What they came to"),
+    table([["", ""], ...titles], rows, "what the runs came to"),
+    h("h2", {}, "Settings that differ"),
+    settings.length ? table([["setting", ""], ...titles], settings, "settings that differ") : h("p", {}, "None."),
+    h("h2", {}, "Curves"),
+  ];
+}

@@ -1,0 +1,103 @@
+// Which operators' children did well: each child's change of fitness beside its fitter parent, and the mean of them.
+
+import { h, number, svg, wide } from "../dom.js";
+
+const ROLES = { teacher: "Teachers", student: "Students", both: "The single agent" };
+const WIDTH = 260;
+const HEIGHT = 30;
+
+export const operators = {
+  api: "operators",
+  title: "Operators",
+  render(root, { rows }, page) {
+    const parts = Object.entries(ROLES).flatMap(([role, title]) => {
+      const some = rows.filter((row) => row.role === role);
+      return some.length ? [h("h2", {}, title), best(some), chart(title, some, page)] : [];
+    });
+    root.replaceChildren(
+      h("h1", {}, "Operators: whose children did well?"),
+      h(
+        "p",
+        { class: "soft" },
+        "The change is a child's last fitness less its fitter parent's at the birth. A dot is a child (hollow: it was replaced), " +
+          "the bar is the mean with its 95 % interval. Fitness is relative to the opponents of the day, so compare operators " +
+          "with each other and with the controls, not with 0. Held out is the mean gain of the children over the start.",
+      ),
+      ...(parts.length ? parts : [h("p", {}, "Nobody was born yet.")]),
+    );
+  },
+};
+
+function best(rows) {
+  const known = rows.filter((row) => row.change?.low !== null && row.change);
+  const first = known[0];
+  if (!first) return h("p", {}, "No operator has two children with a fitness yet, so none can be said to be better.");
+  const others = known.filter((row) => row !== first);
+  const clear = others.length && others.every((row) => row.change.high < first.change.low);
+  const words = `${first.operator}: ${signed(first.change.mean)} [${signed(first.change.low)}, ${signed(first.change.high)}]`;
+  return h(
+    "p",
+    {},
+    clear ? "The best is " : "The largest mean is ",
+    h("strong", {}, words),
+    clear ? ", above all others' intervals." : ". The intervals overlap, so chance is not excluded.",
+  );
+}
+
+function chart(title, rows, page) {
+  // The scale is that of the children. An interval of two of them can be far wider; it is cut off at the edge.
+  const known = rows.flatMap((row) => row.children.map((child) => child.change)).filter((value) => value !== null);
+  const room = Math.max(0, ...known) - Math.min(0, ...known) || 1;
+  const low = Math.min(0, ...known) - 0.2 * room;
+  const high = Math.max(0, ...known) + 0.2 * room;
+  const x = (value) => Math.min(Math.max((value - low) / (high - low), 0), 1) * WIDTH;
+  const head = ["operator", `change, from ${signed(low)} to ${signed(high)}`, "mean", "children", "living", "had children", "age", "held out"];
+  const body = rows.map((row) =>
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row", class: "stay" }, row.operator, row.control && h("small", { class: "soft" }, " control")),
+      h("td", {}, plot(row, x, page)),
+      h("td", { class: "right" }, row.change ? interval(row.change) : "–"),
+      h("td", { class: "right" }, row.children.length),
+      h("td", { class: "right" }, row.living),
+      h("td", { class: "right" }, row.parents),
+      h("td", { class: "right" }, number(row.age, 0)),
+      h("td", { class: "right" }, row.held_out === null ? "–" : `${signed(100 * row.held_out)} points`),
+    ),
+  );
+  const heads = head.map((text, i) => h("th", { scope: "col", class: i > 1 ? "right" : "" }, text));
+  return wide(title, h("table", { class: "operators" }, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, body)));
+}
+
+function interval({ mean, low, high }) {
+  return [signed(mean), low !== null && h("small", {}, `${signed(low)} to ${signed(high)}`)];
+}
+
+function plot(row, x, page) {
+  const middle = HEIGHT / 2;
+  const dots = row.children
+    .filter((child) => child.change !== null)
+    .map((child) => {
+      const dot = svg(
+        "circle",
+        { class: child.lives ? "dot lives" : "dot", cx: x(child.change), cy: middle, r: 4 },
+        svg("title", {}, `${child.name}, born after step ${child.born}: ${signed(child.change)}`),
+      );
+      const link = page.link("/member", { name: child.name });
+      return link ? svg("a", { href: link, "aria-label": child.name }, dot) : dot;
+    });
+  const { mean, low, high } = row.change ?? {};
+  return svg(
+    "svg",
+    { width: WIDTH, height: HEIGHT, role: "group", "aria-label": `${row.operator}: ${row.children.length} children` },
+    svg("line", { class: "rule", x1: x(0), x2: x(0), y1: 0, y2: HEIGHT }),
+    low !== null && low !== undefined && svg("line", { class: "interval", x1: x(low), x2: x(high), y1: middle, y2: middle }),
+    mean !== undefined && svg("line", { class: "mean", x1: x(mean), x2: x(mean), y1: 4, y2: HEIGHT - 4 }),
+    dots,
+  );
+}
+
+function signed(value) {
+  return `${value > 0 ? "+" : value < 0 ? "−" : ""}${Math.abs(value).toFixed(1)}`;
+}
