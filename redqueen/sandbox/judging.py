@@ -133,8 +133,7 @@ def _values(sandbox: Sandbox, program: str, asked: Sequence[_Asked], limits: Lim
         if not _equal(parse_literal(text, limits.output_bytes), each.expected):
             return replace(outcome, status="wrong", detail=f"test {each.number} gave {_short(text)}")
     if outcome.status == "error" and outcome.detail.startswith(_NO_PROGRAM):
-        # The line is one of the text around the program.
-        return replace(outcome, status="malformed", detail=outcome.detail.partition(" at line")[0])
+        return replace(outcome, status="malformed")
     return outcome
 
 

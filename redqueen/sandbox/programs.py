@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
 
-from redqueen.sandbox import inside
+from redqueen.sandbox.child.whole_program import MOST_ERRORS, MOST_OUTPUT
 from redqueen.sandbox.job import MAX_INPUTS, Job, Limits, Outcome
 from redqueen.sandbox.literals import parse_literal
 from redqueen.sandbox.profile import BENCHMARKS, Profile
 from redqueen.sandbox.worker import encode_arguments
 
+# A partial has no line of its own, so that the lines of an error are the program's.
+_CALLED = "import functools, whole_program\nrun = functools.partial(whole_program.run, __builtins__)"
+
+
 PROGRAMS: Profile = replace(
     BENCHMARKS,
     modules=(
         *BENCHMARKS.modules,
+        "whole_program",  # loaded before the first fork, so that no child has to compile it
         "traceback",  # the text that verl puts around a function imports it
         "time",  # contest programs import it; its clocks are refused all the same
     ),
     # What a program prints is written out as a literal, where a byte is four signs at most.
-    limits=replace(BENCHMARKS.limits, output_bytes=5 * (inside.MOST_OUTPUT + inside.MOST_ERRORS)),
+    limits=replace(BENCHMARKS.limits, output_bytes=5 * (MOST_OUTPUT + MOST_ERRORS)),
 )
 """The rules for whole programs: those for solutions of benchmarks, and what such programs import at their top."""
 
@@ -39,7 +42,7 @@ class Printed:
 
 def script_job(source: str, stdin: str, limits: Limits | None = None) -> Job:
     """Returns the job that runs a program on a standard input; `printed` reads its outcome. For `PROGRAMS`."""
-    return Job(_inside(), (encode_arguments((source, stdin, None)),), limits=limits)
+    return Job(_CALLED, (encode_arguments((source, stdin, None)),), limits=limits)
 
 
 def values_job(source: str, expressions: Sequence[str], limits: Limits | None = None) -> Job:
@@ -49,7 +52,7 @@ def values_job(source: str, expressions: Sequence[str], limits: Limits | None = 
     """
     if len(expressions) > MAX_INPUTS:
         raise ValueError(f"at most {MAX_INPUTS} tests, not {len(expressions)}")
-    return Job(_inside(), tuple(encode_arguments((source, None, text)) for text in expressions), limits=limits)
+    return Job(_CALLED, tuple(encode_arguments((source, None, text)) for text in expressions), limits=limits)
 
 
 def printed(outcome: Outcome) -> Printed | None:
@@ -62,8 +65,3 @@ def printed(outcome: Outcome) -> Printed | None:
             return Printed(stdout=out, stderr=errors, code=code & 255)
         case _:
             return None
-
-
-@cache
-def _inside() -> str:
-    return Path(inside.__file__).read_text(encoding="utf-8")

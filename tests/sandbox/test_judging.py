@@ -90,7 +90,7 @@ def test_a_program_that_does_not_end_is_a_timeout(judged: Judge) -> None:
         "import sys\ndef f(): sys.exit(0)",
         "class AssertionError(Exception): ...\ndef f(): return None",
         "import builtins\nbuiltins.eval = lambda *_: True\ndef f(): return 2",
-        "import sys\nsys._getframe(1).f_globals['eval'] = lambda *_: 2\ndef f(): return 3",
+        "import whole_program\nwhole_program.eval = lambda *_: 2\ndef f(): return 3",
     ],
 )
 def test_a_program_cannot_make_a_comparison_come_out_right(judged: Judge, program: str) -> None:
@@ -100,7 +100,7 @@ def test_a_program_cannot_make_a_comparison_come_out_right(judged: Judge, progra
 @pytest.mark.parametrize("said", ["(1, 2)", "('\\ud800', 3, 0)", "['7', '', 0]"])
 def test_a_forged_result_of_a_script_is_an_error(judged: Judge, said: str) -> None:
     # The program replaces what says how it ended.
-    program = f"import sys\nsys._getframe(2).f_globals['Printed'].text = lambda _: {said}"
+    program = f"import whole_program\nwhole_program.Printed.text = lambda _: {said}"
     assert judged(program, Script("", "7")).status != "ok"
 
 

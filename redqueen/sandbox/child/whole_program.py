@@ -1,7 +1,7 @@
-"""Runs a whole program inside the jail. `programs.py` sends this file's text with each job: standard library only.
+"""Runs a whole program inside the jail: the profile `PROGRAMS` has this module loaded before the first fork.
 
 Nothing here is a wall or a judge. A program shares the process with it and may change what it says; but the expected
-output is not here, so to say it a program would have to compute it.
+output is not here, so to say it a program would have to compute it. Child-side, standard library only.
 """
 
 from __future__ import annotations
@@ -20,18 +20,22 @@ LOADED: list[dict[str, Any]] = []
 """The names of the program whose expressions are asked for; one process belongs to one program."""
 
 
-def run(source: str, text: str | None, expression: str | None) -> Any:
-    """Runs a program on standard input, or loads it once and returns the value of an expression over its names."""
+def run(visible: dict[str, Any], source: str, text: str | None, expression: str | None) -> Any:
+    """Runs a program on standard input, or loads it once and returns the value of an expression over its names.
+
+    `visible` are the builtins that it sees.
+    """
+    names: dict[str, Any] = {"__builtins__": visible}
     if expression is None:
-        return run_script(source, text or "")
+        return run_script(source, text or "", names)
     if not LOADED:
-        names: dict[str, Any] = {"__name__": "program"}
+        names["__name__"] = "program"
         execute(source, names)
         LOADED.append(names)
     return eval(compile(expression, "<test>", "eval", dont_inherit=True), LOADED[0])
 
 
-def run_script(source: str, text: str) -> tuple[str, str, int]:
+def run_script(source: str, text: str, names: dict[str, Any]) -> tuple[str, str, int]:
     """Runs a program on a standard input. Returns its standard output, its standard error and its exit code."""
     out = Printed(MOST_OUTPUT)
     errors = Printed(MOST_ERRORS, drops=True)
@@ -40,7 +44,7 @@ def run_script(source: str, text: str) -> tuple[str, str, int]:
     sys.stderr = errors.stream
     code = 0
     try:
-        execute(source, {"__name__": "__main__", "open": open_input, "exit": sys.exit, "quit": sys.exit})
+        execute(source, names | {"__name__": "__main__", "open": open_input, "exit": sys.exit, "quit": sys.exit})
     except SystemExit as leaving:
         code = exit_code(leaving.code, errors)
     except MemoryError:
