@@ -21,6 +21,7 @@ from redqueen.config import Config, ConfigError
 from redqueen.config.keys import keys as all_keys
 from redqueen.errors import UserError
 from redqueen.machine import set_library_defaults
+from redqueen.optional import TRAINING, missing
 from redqueen.policy.model.families import check_model
 from redqueen.recipes import RECIPES, check_repeats, configure
 from redqueen.runs.allowed import with_own_parts
@@ -401,4 +402,11 @@ def main() -> None:
     except UserError as error:
         # An error may name what is in a file that somebody else wrote.
         typer.echo(printable(f"redqueen: {error}"), err=True)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        library = (error.name or "").partition(".")[0]
+        # A command that trains, draws or loads a model, in an install that judges. Any other is our bug.
+        if library not in TRAINING:
+            raise
+        typer.echo(f"redqueen: {missing(library, 'train', 'this command')}", err=True)
         sys.exit(2)
