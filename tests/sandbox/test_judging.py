@@ -13,6 +13,8 @@ import pytest
 from redqueen.sandbox import PROGRAMS, Call, Limits, Outcome, Sandbox, Script, judge
 from redqueen.sandbox.judging import shared_sandbox
 from tests.sandbox.conftest import AMPLE
+from tests.sandbox.reach import REACH
+from tests.sandbox.test_escapes import AIMED, OTHERWISE
 
 ADD = "def add(a, b):\n    return a + b\n"
 SUM = "print(sum(map(int, input().split())))"
@@ -102,6 +104,15 @@ def test_a_forged_result_of_a_script_is_an_error(judged: Judge, said: str) -> No
     # The program replaces what says how it ended.
     program = f"import whole_program\nwhole_program.Printed.text = lambda _: {said}"
     assert judged(program, Script("", "7")).status != "ok"
+
+
+@pytest.mark.parametrize("code", AIMED.values(), ids=AIMED.keys())
+def test_the_world_is_out_of_reach(judged: Judge, world: Any, code: str) -> None:
+    program = f"{REACH}def run(canary, port, sibling):\n    return {code}"
+    outcome = judged(program, Call("run", (str(world.canary), world.port, world.sibling.pid), None))
+    refusal = OTHERWISE.get(code.partition("(")[0], "PermissionError")
+    assert (outcome.status, outcome.detail.split()[0]) == ("error", refusal), outcome
+    world.unharmed()
 
 
 def test_scripts_share_nothing(judged: Judge) -> None:
