@@ -19,7 +19,7 @@ TRITON_TESTS = tests/policy/kernels/test_triton_kernels.py
 # where cruxeval.jsonl is, for `make results`; without it only the reserved programs are measured on
 DATA ?=
 
-.PHONY: results figures help train check test test-all test-page test-trackers test-trl test-verifiers test-clients test-quantized test-triton test-ray test-vllm bench lint format setup clean
+.PHONY: results figures help train check test test-all test-page test-trackers test-trl test-verifiers test-openenv test-clients test-quantized test-triton test-ray test-vllm bench lint format setup clean
 
 help:
 	@echo "make train     train 2 teachers and 2 students on the bundled model, into $(RUN)"
@@ -31,6 +31,7 @@ help:
 	@echo "make test-quantized  bases in 4 and 8 bits by bitsandbytes and torchao, in an environment of their own: a few minutes"
 	@echo "make test-trl  TRL's GRPOTrainer with our rewards, in an environment of its own: a minute"
 	@echo "make test-verifiers  an exported package with verifiers itself, in an environment of its own: a minute"
+	@echo "make test-openenv  a run's tasks behind OpenEnv's server, in an environment of its own: a minute"
 	@echo "make test-clients  the jail's service with the clients of verl, tinker-cookbook and SandboxFusion: a minute"
 	@echo "make test-ray  runs on two machines of a Ray cluster, which are started here, in an environment of its own: minutes"
 	@echo "make test-vllm  sampling by vLLM on this CPU, in an environment of its own (3.5 GB): a quarter of an hour"
@@ -60,6 +61,7 @@ EXTRAS_trackers = tensorboard wandb trackio mlflow
 EXTRAS_ray = ray
 EXTRAS_quantized = bnb torchao
 EXTRAS_trl = trl
+EXTRAS_openenv = openenv
 EXTRAS_verifiers = verifiers
 
 test-trackers: setup .venv-trackers/requirements.txt
@@ -83,6 +85,9 @@ test-verifiers: setup .venv-verifiers/requirements.txt
 
 test-trl: setup .venv-trl/requirements.txt
 	@HF_HUB_OFFLINE=1 .venv-trl/bin/python -m pytest -n0 tests/rewards
+
+test-openenv: setup .venv-openenv/requirements.txt
+	@.venv-openenv/bin/python -m pytest -n0 tests/rewards/test_openenv.py
 
 # The clients need little; the packages that they come in would bring Ray, vLLM and more.
 test-clients: setup .venv-clients/installed

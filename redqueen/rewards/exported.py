@@ -11,7 +11,9 @@ from redqueen.analysis.dataset.fixed import fixed_tasks
 from redqueen.config import GameConfig
 from redqueen.errors import UserError
 from redqueen.game.prompts import prompts
+from redqueen.game.reserved import reserved_shapes
 from redqueen.kinds import names
+from redqueen.programs.normal_form import shape
 from redqueen.records import Pair, Task
 
 Style = Literal["chat", "completion"]
@@ -51,7 +53,22 @@ def task_rows(source: str | Path, style: Style = "chat") -> list[dict[str, Any]]
 
     Raises UserError if the source holds no tasks, or a row that is none.
     """
-    return [task_row(task, style).columns() for task in fixed_tasks(Path(source))]
+    return [task_row(task, style).columns() for task in posed_tasks(source)]
+
+
+def posed_tasks(source: str | Path) -> list[Task]:
+    """Returns the tasks of a source without those alike to a reserved program: models are only measured on these.
+
+    Raises UserError if none is left, or for a row that is no task.
+    """
+    held_out = reserved_shapes()
+    tasks = fixed_tasks(Path(source))
+    # A program may have many tasks, and a shape takes a parse.
+    shapes = {program: shape(program) for program in {task.program for task in tasks}}
+    posed = [task for task in tasks if shapes[task.program] not in held_out]
+    if not posed:
+        raise UserError(f"{source}: every task is alike to a reserved program, which models are only measured on")
+    return posed
 
 
 def task_row(task: Task, style: Style) -> TaskRow:

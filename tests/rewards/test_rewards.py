@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from redqueen.errors import UserError
+from redqueen.kinds.python.reserved import reserved
 from redqueen.records import Verdict
 from redqueen.rewards import pay_attempts, pay_programs, task_of, task_rows
 from redqueen.rewards import verl as verl_module
@@ -16,6 +17,7 @@ from redqueen.rewards.judges import test_of as read_test
 from redqueen.rewards.trl import JailEnvironment, passes_tests, solved
 from redqueen.rewards.verl import MachineFaultError, compute_score, verl_rows
 from redqueen.sandbox import Call, Outcome, Script
+from tests.commands.archived import archived
 
 ADD = "def f(x):\n    return x + 3"
 TASKS = [
@@ -143,3 +145,13 @@ def test_rows_that_are_no_tasks_and_other_styles_are_refused(exported: Path) -> 
         task_of({"kind": "code_o", "program": "", "inputs": ["1", "2"], "outputs": ["1"]})
     with pytest.raises(UserError, match="choose chat or completion"):
         task_rows(exported, "talk")  # type: ignore[arg-type]
+
+
+def test_tasks_on_reserved_programs_are_not_posed(tmp_path: Path) -> None:
+    run = archived(tmp_path / "run")
+    assert [row["id"] for row in task_rows(run)] == ["1.0.a", "1.0.b", "2.0.a", "2.0.b"]
+    file = tmp_path / "reserved.jsonl"
+    row = {"kind": "code_o", "program": reserved()[0].program, "inputs": ["[1]"], "outputs": ["1"]}
+    file.write_text(json.dumps(row) + "\n")
+    with pytest.raises(UserError, match="alike to a reserved program"):
+        task_rows(file)
