@@ -19,7 +19,7 @@ TRITON_TESTS = tests/policy/kernels/test_triton_kernels.py
 # where cruxeval.jsonl is, for `make results`; without it only the reserved programs are measured on
 DATA ?=
 
-.PHONY: results figures help train check test test-all test-page test-trackers test-quantized test-triton test-ray test-vllm bench lint format setup clean
+.PHONY: results figures help train check test test-all test-page test-trackers test-trl test-verifiers test-openenv test-clients test-quantized test-triton test-ray test-vllm bench lint format setup clean
 
 help:
 	@echo "make train     train 2 teachers and 2 students on the bundled model, into $(RUN)"
@@ -29,6 +29,10 @@ help:
 	@echo "make test-trackers  the trackers with their real libraries, in an environment of their own: a few minutes"
 	@echo "make test-page  an audit of the page by axe-core in a browser; needs npm and chromium"
 	@echo "make test-quantized  bases in 4 and 8 bits by bitsandbytes and torchao, in an environment of their own: a few minutes"
+	@echo "make test-trl  TRL's GRPOTrainer with our rewards, in an environment of its own: a minute"
+	@echo "make test-verifiers  an exported package with verifiers itself, in an environment of its own: a minute"
+	@echo "make test-openenv  a run's tasks behind OpenEnv's server, in an environment of its own: a minute"
+	@echo "make test-clients  the jail's service with the clients of verl, tinker-cookbook and SandboxFusion: a minute"
 	@echo "make test-ray  runs on two machines of a Ray cluster, which are started here, in an environment of its own: minutes"
 	@echo "make test-vllm  sampling by vLLM on this CPU, in an environment of its own (3.5 GB): a quarter of an hour"
 	@echo "make test-triton  the Triton kernels, interpreted and compiled; no GPU is needed"
@@ -56,6 +60,9 @@ test-all: setup
 EXTRAS_trackers = tensorboard wandb trackio mlflow
 EXTRAS_ray = ray
 EXTRAS_quantized = bnb torchao
+EXTRAS_trl = trl
+EXTRAS_openenv = openenv
+EXTRAS_verifiers = verifiers
 
 test-trackers: setup .venv-trackers/requirements.txt
 	@.venv-trackers/bin/python -m pytest tests/recording/trackers
@@ -70,6 +77,32 @@ tests/web/node_modules/axe-core: tests/web/package-lock.json
 	@touch $@
 test-quantized: setup .venv-quantized/requirements.txt
 	@.venv-quantized/bin/python -m pytest -n0 tests/policy/model/test_quantized.py tests/commands/test_hosted_run.py
+
+# The harness without tools fetches what it needs by uv, when it is first used.
+test-verifiers: setup .venv-verifiers/requirements.txt
+	@.venv-verifiers/bin/python -m pip install --quiet --disable-pip-version-check uv hatchling
+	@.venv-verifiers/bin/python -m pytest -n0 tests/rewards/test_verifiers.py
+
+test-trl: setup .venv-trl/requirements.txt
+	@HF_HUB_OFFLINE=1 .venv-trl/bin/python -m pytest -n0 tests/rewards
+
+test-openenv: setup .venv-openenv/requirements.txt
+	@.venv-openenv/bin/python -m pytest -n0 tests/rewards/test_openenv.py
+
+# The clients need little; the packages that they come in would bring Ray, vLLM and more.
+test-clients: setup .venv-clients/installed
+	@.venv-clients/bin/python -m pytest -n0 tests/jail_service/test_clients.py
+
+.venv-clients/installed: Makefile
+	@echo "installing the clients of verl, tinker-cookbook and SandboxFusion into .venv-clients ..."
+	@.venv/bin/python -m venv --clear .venv-clients
+	@.venv/bin/python -c "import site; print(*site.getsitepackages())" \
+	  > "$$(echo .venv-clients/lib/python3*/site-packages)/base.pth"
+	@.venv-clients/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	  verl==0.9.1 tinker-cookbook==0.6.1 sandbox-fusion==0.3.7
+	@.venv-clients/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	  aiohttp requests tenacity
+	@touch $@
 
 # A process each: Ray gives actors of a second cluster in one process the names of the first one's.
 test-ray: setup .venv-ray/requirements.txt

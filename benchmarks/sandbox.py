@@ -10,18 +10,21 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median, quantiles
 from typing import Any
 
+import psutil
+
 from benchmarks import sandbox_peers as peers
+from benchmarks import sandbox_scripts as scripts
 from benchmarks.report import Report, against, finish, log
 from benchmarks.timing import Contender, Stopwatch, Timing, take_turns
 from redqueen.config import SandboxConfig
 from redqueen.kinds.python.seeds import seeds
 from redqueen.machine import cores
 from redqueen.records import Draft
-from redqueen.sandbox import GAME, Job, Limits, Sandbox, canonical, parse_literal
+from redqueen.sandbox import GAME, PROGRAMS, Job, Limits, Sandbox, canonical, parse_literal
 
 COLUMNS = (
     ("ratio", "ratio"),
@@ -35,9 +38,12 @@ NOTES = (
     "ratio: programs a second over a fresh interpreter's, median over the rounds.",
     "p50, p99: from handing a program in to its verdict, without a queue.",
     "64 with 8 late: seconds for 64 programs of which 8 never end.",
+    "script: whole programs that print, as other trainers send them.",
+    "memory_mib: of all processes while each worker has an endless program; shared pages by their share.",
 )
 OURS, POOL = "Red Queen's sandbox", "unprotected pool"
-FRESH = {"validate": "two fresh python -I -S", "grade": "a fresh python -I -S"}
+SERVICE = "redqueen jail serve"
+FRESH = {"validate": "two fresh python -I -S", "grade": "a fresh python -I -S", "script": "a fresh python -I -S"}
 _SPIN = Draft("def f(x):\n    while True:\n        pass", ("1",))
 # A few programs that never end must not hold up the others: they occupy workers until their limit.
 _LATE_PROGRAMS = 64
@@ -50,7 +56,7 @@ class Way:
     """One way to do one thing."""
 
     case: str
-    """What it does: "validate" or "grade"."""
+    """What it does: "validate", "grade" or "script"."""
     name: str
     submit: Submit
     waits_ms: list[float] = field(default_factory=list[float])
@@ -71,17 +77,43 @@ def run_bench_sandbox(
         report = Report("sandbox", {"isolation": sandbox.tier, **settings})
         # The outputs to grade against are made by the sandbox before anything is timed.
         gold = _gold(sandbox, [*seeds(), _SPIN])
-        with peers.new_pool(workers) as pool, ThreadPoolExecutor(workers) as threads:
+        # Before the others have processes of their own.
+        spin = Job(_SPIN.program, _SPIN.inputs, limits=replace(limits, cpu_s=2.0))
+        ours_mib = scripts.memory_mib(lambda: sandbox.submit(spin), workers)
+        with (
+            peers.new_pool(workers) as pool,
+            ThreadPoolExecutor(workers) as threads,
+            Sandbox(PROGRAMS, workers, allow_unsafe=unsafe) as jail,
+            scripts.service(workers) as (host, port),
+        ):
+            others = [each.pid for each in psutil.Process().children(recursive=True)]
+            fresh_mib = scripts.memory_mib(lambda: threads.submit(scripts.fresh, scripts.SPIN, 2.0), workers, others)
             ways = _ways(sandbox, pool.submit, threads.submit, gold, limits.cpu_s)
+            ways += [
+                Way("script", OURS, lambda d: jail.submit(scripts.job(d, limits.cpu_s))),
+                Way(
+                    "script",
+                    SERVICE,
+                    lambda d: threads.submit(scripts.ask, host, port, scripts.script(d), limits.cpu_s),
+                ),
+                Way(
+                    "script", FRESH["script"], lambda d: threads.submit(scripts.fresh, scripts.script(d), limits.cpu_s)
+                ),
+            ]
             contenders = _measure(ways, programs, rounds, workers)
+    report.settings |= {"memory_mib_ours": round(ours_mib, 1), "memory_mib_fresh": round(fresh_mib, 1)}
     for case, fresh_name in FRESH.items():
         of_case = {way.name: (way, contenders[way.case, way.name]) for way in ways if way.case == case}
         _, fresh = of_case[fresh_name]
         report.results += [_row(way, contender, fresh) for way, contender in of_case.values()]
-        _, ours = of_case[OURS]
-        _, unprotected = of_case[POOL]
-        report.ratio(f"{case}: programs a second / {fresh_name}", against(ours, fresh, _rate), ">= 3.5")
-        report.ratio(f"{case}: programs a second / {POOL}", against(ours, unprotected, _rate), "")
+        for name in (OURS, SERVICE):
+            if name in of_case:
+                aim = ">= 3.5" if name == OURS and case != "script" else ""
+                what = f"{case}: programs a second{'' if name == OURS else ' by HTTP'} / {fresh_name}"
+                report.ratio(what, against(of_case[name][1], fresh, _rate), aim)
+        if POOL in of_case:
+            unprotected = of_case[POOL][1]
+            report.ratio(f"{case}: programs a second / {POOL}", against(of_case[OURS][1], unprotected, _rate), "")
     return finish(report, COLUMNS, as_json, NOTES)
 
 

@@ -21,6 +21,7 @@ from redqueen.config import Config, ConfigError
 from redqueen.config.keys import keys as all_keys
 from redqueen.errors import UserError
 from redqueen.machine import set_library_defaults
+from redqueen.optional import TRAINING, missing
 from redqueen.policy.model.families import check_model
 from redqueen.recipes import RECIPES, check_repeats, configure
 from redqueen.runs.allowed import with_own_parts
@@ -328,6 +329,37 @@ def doctor(as_json: AsJson = False) -> None:
     raise typer.Exit(run_doctor(as_json=as_json))
 
 
+jail = typer.Typer(
+    help="The jail as a service, for trainers that call SandboxFusion.", epilog=examples.JAIL, no_args_is_help=True
+)
+app.add_typer(jail, name="jail")
+
+
+@jail.command(epilog=examples.JAIL)
+def serve(
+    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="0: any free one.")] = 8080,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="0.0.0.0: every machine that reaches this one may run programs.")
+    ] = "127.0.0.1",
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Programs at a time (default: cores).")
+    ] = None,
+    seconds: Annotated[float, typer.Option(metavar="S", min=0.01, help="The most CPU seconds of a program.")] = 60.0,
+    memory: Annotated[int, typer.Option(metavar="MIB", min=16, help="The most MiB of a program.")] = 2048,
+    unsafe_no_isolation: Unsafe = False,
+) -> None:
+    """Answer SandboxFusion's POST /run_code for Python: code, stdin, run_timeout, memory_limit_MB.
+
+    Clients of verl, tinker-cookbook and SandboxFusion need only the address that is printed. Files and other languages
+    are refused by name. docs/JAIL.md has the rest.
+    """
+    from redqueen.commands.jail_serve import run_jail_serve
+    from redqueen.jail_service.wire import Most
+
+    most = Most(seconds=seconds, memory_mb=memory)
+    raise typer.Exit(run_jail_serve(host, port, workers, most, unsafe=unsafe_no_isolation))
+
+
 def _replace_closed_streams() -> None:
     """Occupies the descriptors of standard streams that were closed when the process started (`2>&-`)."""
     # Otherwise the next file or socket that is opened gets such a number, and whoever writes to standard error writes
@@ -370,4 +402,11 @@ def main() -> None:
     except UserError as error:
         # An error may name what is in a file that somebody else wrote.
         typer.echo(printable(f"redqueen: {error}"), err=True)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        library = (error.name or "").partition(".")[0]
+        # A command that trains, draws or loads a model, in an install that judges. Any other is our bug.
+        if library not in TRAINING:
+            raise
+        typer.echo(f"redqueen: {missing(library, 'train', 'this command')}", err=True)
         sys.exit(2)

@@ -360,8 +360,12 @@ def tasks_export(
     distinct: Annotated[
         bool, typer.Option("--distinct", help="Only one task of each kind and program, up to names and constants.")
     ] = False,
+    form: Annotated[
+        Literal["verifiers"] | None,
+        typer.Option("--format", help="verifiers: OUT is a package with a taskset (default: a data set)."),
+    ] = None,
 ) -> None:
-    """Write the tasks of a run as a data set.
+    """Write the tasks of a run as a data set, or as an environment for verifiers.
 
     pandas and datasets.load_dataset read it; docs/DATA.md explains the columns. A folder also has a card and can be
     published as it is. Tasks on programs that are alike to a reserved one are left out and counted: models are only
@@ -371,7 +375,7 @@ def tasks_export(
     from redqueen.commands.tasks_export import run_tasks_export
 
     wanted = Wanted(kind=kind, solve_rate=solve_rate, distinct=distinct)
-    raise typer.Exit(run_tasks_export(run, out, wanted))
+    raise typer.Exit(run_tasks_export(run, out, wanted, for_verifiers=form == "verifiers"))
 
 
 @tasks.command(name="import", epilog=examples.TASKS_IMPORT)

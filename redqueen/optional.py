@@ -8,6 +8,9 @@ from typing import Any
 
 from redqueen.errors import UserError
 
+TRAINING = ("torch", "transformers", "peft", "safetensors", "gguf", "numba", "matplotlib")
+"""What the extra `train` brings. A bare install, which judges and reads runs, has none of it."""
+
 
 class MissingLibraryError(UserError):
     """A library that is not installed; the message says which extra brings it."""

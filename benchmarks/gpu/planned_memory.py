@@ -6,7 +6,6 @@ from unittest import mock
 
 import torch
 
-from benchmarks.gpu.plans import lengths
 from benchmarks.gpu.shapes import Shape, config_of
 from redqueen.config import Config
 from redqueen.policy.memory import fit as fitting
@@ -26,6 +25,15 @@ from redqueen.records import PromptLengths
 
 _CUDA = torch.device("cuda")
 _MOMENTS = "members: AdamW moments"
+
+# The longest prompts of `paper_7b`, counted with a tokenizer of Hugging Face.
+_PROPOSAL = 1102
+_ATTEMPT = 203
+
+
+def lengths(config: Config) -> PromptLengths:
+    """Returns what `redqueen.game.prompt_lengths` returns for `paper_7b` with such limits."""
+    return PromptLengths(proposal=_PROPOSAL, attempt=max(_ATTEMPT, config.sampling.proposal_tokens))
 
 
 class PlannedMemory:

@@ -13,6 +13,7 @@ from unittest import mock
 import torch
 from transformers import Qwen2Config
 
+from benchmarks.gpu.planned_memory import lengths
 from redqueen.config import Config
 from redqueen.errors import ModelError
 from redqueen.policy.memory import fit as fitting
@@ -20,15 +21,11 @@ from redqueen.policy.memory.estimate import items, total
 from redqueen.policy.memory.fit import Fit, fit, memory_of_a_gpu
 from redqueen.policy.model.dimensions import Shape, shape_in
 from redqueen.recipes import recipe
-from redqueen.records import PromptLengths
 from redqueen.train import capacity
 
 CARDS = (24, 48, 80, 141)
 """GPUs by their memory in GB, of which about 2 % are never free."""
 _FREE = 0.98
-# The longest prompts of `paper_7b`, counted with a tokenizer of Hugging Face.
-_PROPOSAL = 1102
-_ATTEMPT = 203
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +66,6 @@ def shape(name: str) -> Shape:
         tie_word_embeddings=base.tied,
     )
     return shape_in(shell, recipe("paper_7b").model.targets)
-
-
-def lengths(config: Config) -> PromptLengths:
-    """Returns what `redqueen.game.prompt_lengths` returns for `paper_7b` with such limits."""
-    return PromptLengths(proposal=_PROPOSAL, attempt=max(_ATTEMPT, config.sampling.proposal_tokens))
 
 
 def on_a_gpu(*overrides: str) -> Config:

@@ -138,7 +138,8 @@ def _heads(size: int, device: torch.device, *, normed: bool) -> float:
         inputs = [x.to(where, dtype) for x in (qkv, cos, sin, *weights)]
         keys, values = torch.zeros(2, rows, kv, room, size, device=where, dtype=dtype)
         at_R = torch.arange(0, 5 * rows, 5, device=where)
-        found.append((cached_heads(*inputs, 1e-6, at_R, keys, values), keys, values))
+        block_R = torch.arange(rows, device=where)
+        found.append((cached_heads(*inputs, 1e-6, block_R, at_R, keys, values), keys, values))
     return max(relative(got, exact) for exact, got in zip(*found, strict=True))
 
 

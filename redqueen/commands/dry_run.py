@@ -123,6 +123,8 @@ def _time(planned: _Planned, size: int) -> str:
     plan = planned.found.config
     if plan.sampling.engine != "embedded":
         return "time: not modelled where vLLM samples"
+    if planned.shape.hosted:
+        return "time: not modelled for a base that transformers computes"
     card = card_of(size)
     step = forecast(plan, planned.shape, planned.lengths, card)
     return (

@@ -77,6 +77,7 @@ TASKS_EXPORT = _examples(
     "redqueen tasks export runs/quickstart --out tasks.parquet",
     "redqueen tasks export runs/quickstart --kind code_o --solve-rate 0.1 0.9 --out hard.jsonl",
     "redqueen tasks export runs/quickstart --distinct --out my-tasks/",
+    "redqueen tasks export runs/quickstart --format verifiers --out redqueen_tasks/",
 )
 TASKS_IMPORT = _examples(
     "redqueen tasks import tasks.parquet --out seeds.txt",
@@ -91,3 +92,7 @@ VERIFY = _examples(
     "redqueen verify answers.jsonl > verdicts.jsonl",
 )
 DOCTOR = _examples("redqueen doctor")
+JAIL = _examples(
+    "redqueen jail serve",
+    "redqueen jail serve --host 0.0.0.0 --port 8080 --seconds 30 --memory 1024",
+)

@@ -12,6 +12,7 @@ from redqueen.analysis.dataset.files import FOLDER_FILE, FORMATS, require_arrow,
 from redqueen.analysis.dataset.rows import Selected, Wanted, read_tasks, select
 from redqueen.commands.dataset_card import asked, dataset_card, left_out
 from redqueen.commands.tables import table_console
+from redqueen.commands.verifiers_package import module_name, write_package
 from redqueen.config import Config
 from redqueen.errors import UserError
 from redqueen.runs.allowed import check_kind
@@ -19,18 +20,25 @@ from redqueen.runs.directory import RunDirectory
 from redqueen.runs.files import damage_of
 
 
-def run_tasks_export(run: Path, out: str, wanted: Wanted) -> int:
+def run_tasks_export(run: Path, out: str, wanted: Wanted, *, for_verifiers: bool = False) -> int:
     """Writes the tasks that are wanted to `out`; returns the exit code.
+
+    `for_verifiers`: as a package, whose name is that of the folder `out`.
 
     Raises UserError if `out` exists or cannot be written, or if no task is left, RunError if there is no such run.
     """
     target = Path(out)
     folder = _is_folder(out)
+    if for_verifiers and not folder:
+        raise UserError(
+            f"--format verifiers writes a package: --out must name a folder, such as redqueen_tasks{os.sep}"
+        )
+    package = module_name(target) if for_verifiers else ""
     if wanted.solve_rate is not None and not 0 <= wanted.solve_rate[0] <= wanted.solve_rate[1] <= 1:
         raise UserError("--solve-rate takes two numbers from 0 to 1, the smaller one first: --solve-rate 0.1 0.9")
     if target.exists():
         raise UserError(f"{target} exists already: choose another name")
-    if folder or target.suffix == ".parquet":
+    if (folder and not package) or target.suffix == ".parquet":
         require_arrow(FOLDER_FILE if folder else target)
     config = RunDirectory(run).config()
     check_kind(wanted.kind, config.game.kinds)
@@ -42,13 +50,14 @@ def run_tasks_export(run: Path, out: str, wanted: Wanted) -> int:
         raise UserError(
             f"no task of {run} is left ({asked(wanted)}): of {selected.total} valid tasks {left_out(selected)}"
         )
-    _write(target, config, selected, wanted, folder=folder)
+    _write(target, config, selected, wanted, folder=folder, package=package)
     console = table_console()
     console.print(f"wrote {len(selected.records)} of {selected.total} tasks to {target}", markup=False, soft_wrap=True)
     if selected.total > len(selected.records):
         console.print(f"left out: {left_out(selected)}", markup=False, soft_wrap=True)
     if folder:
-        console.print(f"what is in it, and how to load it: {target / 'README.md'}", markup=False, soft_wrap=True)
+        how = "install and run it" if package else "load it"
+        console.print(f"what is in it, and how to {how}: {target / 'README.md'}", markup=False, soft_wrap=True)
     return 0
 
 
@@ -62,11 +71,13 @@ def _is_folder(out: str) -> bool:
     return False
 
 
-def _write(target: Path, config: Config, selected: Selected, wanted: Wanted, *, folder: bool) -> None:
+def _write(target: Path, config: Config, selected: Selected, wanted: Wanted, *, folder: bool, package: str) -> None:
     """Writes under another name and renames at the end: an export that fails leaves no half of it."""
     scratch = target.with_name(f".{target.stem}.tmp{target.suffix}")
     try:
-        if folder:
+        if package:
+            write_package(scratch, package, config, selected, wanted)
+        elif folder:
             (scratch / FOLDER_FILE).parent.mkdir(parents=True, exist_ok=True)
             write_tasks(selected.records, scratch / FOLDER_FILE)
             (scratch / "README.md").write_text(dataset_card(config, selected, wanted), encoding="utf-8")

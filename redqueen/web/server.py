@@ -1,4 +1,4 @@
-"""Serves the page on this machine, to this machine only."""
+"""Serves an application on this machine, to this machine only unless another address is named."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ PORT = 8642
 _TRIES = 20
 
 
-def bind(port: int | None) -> socket.socket:
+def bind(port: int | None, host: str = HOST) -> socket.socket:
     """Returns a socket on `port`; with None on the first free port from `PORT` on.
 
-    Raises UserError if the port is taken or may not be used.
+    Raises UserError if the port is taken or may not be used, or if this machine has no such address.
     """
     if port is not None:
-        return _bind(port)
+        return _bind(port, host)
     for each in range(PORT, PORT + _TRIES):
         try:
-            return _bind(each)
+            return _bind(each, host)
         except UserError:
             continue
     raise UserError(
@@ -33,16 +33,18 @@ def bind(port: int | None) -> socket.socket:
     )
 
 
-def _bind(port: int) -> socket.socket:
+def _bind(port: int, host: str) -> socket.socket:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     # Without this, the port could not be used again for a minute after the last page was closed.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((HOST, port))
+        listener.bind((host, port))
         # It listens at once, so that a port that another process has is refused here, on every system.
         listener.listen()
     except OSError as error:
         listener.close()
+        if host != HOST and error.errno != errno.EADDRINUSE:
+            raise UserError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from error
         why = "in use" if error.errno == errno.EADDRINUSE else f"not to be had ({error.strerror})"
         raise UserError(f"port {port} is {why}: choose another with --port N, or --port 0 for any") from error
     return listener

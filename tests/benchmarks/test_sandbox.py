@@ -11,7 +11,9 @@ import pytest
 
 from benchmarks import sandbox as bench
 from benchmarks import sandbox_peers as peers
+from benchmarks import sandbox_scripts as scripts
 from benchmarks.report import Report, finish
+from redqueen.records import Draft
 
 pytestmark = pytest.mark.integration
 
@@ -26,10 +28,11 @@ def report() -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def test_the_report_compares_three_ways_to_do_two_things(report: dict[str, Any]) -> None:
+def test_the_report_compares_three_ways_to_do_three_things(report: dict[str, Any]) -> None:
     rows = {(row["case"], row["how"]): row for row in report["results"]}
     assert set(rows) == {
-        (case, how) for case in ("validate", "grade") for how in (bench.OURS, bench.FRESH[case], bench.POOL)
+        *((case, how) for case in ("validate", "grade") for how in (bench.OURS, bench.FRESH[case], bench.POOL)),
+        *(("script", how) for how in (bench.OURS, bench.SERVICE, bench.FRESH["script"])),
     }
     for row in rows.values():
         assert len(row["per_second_rounds"]) == 2
@@ -37,11 +40,12 @@ def test_the_report_compares_three_ways_to_do_two_things(report: dict[str, Any])
         assert row["late_64_s"] > 0.1  # 8 programs of at least 0.05 s, two at once
     ratios = {ratio["what"]: ratio["ratio"] for ratio in report["ratios"]}
     assert ratios[f"grade: programs a second / {bench.FRESH['grade']}"] > 1
-    assert len(ratios) == 4
+    assert len(ratios) == 6
     assert rows["grade", bench.FRESH["grade"]]["ratio"] == 1
     settings = report["settings"]
     assert (settings["workers"], settings["cpu_limit_s"], settings["programs_a_round"]) == (2, 0.1, 8)
     assert settings["isolation"]
+    assert min(settings["memory_mib_ours"], settings["memory_mib_fresh"]) > 0
 
 
 def test_the_table_is_for_people(report: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,7 +53,7 @@ def test_the_table_is_for_people(report: dict[str, Any], capsys: pytest.CaptureF
     shown = capsys.readouterr().out
     assert "programs/s" in shown
     lines = shown.splitlines()
-    assert sum(line.rstrip().endswith(bench.OURS) or f" {bench.OURS} " in line for line in lines) == 2
+    assert sum(line.rstrip().endswith(bench.OURS) or f" {bench.OURS} " in line for line in lines) == 3
     assert "(aim: >= 3.5)" in shown
 
 
@@ -76,3 +80,11 @@ def test_the_peers_do_what_they_are_measured_for(way: object) -> None:
     assert str(way(ADD, ("1", "2, 2"), 20.0)).strip().endswith("[2, 4]")
     assert way("def f(:", ("1",), 20.0) == "error"
     assert way("def f(x):\n    while True:\n        pass", ("1",), 0.1) == "timeout"
+
+
+def test_a_script_prints_what_the_function_gives_in_every_way() -> None:
+    source = scripts.script(Draft(ADD, ("1, 2",)))
+    assert scripts.fresh(source, 20.0) == "noise\n3\n"
+    assert scripts.fresh("1 / 0", 20.0) == "error"
+    with scripts.service(1) as (host, port):
+        assert scripts.ask(host, port, source, 20.0)["run_result"]["stdout"] == "noise\n3\n"

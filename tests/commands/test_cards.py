@@ -60,3 +60,12 @@ def test_where_vllm_samples_no_time_is_modelled() -> None:
     done = redqueen("train", "coder_0_5b", "sampling.engine=vllm", "--dry-run", "--for", "24GB")
     assert done.returncode == 0
     assert "time: not modelled where vLLM samples" in done.stderr
+
+
+def test_a_base_in_fewer_bits_has_no_pages_and_no_modelled_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redqueen.policy.model.families.is_installed", lambda _name: True)
+    done = redqueen("train", "coder_7b", "model.quantize=nf4", "--dry-run", "--for", "24GB")
+    assert "time: not modelled for a base that transformers computes" in done.stderr, done.stderr
+    assert done.returncode == 0
+    assert "batches: 64 rows at once, prompts in passes" in done.stderr
+    assert "sampling.cache_tokens" not in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pandas
@@ -245,3 +246,29 @@ def test_a_text_that_many_rows_share_is_read_for_a_few_of_them_at_a_time(tmp_pat
         assert file.stat().st_size < 2_000
         assert 1 <= rows_at_once(pyarrow.parquet.ParquetFile(file).metadata) <= most
         assert [row["program"] == text for row in read_rows(file) if isinstance(row, dict)] == [True] * rows
+
+
+def test_a_package_for_verifiers_has_its_tasks_and_says_how_to_use_them(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "My-Tasks"
+    export(run, out, "--format", "verifiers", "--kind", "code_o")
+    assert sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()) == [
+        "README.md",
+        "my_tasks/__init__.py",
+        "my_tasks/tasks.jsonl",
+        "pyproject.toml",
+    ]
+    project = tomllib.loads((out / "pyproject.toml").read_text())
+    assert project["project"]["name"] == "my-tasks"
+    compile((out / "my_tasks" / "__init__.py").read_text(), "package", "exec")
+    assert [json.loads(line)["id"] for line in (out / "my_tasks" / "tasks.jsonl").read_text().splitlines()] == [
+        "1.0.a",
+        "2.0.a",
+    ]
+    assert "1 is alike to a reserved program" in (out / "README.md").read_text()
+
+
+def test_a_package_needs_a_folder_whose_name_python_can_import(run: Path, tmp_path: Path) -> None:
+    for name, said in (("tasks.jsonl", "must name a folder"), ("2nd", "starts with a letter")):
+        done = redqueen("tasks", "export", str(run), "--out", str(tmp_path / name), "--format", "verifiers")
+        assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+    assert list(tmp_path.iterdir()) == []

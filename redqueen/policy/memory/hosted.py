@@ -17,8 +17,9 @@ from transformers import AutoModelForCausalLM
 
 from redqueen.errors import UserError
 from redqueen.policy.lora.adapter_bank import AdapterBank
+from redqueen.policy.model.dimensions import transformers_config
 from redqueen.policy.model.hosted import HostedDecoder
-from redqueen.policy.model.source import cannot_load, read_config
+from redqueen.policy.model.source import cannot_load
 
 # What exists beside saved tensors at the peak: results that no backward pass needs, gradients of one layer, dequantised
 # weights of one layer. A margin, not a measurement.
@@ -37,7 +38,7 @@ def saved_per_token(name: str, targets: tuple[str, ...], rank: int, dtype: torch
 
     Raises ModelError if the model cannot be made.
     """
-    shell = read_config(name)
+    shell = transformers_config(name)
     # Experts are multiplied in bf16 alone where tensors have no memory. Twice the bytes of bf16 are enough for fp32.
     for counted in (dtype, torch.bfloat16):
         if saved := _counted(name, shell, targets, rank, counted, length):

@@ -18,7 +18,8 @@ def token_bytes(config: Config, shape: Shape, device: torch.device) -> int:
 
 def kept_in_pages(config: Config, shape: Shape, device: torch.device) -> bool:
     """Returns whether rows take pages of keys and values as they grow, instead of the room that they may need."""
-    if device.type != "cuda":
+    # transformers' cache has a room for each row.
+    if device.type != "cuda" or shape.hosted:
         return False
     return pages_suit(torch.empty(0, shape.head_size, dtype=dtype_of(config.model, device), device="meta"))
 

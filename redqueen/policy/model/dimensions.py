@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from redqueen.config import AUTO_TARGETS, ModelConfig
 from redqueen.policy.model.decoder import unsuited
@@ -148,6 +148,26 @@ def shape_of_known(base: KnownBase, targets: Collection[str], quantize: str = "o
         dtype=torch.bfloat16,
         hosted=quantize != "off",
         quantized=quantize,
+    )
+
+
+def transformers_config(name: str) -> Any:
+    """Returns the transformers configuration of the base called `name`, of a known one without a network.
+
+    Raises ModelError if it cannot be read.
+    """
+    base = known_base(name)
+    if base is None:
+        return read_config(name)
+    return AutoConfig.for_model(
+        "qwen2",
+        vocab_size=base.vocabulary,
+        hidden_size=base.hidden,
+        intermediate_size=base.intermediate,
+        num_hidden_layers=base.layers,
+        num_attention_heads=base.heads,
+        num_key_value_heads=base.kv_heads,
+        tie_word_embeddings=base.tied,
     )
 
 

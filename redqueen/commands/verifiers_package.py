@@ -1,0 +1,103 @@
+"""Writes exported tasks as a package for verifiers: a few lines of code, the tasks as a file, and how to use it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from redqueen import __version__
+from redqueen.analysis.dataset.files import write_tasks
+from redqueen.analysis.dataset.rows import Selected, Wanted
+from redqueen.commands.base_names import about_base
+from redqueen.commands.dataset_card import asked, left_out
+from redqueen.config import Config
+from redqueen.errors import UserError
+
+VERIFIERS = "verifiers>=0.4,<0.5"
+"""The versions whose interface, `verifiers.v1`, the package is written for."""
+
+
+def module_name(folder: Path) -> str:
+    """Returns the name under which Python imports the package. Raises UserError if the folder's name gives none."""
+    name = folder.name.lower().replace("-", "_")
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise UserError(
+            f"--out {folder}: the folder's name becomes the package's, so it starts with a letter and has letters, "
+            "digits, - and _ only"
+        )
+    return name
+
+
+def write_package(folder: Path, name: str, config: Config, selected: Selected, wanted: Wanted) -> None:
+    """Writes the package `name` to `folder`. Raises OSError if it cannot be written."""
+    code = folder / name
+    code.mkdir(parents=True)
+    write_tasks(selected.records, code / "tasks.jsonl")
+    (code / "__init__.py").write_text(_CODE.format(run=_plain(selected.records[0].run)), encoding="utf-8")
+    (folder / "pyproject.toml").write_text(_project(name, selected), encoding="utf-8")
+    (folder / "README.md").write_text(_readme(name, config, selected, wanted), encoding="utf-8")
+
+
+_CODE = '''"""Tasks of the run {run}, as a taskset of verifiers."""
+
+from pathlib import Path
+
+from redqueen.rewards.verifiers import Puzzles
+
+__all__ = ["Tasks"]
+
+
+class Tasks(Puzzles):
+    """The tasks in the file beside this one."""
+
+    FILE = Path(__file__).with_name("tasks.jsonl")
+'''
+
+
+def _project(name: str, selected: Selected) -> str:
+    dashed = name.replace("_", "-")
+    return f"""[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "{dashed}"
+version = "0.1.0"
+description = "{len(selected.records)} Python puzzles that a language model wrote, with a jail as their judge"
+readme = "README.md"
+requires-python = ">=3.11"
+dependencies = ["{VERIFIERS}", "redqueen>={__version__}"]
+
+[tool.hatch.build.targets.wheel]
+packages = ["{name}"]
+"""
+
+
+def _readme(name: str, config: Config, selected: Selected, wanted: Wanted) -> str:
+    dashed = name.replace("_", "-")
+    run = _plain(selected.records[0].run)
+    return f"""# {dashed}
+
+{len(selected.records)} small Python tasks of the run `{run}`, as an environment for
+[verifiers](https://github.com/PrimeIntellect-ai/verifiers) 0.4. A language model wrote them while it was trained by
+co-evolution with Red Queen {__version__} on {about_base(config.model.name)}.
+
+    pip install .
+    vf-validate {dashed} --runtime.type subprocess    # every program runs again
+    vf-eval {dashed} -n 20 -m MODEL --env.agent.harness.id null --env.agent.runtime.type subprocess
+
+`--env.taskset.kinds`, `--env.taskset.least-solved` and `--env.taskset.most-solved` choose tasks.
+
+The model predicts an output (`code_o`), finds an input (`code_i`) or writes the function (`code_f`). `correct` is 1
+for a right answer and 0 for any other; the metric `malformed` is 1 where there was none. Answers and programs are
+judged in Red Queen's jail, on this machine. A fault of the machine is an error and no reward.
+
+Asked for: {asked(wanted)}. Of {selected.total} valid tasks of the run, these are not here: {left_out(selected)}.
+Solve rates are in sample: the run's student was trained on the task. No licence is given: whoever publishes this
+package chooses one.
+"""
+
+
+def _plain(text: str) -> str:
+    """Returns a name for a docstring and for Markdown: a run's folder may be called anything."""
+    return re.sub(r"[^\w .+-]", "_", text)

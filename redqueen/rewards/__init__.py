@@ -1,0 +1,9 @@
+"""The game's tasks and the jail as rewards in other trainers: `trl`, `verl`, and the rows that they need.
+
+docs/JAIL.md shows each in a few lines. Nothing here loads torch, TRL or verl.
+"""
+
+from redqueen.rewards.exported import task_of, task_rows
+from redqueen.rewards.judges import pay_attempts, pay_programs
+
+__all__ = ["pay_attempts", "pay_programs", "task_of", "task_rows"]

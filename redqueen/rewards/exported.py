@@ -1,0 +1,120 @@
+"""Tasks as rows of a data set for another trainer: what the model is asked, and what its answer is judged on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from redqueen.analysis.dataset.fixed import fixed_tasks
+from redqueen.config import GameConfig
+from redqueen.errors import UserError
+from redqueen.game.prompts import prompts
+from redqueen.game.reserved import reserved_shapes
+from redqueen.kinds import names
+from redqueen.programs.normal_form import shape
+from redqueen.records import Pair, Task
+
+Style = Literal["chat", "completion"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRow:
+    """One row. Lists of plain texts, so that Arrow, JSON and pickle all carry it."""
+
+    task: Task
+    style: Style
+    prompt: str | list[dict[str, str]]
+    """A text, or a conversation of one message."""
+    opening: str
+    """What the prompt ends with that is already part of the answer, such as `def f(`."""
+
+    def columns(self) -> dict[str, Any]:
+        """Returns the row as TRL takes it: each column but `prompt` is handed to the reward function."""
+        return {
+            "prompt": self.prompt,
+            "id": self.task.id,
+            "kind": self.task.kind,
+            "program": self.task.program,
+            "inputs": [pair.input for pair in self.task.pairs],
+            "outputs": [pair.output for pair in self.task.pairs],
+            "message": self.task.message,
+            "style": self.style,
+            "opening": self.opening,
+        }
+
+
+def task_rows(source: str | Path, style: Style = "chat") -> list[dict[str, Any]]:
+    """Returns the tasks of a run's folder, or of what `redqueen tasks export` wrote, as rows for another trainer.
+
+    `style` is "chat" for instruct models, whose prompts are conversations, or "completion" for all others. The tasks
+    are posed without worked examples.
+
+    Raises UserError if the source holds no tasks, or a row that is none.
+    """
+    return [task_row(task, style).columns() for task in posed_tasks(source)]
+
+
+def posed_tasks(source: str | Path) -> list[Task]:
+    """Returns the tasks of a source without those alike to a reserved program: models are only measured on these.
+
+    Raises UserError if none is left, or for a row that is no task.
+    """
+    held_out = reserved_shapes()
+    tasks = fixed_tasks(Path(source))
+    # A program may have many tasks, and a shape takes a parse.
+    shapes = {program: shape(program) for program in {task.program for task in tasks}}
+    posed = [task for task in tasks if shapes[task.program] not in held_out]
+    if not posed:
+        raise UserError(f"{source}: every task is alike to a reserved program, which models are only measured on")
+    return posed
+
+
+def task_row(task: Task, style: Style) -> TaskRow:
+    """Returns the row of one task. Raises UserError for a style that there is not."""
+    if style not in ("chat", "completion"):
+        raise UserError(f"style={style!r}: choose chat or completion")
+    asked = prompts(style, GameConfig()).attempt(task, ())
+    if style == "chat":
+        return TaskRow(task=task, style=style, prompt=[{"role": "user", "content": asked.text}], opening=asked.prefix)
+    return TaskRow(task=task, style=style, prompt=asked.text + asked.prefix, opening=asked.prefix)
+
+
+def task_of(row: Mapping[str, Any]) -> Task:
+    """Returns the task of a row of `task_rows`, or of an exported file. Raises UserError if the row is none."""
+    kind = str(row.get("kind"))
+    inputs = _texts(row, "inputs")
+    outputs = _texts(row, "outputs")
+    program = row.get("program")
+    if kind not in names() or not isinstance(program, str) or not inputs or len(inputs) != len(outputs):
+        raise UserError(
+            "a row is no task of redqueen tasks export: it needs kind, program, and as many inputs as outputs, and has "
+            f"kind={kind!r}, {len(inputs)} inputs and {len(outputs)} outputs"
+        )
+    return Task(
+        id=str(row.get("id") or ""),
+        kind=kind,
+        author="",
+        step=0,
+        program=program,
+        pairs=tuple(Pair(given, output) for given, output in zip(inputs, outputs, strict=True)),
+        message=str(row.get("message") or ""),
+    )
+
+
+def answer_in(task: Task, text: str, style: Style, opening: str = "") -> str | None:
+    """Returns the answer in a model's text, or None if there is none. What follows the end of an answer does not count.
+
+    Other trainers may sample beyond the text at which the game stops, so the text is cut there.
+    """
+    reader = prompts(style, GameConfig())
+    stops = reader.attempt(task, ()).stop
+    for stop in stops:
+        text = text.partition(stop)[0]
+    return reader.read_attempt(task.kind, opening + text)
+
+
+def _texts(row: Mapping[str, Any], name: str) -> Sequence[str]:
+    value = row.get(name)
+    return [str(text) for text in value] if isinstance(value, list | tuple) else []

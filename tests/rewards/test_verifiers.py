@@ -1,0 +1,91 @@
+"""An exported package: built, installed, validated and evaluated by verifiers, which `make test-verifiers` installs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands.archived import archived
+from tests.commands.running import redqueen
+from tests.rewards.chat_server import chat_server
+
+pytest.importorskip("verifiers.v1", reason="verifiers is not installed: make test-verifiers")
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment of variables in which the exported package can be imported."""
+    folder = tmp_path_factory.mktemp("verifiers")
+    run = archived(folder / "run")
+    out = folder / "redqueen-tasks"
+    done = redqueen("tasks", "export", str(run), "--format", "verifiers", "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--target", str(folder / "site"), str(out)], check=True)
+    path = os.pathsep.join([str(folder / "site"), str(ROOT)])
+    # The command that fetches what a harness needs is beside the interpreter.
+    commands = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {**os.environ, "PYTHONPATH": path, "PATH": commands, "OPENAI_API_KEY": "none"}
+
+
+def run(command: str, *options: str, cwd: Path, env: dict[str, str]) -> str:
+    """What a command of verifiers says."""
+    program = str(Path(sys.executable).parent / command)
+    done = subprocess.run([program, "redqueen-tasks", *options], cwd=cwd, env=env, capture_output=True, text=True)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    return said
+
+
+def rows(folder: Path, name: str) -> list[dict[str, Any]]:
+    (file,) = folder.rglob(name)
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def answer(question: str) -> str:
+    """Right for `ADD` and its output, wrong for its input, and nothing of the form that was asked for otherwise."""
+    if "What does `f` return" in question:
+        return "<answer>\n```output\n4\n```\n</answer>"
+    if "Find an input" in question:
+        return "<answer>\n```input\n7\n```\n</answer>"
+    return "I do not know."
+
+
+def test_every_task_validates_and_an_untouched_one_is_not_solved(installed: dict[str, str], tmp_path: Path) -> None:
+    run("vf-validate", "--runtime.type", "subprocess", "--output-dir", str(tmp_path), cwd=tmp_path, env=installed)
+    found = rows(tmp_path, "results.jsonl")
+    assert Counter((row["reason"], row["valid"]) for row in found) == {("valid", True): 4}
+
+
+def test_a_model_behind_a_server_is_evaluated(installed: dict[str, str], tmp_path: Path) -> None:
+    with chat_server(answer) as url:
+        where = ["--client.base-url", url, "--client.api-key-var", "OPENAI_API_KEY"]
+        agent = ["--env.agent.harness.id", "null", "--env.agent.runtime.type", "subprocess"]
+        options = [*where, *agent, "-m", "stand-in", "--no-push", "--no-rich", "--output-dir", str(tmp_path)]
+        run("vf-eval", *options, cwd=tmp_path, env=installed)
+    traces = [trace for episode in rows(tmp_path, "traces.jsonl") for trace in episode["traces"]]
+    assert [trace["errors"] for trace in traces] == [[]] * 4
+    judged = {
+        trace["task"]["key"]: (trace["rewards"]["correct"]["score"], trace["metrics"]["malformed"]) for trace in traces
+    }
+    # `ADD` adds 3 and `ADD_TOO` 7, and the third asks for an input.
+    assert judged == {"1.0.a": (1.0, 0.0), "1.0.b": (0.0, 0.0), "2.0.a": (0.0, 0.0), "2.0.b": (0.0, 1.0)}
+
+
+def test_a_taskset_loads_the_tasks_that_its_config_asks_for(installed: dict[str, str]) -> None:
+    code = (
+        "import redqueen_tasks as r, sys\n"
+        "from redqueen.rewards.verifiers import PuzzlesConfig\n"
+        "for options in ({}, {'kinds': ['code_o']}, {'most_solved': 0.5}):\n"
+        "    print(*(task.key for task in r.Tasks(PuzzlesConfig(**options)).load()))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=installed, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["1.0.a 1.0.b 2.0.a 2.0.b", "1.0.a 2.0.a", "1.0.a 1.0.b 2.0.b"]
