@@ -105,7 +105,8 @@ def _gpu(line: StepMetrics) -> str:
 
     MFU is the share of the peak that products of the model took. On a CPU the text is empty.
     """
-    phases = line["throughput"].values()
+    # A line of a run that was made before this was counted has none.
+    phases = line.get("throughput", {}).values()
     held = [phase["device_gib"] for phase in phases if phase["device_gib"] is not None]
     if not held:
         return ""

@@ -164,7 +164,7 @@ def test_what_needs_a_part_says_so_before_it_imports_anything(sent: Path) -> Non
         assert "needs the prompt format 'Short', which is an own part of the run" in refused.stderr
     exported = redqueen("export", "run", "S0", "student")
     assert exported.returncode == 0, exported.stderr
-    assert "written by the run's own prompt format Short" in Path("student/README.md").read_text()
+    assert "written by the prompt format Short" in Path("student/README.md").read_text()
     assert not (sent / "MARK").exists()
     planned = redqueen("train", "--config", "run/config.json", "--dry-run")
     assert planned.returncode == 0

@@ -87,6 +87,11 @@ def _attention(monkeypatch: pytest.MonkeyPatch) -> Any:
         keys = torch.zeros(1, 2, 1, 4, 8, dtype=torch.bfloat16).as_subclass(OnGpu)
         length_R = torch.zeros(2, dtype=torch.long)
         room = 4
+        pages = None
+        table_RC = None
+
+        def places(self, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+            return torch.arange(rows), self.length_R[:rows]
 
     cache: Any = Cache()
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
