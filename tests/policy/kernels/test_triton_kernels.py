@@ -155,7 +155,7 @@ def test_the_kernel_of_heads_compiles_for_gpus(capability: int, normed: bool) ->
     from triton.compiler import ASTSource
 
     kernel = cached_heads._triton().cached_heads_kernel
-    numbers = {"eps": "fp32", "stride": "i32", "turn": "i32", "room": "i32", "at_R": "*i64"}
+    numbers = {"eps": "fp32", "stride": "i32", "turn": "i32", "places": "i32", "block_R": "*i64", "at_R": "*i64"}
     constants = {"QUERIES": 28, "KV": 4, "SIZE": 128, "HALF": 64, "BLOCK": 8, "NORMS": normed}
     signature = dict.fromkeys(kernel.arg_names, "*bf16") | numbers | dict.fromkeys(constants, "constexpr")
     source = ASTSource(fn=kernel, signature=signature, constexprs=constants)
