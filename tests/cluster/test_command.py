@@ -37,7 +37,7 @@ def test_a_killed_driver_leaves_no_process_and_its_run_goes_on(
     tmp_path: Path, tiny_folder: Callable[[str], Path]
 ) -> None:
     run = tmp_path / "run"
-    small = [*SMALL, f"model.name={tiny_folder('llama')}", "population.init=fresh", "run.steps=4"]
+    small = [*SMALL, f"model.name={tiny_folder('llama')}", "run.steps=4"]
     command = ["train", "--ray", "cluster.replicas=2", "--run", str(run), *small]
     with started(*command) as driver:
         while not (run / "metrics.jsonl").exists():
