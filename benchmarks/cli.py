@@ -209,6 +209,22 @@ def memory(
 
 
 @app.command()
+def population(
+    as_json: AsJson = False,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of each side that count.")] = 5,
+    model: Model = BUNDLED,
+    threads: Threads = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Processes of each run.")] = 2,
+) -> None:
+    """A whole step of 4 teachers and 4 students, against a single agent's with as many tasks."""
+    from benchmarks.population import run_bench_population
+    from benchmarks.system import BenchmarkConfig
+
+    config = BenchmarkConfig(model, threads, workers=workers)
+    raise typer.Exit(run_bench_population(config, steps, as_json=as_json))
+
+
+@app.command()
 def operators(
     as_json: AsJson = False,
     rounds: Rounds = 5,

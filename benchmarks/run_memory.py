@@ -67,6 +67,15 @@ def run_estimate(args: list[str]) -> int:
 def run_peak(args: list[str]) -> int:
     """Plays the run in processes of its own; returns the most bytes that they held at one time.
 
+    Raises BenchmarkError if the run fails or where the system has no /proc.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        return peak_of([*args, "--run", f"{folder}/run"])
+
+
+def peak_of(args: list[str]) -> int:
+    """Runs `redqueen train` with these arguments; returns the most bytes that its processes held at one time.
+
     The sandbox is not counted: its programs have a limit of their own, and the estimate leaves them out too.
     Raises BenchmarkError if the run fails or where the system has no /proc.
     """
@@ -74,19 +83,17 @@ def run_peak(args: list[str]) -> int:
         raise BenchmarkError("resident memory is read from Linux's /proc, which this system does not offer")
     # What the run prints is kept in a file, not in a pipe: a full pipe would block the run, since no one reads it
     # meanwhile.
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "redqueen", "train", *args, "--run", f"{folder}/run"]
-        output = Path(folder) / "output"
-        with output.open("w", encoding="utf-8") as file:
-            process = subprocess.Popen(command, stdout=file, stderr=file)
-            try:
-                most = _watch(process)
-            finally:
-                process.kill()
-                process.wait()
-        if process.returncode:
-            lines = output.read_text(encoding="utf-8").splitlines() or ["it printed nothing"]
-            raise BenchmarkError(f"the run ended with exit code {process.returncode}: {lines[-1]}")
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
+        process = subprocess.Popen([sys.executable, "-m", "redqueen", "train", *args], stdout=output, stderr=output)
+        try:
+            most = _watch(process)
+        finally:
+            process.kill()
+            process.wait()
+        output.seek(0)
+        lines = output.read().splitlines() or ["it printed nothing"]
+    if process.returncode:
+        raise BenchmarkError(f"the run ended with exit code {process.returncode}: {lines[-1]}")
     return most
 
 
