@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.gpu.output import say
+from benchmarks.gpu.shapes import Shape, random_decoder
 from benchmarks.timing import BenchmarkError
 from redqueen.policy.kernels import low_rank
 from redqueen.policy.kernels.cached_heads import cached_heads
@@ -20,6 +21,10 @@ from redqueen.policy.kernels.dispatch import kernels_of
 from redqueen.policy.kernels.transfer import HostCopy, to_device
 from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.policy.model.logprobs import TokenLogprobs
+from redqueen.policy.sampling.cached_attention import WrittenApart
+from redqueen.policy.sampling.kv_cache import KVCache
+from redqueen.policy.sampling.pages import PAGE, Pages
+from redqueen.policy.sampling.paging import has_flash, pages_suit
 from redqueen.policy.sampling.recorded import Repeated, recorder_of
 from redqueen.policy.sampling.tokens import SamplingTensors, sample_tokens
 from redqueen.records import SamplingParams
@@ -85,6 +90,7 @@ def _checks(*, tiny: bool) -> Iterator[tuple[str, Check]]:
         yield f"low-rank products of decoding, rank {rank}", partial(_low_rank, rank)
     yield "heads and the KV cache, without norms", partial(_heads, size, normed=False)
     yield "heads and the KV cache, with norms", partial(_heads, size, normed=True)
+    yield "attention over pages of the KV cache", partial(_pages, size)
     yield "norms", _norm
     yield "SwiGLU", _swiglu
     yield "products that are added in fp32", _added_products
@@ -141,6 +147,36 @@ def _heads(size: int, device: torch.device, *, normed: bool) -> float:
         block_R = torch.arange(rows, device=where)
         found.append((cached_heads(*inputs, 1e-6, block_R, at_R, keys, values), keys, values))
     return max(relative(got, exact) for exact, got in zip(*found, strict=True))
+
+
+def _pages(size: int, device: torch.device) -> float:
+    """A step's attention over pages in mixed order; where this torch's flash attention takes none, over rows."""
+    rows, group, room = 8, 4, 3 * PAGE
+    shape = Shape(
+        layers=1, hidden=2 * group * size, intermediate=64, heads=2 * group, kv_heads=2, vocabulary=64, rank=4
+    )
+    decoder = random_decoder(shape, device)
+    paged = device.type == "cpu" or pages_suit(decoder.embed_VH.new_empty(size))
+    cache = KVCache(decoder, rows, room, Pages(3 * rows, rows) if paged else None)
+    cache.keys.normal_()
+    cache.values.normal_()
+    length_R = torch.arange(rows) * (room // rows)
+    cache.length_R.copy_(length_R)
+    block_RC = torch.randperm(3 * rows).view(rows, 3) if paged else torch.arange(rows)[:, None]
+    if cache.table_RC is not None:
+        cache.table_RC.copy_(block_RC)
+    q, k, v = (torch.randn(rows, heads, size).to(_BF16) for heads in (2 * group, 2, 2))
+    with torch.inference_mode():
+        attention = WrittenApart(cache, rows, group, flash=has_flash(cache.keys))
+        got = attention(0, q.to(device), k.to(device), v.to(device))
+    # The keys and values of each row one after the other: [R, K, T, D].
+    keys, values = (
+        blocks[0].cpu().double()[block_RC].transpose(1, 2).flatten(2, 3) for blocks in (cache.keys, cache.values)
+    )
+    scores = q.double().view(rows, 2, group, size) @ keys.mT / size**0.5
+    late_RT = torch.arange(room) > length_R[:, None]
+    exact = scores.masked_fill(late_RT[:, None, None], float("-inf")).softmax(-1) @ values
+    return relative(got.view(exact.shape), exact)
 
 
 def _norm(device: torch.device) -> float:
