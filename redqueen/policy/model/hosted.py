@@ -15,10 +15,9 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
+import transformers
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from transformers import DynamicCache
-from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import MoeModelOutputWithPast
 
 from redqueen.errors import ModelError
@@ -76,7 +75,8 @@ class HostedDecoder:
                 f"model family '{model.config.model_type}' has no linear layers that adapters could change"
             )
         for module in self.text.modules():
-            if isinstance(module, GradientCheckpointingLayer):
+            # Loaded here: a second that a plan, which imports this module, does without.
+            if isinstance(module, transformers.GradientCheckpointingLayer):
                 self._recompute(module)
         if check:
             self._check()
@@ -184,7 +184,7 @@ class HostedDecoder:
 
     def _decoded(self, ids_T: Tensor) -> Tensor:
         """Returns the last token's logits [V], from a cache of the others, which begin with a place that is hidden."""
-        cache = DynamicCache()
+        cache = transformers.DynamicCache()
         position_T = torch.arange(-1, _PROBE, device=self.device).clamp(min=0)
         seen_T = torch.ones_like(position_T)
         seen_T[0] = 0

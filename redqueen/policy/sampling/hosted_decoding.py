@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import transformers
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import DynamicCache
 
 from redqueen.policy.kernels.transfer import to_device
 from redqueen.policy.lora.adapter_bank import AdapterBank
@@ -36,7 +36,7 @@ class HostedDecoding:
         self.bank = bank
         self.products = bank.decoding_products(rows)
         # Every layer keeps all tokens: a window's layer would drop them by places, which move when a row is longer.
-        self.cache: Any = DynamicCache()
+        self.cache: Any = transformers.DynamicCache()
         device = bank.masters.device
         self.length_R = torch.zeros(rows, dtype=torch.long, device=device)
         self.limit_R = torch.zeros(rows, dtype=torch.long, device=device)
@@ -59,7 +59,7 @@ class HostedDecoding:
         at_PT = at_PT.clamp_(min=0)
         row_PT = to_device(start_P1 + at_PT, device)
 
-        made: Any = DynamicCache()
+        made: Any = transformers.DynamicCache()
         hidden_PTH = self.decoder.run(
             self.bank.rows(slots, [longest] * len(slots)),
             input_ids=ids_N[row_PT],
