@@ -12,8 +12,6 @@ import os
 from dataclasses import asdict
 from statistics import median
 
-import torch
-
 from benchmarks import system, workload
 from benchmarks.report import Report, finish, log, named
 from benchmarks.run_memory import measure_runs
@@ -21,7 +19,7 @@ from benchmarks.system import BenchmarkConfig
 from benchmarks.timing import in_fresh_process, peak
 from redqueen.config import Config, LearningConfig, SamplingConfig
 from redqueen.policy.memory.estimate import fragmentation, gradients_item, held_items, total, training_items
-from redqueen.policy.model.dimensions import shape_of
+from redqueen.policy.memory.machine import this_machine
 from redqueen.records import PromptLengths
 
 COLUMNS = (
@@ -78,11 +76,10 @@ def estimate(config: BenchmarkConfig, members: int, rows: int, width: int) -> in
         learning=LearningConfig(batch_tokens=max(64, rows * width)),
         sampling=SamplingConfig(proposal_tokens=1, attempt_tokens=1),
     )
-    shape = shape_of(run_config.model)
-    cpu = torch.device("cpu")
-    training = training_items(run_config, shape, PromptLengths(proposal=width - 1, attempt=width - 1), cpu)
-    held = held_items(run_config, shape, members, cpu)
-    gradients = gradients_item(run_config, shape, members)
+    machine = this_machine(run_config.model)
+    training = training_items(run_config, machine, PromptLengths(proposal=width - 1, attempt=width - 1))
+    held = held_items(run_config, machine, members)
+    gradients = gradients_item(run_config, machine, members)
     return total([*held, gradients, *training, fragmentation(training)])
 
 

@@ -17,7 +17,8 @@ from benchmarks.system import BenchmarkConfig
 from benchmarks.timing import BenchmarkError
 from redqueen.game.prompt_lengths import prompt_lengths
 from redqueen.policy.memory.estimate import items, total
-from redqueen.policy.model.dimensions import shape_of, token_counter
+from redqueen.policy.memory.machine import this_machine
+from redqueen.policy.model.dimensions import token_counter
 from redqueen.recipes import configure
 from redqueen.train import capacity
 
@@ -61,7 +62,7 @@ def run_estimate(args: list[str]) -> int:
     """Returns the bytes that such a run is estimated to need."""
     config = configure(args)
     lengths = prompt_lengths(config, token_counter(config.model))
-    return total(items(config, shape_of(config.model), lengths, capacity(config)))
+    return total(items(config, this_machine(config.model), lengths, capacity(config)))
 
 
 def run_peak(args: list[str]) -> int:

@@ -35,6 +35,7 @@ Part = Literal[
     "tracker",
     "kind",
     "benchmark",
+    "model family",
 ]
 T = TypeVar("T")
 
@@ -100,6 +101,11 @@ def kind(task_kind: T) -> T:
     """Registers a kind of task, under its own `name` (`redqueen.kinds.TaskKind`). Raises PluginError if it is taken."""
     _add("kind", task_kind.name, task_kind)  # pyright: ignore[reportAttributeAccessIssue]
     return task_kind
+
+
+def model_family(name: str) -> None:
+    """Says that our own forward pass computes a family of transformers, named by its `model_type`."""
+    _parts.setdefault("model family", {})[name] = name
 
 
 def names(kind: Part) -> tuple[str, ...]:

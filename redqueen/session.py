@@ -29,7 +29,8 @@ from redqueen.game.reward_probe import check_rewards
 from redqueen.game.seeds import seeds_of
 from redqueen.machine import cache_root
 from redqueen.policy.memory import fit as memory
-from redqueen.policy.model.base import BaseFacts, device_of, dtype_of, facts_of, load, workers_of
+from redqueen.policy.memory.machine import this_machine
+from redqueen.policy.model.base import BaseFacts, facts_of, load
 from redqueen.policy.model.bundled import cached
 from redqueen.policy.model.dimensions import token_counter
 from redqueen.policy.model.families import check_quantized
@@ -160,10 +161,9 @@ def fit(config: Config, members: int, listener: Listener) -> Config:
     if config.cluster.address:
         return config
     # What is quickly known comes first: a base that is not supported should cost no download.
-    workers_of(config.model)
-    dtype_of(config.model, device_of(config.model))
+    machine = this_machine(config.model)
     check_quantized(config.model, read_config(config.model.name).to_dict())
-    fitted = memory.fit(config, prompt_lengths(config, token_counter(config.model)), members)
+    fitted = memory.fit(config, machine, prompt_lengths(config, token_counter(config.model)), members)
     if fitted.changes:
         listener.note(f"memory: {fitted.free / 2**30:.1f} GiB is free, so this runs with {' '.join(fitted.changes)}")
     if fitted.warning:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TypeVar
 
 from redqueen import streams
 from redqueen.config import SandboxConfig
+from redqueen.futures import all_of, finished, then
 from redqueen.kinds import Answer, InputCounts, Trial, find
 from redqueen.records import Kind, Pair, Proposal, Task, Verdict
 from redqueen.sandbox import (
@@ -80,10 +80,10 @@ class LocalVerifier(AbstractContextManager["LocalVerifier", None]):
         (`MAX_WAITING`) are before it.
         """
         if isinstance(question, Proposal):
-            return _then(self.submit_proposal(question), lambda judged: judged[0])
+            return then(self.submit_proposal(question), lambda judged: judged[0])
         trial = trial_of(question)
         if isinstance(trial, Verdict):
-            return _finished(trial)
+            return finished(trial)
         order = list(range(len(trial.jobs)))
         if len(order) > 1:
             # The order is drawn, so that nothing outside the children says which of them is which either.
@@ -91,8 +91,8 @@ class LocalVerifier(AbstractContextManager["LocalVerifier", None]):
             if rng.random() < 0.5:
                 order.reverse()
         profile = find(question.kind).language.profile
-        running = {place: self._run(trial.jobs[place], profile) for place in order}
-        return _then(_all([running[place] for place in range(len(trial.jobs))]), trial.verdict)
+        running = {number: self._run(trial.jobs[number], profile) for number in order}
+        return then(all_of([running[number] for number in range(len(trial.jobs))]), trial.verdict)
 
     def submit_proposal(self, proposal: Proposal) -> Future[tuple[Verdict, Task | None]]:
         """Runs the program on its inputs, three times in two interpreters, while the caller goes on."""
@@ -102,7 +102,7 @@ class LocalVerifier(AbstractContextManager["LocalVerifier", None]):
 
         kind = find(proposal.kind)
         # The pool's thread makes the task, so that it is ready when the caller asks.
-        return _then(self._run(kind.job(proposal.draft), kind.language.profile), judge)
+        return then(self._run(kind.job(proposal.draft), kind.language.profile), judge)
 
     def submit_attempt(self, task: Task, answer: str | None) -> Future[Verdict]:
         """Judges what `Prompts.read_attempt` returned (None: no answer was found) while the caller goes on.
@@ -115,7 +115,7 @@ class LocalVerifier(AbstractContextManager["LocalVerifier", None]):
     def _run(self, job: Job | Outcome, profile: Profile) -> Future[Outcome]:
         """Runs a job under the rules of its language; what came of one that needs no sandbox is there already."""
         if isinstance(job, Outcome):
-            return _finished(job)
+            return finished(job)
         if profile == GAME:
             return self._sandbox.submit(job)
         with self._lock:
@@ -131,59 +131,12 @@ class LocalVerifier(AbstractContextManager["LocalVerifier", None]):
         limits = self._sandbox.profile.limits
         shorter = replace(limits, cpu_s=min(cpu_s, limits.cpu_s))
         job = Job(program, inputs, limits=shorter)
-        return _then(self._sandbox.submit(job), lambda outcome: outcome.outputs)
+        return then(self._sandbox.submit(job), lambda outcome: outcome.outputs)
 
     def validate(self, proposals: Sequence[Proposal]) -> list[tuple[Verdict, Task | None]]:
         """What `submit_proposal` says of each; in order."""
         futures = [self.submit_proposal(proposal) for proposal in proposals]
         return [future.result() for future in futures]
-
-
-S = TypeVar("S")
-T = TypeVar("T")
-
-
-def _then(before: Future[S], function: Callable[[S], T]) -> Future[T]:
-    """The future of `function` of a result, called in the thread that had the result. It cannot be cancelled.
-
-    It ends in `CancelledError` if the sandbox drops the job, which it does when it is left in an error.
-    """
-    after: Future[T] = Future()
-    after.set_running_or_notify_cancel()
-
-    def finish(before: Future[S]) -> None:
-        try:
-            after.set_result(function(before.result()))
-        except Exception as error:  # noqa: BLE001 - the caller that waits for the result gets it
-            after.set_exception(error)
-
-    before.add_done_callback(finish)
-    return after
-
-
-def _all(futures: Sequence[Future[T]]) -> Future[list[T]]:
-    """Returns the future of all results, in order."""
-    if len(futures) == 1:
-        return _then(futures[0], lambda result: [result])
-    rest = _all(futures[1:])
-    both: Future[list[T]] = Future()
-    both.set_running_or_notify_cancel()
-
-    def finish(_: Future[list[T]]) -> None:
-        try:
-            both.set_result([futures[0].result(), *rest.result()])
-        except Exception as error:  # noqa: BLE001 - the caller that waits for the result gets it
-            both.set_exception(error)
-
-    # Whichever is done last calls `finish`: of a future that is done, a callback is called at once.
-    futures[0].add_done_callback(lambda _: rest.add_done_callback(finish))
-    return both
-
-
-def _finished(result: T) -> Future[T]:
-    future: Future[T] = Future()
-    future.set_result(result)
-    return future
 
 
 def trial_of(answer: Answer) -> Trial | Verdict:

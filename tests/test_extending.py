@@ -37,7 +37,6 @@ from redqueen.league.population import Member
 from redqueen.league.rating import Rating, TrueSkill
 from redqueen.league.selection import plan_births
 from redqueen.plugins import PluginError
-from redqueen.policy.model import decoder
 from redqueen.policy.model.base import load
 from redqueen.recording.metrics.step import CountedStep
 from redqueen.recording.trackers.opening import open_recorders
@@ -260,7 +259,7 @@ def test_steps_are_played_with_a_kind_from_outside(
 
 
 def test_a_model_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoder, "FAMILIES", decoder.FAMILIES)
+    monkeypatch.setattr(plugins, "_parts", {})
     snippet("model family")
     base = load(ModelConfig(name=str(tiny.make(tmp_path, "seed_oss")), dtype="float32", workers=1, threads=1))
     ids = [7, 30, 200, 5, 7]

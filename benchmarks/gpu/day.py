@@ -309,17 +309,16 @@ def run_bench_gpu(parts: Sequence[str], *, tiny: bool, within: float = float("in
 
 def _run(part: str, tiny: bool) -> None:
     """Runs one part, tiny ones with a GPU's ways on the CPU."""
-    before = dispatch.on_gpu
     threads = torch.get_num_threads()
     if tiny:
         # Tensors are too small to share, and threads that wait for each other are slow on a busy machine.
         torch.set_num_threads(1)
         stand_ins.on_cpu()
-        dispatch.on_gpu = lambda device: True
+        os.environ[dispatch.WAYS] = "gpu"
     try:
         PARTS[part](Day(tiny))
     finally:
-        dispatch.on_gpu = before
+        os.environ.pop(dispatch.WAYS, None)
         torch.set_num_threads(threads)
 
 

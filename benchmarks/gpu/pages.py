@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from unittest import mock
 
-from benchmarks.gpu.plans import lengths, on_a_gpu, plan, shape
+from benchmarks.gpu.plans import gpu, lengths, on_a_gpu, plan
 from redqueen.policy.memory.forecast import CARDS, Card, forecast
 from redqueen.policy.sampling.paging import VARIABLE
 
@@ -19,7 +19,7 @@ def row(base: str, card: Card, choice: str) -> str:
         found = plan(on_a_gpu(), base, card.memory)
         if found is None:
             return "does not fit"
-        step = forecast(found.config, shape(base), lengths(found.config), card)
+        step = forecast(found.config, gpu(base), lengths(found.config), card)
     rows = found.config.sampling.batch_rows
     return f"{rows} rows, {step.solved_tokens / step.solve:,.0f} tokens/s, step {step.step:.0f} s"
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from unittest import mock
+from dataclasses import replace
 
 import torch
 
 from benchmarks.gpu.shapes import Shape, config_of
 from redqueen.config import Config
-from redqueen.policy.memory import fit as fitting
 from redqueen.policy.memory.estimate import (
     gradients_item,
     held_items,
@@ -18,12 +17,12 @@ from redqueen.policy.memory.estimate import (
     total,
     training_items,
 )
-from redqueen.policy.memory.fit import fit, memory_of_a_gpu
+from redqueen.policy.memory.fit import fit
+from redqueen.policy.memory.machine import Machine
 from redqueen.policy.model.dimensions import shape_in
 from redqueen.recipes import recipe
 from redqueen.records import PromptLengths
 
-_CUDA = torch.device("cuda")
 _MOMENTS = "members: AdamW moments"
 
 # The longest prompts of `paper_7b`, counted with a tokenizer of Hugging Face.
@@ -42,16 +41,16 @@ class PlannedMemory:
     def __init__(self, shape: Shape, members: int) -> None:
         asked = recipe("paper_7b").override(["model.device=cuda", "model.dtype=bfloat16", "model.workers=1"])
         self.config = _with(asked, "model", rank=shape.rank)
-        self.dimensions = shape_in(config_of(shape), asked.model.targets)
+        dimensions = shape_in(config_of(shape), asked.model.targets)
+        self.machine = Machine(device=torch.device("cuda"), dtype=torch.bfloat16, workers=1, shape=dimensions)
         self.members = members
 
     def fitted(self, free: int) -> tuple[Config, int, int]:
         """Returns a run's batches on a GPU with so many free bytes, the room of a row, and the bytes that it needs."""
         prompts = lengths(self.config)
-        with mock.patch.object(fitting, "shape_of", return_value=self.dimensions):
-            config = fit(self.config, prompts, self.members, memory_of_a_gpu(free)).config
+        config = fit(self.config, replace(self.machine, free=free), prompts, self.members).config
         room = longest_text(config, prompts)
-        return config, room, total(items(config, self.dimensions, prompts, self.members, _CUDA))
+        return config, room, total(items(config, self.machine, prompts, self.members))
 
     def sampling(self, rows: int, prompt: int, sampled: int, prefill: int, *, moments: bool = False) -> int:
         """Returns the plan for rows of `prompt` and `sampled` tokens, with or without AdamW's moments.
@@ -67,11 +66,11 @@ class PlannedMemory:
             prefill_tokens=prefill,
         )
         prompts = PromptLengths(proposal=prompt, attempt=prompt)
-        return self._held(moments=moments) + total(sampling_items(config, self.dimensions, prompts, _CUDA))
+        return self._held(moments=moments) + total(sampling_items(config, self.machine, prompts))
 
     def training(self, tokens: int, *, checkpointing: bool, moments: bool) -> int:
         """Returns the plan for micro-batches of so many tokens, with or without AdamW's moments."""
-        gradients = gradients_item(self.config, self.dimensions, self.members)
+        gradients = gradients_item(self.config, self.machine, self.members)
         return self._held(moments=moments) + gradients.total + self.micro_batch(tokens, checkpointing=checkpointing)
 
     def micro_batch(self, tokens: int, *, checkpointing: bool) -> int:
@@ -80,11 +79,11 @@ class PlannedMemory:
         # No text is longer than a micro-batch, and those of a group are as long as attempts of `paper_7b` on average.
         config = _with(config, "sampling", proposal_tokens=1)
         prompts = PromptLengths(proposal=1, attempt=min(tokens, 300))
-        return total(training_items(config, self.dimensions, prompts, _CUDA))
+        return total(training_items(config, self.machine, prompts))
 
     def _held(self, *, moments: bool) -> int:
         """Returns what is there all the time: the base and its members."""
-        held = held_items(self.config, self.dimensions, self.members, _CUDA)
+        held = held_items(self.config, self.machine, self.members)
         return total([item for item in held if moments or item.name != _MOMENTS])
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
-from unittest import mock
 
 import torch
 from transformers import Qwen2Config
@@ -16,9 +15,9 @@ from transformers import Qwen2Config
 from benchmarks.gpu.planned_memory import lengths
 from redqueen.config import Config
 from redqueen.errors import ModelError
-from redqueen.policy.memory import fit as fitting
 from redqueen.policy.memory.estimate import items, total
-from redqueen.policy.memory.fit import Fit, fit, memory_of_a_gpu
+from redqueen.policy.memory.fit import Fit, fit
+from redqueen.policy.memory.machine import Machine
 from redqueen.policy.model.dimensions import Shape, shape_in
 from redqueen.recipes import recipe
 from redqueen.train import capacity
@@ -73,13 +72,19 @@ def on_a_gpu(*overrides: str) -> Config:
     return recipe("paper_7b").override(["model.device=cuda", "model.dtype=bfloat16", *overrides])
 
 
+def gpu(base: str, free: float = 0) -> Machine:
+    """Returns a machine whose GPU has so many free GB, and a base in bf16."""
+    return Machine(
+        device=torch.device("cuda"), dtype=torch.bfloat16, workers=1, shape=shape(base), free=int(free * 1e9)
+    )
+
+
 def plan(config: Config, base: str, card: int) -> Fit | None:
     """Returns how a run is made to fit on a card of so many GB; None if it does not fit."""
-    with mock.patch.object(fitting, "shape_of", return_value=shape(base)):
-        try:
-            return fit(config, lengths(config), capacity(config), memory_of_a_gpu(int(card * 1e9 * _FREE)))
-        except ModelError:
-            return None
+    try:
+        return fit(config, gpu(base, card * _FREE), lengths(config), capacity(config))
+    except ModelError:
+        return None
 
 
 def table() -> list[dict[str, Any]]:
@@ -99,7 +104,7 @@ def _row(config: Config, base: str, card: int) -> dict[str, Any]:
     if found is None:
         return {}
     batches = found.config
-    need = total(items(batches, shape(base), lengths(config), capacity(config), torch.device("cuda")))
+    need = total(items(batches, gpu(base), lengths(config), capacity(config)))
     return {
         "rank": config.model.rank,
         "rows": batches.sampling.batch_rows,

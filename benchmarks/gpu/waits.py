@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -44,14 +45,15 @@ def count_waits() -> Waits:
     """Samples and takes an update on the pretended GPU."""
     stand_ins.on_cpu()
     decoder = random_decoder(TINY, torch.device("cpu"))
-    before = dispatch.on_gpu, HostCopy.wait
-    dispatch.on_gpu = lambda device: True
+    before = HostCopy.wait
+    os.environ[dispatch.WAYS] = "gpu"
     try:
         with pretend_gpu() as gpu:
             HostCopy.wait = _queued_earlier(gpu)
             return _count(gpu, moved(decoder, gpu.device))
     finally:
-        dispatch.on_gpu, HostCopy.wait = before
+        HostCopy.wait = before
+        del os.environ[dispatch.WAYS]
 
 
 def _queued_earlier(gpu: PretendGpu) -> Any:

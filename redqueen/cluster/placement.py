@@ -10,6 +10,7 @@ import torch
 from redqueen.cluster.ray_cluster import Actor, ClusterError, LostError, Needs, Node
 from redqueen.config import Config
 from redqueen.policy.memory.fit import least_memory
+from redqueen.policy.memory.machine import other_machine
 from redqueen.records import PromptLengths
 
 _PATIENCE = 60.0
@@ -22,11 +23,11 @@ def needs_of(config: Config, lengths: PromptLengths, capacity: int, *, gpus: boo
     Its batches are made to fit when it has a machine, so this is the least memory that it can do with.
     """
     alone = config.override(["model.workers=1"])
-    device = torch.device("cuda" if gpus else "cpu")
+    machine = other_machine(alone.model, torch.device("cuda" if gpus else "cpu"))
     return Needs(
         cpus=config.model.threads or 1,
         gpus=1 if gpus else 0,
-        memory=least_memory(alone, lengths, capacity, device),
+        memory=least_memory(alone, machine, lengths, capacity),
     )
 
 

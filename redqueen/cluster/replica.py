@@ -22,10 +22,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from redqueen.adapters.factors import Adapter, Factors
-from redqueen.config import Config
+from redqueen.config import Config, ModelConfig
 from redqueen.errors import ModelError
 from redqueen.machine import machine_id, set_library_defaults
-from redqueen.policy.memory.fit import fit, memory_here
+from redqueen.policy.memory.fit import fit
+from redqueen.policy.memory.machine import Machine, this_machine
 from redqueen.policy.model.base import Base, BaseFacts, facts_of, load
 from redqueen.policy.policy import Policy, open_policy
 from redqueen.records import Completion, MemberUpdate, PromptLengths, Request, Sample
@@ -227,16 +228,22 @@ class Replica:
         )
 
 
-def fitted_here(config: Config, lengths: PromptLengths, capacity: int, sharing: int) -> Config:
+def fitted_here(
+    config: Config,
+    lengths: PromptLengths,
+    capacity: int,
+    sharing: int,
+    look: Callable[[ModelConfig], Machine] = this_machine,
+) -> Config:
     """Returns a configuration that fits into a replica's share of this machine. Raises ModelError if none does."""
-    memory = memory_here(config)
-    if memory.device.type == "cuda":
+    machine = look(config.model)
+    if machine.on_gpu:
         try:
-            return fit(config, lengths, capacity, memory.shared(sharing)).config
+            return fit(config, machine.shared(sharing), lengths, capacity).config
         except ModelError:
             # The GPU may still hold what a replica had that has just been killed.
             time.sleep(_LINGERS_S)
-    return fit(config, lengths, capacity, memory_here(config).shared(sharing)).config
+    return fit(config, look(config.model).shared(sharing), lengths, capacity).config
 
 
 def arrays_of(adapter: Adapter) -> dict[str, NDArray[Any]]:

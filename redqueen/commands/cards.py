@@ -7,9 +7,10 @@ import sys
 from redqueen.config import Config
 from redqueen.errors import ModelError
 from redqueen.game.prompt_lengths import prompt_lengths
-from redqueen.policy.memory.fit import Fit, fit, memory_of_a_gpu
+from redqueen.policy.memory.fit import fit
 from redqueen.policy.memory.forecast import CARDS, Card, hours
-from redqueen.policy.model.dimensions import rough_token_counter, shape_of
+from redqueen.policy.memory.machine import gpu_machine
+from redqueen.policy.model.dimensions import rough_token_counter
 from redqueen.recipes import recipe
 from redqueen.records import PromptLengths
 from redqueen.session import quiet_libraries
@@ -43,16 +44,13 @@ def cards_table() -> str:
 
 def _cell(config: Config, lengths: PromptLengths, card: Card) -> str:
     """Returns what a run would be on a card, in a few words."""
+    machine = gpu_machine(config.model, int(card.memory * 1e9 * _FREE))
     try:
-        found = fit(config, lengths, capacity(config), memory_of_a_gpu(int(card.memory * 1e9 * _FREE)))
+        found = fit(config, machine, lengths, capacity(config))
     except ModelError:
         return "does not fit"
-    return _in_words(found, lengths, card)
-
-
-def _in_words(found: Fit, lengths: PromptLengths, card: Card) -> str:
     plan = found.config
     kept = "recomputed" if plan.learning.checkpointing is True else "kept"
     limit = ", if texts stay shorter than they may" if found.warning else ""
-    taken = hours(plan, shape_of(plan.model), lengths, card)
+    taken = hours(plan, machine, lengths, card)
     return f"{plan.sampling.batch_rows} rows, activations {kept}{limit}: {taken:.1f} h"

@@ -13,10 +13,11 @@ from redqueen.errors import ModelError
 from redqueen.game.prompt_lengths import prompt_lengths
 from redqueen.plugins import PluginError
 from redqueen.policy.memory.estimate import Item, host_items, items, least, total
-from redqueen.policy.memory.fit import Fit, Memory, fit, memory_here, memory_of_a_gpu
+from redqueen.policy.memory.fit import Fit, fit
 from redqueen.policy.memory.forecast import card_of, forecast
+from redqueen.policy.memory.machine import Machine, gpu_machine, this_machine
 from redqueen.policy.model.bundled import cached
-from redqueen.policy.model.dimensions import Shape, rough_token_counter, shape_of, token_counter
+from redqueen.policy.model.dimensions import rough_token_counter, token_counter
 from redqueen.policy.model.known_bases import known_base
 from redqueen.policy.model.source import read_config
 from redqueen.records import Prompt, PromptLengths
@@ -29,10 +30,9 @@ class _Planned:
     """How a run would be."""
 
     found: Fit
-    shape: Shape
+    machine: Machine
     lengths: PromptLengths
     members: int
-    memory: Memory
 
 
 def print_memory(config: Config, size: int | None = None) -> int:
@@ -50,17 +50,16 @@ def print_memory(config: Config, size: int | None = None) -> int:
     try:
         count_tokens = _token_counter(config, there=size is not None)
         lengths = prompt_lengths(config, count_tokens)
-        shape = shape_of(config.model)
-        memory = memory_here(config) if size is None else memory_of_a_gpu(size)
+        machine = this_machine(config.model) if size is None else gpu_machine(config.model, size)
     except (ModelError, PluginError) as error:
         errors.print(f"memory: not estimated, {error}")
         return 0
     try:
-        found = fit(config, lengths, capacity(config), memory)
+        found = fit(config, machine, lengths, capacity(config))
     except ModelError as error:
         errors.print(f"does not fit: {error}")
         return 0 if size is None else 1
-    planned = _Planned(found, shape, lengths, capacity(config), memory)
+    planned = _Planned(found, machine, lengths, capacity(config))
     where = "here" if size is None else "there"
     changed = f" with {' '.join(found.changes)}" if found.changes else ""
     errors.print(found.warning or f"{found.free / 1e6:,.0f} MB are free {where}: it fits{changed}")
@@ -89,16 +88,16 @@ def _token_counter(config: Config, *, there: bool) -> Callable[[Prompt], int]:
 def _items(planned: _Planned) -> Table:
     """Returns the parts of the memory, as a table."""
     plan = planned.found.config
-    device = planned.memory.device
-    need = items(plan, planned.shape, planned.lengths, planned.members, device)
-    required = items(least(plan), planned.shape, planned.lengths, planned.members, device)
+    machine = planned.machine
+    need = items(plan, machine, planned.lengths, planned.members)
+    required = items(least(plan), machine, planned.lengths, planned.members)
     table = Table("memory, at most", Column("processes", justify="right"), Column("MB", justify="right"), box=None)
     for item in need:
         table.add_row(*_cells(item))
     table.add_row("in all", "", f"{total(need) / 1e6:,.0f}")
     table.add_row("in all, at least (every text is short)", "", f"{total(required) / 1e6:,.0f}")
-    if device.type == "cuda":
-        for item in host_items(plan, planned.shape, planned.members):
+    if machine.on_gpu:
+        for item in host_items(plan, machine, planned.members):
             table.add_row(*_cells(item))
     return table
 
@@ -123,10 +122,10 @@ def _time(planned: _Planned, size: int) -> str:
     plan = planned.found.config
     if plan.sampling.engine != "embedded":
         return "time: not modelled where vLLM samples"
-    if planned.shape.hosted:
+    if planned.machine.shape.hosted:
         return "time: not modelled for a base that transformers computes"
     card = card_of(size)
-    step = forecast(plan, planned.shape, planned.lengths, card)
+    step = forecast(plan, planned.machine, planned.lengths, card)
     return (
         f"time, modelled and not measured, without the sandbox: {step.step * plan.run.steps / 3600:.1f} hours for "
         f"{plan.run.steps} steps on an {card.name}; a step {step.step:.0f} s (propose {step.propose:.0f}, solve "

@@ -3,38 +3,40 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
-from benchmarks.gpu.plans import lengths, on_a_gpu, shape
-from redqueen.cluster import replica
+from benchmarks.gpu.plans import gpu, lengths, on_a_gpu
 from redqueen.cluster.replica import fitted_here
+from redqueen.config import ModelConfig
 from redqueen.errors import ModelError
-from redqueen.policy.memory import fit as fitting
-from redqueen.policy.memory.fit import Memory
+from redqueen.policy.memory.machine import Machine
 
 CONFIG = on_a_gpu("model.workers=1")
 
 
-@pytest.fixture
-def free(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The free GB of the GPU: each look takes the first of them. Time does not pass."""
-    sizes: list[int] = []
-    monkeypatch.setattr(fitting, "shape_of", lambda _: shape("0.5B"))
-    monkeypatch.setattr(
-        replica, "memory_here", lambda _: Memory(device=torch.device("cuda"), free=sizes.pop(0) * 10**9)
-    )
+class Gpu:
+    """A GPU whose free GB differ from look to look."""
+
+    def __init__(self, *free: int) -> None:
+        self.free = list(free)
+
+    def look(self, config: ModelConfig) -> Machine:
+        del config
+        return gpu("0.5B", self.free.pop(0))
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
-    return sizes
 
 
-def test_a_gpu_that_was_just_left_is_looked_at_again(free: list[int]) -> None:
-    free += [1, 79]
-    assert fitted_here(CONFIG, lengths(CONFIG), 8, 1).sampling.batch_rows == 512
-    assert free == []
+def test_a_gpu_that_was_just_left_is_looked_at_again() -> None:
+    there = Gpu(1, 79)
+    assert fitted_here(CONFIG, lengths(CONFIG), 8, 1, there.look).sampling.batch_rows == 512
+    assert there.free == []
 
 
-def test_a_gpu_that_stays_full_is_refused(free: list[int]) -> None:
-    free += [1, 1]
+def test_a_gpu_that_stays_full_is_refused() -> None:
+    there = Gpu(1, 1)
     with pytest.raises(ModelError, match="needs at least"):
-        fitted_here(CONFIG, lengths(CONFIG), 8, 1)
-    assert free == []
+        fitted_here(CONFIG, lengths(CONFIG), 8, 1, there.look)
+    assert there.free == []

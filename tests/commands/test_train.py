@@ -118,7 +118,7 @@ def test_a_run_that_no_longer_fits_into_memory_is_refused_before_it_is_resumed(
     run = tmp_path / "run"
     shutil.copytree(finished, run)
 
-    monkeypatch.setattr("redqueen.policy.memory.fit.free_memory", lambda: 1000)
+    monkeypatch.setattr("redqueen.policy.memory.machine.free_memory", lambda: 1000)
     before = {p: p.stat().st_mtime_ns for p in run.rglob("*")}
     done = redqueen("train", "--resume", str(run), "--steps", "3")
     assert done.returncode == 2

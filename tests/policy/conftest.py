@@ -8,7 +8,6 @@ import pytest
 
 from benchmarks.gpu import stand_ins
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
-from redqueen.policy.kernels import dispatch
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import Base
 from redqueen.policy.policy import Policy
@@ -64,4 +63,4 @@ def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     """Runs a test as on a CPU, and a second time with everything that a GPU does otherwise."""
     if request.param == "gpu":
         stand_ins.on_cpu()
-        monkeypatch.setattr(dispatch, "on_gpu", lambda device: True)
+        monkeypatch.setenv("REDQUEEN_WAYS", "gpu")

@@ -79,7 +79,7 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
     """The device. What a machine without a GPU cannot do is left out: compiling, recording and pinned memory."""
     if not CUDA_BUILD:
         pretend.register()
-    monkeypatch.setattr(dispatch, "on_gpu", lambda _: True)
+    monkeypatch.setenv("REDQUEEN_WAYS", "gpu")
     monkeypatch.setattr(gpu_kernels, "can_compile", lambda: False)
     monkeypatch.setattr(dispatch, "_GPU", gpu_kernels.GpuKernels())
     monkeypatch.setattr(recorded, "recorder_of", lambda _: None)

@@ -1,6 +1,6 @@
 """The kernels: what the decoder computes between its products. Only this module chooses an implementation.
 
-Everything else that depends on the device asks `on_gpu`, so that tests can take a GPU's ways on a CPU.
+Everything else that depends on the device asks `on_gpu`. REDQUEEN_WAYS=gpu takes a GPU's ways on a CPU, to test them.
 
 Norms are computed in fp32, products in the base's dtype, as in transformers' Llama, Mistral, Qwen2 and Qwen3.
 Shape suffixes: N rows, H hidden size, D head size, F intermediate size, K kv heads, M sequences, G query heads of each
@@ -25,6 +25,8 @@ from redqueen.policy.kernels.torch_kernels import TorchKernels
 
 VARIABLE = "REDQUEEN_KERNELS"
 """The environment variable that chooses: `torch` (torch's operations everywhere) or `auto` (the default)."""
+WAYS = "REDQUEEN_WAYS"
+"""The environment variable with which any device is treated as a GPU is: `gpu`. It is for tests."""
 
 Rotation = tuple[Tensor, Tensor]
 """Rotary embeddings of a batch's positions, cos and sin, as a kernel's `heads` reads them."""
@@ -142,7 +144,7 @@ def on_gpu(device: torch.device) -> bool:
 
     Meta tensors count as a GPU's: what would be launched on a GPU is counted on them.
     """
-    return device.type in ("cuda", "meta")
+    return device.type in ("cuda", "meta") or os.environ.get(WAYS) == "gpu"
 
 
 def flash_supports(tensor: Tensor) -> bool:

@@ -18,8 +18,9 @@ from redqueen.policy.kernels.dispatch import kernels_of
 from redqueen.policy.kernels.onednn import packs
 from redqueen.policy.memory import hosted
 from redqueen.policy.memory.flash_attention import backward_bytes, keys_of_a_token
+from redqueen.policy.memory.machine import Machine
 from redqueen.policy.memory.paged_cache import kept_in_pages, pages_of_rows, token_bytes
-from redqueen.policy.model.base import device_of, dtype_of, streams_to, workers_of
+from redqueen.policy.model.base import streams_to
 from redqueen.policy.model.dimensions import Shape
 from redqueen.policy.sampling.tokens import VOCABULARY_BLOCK
 from redqueen.policy.vllm.engine import largest_rank
@@ -62,42 +63,44 @@ class Item:
         return self.size * self.processes
 
 
-def items(
-    config: Config, shape: Shape, lengths: PromptLengths, members: int, device: torch.device | None = None
-) -> list[Item]:
+def items(config: Config, machine: Machine, lengths: PromptLengths, members: int) -> list[Item]:
     """Returns the items of a run with `members` adapters and prompts of these lengths at the peak.
 
     On a CPU all of them exist at once: what training frees stays in the process's heap, and the KV cache is not there.
-    On a GPU, training and sampling reuse the same blocks. `device` is that of the run unless another one is asked for;
-    it need not be here.
+    On a GPU, training and sampling reuse the same blocks.
     """
-    device = device or device_of(config.model)
     # The largest of what exists at the same time counts, and that differs between the devices.
-    training = training_items(config, shape, lengths, device)
-    sampling = sampling_items(config, shape, lengths, device)
-    held = held_items(config, shape, members, device)
-    gradients = gradients_item(config, shape, members)
-    if device.type == "cuda":
+    training = training_items(config, machine, lengths)
+    sampling = sampling_items(config, machine, lengths)
+    held = held_items(config, machine, members)
+    gradients = gradients_item(config, machine, members)
+    if machine.on_gpu:
         # An update that has begun keeps its gradients until the next step is sampled.
         begun = [gradients] if config.learning.max_staleness else []
         return [*held, *max([gradients, *training], [*begun, *sampling], key=total)]
     return [*held, gradients, *training, *sampling, fragmentation([*training, *sampling[1:]])]
 
 
-def held_items(config: Config, shape: Shape, members: int, device: torch.device) -> list[Item]:
+def held_items(config: Config, machine: Machine, members: int) -> list[Item]:
     """Returns the items that exist all the time: libraries, base, members, and vLLM if the run starts it."""
-    held = [*_base(config, shape, device), *_members(config, shape, members, device)]
+    held = [*_base(config, machine), *_members(config, machine, members)]
     if config.sampling.engine == "vllm" and not config.sampling.vllm_url:
-        held += _vllm(config, shape, members, device)
+        held += _vllm(config, machine, members)
     return held
 
 
-def _vllm(config: Config, shape: Shape, members: int, device: torch.device) -> list[Item]:
+def _processes(config: Config, machine: Machine) -> int:
+    """Returns how many processes sample and train. A plan says how many; what is no plan yet takes the most."""
+    return 1 if machine.on_gpu else config.model.workers or machine.workers
+
+
+def _vllm(config: Config, machine: Machine, members: int) -> list[Item]:
     """Returns what vLLM's processes take, which keep it while members are trained."""
     sampling = config.sampling
-    size = dtype_of(config.model, device).itemsize
+    shape = machine.shape
+    size = machine.dtype.itemsize
     # A copy for its products, and on a CPU the one that it was read into. One adapter more than there are members.
-    copies = 1 if device.type == "cuda" else 2
+    copies = 1 if machine.on_gpu else 2
     adapters = copies * (members + 1) * shape.factors * largest_rank(config.model.rank) * size
     logits = sampling.batch_rows * shape.vocabulary * (size + 4)
     prompts = max(sampling.prefill_tokens, sampling.batch_rows) * _pass_bytes(shape, size)
@@ -107,7 +110,7 @@ def _vllm(config: Config, shape: Shape, members: int, device: torch.device) -> l
         Item("vLLM: adapters", adapters, 1, _members_knob(members)),
         Item("vLLM: logits and prompts", max(logits, prompts), 1, "sampling.prefill_tokens"),
     ]
-    if device.type == "cpu":
+    if not machine.on_gpu:
         found.append(Item("vLLM: interpreters and libraries", _VLLM_LIBRARIES))
     return found
 
@@ -117,24 +120,24 @@ def _pass_bytes(shape: Shape, size: int) -> int:
     return size * (5 * shape.intermediate + 8 * shape.hidden)
 
 
-def host_items(config: Config, shape: Shape, members: int) -> list[Item]:
+def host_items(config: Config, machine: Machine, members: int) -> list[Item]:
     """Returns what a run on a GPU needs of the machine's own memory.
 
     The base goes through it, and later a checkpoint has the members' weights and moments there.
     """
-    cuda = torch.device("cuda")
+    shape = machine.shape
     # transformers reads some weights at once, of which the largest are the embedding and the output matrix.
-    held = 2 * shape.vocabulary * shape.hidden if streams_to(cuda) else shape.weights
-    weights = Item("host: base while it is loaded", held * dtype_of(config.model, cuda).itemsize)
+    held = 2 * shape.vocabulary * shape.hidden if streams_to(machine.device) else shape.weights
+    weights = Item("host: base while it is loaded", held * machine.dtype.itemsize)
     saved = Item("host: members while they are saved", members * shape.factors * config.model.rank * 12)
     return [Item("host: interpreter and libraries", _HOST_LIBRARIES), max(weights, saved, key=total_of)]
 
 
-def gradients_item(config: Config, shape: Shape, members: int) -> Item:
+def gradients_item(config: Config, machine: Machine, members: int) -> Item:
     """Returns the members' gradients. On a GPU they exist only while a run trains."""
     # Each worker adds to gradients of its own, and this process sums them: one more than there are workers.
-    workers = workers_of(config.model)
-    size = 4 * members * shape.factors * config.model.rank
+    workers = _processes(config, machine)
+    size = 4 * members * machine.shape.factors * config.model.rank
     return Item("members: gradients", size, 1 if workers == 1 else workers + 1, _members_knob(members))
 
 
@@ -145,33 +148,33 @@ def fragmentation(allocated: Sequence[Item]) -> Item:
     return Item("fragmentation of the heap", size, largest.processes, largest.knob)
 
 
-def _base(config: Config, shape: Shape, device: torch.device) -> list[Item]:
+def _base(config: Config, machine: Machine) -> list[Item]:
     """Returns the libraries and all copies of the base's weights."""
-    dtype = dtype_of(config.model, device)
+    shape = machine.shape
+    dtype = machine.dtype
     weights = Item("base weights", shape.stored(dtype))
-    if device.type == "cuda":
+    if machine.on_gpu:
         return [weights, Item("workspaces of libraries", _GPU_WORKSPACES)]
-    workers = workers_of(config.model)
+    workers = _processes(config, machine)
     base = [Item("interpreter and libraries", _LIBRARIES + _LOADED), weights]
     if workers > 1:
         base.append(Item("libraries in a worker", _WORKER_LIBRARIES + _LOADED, workers, "model.workers"))
     elif dtype == shape.dtype and not shape.hosted:
         # The file stays mapped, because some weights are used where they lie in it. In another dtype all are copies.
         base.append(Item("base weights, stacked", shape.stacked * dtype.itemsize))
-    if packs(device, dtype) and not shape.hosted:
+    if packs(machine.device, dtype) and not shape.hosted:
         knob = "model.workers" if workers > 1 else ""
         base.append(Item("base weights, packed", shape.linear * dtype.itemsize, workers, knob))
     return base
 
 
-def _members(config: Config, shape: Shape, members: int, device: torch.device) -> list[Item]:
+def _members(config: Config, machine: Machine, members: int) -> list[Item]:
     """Returns what the members need besides their gradients."""
     # A weight takes 4 bytes as a master, its copy's bytes in the base's dtype, and 2 x 4 bytes of AdamW moments.
-    weights = members * shape.factors * config.model.rank
+    weights = members * machine.shape.factors * config.model.rank
     knob = _members_knob(members)
-    size = dtype_of(config.model, device).itemsize
     return [
-        Item("members: weights in fp32 and copies", weights * (4 + size), 1, knob),
+        Item("members: weights in fp32 and copies", weights * (4 + machine.dtype.itemsize), 1, knob),
         Item("members: AdamW moments", weights * 8, 1, knob),
     ]
 
@@ -181,15 +184,16 @@ def _members_knob(members: int) -> str:
     return "model.rank" if members <= 16 else "the population"
 
 
-def training_items(config: Config, shape: Shape, lengths: PromptLengths, device: torch.device) -> list[Item]:
+def training_items(config: Config, machine: Machine, lengths: PromptLengths) -> list[Item]:
     """Returns what a micro-batch saves for its backward pass, and the logits of one chunk."""
-    dtype = dtype_of(config.model, device)
-    workers = 1 if device.type == "cuda" else workers_of(config.model)
+    shape = machine.shape
+    dtype = machine.dtype
+    workers = _processes(config, machine)
     # A sequence is never split, so a micro-batch holds at least the longest one.
     longest = longest_text(config, lengths)
     tokens = max(config.learning.batch_tokens, longest)
     # A GPU need not be here to be planned for, and what is computed on it is computed on meta tensors too.
-    kernels = kernels_of(torch.empty(0, dtype=dtype, device="meta" if device.type == "cuda" else device))
+    kernels = kernels_of(torch.empty(0, dtype=dtype, device="meta" if machine.on_gpu else machine.device))
     if shape.hosted:
         model = config.model
         whole = hosted.saved_per_token(model.name, model.targets, model.rank, dtype, longest)
@@ -252,25 +256,26 @@ def _saved_on_a_gpu(config: Config, shape: Shape, lengths: PromptLengths, dtype:
     return int((saved + keys) * dtype.itemsize) + 4 * shape.heads
 
 
-def sampling_items(config: Config, shape: Shape, lengths: PromptLengths, device: torch.device) -> list[Item]:
+def sampling_items(config: Config, machine: Machine, lengths: PromptLengths) -> list[Item]:
     """Returns the KV cache, and a step's logits or a prefill's activations, of the largest batch; none beside vLLM."""
     if config.sampling.engine == "vllm":
         return []
     sampling = config.sampling
-    workers = 1 if device.type == "cuda" else workers_of(config.model)
-    size = dtype_of(config.model, device).itemsize
-    row_token = token_bytes(config, shape, device)
+    shape = machine.shape
+    workers = _processes(config, machine)
+    size = machine.dtype.itemsize
+    row_token = token_bytes(machine)
     batches: list[list[Item]] = []
     for most, room, prompt, shared in _batches(config, lengths, workers):
         rows = min(sampling.batch_rows, most)
         logits = rows * shape.vocabulary * (size + 4 + _filter_bytes(config)) + _padded_bytes(shape, rows)
-        if device.type == "cuda":
+        if machine.on_gpu:
             # The first step of as many rows is done as it is, and the second one is recorded in memory of its own.
             logits += rows * shape.vocabulary * size
         # A pass of a prefill holds a block's activations for the tokens of its prompts, each of which is computed once.
         tokens = min(rows // min(shared, rows) * prompt, max(sampling.prefill_tokens, prompt))
         prompts = tokens * _pass_bytes(shape, size)
-        if kept_in_pages(config, shape, device):
+        if kept_in_pages(machine):
             name, held = pages_of_rows(rows, room, sampling.cache_tokens)
             cache = Item(name, held * row_token, 1, "sampling.cache_tokens")
         else:

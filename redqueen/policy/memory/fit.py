@@ -12,7 +12,6 @@ import torch
 
 from redqueen.config import BUNDLED, Config
 from redqueen.errors import ModelError
-from redqueen.machine import cores, free_memory
 from redqueen.policy.memory.engine_choice import with_engine
 from redqueen.policy.memory.estimate import (
     Item,
@@ -27,9 +26,9 @@ from redqueen.policy.memory.estimate import (
     total_of,
     training_items,
 )
+from redqueen.policy.memory.machine import Machine
 from redqueen.policy.memory.paged_cache import kept_in_pages, token_bytes
-from redqueen.policy.model.base import can_share, check_workers, device_of, dtype_of
-from redqueen.policy.model.dimensions import Shape, shape_of
+from redqueen.policy.model.base import check_workers
 from redqueen.policy.sampling.pages import PAGE, pages_of
 from redqueen.records import PromptLengths
 
@@ -54,24 +53,6 @@ _LEFT_SHARE = 0.05
 _LEFT_BYTES = 1_500_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """The free memory of a machine."""
-
-    device: torch.device
-    """Where a run computes."""
-    free: int
-    """Bytes there."""
-    host: int | None = None
-    """Bytes of the machine itself if the device is a GPU; None if nobody knows."""
-
-    def shared(self, processes: int) -> Memory:
-        """Returns the share of one of several processes on this machine, each with a GPU of its own if it has any."""
-        if self.device.type == "cuda":
-            return replace(self, host=None if self.host is None else self.host // processes)
-        return replace(self, free=self.free // processes)
-
-
 @dataclass(frozen=True, slots=True)
 class Fit:
     """A configuration that fits, and what had to change for it."""
@@ -86,59 +67,37 @@ class Fit:
     """One line if the run fits only while texts end before their limits; empty if it fits in any case."""
 
 
-def memory_here(config: Config) -> Memory:
-    """Returns the free memory of this machine. Raises ModelError if CUDA is asked for and absent."""
-    device = device_of(config.model)
-    if device.type == "cuda":
-        return Memory(device=device, free=torch.cuda.mem_get_info()[0], host=free_memory())
-    return Memory(device=device, free=free_memory())
-
-
-def memory_of_a_gpu(size: int) -> Memory:
-    """Returns the memory of a GPU with `size` free bytes, which need not be here."""
-    return Memory(device=torch.device("cuda"), free=size)
-
-
-def fit(config: Config, lengths: PromptLengths, members: int, memory: Memory | None = None) -> Fit:
-    """Returns the first of `plans` that fits in `memory` (default: this machine's).
+def fit(config: Config, machine: Machine, lengths: PromptLengths, members: int) -> Fit:
+    """Returns the first of `plans` that fits in the machine's free memory.
 
     Raises ModelError if not even the smallest one does while every text is short; the line names what would help most.
     """
-    memory = memory or memory_here(config)
-    shape = shape_of(config.model)
-    if shape.hosted:
-        config = _in_one_process(config)
-    device = memory.device
-    free = memory.free
+    if machine.shape.hosted:
+        check_workers(config.model)
+    free = machine.free
     asked = config
-    config = with_engine(config, shape, device, free)
-    if device.type == "cuda":
+    config = with_engine(config, machine)
+    if machine.on_gpu:
         free = _planned(free)
-        _check_host(config, shape, members, memory)
+        _check_host(config, machine, members)
     plan = config
-    for plan in plans(config, shape, lengths, members, memory):
-        if total(items(plan, shape, lengths, members, device)) <= free:
-            return Fit(plan, changes(asked, plan, device), memory.free, "")
+    for plan in plans(config, machine, lengths, members):
+        if total(items(plan, machine, lengths, members)) <= free:
+            return Fit(plan, changes(asked, plan, machine), machine.free, "")
     # The estimates are upper bounds, and a run seldom comes near them. To refuse on them would refuse runs that fit.
     subject = f"'{config.model.name}' with {members} members"
-    has = f"{device.type} has {memory.free / 2**30:.1f} GiB free"
-    if free < memory.free:
+    has = f"{machine.device.type} has {machine.free / 2**30:.1f} GiB free"
+    if free < machine.free:
         has += f", of which {free / 2**30:.1f} can be planned"
-    required = items(least(plan), shape, lengths, members, device)
+    required = items(least(plan), machine, lengths, members)
     if total(required) > free:
         raise ModelError(
             f"{subject} needs at least {total(required) / 2**30:.1f} GiB, {has}: "
-            f"end other programs, or {_what_helps(plan, shape, lengths, members, device)}"
+            f"end other programs, or {_what_helps(plan, machine, lengths, members)}"
         )
-    largest = items(plan, shape, lengths, members, device)
+    largest = items(plan, machine, lengths, members)
     warning = f"{subject} may need up to {total(largest) / 2**30:.1f} GiB, {has}: if it is killed, {advice(largest)}"
-    return Fit(plan, changes(asked, plan, device), memory.free, warning)
-
-
-def _in_one_process(config: Config) -> Config:
-    """Returns the configuration of a run on a hosted model. Raises ModelError if several processes are asked for."""
-    check_workers(config.model)
-    return _with(config, "model", workers=1)
+    return Fit(plan, changes(asked, plan, machine), machine.free, warning)
 
 
 def _planned(free: int) -> int:
@@ -146,36 +105,33 @@ def _planned(free: int) -> int:
     return free - max(int(free * _LEFT_SHARE), _LEFT_BYTES)
 
 
-def least_memory(config: Config, lengths: PromptLengths, members: int, device: torch.device) -> int:
+def least_memory(config: Config, machine: Machine, lengths: PromptLengths, members: int) -> int:
     """Returns how many bytes of a machine's own memory one process needs in any case, whatever it does with batches."""
-    shape = shape_of(config.model)
-    if shape.hosted:
-        config = _in_one_process(config)
-    if device.type == "cuda":
-        return total(host_items(config, shape, members))
-    *_, smallest = plans(config, shape, lengths, members, Memory(device=device, free=0))
-    return total(items(least(smallest), shape, lengths, members, device))
+    if machine.on_gpu:
+        return total(host_items(config, machine, members))
+    *_, smallest = plans(config, machine, lengths, members)
+    return total(items(least(smallest), machine, lengths, members))
 
 
-def _check_host(config: Config, shape: Shape, members: int, memory: Memory) -> None:
+def _check_host(config: Config, machine: Machine, members: int) -> None:
     """Raises ModelError if the machine with the GPU has too little memory of its own."""
-    need = total(host_items(config, shape, members))
-    if memory.host is not None and need > memory.host:
+    need = total(host_items(config, machine, members))
+    if machine.host is not None and need > machine.host:
         raise ModelError(
             f"'{config.model.name}' with {members} members needs {need / 2**30:.1f} GiB of the machine's own memory to "
-            f"load and to save, and {memory.host / 2**30:.1f} GiB are free: end other programs, or choose a smaller "
+            f"load and to save, and {machine.host / 2**30:.1f} GiB are free: end other programs, or choose a smaller "
             "model.name"
         )
 
 
-def plans(config: Config, shape: Shape, lengths: PromptLengths, members: int, memory: Memory) -> Iterator[Config]:
+def plans(config: Config, machine: Machine, lengths: PromptLengths, members: int) -> Iterator[Config]:
     """Yields `config` without any auto, and then what needs less and less memory and takes more and more time."""
-    if memory.device.type == "cuda":
-        yield _plan_on_a_gpu(config, shape, lengths, members, memory)
+    if machine.on_gpu:
+        yield _plan_on_a_gpu(config, machine, lengths, members)
         return
     config = _started(config, "cpu")
     # One worker less costs more speed than small batches do, so batches shrink first.
-    for workers in range(_most_workers(config), 0, -1):
+    for workers in range(machine.workers, 0, -1):
         plan = config.model_copy(update={"model": config.model.model_copy(update={"workers": workers})})
         yield plan
         if not plan.learning.checkpointing:
@@ -189,21 +145,20 @@ def plans(config: Config, shape: Shape, lengths: PromptLengths, members: int, me
             yield plan
 
 
-def _plan_on_a_gpu(config: Config, shape: Shape, lengths: PromptLengths, members: int, memory: Memory) -> Config:
+def _plan_on_a_gpu(config: Config, machine: Machine, lengths: PromptLengths, members: int) -> Config:
     """Returns what suits a GPU: training and sampling take turns there, so each is made to fit by itself."""
-    device = memory.device
     plan = _started(config, "cuda")
     plan = plan.model_copy(update={"model": plan.model.model_copy(update={"workers": 1})})
-    held = total(held_items(plan, shape, members, device))
-    left = _planned(memory.free) - held
+    held = total(held_items(plan, machine, members))
+    left = _planned(machine.free) - held
 
-    gradients = gradients_item(plan, shape, members).total
+    gradients = gradients_item(plan, machine, members).total
     # An update that has begun keeps its gradients until the next step is sampled.
     room = left - gradients if config.learning.max_staleness else left
-    paged = kept_in_pages(plan, shape, device)
+    paged = kept_in_pages(machine)
     # The cache of more rows is worth more than larger passes over prompts: these shrink first.
-    while total(sampling_items(plan, shape, lengths, device)) > room:
-        smaller = _with_fewer_pages(plan, shape, lengths, device, room) if paged else None
+    while total(sampling_items(plan, machine, lengths)) > room:
+        smaller = _with_fewer_pages(plan, machine, lengths, room) if paged else None
         if plan.sampling.prefill_tokens > 2 * _LEAST_PREFILL:
             plan = _with(plan, "sampling", prefill_tokens=plan.sampling.prefill_tokens // 2)
         elif smaller is not None:
@@ -216,7 +171,7 @@ def _plan_on_a_gpu(config: Config, shape: Shape, lengths: PromptLengths, members
 
     most = plan.learning.batch_tokens
     longest = longest_text(plan, lengths)
-    while gradients + total(training_items(plan, shape, lengths, device)) > left:
+    while gradients + total(training_items(plan, machine, lengths)) > left:
         tokens = plan.learning.batch_tokens
         # A text is never split, so that smaller micro-batches than the longest text would save nothing. Recomputing
         # costs half of the work again, a smaller micro-batch next to nothing as long as it fills the GPU.
@@ -230,12 +185,10 @@ def _plan_on_a_gpu(config: Config, shape: Shape, lengths: PromptLengths, members
     return plan
 
 
-def _with_fewer_pages(
-    config: Config, shape: Shape, lengths: PromptLengths, device: torch.device, room: int
-) -> Config | None:
+def _with_fewer_pages(config: Config, machine: Machine, lengths: PromptLengths, room: int) -> Config | None:
     """Returns a configuration whose rows share as many pages as there is room for; None if these are too few."""
-    cache, *others = sampling_items(config, shape, lengths, device)
-    page = PAGE * token_bytes(config, shape, device)
+    cache, *others = sampling_items(config, machine, lengths)
+    page = PAGE * token_bytes(machine)
     pages = (room - total(others)) // page - 1
     # Most rows are far from their longest text. With too few pages for them, though, many would be put back.
     longest = longest_text(config, lengths)
@@ -267,22 +220,16 @@ def _with(config: Config, section: str, **values: object) -> Config:
     return config.model_copy(update={section: getattr(config, section).model_copy(update=values)})
 
 
-def _most_workers(config: Config) -> int:
-    if config.model.workers:
-        return config.model.workers
-    return cores() if can_share(config.model) else 1
-
-
-def changes(asked: Config, plan: Config, device: torch.device) -> tuple[str, ...]:
+def changes(asked: Config, plan: Config, machine: Machine) -> tuple[str, ...]:
     """Returns the settings of `plan` that are less than what was asked, as `key=value`.
 
     What was left to the plan is named as well where it is less than on a machine with more memory.
     """
-    most = _started(asked, device.type)
+    most = _started(asked, machine.device.type)
     differing: list[str] = []
     if plan.sampling.engine != asked.sampling.engine and plan.sampling.engine == "vllm":
         differing += ["sampling.engine=vllm", f"sampling.vllm_cache_gb={plan.sampling.vllm_cache_gb}"]
-    if device.type == "cpu" and plan.model.workers < _most_workers(asked):
+    if not machine.on_gpu and plan.model.workers < machine.workers:
         differing.append(f"model.workers={plan.model.workers}")
     if plan.learning.checkpointing != most.learning.checkpointing:
         differing.append("learning.checkpointing=true")
@@ -304,19 +251,20 @@ def advice(need: Sequence[Item]) -> str:
     return f"{what} ({most.name}: {most.total / 2**30:.1f} GiB)"
 
 
-def _what_helps(plan: Config, shape: Shape, lengths: PromptLengths, members: int, device: torch.device) -> str:
+def _what_helps(plan: Config, machine: Machine, lengths: PromptLengths, members: int) -> str:
     """Returns the change that saves most of what a run needs in any case."""
-    choices: dict[str, tuple[Config, int]] = {}
+    choices: dict[str, tuple[Config, Machine, int]] = {}
     if plan.model.rank > 1:
-        choices[f"set model.rank={plan.model.rank // 2}"] = (_with(plan, "model", rank=plan.model.rank // 2), members)
-    if dtype_of(plan.model, device) == torch.float32:
-        choices["set model.dtype=bfloat16 (slower)"] = (_with(plan, "model", dtype="bfloat16"), members)
+        smaller = _with(plan, "model", rank=plan.model.rank // 2)
+        choices[f"set model.rank={plan.model.rank // 2}"] = (smaller, machine, members)
+    if machine.dtype == torch.float32:
+        choices["set model.dtype=bfloat16 (slower)"] = (plan, replace(machine, dtype=torch.bfloat16), members)
     if members > 1:
-        choices["take half as many members"] = (plan, members // 2)
+        choices["take half as many members"] = (plan, machine, members // 2)
     needed = {
-        what: total(items(least(config), shape, lengths, count, device)) for what, (config, count) in choices.items()
+        what: total(items(least(config), there, lengths, count)) for what, (config, there, count) in choices.items()
     }
     best = min(needed, key=lambda what: needed[what])
-    saved = total(items(least(plan), shape, lengths, members, device)) - needed[best]
+    saved = total(items(least(plan), machine, lengths, members)) - needed[best]
     other = "" if plan.model.name == BUNDLED else ", or choose a smaller model.name"
     return f"{best}, which saves {saved / 2**30:.1f} GiB{other}"

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from redqueen import streams
 from redqueen.config import Config
+from redqueen.policy.memory.machine import Machine
 from redqueen.policy.memory.paged_cache import kept_in_pages, token_bytes
-from redqueen.policy.model.dimensions import Shape
 from redqueen.policy.sampling.pages import Pages, batch_pages
 from redqueen.records import PromptLengths
 
@@ -90,9 +89,8 @@ def card_of(size: int) -> Card:
     return min(CARDS, key=lambda card: abs(card.memory * 1e9 - size))
 
 
-def forecast(plan: Config, shape: Shape, lengths: PromptLengths, card: Card) -> Forecast:
+def forecast(plan: Config, machine: Machine, lengths: PromptLengths, card: Card) -> Forecast:
     """Returns the modelled time of a step with the batches of `plan`, all in bf16."""
-    device = torch.device("cuda")
     game = plan.game
     matches = game.matches or max(plan.population.teachers, plan.population.students)
     proposals = matches * len(game.kinds) * game.proposals if plan.population.teachers else 0
@@ -102,9 +100,9 @@ def forecast(plan: Config, shape: Shape, lengths: PromptLengths, card: Card) -> 
     attempted = _lengths(rng, tasks * game.attempts, plan.sampling.attempt_tokens)
     solved = [attempted[at : at + game.attempts] for at in range(0, len(attempted), game.attempts)]
 
-    speed = _Speed(plan, shape, card)
+    speed = _Speed(plan, machine, card)
     rows = min(plan.sampling.batch_rows, proposals + len(attempted))
-    paged = kept_in_pages(plan, shape, device)
+    paged = kept_in_pages(machine)
 
     def play(groups: Sequence[Sequence[int]], prompt: int, limit: int) -> tuple[float, int]:
         room = max(lengths.proposal, lengths.attempt) + limit
@@ -118,15 +116,16 @@ def forecast(plan: Config, shape: Shape, lengths: PromptLengths, card: Card) -> 
     return Forecast(propose, solve, trained * speed.trained_token, sum(attempted), first + second)
 
 
-def hours(plan: Config, shape: Shape, lengths: PromptLengths, card: Card) -> float:
+def hours(plan: Config, machine: Machine, lengths: PromptLengths, card: Card) -> float:
     """Returns the modelled hours of all of the run's steps."""
-    return forecast(plan, shape, lengths, card).step * plan.run.steps / 3600
+    return forecast(plan, machine, lengths, card).step * plan.run.steps / 3600
 
 
 class _Speed:
     """The seconds of single parts on a card."""
 
-    def __init__(self, plan: Config, shape: Shape, card: Card) -> None:
+    def __init__(self, plan: Config, machine: Machine, card: Card) -> None:
+        shape = machine.shape
         products = 2 * shape.linear / card.peak
         size = 2
         # Every step reads the members' factors as well, those of one role at a time.
@@ -136,7 +135,7 @@ class _Speed:
         self._launches = shape.layers * _SMALL_KERNELS * _LAUNCH
         self._row = products
         self._logits = shape.vocabulary * _LOGIT_BYTES / card.bandwidth
-        self._token = token_bytes(plan, shape, torch.device("cuda")) / card.bandwidth
+        self._token = token_bytes(machine) / card.bandwidth
         self.prompt_token = products / _PRODUCTS
         # Forward, and backward for the inputs: the base's weights have no gradient. The factors are a few per cent.
         passes = 3 if plan.learning.checkpointing is True else 2

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import torch
 
-from redqueen.config import Config
-from redqueen.policy.model.base import dtype_of
-from redqueen.policy.model.dimensions import Shape
+from redqueen.policy.memory.machine import Machine
 from redqueen.policy.sampling.pages import PAGE, batch_pages
 from redqueen.policy.sampling.paging import pages_suit
 
 
-def token_bytes(config: Config, shape: Shape, device: torch.device) -> int:
+def token_bytes(machine: Machine) -> int:
     """Returns the bytes of the keys and values of one token of a row."""
-    return 2 * shape.layers * shape.kv_heads * shape.head_size * dtype_of(config.model, device).itemsize
+    shape = machine.shape
+    return 2 * shape.layers * shape.kv_heads * shape.head_size * machine.dtype.itemsize
 
 
-def kept_in_pages(config: Config, shape: Shape, device: torch.device) -> bool:
+def kept_in_pages(machine: Machine) -> bool:
     """Returns whether rows take pages of keys and values as they grow, instead of the room that they may need."""
     # transformers' cache has a room for each row.
-    if device.type != "cuda" or shape.hosted:
+    if not machine.on_gpu or machine.shape.hosted:
         return False
-    return pages_suit(torch.empty(0, shape.head_size, dtype=dtype_of(config.model, device), device="meta"))
+    return pages_suit(torch.empty(0, machine.shape.head_size, dtype=machine.dtype, device="meta"))
 
 
 def pages_of_rows(rows: int, room: int, tokens: int) -> tuple[str, int]:

@@ -167,12 +167,13 @@ def workers_of(config: ModelConfig) -> int:
 
     Raises ModelError if several are asked for where they cannot share memory.
     """
-    if config.workers > 1 and not can_share(config):
+    sharing = can_share(device_of(config))
+    if config.workers > 1 and not sharing:
         raise ModelError("model.workers above 1 needs Linux and model.device=cpu: use model.workers=1")
-    if config.workers or not can_share(config):
+    if config.workers or not sharing:
         return config.workers or 1
     # By default there is one worker per core, as far as memory allows. A machine with one core needs no second process.
-    # The commands know how much a run needs, and choose by that instead (`redqueen.policy.memory.fit`).
+    # The commands know how much a run needs, and choose by that instead (`redqueen.policy.memory`).
     return max(1, min(cores(), psutil.virtual_memory().total // _WORKER_BYTES))
 
 
@@ -185,9 +186,9 @@ def check_workers(config: ModelConfig) -> None:
         )
 
 
-def can_share(config: ModelConfig) -> bool:
-    """Returns whether several processes can share a base here."""
-    return hasattr(os, "memfd_create") and device_of(config).type == "cpu"
+def can_share(device: torch.device) -> bool:
+    """Returns whether several processes can share a base on this device."""
+    return hasattr(os, "memfd_create") and device.type == "cpu"
 
 
 def location(name: str) -> str:

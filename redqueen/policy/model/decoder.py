@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from redqueen import plugins
 from redqueen.errors import ModelError
 from redqueen.policy.kernels.dispatch import Kernels, Rotation, kernels_of
 from redqueen.policy.kernels.onednn import packed
@@ -259,8 +260,9 @@ def decoder_of(model: Any, keep: Keep = lambda tensor: tensor, *, pack: bool = T
 def unsuited(model: Any) -> str:
     """Returns what of a transformers causal LM this forward pass does not compute; empty if it computes all."""
     config: Any = model.config
-    if config.model_type not in FAMILIES:
-        return f"model family '{config.model_type}' is not supported: choose one of {', '.join(FAMILIES)}"
+    families = (*FAMILIES, *plugins.names("model family"))
+    if config.model_type not in families:
+        return f"model family '{config.model_type}' is not supported: choose one of {', '.join(families)}"
     rope = model.model.rotary_emb.rope_type
     if rope not in _ROPE:
         return f"rotary embeddings of type '{rope}' are not supported: {', '.join(_ROPE)} are"

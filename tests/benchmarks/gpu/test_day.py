@@ -49,10 +49,9 @@ def test_without_a_gpu_one_line_says_what_to_do() -> None:
 @pytest.mark.slow
 def test_a_gpu_day_needs_few_libraries() -> None:
     code = """
-import sys
+import os, sys
+os.environ["REDQUEEN_WAYS"] = "gpu"
 import benchmarks.cli, benchmarks.gpu.day
-from redqueen.policy.kernels import dispatch
-dispatch.on_gpu = lambda device: True
 benchmarks.gpu.day.run_bench_gpu(["correct"], tiny=True)
 print(*sys.modules)
 """

@@ -9,17 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-
 from redqueen.config import Config
 from redqueen.policy.memory.estimate import gradients_item, sampling_items, training_items
+from redqueen.policy.memory.machine import Machine
 from redqueen.policy.memory.paged_cache import kept_in_pages
-from redqueen.policy.model.dimensions import Shape
 from redqueen.policy.sampling.pages import PAGE, batch_pages
 from redqueen.records import PromptLengths
 from tests.caching_allocator import CachingAllocator, OutOfMemoryError
 
-CUDA = torch.device("cuda")
 _TOGETHER = 4
 # A step's longest prompt and limit, as a share of the plan's. It differs from step to step.
 _ROOMS = (1.0, 0.994, 0.999, 0.985, 1.0, 0.97, 0.992, 0.998, 0.98, 1.0)
@@ -49,7 +46,7 @@ class Plan:
     """A configuration that fits, for one base."""
 
     config: Config
-    shape: Shape
+    machine: Machine
     lengths: PromptLengths
     members: int
 
@@ -78,7 +75,7 @@ def cache_of_a_stream(plan: Plan, share: float = 1.0) -> tuple[int, int]:
     rows = min(config.sampling.batch_rows, proposals + proposals * game.attempts)
     # The room is that of the requests which are there at first; what is too long for it gets a batch of its own.
     room = int(share * (plan.lengths.proposal + config.sampling.proposal_tokens))
-    if not kept_in_pages(config, plan.shape, CUDA):
+    if not kept_in_pages(plan.machine):
         return rows, rows * room
     return rows, batch_pages(rows, room, config.sampling.cache_tokens) * PAGE
 
@@ -106,12 +103,12 @@ class _Run:
         self.memory = memory
         self.ways = ways
         self.most = 0
-        self.of_all_members = gradients_item(plan.config, plan.shape, plan.members).size
-        self.parts = -(-plan.shape.layers // _TOGETHER)
+        self.of_all_members = gradients_item(plan.config, plan.machine, plan.members).size
+        self.parts = -(-plan.machine.shape.layers // _TOGETHER)
 
     def begin(self) -> None:
         """Loads the base, and lets the members join."""
-        weights = 2 * self.plan.shape.weights
+        weights = 2 * self.plan.machine.shape.weights
         for part in range(self.parts):
             self._take(f"base {part}", weights / self.parts)
         self._take("masters", self.of_all_members)
@@ -122,7 +119,7 @@ class _Run:
 
     def sample(self, step: int) -> None:
         """Samples proposals and attempts as one stream."""
-        shape = self.plan.shape
+        shape = self.plan.machine.shape
         rows, tokens = cache_of_a_stream(self.plan, _ROOMS[step % len(_ROOMS)])
         token = shape.layers * shape.kv_heads * shape.head_size * 2
         if self.ways.releases:
@@ -133,7 +130,7 @@ class _Run:
             self._take(name, tokens * token)
         self._take(batch[2], 4 * rows * shape.vocabulary)
         # Passes over prompts have nearly as many tokens as they may.
-        _, prompts = sampling_items(self.plan.config, shape, self.plan.lengths, CUDA)
+        _, prompts = sampling_items(self.plan.config, self.plan.machine, self.plan.lengths)
         for full in (1.0, 0.96, 0.99):
             self._pass(prompts.size * full)
         # The first step of each number of rows is done as it is, the second one is recorded in memory of its own.
@@ -152,10 +149,10 @@ class _Run:
         """Computes three micro-batches, and moves the members."""
         plan = self.plan
         self._take("gradients", self.of_all_members)
-        activations, *others = training_items(plan.config, plan.shape, plan.lengths, CUDA)
+        activations, *others = training_items(plan.config, plan.machine, plan.lengths)
         checkpointing = plan.config.learning.checkpointing is True
         tokens = int(activations.name.split()[-2])
-        streams = plan.shape.layers * tokens * plan.shape.hidden * 2
+        streams = plan.machine.shape.layers * tokens * plan.machine.shape.hidden * 2
         for full in _FULL:
             kept: list[str] = []
             if checkpointing:
@@ -191,7 +188,7 @@ class _Run:
 
     def _widths(self) -> Sequence[int]:
         """Returns what a layer keeps for a token, in numbers."""
-        shape = self.plan.shape
+        shape = self.plan.machine.shape
         heads = shape.heads * shape.head_size
         qkv = heads + 2 * shape.kv_heads * shape.head_size
         return (shape.hidden, shape.hidden, qkv, heads, shape.hidden, 2 * shape.intermediate, shape.intermediate)

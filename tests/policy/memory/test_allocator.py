@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
-from benchmarks.gpu.plans import BASES, CARDS, lengths, on_a_gpu, plan, shape
+from benchmarks.gpu.plans import BASES, CARDS, gpu, lengths, on_a_gpu, plan
 from redqueen.policy.memory.estimate import sampling_items
 from redqueen.train import capacity
 from tests.caching_allocator import CachingAllocator, OutOfMemoryError
 from tests.policy.memory.simulated_run import AS_IT_WAS, Outcome, Plan, Ways, cache_of_a_stream, simulate
 
-CUDA = torch.device("cuda")
 GB = 10**9
 WAYS = {"segments of a fixed size": Ways(expandable=False), "segments that grow": Ways()}
 RUNS = {
@@ -67,7 +65,7 @@ def planned(base: str, card: int, *overrides: str) -> Plan | None:
     # What fits only while texts are short is told so: there is no promise to keep.
     if found is None or found.warning:
         return None
-    return Plan(found.config, shape(base), lengths(config), capacity(config))
+    return Plan(found.config, gpu(base), lengths(config), capacity(config))
 
 
 @pytest.mark.parametrize(("run", "pages"), [*((run, "auto") for run in RUNS), ("rank=16, tokens=1024", "off")])
@@ -82,8 +80,8 @@ def test_no_plan_runs_out_of_memory_in_ten_steps(
         if found is None:
             continue
         tried += 1
-        cache, _ = sampling_items(found.config, found.shape, found.lengths, CUDA)
-        shape = found.shape
+        cache, _ = sampling_items(found.config, found.machine, found.lengths)
+        shape = found.machine.shape
         token = shape.layers * shape.kv_heads * shape.head_size * 4
         assert cache_of_a_stream(found)[1] * token <= cache.size
         for ways in WAYS.values():

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from redqueen.config import Config, ConfigError
 from redqueen.policy.memory import engine_choice
 from redqueen.policy.memory.engine_choice import with_engine
-from redqueen.policy.memory.fit import fit, memory_of_a_gpu
-from redqueen.policy.model.dimensions import shape_of
+from redqueen.policy.memory.fit import fit
+from redqueen.policy.memory.machine import gpu_machine, other_machine
 from redqueen.policy.vllm.engine import check_engine
 from redqueen.recipes import recipe
 from redqueen.records import PromptLengths
@@ -25,7 +27,8 @@ def vllm_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def chosen(config: Config, free: int, device: torch.device = CUDA) -> tuple[str, float]:
-    sampling = with_engine(config, shape_of(config.model), device, free).sampling
+    machine = replace(other_machine(config.model, device), free=free)
+    sampling = with_engine(config, machine).sampling
     return sampling.engine, sampling.vllm_cache_gb
 
 
@@ -53,10 +56,11 @@ def test_it_is_the_embedded_sampler_where_vllm_is_not_installed(monkeypatch: pyt
 
 @pytest.mark.usefixtures("vllm_is_there")
 def test_a_plan_names_what_was_chosen_and_counts_it() -> None:
-    found = fit(asked("coder_1_5b", "model.device=cuda"), LENGTHS, 8, memory_of_a_gpu(78 * GB))
+    config = asked("coder_1_5b", "model.device=cuda")
+    found = fit(config, gpu_machine(config.model, 78 * GB), LENGTHS, 8)
     assert found.changes[:2] == ("sampling.engine=vllm", "sampling.vllm_cache_gb=14.5")
     assert found.config.sampling.engine == "vllm"
-    small = fit(asked("coder_1_5b", "model.device=cuda"), LENGTHS, 8, memory_of_a_gpu(12 * GB))
+    small = fit(config, gpu_machine(config.model, 12 * GB), LENGTHS, 8)
     assert small.config.sampling.engine == "embedded"
     assert not any("engine" in change for change in small.changes)
 

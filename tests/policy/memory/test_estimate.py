@@ -17,11 +17,12 @@ from redqueen.errors import ModelError
 from redqueen.futures import finished
 from redqueen.policy.kernels.dispatch import kernels_of
 from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.memory.estimate import items, least, total
+from redqueen.policy.memory.estimate import Item, items, least, total
 from redqueen.policy.memory.fit import advice
+from redqueen.policy.memory.machine import Machine, this_machine
 from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.policy.model.base import load
-from redqueen.policy.model.dimensions import Shape, shape_of, token_counter
+from redqueen.policy.model.dimensions import Shape, token_counter
 from redqueen.policy.sampling import decode_step
 from redqueen.policy.sampling.continuous_batch import BatchLimits, Row, RowGroup
 from redqueen.policy.sampling.kv_cache import KVCache
@@ -38,8 +39,12 @@ def config_of(folder: Path, dtype: str = "float32", workers: int = 1, **learning
     return Config(model=model, learning=LearningConfig(batch_tokens=64, **learning))  # type: ignore[arg-type]
 
 
-def sizes(config: Config, shape: Shape, members: int = 3) -> dict[str, int]:
-    return {item.name.partition(" of ")[0]: item.total for item in items(config, shape, LENGTHS, members)}
+def needed(config: Config, members: int = 3) -> list[Item]:
+    return items(config, this_machine(config.model), LENGTHS, members)
+
+
+def sizes(config: Config, members: int = 3) -> dict[str, int]:
+    return {item.name.partition(" of ")[0]: item.total for item in needed(config, members)}
 
 
 def bytes_of(tensors: Sequence[torch.Tensor]) -> int:
@@ -52,7 +57,7 @@ def bytes_of(tensors: Sequence[torch.Tensor]) -> int:
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 def test_base_and_members_have_the_sizes_of_the_real_tensors(tmp_path: Path, family: str, dtype: str) -> None:
     config = config_of(tiny.make(tmp_path, family), dtype)
-    estimated = sizes(config, shape_of(config.model))
+    estimated = sizes(config)
     base = load(config.model)
     bank = AdapterBank(base.decoder.sites, 3, 4, 8.0, config.model.targets)
     assert estimated["base weights"] == bytes_of(list(base.model.parameters()))
@@ -108,7 +113,7 @@ def test_activations_are_what_the_forward_pass_saves(
         )
     weights = {t.untyped_storage().data_ptr() for t in [*base.model.parameters(), *base.model.buffers()]}
     activations = [tensor for tensor in saved if tensor.untyped_storage().data_ptr() not in weights]
-    item = next(i for i in items(config, shape_of(config.model), LENGTHS, 1) if "activations" in i.name)
+    item = next(i for i in needed(config, 1) if "activations" in i.name)
     counted = int(item.name.split()[-2])
     assert item.size / counted == pytest.approx(bytes_of(activations) / tokens, rel=0.05)
 
@@ -116,8 +121,7 @@ def test_activations_are_what_the_forward_pass_saves(
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_cache_is_as_large_as_the_real_one(tmp_path: Path, dtype: str) -> None:
     config = config_of(tiny.make(tmp_path), dtype)
-    shape = shape_of(config.model)
-    item = next(i for i in items(config, shape, LENGTHS, 1) if i.name.startswith("sampling: cache"))
+    item = next(i for i in needed(config, 1) if i.name.startswith("sampling: cache"))
     rows, room = (int(word) for word in item.name.split() if word.isdigit())
     cache = KVCache(load(config.model).decoder, rows, room)
     assert item.size == cache.keys.nbytes + cache.values.nbytes
@@ -126,8 +130,7 @@ def test_the_cache_is_as_large_as_the_real_one(tmp_path: Path, dtype: str) -> No
 def test_the_heap_is_fragmented_by_what_it_holds_which_the_cache_is_not(tmp_path: Path) -> None:
     few, many = (config_of(tiny.make(tmp_path / name)) for name in ("few", "many"))
     many = many.model_copy(update={"sampling": few.sampling.model_copy(update={"attempt_tokens": 512})})
-    shape = shape_of(few.model)
-    small, large = sizes(few, shape), sizes(many, shape)
+    small, large = sizes(few), sizes(many)
     heap = ("training: activations", "training: logits", "sampling: logits and prompts")
     for estimated in (small, large):
         share = sum(estimated[name] for name in heap)
@@ -140,20 +143,21 @@ def test_a_base_in_a_dtype_that_is_not_packed_here_has_no_packed_copies(
 ) -> None:
     monkeypatch.setattr("redqueen.policy.memory.estimate.packs", lambda _device, _dtype: False)
     config = config_of(tiny.make(tmp_path), dtype, workers=2)
-    assert "base weights, packed" not in sizes(config, shape_of(config.model))
+    assert "base weights, packed" not in sizes(config)
 
 
 @settings(deadline=None)
 @given(rank=st.integers(1, 64), members=st.integers(1, 16), tokens=st.integers(512, 8192), rows=st.integers(1, 256))
 def test_more_of_anything_never_needs_less(rank: int, members: int, tokens: int, rows: int) -> None:
     shape = Shape(4, 64, 128, 4, 2, 16, 1000, 10**6, 10**6, 10**5, 5000, 7, False, torch.bfloat16)
+    machine = Machine(device=torch.device("cpu"), dtype=torch.bfloat16, workers=1, shape=shape)
 
     def need(rank: int, members: int, tokens: int, rows: int) -> int:
         model = ModelConfig(rank=rank, device="cpu", dtype="bfloat16", workers=1)
         config = Config(
             model=model, learning=LearningConfig(batch_tokens=tokens), sampling=SamplingConfig(batch_rows=rows)
         )
-        return total(items(config, shape, LENGTHS, members))
+        return total(items(config, machine, LENGTHS, members))
 
     least = need(rank, members, tokens, rows)
     assert least < need(rank + 1, members, tokens, rows)
@@ -165,8 +169,7 @@ def test_more_of_anything_never_needs_less(rank: int, members: int, tokens: int,
 def test_the_knob_that_is_named_shrinks_the_need(tmp_path: Path) -> None:
     folder = tiny.make(tmp_path, layers=8)
     plain, less = config_of(folder), config_of(folder, checkpointing=True)
-    shape = shape_of(plain.model)
-    before, after = items(plain, shape, LENGTHS, 2), items(less, shape, LENGTHS, 2)
+    before, after = needed(plain, 2), needed(less, 2)
     activations = [item for item in before if item.name.startswith("training: activations")]
     assert advice(activations).startswith("set learning.checkpointing=true (training: activations of")
     assert total(after) < total(before)
@@ -176,20 +179,19 @@ def test_the_knob_that_is_named_shrinks_the_need(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_least_that_a_run_needs_is_what_it_holds_and_its_shortest_step(tmp_path: Path, dtype: str) -> None:
     config = config_of(tiny.make(tmp_path), dtype)
-    shape = shape_of(config.model)
-    required = sizes(least(config), shape)
-    for name, size in sizes(config, shape).items():
+    required = sizes(least(config))
+    for name, size in sizes(config).items():
         assert required[name] <= size
         if name.startswith(("base", "members", "interpreter", "libraries")):
             assert required[name] == size
     # A micro-batch holds at least one prompt with one token after it.
-    tokens = next(item.name for item in items(least(config), shape, LENGTHS, 3) if "activations" in item.name)
+    tokens = next(item.name for item in needed(least(config)) if "activations" in item.name)
     assert tokens == f"training: activations of {LENGTHS.proposal + 1} tokens"
 
 
 def test_a_model_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="nothing"):
-        shape_of(config_of(tmp_path / "nothing").model)
+        this_machine(config_of(tmp_path / "nothing").model)
     with pytest.raises(ModelError, match="nothing"):
         token_counter(ModelConfig(name=str(tmp_path / "nothing")))
 
@@ -231,5 +233,5 @@ def test_a_stream_of_requests_makes_no_larger_cache_than_is_planned(
 
     groups = [group(number, LENGTHS.proposal, 1, proposed) for number in range(count)]
     InlineExecutor(base, bank).sample(groups, BatchLimits(rows, 4096), on_row, 3 * count)
-    planned = next(i for i in items(config, shape_of(config.model), LENGTHS, 1) if i.name.startswith("sampling: cache"))
+    planned = next(i for i in needed(config, 1) if i.name.startswith("sampling: cache"))
     assert max(cache.keys.nbytes + cache.values.nbytes for cache in caches) <= planned.size

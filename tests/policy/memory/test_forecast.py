@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.gpu import table as counted
-from benchmarks.gpu.plans import on_a_gpu, plan, shape
+from benchmarks.gpu.plans import gpu, on_a_gpu, plan
 from redqueen.config import Config
 from redqueen.policy.memory import forecast as forecasting
 from redqueen.policy.memory.forecast import CARDS, Card, card_of, forecast, hours
@@ -23,7 +23,7 @@ def fitted(card: Card, base: str = "7B", *overrides: str) -> Config:
 
 def test_a_decode_step_takes_what_its_counted_kernels_take() -> None:
     line = counted._line()
-    speed = forecasting._Speed(fitted(H200), shape("7B"), H200)
+    speed = forecasting._Speed(fitted(H200), gpu("7B"), H200)
     for rows, tokens in ((8, 900), (64, 900), (192, 900), (512, 900)):
         expected = counted._decode_seconds(*line, forecasting._DECODING, rows, rows * tokens)
         # The counted line is the sum over kernels, of which some are limited by memory where others are not.
@@ -32,9 +32,9 @@ def test_a_decode_step_takes_what_its_counted_kernels_take() -> None:
 
 @pytest.mark.parametrize("card", CARDS[1:], ids=lambda card: card.name)
 def test_pages_never_make_a_step_slower(monkeypatch: pytest.MonkeyPatch, card: Card) -> None:
-    paged = forecast(fitted(card), shape("7B"), LENGTHS, card)
+    paged = forecast(fitted(card), gpu("7B"), LENGTHS, card)
     monkeypatch.setenv("REDQUEEN_PAGES", "off")
-    dense = forecast(fitted(card), shape("7B"), LENGTHS, card)
+    dense = forecast(fitted(card), gpu("7B"), LENGTHS, card)
     assert paged.solved_tokens == dense.solved_tokens
     assert paged.solve < dense.solve
     assert paged.learn == dense.learn
@@ -45,18 +45,18 @@ def test_pages_never_make_a_step_slower(monkeypatch: pytest.MonkeyPatch, card: C
 
 def test_hours_are_those_of_all_steps() -> None:
     config = fitted(H200)
-    step = forecast(config, shape("7B"), LENGTHS, H200)
+    step = forecast(config, gpu("7B"), LENGTHS, H200)
     assert step.step == step.propose + step.solve + step.learn
-    assert hours(config, shape("7B"), LENGTHS, H200) == pytest.approx(200 * step.step / 3600)
+    assert hours(config, gpu("7B"), LENGTHS, H200) == pytest.approx(200 * step.step / 3600)
     half = config.override(["run.steps=100"])
-    assert hours(half, shape("7B"), LENGTHS, H200) == pytest.approx(100 * step.step / 3600)
+    assert hours(half, gpu("7B"), LENGTHS, H200) == pytest.approx(100 * step.step / 3600)
     recomputed = config.override(["learning.checkpointing=true"])
-    assert forecast(recomputed, shape("7B"), LENGTHS, H200).learn == pytest.approx(1.5 * step.learn)
+    assert forecast(recomputed, gpu("7B"), LENGTHS, H200).learn == pytest.approx(1.5 * step.learn)
 
 
 def test_students_alone_propose_nothing() -> None:
     alone = fitted(H200, "7B", "population.teachers=0", "evolution.enabled=false")
-    step = forecast(alone, shape("7B"), LENGTHS, H200)
+    step = forecast(alone, gpu("7B"), LENGTHS, H200)
     assert step.propose == 0
     assert step.solve > 0
 

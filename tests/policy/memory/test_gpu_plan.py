@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from transformers import AutoTokenizer, Qwen2Config
 
 from benchmarks.gpu.launches import micro_batch_cost, micro_batch_peak
 from benchmarks.gpu.planned_memory import PlannedMemory
-from benchmarks.gpu.plans import CARDS, lengths, on_a_gpu, shape, table
+from benchmarks.gpu.plans import CARDS, gpu, lengths, on_a_gpu, table
 from benchmarks.gpu.shapes import SEVEN_B, random_decoder, random_members
 from benchmarks.gpu.workload import Draw, student_batch, teacher_batch
 from redqueen.config import Config
@@ -25,14 +26,13 @@ from redqueen.policy.memory.estimate import (
     sampling_items,
     training_items,
 )
-from redqueen.policy.memory.fit import Memory, fit, memory_of_a_gpu
+from redqueen.policy.memory.fit import fit
 from redqueen.policy.sampling.device_batch import DeviceBatch
 from redqueen.recipes import recipe
 from redqueen.records import PromptLengths, Sample
 from tests import tiny
 from tests.commands.running import redqueen
 
-CUDA = torch.device("cuda")
 META = torch.device("meta")
 PAPER = on_a_gpu("model.workers=1", "learning.checkpointing=false")
 LENGTHS = lengths(PAPER)
@@ -58,7 +58,7 @@ def test_activations_are_what_the_forward_pass_keeps(prompt: int, texts: int, to
     )
     config = config.override([f"game.attempts={texts}"] if texts > 1 else [])
     kept = micro_batch_cost(SEVEN_B, groups, checkpointing=False).kept
-    item = training_items(config, shape("7B"), PromptLengths(proposal=1, attempt=prompt), CUDA)[0]
+    item = training_items(config, gpu("7B"), PromptLengths(proposal=1, attempt=prompt))[0]
     counted = int(item.name.split()[-2])
     estimated = item.size / counted / SEVEN_B.layers
     if texts == 1:
@@ -88,7 +88,7 @@ def test_the_cache_is_that_of_the_tensors(monkeypatch: pytest.MonkeyPatch, pages
     config = PAPER.override(["sampling.batch_rows=128", f"sampling.cache_tokens={tokens}"])
     decoder = random_decoder(SEVEN_B.with_layers(2), META)
     bank = random_members(decoder, SEVEN_B, 1)
-    cache, _ = sampling_items(config, shape("7B"), LENGTHS, CUDA)
+    cache, _ = sampling_items(config, gpu("7B"), LENGTHS)
     made = DeviceBatch(decoder, bank, 128, longest_text(config, LENGTHS), 2048, 4, tokens).cache
     assert (made.pages is None) is (pages == "off")
     assert cache.size == (made.keys.nbytes + made.values.nbytes) * 28 // 2
@@ -100,12 +100,12 @@ def test_the_members_are_those_of_the_tensors() -> None:
     config = PAPER
     decoder = random_decoder(SEVEN_B.with_layers(2), META)
 
-    members = {item.name: item.size for item in held_items(config, shape("7B"), 8, CUDA)}
+    members = {item.name: item.size for item in held_items(config, gpu("7B"), 8)}
     bank = random_members(decoder, SEVEN_B, 8)
     copies = sum(stacked.a_copy.nbytes + stacked.b_copy.nbytes for stacked in bank.stacked.values())
     held = (bank.masters.nbytes + copies) * 28 / 2
     assert members["members: weights in fp32 and copies"] == pytest.approx(held, rel=0.02)
-    assert gradients_item(config, shape("7B"), 8).size == pytest.approx(bank.masters.nbytes * 28 / 2, rel=0.02)
+    assert gradients_item(config, gpu("7B"), 8).size == pytest.approx(bank.masters.nbytes * 28 / 2, rel=0.02)
     assert members["members: AdamW moments"] == pytest.approx(2 * bank.masters.nbytes * 28 / 2, rel=0.02)
 
 
@@ -129,7 +129,6 @@ def test_prompts_are_as_long_as_a_run_takes_them_to_be() -> None:
 
 
 def test_what_was_asked_for_is_kept_where_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redqueen.policy.memory.fit.shape_of", lambda _config: shape("7B"))
     asked = recipe("paper_7b").override(
         [
             "model.device=cuda",
@@ -139,26 +138,25 @@ def test_what_was_asked_for_is_kept_where_it_fits(monkeypatch: pytest.MonkeyPatc
             "learning.checkpointing=true",
         ]
     )
-    found = fit(asked, LENGTHS, 8, memory_of_a_gpu(141 * 10**9))
+    found = fit(asked, gpu("7B", 141), LENGTHS, 8)
     assert found.changes == ()
     assert found.config.sampling.batch_rows == 100
     assert found.config.learning.batch_tokens == 6000
     assert found.config.learning.checkpointing is True
-    less = fit(asked, LENGTHS, 8, memory_of_a_gpu(44 * 10**9))
+    less = fit(asked, gpu("7B", 44), LENGTHS, 8)
     # All rows are there, but not all can be as long as they may be.
     assert [change.partition("=")[0] for change in less.changes] == ["sampling.cache_tokens", "sampling.prefill_tokens"]
     assert 10**5 < less.config.sampling.cache_tokens < 100 * 4096
-    fewer = fit(asked.override(["sampling.cache_tokens=51200"]), LENGTHS, 8, memory_of_a_gpu(141 * 10**9))
+    fewer = fit(asked.override(["sampling.cache_tokens=51200"]), gpu("7B", 141), LENGTHS, 8)
     assert fewer.changes == ()
     monkeypatch.setenv("REDQUEEN_PAGES", "off")
-    assert "sampling.batch_rows=64" in fit(asked, LENGTHS, 8, memory_of_a_gpu(44 * 10**9)).changes
+    assert "sampling.batch_rows=64" in fit(asked, gpu("7B", 44), LENGTHS, 8).changes
 
 
-def test_a_machine_without_memory_for_the_base_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redqueen.policy.memory.fit.shape_of", lambda _config: shape("7B"))
+def test_a_machine_without_memory_for_the_base_is_refused() -> None:
     config = recipe("paper_7b").override(["model.device=cuda", "model.dtype=bfloat16"])
     with pytest.raises(ModelError, match="GiB of the machine's own memory to load and to save"):
-        fit(config, LENGTHS, 8, Memory(device=CUDA, free=80 * 10**9, host=8 * 10**9))
+        fit(config, replace(gpu("7B", 80), host=8 * 10**9), LENGTHS, 8)
 
 
 def test_a_dry_run_plans_for_a_gpu_from_a_config_and_a_tokenizer(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,11 @@ from redqueen.config import AUTO_TARGETS, Config, ModelConfig
 from redqueen.errors import ModelError
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.memory.estimate import items
-from redqueen.policy.memory.fit import Memory, fit
+from redqueen.policy.memory.fit import fit
 from redqueen.policy.memory.hosted import saved_bytes, saved_per_token
+from redqueen.policy.memory.machine import other_machine
 from redqueen.policy.model.base import Base, load
-from redqueen.policy.model.dimensions import shape_in, shape_of
+from redqueen.policy.model.dimensions import shape_in
 from redqueen.policy.model.hosted import HostedDecoder
 from redqueen.records import PromptLengths
 from tests import tiny
@@ -62,16 +64,16 @@ def test_experts_are_counted_too(tmp_path: Path) -> None:
 def test_the_plan_of_a_hosted_model(tmp_path: Path) -> None:
     model = ModelConfig(name=str(tiny.make(tmp_path, "gemma3_text")), dtype="float32")
     config = Config(model=model)
-    shape = shape_of(model)
-    assert shape.hosted
-    found = fit(config, LENGTHS, 4, Memory(device=torch.device("cpu"), free=8 << 30))
+    machine = replace(other_machine(model, torch.device("cpu")), free=8 << 30)
+    assert machine.shape.hosted
+    found = fit(config, machine, LENGTHS, 4)
     assert found.config.model.workers == 1
     assert "model.workers=1" not in found.changes
-    names = [item.name for item in items(found.config, shape, LENGTHS, 4)]
+    names = [item.name for item in items(found.config, machine, LENGTHS, 4)]
     assert not {"base weights, stacked", "base weights, packed", "libraries in a worker"} & set(names)
     several = config.model_copy(update={"model": model.model_copy(update={"workers": 2})})
     with pytest.raises(ModelError, match="use model\\.workers=1"):
-        fit(several, LENGTHS, 4, Memory(device=torch.device("cpu"), free=8 << 30))
+        fit(several, machine, LENGTHS, 4)
     with pytest.raises(ModelError, match="in one process"):
         load(several.model)
 

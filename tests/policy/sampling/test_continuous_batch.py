@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from redqueen.config import SamplingConfig
-from redqueen.policy.kernels import dispatch
 from redqueen.policy.model.decoder import Decoder
 from redqueen.policy.sampling import recorded
 from redqueen.policy.sampling.numba_decode_step import NumbaDecodeStep
@@ -64,7 +63,7 @@ def test_a_host_that_looks_later_and_less_often_changes_nothing(
     policy = tiny_policy(sampling=SamplingConfig(batch_rows=rows))
     requests = [*crowd(28), request("a", "stop", 99, 30, stop=("a", "e", "i"))]
     often = policy.sample(requests)
-    monkeypatch.setattr(dispatch, "on_gpu", lambda _: True)
+    monkeypatch.setenv("REDQUEEN_WAYS", "gpu")
     seen: list[int] = []
     seldom = policy.sample(requests, lambda index, _: seen.append(index))
     assert all(same(one, other) for one, other in zip(often, seldom, strict=True))
@@ -75,7 +74,7 @@ def test_recorded_steps_that_are_repeated_change_nothing(tiny_policy: Build, mon
     policy = tiny_policy("qwen3", sampling=SamplingConfig(batch_rows=19))
     requests = [*crowd(40), request("a", "greedy", 98, 30, temperature=0.0), request("c", "long", 99, 60)]
     expected = policy.sample(requests)
-    monkeypatch.setattr(dispatch, "on_gpu", lambda _: True)
+    monkeypatch.setenv("REDQUEEN_WAYS", "gpu")
     recorder = OperationRecorder()
     monkeypatch.setattr(recorded, "recorder_of", lambda _: recorder)
     assert all(same(one, other) for one, other in zip(expected, policy.sample(requests), strict=True))

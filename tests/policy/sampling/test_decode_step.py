@@ -19,7 +19,6 @@ from torch.nn import functional as F
 
 from benchmarks.gpu import stand_ins
 from redqueen.config import ModelConfig
-from redqueen.policy.kernels import dispatch
 from redqueen.policy.kernels.cpu import decoding
 from redqueen.policy.kernels.cpu.floats import as_array
 from redqueen.policy.lora.adapter_bank import AdapterBank
@@ -124,7 +123,7 @@ def test_in_bf16_a_gpus_steps_are_no_further_from_the_exact_numbers_than_plain_o
     plain = stepped(TorchDecodeStep, rounded, bank_of(rounded), slots, tokens).double() - truth
     # Flash attention, which the stand-ins compute, over a cache that the operator of heads has written to.
     stand_ins.on_cpu()
-    monkeypatch.setattr(dispatch, "on_gpu", lambda _: True)
+    monkeypatch.setenv("REDQUEEN_WAYS", "gpu")
     monkeypatch.delenv("REDQUEEN_KERNELS")
     with mock.patch.object(cached_attention, "cached_heads", wraps=cached_attention.cached_heads) as written:
         gpus = stepped(TorchDecodeStep, rounded, bank_of(rounded), slots, tokens).double() - truth

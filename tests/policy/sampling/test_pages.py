@@ -12,7 +12,6 @@ from torch import Tensor
 from benchmarks.gpu import stand_ins
 from redqueen.config import SamplingConfig
 from redqueen.errors import ModelError
-from redqueen.policy.kernels import dispatch
 from redqueen.policy.kernels.flash import flash_takes_pages
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import Base
@@ -214,7 +213,7 @@ def test_texts_are_those_of_a_cache_without_pages(
     dense = tiny_policy(sampling=SamplingConfig(batch_rows=9)).sample(requests)
     assert not put_back
     monkeypatch.setenv("REDQUEEN_PAGES", "on")
-    monkeypatch.setattr(dispatch, "on_gpu", lambda _: gpu)
+    monkeypatch.setenv("REDQUEEN_WAYS", "gpu" if gpu else "")
     policy = tiny_policy(sampling=SamplingConfig(batch_rows=9, cache_tokens=cache_tokens))
     assert all_same(dense, policy.sample(requests))
     assert bool(put_back) is (cache_tokens > 0)
@@ -228,7 +227,7 @@ def test_recorded_steps_over_pages_are_repeated_rightly(
 ) -> None:
     policy = tiny_policy("qwen3", sampling=pressed())
     expected = policy.sample(everyone())
-    monkeypatch.setattr(dispatch, "on_gpu", lambda _: True)
+    monkeypatch.setenv("REDQUEEN_WAYS", "gpu")
     recorder = OperationRecorder()
     monkeypatch.setattr(recorded, "recorder_of", lambda _: recorder)
     assert all_same(expected, policy.sample(everyone()))
@@ -243,7 +242,7 @@ def test_flash_attention_over_pages_gives_the_same_texts(
 ) -> None:
     expected = tiny_policy(sampling=pressed()).sample(everyone())
     stand_ins.on_cpu()
-    monkeypatch.setattr(dispatch, "on_gpu", lambda _: True)
+    monkeypatch.setenv("REDQUEEN_WAYS", "gpu")
     monkeypatch.setattr(paging, "has_flash", lambda _: True)
     kind = WrittenAtOnce if at_once else WrittenApart
     monkeypatch.setattr(

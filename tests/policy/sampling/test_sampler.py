@@ -12,7 +12,6 @@ import torch
 
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
 from redqueen.errors import AdapterError, PromptError
-from redqueen.policy.kernels import dispatch
 from redqueen.policy.model.base import load
 from redqueen.policy.model.tokens import encode
 from redqueen.records import Prompt, Request, Sample, SamplingParams
@@ -254,7 +253,7 @@ def test_texts_longer_than_the_sliding_window_are_refused_before_any_is_written(
     tiny_policy: Build, monkeypatch: pytest.MonkeyPatch, gpu: bool
 ) -> None:
     # A GPU samples tokens behind the end of a text, and the limit does not count them.
-    monkeypatch.setattr(dispatch, "on_gpu", lambda _: gpu)
+    monkeypatch.setenv("REDQUEEN_WAYS", "gpu" if gpu else "")
     seen: list[int] = []
     policy = windowed(tiny_policy, 20)
     assert len(policy.sample([request("a", "x" * 8, 0, 12), request("a", "x", 0, 19)])) == 2

@@ -12,7 +12,6 @@ import pytest
 
 from redqueen.config import SamplingConfig
 from redqueen.futures import finished
-from redqueen.policy.kernels import dispatch
 from redqueen.policy.sampling import continuous_batch
 from redqueen.policy.sampling.completion import Row
 from redqueen.policy.sampling.continuous_batch import BatchLimits, ContinuousBatch, OnRow, RowGroup
@@ -58,7 +57,7 @@ def test_texts_are_those_of_rounds(tiny_policy: Build, monkeypatch: pytest.Monke
     one_by_one = by_request(in_rounds(policy, requests, at_once))
     rounds = policy.take_work()
     if gpu:
-        monkeypatch.setattr(dispatch, "on_gpu", lambda _: True)
+        monkeypatch.setenv("REDQUEEN_WAYS", "gpu")
     monkeypatch.setattr(continuous_batch, "_POLLS_TO_FURTHER", 3)
     together = by_request(policy.stream(requests, at_once, 3 * FIRST))
     assert len(together) == FIRST + 9 * 3
@@ -144,7 +143,7 @@ def test_one_stream_takes_fewer_decode_steps_than_two_waves(
 ) -> None:
     policy = tiny_policy()
     monkeypatch.setattr(continuous_batch, "DeviceBatch", NoDevice)
-    monkeypatch.setattr(dispatch, "on_gpu", lambda _: True)
+    monkeypatch.setenv("REDQUEEN_WAYS", "gpu")
     model = continuous_batch.TextModel(policy.base.decoder, None, frozenset())
     proposals = long_tail(0, 192)
     attempts = long_tail(1, 192 * 8)

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from redqueen.futures import finished
-from redqueen.policy.kernels import dispatch
 from redqueen.policy.sampling import decode_step
 from redqueen.policy.sampling.kv_cache import KVCache
 from redqueen.policy.workers import inline
@@ -36,7 +35,7 @@ def test_a_cache_is_gone_before_the_next_one_is_made(
 ) -> None:
     policy = tiny_policy()
     if gpu:
-        monkeypatch.setattr(dispatch, "on_gpu", lambda _: True)
+        monkeypatch.setenv("REDQUEEN_WAYS", "gpu")
     caches: list[weakref.ref[KVCache]] = []
     events: list[str] = []
 
