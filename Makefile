@@ -19,7 +19,7 @@ TRITON_TESTS = tests/policy/kernels/test_triton_kernels.py
 # where cruxeval.jsonl is, for `make results`; without it only the reserved programs are measured on
 DATA ?=
 
-.PHONY: results figures help train check test test-all test-page test-trackers test-trl test-verifiers test-openenv test-clients test-quantized test-triton test-ray test-vllm bench lint format setup clean
+.PHONY: results figures help train check test test-all test-page test-trackers test-trl test-verifiers test-openenv test-gym test-clients test-quantized test-triton test-ray test-vllm bench lint format setup clean
 
 help:
 	@echo "make train     train 2 teachers and 2 students on the bundled model, into $(RUN)"
@@ -32,6 +32,7 @@ help:
 	@echo "make test-trl  TRL's GRPOTrainer with our rewards, in an environment of its own: a minute"
 	@echo "make test-verifiers  an exported package with verifiers itself, in an environment of its own: a minute"
 	@echo "make test-openenv  a run's tasks behind OpenEnv's server, in an environment of its own: a minute"
+	@echo "make test-gym  tasks of reasoning-gym's generators with the library itself, in an environment of its own: a minute"
 	@echo "make test-clients  the jail's service with the clients of verl, tinker-cookbook and SandboxFusion: a minute"
 	@echo "make test-ray  runs on two machines of a Ray cluster, which are started here, in an environment of its own: minutes"
 	@echo "make test-vllm  sampling by vLLM on this CPU, in an environment of its own (3.5 GB): a quarter of an hour"
@@ -63,6 +64,7 @@ EXTRAS_quantized = bnb torchao
 EXTRAS_trl = trl
 EXTRAS_openenv = openenv
 EXTRAS_verifiers = verifiers
+EXTRAS_gym = gym
 
 test-trackers: setup .venv-trackers/requirements.txt
 	@.venv-trackers/bin/python -m pytest tests/recording/trackers
@@ -88,6 +90,9 @@ test-trl: setup .venv-trl/requirements.txt
 
 test-openenv: setup .venv-openenv/requirements.txt
 	@.venv-openenv/bin/python -m pytest -n0 tests/rewards/test_openenv.py
+
+test-gym: setup .venv-gym/requirements.txt
+	@.venv-gym/bin/python -m pytest -n0 tests/kinds/test_reasoning_gym.py
 
 # The clients need little; the packages that they come in would bring Ray, vLLM and more.
 test-clients: setup .venv-clients/installed

@@ -88,6 +88,8 @@ def start(config: Config, directory: RunDirectory, attached: Attached) -> None:
     directory.claim()
     try:
         check(config)
+        # A file that cannot be read, or a generator that is not there, is known before the base is loaded.
+        seeds_of(config.game)
         check_held_out(config)
         check_benchmarks(config.evals)
         fitted = fit(config, capacity(config), attached.listener)

@@ -12,7 +12,7 @@ from redqueen.config import GameConfig
 from redqueen.errors import UserError
 from redqueen.game.prompts import prompts
 from redqueen.game.reserved import reserved_shapes
-from redqueen.kinds import names
+from redqueen.kinds import is_kind
 from redqueen.programs.normal_form import shape
 from redqueen.records import Pair, Task
 
@@ -87,7 +87,7 @@ def task_of(row: Mapping[str, Any]) -> Task:
     inputs = _texts(row, "inputs")
     outputs = _texts(row, "outputs")
     program = row.get("program")
-    if kind not in names() or not isinstance(program, str) or not inputs or len(inputs) != len(outputs):
+    if not is_kind(kind) or not isinstance(program, str) or not inputs or len(inputs) != len(outputs):
         raise UserError(
             "a row is no task of redqueen tasks export: it needs kind, program, and as many inputs as outputs, and has "
             f"kind={kind!r}, {len(inputs)} inputs and {len(outputs)} outputs"
