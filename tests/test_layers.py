@@ -42,6 +42,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
 )
 NEED_A_LIBRARY = (
     "redqueen.rewards.verifiers",
+    "redqueen.rewards.verifiers_game",
     "redqueen.rewards.openenv",
     "redqueen.kinds.reasoning_gym.child.gym_child",
 )

@@ -11,9 +11,8 @@ from redqueen.analysis.dataset.fixed import fixed_tasks
 from redqueen.config import GameConfig
 from redqueen.errors import UserError
 from redqueen.game.prompts import prompts
-from redqueen.game.reserved import reserved_shapes
+from redqueen.game.reserved import is_reserved
 from redqueen.kinds import is_kind
-from redqueen.programs.normal_form import shape
 from redqueen.records import Pair, Task
 
 Style = Literal["chat", "completion"]
@@ -61,11 +60,11 @@ def posed_tasks(source: str | Path) -> list[Task]:
 
     Raises UserError if none is left, or for a row that is no task.
     """
-    held_out = reserved_shapes()
     tasks = fixed_tasks(Path(source))
     # A program may have many tasks, and a shape takes a parse.
-    shapes = {program: shape(program) for program in {task.program for task in tasks}}
-    posed = [task for task in tasks if shapes[task.program] not in held_out]
+    programs = {(task.kind, task.program) for task in tasks}
+    left_out = {one for one in programs if is_reserved(one[1], one[0])}
+    posed = [task for task in tasks if (task.kind, task.program) not in left_out]
     if not posed:
         raise UserError(f"{source}: every task is alike to a reserved program, which models are only measured on")
     return posed
