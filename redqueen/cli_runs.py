@@ -97,7 +97,7 @@ def ask(
     A question is a program and a line with a question mark, f(4) == ? or f(?) == 8, or a line "# what to do" and
     examples f(1) == 2, one a line. A task of the run has the id that redqueen show prints; a seed task is seed-12.
     """
-    from redqueen.commands.ask_question import checked_question
+    from redqueen.members.question import checked_question
 
     allowed = Allowed(load_plugins, unsafe_no_isolation)
     lines = checked_question(run, member, question, step, allowed)
@@ -183,7 +183,8 @@ def evaluate(
     By default these are the reserved programs, on which no run trains. All targets answer the same problems, side by
     side. docs/EVALUATION.md lists the benchmarks and where their data come from.
     """
-    from redqueen.commands.eval import EvalOptions, as_step, run_eval
+    from redqueen.commands.eval import as_step, run_eval
+    from redqueen.members.evaluating import EvalOptions
 
     wanted = EvalOptions(
         benchmarks=benchmarks.split(","),

@@ -21,6 +21,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("redqueen.cli",),
     ("redqueen.cli_runs", "redqueen.api", "redqueen.rewards"),
     ("redqueen.commands",),
+    ("redqueen.members",),
     ("redqueen.web", "redqueen.session"),
     ("redqueen.analysis",),
     ("redqueen.train", "redqueen.warm_start"),
@@ -139,6 +140,7 @@ def test_nothing_but_commands_and_sessions_imports_analysis() -> None:
         not in (
             *sides,
             "redqueen.commands",
+            "redqueen.members",
             "redqueen.cli",
             "redqueen.cli_runs",
             "redqueen.api",

@@ -8,10 +8,10 @@ from pathlib import Path
 from redqueen import __version__
 from redqueen.analysis.dataset.files import write_tasks
 from redqueen.analysis.dataset.rows import Selected, Wanted
-from redqueen.commands.base_names import about_base
 from redqueen.commands.dataset_card import asked, left_out
 from redqueen.config import Config
 from redqueen.errors import UserError
+from redqueen.members.base_names import about_base
 
 VERIFIERS = "verifiers>=0.4,<0.5"
 """The versions whose interface, `verifiers.v1`, the package is written for."""

@@ -99,8 +99,8 @@ class Openings(vf.Taskset[Opening, OpeningsConfig]):
 class RedQueenConfig(vf.EnvConfig):
     """The two agents, under `--env.teacher.*` and `--env.student.*`."""
 
-    teacher: vf.AgentConfig = AGENT
-    student: vf.AgentConfig = AGENT
+    teacher: vf.AgentConfig = AGENT  # pyright: ignore[reportInvalidTypeForm]
+    student: vf.AgentConfig = AGENT  # pyright: ignore[reportInvalidTypeForm]
     attempts: int = PAY.attempts
     """Attempts of the student at each valid task."""
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from redqueen import __version__
 from redqueen.analysis.lineage.tree import Life
-from redqueen.commands.base_names import ORIGINAL, about_base
-from redqueen.commands.usage import usage
 from redqueen.config import BUNDLED, Config
 from redqueen.league.population import Member
+from redqueen.members.base_names import ORIGINAL, about_base
+from redqueen.members.usage import usage
 from redqueen.recording.terminal import number
 from redqueen.runs.checkpoint import Checkpoint
 
