@@ -28,7 +28,9 @@ def run_ask(run: Path, name: str, question: Sequence[str], step: int | None, att
 
 
 def _print(console: Console, asked: Asked) -> None:
-    found, task, answers = asked.found, asked.task, asked.answers
+    found = asked.found
+    task = asked.task
+    answers = asked.answers
     if found is None:
         who = "the base, without an adapter"
     else:
