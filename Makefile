@@ -19,7 +19,7 @@ TRITON_TESTS = tests/policy/kernels/test_triton_kernels.py
 # where cruxeval.jsonl is, for `make results`; without it only the reserved programs are measured on
 DATA ?=
 
-.PHONY: results figures help train check test test-all test-page test-trackers test-trl test-verifiers test-openenv test-gym test-clients test-quantized test-triton test-ray test-vllm bench lint format setup clean
+.PHONY: results figures help train check test test-all test-page test-trackers test-trl test-verifiers test-openenv test-gym test-pythons test-clients test-quantized test-triton test-ray test-vllm bench lint format setup clean
 
 help:
 	@echo "make train     train 2 teachers and 2 students on the bundled model, into $(RUN)"
@@ -33,6 +33,7 @@ help:
 	@echo "make test-verifiers  an exported package with verifiers itself, in an environment of its own: a minute"
 	@echo "make test-openenv  a run's tasks behind OpenEnv's server, in an environment of its own: a minute"
 	@echo "make test-gym  tasks of reasoning-gym's generators with the library itself, in an environment of its own: a minute"
+	@echo "make test-pythons  the bare judge in the newer Pythons that are installed (PYTHONS), in environments of their own"
 	@echo "make test-clients  the jail's service with the clients of verl, tinker-cookbook and SandboxFusion: a minute"
 	@echo "make test-ray  runs on two machines of a Ray cluster, which are started here, in an environment of its own: minutes"
 	@echo "make test-vllm  sampling by vLLM on this CPU, in an environment of its own (3.5 GB): a quarter of an hour"
@@ -93,6 +94,26 @@ test-openenv: setup .venv-openenv/requirements.txt
 
 test-gym: setup .venv-gym/requirements.txt
 	@.venv-gym/bin/python -m pytest -n0 tests/kinds/test_reasoning_gym.py
+
+# The judge alone: what trains needs torch, whose builds for another Python are gigabytes more. The tests' own conftest
+# imports torch, so it is left out.
+PYTHONS ?= $(wildcard $(foreach version,3.12 3.13,$(foreach folder,$(subst :, ,$(PATH)) $(HOME)/.pyenv/versions/$(version).*/bin,$(folder)/python$(version))))
+JUDGE_TESTS = tests/sandbox tests/jail_service tests/programs
+
+test-pythons:
+	@[ -n "$(PYTHONS)" ] || echo "test-pythons: neither Python 3.12 nor 3.13 is installed here" >&2
+	@for python in $(PYTHONS); do \
+	  version=$$($$python -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null) || continue; \
+	  [ -e .venv-python-$$version/installed ] && [ .venv-python-$$version/installed -nt pyproject.toml ] || { \
+	    echo "installing the judge into .venv-python-$$version ..."; \
+	    $$python -m venv .venv-python-$$version; \
+	    .venv-python-$$version/bin/python -m pip install --quiet --disable-pip-version-check \
+	      --constraint constraints.txt . pytest hypothesis httpx || exit 1; \
+	    touch .venv-python-$$version/installed; }; \
+	  echo "== Python $$version"; \
+	  PYTHONPATH=. .venv-python-$$version/bin/python -m pytest --confcutdir=tests/sandbox -m "not slow" \
+	    -p no:cacheprovider $(JUDGE_TESTS) || exit 1; \
+	done
 
 # The clients need little; the packages that they come in would bring Ray, vLLM and more.
 test-clients: setup .venv-clients/installed

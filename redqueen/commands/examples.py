@@ -17,9 +17,7 @@ TRAIN = _examples(
     "redqueen train paper_7b --dry-run",
     "redqueen train --resume runs/quickstart --steps 20",
 )
-INIT = _examples(
-    "redqueen init", "redqueen init rlvr --out mine.toml", "redqueen train --config mine.toml run.steps=10"
-)
+INIT = _examples("redqueen init", "redqueen init rlvr --out mine.toml")
 RECIPES = _examples("redqueen recipes", "redqueen recipes --cards")
 KEYS = _examples("redqueen keys", "redqueen keys learning", "redqueen keys tokens")
 SWEEP = _examples(
