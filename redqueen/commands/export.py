@@ -7,12 +7,14 @@ from pathlib import Path
 from rich.console import Console
 
 from redqueen.commands.listening import Lines
+from redqueen.commands.pushing import hub, push
 from redqueen.members.exporting import export
 
 
-def run_export(run: Path, name: str, out: Path, step: int | None, *, merge: bool) -> int:
-    """Writes the member `name`, as `export` does, and says so; returns the exit code."""
+def run_export(run: Path, name: str, out: Path, step: int | None, *, merge: bool, repository: str | None = None) -> int:
+    """Writes the member `name`, as `export` does, and publishes it if that is asked for; returns the exit code."""
     console = Console(soft_wrap=True, emoji=False)
+    library = hub(repository)
     found = export(run, name, out, step, Lines(console), merge=merge)
     what = "a whole model" if merge else "a PEFT adapter"
     member = found.member
@@ -20,4 +22,6 @@ def run_export(run: Path, name: str, out: Path, step: int | None, *, merge: bool
         f"wrote {member.name} ({member.role}) after step {found.saved.step} to {out}, as {what}", markup=False
     )
     console.print(f"how to use it: {out / 'README.md'}", markup=False)
+    if repository is not None:
+        push(library, out, repository, "model", console)
     return 0

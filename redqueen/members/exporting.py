@@ -8,10 +8,13 @@ from pathlib import Path
 from redqueen.adapters.peft_files import save_adapter
 from redqueen.analysis.find_member import Found, find_member, fitness_at
 from redqueen.analysis.lineage.tree import ancestors, lives
+from redqueen.config import BUNDLED
 from redqueen.errors import UserError
-from redqueen.members.card import Exported, card
+from redqueen.members.base_names import ORIGINAL
+from redqueen.members.card import Exported, Score, card
 from redqueen.policy.model.base import location
 from redqueen.policy.model.merge import write_merged
+from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory, occupied
 from redqueen.session import Listener, announce_conversion, quiet_libraries
 
@@ -39,7 +42,9 @@ def export(run: Path, name: str, out: Path, step: int | None, listener: Listener
             rank = next(iter(adapter.values())).a.shape[1]
             write_merged(scratch, config.model.name, adapter, found.saved.alpha / rank)
         else:
-            save_adapter(scratch, adapter, alpha=found.saved.alpha, base=location(config.model.name))
+            # A folder of this machine's cache would tell nobody else where the base is.
+            base = ORIGINAL if config.model.name == BUNDLED else location(config.model.name)
+            save_adapter(scratch, adapter, alpha=found.saved.alpha, base=base)
         exported = Exported(
             member=member,
             config=config,
@@ -47,6 +52,7 @@ def export(run: Path, name: str, out: Path, step: int | None, listener: Listener
             family=family,
             fitness=fitness_at(directory, config, member.role, found.saved.step)(member),
             folder=out,
+            scores=_scores(directory, member.name, found.saved.step),
             merged=merge,
         )
         (scratch / "README.md").write_text(card(exported))
@@ -56,3 +62,13 @@ def export(run: Path, name: str, out: Path, step: int | None, listener: Listener
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return found
+
+
+def _scores(directory: RunDirectory, member: str, step: int) -> list[Score]:
+    """Returns what a member solved of held-out problems after a step (`evals.every`); nothing if that was not asked."""
+    rows: dict[str, list[str]] = {}
+    with ArchiveReader(directory.archive) as archive:
+        for row in archive.evaluations(step):
+            if row.member == member and row.status not in ("infra_error", "nondeterministic"):
+                rows.setdefault(row.benchmark, []).append(row.status)
+    return [Score(benchmark=name, right=each.count("correct"), judged=len(each)) for name, each in rows.items()]
