@@ -19,7 +19,7 @@ TRITON_TESTS = tests/policy/kernels/test_triton_kernels.py
 # where cruxeval.jsonl is, for `make results`; without it only the reserved programs are measured on
 DATA ?=
 
-.PHONY: results figures help train check test test-all test-page test-trackers test-trl test-verifiers test-openenv test-gym test-pythons test-clients test-quantized test-triton test-ray test-vllm bench lint format setup clean
+.PHONY: site results figures help train check test test-all test-page test-trackers test-trl test-verifiers test-openenv test-gym test-pythons test-clients test-quantized test-triton test-ray test-vllm bench lint format setup clean
 
 help:
 	@echo "make train     train 2 teachers and 2 students on the bundled model, into $(RUN)"
@@ -41,6 +41,7 @@ help:
 	@echo "make bench     measure this machine and compare with other libraries (docs/BENCHMARKS.md): well over an hour"
 	@echo "make results   repeat the experiment of docs/RESULTS.md, as far as its numbers are missing: many hours, resumable"
 	@echo "make figures   draw the figures and tables of docs/RESULTS.md again from the numbers in docs/results"
+	@echo "make site      the documentation as a site in build/site, with links checked, in an environment of its own"
 	@echo "make lint      ruff (lint, format), strict types, figures of style"
 	@echo "make format    let ruff rewrite the code"
 	@echo "make setup     only build .venv"
@@ -183,6 +184,16 @@ results: setup
 
 figures: setup
 	@.venv/bin/python -m tools.results_report
+
+site: .venv-site/installed
+	@.venv-site/bin/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
+
+.venv-site/installed: Makefile
+	@echo "installing mkdocs-material into .venv-site ..."
+	@$(PYTHON) -m venv --clear .venv-site
+	@.venv-site/bin/python -m pip install --quiet --disable-pip-version-check mkdocs-material==9.8.2
+	@touch $@
 
 lint: setup
 	@.venv/bin/ruff check .
