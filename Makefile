@@ -19,7 +19,7 @@ TRITON_TESTS = tests/policy/kernels/test_triton_kernels.py
 # where cruxeval.jsonl is, for `make results`; without it only the reserved programs are measured on
 DATA ?=
 
-.PHONY: results figures help train check test test-all test-page test-trackers test-trl test-verifiers test-openenv test-clients test-quantized test-triton test-ray test-vllm bench lint format setup clean
+.PHONY: site results figures help train check test test-all test-page test-trackers test-trl test-verifiers test-openenv test-gym test-pythons test-clients test-quantized test-triton test-ray test-vllm bench lint format setup clean
 
 help:
 	@echo "make train     train 2 teachers and 2 students on the bundled model, into $(RUN)"
@@ -32,6 +32,8 @@ help:
 	@echo "make test-trl  TRL's GRPOTrainer with our rewards, in an environment of its own: a minute"
 	@echo "make test-verifiers  an exported package with verifiers itself, in an environment of its own: a minute"
 	@echo "make test-openenv  a run's tasks behind OpenEnv's server, in an environment of its own: a minute"
+	@echo "make test-gym  tasks of reasoning-gym's generators with the library itself, in an environment of its own: a minute"
+	@echo "make test-pythons  the bare judge in the newer Pythons that are installed (PYTHONS), in environments of their own"
 	@echo "make test-clients  the jail's service with the clients of verl, tinker-cookbook and SandboxFusion: a minute"
 	@echo "make test-ray  runs on two machines of a Ray cluster, which are started here, in an environment of its own: minutes"
 	@echo "make test-vllm  sampling by vLLM on this CPU, in an environment of its own (3.5 GB): a quarter of an hour"
@@ -39,6 +41,7 @@ help:
 	@echo "make bench     measure this machine and compare with other libraries (docs/BENCHMARKS.md): well over an hour"
 	@echo "make results   repeat the experiment of docs/RESULTS.md, as far as its numbers are missing: many hours, resumable"
 	@echo "make figures   draw the figures and tables of docs/RESULTS.md again from the numbers in docs/results"
+	@echo "make site      the documentation as a site in build/site, with links checked, in an environment of its own"
 	@echo "make lint      ruff (lint, format), strict types, figures of style"
 	@echo "make format    let ruff rewrite the code"
 	@echo "make setup     only build .venv"
@@ -63,6 +66,7 @@ EXTRAS_quantized = bnb torchao
 EXTRAS_trl = trl
 EXTRAS_openenv = openenv
 EXTRAS_verifiers = verifiers
+EXTRAS_gym = gym
 
 test-trackers: setup .venv-trackers/requirements.txt
 	@.venv-trackers/bin/python -m pytest tests/recording/trackers
@@ -88,6 +92,29 @@ test-trl: setup .venv-trl/requirements.txt
 
 test-openenv: setup .venv-openenv/requirements.txt
 	@.venv-openenv/bin/python -m pytest -n0 tests/rewards/test_openenv.py
+
+test-gym: setup .venv-gym/requirements.txt
+	@.venv-gym/bin/python -m pytest -n0 tests/kinds/test_reasoning_gym.py
+
+# The judge alone: what trains needs torch, whose builds for another Python are gigabytes more. The tests' own conftest
+# imports torch, so it is left out.
+PYTHONS ?= $(wildcard $(foreach version,3.12 3.13,$(foreach folder,$(subst :, ,$(PATH)) $(HOME)/.pyenv/versions/$(version).*/bin,$(folder)/python$(version))))
+JUDGE_TESTS = tests/sandbox tests/jail_service
+
+test-pythons:
+	@[ -n "$(PYTHONS)" ] || echo "test-pythons: neither Python 3.12 nor 3.13 is installed here" >&2
+	@for python in $(PYTHONS); do \
+	  version=$$($$python -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null) || continue; \
+	  [ -e .venv-python-$$version/installed ] && [ .venv-python-$$version/installed -nt pyproject.toml ] || { \
+	    echo "installing the judge into .venv-python-$$version ..."; \
+	    $$python -m venv .venv-python-$$version; \
+	    .venv-python-$$version/bin/python -m pip install --quiet --disable-pip-version-check \
+	      --constraint constraints.txt . pytest hypothesis httpx || exit 1; \
+	    touch .venv-python-$$version/installed; }; \
+	  echo "== Python $$version"; \
+	  PYTHONPATH=. .venv-python-$$version/bin/python -m pytest --confcutdir=tests/sandbox -m "not slow" \
+	    -p no:cacheprovider $(JUDGE_TESTS) || exit 1; \
+	done
 
 # The clients need little; the packages that they come in would bring Ray, vLLM and more.
 test-clients: setup .venv-clients/installed
@@ -157,6 +184,16 @@ results: setup
 
 figures: setup
 	@.venv/bin/python -m tools.results_report
+
+site: .venv-site/installed
+	@.venv-site/bin/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
+
+.venv-site/installed: Makefile
+	@echo "installing mkdocs-material into .venv-site ..."
+	@$(PYTHON) -m venv --clear .venv-site
+	@.venv-site/bin/python -m pip install --quiet --disable-pip-version-check mkdocs-material==9.8.2
+	@touch $@
 
 lint: setup
 	@.venv/bin/ruff check .

@@ -9,7 +9,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 # The names of `redqueen.api` that are at hand as `redqueen.NAME`. `__init__.pyi` declares them for type checkers.
-_API = ("Run",)
+_API = ("Answer", "Run", "compare")
 
 
 # Every module of this package imports this file first, so it imports nothing of the package: the API is at the top of

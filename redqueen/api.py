@@ -1,16 +1,17 @@
-"""Runs from Python: `redqueen.Run` reads a run, starts a new one, and goes on with one that was stopped."""
+"""Runs from Python: `redqueen.Run` reads a run, starts one, goes on with one, and uses its members."""
 
 # What needs torch is imported when it is used, as in `redqueen.cli`: reading a run takes no second of loading.
 # ruff: noqa: PLC0415
 
 from __future__ import annotations
 
+import html
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from redqueen.analysis.dataset.rows import TaskRecord, read_tasks
 from redqueen.analysis.lineage.tree import Life, lives
@@ -20,14 +21,33 @@ from redqueen.config.keys import as_text
 from redqueen.machine import set_library_defaults
 from redqueen.optional import require
 from redqueen.recipes import configure
-from redqueen.records import Verifier
-from redqueen.runs.allowed import with_own_parts
+from redqueen.records import Status, Verifier
+from redqueen.runs.allowed import Allowed, with_own_parts
+from redqueen.runs.archive.reader import ArchiveReader
+from redqueen.runs.archive.rows import AttemptRow, MatchRow
 from redqueen.runs.directory import RunDirectory
 from redqueen.runs.metrics import StepMetrics
 from redqueen.runs.numbers import numbers
 from redqueen.runs.resuming import remaining
 
 Settings = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a member answered, and what the verifier says of it."""
+
+    text: str
+    """The whole text that it wrote."""
+    status: Status
+    """`correct`, `wrong`, `malformed`, or what went wrong when it ran."""
+    detail: str
+    """One line for people; "" if there is nothing to say."""
+
+    @property
+    def right(self) -> bool:
+        """Whether it is a right answer."""
+        return self.status == "correct"
 
 
 class Run:
@@ -44,6 +64,26 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
+
+    def _repr_html_(self) -> str:
+        """Returns what a notebook shows: what was trained, how far it is, and how its living members stand."""
+        config = self.config
+        lines = self.steps()
+        population = config.population
+        who = f"{population.teachers} teachers, {population.students} students"
+        what = f"recipe {config.recipe} on {config.model.name}, {who}, step {len(lines)} of {config.run.steps}"
+        rate = lines[-1]["solve_rate"] if lines else None
+        solved = "" if rate is None else f"; solved {rate:.0%} in the last step, in sample"
+        columns = ("member", "role", "fitness", "games", "born", "operator", "parents")
+        rows = [
+            (life.name, life.role, _number(life.last), life.games, life.born, life.operator, ", ".join(life.parents))
+            for life in (self.members() if self._directory.archive.exists() else ())
+            if life.died is None
+        ]
+        head = "".join(f"<th>{column}</th>" for column in columns)
+        body = "".join(f"<tr>{''.join(f'<td>{html.escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
+        title = html.escape(f"{self.path}: {what}{solved}")
+        return f"<p><b>Run</b> {title}</p><table><tr>{head}</tr>{body}</table>"
 
     @classmethod
     def train(
@@ -140,6 +180,127 @@ class Run:
         """Returns every member that ever lived, in order of birth: role, parents, fitness, and when it was replaced."""
         return lives(self.path)
 
+    def members_frame(self) -> Any:
+        """Returns a `pandas.DataFrame` with one row for each member that ever lived: the fields of `members`.
+
+        Raises MissingLibraryError if pandas is not installed.
+        """
+        return _frame(Life, self.members(), "members_frame()")
+
+    def matches_frame(self) -> Any:
+        """Returns a `pandas.DataFrame` with one row a match: who met whom, the score, the game and the ratings.
+
+        Raises MissingLibraryError if pandas is not installed.
+        """
+        with ArchiveReader(self._directory.archive) as archive:
+            return _frame(MatchRow, archive.matches(), "matches_frame()")
+
+    def attempts_frame(self) -> Any:
+        """Returns a `pandas.DataFrame` with one row an attempt: its text, its verdict and its reward.
+
+        `task` is the `id` of `tasks_frame`. Raises MissingLibraryError if pandas is not installed.
+        """
+        with ArchiveReader(self._directory.archive) as archive:
+            return _frame(AttemptRow, archive.attempts(), "attempts_frame()")
+
+    def ask(
+        self,
+        member: str,
+        question: str,
+        *,
+        attempts: int = 1,
+        step: int | None = None,
+        load_plugins: bool = False,
+    ) -> list[Answer]:
+        """Poses a task to a member and returns its answers, each judged in the sandbox, as `redqueen ask` does.
+
+        `member` is a name, "best-student", "best-teacher" or "base"; `question` is the text of a question, or the id of
+        a task. One attempt is greedy; several are sampled as in the run. Raises UserError if it cannot be asked.
+        """
+        set_library_defaults()
+        from redqueen.members.asking import asked
+        from redqueen.members.question import checked_question
+        from redqueen.session import Listener
+
+        allowed = Allowed(load_plugins)
+        lines = checked_question(self.path, member, [question], step, allowed)
+        found = asked(self.path, member, lines, step, attempts, allowed, Listener())
+        return [
+            Answer(text=completion.text, status=verdict.status, detail=verdict.detail)
+            for completion, verdict in found.answers
+        ]
+
+    def evaluate(
+        self,
+        benchmarks: Sequence[str] = ("reserved",),
+        *,
+        members: str = "students",
+        beside: Sequence[str] = (),
+        limit: int | None = None,
+        samples: int = 1,
+        temperature: float = 0.0,
+        template: Literal["chat", "completion", "standard"] | None = None,
+        max_tokens: int | None = None,
+        data: str | Path | None = None,
+        out: str | Path | None = None,
+        step: int | None = None,
+        load_plugins: bool = False,
+    ) -> list[dict[str, Any]]:
+        """Scores living members on held-out problems, as `redqueen eval` does, and returns the scores.
+
+        The options are those of the command; `beside` are further targets that answer the same problems, such as "base"
+        and "warm-start". A score is {"target", "member", "step", "benchmarks": {name: {"rate", "problems", ...}}, ...}.
+        Raises UserError if a target or a benchmark cannot be used.
+        """
+        set_library_defaults()
+        from redqueen.members.evaluating import EvalOptions, evaluate_targets
+        from redqueen.members.scores import document
+        from redqueen.session import Listener
+
+        wanted = EvalOptions(
+            benchmarks=benchmarks,
+            data=None if data is None else Path(data),
+            limit=limit,
+            samples=samples,
+            temperature=temperature,
+            template=template,
+            max_tokens=max_tokens,
+            out=None if out is None else Path(out),
+            step=step,
+            allowed=Allowed(load_plugins),
+        )
+        found = evaluate_targets(
+            [str(self.path), *beside], members, None, wanted, Listener(), lambda what, done, total: None
+        )
+        scores: Any = document(found.results, found.plan, found.base, [])["scores"]
+        return scores
+
+    def export(self, member: str, out: str | Path, *, step: int | None = None, merge: bool = False) -> Path:
+        """Writes a member as a PEFT folder with a card, or with `merge` as a whole model, and returns the folder.
+
+        Raises UserError if the folder is not empty or cannot be written, RunError if there is no such member.
+        """
+        from redqueen.members.exporting import export
+        from redqueen.session import Listener
+
+        folder = Path(out)
+        export(self.path, member, folder, step, Listener(), merge=merge)
+        return folder
+
+    def load_model(self, member: str, step: int | None = None) -> tuple[Any, Any]:
+        """Returns a member as transformers and PEFT load it, and the base's tokenizer: `model, tokenizer`.
+
+        `member` is as for `adapter`. Raises RunError if there is no such member or no checkpoint that has it,
+        ModelError if the base cannot be loaded.
+        """
+        from redqueen.analysis.find_member import find_member
+        from redqueen.policy.model.member import load_member
+        from redqueen.session import quiet_libraries
+
+        quiet_libraries()
+        found = find_member(self._directory, self.config, member, step)
+        return load_member(self.config.model.name, found.saved.adapters[found.member.name], found.saved.alpha)
+
     def adapter(self, member: str, step: int | None = None) -> Path:
         """Returns the PEFT folder of a member, after `step` steps or as late as it is kept.
 
@@ -150,6 +311,27 @@ class Run:
 
         found = find_member(self._directory, self.config, member, step)
         return self._directory.checkpoints / f"step-{found.saved.step:06d}" / "members" / found.member.name
+
+
+def compare(runs: Sequence[Run | str | Path], by: str = "run") -> dict[str, list[dict[str, Any]]]:
+    """Returns runs side by side, as `redqueen compare --json` prints it: {"arms": ..., "quantities": ..., "runs": ...}.
+
+    Each of the three is a list of rows, which `pandas.DataFrame` takes. Runs with the same value of the setting `by`
+    are pooled: "recipe" or another key. Raises UserError for what cannot be read or compared.
+    """
+    from redqueen.analysis.compare.compared import compare
+
+    return compare([run.path if isinstance(run, Run) else Path(run) for run in runs], by).document()
+
+
+def _frame(row: type[Any], rows: Sequence[Any], what: str) -> Any:
+    """Returns rows of one class as a data frame, whose columns are its fields."""
+    pandas = require("pandas", "data", what)
+    return pandas.DataFrame([asdict(each) for each in rows], columns=[field.name for field in fields(row)])
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
 
 
 def _assignments(settings: Settings | None) -> list[str]:

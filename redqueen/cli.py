@@ -18,12 +18,13 @@ from redqueen.cli_runs import AsJson, LoadPlugins, Unsafe, runs
 from redqueen.commands import examples
 from redqueen.commands.resume import describe
 from redqueen.config import Config, ConfigError
+from redqueen.config.files import is_settings
 from redqueen.config.keys import keys as all_keys
 from redqueen.errors import UserError
 from redqueen.machine import set_library_defaults
 from redqueen.optional import TRAINING, missing
 from redqueen.policy.model.families import check_model
-from redqueen.recipes import RECIPES, check_repeats, configure
+from redqueen.recipes import RECIPES, check_repeats, configure, settings_of
 from redqueen.runs.allowed import with_own_parts
 from redqueen.runs.directory import RunDirectory, read_config
 from redqueen.runs.files import printable
@@ -94,7 +95,10 @@ def train(
         typer.Option(metavar="HOW", help="Train the recipe's single agent, equal in compute: per_adapter or total."),
     ] = None,
     config_file: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="Start from a run's config.json, not a recipe.")
+        Path | None,
+        typer.Option(
+            "--config", metavar="FILE", help="Settings in TOML or YAML (see redqueen init), or a run's config.json."
+        ),
     ] = None,
     resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Continue the run in this directory.")] = None,
     dry_run: Annotated[
@@ -127,7 +131,7 @@ def train(
             raise ConfigError("a resumed run keeps its directory and its model: leave out --run, --model and the like")
         with_steps = [*overrides, *([] if steps is None else [f"run.steps={steps}"])]
         _resume(RunDirectory(resume), with_steps, load_plugins=load_plugins)
-    config = configure(overrides, steps, model, matched, read_config(config_file) if config_file else None)
+    config = configure(overrides, steps, model, matched, _start(config_file) if config_file else None)
     if gpu is not None and not dry_run:
         raise ConfigError("--for plans a run on another machine: add --dry-run")
     # A plan shows what a configuration says, and imports for it only what it is told to.
@@ -149,6 +153,11 @@ def train(
     from redqueen.commands.train import start_run
 
     raise typer.Exit(start_run(config, directory))
+
+
+def _start(file: Path) -> Config:
+    """Returns the configuration in a file of settings or in a run's config.json."""
+    return settings_of(file) if is_settings(file) else read_config(file)
 
 
 def memory_size(text: str) -> int:
@@ -180,6 +189,22 @@ def _resume(directory: RunDirectory, overrides: list[str], *, load_plugins: bool
 
     given = {override.partition("=")[0].strip().lstrip("-") for override in overrides}
     raise typer.Exit(resume_run(config, directory, given))
+
+
+@app.command(epilog=examples.INIT)
+def init(
+    name: Annotated[
+        str, typer.Argument(metavar="[RECIPE]", help="The recipe whose settings are written (default: quickstart).")
+    ] = "quickstart",
+    out: Annotated[Path, typer.Option(metavar="FILE", help="FILE.toml or FILE.yaml.")] = Path("redqueen.toml"),
+) -> None:
+    """Write a file of settings.
+
+    It holds every setting with what it means; those that the recipe changes are set, the others are comments.
+    """
+    from redqueen.commands.init import run_init
+
+    raise typer.Exit(run_init(name, out))
 
 
 @app.command(epilog=examples.RECIPES)

@@ -40,6 +40,10 @@ OfKind = Annotated[str | None, typer.Option(metavar="KIND", help="Only tasks of 
 Plugins = Annotated[
     str, typer.Option(metavar="MODULES", help="Modules of your own, with commas between them; they run as you.")
 ]
+Push = Annotated[
+    str | None,
+    typer.Option(metavar="USER/NAME", help="Also publish it on the Hugging Face hub, as a private repository."),
+]
 Figure = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it: FILE.png or FILE.svg.")]
 
 
@@ -65,6 +69,7 @@ def export(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write.")],
     step: AsOf = None,
     merge: Annotated[bool, typer.Option("--merge", help="Write a whole model instead, which needs no PEFT.")] = False,
+    push: Push = None,
 ) -> None:
     """Write a member as a PEFT folder with a card.
 
@@ -73,7 +78,7 @@ def export(
     """
     from redqueen.commands.export import run_export
 
-    raise typer.Exit(run_export(run, member, out, step, merge=merge))
+    raise typer.Exit(run_export(run, member, out, step, merge=merge, repository=push))
 
 
 @runs.command(epilog=examples.ASK)
@@ -97,7 +102,7 @@ def ask(
     A question is a program and a line with a question mark, f(4) == ? or f(?) == 8, or a line "# what to do" and
     examples f(1) == 2, one a line. A task of the run has the id that redqueen show prints; a seed task is seed-12.
     """
-    from redqueen.commands.ask_question import checked_question
+    from redqueen.members.question import checked_question
 
     allowed = Allowed(load_plugins, unsafe_no_isolation)
     lines = checked_question(run, member, question, step, allowed)
@@ -183,7 +188,8 @@ def evaluate(
     By default these are the reserved programs, on which no run trains. All targets answer the same problems, side by
     side. docs/EVALUATION.md lists the benchmarks and where their data come from.
     """
-    from redqueen.commands.eval import EvalOptions, as_step, run_eval
+    from redqueen.commands.eval import as_step, run_eval
+    from redqueen.members.evaluating import EvalOptions
 
     wanted = EvalOptions(
         benchmarks=benchmarks.split(","),
@@ -230,6 +236,9 @@ def report(
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print the numbers as Markdown, for a model card.")
     ] = False,
+    push: Annotated[
+        str | None, typer.Option(metavar="USER/NAME", help="Also publish it, as a private static Space of the hub.")
+    ] = None,
 ) -> None:
     """Write a run as one page of HTML.
 
@@ -238,7 +247,7 @@ def report(
     """
     from redqueen.commands.report import run_report
 
-    raise typer.Exit(run_report(run, out, as_markdown=markdown))
+    raise typer.Exit(run_report(run, out, as_markdown=markdown, repository=push))
 
 
 @runs.command(epilog=examples.WATCH)
@@ -364,6 +373,7 @@ def tasks_export(
         Literal["verifiers"] | None,
         typer.Option("--format", help="verifiers: OUT is a package with a taskset (default: a data set)."),
     ] = None,
+    push: Push = None,
 ) -> None:
     """Write the tasks of a run as a data set, or as an environment for verifiers.
 
@@ -375,7 +385,7 @@ def tasks_export(
     from redqueen.commands.tasks_export import run_tasks_export
 
     wanted = Wanted(kind=kind, solve_rate=solve_rate, distinct=distinct)
-    raise typer.Exit(run_tasks_export(run, out, wanted, for_verifiers=form == "verifiers"))
+    raise typer.Exit(run_tasks_export(run, out, wanted, for_verifiers=form == "verifiers", repository=push))
 
 
 @tasks.command(name="import", epilog=examples.TASKS_IMPORT)

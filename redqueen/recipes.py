@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from redqueen.config import (
     Config,
@@ -19,6 +20,7 @@ from redqueen.config import (
     SamplingConfig,
     SandboxConfig,
 )
+from redqueen.config.files import read_settings, with_settings
 from redqueen.config.keys import keys, nearest_key
 
 # Few seeds, so that the teachers' own tasks are soon the larger part of the bank and of the references. Short ones,
@@ -287,6 +289,20 @@ def configure(
         else:
             others.append(override)
     return match_compute((start or recipe(name)).override(others), how)
+
+
+def settings_of(file: Path) -> Config:
+    """Returns the configuration of a file of settings: its recipe (default quickstart), changed by what it says.
+
+    `matched` in it is `match_compute`. Nothing that it names is imported. Raises ConfigError if it cannot be used.
+    """
+    settings = read_settings(file)
+    name = str(settings.pop("recipe", "quickstart"))
+    how = str(settings.pop("matched", "none"))
+    try:
+        return match_compute(with_settings(recipe(name), settings), how)
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}") from error
 
 
 def check_repeats(words: Sequence[str], options: Sequence[str] = ()) -> None:

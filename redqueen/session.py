@@ -31,7 +31,7 @@ from redqueen.machine import cache_root
 from redqueen.policy.memory import fit as memory
 from redqueen.policy.memory.machine import this_machine
 from redqueen.policy.model.base import BaseFacts, facts_of, load
-from redqueen.policy.model.bundled import cached
+from redqueen.policy.model.bundled import cached, installed
 from redqueen.policy.model.dimensions import token_counter
 from redqueen.policy.model.families import check_quantized
 from redqueen.policy.model.source import read_config
@@ -89,6 +89,8 @@ def start(config: Config, directory: RunDirectory, attached: Attached) -> None:
     directory.claim()
     try:
         check(config)
+        # A file that cannot be read, or a generator that is not there, is known before the base is loaded.
+        seeds_of(config.game)
         check_held_out(config)
         check_benchmarks(config.evals)
         fitted = fit(config, capacity(config), attached.listener)
@@ -182,7 +184,8 @@ def quiet_libraries() -> None:
 def announce_conversion(model: ModelConfig, listener: Listener) -> None:
     """Tells if the first use of the bundled model is about to convert it, which takes a while."""
     if model.name == BUNDLED and cached() is None:
-        listener.note(f"converting the bundled model into {cache_root()}, once: about 15 seconds ...")
+        download = "" if installed() else "downloading (93 MB) and "
+        listener.note(f"{download}converting the bundled model into {cache_root()}, once: about 15 seconds ...")
 
 
 def _train(

@@ -34,6 +34,7 @@ TITLES = {
     "redqueen.api": "runs from Python",
     "redqueen.rewards": "for other trainers",
     "redqueen.web": "page and report",
+    "redqueen.members": "asked, scored, exported",
     "redqueen.session": "start and resume a run",
     "redqueen.analysis": "what a run meant",
     "redqueen.train": "the five phases",

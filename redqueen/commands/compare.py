@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from redqueen.analysis.compare.arms import Arm, arms, runs_of
-from redqueen.analysis.compare.breadth import measures, rarefaction_charts, vendi_quantities
+from redqueen.analysis.compare.arms import Arm
+from redqueen.analysis.compare.breadth import rarefaction_charts
 from redqueen.analysis.compare.charts import Chart, charts
+from redqueen.analysis.compare.compared import compare
 from redqueen.analysis.compare.files import write_files
-from redqueen.analysis.compare.summary import Budget, Quantity, budget, quantities, run_row
+from redqueen.analysis.compare.summary import Budget, Quantity
 from redqueen.commands.tables import table_console
 from redqueen.errors import UserError
 from redqueen.intervals import Interval
 from redqueen.machine import clock
 from redqueen.runs.directory import write_text
-from redqueen.runs.files import damage_of, to_json
+from redqueen.runs.files import to_json
 from redqueen.web.report.comparison import comparison_page
 
 NOTES = """\
@@ -32,21 +32,16 @@ def run_compare(paths: Sequence[Path], by: str, out: Path | None, *, as_json: bo
 
     Raises UserError for what cannot be read, compared or written.
     """
-    read = arms(paths, by)
-    rows, missing = measures(read)
-    with damage_of("one of the runs"):
-        costs = [budget(arm) for arm in read]
-        table = [*quantities(read), *vendi_quantities(read, rows)]
+    compared = compare(paths, by)
     if as_json:
-        runs = [run_row(run) for run in runs_of(read)]
-        document = {"arms": list(map(asdict, costs)), "quantities": list(map(asdict, table)), "runs": runs}
-        print(to_json(document, indent=1))
+        print(to_json(compared.document(), indent=1))
     else:
-        _show(read, costs, table)
-    for line in missing:
+        _show(compared.arms, compared.costs, compared.table)
+    for line in compared.missing:
         _progress(line)
     if out is not None:
-        _write(out, read, [*rarefaction_charts(read, rows), *charts(read)], table)
+        drawn = [*rarefaction_charts(compared.arms, compared.rows), *charts(compared.arms)]
+        _write(out, compared.arms, drawn, compared.table)
     return 0
 
 

@@ -8,9 +8,9 @@ from redqueen import __version__
 from redqueen.analysis.dataset.columns import column_table
 from redqueen.analysis.dataset.files import FOLDER_FILE
 from redqueen.analysis.dataset.rows import Selected, TaskRecord, Wanted
-from redqueen.commands.base_names import about_base
 from redqueen.config import Config
 from redqueen.kinds import BUILT_IN, find_or_plain
+from redqueen.members.base_names import about_base
 
 # The classes that the hub knows, by the number of rows that each ends before.
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"), (10**9, "n>1M"))

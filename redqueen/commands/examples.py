@@ -13,9 +13,11 @@ TRAIN = _examples(
     "redqueen train population_4t4s --steps 20 learning.lr=5e-5",
     "redqueen train --model Qwen/Qwen2.5-0.5B-Instruct model.prompts=chat",
     "redqueen train --matched total --run runs/single",
+    "redqueen train --config mine.toml run.steps=20",
     "redqueen train paper_7b --dry-run",
     "redqueen train --resume runs/quickstart --steps 20",
 )
+INIT = _examples("redqueen init", "redqueen init rlvr --out mine.toml")
 RECIPES = _examples("redqueen recipes", "redqueen recipes --cards")
 KEYS = _examples("redqueen keys", "redqueen keys learning", "redqueen keys tokens")
 SWEEP = _examples(

@@ -2,66 +2,26 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from rich.console import Console
 
-from redqueen.adapters.peft_files import save_adapter
-from redqueen.analysis.find_member import find_member, fitness_at
-from redqueen.analysis.lineage.tree import ancestors, lives
-from redqueen.commands.card import Exported, card
 from redqueen.commands.listening import Lines
-from redqueen.errors import UserError
-from redqueen.policy.model.base import location
-from redqueen.policy.model.merge import write_merged
-from redqueen.runs.directory import RunDirectory, occupied
-from redqueen.session import announce_conversion, quiet_libraries
+from redqueen.commands.pushing import hub, push
+from redqueen.members.exporting import export
 
 
-def run_export(run: Path, name: str, out: Path, step: int | None, *, merge: bool) -> int:
-    """Writes the member `name`, as it was after `step` steps or as late as it can be had; returns the exit code.
-
-    Raises UserError if `out` is not empty or cannot be written, RunError if there is no such run, checkpoint or member.
-    """
-    if occupied(out):
-        raise UserError(f"{out} is not empty: choose another folder")
-    directory = RunDirectory(run)
-    config = directory.config()
-    found = find_member(directory, config, name, step)
-    member = found.member
-    family = ancestors(lives(run), member.name)
+def run_export(run: Path, name: str, out: Path, step: int | None, *, merge: bool, repository: str | None = None) -> int:
+    """Writes the member `name`, as `export` does, and publishes it if that is asked for; returns the exit code."""
     console = Console(soft_wrap=True, emoji=False)
-    quiet_libraries()
-    announce_conversion(config.model, Lines(console))
-    # Everything is written under another name and renamed at the end: an export that fails leaves no half of a folder.
-    scratch = out.with_name(f".{out.name}.tmp")
-    try:
-        scratch.mkdir(parents=True, exist_ok=True)
-        adapter = found.saved.adapters[member.name]
-        if merge:
-            rank = next(iter(adapter.values())).a.shape[1]
-            write_merged(scratch, config.model.name, adapter, found.saved.alpha / rank)
-        else:
-            save_adapter(scratch, adapter, alpha=found.saved.alpha, base=location(config.model.name))
-        exported = Exported(
-            member=member,
-            config=config,
-            saved=found.saved,
-            family=family,
-            fitness=fitness_at(directory, config, member.role, found.saved.step)(member),
-            folder=out,
-            merged=merge,
-        )
-        (scratch / "README.md").write_text(card(exported))
-        scratch.rename(out)
-    except OSError as error:
-        raise UserError(f"cannot write {out}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    library = hub(repository)
+    found = export(run, name, out, step, Lines(console), merge=merge)
     what = "a whole model" if merge else "a PEFT adapter"
+    member = found.member
     console.print(
         f"wrote {member.name} ({member.role}) after step {found.saved.step} to {out}, as {what}", markup=False
     )
     console.print(f"how to use it: {out / 'README.md'}", markup=False)
+    if repository is not None:
+        push(library, out, repository, "model", console)
     return 0

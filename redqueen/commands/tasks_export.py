@@ -11,6 +11,7 @@ from pathlib import Path
 from redqueen.analysis.dataset.files import FOLDER_FILE, FORMATS, require_arrow, write_tasks
 from redqueen.analysis.dataset.rows import Selected, Wanted, read_tasks, select
 from redqueen.commands.dataset_card import asked, dataset_card, left_out
+from redqueen.commands.pushing import hub, push
 from redqueen.commands.tables import table_console
 from redqueen.commands.verifiers_package import module_name, write_package
 from redqueen.config import Config
@@ -20,10 +21,12 @@ from redqueen.runs.directory import RunDirectory
 from redqueen.runs.files import damage_of
 
 
-def run_tasks_export(run: Path, out: str, wanted: Wanted, *, for_verifiers: bool = False) -> int:
+def run_tasks_export(
+    run: Path, out: str, wanted: Wanted, *, for_verifiers: bool = False, repository: str | None = None
+) -> int:
     """Writes the tasks that are wanted to `out`; returns the exit code.
 
-    `for_verifiers`: as a package, whose name is that of the folder `out`.
+    `for_verifiers`: as a package, whose name is that of the folder `out`. A folder is also published as `repository`.
 
     Raises UserError if `out` exists or cannot be written, or if no task is left, RunError if there is no such run.
     """
@@ -33,6 +36,9 @@ def run_tasks_export(run: Path, out: str, wanted: Wanted, *, for_verifiers: bool
         raise UserError(
             f"--format verifiers writes a package: --out must name a folder, such as redqueen_tasks{os.sep}"
         )
+    if repository is not None and not folder:
+        raise UserError(f"--push publishes a folder with a card: --out must name a folder, such as tasks{os.sep}")
+    library = hub(repository)
     package = module_name(target) if for_verifiers else ""
     if wanted.solve_rate is not None and not 0 <= wanted.solve_rate[0] <= wanted.solve_rate[1] <= 1:
         raise UserError("--solve-rate takes two numbers from 0 to 1, the smaller one first: --solve-rate 0.1 0.9")
@@ -58,6 +64,8 @@ def run_tasks_export(run: Path, out: str, wanted: Wanted, *, for_verifiers: bool
     if folder:
         how = "install and run it" if package else "load it"
         console.print(f"what is in it, and how to {how}: {target / 'README.md'}", markup=False, soft_wrap=True)
+    if repository is not None:
+        push(library, target, repository, "dataset", console)
     return 0
 
 

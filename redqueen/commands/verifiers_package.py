@@ -8,10 +8,10 @@ from pathlib import Path
 from redqueen import __version__
 from redqueen.analysis.dataset.files import write_tasks
 from redqueen.analysis.dataset.rows import Selected, Wanted
-from redqueen.commands.base_names import about_base
 from redqueen.commands.dataset_card import asked, left_out
 from redqueen.config import Config
 from redqueen.errors import UserError
+from redqueen.members.base_names import about_base
 
 VERIFIERS = "verifiers>=0.4,<0.5"
 """The versions whose interface, `verifiers.v1`, the package is written for."""
@@ -33,7 +33,12 @@ def write_package(folder: Path, name: str, config: Config, selected: Selected, w
     code = folder / name
     code.mkdir(parents=True)
     write_tasks(selected.records, code / "tasks.jsonl")
-    (code / "__init__.py").write_text(_CODE.format(run=_plain(selected.records[0].run)), encoding="utf-8")
+    run = _plain(selected.records[0].run)
+    (code / "__init__.py").write_text(_CODE.format(run=run), encoding="utf-8")
+    # A module of its own: verifiers takes the environment of a package for the one that its taskset is played in.
+    game = folder / f"{name}_game"
+    game.mkdir()
+    (game / "__init__.py").write_text(_GAME.format(run=run, tasks=name), encoding="utf-8")
     (folder / "pyproject.toml").write_text(_project(name, selected), encoding="utf-8")
     (folder / "README.md").write_text(_readme(name, config, selected, wanted), encoding="utf-8")
 
@@ -54,6 +59,25 @@ class Tasks(Puzzles):
 '''
 
 
+_GAME = '''"""The game on from the tasks of the run {run}: a teacher writes a task, a student attempts it."""
+
+from redqueen.rewards.verifiers_game import Openings, RedQueen
+from {tasks} import Tasks
+
+__all__ = ["Game", "Requests"]
+
+
+class Requests(Openings):
+    """Requests for tasks, which show the tasks of the run."""
+
+    FILE = Tasks.FILE
+
+
+class Game(RedQueen):
+    """The two agents."""
+'''
+
+
 def _project(name: str, selected: Selected) -> str:
     dashed = name.replace("_", "-")
     return f"""[build-system]
@@ -69,7 +93,7 @@ requires-python = ">=3.11"
 dependencies = ["{VERIFIERS}", "redqueen>={__version__}"]
 
 [tool.hatch.build.targets.wheel]
-packages = ["{name}"]
+packages = ["{name}", "{name}_game"]
 """
 
 
@@ -91,6 +115,12 @@ co-evolution with Red Queen {__version__} on {about_base(config.model.name)}.
 The model predicts an output (`code_o`), finds an input (`code_i`) or writes the function (`code_f`). `correct` is 1
 for a right answer and 0 for any other; the metric `malformed` is 1 where there was none. Answers and programs are
 judged in Red Queen's jail, on this machine. A fault of the machine is an error and no reward.
+
+The game itself goes on from here, with two agents: a teacher writes a task and a student attempts it.
+
+    vf-eval {dashed}-game -n 20 --env.teacher.model MODEL --env.student.model MODEL
+
+The teacher is paid -1 for what is no valid task, 0 for a task that nobody solved, and 1 - the solve rate otherwise.
 
 Asked for: {asked(wanted)}. Of {selected.total} valid tasks of the run, these are not here: {left_out(selected)}.
 Solve rates are in sample: the run's student was trained on the task. No licence is given: whoever publishes this

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from redqueen.kinds import Answer, TaskKind, find, names
+from redqueen.kinds import Answer, TaskKind, find, is_kind, names
 from redqueen.records import Draft, Pair, Proposal, Verdict
 from redqueen.sandbox import MAX_INPUTS, LiteralError, OversizeError
 
@@ -47,7 +47,7 @@ def read_entry(raw: bytes) -> Entry:
         raise BadLineError(None, '"id" must be a text or a whole number')
     try:
         kind = fields.get("kind")
-        if kind not in names():
+        if not isinstance(kind, str) or not is_kind(kind):
             raise BadLineError(name, f'"kind" must be one of {", ".join(names())}')
         question = _attempt(name, find(kind), fields) if "answer" in fields else _proposal(name, find(kind), fields)
     except OversizeError as error:

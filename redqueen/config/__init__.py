@@ -39,6 +39,7 @@ from redqueen.config.training import (
     TrackerName,
 )
 from redqueen.errors import UserError
+from redqueen.kinds import find_or_plain
 from redqueen.plugins import are_loaded, load
 
 __all__ = [
@@ -70,6 +71,10 @@ __all__ = [
     "TrackerName",
     "resolve",
 ]
+
+
+SOURCE = "game.source"
+"""Short for `game.kinds` where these are generators of a library."""
 
 
 class ConfigError(UserError):
@@ -104,6 +109,12 @@ class Config(Section):
     @model_validator(mode="after")
     def _students_alone(self) -> Self:
         if self.population.teachers:
+            generated = [kind for kind in self.game.kinds if find_or_plain(kind).generated]
+            if generated:
+                raise ValueError(
+                    f"the kind {generated[0]} is a generator's, for students alone: set population.teachers=0, or "
+                    "train the recipe rlvr"
+                )
             if self.game.tasks is not None:
                 raise ValueError("game.tasks is for students alone: set population.teachers=0")
             return self
@@ -145,6 +156,8 @@ class Config(Section):
         for assignment in assignments:
             name, equals, text = assignment.partition("=")
             name = name.strip().lstrip("-")
+            if name == SOURCE:
+                name, text = "game.kinds", kinds_of(text)
             if not equals:
                 raise ConfigError(f"'{assignment}' is not an override: write section.field=value, e.g. run.steps=20")
             if name not in valid:
@@ -172,6 +185,17 @@ class Config(Section):
             for (key, own), (_, value) in pairs
             if own != value and (key, value) != any_format and key != "sandbox.unsafe_no_isolation"
         ]
+
+
+def kinds_of(source: str) -> str:
+    """Returns the kinds of a source of tasks, as `game.kinds` takes them: "reasoning_gym:a,b" has two.
+
+    Raises ConfigError if it has another form.
+    """
+    library, colon, names = source.strip().partition(":")
+    if not colon or not all(names.split(",")):
+        raise ConfigError(f"{SOURCE}={source}: write {SOURCE}=reasoning_gym:NAME or reasoning_gym:NAME,NAME")
+    return ",".join(f"{library}:{name.strip()}" for name in names.split(","))
 
 
 def _flat(data: dict[str, Any], prefix: str = "") -> list[tuple[str, object]]:

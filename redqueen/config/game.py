@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from redqueen.config.section import Named, Section
-from redqueen.kinds import BUILT_IN, InputCounts
+from redqueen.kinds import BUILT_IN, InputCounts, is_made
 from redqueen.records import Kind
 
 ReferenceSource = Literal["all", "seeds", "newest"]
@@ -16,10 +16,11 @@ ReferenceSource = Literal["all", "seeds", "newest"]
 class GameConfig(Section):
     """The tasks and their rewards (docs/ALGORITHM.md; student rewards as in AZR's code)."""
 
-    kinds: tuple[Annotated[Kind, Named("kind", BUILT_IN)], ...] = Field(
+    kinds: tuple[Annotated[Kind, Named("kind", BUILT_IN, is_made)], ...] = Field(
         default=("code_o", "code_i", "code_f"), min_length=1
     )
-    """The kinds of tasks that are played."""
+    """The kinds of tasks that are played; for students alone also reasoning_gym:NAME, a generator of that library:
+    game.source=reasoning_gym:NAME,NAME is short for those (docs/DATA.md)."""
     proposals: int = 4
     """Proposals of each kind in a match, at least 2: they are compared with each other. For students alone, the tasks
     of each kind that a student is posed in a step."""

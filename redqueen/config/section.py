@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,8 @@ class Named:
 
     part: plugins.Part
     built_in: tuple[str, ...]
+    made: Callable[[str], bool] | None = None
+    """Returns whether a name that is in no list is one of ours too."""
 
     def __post_init__(self) -> None:
         plugins.reserve(self.part, self.built_in)
@@ -48,7 +51,8 @@ class Named:
     def check(self, name: str, info: ValidationInfo) -> str:
         """Returns the name. Raises ValueError if there is no such part."""
         known = self.choices()
-        if name not in known and not (info.context or {}).get(ANY_PART):
+        made = self.made is not None and self.made(name)
+        if name not in known and not made and not (info.context or {}).get(ANY_PART):
             choose = f"choose one of {', '.join(known)}, or " if known else ""
             raise ValueError(f"there is no {self.part} '{name}': {choose}load your own with plugins=MODULE")
         return name

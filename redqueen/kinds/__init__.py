@@ -1,6 +1,7 @@
 """The kinds of tasks by name: those of the languages in this folder, and those that a plugin has registered.
 
-Each package in this folder is a language. Its `KINDS` are its kinds of tasks.
+Each package in this folder is a language. Its `KINDS` are its kinds of tasks; its function `made_kind`, if it has one,
+makes kinds whose names are too many for a list.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import cast
 
 from redqueen import plugins
@@ -45,6 +47,8 @@ __all__ = [
     "fence",
     "find",
     "find_or_plain",
+    "is_kind",
+    "is_made",
     "languages",
     "names",
     "names_of_languages",
@@ -53,17 +57,15 @@ __all__ = [
 ]
 
 
-def _of_folder() -> dict[str, TaskKind]:
-    """Returns the kinds of the languages in this folder."""
-    kinds: dict[str, TaskKind] = {}
-    for module in pkgutil.iter_modules(__path__):
-        if module.ispkg:
-            package = importlib.import_module(f"{__name__}.{module.name}")
-            kinds |= {kind.name: kind for kind in cast("Sequence[TaskKind]", package.KINDS)}
-    return kinds
-
-
-_built_in = _of_folder()
+_packages = [
+    importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__) if module.ispkg
+]
+_built_in = {kind.name: kind for package in _packages for kind in cast("Sequence[TaskKind]", package.KINDS)}
+_makers = [
+    cast("Callable[[str], TaskKind | None]", package.made_kind)
+    for package in _packages
+    if hasattr(package, "made_kind")
+]
 BUILT_IN = tuple(_built_in)
 """The names of the project's own kinds."""
 
@@ -73,13 +75,36 @@ def names() -> tuple[str, ...]:
     return (*BUILT_IN, *plugins.names("kind"))
 
 
+@cache
+def _made(name: str) -> TaskKind | None:
+    """Returns the kind that a language in this folder makes of a name."""
+    kinds = (make(name) for make in _makers)
+    return next((kind for kind in kinds if kind is not None), None)
+
+
+def is_made(name: str) -> bool:
+    """Returns whether a language in this folder makes a kind of this name."""
+    return _made(name) is not None
+
+
+def is_kind(name: str) -> bool:
+    """Returns whether there is a kind of this name."""
+    return name in names() or is_made(name)
+
+
+def _own(name: str) -> TaskKind | None:
+    """Returns the project's own kind of this name."""
+    return _built_in.get(name) or _made(name)
+
+
 def find(name: str) -> TaskKind:
     """Returns the kind called `name`; a language's name stands for its programs, which are of no kind yet.
 
     Raises PluginError if there is none.
     """
-    if name in _built_in:
-        return _built_in[name]
+    own = _own(name)
+    if own is not None:
+        return own
     for language in languages(names()):
         if language.name == name:
             return TaskKind(name, language)
@@ -107,12 +132,14 @@ def languages(kinds: Iterable[str]) -> list[Language]:
     """Returns the languages of these kinds, in the order of the kinds."""
     by_name: dict[str, Language] = {}
     for name in kinds:
-        language = (_built_in[name] if name in _built_in else cast(TaskKind, plugins.find("kind", name))).language
+        language = (_own(name) or cast(TaskKind, plugins.find("kind", name))).language
         by_name.setdefault(language.name, language)
     return list(by_name.values())
 
 
 def names_of_languages(kinds: Iterable[str]) -> tuple[str, ...]:
     """Returns the names of all kinds of the languages of these kinds."""
-    wanted = {language.name for language in languages(kinds)}
-    return tuple(name for name in names() if find(name).language.name in wanted)
+    given = tuple(kinds)
+    wanted = {language.name for language in languages(given)}
+    listed = (name for name in names() if find(name).language.name in wanted)
+    return tuple(dict.fromkeys((*listed, *given)))

@@ -95,6 +95,8 @@ class TaskKind:
     """Whether a task has several pairs, of which the student sees the first half and is judged on the rest."""
     runs_program = False
     """Whether the task's program is run to judge an answer."""
+    generated = False
+    """Whether its tasks come from a generator, so that no teacher proposes them."""
     guessable = True
     """Whether a task may be guessed from what its program does on other inputs (`redqueen.behaviour`)."""
 

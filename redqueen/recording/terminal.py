@@ -40,9 +40,10 @@ def legend(kinds: Sequence[Kind]) -> str:
 
 
 def short_names(kinds: Sequence[Kind]) -> list[str]:
-    """Returns the last letters of the kinds' names, or the names where the letters do not tell them apart."""
-    letters = [kind[-1] for kind in kinds]
-    return letters if len(set(letters)) == len(letters) else list(kinds)
+    """Returns the modes of the kinds, such as o of code_o, or the names where these do not tell them apart."""
+    modes = [kind.rpartition("_")[2] for kind in kinds]
+    short = len(set(modes)) == len(modes) and all(len(mode) == 1 for mode in modes)
+    return modes if short else list(kinds)
 
 
 def percent(rate: float | None) -> str:

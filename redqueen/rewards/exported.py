@@ -11,9 +11,8 @@ from redqueen.analysis.dataset.fixed import fixed_tasks
 from redqueen.config import GameConfig
 from redqueen.errors import UserError
 from redqueen.game.prompts import prompts
-from redqueen.game.reserved import reserved_shapes
-from redqueen.kinds import names
-from redqueen.programs.normal_form import shape
+from redqueen.game.reserved import is_reserved
+from redqueen.kinds import is_kind
 from redqueen.records import Pair, Task
 
 Style = Literal["chat", "completion"]
@@ -61,11 +60,11 @@ def posed_tasks(source: str | Path) -> list[Task]:
 
     Raises UserError if none is left, or for a row that is no task.
     """
-    held_out = reserved_shapes()
     tasks = fixed_tasks(Path(source))
     # A program may have many tasks, and a shape takes a parse.
-    shapes = {program: shape(program) for program in {task.program for task in tasks}}
-    posed = [task for task in tasks if shapes[task.program] not in held_out]
+    programs = {(task.kind, task.program) for task in tasks}
+    left_out = {one for one in programs if is_reserved(one[1], one[0])}
+    posed = [task for task in tasks if (task.kind, task.program) not in left_out]
     if not posed:
         raise UserError(f"{source}: every task is alike to a reserved program, which models are only measured on")
     return posed
@@ -87,7 +86,7 @@ def task_of(row: Mapping[str, Any]) -> Task:
     inputs = _texts(row, "inputs")
     outputs = _texts(row, "outputs")
     program = row.get("program")
-    if kind not in names() or not isinstance(program, str) or not inputs or len(inputs) != len(outputs):
+    if not is_kind(kind) or not isinstance(program, str) or not inputs or len(inputs) != len(outputs):
         raise UserError(
             "a row is no task of redqueen tasks export: it needs kind, program, and as many inputs as outputs, and has "
             f"kind={kind!r}, {len(inputs)} inputs and {len(outputs)} outputs"

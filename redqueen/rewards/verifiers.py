@@ -7,8 +7,11 @@ module needs verifiers; nothing else of the package imports it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
+
+from pydantic import Field
 
 from redqueen.analysis.dataset.files import read_rows
 from redqueen.errors import UserError
@@ -70,7 +73,7 @@ class Puzzle(vf.Task[PuzzleData, vf.State, vf.TaskConfig]):
 class PuzzlesConfig(vf.TasksetConfig):
     """Which tasks are loaded, under `--env.taskset.*`."""
 
-    kinds: tuple[Kind, ...] = ()
+    kinds: list[Kind] = Field(default_factory=list)
     """Only tasks of these kinds; none: all."""
     least_solved: float = 0.0
     """Only tasks with at least this solve rate. Tasks that nobody attempted have none, and are always loaded."""
@@ -87,10 +90,8 @@ class Puzzles(vf.Taskset[Puzzle, PuzzlesConfig]):
     def load(self) -> list[Puzzle]:
         """Returns the tasks. Raises UserError if the file has a row that is none."""
         found: list[Puzzle] = []
-        for number, row in enumerate(read_rows(self.FILE), 1):
-            if isinstance(row, str):
-                raise UserError(f"{self.FILE}, row {number}: {row}")
-            data = _data(task_of(row), row.get("solve_rate"))
+        for row in task_rows_of(self.FILE):
+            data = puzzle_data(task_of(row), row.get("solve_rate"))
             rate = data.solve_rate
             in_range = rate is None or self.config.least_solved <= rate <= self.config.most_solved
             if in_range and (not self.config.kinds or data.kind in self.config.kinds):
@@ -98,7 +99,16 @@ class Puzzles(vf.Taskset[Puzzle, PuzzlesConfig]):
         return found
 
 
-def _data(task: Task, solve_rate: float | None) -> Any:
+def task_rows_of(file: Path) -> Iterator[dict[str, Any]]:
+    """Yields the rows of an exported file. Raises UserError for a line that is none."""
+    for number, row in enumerate(read_rows(file), 1):
+        if isinstance(row, str):
+            raise UserError(f"{file}, row {number}: {row}")
+        yield row
+
+
+def puzzle_data(task: Task, solve_rate: float | None = None) -> Any:
+    """Returns what a task carries."""
     asked = task_row(task, "chat").columns()
     return PuzzleData(
         id=task.id,

@@ -53,13 +53,16 @@ class Profile:
     limits: Limits
     """What one job may use."""
 
+    paths: tuple[str, ...] = ()
+    """Folders where modules that are not of the standard library are looked for, when the zygote loads them."""
+
     def with_limits(self, limits: Limits) -> Profile:
         """The same rules with other limits."""
         return replace(self, limits=limits)
 
     def encoded(self) -> bytes:
         """The rules as the zygote reads them; the limits come with each request, since they differ between passes."""
-        return encode((self.entry, self.modules, self.withheld, self.stdin))
+        return encode((self.entry, self.modules, self.withheld, self.stdin, self.paths))
 
 
 GAME = Profile(

@@ -84,7 +84,7 @@ def test_frames_without_pandas_say_what_to_install(tmp_path: Path, monkeypatch: 
         raise ImportError(name)
 
     monkeypatch.setattr(optional.importlib, "import_module", refuse)
-    for frame in (run.steps_frame, run.tasks_frame):
+    for frame in (run.steps_frame, run.tasks_frame, run.members_frame, run.matches_frame, run.attempts_frame):
         with pytest.raises(UserError, match=r"needs pandas, which is not installed: pip install 'redqueen\[data\]'"):
             frame()
 
@@ -127,7 +127,7 @@ def test_the_programs_of_the_page_run(
     lines.write_text(re.sub(r'"(code_[oi])": null', r'"\1": 0.25', lines.read_text()))
     mpl.use("Agg")
     reading = [program for program in PROGRAMS if "Run.train" not in program]
-    assert len(reading) == len(PROGRAMS) - 2 == 3
+    assert len(reading) == len(PROGRAMS) - 2 == 4
     for program in reading:
         exec(compile(program, "PYTHON.md", "exec"), {})
     assert (tmp_path / "solve_rate.png").stat().st_size > 10_000
@@ -220,3 +220,62 @@ def test_ctrl_c_is_a_keyboard_interrupt_and_finished_steps_are_kept(
     assert [line.partition(" ")[0] for line in caplog.messages] == ["the", "checking", "resuming"][
         -len(caplog.messages) :
     ]
+
+
+def test_members_matches_and_attempts_as_frames(tmp_path: Path) -> None:
+    run = redqueen.Run(archived(tmp_path / "run"))
+    attempts = run.attempts_frame()
+    assert len(attempts) == sum(len(one.attempts) for one in run.tasks())
+    assert set(attempts.task) <= set(run.tasks_frame().id)
+    assert attempts.status.value_counts()["correct"] > 0
+    matches = run.matches_frame()
+    assert set(matches.id) == {one.proposal.match for one in run.tasks()}
+    assert run.members_frame().name.tolist() == [life.name for life in run.members()]
+
+
+@pytest.mark.integration
+def test_a_notebook_shows_what_a_run_is(finished: Path) -> None:
+    shown = redqueen.Run(finished)._repr_html_()
+    assert "2 teachers, 2 students, step 2 of 2" in shown
+    assert shown.count("<tr>") == 5
+
+
+def test_a_notebook_takes_no_name_for_markup(tmp_path: Path) -> None:
+    shown = redqueen.Run(archived(tmp_path / "<b>run"))._repr_html_()
+    assert "&lt;b&gt;run" in shown
+    assert "<b>run" not in shown
+
+
+@pytest.mark.integration
+def test_members_are_asked_scored_exported_and_loaded(finished: Path, tmp_path: Path) -> None:
+    run = redqueen.Run(finished)
+    (greedy,) = run.ask("best-student", "def f(x): return x + 3\nf(4) == ?")
+    assert isinstance(greedy.text, str)
+    assert greedy.right == (greedy.status == "correct")
+    assert len(run.ask("base", "def f(x): return x + 3\nf(4) == ?", attempts=3)) == 3
+    with pytest.raises(UserError, match="no member 'S9'"):
+        run.ask("S9", "def f(x): return x\nf(4) == ?")
+    scores = run.evaluate(limit=3, beside=["base"])
+    assert [(each["target"], each["member"]) for each in scores] == [
+        (str(finished), "S0"),
+        (str(finished), "S1"),
+        ("base", ""),
+    ]
+    assert all(each["benchmarks"]["reserved"]["problems"] == 3 for each in scores)
+    folder = run.export("S0", tmp_path / "student")
+    assert {"README.md", "adapter_config.json", "adapter_model.safetensors"} <= {each.name for each in folder.iterdir()}
+    with pytest.raises(UserError, match="is not empty"):
+        run.export("S0", folder)
+    model, tokenizer = run.load_model("S0")
+    tokens = tokenizer("def f(x):", return_tensors="pt")
+    assert model.generate(**tokens, max_new_tokens=2, do_sample=False).shape[1] == tokens.input_ids.shape[1] + 2
+    assert model.peft_config["default"].r == run.config.model.rank
+
+
+@pytest.mark.integration
+def test_runs_are_compared(finished: Path) -> None:
+    compared = redqueen.compare([redqueen.Run(finished)])
+    assert [row["steps"] for row in compared["runs"]] == [2]
+    assert len(pandas.DataFrame(compared["quantities"])) > 0
+    with pytest.raises(UserError, match="a run is given twice"):
+        redqueen.compare([redqueen.Run(finished), str(finished)])

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.commands.ask import posed
 from redqueen.game.questions import QuestionError, read_question
+from redqueen.members.asking import posed
 from redqueen.records import Pair
 from redqueen.verifier import LocalVerifier
 from tests.commands.running import redqueen

