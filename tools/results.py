@@ -3,6 +3,7 @@
     python -m tools.results runs                     # trains and evaluates, in the order of the plan; can be stopped
     python -m tools.results runs --only C --seeds 1
     python -m tools.results list                     # the plan, and what is done
+    python -m tools.results again                    # reads finished runs once more, without scoring anybody
 
 A run is an ordinary run of `redqueen train`, in `runs/results/ARM-SEED`; its numbers are `docs/results/ARM-SEED.json`.
 With `--data DIR` the last students and the start are also scored on CRUXEval, whose file `cruxeval.jsonl` is in DIR.
@@ -65,7 +66,7 @@ def plan(only: str | None, seeds: int | None) -> Iterator[tuple[str, int]]:
 def main() -> None:
     """Reads the arguments and does what they say."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["runs", "list"])
+    parser.add_argument("what", choices=["runs", "list", "again"])
     parser.add_argument("--only", choices=sorted(SEEDS), help="one arm")
     parser.add_argument("--seeds", type=int, help="at most so many seeds of each arm")
     parser.add_argument("--data", type=Path, help="the folder with cruxeval.jsonl")
@@ -79,6 +80,10 @@ def main() -> None:
             else:
                 document = _numbers(arm, seed, _train(arm, seed), given.data)
             NUMBERS.mkdir(exist_ok=True)
+            numbers.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        if given.what == "again" and numbers.exists() and (RUNS / f"{arm}-{seed}" / "metrics.jsonl").exists():
+            document = json.loads(numbers.read_text(encoding="utf-8"))
+            document["secondary"] = _secondary(RunDirectory(RUNS / f"{arm}-{seed}").metrics())
             numbers.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
@@ -133,6 +138,7 @@ def _numbers(arm: str, seed: int, run: RunDirectory, data: Path | None) -> dict[
         "evaluation_hours": round(sum(line["seconds"].get("evaluate", 0) for line in lines) / 3600, 3),
         "log_nodes": _log_nodes(run),
         "steps": [_step(line) for line in lines],
+        "secondary": _secondary(lines),
         "held_out": [{"step": line["step"], **line["held_out"]} for line in lines if "held_out" in line],
         "evaluations": {str(step): _scores(run, step, data) for step in (0, STEPS)},
     }
@@ -141,6 +147,25 @@ def _numbers(arm: str, seed: int, run: RunDirectory, data: Path | None) -> dict[
 def _step(line: Any) -> dict[str, Any]:
     names = ("valid_rate", "novel_rate", "solve_rate", "solve_rate_by_kind", "lines_by_kind", "contested_by_kind")
     return {"step": line["step"], **{name: _short(line[name]) for name in names}}
+
+
+def _secondary(lines: list[dict[str, Any]]) -> dict[str, list[float] | None]:
+    """Returns by endpoint the means over the first and over the last ten steps; None where nothing was measured."""
+    endpoints = {
+        "entropy of students": lambda line: line["entropy"]["student"].values(),
+        "entropy of teachers": lambda line: line["entropy"].get("teacher", {}).values(),
+        "contested tasks": lambda line: [
+            sum(line["contested_by_kind"].values()) / max(1, sum(line["tasks_by_kind"].values()))
+        ],
+        "dead code": lambda line: line.get("dead_code_by_kind", {}).values(),
+        "guessable tasks": lambda line: [line["guessable"]["rate"]] if "guessable" in line else [],
+        "new shapes": lambda line: [line["new_shape_rate"]] if "new_shape_rate" in line else [],
+    }
+    found: dict[str, list[float] | None] = {}
+    for name, values in endpoints.items():
+        means = [fmean(known) for line in lines if (known := [value for value in values(line) if value is not None])]
+        found[name] = [round(fmean(means[:10]), 4), round(fmean(means[-10:]), 4)] if means else None
+    return found
 
 
 def _short(value: Any) -> Any:

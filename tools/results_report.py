@@ -150,7 +150,7 @@ def stranger_gains(strangers: Mapping[int, Run], way: str) -> Values:
 
 def tables(runs: Runs, strangers: Mapping[int, Run]) -> str:
     """Returns the tables of the page as Markdown."""
-    parts = [_gain_table(runs), _course_table(runs)]
+    parts = [_gain_table(runs), _course_table(runs), _secondary_table(runs)]
     if strangers:
         parts.append(_stranger_table(strangers))
     parts += [_comparison_table(runs, strangers), _run_table(runs, strangers)]
@@ -207,6 +207,20 @@ def _course_table(runs: Runs) -> str:
             cells.append(" to ".join(f"{fmean(values):.{digits}f}" for values in zip(*ends, strict=True)))
         rows.append(cells)
     return "**What teachers wrote** (means of the first and of the last ten steps)\n\n" + _table(head, rows)
+
+
+def _secondary_table(runs: Runs) -> str:
+    names = list(
+        dict.fromkeys(name for by_seed in runs.values() for run in by_seed.values() for name in run["secondary"])
+    )
+    rows: list[list[str]] = []
+    for arm, by_seed in runs.items():
+        cells = [NAMES[arm]]
+        for name in names:
+            ends = [run["secondary"][name] for run in by_seed.values() if run["secondary"].get(name)]
+            cells.append(" to ".join(f"{fmean(values):.2f}" for values in zip(*ends, strict=True)) or "-")
+        rows.append(cells)
+    return "**Secondary** (means of the first and of the last ten steps)\n\n" + _table(["arm", *names], rows)
 
 
 def _stranger_table(strangers: Mapping[int, Run]) -> str:

@@ -24,6 +24,7 @@ def run(arm: str, seed: int, gain: float, rise: float) -> dict[str, Any]:
     return {
         **{"arm": arm, "seed": seed, "commit": "0123456789abc", "hours": 0.5, "machine": {"processor": "P"}},
         "log_nodes": {} if arm == "R" else {"code_o": {str(step): 3 + rise * step / 100 for step in (1, 2, 3, 4)}},
+        "secondary": {"entropy of students": [0.5, 0.1], "guessable tasks": None if arm == "R" else [0.2, 0.3]},
         "steps": [{**line, "step": step, "novel_rate": step / 10} for step in (1, 2, 3, 4)],
         "held_out": [{"step": 4, "students": {"S0": {"gain": gain}, "S1": {"gain": gain}}}],
         "evaluations": {"0": {"S0": cells(0.2)}, str(STEPS): {"S0": cells(0.2 + gain), "S1": cells(0.2 + gain)}},
@@ -76,6 +77,7 @@ def test_the_page_has_every_run() -> None:
         assert f"| {name} | 012345678 |" in text
     assert "| gain, drawn: E - A | 2 | +4.5 [-1.9, +10.9] |" in text
     assert "Runs: 7, 3.1 hours" in text
+    assert "| R: fixed tasks | 0.50 to 0.10 | - |" in text
 
 
 def test_figures_are_drawn_of_what_is_there() -> None:
