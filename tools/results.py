@@ -18,7 +18,7 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -151,7 +151,7 @@ def _step(line: Any) -> dict[str, Any]:
 
 def _secondary(lines: list[dict[str, Any]]) -> dict[str, list[float] | None]:
     """Returns by endpoint the means over the first and over the last ten steps; None where nothing was measured."""
-    endpoints = {
+    endpoints: dict[str, Callable[[dict[str, Any]], Iterable[float | None]]] = {
         "entropy of students": lambda line: line["entropy"]["student"].values(),
         "entropy of teachers": lambda line: line["entropy"].get("teacher", {}).values(),
         "contested tasks": lambda line: [
