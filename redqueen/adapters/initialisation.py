@@ -12,7 +12,7 @@ from redqueen.adapters.factors import Adapter, Factors
 
 
 def generator(*purpose: str | int) -> torch.Generator:
-    """Returns a CPU generator for this purpose (see `redqueen.streams`), so that noise is the same on every device."""
+    """Returns a CPU generator for this purpose (`redqueen.streams`): noise is the same on every device."""
     # A stream's key has 128 bits, and torch takes at most 64, one of them for the sign.
     return torch.Generator().manual_seed(streams.key(*purpose) % 2**63)
 

@@ -36,14 +36,14 @@ class ProgramRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class FunctionCall:
     """A function of ours that takes a while and needs nothing but its argument."""
 
     function: Callable[[Any], Any]
     argument: Any
 
 
-Question = Proposal | Attempt | ProgramRun | Call
+Question = Proposal | Attempt | ProgramRun | FunctionCall
 
 
 class Judge:
@@ -75,7 +75,7 @@ class Judge:
             return self.verifier.submit_proposal(question)
         if isinstance(question, Attempt):
             return self.verifier.submit_attempt(question.task, question.answer)
-        if isinstance(question, Call):
+        if isinstance(question, FunctionCall):
             done: Future[Any] = Future()
             done.set_result(question.function(question.argument))
             return done

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from redqueen.cluster.judge import Attempt, Call, Judge, ProgramRun, Question
+from redqueen.cluster.judge import Attempt, FunctionCall, Judge, ProgramRun, Question
 from redqueen.cluster.ray_cluster import Actor, Cluster, ClusterError, LostError
 from redqueen.config import Config
 from redqueen.records import Proposal, Task, Verdict
@@ -60,7 +60,7 @@ class ClusterVerifier(AbstractContextManager["ClusterVerifier", None]):
 
     def spread(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
         """Yields a function of each item, in order; the machines compute it. It has to be one of a module of ours."""
-        for future in [self._ask(Call(function=function, argument=item)) for item in items]:
+        for future in [self._ask(FunctionCall(function=function, argument=item)) for item in items]:
             yield future.result()
 
     def _ask(self, question: Question) -> Future[Any]:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from redqueen.analysis.replay import load_step, open_replay
 from redqueen.analysis.retention.figure import draw
-from redqueen.analysis.retention.study import RetentionPlan, Trial, retention, slots_needed
+from redqueen.analysis.retention.study import RetentionPlan, RetentionTrial, retention, slots_needed
 from redqueen.analysis.retention.summary import Summary, summarise
 from redqueen.commands.figure_files import check_figure, write_figure
 from redqueen.commands.listening import Lines
@@ -86,7 +86,7 @@ def table(summaries: Sequence[Summary]) -> Table:
 
 
 def document(
-    run: Path, step: int, plan: RetentionPlan, summaries: Sequence[Summary], trials: Sequence[Trial]
+    run: Path, step: int, plan: RetentionPlan, summaries: Sequence[Summary], trials: Sequence[RetentionTrial]
 ) -> dict[str, object]:
     """Returns the JSON: the plan, a summary for each operator, every trial behind it."""
     return {

@@ -18,7 +18,7 @@ from redqueen.analysis.dataset.files import write_tasks
 from redqueen.analysis.sweep.grid import Combination
 from redqueen.analysis.sweep.runs import SweepRun, plan_runs, play
 from redqueen.analysis.transfer.curricula import Curriculum, curricula, stranger_settings
-from redqueen.analysis.transfer.table import SEEDS, Row, gain, rows
+from redqueen.analysis.transfer.table import SEEDS, TransferRow, gain, rows
 from redqueen.commands.tables import table_console
 from redqueen.errors import UserError
 from redqueen.intervals import Interval
@@ -102,7 +102,7 @@ def _gains(cells: Sequence[Combination], strangers: Sequence[SweepRun]) -> dict[
     return gains
 
 
-def _show(table: Sequence[Row]) -> None:
+def _show(table: Sequence[TransferRow]) -> None:
     console = table_console()
     columns = Table(box=None, pad_edge=False)
     for name in ("tasks of", "tasks", "lines", "solved", "strangers", "gain", "gain - seeds", "last - first"):

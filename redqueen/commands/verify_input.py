@@ -25,7 +25,7 @@ class BadLineError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class VerifyEntry:
     """A line that can be judged."""
 
     id: str | int
@@ -33,7 +33,7 @@ class Entry:
     """The question for the verifier, or the verdict if the line alone decides it."""
 
 
-def read_entry(raw: bytes) -> Entry:
+def read_entry(raw: bytes) -> VerifyEntry:
     """Reads a proposal `{"id", "kind", "program", "input"}`, or an attempt, which has an `"answer"`. Runs no program.
 
     With an answer, deduction needs `"output"`, abduction `"program"` and `"output"`, and induction `"hidden"`. If an
@@ -54,7 +54,7 @@ def read_entry(raw: bytes) -> Entry:
         question = Verdict(status="oversize", detail=str(error))
     except BadLineError as error:
         raise BadLineError(name, str(error)) from None
-    return Entry(id=name, question=question)
+    return VerifyEntry(id=name, question=question)
 
 
 def _proposal(name: str | int, kind: TaskKind, fields: dict[str, Any]) -> Proposal:

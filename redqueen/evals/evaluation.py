@@ -13,7 +13,7 @@ from redqueen.evals.benchmarks.benchmark import Loaded
 from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.runner import Plan, Player, Runner, digest
 from redqueen.evals.samples import SampleStore
-from redqueen.evals.scores import Entry, Results
+from redqueen.evals.scores import Results, ScoreEntry
 from redqueen.evals.targets import Entrant
 from redqueen.policy.model.base import Base
 from redqueen.policy.policy import Policy, open_policy
@@ -46,7 +46,7 @@ def evaluate(
     ranks = [_rank(entrant, config) for entrant in entrants]
     model = config.model.model_copy(update={"rank": max(ranks)})
     entries = [
-        Entry(target=entrant.target, member=entrant.member, single_agent=entrant.single_agent, step=entrant.step)
+        ScoreEntry(target=entrant.target, member=entrant.member, single_agent=entrant.single_agent, step=entrant.step)
         for entrant in entrants
     ]
     results = Results(entries, benchmarks)

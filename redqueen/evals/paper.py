@@ -17,7 +17,7 @@ AVERAGE_TITLES = {"code": "code average", "maths": "maths average", "all": "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class PaperColumn:
     """One column."""
 
     kind: Kind
@@ -37,9 +37,9 @@ class Column:
         return f"{self.target} (single agent)" if self.kind == "single agent" else f"{self.target} {self.members[0]}"
 
 
-def columns(results: Results) -> list[Column]:
+def columns(results: Results) -> list[PaperColumn]:
     """Returns the columns. A run of several members has three: their mean, the best and the worst one."""
-    found: list[list[Column]] = []
+    found: list[list[PaperColumn]] = []
     for target, entries in results.groups().items():
         if len(entries) == 1:
             kind = "single agent" if results.entries[entries[0]].single_agent else "adapter"
@@ -52,26 +52,26 @@ def columns(results: Results) -> list[Column]:
     return [column for group in found for column in group]
 
 
-def _column(results: Results, kind: Kind, target: str, entries: Sequence[int]) -> Column:
+def _column(results: Results, kind: Kind, target: str, entries: Sequence[int]) -> PaperColumn:
     members = tuple(results.entries[entry].member for entry in entries)
-    return Column(kind=kind, target=target, members=members, entries=tuple(entries))
+    return PaperColumn(kind=kind, target=target, members=members, entries=tuple(entries))
 
 
-def cell(results: Results, benchmark: str, column: Column) -> Interval | None:
+def cell(results: Results, benchmark: str, column: PaperColumn) -> Interval | None:
     """Returns the score of a column on a benchmark or average, with its interval; None if nothing was judged."""
     if column.kind == "mean":
         return results.population(benchmark, column.entries)
     return results.rate(benchmark, column.entries[0])
 
 
-def cut_off(results: Results, column: Column) -> float | None:
+def cut_off(results: Results, column: PaperColumn) -> float | None:
     """Returns the share of a column's texts that the token limit ended; None if nothing was judged."""
     cells = [cells[entry] for entry in column.entries for cells in results.cells.values()]
     samples = sum(cell.samples for cell in cells)
     return sum(cell.cut_off * cell.samples for cell in cells) / samples if samples else None
 
 
-def tokens(results: Results, column: Column) -> int:
+def tokens(results: Results, column: PaperColumn) -> int:
     """Returns how many tokens the entries of a column sampled."""
     return sum(cells[entry].tokens for entry in column.entries for cells in results.cells.values())
 

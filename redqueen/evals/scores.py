@@ -18,7 +18,7 @@ AVERAGES = ("code", "maths", "all")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ScoreEntry:
     """One entrant: a row of the results."""
 
     target: str
@@ -36,7 +36,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class ScoreCell:
     """One entrant on one benchmark."""
 
     rate: Interval | None
@@ -59,10 +59,10 @@ class Cell:
 class Results:
     """The scores of all entrants on all benchmarks."""
 
-    def __init__(self, entries: Sequence[Entry], benchmarks: Sequence[Loaded]) -> None:
+    def __init__(self, entries: Sequence[ScoreEntry], benchmarks: Sequence[Loaded]) -> None:
         self.entries = list(entries)
         self.benchmarks = list(benchmarks)
-        self.cells: dict[str, list[Cell]] = {}
+        self.cells: dict[str, list[ScoreCell]] = {}
         """The cells of a benchmark, in the order of the entries."""
         self._draws: dict[str, Array] = {}
         self._means: dict[str, Array] = {}
@@ -73,7 +73,7 @@ class Results:
         parts = {problem.id: str(problem.data.get("part", "")) for problem in loaded.problems}
         rates = np.array([_rates(loaded, samples) for samples in rows])
         self._draws[name] = resampled_means(rates, name)
-        cells: list[Cell] = []
+        cells: list[ScoreCell] = []
         for number, samples in enumerate(rows):
             cells.append(_cell(samples, rates[number], self._draws[name][:, number], parts))
         self.cells[name] = cells
@@ -178,13 +178,13 @@ def _rates(loaded: Loaded, samples: Sequence[SampleRow]) -> list[float]:
     return [float(np.mean(right)) if right else float("nan") for right in by_problem.values()]
 
 
-def _cell(samples: Sequence[SampleRow], rates: Array, draws: Array, part_of: Mapping[str, str]) -> Cell:
+def _cell(samples: Sequence[SampleRow], rates: Array, draws: Array, part_of: Mapping[str, str]) -> ScoreCell:
     known = rates[~np.isnan(rates)]
     judged = [row for row in samples if row.status != "infra_error"]
     rate = percentiles(float(known.mean()), draws, len(known)) if known.size else None
     if rate is not None and rate.low is None and rate.mean in (0.0, 1.0):
         rate = share(int(rate.mean) * len(known), len(known))
-    return Cell(
+    return ScoreCell(
         rate=rate,
         pass_at=_passes(judged),
         problems=len(known),

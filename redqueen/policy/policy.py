@@ -201,7 +201,7 @@ class Policy:
         return self.sampler.sample(requests, on_completion)
 
     def stream(self, requests: Sequence[Request], follow: Follow, max_further: int) -> list[Completion]:
-        """Samples requests and the further ones that they lead to (see `redqueen.request_stream.StreamSampler`)."""
+        """Samples requests and the further ones that they lead to (`redqueen.request_stream.StreamSampler`)."""
         return self.sampler.stream(requests, follow, max_further)
 
     def update(

@@ -16,7 +16,7 @@ from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS
 from redqueen.analysis.drawing import write
 from redqueen.analysis.replay import Replay, load_step, open_replay
 from redqueen.analysis.retention.figure import draw
-from redqueen.analysis.retention.study import RetentionPlan, Trial, operators_for, retention, slots_needed
+from redqueen.analysis.retention.study import RetentionPlan, RetentionTrial, operators_for, retention, slots_needed
 from redqueen.analysis.retention.summary import answer, summarise
 from redqueen.commands.retention import run_retention
 from redqueen.errors import UserError
@@ -41,11 +41,11 @@ def silent(what: str, done: int, total: int) -> None:
     assert 0 <= done <= total
 
 
-def run(replay: Replay, saved: Checkpoint, plan: RetentionPlan = SMALL) -> list[Trial]:
+def run(replay: Replay, saved: Checkpoint, plan: RetentionPlan = SMALL) -> list[RetentionTrial]:
     return retention(replay, saved, plan, silent)
 
 
-def by_name(trials: list[Trial], seed: int = 0) -> dict[str, Trial]:
+def by_name(trials: list[RetentionTrial], seed: int = 0) -> dict[str, RetentionTrial]:
     return {t.operator: t for t in trials if t.seed == seed}
 
 
@@ -134,8 +134,10 @@ def test_when_reward_is_measured(updates: int, every: int, measured: tuple[int, 
     assert replace(SMALL, updates=updates, every=every).measured == measured
 
 
-def trial(operator: str, seed: int, late: float, regained: int | None = 4) -> Trial:
-    return Trial(operator, ("S0",), seed, 0.5 + seed, 0.1, 1.0, 0.5, (0.0, 0.0, 0.0, 1 + late), (0, 0, 0, 0), regained)
+def trial(operator: str, seed: int, late: float, regained: int | None = 4) -> RetentionTrial:
+    return RetentionTrial(
+        operator, ("S0",), seed, 0.5 + seed, 0.1, 1.0, 0.5, (0.0, 0.0, 0.0, 1 + late), (0, 0, 0, 0), regained
+    )
 
 
 def test_the_table_compares_within_a_seed() -> None:

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redqueen.commands.verify import MAX_LINE_BYTES, _lines, _Window, run_verify
-from redqueen.commands.verify_input import BadLineError, Entry, read_entry
+from redqueen.commands.verify_input import BadLineError, VerifyEntry, read_entry
 from redqueen.config import SandboxConfig
 from redqueen.errors import UserError
 
@@ -317,7 +317,7 @@ def test_the_command_loads_no_tensor_library() -> None:
 @given(st.binary(max_size=60) | st.text(alphabet='{}[]":,id0\\ ', max_size=40).map(str.encode))
 def test_any_bytes_are_an_entry_or_a_bad_line(raw: bytes) -> None:
     with contextlib.suppress(BadLineError):
-        assert isinstance(read_entry(raw), Entry)
+        assert isinstance(read_entry(raw), VerifyEntry)
 
 
 JSON = st.recursive(
@@ -331,7 +331,7 @@ FIELDS = ("id", "kind", "program", "input", "output", "answer", "message", "exam
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON), st.sampled_from(["code_o", "code_i", "code_f"]))
 def test_any_json_is_an_entry_or_a_bad_line(line: Line, kind: str) -> None:
     with contextlib.suppress(BadLineError):
-        assert isinstance(read_entry(json.dumps({"kind": kind, **line}).encode()), Entry)
+        assert isinstance(read_entry(json.dumps({"kind": kind, **line}).encode()), VerifyEntry)
 
 
 def test_lines_are_cut_where_they_end(tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ from redqueen.evals.benchmarks.benchmark import Loaded
 from redqueen.evals.benchmarks.registry import BY_NAME
 from redqueen.evals.graders.grader import Problem
 from redqueen.evals.samples import SampleRow
-from redqueen.evals.scores import Entry, Results
+from redqueen.evals.scores import Results, ScoreEntry
 
 ENTRIES = [
-    Entry(target="base", member=""),
-    Entry(target="run", member="S0"),
-    Entry(target="run", member="S1"),
+    ScoreEntry(target="base", member=""),
+    ScoreEntry(target="run", member="S0"),
+    ScoreEntry(target="run", member="S1"),
 ]
 
 
@@ -47,7 +47,7 @@ def rows(name: str, statuses: Sequence[str], samples: int = 1) -> list[SampleRow
     ]
 
 
-def results(right: Mapping[str, Sequence[int]], problems: int = 40, entries: Sequence[Entry] = ENTRIES) -> Results:
+def results(right: Mapping[str, Sequence[int]], problems: int = 40, entries: Sequence[ScoreEntry] = ENTRIES) -> Results:
     """Returns results in which each entry solves the first so many problems of each benchmark."""
     benchmarks = [loaded(name, problems) for name in right]
     found = Results(entries, benchmarks)

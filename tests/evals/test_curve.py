@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from redqueen.commands.eval_curve import curve_figure, curve_table
 from redqueen.evals.curve import curves
-from redqueen.evals.scores import Entry
+from redqueen.evals.scores import ScoreEntry
 from tests.evals.made_up import results
 
 ENTRIES = [
-    Entry(target="run@0", member="S0", step=0),
-    Entry(target="run@10", member="S0", step=10),
-    Entry(target="run@10", member="S1", step=10),
-    Entry(target="base", member=""),
+    ScoreEntry(target="run@0", member="S0", step=0),
+    ScoreEntry(target="run@10", member="S0", step=10),
+    ScoreEntry(target="run@10", member="S1", step=10),
+    ScoreEntry(target="base", member=""),
 ]
 
 

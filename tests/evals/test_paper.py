@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from redqueen.commands.eval_table import markdown_table, paper_table, weakest_lines
 from redqueen.evals import paper
-from redqueen.evals.scores import Entry, Results
+from redqueen.evals.scores import Results, ScoreEntry
 from tests.evals.made_up import results
 
 ENTRIES = [
-    Entry(target="runs/population", member="S3"),
-    Entry(target="runs/population", member="S4"),
-    Entry(target="runs/single", member="A0", single_agent=True),
-    Entry(target="warm-start", member=""),
-    Entry(target="base", member=""),
+    ScoreEntry(target="runs/population", member="S3"),
+    ScoreEntry(target="runs/population", member="S4"),
+    ScoreEntry(target="runs/single", member="A0", single_agent=True),
+    ScoreEntry(target="warm-start", member=""),
+    ScoreEntry(target="base", member=""),
 ]
 
 

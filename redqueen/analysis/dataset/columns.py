@@ -16,7 +16,7 @@ _TYPES: dict[Any, ColumnType] = {str: "string", int: "int64", float: "double", b
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class DataColumn:
     """One column."""
 
     name: str
@@ -29,7 +29,7 @@ class Column:
 
 
 @cache
-def columns() -> tuple[Column, ...]:
+def columns() -> tuple[DataColumn, ...]:
     """Returns the columns of an exported file, in order."""
     hints = get_type_hints(TaskRecord)
     texts = _docstrings(TaskRecord)
@@ -46,14 +46,14 @@ def column_table() -> str:
     return "\n".join(lines)
 
 
-def _column(name: str, hint: Any, text: str) -> Column:
+def _column(name: str, hint: Any, text: str) -> DataColumn:
     # `float | None`, a Literal of texts, a tuple of texts, or a plain type.
     options = [option for option in get_args(hint) if option is not NoneType]
     nullable = NoneType in get_args(hint)
     kind = options[0] if nullable else hint
     if get_origin(kind) is Literal:
         kind = str
-    return Column(name=name, type=_TYPES[get_origin(kind) or kind], nullable=nullable, text=text)
+    return DataColumn(name=name, type=_TYPES[get_origin(kind) or kind], nullable=nullable, text=text)
 
 
 def _docstrings(record: type) -> dict[str, str]:

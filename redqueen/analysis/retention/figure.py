@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from redqueen.analysis.retention.study import COPY, MEAN, RetentionPlan, Trial
+from redqueen.analysis.retention.study import COPY, MEAN, RetentionPlan, RetentionTrial
 
 _COLUMNS = 4
 _OWN = "#0072B2"
@@ -17,12 +17,12 @@ _COPY = "#333333"
 _MEAN = "#D55E00"
 
 
-def draw(trials: Sequence[Trial], plan: RetentionPlan) -> Figure:
+def draw(trials: Sequence[RetentionTrial], plan: RetentionPlan) -> Figure:
     """Returns a figure with a panel for each operator: each child's reward minus the parent's, and their mean.
 
     The means of `copy_parent` and of `linear_mean` are in every panel: an operator has to beat them.
     """
-    by_operator: dict[str, list[Trial]] = {}
+    by_operator: dict[str, list[RetentionTrial]] = {}
     for trial in trials:
         by_operator.setdefault(trial.operator, []).append(trial)
     names = list(by_operator)
@@ -49,7 +49,7 @@ def draw(trials: Sequence[Trial], plan: RetentionPlan) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, children: Sequence[Trial], plan: RetentionPlan) -> None:
+def _panel(axes: Axes, children: Sequence[RetentionTrial], plan: RetentionPlan) -> None:
     axes.axhline(0, color="#999999", lw=0.8)
     for i, trial in enumerate(children):
         values = _differences(trial)
@@ -65,15 +65,15 @@ def _panel(axes: Axes, children: Sequence[Trial], plan: RetentionPlan) -> None:
     axes.spines[["right", "top"]].set_visible(False)
 
 
-def _mean(children: Sequence[Trial]) -> list[float]:
+def _mean(children: Sequence[RetentionTrial]) -> list[float]:
     return [fmean(values) for values in _by_measurement(children)]
 
 
-def _by_measurement(children: Sequence[Trial]) -> list[tuple[float, ...]]:
+def _by_measurement(children: Sequence[RetentionTrial]) -> list[tuple[float, ...]]:
     """Returns, for each of `RetentionPlan.measured`, the differences of all children from their parents."""
     return list(zip(*map(_differences, children), strict=True))
 
 
-def _differences(trial: Trial) -> list[float]:
+def _differences(trial: RetentionTrial) -> list[float]:
     """Returns the child's rewards minus its parent's."""
     return [reward - trial.level for reward in trial.rewards]

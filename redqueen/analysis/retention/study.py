@@ -64,7 +64,7 @@ class RetentionPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class RetentionTrial:
     """One child of one seed."""
 
     operator: str
@@ -87,13 +87,13 @@ class Trial:
     """Updates after which the child's reward was first no lower than the parent's; None if it never was."""
 
 
-def retention(replay: Replay, saved: Checkpoint, plan: RetentionPlan, report: Report) -> list[Trial]:
+def retention(replay: Replay, saved: Checkpoint, plan: RetentionPlan, report: Report) -> list[RetentionTrial]:
     """Runs every trial of `plan` on students of `saved`; `replay` has room for `slots_needed(saved)` members.
 
     Raises UserError if the run has too few students or its bank too few tasks.
     """
     families = _families(replay, saved, plan.parents)
-    trials: list[Trial] = []
+    trials: list[RetentionTrial] = []
     for seed in range(plan.seeds):
         for f, family in enumerate(families):
             name = f"seed {seed + 1}/{plan.seeds}, parent {f + 1}/{len(families)}"
@@ -139,7 +139,7 @@ def _trial(
     family: tuple[str, ...],
     seed: int,
     report: Callable[[int], None],
-) -> list[Trial]:
+) -> list[RetentionTrial]:
     """Trains and measures the children of one family, from birth to the last update."""
     purpose = f"retention.{seed}.{family[0]}"
     # The parent joins as well. It is not trained: it gives the level that children have to reach, at the same tasks and
@@ -167,11 +167,11 @@ def _trial(
     # The next trial uses the same names, so that its members must find no state of these optimizers.
     for name in (PARENT, *children):
         replay.policy.leave(name)
-    trials: list[Trial] = []
+    trials: list[RetentionTrial] = []
     for name, child in children.items():
         rewards, solved = zip(*(scores[name] for scores in measured), strict=True)
         at_level = [u for u, reward in zip(plan.measured, rewards, strict=True) if reward >= level]
-        trial = Trial(
+        trial = RetentionTrial(
             operator=name,
             parents=family if name in PAIRED else family[:1],
             seed=seed,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Literal
 
-from redqueen.analysis.retention.study import COPY, MEAN, RetentionPlan, Trial
+from redqueen.analysis.retention.study import COPY, MEAN, RetentionPlan, RetentionTrial
 from redqueen.intervals import Interval, interval
 
 Answer = Literal["yes", "no", "worse", "-"]
@@ -59,9 +59,9 @@ def answer(over: Interval | None) -> Answer:
     return "worse" if over.below else "no"
 
 
-def summarise(trials: Sequence[Trial], plan: RetentionPlan) -> list[Summary]:
+def summarise(trials: Sequence[RetentionTrial], plan: RetentionPlan) -> list[Summary]:
     """Returns one summary for each operator, in the order of the trials."""
-    by_operator: dict[str, list[Trial]] = {}
+    by_operator: dict[str, list[RetentionTrial]] = {}
     for trial in trials:
         by_operator.setdefault(trial.operator, []).append(trial)
     # Children of the same seed and parent had the same tasks and random numbers, so they are compared in pairs.
@@ -70,7 +70,7 @@ def summarise(trials: Sequence[Trial], plan: RetentionPlan) -> list[Summary]:
 
 
 def _summary(
-    name: str, children: Sequence[Trial], plan: RetentionPlan, late: dict[tuple[str, int, str], float]
+    name: str, children: Sequence[RetentionTrial], plan: RetentionPlan, late: dict[tuple[str, int, str], float]
 ) -> Summary:
     # A child that never reached the level counts as the longest time that was watched. Leaving it out would favour an
     # operator whose few survivors are quick.
@@ -97,7 +97,7 @@ def _summary(
     )
 
 
-def _late(trial: Trial, plan: RetentionPlan) -> float:
+def _late(trial: RetentionTrial, plan: RetentionPlan) -> float:
     """Returns the mean reward in the second half of the updates, minus the parent's."""
     # A single measurement is noisy, and the first ones show the birth rather than where a child ends up.
     half = [r for u, r in zip(plan.measured, trial.rewards, strict=True) if 2 * u > plan.updates]

@@ -18,7 +18,7 @@ Gains = Mapping[str, Mapping[int, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class TransferRow:
     """The strangers of one cell."""
 
     cell: str
@@ -45,11 +45,11 @@ def gain(lines: Sequence[StepMetrics]) -> float | None:
     return None
 
 
-def rows(curricula: Sequence[Curriculum], gains: Gains) -> list[Row]:
+def rows(curricula: Sequence[Curriculum], gains: Gains) -> list[TransferRow]:
     """Returns the table: the seeds first, then the parts of each run."""
     seeds = gains[SEEDS]
     table = [
-        Row(
+        TransferRow(
             cell=SEEDS,
             tasks=None,
             lines=None,
@@ -63,7 +63,7 @@ def rows(curricula: Sequence[Curriculum], gains: Gains) -> list[Row]:
     for curriculum in curricula:
         own = gains[curriculum.name]
         table.append(
-            Row(
+            TransferRow(
                 cell=curriculum.name,
                 tasks=len(curriculum.records),
                 lines=curriculum.lines(),

@@ -29,7 +29,7 @@ _PATIENCE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ModelSource:
     """Where a base is."""
 
     where: str
@@ -38,18 +38,18 @@ class Source:
     """Whether only files on this machine are read."""
 
 
-def source(name: str) -> Source:
+def source(name: str) -> ModelSource:
     """Returns where the base called `name` is: the bundled model, a local folder, or a model of the Hub.
 
     Raises ModelError if it is nowhere, or not on this machine while the Hub cannot be reached.
     """
     if name == BUNDLED:
-        return Source(str(obtain()), local=True)
+        return ModelSource(str(obtain()), local=True)
     folder = Path(name).expanduser()
     if folder.is_dir():
         if not (folder / "config.json").exists():
             raise ModelError(f"the folder {name} holds no model: it has no config.json")
-        return Source(str(folder), local=True)
+        return ModelSource(str(folder), local=True)
     # An id is "name" or "owner/name". What begins like a path, or has more parts, can only be a folder.
     if folder.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ModelError(f"the folder {name} does not exist: give a model's folder or a Hugging Face id (owner/name)")
@@ -58,11 +58,11 @@ def source(name: str) -> Source:
     except HFValidationError as error:
         raise ModelError(f"'{name}' is no folder here and no Hugging Face id (owner/name)") from error
     if not huggingface_hub.constants.HF_HUB_OFFLINE and _hub_answers():
-        return Source(name, local=False)
+        return ModelSource(name, local=False)
     if not stored:
         why = "HF_HUB_OFFLINE is set" if huggingface_hub.constants.HF_HUB_OFFLINE else "the Hub cannot be reached"
         raise ModelError(f"'{name}' is no folder here and was not downloaded yet, and {why}: give a local folder")
-    return Source(name, local=True)
+    return ModelSource(name, local=True)
 
 
 @cache

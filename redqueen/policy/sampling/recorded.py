@@ -37,7 +37,7 @@ def bucket_of(rows: int) -> int:
     return max(_LEAST, 1 << (rows - 1).bit_length())
 
 
-class Recorder(Protocol):
+class GraphRecorder(Protocol):
     """Records work that only reads and writes tensors which stay where they are."""
 
     def run(self, work: Work) -> None:
@@ -52,7 +52,7 @@ class Recorder(Protocol):
 class Repeated:
     """Does work by keys: the first time as it is, later by repeating what was recorded at the second time."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: GraphRecorder) -> None:
         self._recorder = recorder
         self._known: set[Hashable] = set()
         self._recorded: dict[Hashable, Work] = {}
@@ -84,7 +84,7 @@ class Repeated:
 _failures: list[RuntimeError] = []
 
 
-def recorder_of(device: torch.device) -> Recorder | None:
+def recorder_of(device: torch.device) -> GraphRecorder | None:
     """Returns what records work on this device; None if nothing can or shall be recorded there.
 
     Raises ModelError if REDQUEEN_GRAPHS is neither `auto` nor `off`.

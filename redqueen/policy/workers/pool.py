@@ -35,8 +35,8 @@ from redqueen.policy.workers.worker import (
     GradientResult,
     SampleJob,
     SampleResult,
-    Setup,
     SharedRegion,
+    WorkerSetup,
     serve,
 )
 
@@ -69,7 +69,7 @@ class WorkerPool:
             gradients = SharedBlock(bank.masters.nbytes)
             self.blocks.append(gradients)
             self.gradients.append(gradients.allocate(tuple(bank.masters.shape), bank.masters.dtype))
-            setup = Setup(
+            setup = WorkerSetup(
                 base=SharedRegion(base.block.path, base.block.size),
                 decoder=decoder,
                 tokenizer=tokenizer,
@@ -85,7 +85,7 @@ class WorkerPool:
         # Workers start in parallel, and each sends `Done` when it is ready.
         self._collect(self.pipes, lambda _worker, _message: None)
 
-    def _start(self, context: SpawnContext, setup: Setup) -> None:
+    def _start(self, context: SpawnContext, setup: WorkerSetup) -> None:
         ours, theirs = context.Pipe()
         process = context.Process(target=serve, args=(theirs, setup), daemon=True)
         process.start()

@@ -41,7 +41,7 @@ class SharedRegion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
+class WorkerSetup:
     """The message that a worker gets when it starts."""
 
     base: SharedRegion
@@ -121,7 +121,7 @@ class Done:
     """The error that ended the job; None if it succeeded."""
 
 
-def serve(pipe: connection.Connection, setup: Setup) -> None:
+def serve(pipe: connection.Connection, setup: WorkerSetup) -> None:
     """Runs the worker until the pipe closes or its parent dies."""
     # A terminal sends Ctrl-C to every process of the group. Only the parent handles it, and then closes the pool.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -151,7 +151,7 @@ def serve(pipe: connection.Connection, setup: Setup) -> None:
 class _Worker:
     """Holds a decoder and an adapter bank that read the parent's memory, so that no weight is copied or stale."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: WorkerSetup) -> None:
         self.decoder = load_decoder(setup.decoder, setup.base.attach())
         self.tokenizer: Any = Tokenizer.from_str(setup.tokenizer)
         self.bank = AdapterBank(
