@@ -1,7 +1,7 @@
 """A step of a large league: the seconds of everything that is neither sampling nor training, in one process.
 
-The step is the real one (`redqueen.train.Trainer.step`, with records and without a checkpoint). Texts, verdicts and
-updates are drawn instead of being computed, because machines elsewhere would compute them: a policy that answers at
+The step is the real one (`redqueen.train.Trainer.step`, with records and without a checkpoint). Texts, verdicts
+and updates are drawn instead of being computed, because machines elsewhere would compute them: a policy that answers at
 once, and a verifier whose answers are ready. Programs are pairs of seed programs, so nearly all of them are new.
 Children are made of tiny adapters; what one costs at the size of a real base is what `benchmarks operators` measures.
 """
