@@ -3,8 +3,8 @@
     python examples/one_step.py
 
 Two teachers and two students live on one frozen language model, each as a LoRA adapter of its own. Teachers write small
-Python programs, students predict what these return, and a sandbox is the only judge. `redqueen/train.py` does this
-for all kinds of tasks, with a task bank, checkpoints and records.
+Python programs, students predict what these return, and a sandbox is the only judge. A run
+(`redqueen/train.py`) does this for all kinds of tasks, with a task bank, checkpoints and records.
 """
 
 from __future__ import annotations
