@@ -10,7 +10,7 @@ import pytest
 from redqueen.futures import all_of, finished, then
 
 
-@pytest.mark.parametrize("order", permutations(range(3)))
+@pytest.mark.parametrize("order", list(permutations(range(3))))
 def test_all_results_come_in_order_whichever_is_done_first(order: tuple[int, ...]) -> None:
     futures: list[Future[int]] = [Future() for _ in order]
     results = all_of(futures)
