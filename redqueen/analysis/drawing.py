@@ -1,8 +1,7 @@
-"""Figures as files and as text; the same figure always gives the same bytes."""
+"""Figures as files; the same figure always gives the same bytes."""
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,3 @@ def write(figure: Figure, file: Path) -> None:
     """Writes a PNG or SVG file, by the file's ending. Raises OSError if it cannot be written."""
     with mpl.rc_context(_STABLE):
         figure.savefig(file, dpi=130, metadata={"Date": None} if file.suffix == ".svg" else None)
-
-
-def svg(figure: Figure) -> bytes:
-    """Returns the figure as an SVG document."""
-    memory = io.BytesIO()
-    with mpl.rc_context(_STABLE):
-        figure.savefig(memory, format="svg", metadata={"Date": None})
-    return memory.getvalue()

@@ -145,18 +145,6 @@ class LowRankProducts(Protocol):
         ...
 
 
-class TrainingProducts(LowRankProducts, Protocol):
-    """Low-rank products with a backward pass."""
-
-    def add(self, factors: StackedFactors, x_NI: Tensor, y_NO: Tensor) -> Tensor:
-        """Adds s (x A) B to `y_NO` in place; returns x A [N, K]."""
-        ...
-
-    def backward(self, site: BackwardContext, x_NI: Tensor, inner_NK: Tensor, dy_NO: Tensor, dx_NI: Tensor) -> None:
-        """Adds to the members' gradients and to `dx_NI`, in place; `inner_NK` is what `add` returned."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class RowAdapters:
     """The adapters of a batch's rows."""
