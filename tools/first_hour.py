@@ -1,9 +1,9 @@
-"""Pastes the README's commands one after another into a fresh clone, and prints what a new user sees, with times.
+"""Pastes the tour's commands one after another into a fresh clone, and prints what a new user sees, with times.
 
     python tools/first_hour.py                      # sets everything up and trains: the real first hour
     python tools/first_hour.py --venv .venv --tiny  # an environment that is there, two small steps
 
-The commands are those of the sections below, as the README has them. Those that need a hub, benchmark files or other
+The commands are those of the sections below, as docs/GUIDE.md has them. Those that need a hub, benchmark files or other
 runs are named and left out, and the live page is closed after some seconds. At the end the program in the exported card
 is run.
 """
@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SECTIONS = ("Two commands", "Use a student", "Look into a run")
-LEFT_OUT = ("hf ", "make test", "redqueen compare", "redqueen eval runs/quickstart base --benchmarks")
+LEFT_OUT = ("redqueen export runs/quickstart best-student published", "make test", "redqueen compare", "redqueen eval runs/quickstart base --benchmarks")
 # `timeout` ends with 124 when it had to stop the command.
 FOR_A_WHILE = "timeout --signal=INT 8 {} || [ $? = 124 ]"
 TINY = (
@@ -32,7 +32,7 @@ TINY = (
 
 
 def commands(readme: str) -> list[str]:
-    """Returns the commands of the README's sections, in order."""
+    """Returns the commands of the tour's sections, in order."""
     found: list[str] = []
     for title in SECTIONS:
         section = readme.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
@@ -89,7 +89,7 @@ def main() -> int:
             (folder / ".venv").symlink_to(options.venv.resolve())
             # An editable install points to the checkout that it was made in.
             terminal.environment["PYTHONPATH"] = str(folder)
-        for command in commands((folder / "README.md").read_text(encoding="utf-8")):
+        for command in commands((folder / "docs" / "GUIDE.md").read_text(encoding="utf-8")):
             if command.startswith(LEFT_OUT):
                 print(f"\n$ {command}\n-- left out")
                 continue
