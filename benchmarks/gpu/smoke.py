@@ -151,21 +151,9 @@ def _heads(size: int, device: torch.device, *, normed: bool) -> float:
 
 def _pages(size: int, device: torch.device) -> float:
     """A step's attention over pages in mixed order; where this torch's flash attention takes none, over rows."""
-    rows, group, room = 8, 4, 3 * PAGE
-    shape = Shape(
-        layers=1, hidden=2 * group * size, intermediate=64, heads=2 * group, kv_heads=2, vocabulary=64, rank=4
-    )
-    decoder = random_decoder(shape, device)
-    paged = device.type == "cpu" or pages_suit(decoder.embed_VH.new_empty(size))
-    cache = KVCache(decoder, rows, room, Pages(3 * rows, rows) if paged else None)
-    cache.keys.normal_()
-    cache.values.normal_()
-    length_R = torch.arange(rows) * (room // rows)
-    cache.length_R.copy_(length_R)
-    block_RC = torch.randperm(3 * rows).view(rows, 3) if paged else torch.arange(rows)[:, None]
-    if cache.table_RC is not None:
-        cache.table_RC.copy_(block_RC)
-    q, k, v = (torch.randn(rows, heads, size).to(_BF16) for heads in (2 * group, 2, 2))
+    rows, group, kv = 8, 4, 2
+    cache, block_RC = _filled_cache(rows, group, kv, size, device)
+    q, k, v = (torch.randn(rows, heads, size).to(_BF16) for heads in (group * kv, kv, kv))
     with torch.inference_mode():
         attention = WrittenApart(cache, rows, group, flash=has_flash(cache.keys))
         got = attention(0, q.to(device), k.to(device), v.to(device))
@@ -173,10 +161,28 @@ def _pages(size: int, device: torch.device) -> float:
     keys, values = (
         blocks[0].cpu().double()[block_RC].transpose(1, 2).flatten(2, 3) for blocks in (cache.keys, cache.values)
     )
-    scores = q.double().view(rows, 2, group, size) @ keys.mT / size**0.5
-    late_RT = torch.arange(room) > length_R[:, None]
+    scores = q.double().view(rows, kv, group, size) @ keys.mT / size**0.5
+    late_RT = torch.arange(cache.room) > cache.length_R.cpu()[:, None]
     exact = scores.masked_fill(late_RT[:, None, None], float("-inf")).softmax(-1) @ values
     return relative(got.view(exact.shape), exact)
+
+
+def _filled_cache(rows: int, group: int, kv: int, size: int, device: torch.device) -> tuple[KVCache, Tensor]:
+    """Returns a cache of random tokens, in pages where that is possible, and the blocks of each row."""
+    heads = group * kv
+    room = 3 * PAGE
+    shape = Shape(layers=1, hidden=heads * size, intermediate=64, heads=heads, kv_heads=kv, vocabulary=64, rank=4)
+    decoder = random_decoder(shape, device)
+    paged = device.type == "cpu" or pages_suit(decoder.embed_VH.new_empty(size))
+    cache = KVCache(decoder, rows, room, Pages(3 * rows, rows) if paged else None)
+    cache.keys.normal_()
+    cache.values.normal_()
+    cache.length_R.copy_(torch.arange(rows) * (room // rows))
+    if cache.table_RC is None:
+        return cache, torch.arange(rows)[:, None]
+    block_RC = torch.randperm(3 * rows).view(rows, 3)
+    cache.table_RC.copy_(block_RC)
+    return cache, block_RC
 
 
 def _norm(device: torch.device) -> float:
