@@ -151,7 +151,8 @@ def _heads(size: int, device: torch.device, *, normed: bool) -> float:
 
 def _pages(size: int, device: torch.device) -> float:
     """A step's attention over pages in mixed order; where this torch's flash attention takes none, over rows."""
-    rows, group, kv = 8, 4, 2
+    rows = 8
+    group, kv = 4, 2
     cache, block_RC = _filled_cache(rows, group, kv, size, device)
     q, k, v = (torch.randn(rows, heads, size).to(_BF16) for heads in (group * kv, kv, kv))
     with torch.inference_mode():
