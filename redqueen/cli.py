@@ -14,16 +14,17 @@ from typing import Annotated, NoReturn
 import typer
 
 from redqueen import __version__
-from redqueen.cli_runs import AsJson, LoadPlugins, Unsafe, runs
+from redqueen.cli_runs import AsJson, LoadPlugins, Unsafe, runs, say_loading
 from redqueen.commands import examples
 from redqueen.commands.resume import describe
 from redqueen.config import Config, ConfigError
 from redqueen.config.files import is_settings
 from redqueen.config.keys import keys as all_keys
 from redqueen.errors import UserError
+from redqueen.game.reward_probe import check_rewards
 from redqueen.machine import set_library_defaults
 from redqueen.optional import TRAINING, missing
-from redqueen.policy.model.families import check_model
+from redqueen.policy.model.families import check_files, check_model
 from redqueen.recipes import RECIPES, check_repeats, configure, settings_of
 from redqueen.runs.allowed import with_own_parts
 from redqueen.runs.directory import RunDirectory, read_config
@@ -44,6 +45,7 @@ def _complete(incomplete: str) -> list[str]:
     return [word for word in words if word.startswith(incomplete)]
 
 
+_REPEATABLE = ("--grid", "--plugins")
 # An option that a command does not have is left among the arguments, so that `configure` can say what was meant.
 SETTINGS = {"ignore_unknown_options": True}
 Overrides = Annotated[
@@ -108,6 +110,9 @@ def train(
         str | None,
         typer.Option("--for", metavar="SIZE", help="With --dry-run: plan for a GPU of this memory, e.g. 80GiB."),
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --dry-run: print the configuration as JSON, as to a pipe or file.")
+    ] = False,
     load_plugins: LoadPlugins = False,
     unsafe_no_isolation: Unsafe = False,
     ray: Annotated[
@@ -140,16 +145,32 @@ def train(
     # What a folder's config.json tells costs no second, and what comes next imports torch.
     check_model(config.model)
     if dry_run:
-        from redqueen.commands.dry_run import print_memory
+        _plan(config, gpu, as_json=as_json)
+    _train_new(config, RunDirectory(run or Path("runs") / config.recipe.replace(" ", "_")))
 
-        code = print_memory(config, None if gpu is None else memory_size(gpu))
+
+def _plan(config: Config, gpu: str | None, *, as_json: bool) -> NoReturn:
+    """Prints whether a run would fit, and its configuration; ends with the exit code."""
+    from redqueen.commands.dry_run import print_memory
+
+    code = print_memory(config, None if gpu is None else memory_size(gpu))
+    # In a terminal 150 lines of settings would push the plan off the screen.
+    if as_json or not sys.stdout.isatty():
         typer.echo(config.model_dump_json(indent=2))
-        raise typer.Exit(code)
-    directory = RunDirectory(run or Path("runs") / config.recipe.replace(" ", "_"))
+    else:
+        typer.echo("the whole configuration: add --json")
+    raise typer.Exit(code)
+
+
+def _train_new(config: Config, directory: RunDirectory) -> NoReturn:
+    """Ends with the exit code of a new run, or of a description if there is one already."""
+    check_files(config.model)
+    check_rewards(config.game)
     # The same command twice must not destroy a run, and it should tell a person how to go on.
     if directory.exists and not directory.unstarted:
         check_same(directory, config)
         raise typer.Exit(describe(directory))
+    say_loading()
     from redqueen.commands.train import start_run
 
     raise typer.Exit(start_run(config, directory))
@@ -185,6 +206,7 @@ def _resume(directory: RunDirectory, overrides: list[str], *, load_plugins: bool
         steps = [int(value) for key, _, value in (word.partition("=") for word in overrides) if key == "run.steps"]
         raise typer.Exit(describe(directory, steps[0] if steps else None))
     config = with_own_parts(config, directory.config_file, allowed=load_plugins)
+    say_loading()
     from redqueen.commands.train import resume_run
 
     given = {override.partition("=")[0].strip().lstrip("-") for override in overrides}
@@ -290,6 +312,7 @@ def transfer(
     programs, all with equal budgets. The table says how much each gained on held-out tasks.
     """
     check_repeats(args)
+    say_loading()
     from redqueen.commands.transfer import run_transfer
 
     raise typer.Exit(run_transfer(args, seeds, out, jobs, as_json=as_json))
@@ -317,6 +340,7 @@ def warm_start(
     """
     check_repeats(args or [], [] if model is None else ["model.name"])
     config = configure([*(args or []), *_unsafe(unsafe_no_isolation)], model=model)
+    say_loading()
     from redqueen.commands.warm_start import run_warm_start
 
     # The arguments that give the same configuration, for the record next to the adapter.
@@ -415,6 +439,21 @@ def with_address(arguments: list[str]) -> list[str]:
     return [*found[:-1], "--ray=local"] if found and found[-1] == "--ray" else found
 
 
+def check_once(arguments: list[str]) -> None:
+    """Raises ConfigError if an option is given twice: typer would take the last without a word."""
+    given: set[str] = set()
+    for argument in arguments:
+        if argument == "--":
+            return
+        name = argument.partition("=")[0]
+        # The name of a setting has a point; what it is given for twice is said by `check_repeats`.
+        if not name.startswith("--") or "." in name or name in _REPEATABLE:
+            continue
+        if name in given:
+            raise ConfigError(f"{name} is given twice: write it once")
+        given.add(name)
+
+
 def main() -> None:
     """Runs the command line. A UserError is printed as one line; any other error is our bug and keeps its traceback."""
     _replace_closed_streams()
@@ -423,6 +462,7 @@ def main() -> None:
         # In a log, a progress bar of a library is hundreds of lines.
         os.environ.setdefault("TQDM_DISABLE", "1")
     try:
+        check_once(sys.argv[1:])
         app(with_address(sys.argv[1:]))
     except UserError as error:
         # An error may name what is in a file that somebody else wrote.

@@ -47,6 +47,12 @@ Push = Annotated[
 Figure = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it: FILE.png or FILE.svg.")]
 
 
+def say_loading(what: str = "PyTorch") -> None:
+    """Says in a terminal, where somebody waits, that the libraries, and `what` with them, are being loaded."""
+    if sys.stderr.isatty():
+        typer.echo(f"loading {what} ...", err=True)
+
+
 def _complete_benchmarks(context: typer.Context, incomplete: str) -> list[str]:
     """Returns what a shell may complete in a list of benchmarks, those of the modules under --plugins among them."""
     from redqueen.evals.benchmarks.registry import chosen, groups, names
@@ -85,11 +91,16 @@ def export(
 def ask(
     run: Run,
     member: Annotated[
-        str, typer.Argument(metavar="MEMBER", help="A member's name, best-student, best-teacher or base.")
-    ],
+        str, typer.Argument(metavar="[MEMBER]", help="A member's name, best-student, best-teacher or base.")
+    ] = "best-student",
     question: Annotated[
-        list[str], typer.Argument(metavar="QUESTION...", help="Lines of a question, a file, - or a task's id.")
-    ],
+        list[str] | None,
+        typer.Argument(
+            metavar="[QUESTION]...",
+            help="Lines of a question, a file, - or a task's id (default: a conversation, also from a pipe).",
+            show_default=False,
+        ),
+    ] = None,
     step: AsOf = None,
     attempts: Annotated[
         int, typer.Option(min=1, metavar="N", help="Answers to sample as in the run; 1 is greedy.")
@@ -97,18 +108,25 @@ def ask(
     load_plugins: LoadPlugins = False,
     unsafe_no_isolation: Unsafe = False,
 ) -> None:
-    """Pose a task to a member and judge its answer.
+    """Pose tasks to a member and judge its answers.
 
     A question is a program and a line with a question mark, f(4) == ? or f(?) == 8, or a line "# what to do" and
     examples f(1) == 2, one a line. A task of the run has the id that redqueen show prints; a seed task is seed-12.
+    Without a question it is a conversation, in which teachers propose tasks too: its word help says how.
     """
-    from redqueen.members.question import checked_question
+    from redqueen.members.question import checked_member, checked_question
 
     allowed = Allowed(load_plugins, unsafe_no_isolation)
-    lines = checked_question(run, member, question, step, allowed)
-    # In a terminal somebody waits for it.
-    if sys.stderr.isatty():
-        typer.echo(f"loading {member} ...", err=True)
+    lines: list[str] = []
+    if question:
+        lines = checked_question(run, member, question, step, allowed)
+    else:
+        checked_member(run, member, step, allowed)
+    say_loading(member)
+    if not question:
+        from redqueen.commands.conversation import run_conversation
+
+        raise typer.Exit(run_conversation(run, member, step, attempts, allowed))
     from redqueen.commands.ask import run_ask
 
     raise typer.Exit(run_ask(run, member, lines, step, attempts, allowed))
@@ -188,6 +206,7 @@ def evaluate(
     By default these are the reserved programs, on which no run trains. All targets answer the same problems, side by
     side. docs/EVALUATION.md lists the benchmarks and where their data come from.
     """
+    say_loading()
     from redqueen.commands.eval import as_step, run_eval
     from redqueen.members.evaluating import EvalOptions
 
@@ -277,16 +296,22 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder for a page, figures (PNG, SVG) and numbers (CSV).")
     ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All numbers, and a figure for each panel.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare runs and arms.
 
-    It shows what each cost, what the verdict about each run is, and how complexity, coverage and solve rates went. Runs
-    that differ in their seeds only are pooled with --by recipe, into means with 95 % intervals.
+    Is anybody better on held-out problems, is the curriculum richer, is the run healthy? There is a figure for
+    each, and --all has the rest. Runs that differ in their seeds only are pooled with --by recipe, into means with
+    95 % intervals.
     """
+    from redqueen.analysis.compare.arms import check_arms
+
+    # What cannot be compared is refused before matplotlib is imported.
+    check_arms(paths, by)
     from redqueen.commands.compare import run_compare
 
-    raise typer.Exit(run_compare(paths, by, out, as_json=as_json))
+    raise typer.Exit(run_compare(paths, by, out, as_json=as_json, everything=everything))
 
 
 @runs.command(epilog=examples.RETENTION)
@@ -318,6 +343,8 @@ def retention(
     20 updates each: on a CPU begin with the first example, which is much smaller.
     """
     from redqueen.analysis.retention.study import RetentionPlan
+
+    say_loading()
     from redqueen.commands.retention import run_retention
 
     plan = RetentionPlan(parents, seeds, updates, every, tasks, tries, practice)
@@ -346,6 +373,7 @@ def ancestry(
     Students from all stages of the run attempt tasks from all stages. The table says whether students made progress,
     went in cycles or collapsed. Keep the checkpoints of a long run for it: run.keep_every=5.
     """
+    say_loading()
     from redqueen.commands.ancestry import run_ancestry
 
     allowed = Allowed(load_plugins, unsafe_no_isolation)

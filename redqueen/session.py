@@ -32,6 +32,7 @@ from redqueen.policy.memory import fit as memory
 from redqueen.policy.memory.machine import this_machine
 from redqueen.policy.model.base import BaseFacts, facts_of, load
 from redqueen.policy.model.bundled import cached, installed
+from redqueen.policy.model.decoder import FAMILIES
 from redqueen.policy.model.dimensions import token_counter
 from redqueen.policy.model.families import check_quantized
 from redqueen.policy.model.source import read_config
@@ -39,9 +40,10 @@ from redqueen.policy.policy import MemberPolicy, open_policy
 from redqueen.policy.vllm.engine import check_engine
 from redqueen.recording.environment import environment, session
 from redqueen.recording.measures import Spread
+from redqueen.recording.now import NowRecorder
 from redqueen.recording.recorder import Recorder
 from redqueen.recording.trackers.opening import check_trackers, open_recorders, open_trackers
-from redqueen.records import Verifier
+from redqueen.records import PromptLengths, Verifier
 from redqueen.runs import checkpoint
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory, RunError
@@ -164,13 +166,32 @@ def fit(config: Config, members: int, listener: Listener) -> Config:
         return config
     # What is quickly known comes first: a base that is not supported should cost no download.
     machine = this_machine(config.model)
-    check_quantized(config.model, read_config(config.model.name).to_dict())
-    fitted = memory.fit(config, machine, prompt_lengths(config, token_counter(config.model)), members)
+    shell = read_config(config.model.name)
+    check_quantized(config.model, shell.to_dict())
+    lengths = prompt_lengths(config, token_counter(config.model))
+    # Only our own forward pass has no masks of sliding windows.
+    window = getattr(shell, "sliding_window", None) if shell.model_type in FAMILIES else None
+    if line := _beyond_window(config, lengths, window or 0):
+        listener.warning(line)
+    fitted = memory.fit(config, machine, lengths, members)
     if fitted.changes:
         listener.note(f"memory: {fitted.free / 2**30:.1f} GiB is free, so this runs with {' '.join(fitted.changes)}")
     if fitted.warning:
         listener.warning(f"warning: {fitted.warning}")
     return fitted.config
+
+
+def _beyond_window(config: Config, lengths: PromptLengths, window: int) -> str:
+    """Returns the warning that texts may become longer than the base's sliding window; empty if they cannot."""
+    longest = max(lengths.proposal + config.sampling.proposal_tokens, lengths.attempt + config.sampling.attempt_tokens)
+    if not window or longest <= window:
+        return ""
+    # The lengths are bounds that few prompts reach, so this is no refusal: the sampler refuses what is too long.
+    return (
+        f"warning: a prompt and its text may have {longest} tokens, and this base's sliding window has {window}: a "
+        "step with a longer one ends the run. Set game.references, sampling.proposal_tokens or sampling.attempt_tokens "
+        "lower"
+    )
 
 
 def quiet_libraries() -> None:
@@ -292,7 +313,7 @@ def _watched(
     own = open_recorders(config, directory, first, say)
     # A library may ask for a login, so trackers are opened before the first event, which starts a live view.
     trackers = open_trackers(config, directory, first, say)
-    watchers = (*attached.recorders, *own, *trackers)
+    watchers = (*attached.recorders, NowRecorder(directory), *own, *trackers)
     with ExitStack() as stack:
         # The first is closed first: a live view must have ended before a tracker's library prints its last lines.
         for recorder in reversed(watchers):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
+from redqueen.kinds import find_or_plain
 from redqueen.records import Kind
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.archive.rows import AttemptRow, ProposalRow, TaskRow
 from redqueen.runs.directory import RunDirectory
 
+_FENCED = re.compile(r"^```\w*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 Order = Literal["newest", "best", "worst"]
 
 
@@ -51,6 +54,19 @@ def proposals(run: Path, step: int | None = None) -> list[Proposed]:
         for row in rows
     ]
     return sorted(every, key=lambda one: -one.proposal.step)
+
+
+def given_program(row: ProposalRow) -> str:
+    """Returns the program that a proposal started from; empty if its kind starts from none.
+
+    A refused proposal is no task, so its program stands in its prompt alone.
+    """
+    kind = find_or_plain(row.kind)
+    if not kind.starts_from_program:
+        return ""
+    # In the chat format it is the first block, before the examples; in the other one it is below the last heading.
+    fences = _FENCED.findall(row.prompt)
+    return (fences[0] if fences else row.prompt.rpartition(f"{kind.heading}\n")[2]).strip("\n")
 
 
 def select(every: Sequence[Proposed], member: str | None, kind: Kind | None, order: Order) -> list[Proposed]:

@@ -15,7 +15,7 @@ from redqueen.commands.show import answer_text, indented
 from redqueen.game.questions import write_question
 from redqueen.kinds import find
 from redqueen.members.asking import Asked, asked
-from redqueen.records import Task, Verdict
+from redqueen.records import Completion, Task, Verdict
 from redqueen.runs.allowed import Allowed
 from redqueen.runs.files import printable
 
@@ -23,11 +23,12 @@ from redqueen.runs.files import printable
 def run_ask(run: Path, name: str, question: Sequence[str], step: int | None, attempts: int, allowed: Allowed) -> int:
     """Asks the member `name` and prints its answers, as `asked` returns them; returns the exit code."""
     console = Console(highlight=False, soft_wrap=True)
-    _print(console, asked(run, name, question, step, attempts, allowed, Lines(console)))
+    show_answers(console, asked(run, name, question, step, attempts, allowed, Lines(console)))
     return 0
 
 
-def _print(console: Console, asked: Asked) -> None:
+def show_answers(console: Console, asked: Asked) -> None:
+    """Prints a task, what was answered, and the verdicts. Equal answers are printed once."""
     found = asked.found
     task = asked.task
     answers = asked.answers
@@ -40,6 +41,15 @@ def _print(console: Console, asked: Asked) -> None:
     kind = find(task.kind)
     if kind.shows_examples:
         console.print(f"  it sees the first {len(task.shown)}, and is judged on the other {len(task.hidden)}")
+    _show_different(console, task, answers)
+    solved = sum(verdict.status == "correct" for _, verdict in answers)
+    if len(answers) > 1:
+        console.print(f"solved {solved} of {len(answers)}")
+    if kind.only_answer(task) and solved < len(answers):
+        console.print(Text(f"right is: {printable(kind.only_answer(task))}"))
+
+
+def _show_different(console: Console, task: Task, answers: Sequence[tuple[Completion, Verdict]]) -> None:
     # Equal answers are printed once. How long a program ran tells nothing here.
     counts = Counter(
         (answer_text(completion.text, task.kind), replace(verdict, cpu_ms=0.0)) for completion, verdict in answers
@@ -50,11 +60,6 @@ def _print(console: Console, asked: Asked) -> None:
         console.print(indented(answer))
         style = "green" if verdict.status == "correct" else "red"
         console.print(Text(f"verdict: {verdict.status}{_reason(task, verdict)}", style=style))
-    solved = sum(verdict.status == "correct" for _, verdict in answers)
-    if len(answers) > 1:
-        console.print(f"solved {solved} of {len(answers)}")
-    if kind.only_answer(task) and solved < len(answers):
-        console.print(Text(f"right is: {printable(kind.only_answer(task))}"))
 
 
 def _reason(task: Task, verdict: Verdict) -> str:

@@ -38,7 +38,9 @@ class _Planned:
 def print_memory(config: Config, size: int | None = None) -> int:
     """Prints on standard error if a run would fit, here or on a GPU of `size` bytes, and with what.
 
-    Returns the exit code: 1 if it does not fit on that GPU. Of a model of the Hub only config.json and the tokenizer
+    Returns the exit code: 1 if it does not fit, or if nothing can be said of that GPU.
+
+    Of a model of the Hub only config.json and the tokenizer
     are fetched, and of the recipes' bases nothing where the GPU is not here.
     """
     quiet_libraries()
@@ -53,12 +55,13 @@ def print_memory(config: Config, size: int | None = None) -> int:
         machine = this_machine(config.model) if size is None else gpu_machine(config.model, size)
     except (ModelError, PluginError) as error:
         errors.print(f"memory: not estimated, {error}")
-        return 0
+        # Who plans for another machine has asked for nothing else; the configuration can be printed in any case.
+        return 0 if size is None else 1
     try:
         found = fit(config, machine, lengths, capacity(config))
     except ModelError as error:
         errors.print(f"does not fit: {error}")
-        return 0 if size is None else 1
+        return 1
     planned = _Planned(found, machine, lengths, capacity(config))
     where = "here" if size is None else "there"
     changed = f" with {' '.join(found.changes)}" if found.changes else ""

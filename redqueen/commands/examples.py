@@ -38,6 +38,7 @@ EXPORT = _examples(
     "redqueen export runs/quickstart best-student whole-model --merge",
 )
 ASK = _examples(
+    "redqueen ask runs/quickstart",
     "redqueen ask runs/quickstart best-student 'def f(x): return x * 2' 'f(4) == ?'",
     "redqueen ask runs/quickstart best-student 'def f(x): return x * 2' 'f(?) == 10'",
     "redqueen ask runs/quickstart best-student '# double it' 'f(1) == 2' 'f(3) == 6' 'f(5) == 10'",

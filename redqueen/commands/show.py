@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from redqueen.analysis.tasks import Order, Proposed, proposals, select
+from redqueen.analysis.tasks import Order, Proposed, given_program, proposals, select
 from redqueen.commands.tables import table_console
 from redqueen.errors import UserError
 from redqueen.game.questions import write_question
@@ -76,6 +76,10 @@ def _print(console: Console, one: Proposed) -> None:
     head = f"step {row.step}  {row.kind} by {row.teacher} for {one.student}  ({row.id})"
     console.print(Text(printable(head), style="bold"))
     if one.task is None:
+        if given := given_program(row):
+            console.print(Text("  it was given the program"))
+            console.print(indented(given))
+            console.print(Text("  and wrote"))
         console.print(indented(row.text.strip("\n")))
         console.print(_line(f"refused, {row.status}", row.detail, row.reward, row.teacher), style="red")
     else:

@@ -82,10 +82,12 @@ def run_tasks_import(file: Path, out: Path, *, unsafe: bool) -> int:
     silent = sum(block.startswith(f"# {NO_MESSAGE}\n") for _, block in blocks)
     if silent:
         console.print(
-            f"{silent} of them have no message, which {INDUCTION.name} tasks need: '{NO_MESSAGE}' stands there. Write "
-            f"one, or use game.kinds={DEDUCTION.name},{ABDUCTION.name}"
+            f"{silent} of them have no message, which {INDUCTION.name} tasks need: '{NO_MESSAGE}' stands there. With a "
+            f"message in its place, {INDUCTION.name} can be played too"
         )
-    console.print(f"train on them: redqueen train game.seeds={quoted(out)}")
+    # A task that only says "see the examples" teaches nobody, so the command that is offered leaves the kind out.
+    kinds = f" game.kinds={DEDUCTION.name},{ABDUCTION.name}" if silent else ""
+    console.print(f"train on them: redqueen train game.seeds={quoted(out)}{kinds}")
     return 1 if any(reason.startswith("infra_error") for reason in refused.values()) else 0
 
 

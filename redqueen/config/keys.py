@@ -103,7 +103,7 @@ def unknown_key(name: str, valid: Iterable[str]) -> str:
     alike = max(difflib.SequenceMatcher(None, text, name).ratio() for text in (near, near.rpartition(".")[2]))
     # A word that is a part of the key may be much shorter than it.
     if alike < _ALIKE and name.rpartition(".")[2] not in near:
-        return f"unknown key '{name}', and none is like it: redqueen keys lists them all"
+        return f"unknown key '{name}', and none is like it: redqueen keys lists them all."
     return f"unknown key '{name}': did you mean '{near}'?"
 
 

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from redqueen import streams
 from redqueen.adapters.initialisation import fresh, generator
 from redqueen.analysis.find_member import Found, find_member
-from redqueen.analysis.replay import load_step, open_replay
+from redqueen.analysis.replay import Replay, load_step, open_replay
 from redqueen.config import Config, GameConfig
 from redqueen.errors import UserError
 from redqueen.futures import finished
 from redqueen.game.questions import Question, QuestionError, read_question
-from redqueen.judging import ask, cut_off, submit_attempt
+from redqueen.judging import ask, cut_off, submit_attempt, submit_proposal
 from redqueen.kinds import BUILT_IN, find, names
 from redqueen.members.question import BASE, SEED
-from redqueen.records import Completion, Draft, Pair, Proposal, Request, Task, Verdict
+from redqueen.records import Completion, Draft, Kind, Pair, Proposal, Request, Task, Verdict
 from redqueen.runs.allowed import Allowed, playable
 from redqueen.runs.archive.reader import ArchiveReader
-from redqueen.runs.checkpoint import Checkpoint
 from redqueen.runs.directory import RunDirectory
 from redqueen.sandbox import CodecError, LiteralError, OversizeError
 from redqueen.self_play import verified_seeds
@@ -29,6 +30,8 @@ from redqueen.verifier import LocalVerifier, answer_to
 
 YOU = "you"
 """The author of a task that a person poses."""
+_SEATED = "asked"
+"""The name under which the member that is asked stands in the policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,51 +59,109 @@ def asked(
     """
     directory = RunDirectory(run)
     config = playable(directory, allowed)
-    found = None if name == BASE else find_member(directory, config, name, step)
+    found = found_member(directory, config, name, step)
     with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:
         # The question is checked before the model is loaded, which takes longer.
-        task = _task(question, directory, config.game, verifier)
-        # One answer needs no worker processes.
-        config = config.model_copy(update={"model": config.model.model_copy(update={"workers": 1})})
-        config = fit(config, 1, listener)
-        saved = found.saved if found else load_step(directory, step)
-        return Asked(found=found, task=task, answers=_answers(config, found, saved, task, attempts, verifier))
+        task = task_of(question, directory, config.game, verifier)
+        with open_table(directory, config, found, step, verifier, listener) as table:
+            return Asked(found=found, task=task, answers=table.answers(task, attempts))
 
 
-def _answers(
-    config: Config, found: Found | None, saved: Checkpoint, task: Task, attempts: int, verifier: LocalVerifier
-) -> list[tuple[Completion, Verdict]]:
-    """Returns what the member answers, with verdicts."""
-    sampling = config.sampling.params(config.sampling.attempt_tokens)
-    if attempts == 1:
-        sampling = replace(sampling, temperature=0)
-    with open_replay(config, saved, 1) as replay:
-        play = replay.self_play
+def found_member(directory: RunDirectory, config: Config, name: str, step: int | None) -> Found | None:
+    """Returns the member that is asked, None for the base. Raises RunError if there is none of this name."""
+    return None if name == BASE else find_member(directory, config, name, step)
+
+
+class Table:
+    """A loaded base with one member of the run on it, which is posed tasks."""
+
+    def __init__(self, replay: Replay, config: Config, verifier: LocalVerifier) -> None:
+        """`verifier` judges. Somebody must be seated before anything is asked."""
+        self.replay = replay
+        self.config = config
+        self.verifier = verifier
+        self.found: Found | None = None
+
+    def seat(self, found: Found | None) -> None:
+        """Lets `found` answer from now on; None is the base."""
         if found is None:
             # The matrix b of a fresh adapter is zero: it leaves the base as it is.
-            adapter = fresh(replay.policy.shapes(), config.model.rank, generator(0, BASE))
+            adapter = fresh(self.replay.policy.shapes(), self.config.model.rank, generator(0, BASE))
         else:
-            adapter = dict(saved.adapters[found.member.name])
-        replay.policy.join("asked", adapter, trained=False)
+            adapter = dict(found.saved.adapters[found.member.name])
+        if _SEATED in self.replay.policy.members:
+            self.replay.policy.leave(_SEATED)
+        self.replay.policy.join(_SEATED, adapter, trained=False)
+        self.found = found
+
+    def answers(self, task: Task, attempts: int) -> list[tuple[Completion, Verdict]]:
+        """Returns what the member answers, with verdicts. One attempt is greedy."""
+        sampling = self.config.sampling.params(self.config.sampling.attempt_tokens)
+        if attempts == 1:
+            sampling = replace(sampling, temperature=0)
+        play = self.replay.self_play
         prompt = play.pose(task)
         requests = [
-            Request(member="asked", prompt=prompt, sampling=sampling, seed=(config.run.seed, "asked", number))
+            Request(member=_SEATED, prompt=prompt, sampling=sampling, seed=(self.config.run.seed, "asked", number))
             for number in range(attempts)
         ]
 
         def submit(_: int, completion: Completion) -> Future[Verdict]:
             if task.author != YOU or not find(task.kind).runs_program:
-                return submit_attempt(verifier, play.prompts, task, completion)
+                return submit_attempt(self.verifier, play.prompts, task, completion)
             # Nobody has an input that gives a person's output, so the program cannot be asked for it again.
             answer = play.prompts.read_attempt(task.kind, completion.text)
             judged = replace(answer_to(task.kind, task.program, task.pairs, answer), inputs=())
             verdict = cut_off(completion)
-            return finished(verdict) if verdict else verifier.submit(judged)
+            return finished(verdict) if verdict else self.verifier.submit(judged)
 
         return ask(play.sampler, requests, submit)
 
+    def proposal(self, kind: Kind, number: int) -> tuple[str, Verdict, Task | None]:
+        """Lets the member write a task of this kind. Returns its text, the verdict, and the task if it is valid.
 
-def _task(question: Sequence[str], directory: RunDirectory, game: GameConfig, verifier: LocalVerifier) -> Task:
+        `number` is that of the proposal: another number gives other references and other random numbers.
+        """
+        play = self.replay.self_play
+        game = self.config.game
+        rng = streams.python(self.config.run.seed, "asked", kind, number)
+        start = play.task_bank.program(kind, rng) if find(kind).starts_from_program else None
+        references = play.task_bank.references(kind, game.references, rng, game.references_from)
+        request = Request(
+            member=_SEATED,
+            prompt=play.prompts.propose(kind, references, start),
+            sampling=self.config.sampling.params(self.config.sampling.proposal_tokens),
+            seed=(self.config.run.seed, "asked", kind, number),
+        )
+        (completion,) = play.sampler.sample([request])
+        judged = submit_proposal(
+            self.verifier, play.prompts, completion, id=f"proposed-{number}", kind=kind, step=0, start=start
+        )
+        verdict, task = judged.result()
+        return completion.text, verdict, task
+
+
+@contextmanager
+def open_table(
+    directory: RunDirectory,
+    config: Config,
+    found: Found | None,
+    step: int | None,
+    verifier: LocalVerifier,
+    listener: Listener,
+) -> Generator[Table]:
+    """Loads the base of a run and seats a member. Raises ModelError or CheckpointError if it cannot be loaded."""
+    # One answer needs no worker processes.
+    config = config.model_copy(update={"model": config.model.model_copy(update={"workers": 1})})
+    config = fit(config, 1, listener)
+    saved = found.saved if found else load_step(directory, step)
+    with open_replay(config, saved, 1) as replay:
+        table = Table(replay, config, verifier)
+        table.seat(found)
+        yield table
+
+
+def task_of(question: Sequence[str], directory: RunDirectory, game: GameConfig, verifier: LocalVerifier) -> Task:
     """Returns the task that is asked for by its id, or by a text. Raises UserError if there is none."""
     if len(question) == 1:
         word = question[0]

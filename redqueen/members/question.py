@@ -31,6 +31,12 @@ def checked_question(
 
     Raises UserError if nothing is asked or the file cannot be read, RunError if there is no such run or member.
     """
+    directory = checked_member(run, name, step, allowed)
+    return asked_lines(directory, question)
+
+
+def checked_member(run: Path, name: str, step: int | None, allowed: Allowed) -> RunDirectory:
+    """Returns the run's directory. Raises RunError if there is no such run or member, UserError for a base's step."""
     directory = RunDirectory(run)
     # A kind of the run's own modules may read the question.
     playable(directory, allowed)
@@ -39,6 +45,11 @@ def checked_question(
             raise UserError("the base is the same at every step: leave --step out")
     elif name.casefold() not in {f"best-{role}" for role in ROLES}:
         check_name(directory, name)
+    return directory
+
+
+def asked_lines(directory: RunDirectory, question: Sequence[str]) -> list[str]:
+    """Returns the lines of a question, or the id of a task. Raises UserError if nothing can be read."""
     if len(question) == 1 and (question[0].startswith(SEED) or _is_task(directory, question[0])):
         return list(question)
     text = _text(question)

@@ -45,6 +45,8 @@ class RunDirectory:
         self.archive = path / "run.sqlite"
         self.evaluation = path / "evaluation.json"
         self.metrics_file = path / "metrics.jsonl"
+        self.now_file = path / "now.json"
+        """What a process that trains here is doing. It is there only while one does, or after a kill."""
         self.config_file = path / "config.json"
         self._lock: int | None = None
         self._made: list[Path] = []

@@ -24,7 +24,7 @@ from redqueen.web.members import league, member, tree
 from redqueen.web.operators import operators
 from redqueen.web.overview import overview
 from redqueen.web.settings import settings
-from redqueen.web.state import course, state
+from redqueen.web.state import stamp_of, state
 from redqueen.web.tasks import browse
 from redqueen.web.views import evaluation, matrix
 from redqueen.web.way import task_with_way
@@ -53,7 +53,7 @@ View = Callable[[LiveRun, str, Mapping[str, str]], object]
 VIEWS: dict[str, View] = {
     "state": lambda run, title, query: state(run, title),
     "overview": lambda run, title, query: overview(run),
-    "stamp": lambda run, title, query: {"stamp": run.stamp(), "course": course(run)},
+    "stamp": lambda run, title, query: stamp_of(run),
     "evaluation": lambda run, title, query: evaluation(run),
     "league": lambda run, title, query: league(run),
     "matrix": lambda run, title, query: matrix(run),

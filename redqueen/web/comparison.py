@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any
 
 from redqueen.analysis.compare.arms import Arm, ComparedRun
-from redqueen.analysis.compare.charts import charts
+from redqueen.analysis.compare.charts import answering, charts
+from redqueen.analysis.compare.gains import gain_charts
 from redqueen.analysis.compare.summary import budget
 from redqueen.config import Config
 from redqueen.config.keys import keys
 from redqueen.errors import UserError
 from redqueen.recording.metrics import panels
 from redqueen.runs.files import damage_of
-from redqueen.web.first_charts import mean_gain
 from redqueen.web.folder import Folder
 from redqueen.web.headline import better, health
-from redqueen.web.lines import Line
 from redqueen.web.live_run import LiveRun
 from redqueen.web.report.comparison import chart_panel, folded_panel
 from redqueen.web.settings import setting_of
 
 MOST = 6
 """So many runs can be told apart in a chart."""
-_FIRST = ("solve-rate--mean-of-kinds", "contested--all", "nodes--reached")
-"""The charts that are shown first, next to the held-out gains."""
 _OF_STUDENTS = "held-out-students"
 """Students of two runs have nothing in common but their names."""
 
@@ -45,15 +41,16 @@ def comparison(folder: Folder, names: Sequence[str]) -> dict[str, object]:
     arms = [_arm(folder.title(name), run) for name, run in runs.items()]
     begun = [arm for arm in arms if arm.runs[0].lines]
     shown = [chart for chart in charts(begun) if chart.curves]
-    by_key = {chart.key: chart for chart in shown}
-    first = [chart_panel(by_key[key], "first") for key in _FIRST if key in by_key]
+    answers = answering([*gain_charts(begun), *shown])
+    first = [chart_panel(chart, question.title) for question, drawn in answers for chart in drawn]
+    keys_shown = {panel["key"] for panel in first}
     return {
         **found,
         "runs": [_row(arm, run) for arm, run in zip(arms, runs.values(), strict=True)],
         "differ": _differ([arm.runs[0].config for arm in arms]),
-        "first": [*_gains(arms), *first],
+        "first": first,
         "panels": [
-            folded_panel(chart) for chart in shown if chart.key not in _FIRST and chart.panel.key != _OF_STUDENTS
+            folded_panel(chart) for chart in shown if chart.key not in keys_shown and chart.panel.key != _OF_STUDENTS
         ],
     }
 
@@ -72,40 +69,6 @@ def _arm(name: str, run: LiveRun) -> Arm:
             panels=panels(lines),
         )
     return Arm(name=name, runs=(compared,))
-
-
-def _gains(arms: Sequence[Arm]) -> list[dict[str, Any]]:
-    """Returns the chart of the mean gain of each run's students on held-out problems; none without a measure."""
-    by_run: dict[str, dict[int, float]] = {}
-    for arm in arms:
-        lines: Sequence[Line] = arm.runs[0].lines
-        gains = {line["step"]: mean_gain((line.get("held_out") or {}).get("students") or {}) for line in lines}
-        known = {step: gain for step, gain in gains.items() if gain is not None}
-        if known:
-            by_run[arm.name] = {0: 0.0, **known}
-    steps = sorted(set(chain.from_iterable(by_run.values())))
-    curves: list[dict[str, Any]] = []
-    for name, by_step in by_run.items():
-        curves.append({"label": name, "values": [by_step.get(step) for step in steps]})
-    note = (
-        "Right answers on held-out problems, which nobody is trained or selected by: percentage points from the start "
-        "of the run, as the mean of its living students."
-    )
-    panel: dict[str, Any] = {
-        "key": "first-gain",
-        "section": "first",
-        "title": "Better than the start?",
-        "unit": "points",
-        "note": note,
-        "low": None,
-        "high": None,
-        "plain": True,
-        "zero": True,
-        "joined": True,
-        "steps": steps,
-        "curves": curves,
-    }
-    return [panel] if by_run else []
 
 
 def _row(arm: Arm, run: LiveRun) -> dict[str, object]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import Any
 
+from redqueen.analysis.compare.gains import mean_gain
 from redqueen.web.headline import RECENT, contested_share
 from redqueen.web.lines import Line, column, named
 
@@ -54,11 +54,6 @@ def _gain(lines: Sequence[Line]) -> dict[str, Any]:
     chart = _chart(measured, "gain", "Better than the start?", "points", note, curves)
     steps = [0, *chart["steps"], *([newest] if beyond else [])]
     return {**chart, "steps": steps, "plain": True, "zero": True}
-
-
-def mean_gain(scores: Scores) -> float | None:
-    """Returns how far the students of a step are above the start on average, in points; None without any."""
-    return 100 * fmean(score["gain"] for score in scores.values()) if scores else None
 
 
 def _shown(ever: Sequence[str], living: Mapping[str, Any], last: Scores) -> list[str]:

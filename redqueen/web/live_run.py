@@ -48,11 +48,11 @@ class LiveRun:
 
     def environment(self) -> dict[str, Any]:
         """Returns environment.json; {} where it cannot be read, for it is a record that the run can do without."""
-        try:
-            data: Any = parse_json(read_plain(self._environment))
-        except (OSError, ValueError):
-            return {}
-        return cast(dict[str, Any], data) if isinstance(data, dict) else {}
+        return _read_json(self._environment)
+
+    def now(self) -> dict[str, Any]:
+        """Returns now.json, what the present step is doing; {} where no process trains."""
+        return _read_json(self.directory.now_file)
 
     def isolation(self) -> str:
         """Returns how well programs were isolated in the newest session that says so."""
@@ -121,6 +121,15 @@ class LiveRun:
                     shutil.copyfile(source, Path(self._copy.name) / source.name)
                 self._copy_stamp = now
             return self._copy
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    """Returns a JSON object; {} where there is none that can be read."""
+    try:
+        data: Any = parse_json(read_plain(file))
+    except (OSError, ValueError):
+        return {}
+    return cast(dict[str, Any], data) if isinstance(data, dict) else {}
 
 
 def stamp(*files: Path) -> Stamp:

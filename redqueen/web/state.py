@@ -13,6 +13,16 @@ RECENT = 5
 """Over so many of the last steps is said how long a step takes."""
 
 
+_DOING = {
+    "match": "matches are drawn",
+    "propose": "teachers propose, and the sandbox checks",
+    "solve": "students answer, and the sandbox judges",
+    "learn": "members learn",
+    "evolve": "the weakest are replaced",
+    "evaluate": "held-out problems are answered",
+}
+
+
 def state(run: LiveRun, title: str) -> dict[str, object]:
     """Returns who plays, how far the run is and how long it will take. Raises RunError if it cannot be read."""
     config = run.config()
@@ -37,10 +47,25 @@ def state(run: LiveRun, title: str) -> dict[str, object]:
         "seconds": sum(seconds),
         "step_seconds": sum(seconds[-RECENT:]) / len(seconds[-RECENT:]) if seconds else None,
         "seconds_left": _left(seconds, config.run.steps - played) if now == "running" else None,
+        "now": present(run) if now == "running" else "",
         "written": _age(lines[-1].get("time")) if lines else None,
         "kinds": {name: find_or_plain(name).title for name in config.game.kinds},
         "stamp": run.stamp(),
     }
+
+
+def stamp_of(run: LiveRun) -> dict[str, object]:
+    """Returns what the page asks for every few seconds: whether there is something new, and what the step is doing."""
+    now = course(run)
+    return {"stamp": run.stamp(), "course": now, "now": present(run) if now == "running" else ""}
+
+
+def present(run: LiveRun) -> str:
+    """Returns what a process that trains is doing in words: "students answer, 45 of 90"; empty between two steps."""
+    data = run.now()
+    words = _DOING.get(str(data.get("phase")), "")
+    done, total = data.get("done"), data.get("total")
+    return f"{words}, {done} of {total}" if words and total else words
 
 
 def course(run: LiveRun) -> Course:

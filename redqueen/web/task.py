@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from redqueen.analysis.tasks import given_program
 from redqueen.kinds import find_or_plain
 from redqueen.runs.archive import queries
 from redqueen.runs.archive.rows import TaskRow
@@ -29,7 +30,7 @@ def task_view(run: LiveRun, name: str) -> dict[str, object]:
         existing = queries.existing(archive, row.reference_ids)
     return {
         "kind": f"{row.kind}: {find_or_plain(row.kind).title}",
-        "proposal": {**asdict(row), "why": why_proposal(row, task, pay)},
+        "proposal": {**asdict(row), "why": why_proposal(row, task, pay), "given": given_program(row)},
         "task": None if task is None else _task(task),
         "measures": None if measures is None else asdict(measures),
         "student": None if match is None else match.student,

@@ -5,14 +5,16 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from redqueen.analysis.compare.arms import arms
 from redqueen.analysis.compare.breadth import measures, rarefaction_charts, vendi_quantities
-from redqueen.analysis.compare.charts import charts
+from redqueen.analysis.compare.charts import answering, charts
 from redqueen.analysis.compare.files import write_files
+from redqueen.analysis.compare.gains import gain_charts
 from redqueen.analysis.compare.summary import budget, quantities
 from redqueen.errors import UserError
 from redqueen.intervals import Interval, interval
@@ -88,7 +90,7 @@ def test_every_figure_has_its_numbers(runs: list[Path], tmp_path: Path) -> None:
     pooled = arms(runs, "recipe")
     # Two panels are enough: a figure takes most of a second.
     drawn = [chart for chart in charts(pooled) if chart.panel.key in ("solve-rate", "covered-programs")]
-    write_files(tmp_path, pooled, drawn)
+    write_files(tmp_path, pooled, drawn, everything=True)
     figures = {file.stem for file in tmp_path.glob("*.png")}
     assert figures == {file.stem for file in tmp_path.glob("*.svg")}
     assert figures | {"curves", "runs"} == {file.stem for file in tmp_path.glob("*.csv")}
@@ -104,10 +106,34 @@ def test_every_figure_has_its_numbers(runs: list[Path], tmp_path: Path) -> None:
     assert '"key": "solve-rate--all-tasks"' in page
 
 
+def test_three_questions_come_first_and_each_has_a_figure(runs: list[Path], tmp_path: Path) -> None:
+    pooled = arms(runs, "recipe")
+    drawn = [*gain_charts(pooled), *charts(pooled)]
+    # These runs measured nothing held out, so the first question has no answer.
+    assert [question.key for question, _ in answering(drawn)] == ["curriculum", "health"]
+    health = next(shown for question, shown in answering(drawn) if question.key == "health")
+    files = write_files(tmp_path, pooled, health)
+    assert {file.name for file in files} == {"health.png", "health.svg", "health.csv", "curves.csv", "runs.csv"}
+    text = comparison_page(pooled, drawn, quantities(pooled))
+    assert 0 < text.index("Is the curriculum richer?") < text.index("Is the run healthy?")
+
+
+def test_gains_begin_at_the_start_and_are_pooled(runs: list[Path]) -> None:
+    pooled = arms(runs, "recipe")
+    measured = [
+        replace(run, lines=[{**run.lines[0], "step": 5, "held_out": {"students": {"S0": {"gain": gain}}}}])
+        for run, gain in zip(pooled[0].runs, (0.1, 0.2), strict=True)
+    ]
+    (chart,) = gain_charts([replace(pooled[0], runs=tuple(measured)), *pooled[1:]])
+    (curve,) = chart.curves
+    assert chart.steps == (0, 5)
+    assert curve.points == (interval([0.0, 0.0]), interval([10.0, 20.0]))
+
+
 def test_what_cannot_be_compared_is_refused(runs: list[Path], tmp_path: Path) -> None:
     with pytest.raises(UserError, match="given twice"):
         arms([runs[0], runs[0]], "run")
-    with pytest.raises(UserError, match=r"did you mean population\.teachers"):
+    with pytest.raises(UserError, match=r"did you mean 'population\.teachers'"):
         arms(runs, "population.teacher")
     with pytest.raises(RunError):
         arms([tmp_path], "run")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,41 @@ def test_what_cannot_be_asked_is_one_line(finished: Path, args: tuple[str, ...],
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.integration
+def test_without_a_question_it_is_a_conversation(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = [
+        *("help", PROGRAM, "f(4) == ?", "", "attempts 2", "again", "member base", "seed-1"),
+        *("# double", "f(1) == 2", "f(2) == 4", ""),
+        *("propose code_o", "propose code_x", "member S9", "attempts none", "what is love?", "", "member S1"),
+    ]
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(said)))
+    done = redqueen("ask", str(finished))
+    # It ends where the input ends, and no fault of a person ends it before.
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [part for part in SAID if part not in done.stdout] == []
+    assert done.stdout.endswith("S1 is asked\n")
+    assert done.stdout.count("asked: S") == 2
+    assert done.stdout.count("asked: the base") >= 2
+
+
+SAID = (
+    "help says what can be written",
+    "propose [KIND]",
+    "right is: 8",
+    "solved 0 of 2",
+    "judged on the other 1",
+    "proposed by T",
+    "choose one of code_o, code_i, code_f",
+    "no member 'S9' ever lived in",
+    "give a whole number from 1 on",
+    "cannot read 'what is love?' as a question",
+)
+
+
+@pytest.mark.integration
+def test_a_conversation_with_nobody_is_refused_before_anything_is_loaded(finished: Path) -> None:
+    done = redqueen("ask", str(finished), "S9")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no member 'S9' ever lived in" in done.stderr

@@ -45,6 +45,8 @@ def test_dry_run_says_on_standard_error_what_memory_a_run_needs(tmp_path: Path) 
     missing = redqueen("train", "--dry-run", "--model", str(tmp_path / "nothing"), cwd=tmp_path)
     assert missing.returncode == 0
     assert missing.stderr.startswith("memory: not estimated, the folder")
+    missing = redqueen("train", "--dry-run", "--for", "24GB", "--model", str(tmp_path / "nothing"), cwd=tmp_path)
+    assert missing.returncode == 1
 
 
 @pytest.mark.parametrize("override", ["sampling.top_p=0.9", "sampling.top_k=40"])

@@ -14,10 +14,13 @@ from redqueen.policy.work import Work
 from redqueen.recording.archive import ArchiveRecorder
 from redqueen.recording.metrics import step_metrics
 from redqueen.recording.metrics_file import MetricsRecorder
+from redqueen.recording.now import NowRecorder
 from redqueen.recording.recorder import Recorder
 from redqueen.recording.terminal import PHASES, LineReporter, LiveReporter, headline, members_table
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory
+from redqueen.web.live_run import LiveRun
+from redqueen.web.state import present
 from tests.recording.steps import MATCH, SEED, TASK, full, record
 
 
@@ -174,3 +177,19 @@ def test_at_the_end_the_bar_goes_and_the_members_stay(terminal: Console) -> None
     assert "T0" in last
     assert "evolve" not in last
     assert not reporter.live.is_started
+
+
+def test_what_a_step_is_doing_is_in_a_small_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = RunDirectory(tmp_path)
+    recorder = NowRecorder(directory)
+    times = iter([10.0, 10.5, 11.5, 11.5, 12.0])
+    monkeypatch.setattr("redqueen.recording.now.time.monotonic", lambda: next(times))
+    recorder.phase(3, "solve")
+    written = directory.now_file.stat().st_ino
+    # Half a second later nothing is written, another second later it is.
+    recorder.progress(1, 90)
+    assert directory.now_file.stat().st_ino == written
+    recorder.progress(45, 90)
+    assert present(LiveRun(tmp_path)) == "students answer, and the sandbox judges, 45 of 90"
+    recorder.close()
+    assert present(LiveRun(tmp_path)) == ""

@@ -131,7 +131,10 @@ def test_runs_are_compared_by_settings_results_and_curves(watched: Path, tmp_pat
     gain = found["first"][0]
     assert (gain["steps"], [curve["label"] for curve in gain["curves"]]) == ([0, 10, 20], ["long"])
     curves = {panel["key"]: [curve["label"] for curve in panel["curves"]] for panel in found["panels"]}
-    assert curves["valid-rate--all"] == ["first", "long"]
+    assert curves["nodes--as-written"] == ["first", "long"]
+    sections = [panel["section"] for panel in found["first"]]
+    assert sections[0] == "Is anybody better on held-out problems?"
+    assert sections[-1] == "Is the run healthy?"
     assert {panel["question"] for panel in found["panels"]} >= {"Who wins?"}
 
 

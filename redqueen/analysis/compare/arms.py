@@ -10,7 +10,7 @@ from typing import Any
 
 from redqueen.analysis.dynamics.verdict import Verdict, verdict
 from redqueen.config import Config
-from redqueen.config.keys import keys, nearest_key
+from redqueen.config.keys import keys, unknown_key
 from redqueen.errors import UserError
 from redqueen.recording.metrics import Panel, panels
 from redqueen.runs.directory import RunDirectory
@@ -48,20 +48,25 @@ def runs_of(arms: Sequence[Arm]) -> list[ComparedRun]:
     return list(chain.from_iterable(arm.runs for arm in arms))
 
 
+def check_arms(paths: Sequence[Path], by: str) -> None:
+    """Raises RunError for a path without a run, UserError for an unknown setting or a run that is given twice."""
+    if by not in (BY_RUN, _RECIPE) and by not in keys(Config):
+        raise UserError(f"--by {by}: {unknown_key(by, keys(Config))} Or write --by recipe")
+    resolved = [path.resolve() for path in paths]
+    if len(set(resolved)) < len(resolved):
+        raise UserError("a run is given twice")
+    for path in paths:
+        RunDirectory(path).config()
+
+
 def arms(paths: Sequence[Path], by: str) -> list[Arm]:
     """Returns the arms in the order of their first runs.
 
     `by` is "run", where each run is an arm, or a setting, whose value names the arm: "recipe", "population.teachers".
     Raises RunError for a path without a run, UserError for an unknown setting, a run twice or one without a step.
     """
-    if by not in (BY_RUN, _RECIPE) and by not in keys(Config):
-        raise UserError(
-            f"--by {by}: no such setting; did you mean {nearest_key(by, keys(Config))}? Or write --by recipe"
-        )
-    resolved = [path.resolve() for path in paths]
-    if len(set(resolved)) < len(resolved):
-        raise UserError("a run is given twice")
-    names = _names(resolved)
+    check_arms(paths, by)
+    names = _names([path.resolve() for path in paths])
     grouped: dict[str, list[ComparedRun]] = {}
     for path, name in zip(paths, names, strict=True):
         run = _read(path, name, by)

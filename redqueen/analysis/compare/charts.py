@@ -10,18 +10,38 @@ from redqueen.analysis.compare.arms import Arm, ComparedRun, runs_of
 from redqueen.intervals import Interval, interval
 from redqueen.recording.metrics import Panel
 
-OVERVIEW = (
-    "solve-rate--mean-of-kinds",
-    "contested--all",
-    "valid-rate--all",
-    "nodes--as-written",
-    "nodes--reached",
-    "rarefied-programs--in-100-tasks",
-    "rarefaction-programs--whole-run",
-    "rarefaction-paths--whole-run",
-    "rarefied-paths--in-1000-nodes",
+GAIN = "held-out-gain--mean-of-the-students"
+"""The chart that `redqueen.analysis.compare.gains` draws."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a reader of a comparison asks first, with the charts that answer it."""
+
+    key: str
+    """The name of its figure."""
+    title: str
+    charts: tuple[str, ...]
+
+
+QUESTIONS = (
+    Question(key="better", title="Is anybody better on held-out problems?", charts=(GAIN,)),
+    Question(
+        key="curriculum",
+        title="Is the curriculum richer?",
+        charts=(
+            "rarefaction-programs--whole-run",
+            "rarefied-paths--in-1000-nodes",
+            "nodes--reached",
+        ),
+    ),
+    Question(
+        key="health",
+        title="Is the run healthy?",
+        charts=("valid-rate--all", "contested--all", "solve-rate--mean-of-kinds"),
+    ),
 )
-"""The charts of the paper's claim: does the solve rate climb, do programs grow, does coverage widen?"""
+"""In the order in which terminal, figures and pages answer them."""
 # Members of two runs have nothing in common but their names.
 _OF_MEMBERS = ("ratings-", "sigma-")
 
@@ -55,6 +75,13 @@ class Chart:
     @property
     def title(self) -> str:
         return f"{self.panel.title}: {self.label}"
+
+
+def answering(charts: Sequence[Chart]) -> list[tuple[Question, list[Chart]]]:
+    """Returns the questions that the charts answer, each with its charts."""
+    by_key = {chart.key: chart for chart in charts}
+    found = [(question, [by_key[key] for key in question.charts if key in by_key]) for question in QUESTIONS]
+    return [(question, shown) for question, shown in found if shown]
 
 
 def charts(arms: Sequence[Arm]) -> list[Chart]:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from redqueen.analysis.compare.charts import ArmCurve, Chart
+from redqueen.analysis.compare.charts import GAIN, ArmCurve, Chart
 from redqueen.analysis.hues import HUES
 
 _COLUMNS = 3
@@ -43,8 +43,10 @@ def _chart(axes: Axes, chart: Chart, arms: Sequence[str]) -> None:
         hue = HUES[index % len(HUES)]
         style = _STYLES[index % len(_STYLES)]
         if arm in by_arm:
-            # Only steps are noisy: a curve over numbers of tasks is an expectation.
-            _curve(axes, chart.steps, by_arm[arm], hue, style, smooth=chart.along == "step")
+            # A curve over numbers of tasks is an expectation, and held-out gains are few and start at 0: neither is
+            # smoothed.
+            smooth = chart.along == "step" and chart.key != GAIN
+            _curve(axes, chart.steps, by_arm[arm], hue, style, smooth=smooth)
         else:
             axes.plot([], [], color=hue, ls=style, label=arm)
     axes.set_title(f"{chart.panel.title}\n{chart.label}", loc="left", fontsize=9)
@@ -70,7 +72,9 @@ def _curve(axes: Axes, steps: Sequence[int], curve: ArmCurve, hue: str, style: s
         axes.plot(steps, mean, color=hue, ls=style, lw=1.7, label=curve.arm)
         return
     if not smooth:
-        axes.plot(steps, mean, color=hue, ls=style, lw=1.7, label=curve.arm)
+        # Arms may have values at different steps, and a curve would break where another one has a point.
+        known = ~np.isnan(mean)
+        axes.plot(np.array(steps)[known], mean[known], color=hue, ls=style, lw=1.7, label=curve.arm)
         return
     axes.plot(steps, mean, color=hue, ls=style, lw=0.8, alpha=0.45)
     axes.plot(steps, _running_mean(mean), color=hue, ls=style, lw=1.9, label=curve.arm)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from redqueen.analysis.compare.arms import Arm, runs_of
-from redqueen.analysis.compare.charts import OVERVIEW, Chart
+from redqueen.analysis.compare.charts import Chart, answering
 from redqueen.analysis.compare.figures import draw
 from redqueen.analysis.compare.summary import run_row
 from redqueen.analysis.drawing import write
@@ -21,17 +21,19 @@ FIGURES = (
     *("rarefied-behaviours", "new-shapes", "new-ideas", "guessable"),
     *("rarefaction-programs", "rarefaction-paths", "rarefaction-functions", "rarefaction-signatures"),
 )
-"""The panels that have a figure; curves.csv has the numbers of all."""
+"""The panels that have a figure if all are wanted; curves.csv has the numbers of every curve."""
 
 
-def write_files(folder: Path, arms: Sequence[Arm], charts: Sequence[Chart]) -> list[Path]:
-    """Writes figures (PNG and SVG) and numbers (CSV); returns the files. Raises OSError if that fails."""
+def write_files(folder: Path, arms: Sequence[Arm], charts: Sequence[Chart], *, everything: bool = False) -> list[Path]:
+    """Writes figures (PNG and SVG) and numbers (CSV); returns the files. Raises OSError if that fails.
+
+    There is a figure for each question that a reader asks first, and with `everything` one for each of `FIGURES`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     names = [arm.name for arm in arms]
     written: list[Path] = []
-    by_key = {chart.key: chart for chart in charts}
-    figures = {"overview": [by_key[key] for key in OVERVIEW if key in by_key]}
-    for key in FIGURES:
+    figures = {question.key: shown for question, shown in answering(charts)}
+    for key in FIGURES if everything else ():
         figures[key] = [chart for chart in charts if chart.panel.key == key]
     for key, shown in figures.items():
         if not shown:

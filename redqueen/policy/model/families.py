@@ -53,6 +53,8 @@ _QUANTIZED = {
     "modelopt": "ModelOpt",
     "auto-round": "AutoRound",
 }
+# What a tokenizer is read from; the second file alone says only how the first is used.
+_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 # The libraries whose quantised weights pass a gradient on, and the package's extras that install them.
 _EXTRAS = {"bitsandbytes": "bnb", "torchao": "torchao"}
 _LIBRARIES = {"nf4": "bitsandbytes", "int8": "bitsandbytes", "torchao_int8": "torchao", "torchao_fp8": "torchao"}
@@ -73,6 +75,18 @@ def check_model(model: ModelConfig) -> None:
         check_quantized(model, config)
     else:
         check_library(model.quantize)
+
+
+def check_files(model: ModelConfig) -> None:
+    """Raises ModelError if the base is a folder with a config.json that has no tokenizer or no weights."""
+    folder = Path(model.name).expanduser()
+    if not (folder / "config.json").is_file():
+        return
+    names = [file.name for file in folder.iterdir()]
+    if not set(_TOKENIZERS) & set(names):
+        raise ModelError(f"the folder {model.name} has no tokenizer: copy {' or '.join(_TOKENIZERS[:2])} into it")
+    if not any(name.endswith((".safetensors", ".bin")) for name in names):
+        raise ModelError(f"the folder {model.name} has no weights: neither *.safetensors nor pytorch_model.bin")
 
 
 def check_quantized(model: ModelConfig, config: Mapping[str, Any]) -> None:

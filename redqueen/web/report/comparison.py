@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from html import escape
 
 from redqueen.analysis.compare.arms import Arm, runs_of
-from redqueen.analysis.compare.charts import OVERVIEW, Chart
+from redqueen.analysis.compare.charts import Chart, answering
+from redqueen.analysis.compare.gains import KEY
 from redqueen.analysis.compare.summary import Quantity, budget, run_row
 from redqueen.intervals import Interval
 from redqueen.web.questions import question_of
@@ -15,10 +16,11 @@ from redqueen.web.report.inline import document
 
 def comparison_page(arms: Sequence[Arm], charts: Sequence[Chart], table: Sequence[Quantity]) -> str:
     """Returns the page."""
-    first = [chart for key in OVERVIEW for chart in charts if chart.key == key]
+    answers = answering(charts)
+    first = [chart for _, shown in answers for chart in shown]
     others = [chart for chart in charts if chart not in first]
     data = {
-        "overview": [chart_panel(chart, "the claim") for chart in first],
+        "overview": [chart_panel(chart, question.title) for question, shown in answers for chart in shown],
         "others": [folded_panel(chart) for chart in others],
     }
     return document("Comparison · Red Queen", _body(arms, table), data, "compare.js")
@@ -54,6 +56,9 @@ def chart_panel(chart: Chart, section: str) -> dict[str, object]:
         "along": chart.along,
         # Each run measured held-out problems at its own steps.
         "joined": panel.key.startswith("held-out"),
+        # A gain has no limits but a zero, and few steps, which need no smoothing.
+        "plain": panel.key == KEY,
+        "zero": panel.key == KEY,
     }
 
 
@@ -79,10 +84,11 @@ def _body(arms: Sequence[Arm], table: Sequence[Quantity]) -> str:
         '<header><div class="top"><strong id="title">Comparison</strong>'
         '<button id="theme" type="button"></button></div>'
         f'<div id="facts">{escape(" · ".join(arm.name for arm in arms))}</div></header>'
-        f'<main class="report"><h2>Budgets and verdicts</h2>{budgets}<h2>Numbers</h2>{numbers}'
+        f'<main class="report"><section id="overview"></section><h2>Budgets and verdicts</h2>{budgets}'
+        f"<h2>Numbers</h2>{numbers}"
         '<p class="soft">Means over the runs of an arm, with 95 % intervals over runs from two runs on. Rates are in '
         "sample: measured on the tasks that the members train on.</p>"
-        '<section id="overview"></section><section id="others"></section>'
+        '<section id="others"></section>'
         f"<h2>Runs</h2>{runs}</main>"
     )
 

@@ -134,6 +134,8 @@ function header(page, state, view) {
     h("span", { class: `badge ${state.course}` }, state.course),
     ` step ${state.step} of ${state.steps}${left} `,
     h("progress", { max: state.steps, value: state.step, "aria-label": "steps played" }),
+    " ",
+    h("span", { class: "soft", "data-now": "" }, state.now),
   );
   const written = state.written === null ? null : `last step ${ago(state.written)}`;
   const parts = [
@@ -162,8 +164,12 @@ function notify(text) {
 async function poll() {
   if (document.hidden || !shown || !shown.stamp) return;
   try {
-    const { stamp, course } = await ask("stamp", new URLSearchParams({ run: shown.page.run }));
-    if (`${stamp} ${course}` === shown.stamp) return notify("");
+    const { stamp, course, now } = await ask("stamp", new URLSearchParams({ run: shown.page.run }));
+    if (`${stamp} ${course}` === shown.stamp) {
+      // What a step is doing changes without anything new to read.
+      for (const each of document.querySelectorAll("[data-now]")) each.textContent = now;
+      return notify("");
+    }
     if (shown.fixed) {
       const state = await ask("state", new URLSearchParams({ run: shown.page.run }));
       header(shown.page, state, VIEWS[shown.page.path]);

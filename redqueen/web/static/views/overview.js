@@ -60,14 +60,19 @@ function answer(question, value, text, tone) {
   );
 }
 
-function doing({ course, step, steps, written, step_seconds: usual }) {
+function doing({ course, now, step, steps, written, step_seconds: usual }) {
   const last = written === null ? "" : `The last step ended ${ago(written)}.`;
   if (course === "finished") return ["finished", `${step} steps were played. ${last}`, "good"];
   if (course === "stopped") return ["stopped", `${step} of ${steps} steps are played, and nobody trains it here. ${last}`, "bad"];
-  if (!step) return ["starting", "The base is loaded and the first step is played.", "open"];
+  if (!step && !now) return ["starting", "The base is loaded.", "open"];
+  if (!step) return ["step 1", h("span", { "data-now": "" }, now), "good"];
   const late = written !== null && usual !== null && written > 3 * usual + 30;
   const words = `${last} A step takes about ${clock(usual)}.`;
-  return late ? [`step ${step + 1}`, `${words} This one takes longer.`, "bad"] : [`step ${step + 1}`, words, "good"];
+  const present = ["In it: ", h("span", { "data-now": "" }, now), ". "];
+  const text = [...(now ? present : []), words];
+  return late
+    ? [`step ${step + 1}`, [...text, " This one takes longer."], "bad"]
+    : [`step ${step + 1}`, text, "good"];
 }
 
 function left({ course, step, steps, seconds, seconds_left: time }) {

@@ -110,6 +110,8 @@ function refused(proposal) {
   return [
     h("h2", {}, "Refused"),
     h("p", { class: "bad" }, proposal.detail || proposal.status),
+    proposal.given && [h("h3", {}, "It was given the program"), h("pre", { class: "program" }, proposal.given)],
+    proposal.given && h("h3", {}, "It wrote"),
     h("pre", { class: "program" }, proposal.text),
     proposal.output && [h("h3", {}, "Its output"), h("pre", {}, proposal.output)],
   ]

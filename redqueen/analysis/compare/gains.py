@@ -1,0 +1,59 @@
+"""How far the students of the arms are above their start on held-out problems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from redqueen.analysis.compare.arms import Arm, ComparedRun, runs_of
+from redqueen.analysis.compare.charts import ArmCurve, Chart
+from redqueen.intervals import interval
+from redqueen.recording.metrics import Panel
+
+KEY = "held-out-gain"
+_NOTE = (
+    "Right answers on held-out problems, which nobody is trained or selected by: percentage points from the start of "
+    "the run, as the mean of its living students."
+)
+
+
+def mean_gain(scores: Mapping[str, Mapping[str, Any]]) -> float | None:
+    """Returns how far the students of a step are above the start on average, in points; None without any."""
+    return 100 * fmean(score["gain"] for score in scores.values()) if scores else None
+
+
+def gain_charts(arms: Sequence[Arm]) -> list[Chart]:
+    """Returns the chart of the arms' gains; none if no run measured held-out problems."""
+    gains = {run.name: _gains(run) for run in runs_of(arms)}
+    steps = tuple(sorted({step for by_step in gains.values() for step in by_step}))
+    if not steps:
+        return []
+    panel = Panel(
+        key=KEY,
+        section="dynamics",
+        title="Gain on held-out problems",
+        unit="points",
+        note=_NOTE,
+        low=None,
+        high=None,
+        steps=steps,
+        curves={},
+    )
+    curves: list[ArmCurve] = []
+    for arm in arms:
+        by_run = [gains[run.name] for run in arm.runs]
+        points = [interval([by_step[step] for by_step in by_run if step in by_step]) for step in steps]
+        if any(point is not None for point in points):
+            curves.append(ArmCurve(arm=arm.name, points=tuple(points)))
+    return [Chart(panel=panel, label="mean of the students", steps=steps, curves=tuple(curves))]
+
+
+def _gains(run: ComparedRun) -> dict[int, float]:
+    """Returns the mean gain by step. What all started from is the start, by definition."""
+    found: dict[int, float] = {}
+    for line in run.lines:
+        gain = mean_gain((line.get("held_out") or {}).get("students") or {})
+        if gain is not None:
+            found[line["step"]] = gain
+    return {0: 0.0, **found} if found else {}
