@@ -22,7 +22,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SECTIONS = ("Two commands", "Use a student", "Look into a run")
-LEFT_OUT = ("redqueen export runs/quickstart best-student published", "make test", "redqueen compare", "redqueen eval runs/quickstart base --benchmarks")
+LEFT_OUT = (
+    "redqueen export runs/quickstart best-student published",
+    "make test",
+    "redqueen compare",
+    "redqueen eval runs/quickstart base --benchmarks",
+)
 # `timeout` ends with 124 when it had to stop the command.
 FOR_A_WHILE = "timeout --signal=INT 8 {} || [ $? = 124 ]"
 TINY = (
