@@ -41,7 +41,7 @@ help:
 	@echo "make bench     measure this machine and compare with other libraries (docs/BENCHMARKS.md): well over an hour"
 	@echo "make results   repeat the experiment of docs/RESULTS.md, as far as its numbers are missing: many hours, resumable"
 	@echo "make figures   draw the figures and tables of docs/RESULTS.md again from the numbers in docs/results"
-	@echo "make site      the documentation as a site in build/site, with links checked, in an environment of its own"
+	@echo "make site      the documentation as a site in site/, with links checked, in an environment of its own"
 	@echo "make lint      ruff (lint, format), strict types, figures of style"
 	@echo "make format    let ruff rewrite the code"
 	@echo "make setup     only build .venv"
@@ -187,7 +187,7 @@ figures: setup
 
 site: .venv-site/installed
 	@.venv-site/bin/mkdocs build --strict --quiet
-	@echo "build/site/index.html"
+	@echo "site/index.html"
 
 .venv-site/installed: Makefile
 	@echo "installing mkdocs-material into .venv-site ..."
