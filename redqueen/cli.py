@@ -61,6 +61,13 @@ Model = Annotated[
     str | None, typer.Option(metavar="MODEL", help="Hugging Face id or local folder; short for model.name=MODEL.")
 ]
 
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", metavar="FILE", help="Settings in TOML or YAML (see redqueen init), or a run's config.json."
+    ),
+]
+
 
 def _unsafe(wanted: bool) -> list[str]:
     return ["sandbox.unsafe_no_isolation=true"] if wanted else []
@@ -96,12 +103,7 @@ def train(
         str | None,
         typer.Option(metavar="HOW", help="Train the recipe's single agent, equal in compute: per_adapter or total."),
     ] = None,
-    config_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--config", metavar="FILE", help="Settings in TOML or YAML (see redqueen init), or a run's config.json."
-        ),
-    ] = None,
+    config_file: ConfigFile = None,
     resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Continue the run in this directory.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the configuration and a memory estimate, and stop.")
