@@ -206,6 +206,13 @@ def evaluate(
     By default these are the reserved programs, on which no run trains. All targets answer the same problems, side by
     side. docs/EVALUATION.md lists the benchmarks and where their data come from.
     """
+    from redqueen.analysis.lineage.tree import check_name
+    from redqueen.runs.directory import RunDirectory
+
+    # Before torch is imported: whoever mistypes a name hears it at once.
+    for target in targets if members not in ("students", "all") else ():
+        if (directory := RunDirectory(Path(target))).exists:
+            check_name(directory, members)
     say_loading()
     from redqueen.commands.eval import as_step, run_eval
     from redqueen.members.evaluating import EvalOptions
