@@ -14,7 +14,7 @@ What SQLite gets is written here anew: no word of a model's text comes to it as 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from redqueen.kinds.sql.database import Database
@@ -32,21 +32,23 @@ from redqueen.kinds.sql.grammar import (
     Query,
     Source,
 )
+from redqueen.kinds.sql.parts import AGGREGATES, has_aggregate
 from redqueen.kinds.sql.tokens import ForbiddenError, QueryError
+from redqueen.kinds.sql.values import (
+    EXACT,
+    FUNCTIONS,
+    Value,
+    arithmetic,
+    call_of,
+    comparable,
+    joined,
+    literal,
+    need,
+)
 
-EXACT = 2**53
-"""Whole numbers up to here are real numbers too."""
-MOST_TEXT = 2_000
-"""The length of a text that a function makes; SQLite refuses a longer one."""
-
+_TYPES = {"integer": "INTEGER", "int": "INTEGER", "real": "REAL", "float": "REAL", "text": "TEXT"}
 MOST_BRACKETS = 22
 """So deep each build can read; most have a stack of a hundred words."""
-
-AGGREGATES = frozenset({"count", "sum", "avg", "min", "max", "total"})
-SCALARS = frozenset(
-    ("abs", "length", "lower", "upper", "trim", "substr", "replace", "instr", "coalesce", "ifnull", "nullif", "round")
-)
-_TYPES = {"integer": "INTEGER", "int": "INTEGER", "real": "REAL", "float": "REAL", "text": "TEXT"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,17 +64,6 @@ class Meaning:
     """How many of the ordered rows are left out."""
     count: int | None
     """How many of them are the result; None: all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """An expression for SQLite."""
-
-    sql: str
-    kind: str
-    """`integer`, `real`, `text`, or `null` where nothing else is known."""
-    bound: float
-    """What its absolute value cannot exceed, if it is a number."""
 
 
 @dataclass(slots=True)
@@ -154,7 +145,7 @@ class _Writer:
             if len(own) != len(columns):
                 raise QueryError("the SELECTs have different numbers of columns")
             columns = [
-                (name, _joined("", [value, other])) for (name, value), (_, other) in zip(columns, own, strict=True)
+                (name, joined("", [value, other])) for (name, value), (_, other) in zip(columns, own, strict=True)
             ]
             sql += f" {operator.upper()} {text}"
             rows += more
@@ -173,7 +164,7 @@ class _Writer:
             parts.append(f" WHERE {self.condition(core.where, scope)}")
         if core.having is not None and not core.groups:
             raise QueryError("HAVING without GROUP BY")
-        if core.groups or any(map(_aggregates, [*(value for value, _ in core.columns), *extra])):
+        if core.groups or any(map(has_aggregate, [*(value for value, _ in core.columns), *extra])):
             self._group(core, scope, parts)
         scope.aliases = {}
         columns = self._columns(core, scope)
@@ -190,11 +181,11 @@ class _Writer:
         texts: list[str] = []
         expanded: list[Expression] = []
         for group in core.groups:
-            if isinstance(group, Literal) or _aggregates(group):
+            if isinstance(group, Literal) or has_aggregate(group):
                 raise QueryError("GROUP BY needs columns")
             if isinstance(group, Name) and not group.table and not self._own(group, scope):
                 group = scope.aliases.get(group.column, group)
-                if _aggregates(group):
+                if has_aggregate(group):
                     raise QueryError("GROUP BY an aggregate")
             expanded.append(group)
             texts.append(self.expression(group, scope).sql)
@@ -314,7 +305,7 @@ class _Writer:
                 values.append(self.expression(other, scope))
                 conditions = [self.condition(condition, scope) for condition, _ in cases]
                 text = "".join(f" WHEN {c} THEN {v.sql}" for c, v in zip(conditions, values, strict=False))
-                return _joined(f"(CASE{text} ELSE {values[-1].sql} END)", values)
+                return joined(f"(CASE{text} ELSE {values[-1].sql} END)", values)
             case Cast(value, kind):
                 return self._cast(self.expression(value, scope), kind)
             case Among(value, items):
@@ -374,28 +365,28 @@ class _Writer:
             case "isnull":
                 return Value(f"({first.sql} IS NULL)", "integer", 1)
             case "not" | "and" | "or":
-                _need(values, "integer")
+                need(values, "integer")
                 return Value(f"(NOT {first.sql})" if operator == "not" else pair, "integer", 1)
             case "neg":
-                _need(values, "integer", "real")
+                need(values, "integer", "real")
                 return replace(first, sql=f"(- {first.sql})")
             case "like":
-                _need(values, "text")
+                need(values, "text")
                 return Value(pair, "integer", 1)
             case "||":
-                _need(values, "text", "integer")
+                need(values, "text", "integer")
                 return Value(pair, "text", 0)
             case "+" | "-" | "*" | "/" | "%":
-                return _arithmetic(operator, pair, first, second)
+                return arithmetic(operator, pair, first, second)
             case _:
-                _comparable(first, second)
+                comparable(first, second)
                 return Value(pair, "integer", 1)
 
     def _cast(self, value: Value, kind: str) -> Value:
         type_ = _TYPES.get(kind)
         if type_ is None:
             raise QueryError(f"there is no type {kind}: INTEGER, REAL or TEXT")
-        _need([value], *(("integer", "text") if type_ == "TEXT" else ("integer", "real")))
+        need([value], *(("integer", "text") if type_ == "TEXT" else ("integer", "real")))
         return Value(f"CAST({value.sql} AS {type_})", type_.lower(), value.bound)
 
     def _among(self, value: Value, items: tuple[Expression, ...] | Query, scope: Scope) -> Value:
@@ -403,11 +394,11 @@ class _Writer:
             sql, columns = self.inner(items, scope)
             if len(columns) != 1:
                 raise QueryError("IN needs a query of one column")
-            _comparable(value, columns[0][1])
+            comparable(value, columns[0][1])
             return Value(f"({value.sql} IN ({sql}))", "integer", 1)
         values = [self.expression(item, scope) for item in items]
         for each in values:
-            _comparable(value, each)
+            comparable(value, each)
         return Value(f"({value.sql} IN ({', '.join(each.sql for each in values)}))", "integer", 1)
 
     def _call(self, call: Call, scope: Scope) -> Value:
@@ -415,12 +406,12 @@ class _Writer:
         several = name in ("min", "max") and len(call.arguments) > 1
         if name in AGGREGATES and not several:
             return self._aggregate(call, scope)
-        if (name not in SCALARS and not several) or call.distinct:
+        if (name not in FUNCTIONS or (name in AGGREGATES and not several)) or call.distinct:
             raise ForbiddenError(f"there is no function {name}" + (" of distinct values" if call.distinct else ""))
         if Name("", "*") in call.arguments:
             raise QueryError(f"{name}(*)")
         values = [self.expression(argument, scope) for argument in call.arguments]
-        return _scalar(name, values, call.arguments)
+        return call_of(name, values, call.arguments)
 
     def _aggregate(self, call: Call, scope: Scope) -> Value:
         name = call.function
@@ -453,144 +444,6 @@ class _Writer:
         return Value(sql, "real", value.bound * (scope.rows if name == "total" else 1))
 
 
-def literal(value: float | str | None) -> Value:
-    """Returns a constant for SQLite. Raises QueryError for a text that is not of printable ASCII."""
-    if value is None:
-        return Value("NULL", "null", 0)
-    if isinstance(value, str):
-        if not (value.isascii() and value.isprintable()) and value:
-            raise QueryError("a text of other than printable ASCII characters")
-        return Value("'" + value.replace("'", "''") + "'", "text", 0)
-    # A minus of its own: `- -1` would begin a comment.
-    return Value(f"({value!r})", "integer" if isinstance(value, int) else "real", abs(value))
-
-
-def _same(one: str, other: str) -> str:
-    """Returns the kind of a value that is of either kind. Raises QueryError if there is none."""
-    if "null" in (one, other):
-        return other if one == "null" else one
-    if one != other:
-        raise QueryError(f"{one} and {other} in one place: use CAST")
-    return one
-
-
-def _joined(sql: str, values: Sequence[Value]) -> Value:
-    kind = "null"
-    for value in values:
-        kind = _same(kind, value.kind)
-    return Value(sql, kind, max(value.bound for value in values))
-
-
-def _need(values: Sequence[Value], *kinds: str) -> None:
-    for value in values:
-        if value.kind not in (*kinds, "null"):
-            raise QueryError(f"{' or '.join(kinds)} is needed, not {value.kind}")
-
-
-def _comparable(one: Value, other: Value) -> None:
-    kinds = {one.kind, other.kind} - {"null"}
-    if len(kinds) == 2 and "text" in kinds:
-        raise QueryError("a text is compared with a number")
-
-
-def _arithmetic(operator: str, sql: str, one: Value, other: Value) -> Value:
-    _need([one, other], "integer", "real")
-    real = "real" in (one.kind, other.kind)
-    if operator == "%":
-        if real:
-            raise QueryError("% is of whole numbers")
-        return Value(sql, "integer", other.bound)
-    if operator == "/":
-        return Value(sql, "real" if real else "integer", float("inf") if real else one.bound)
-    bound = one.bound * other.bound if operator == "*" else one.bound + other.bound
-    return Value(sql, "real" if real else "integer", bound)
-
-
-def _scalar(name: str, values: list[Value], arguments: Sequence[Expression]) -> Value:
-    """Returns the call of a plain function. Raises QueryError."""
-    sql = f"{name}({', '.join(value.sql for value in values)})"
-    least, most, kinds, gives = _FUNCTIONS[name]
-    if not least <= len(values) <= most:
-        raise QueryError(f"{name} of {len(values)} arguments")
-    if kinds is not None:
-        for value, kind in zip(values, kinds, strict=False):
-            _need([value], *kind)
-    if name == "round":
-        digits = arguments[1] if len(arguments) > 1 else Literal(0)
-        if not (isinstance(digits, Literal) and isinstance(digits.value, int) and 0 <= digits.value <= 6):
-            raise QueryError("round needs a constant number of digits, 0 to 6")
-        return Value(sql, "real", values[0].bound + 1)
-    if gives == "text":
-        return Value(sql, "text", 0)
-    if gives == "length":
-        return Value(sql, "integer", MOST_TEXT)
-    if gives == "first":
-        return replace(values[0], sql=sql)
-    return _joined(sql, values)
-
-
-_NUMBER = ("integer", "real")
-_TEXT = ("text",)
-_WHOLE = ("integer",)
-# Arguments at least and at most, their kinds (None: all of one kind), and what it gives.
-_FUNCTIONS: dict[str, tuple[int, int, tuple[tuple[str, ...], ...] | None, str]] = {
-    "abs": (1, 1, (_NUMBER,), "first"),
-    "length": (1, 1, (_TEXT,), "length"),
-    "lower": (1, 1, (_TEXT,), "text"),
-    "upper": (1, 1, (_TEXT,), "text"),
-    "trim": (1, 1, (_TEXT,), "text"),
-    "substr": (2, 3, (_TEXT, _WHOLE, _WHOLE), "text"),
-    "replace": (3, 3, (_TEXT, _TEXT, _TEXT), "text"),
-    "instr": (2, 2, (_TEXT, _TEXT), "length"),
-    "round": (1, 2, (_NUMBER, _WHOLE), "real"),
-    "coalesce": (2, 8, None, "one"),
-    "ifnull": (2, 2, None, "one"),
-    "nullif": (2, 2, None, "one"),
-    "min": (2, 8, None, "one"),
-    "max": (2, 8, None, "one"),
-}
-
-
-def children(expression: Expression) -> Iterator[Expression]:
-    """Yields the parts of an expression, without the queries in it."""
-    match expression:
-        case Call(_, arguments):
-            yield from arguments
-        case Operation(_, operands):
-            yield from operands
-        case Case(cases, other):
-            for condition, value in cases:
-                yield condition
-                yield value
-            yield other
-        case Cast(value, _):
-            yield value
-        case Among(value, items):
-            yield value
-            if isinstance(items, tuple):
-                yield from items
-        case _:
-            return
-
-
-def _walk(expression: Expression) -> Iterator[Expression]:
-    waiting = [expression]
-    while waiting:
-        each = waiting.pop()
-        yield each
-        waiting += children(each)
-
-
-def _aggregates(expression: Expression) -> bool:
-    """Returns whether there is an aggregate in an expression, not counting those of queries in it."""
-    return any(
-        isinstance(each, Call)
-        and each.function in AGGREGATES
-        and (each.function not in ("min", "max") or len(each.arguments) == 1)
-        for each in _walk(expression)
-    )
-
-
 def _place(query: Query, term: Expression) -> int | None:
     """Returns the column of the result that a term of ORDER BY is, None if it is none. Raises QueryError."""
     if isinstance(term, Literal):
@@ -611,5 +464,5 @@ def _check_single(query: Query) -> None:
     """Raises QueryError unless a query gives one row whatever the tables hold."""
     core = query.first
     single = len(query.cores) == 1 and not core.groups and not core.distinct
-    if not single or not any(_aggregates(value) for value, _ in core.columns):
+    if not single or not any(has_aggregate(value) for value, _ in core.columns):
         raise QueryError("a query that is used as a value needs an aggregate and no GROUP BY")

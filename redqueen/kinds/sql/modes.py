@@ -141,6 +141,10 @@ class SqlInduction(SqlTask, Induction):
             return replace(verdict, status="malformed", detail="it gives the same rows on every database"), None
         return super().made(proposal, pairs, verdict, replace(counts, least=max(counts.least, SHOWN + 1)))
 
+    def write_proposal(self, task: Task, counts: InputCounts) -> str:
+        # More databases are drawn. Those that teachers write would only lengthen the text.
+        return super().write_proposal(replace(task, pairs=task.pairs[: max(SHOWN, counts.least)]), counts)
+
     def question(self, task: Task) -> Prompt:
         lines = [task.message, *(SQL.equation(pair.input, pair.output) for pair in self.shown(task))]
         return Prompt("".join(f"{SQL.comment(line)}\n" for line in lines), BLOCK, SQL.prefix)

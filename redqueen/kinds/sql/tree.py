@@ -14,7 +14,7 @@ import keyword
 from collections.abc import Iterator, Sequence
 
 from redqueen.kinds.sql.grammar import Among, Call, Case, Cast, Core, Expression, Inner, Literal, Name, Operation, Query
-from redqueen.kinds.sql.meaning import children
+from redqueen.kinds.sql.parts import walk
 
 _ARITHMETIC: dict[str, type[ast.operator]] = {
     "+": ast.Add,
@@ -134,11 +134,8 @@ def _names(core: Core) -> Iterator[Name]:
     parts = [value for value, _ in core.columns]
     parts += [source.on for source in core.sources if source.on is not None]
     parts += [*core.groups, *(part for part in (core.where, core.having) if part is not None)]
-    while parts:
-        part = parts.pop(0)
-        if isinstance(part, Name):
-            yield part
-        parts += children(part)
+    for part in parts:
+        yield from (each for each in walk(part) if isinstance(each, Name))
 
 
 def _identifier(name: Name) -> str:
