@@ -39,7 +39,8 @@ def _print(console: Console, asked: Asked) -> None:
     console.print(indented(write_question(task)))
     kind = find(task.kind)
     if kind.shows_examples:
-        console.print(f"  it sees the first {len(task.shown)}, and is judged on the other {len(task.hidden)}")
+        shown, judged = len(kind.shown(task)), len(kind.judged_on(task))
+        console.print(f"  it sees the first {shown}, and is judged on the other {judged}")
     # Equal answers are printed once. How long a program ran tells nothing here.
     counts = Counter(
         (answer_text(completion.text, task.kind), replace(verdict, cpu_ms=0.0)) for completion, verdict in answers

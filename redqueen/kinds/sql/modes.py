@@ -9,7 +9,7 @@ from dataclasses import replace
 from redqueen.kinds.abduction import Abduction
 from redqueen.kinds.deduction import Deduction
 from redqueen.kinds.induction import Induction
-from redqueen.kinds.kind import BLOCK, LINE, Answer, InputCounts, TaskKind, Trial, fence
+from redqueen.kinds.kind import BLOCK, LINE, Answer, InputCounts, Question, QuestionError, TaskKind, Trial, fence
 from redqueen.kinds.sql.database import in_order, more_databases, read_database, written_rows
 from redqueen.kinds.sql.language import ORDERED, SQL
 from redqueen.kinds.sql.tokens import QueryError, constants
@@ -76,13 +76,11 @@ class SqlAbduction(SqlTask, Abduction):
 
     def question(self, task: Task) -> Prompt:
         asked = SQL.ask_input(task.pairs[0].output)
-        return Prompt(f"{task.program}\n{_tables(task)}\n{asked}", LINE)
+        return Prompt(f"{_with_tables(task)}\n{asked}", LINE)
 
     def chat_question(self, task: Task) -> str:
         asked = "Find rows for these tables, at which the query gives this output; any that do are right."
-        schema = read_database(task.pairs[0].input).schema
-        blocks = [fence("sql", task.program), fence("tables", schema), fence("output", task.pairs[0].output)]
-        return "\n\n".join([asked, *blocks])
+        return "\n\n".join([asked, fence("sql", _with_tables(task)), fence("output", task.pairs[0].output)])
 
     def answer_form(self) -> str:
         return "one ```input block with the database, e.g. {'t': [('a', 'b'), (1, 'x')]}"
@@ -91,7 +89,7 @@ class SqlAbduction(SqlTask, Abduction):
         return answer.strip()
 
     def write_question(self, task: Task) -> str:
-        return f"{task.program}\n{_tables(task)}\n{SQL.equation('?', task.pairs[0].output)}"
+        return f"{_with_tables(task)}\n{SQL.equation('?', task.pairs[0].output)}"
 
     def miss(self, verdict: Verdict) -> str:
         return f"the query gives {verdict.output}" if verdict.output else verdict.detail
@@ -149,6 +147,12 @@ class SqlInduction(SqlTask, Induction):
         lines = [task.message, *(SQL.equation(pair.input, pair.output) for pair in self.shown(task))]
         return Prompt("".join(f"{SQL.comment(line)}\n" for line in lines), BLOCK, SQL.prefix)
 
+    def read_question(self, lines: Sequence[str]) -> Question | None:
+        question = super().read_question(lines)
+        if question is not None and len(question.pairs) <= SHOWN:
+            raise QuestionError(f"{SHOWN} examples are shown and the others judge the answer: write more")
+        return question
+
     def chat_question(self, task: Task) -> str:
         asked = "Write the SQL query that this message asks for; it will be judged on other databases."
         shown = [f"{fence('input', pair.input)}\n{fence('output', pair.output)}" for pair in self.shown(task)]
@@ -170,8 +174,11 @@ def _differ(pairs: Sequence[Pair]) -> bool:
     return len({pair.output for pair in pairs}) > 1
 
 
-def _tables(task: Task) -> str:
-    return SQL.comment(read_database(task.pairs[0].input).schema)
+def _with_tables(task: Task) -> str:
+    """Returns the query and, as a comment below it, the tables that it is about."""
+    given = task.pairs[0].input
+    # A person's question has the comment already, and no database.
+    return f"{task.program}\n{SQL.comment(read_database(given).schema)}" if given else task.program
 
 
 def _drawn(draft: Draft) -> tuple[str, ...]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from redqueen.config import Config, SandboxConfig
 from redqueen.game.prompts import prompts
-from redqueen.game.questions import read_question, write_question
+from redqueen.game.questions import QuestionError, read_question, write_question
 from redqueen.kinds import InputCounts, SeedError, find, languages, task_on
 from redqueen.kinds.sql import KINDS, SQL
 from redqueen.kinds.sql.database import more_databases, read_database
@@ -237,8 +238,18 @@ def test_a_person_asks_as_a_task_is_shown(judge: LocalVerifier, name: str) -> No
     question = read_question(write_question(task), NAMES)
     assert (question.kind, len(question.pairs)) == (name, len(task.pairs))
     if name == "sql_i":
-        assert question.program.splitlines()[0] == task.program
+        assert question.program == f"{task.program}\n-- {read_database(task.pairs[0].input).schema}"
+        asked = replace(task, program=question.program, pairs=question.pairs)
+        assert write_question(asked) == write_question(task)
+        assert prompts("completion", Config().game).attempt(asked, ()).text.endswith(f"{task.pairs[0].output} <-")
         assert question.pairs[0].output == task.pairs[0].output
+
+
+def test_a_person_writes_more_examples_than_are_shown() -> None:
+    with pytest.raises(QuestionError, match="2 examples are shown and the others judge"):
+        read_question(f"-- all\n{ONE} -> [(1,)]\n{OTHER} -> []", NAMES)
+    with pytest.raises(QuestionError, match="cannot read"):
+        read_question(f"-- all\n{ONE} - []", NAMES)
 
 
 def test_a_users_own_seeds(tmp_path_factory: pytest.TempPathFactory) -> None:
