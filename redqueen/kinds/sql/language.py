@@ -118,7 +118,9 @@ class Sql:
         validate: bool = False,
         expected: tuple[bytes, ...] | None = None,
         one_processor: bool = False,
+        loose: bool = False,
     ) -> Job | Outcome:
+        """Returns the job of a query on databases; `loose` asks for None where rows tie, which else is an error."""
         # A query has no way to learn on which processor it runs.
         del one_processor
         try:
@@ -152,6 +154,7 @@ class Sql:
                         asked.first,
                         asked.count,
                         bag,
+                        loose,
                         STEPS // 2 if validate else STEPS,
                     )
                 )

@@ -56,6 +56,10 @@ class TooManyRows(Exception):  # noqa: N818 - its name is what people read
     """More rows than an answer may have."""
 
 
+class Undecided(Exception):  # noqa: N818
+    """Rows that tie, or that depend on how they are stored."""
+
+
 class BetweenTwoResults(Exception):  # noqa: N818 - its name is what people read
     """`round` of a number that is as good as a half."""
 
@@ -72,15 +76,20 @@ def f(
     first: int,
     count: int | None,
     bag: bool,
+    loose: bool,
     steps: int,
 ) -> Sequence[Row] | None:
-    """The rows of a query: a tuple in its order, or a list where that means nothing; None where nothing decides which.
+    """The rows of a query: a tuple in its order, or a list where that means nothing.
 
-    `bag` asks for a list in any case.
+    `bag` asks for a list in any case. Where nothing decides which rows they are, `loose` asks for None.
     """
     forward = answer(asked(opened(tables, 1), sql, steps), width, keys, first, count, bag)
     backward = answer(asked(opened(tables, -1), sql, steps), width, keys, first, count, bag)
-    return forward if forward == backward else None
+    if forward is not None and forward == backward:
+        return forward
+    if loose:
+        return None
+    raise Undecided
 
 
 def answer(

@@ -161,13 +161,13 @@ def canary() -> Iterator[Path]:
 
 def behind_the_grammar(sandbox: Sandbox, text: str) -> Outcome:
     """Asks SQLite in the jail itself, and then something else."""
-    arguments = encode_arguments((text, TABLES, 1, (), 0, None, False, STEPS))
+    arguments = encode_arguments((text, TABLES, 1, (), 0, None, False, False, STEPS))
     outcome, after = sandbox.run([Job(RUNNER, (arguments,)), Job(RUNNER, (NEXT,))])
     assert after.outputs == ("[(1,), (2,), (3,), (None,)]",) or after.outputs == ("[(None,), (1,), (2,), (3,)]",)
     return outcome
 
 
-NEXT = encode_arguments(("SELECT a FROM t", TABLES, 1, (), 0, None, False, STEPS))
+NEXT = encode_arguments(("SELECT a FROM t", TABLES, 1, (), 0, None, False, False, STEPS))
 
 
 @pytest.mark.parametrize("name", EVERYTHING)
