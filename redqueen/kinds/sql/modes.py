@@ -36,6 +36,10 @@ class SqlTask(TaskKind):
             outcome = replace(outcome, status="nondeterministic", detail=detail)
         return super().task(proposal, outcome, counts, max_input_bytes)
 
+    def proposal_form(self, counts: InputCounts) -> str:
+        del counts
+        return "a ```sql block with the query and an ```input block with the database"
+
 
 class SqlDeduction(SqlTask, Deduction):
     """The student predicts the rows."""
@@ -84,9 +88,6 @@ class SqlAbduction(SqlTask, Abduction):
 
     def answer_form(self) -> str:
         return "one ```input block with the database, e.g. {'t': [('a', 'b'), (1, 'x')]}"
-
-    def written(self, answer: str) -> str:
-        return answer.strip()
 
     def write_question(self, task: Task) -> str:
         return f"{_with_tables(task)}\n{SQL.equation('?', task.pairs[0].output)}"
@@ -160,6 +161,9 @@ class SqlInduction(SqlTask, Induction):
 
     def answer_form(self) -> str:
         return "one ```sql block with the query"
+
+    def proposal_form(self, counts: InputCounts) -> str:
+        return f"{counts.least} or more ```input blocks with a database each, and a ```message block with the question"
 
     def goal(self, counts: InputCounts) -> str:
         return (
