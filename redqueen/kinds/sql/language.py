@@ -13,6 +13,7 @@ from redqueen.kinds.sql import seeds, tokens
 from redqueen.kinds.sql.database import in_order, read_database, read_rows
 from redqueen.kinds.sql.grammar import parse
 from redqueen.kinds.sql.meaning import meaning
+from redqueen.kinds.sql.shape import shape
 from redqueen.kinds.sql.tokens import ForbiddenError, QueryError
 from redqueen.kinds.sql.tree import tree_of
 from redqueen.records import Draft, Pair
@@ -105,7 +106,7 @@ class Sql:
         return tokens.fingerprint(program)
 
     def shape(self, program: str) -> str:
-        return tokens.shape(program)
+        return shape(program)
 
     def tree(self, program: str) -> ast.Module:
         return tree_of(parse(program))
@@ -224,7 +225,7 @@ class Sql:
         return seeds.reserved(half)
 
     def is_reserved(self, program: str) -> bool:
-        return tokens.shape(program) in seeds.reserved_shapes()
+        return shape(program) in seeds.reserved_shapes()
 
 
 SQL = Sql()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from redqueen.kinds.language import Half, SeedError
 from redqueen.kinds.sql.database import Cell, Database, Table
-from redqueen.kinds.sql.tokens import shape
+from redqueen.kinds.sql.shape import shape
 from redqueen.records import Draft
 
 DATABASES = 6

@@ -95,28 +95,9 @@ def fingerprint(query: str) -> str:
         form = " ".join(token.text for token in tokens(query))
     except QueryError:
         form = query.strip()
-    return _hash(form)
+    return hashed(form)
 
 
-@lru_cache(maxsize=4096)
-def shape(query: str) -> str:
-    """Returns a hash that is equal for queries which are alike up to names of tables and columns, and constants."""
-    try:
-        words = tokens(query)
-    except QueryError:
-        return _hash(query.strip())
-    names: dict[str, str] = {}
-    form: list[str] = []
-    for token, following in zip(words, (*words, Token("end", ""))[1:], strict=True):
-        if token.sort == "name" and following.text != "(":
-            form.append(names.setdefault(token.text, f"name{len(names)}"))
-        elif token.sort in ("number", "text"):
-            form.append(token.sort)
-        # It may be left out.
-        elif token.text != "as":
-            form.append(token.text)
-    return _hash(" ".join(form))
-
-
-def _hash(form: str) -> str:
+def hashed(form: str) -> str:
+    """Returns a short hash of a text."""
     return hashlib.blake2b(form.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

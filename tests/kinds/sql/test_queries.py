@@ -45,6 +45,10 @@ def test_queries_that_are_alike_up_to_names_and_constants_have_one_shape() -> No
     assert one == SQL.shape("SELECT b x FROM t WHERE a > 40 AND b = ''")
     assert one != SQL.shape("SELECT b x FROM t WHERE a > 40 AND c = ''")
     assert one != SQL.shape("SELECT b x FROM t WHERE a >= 40 AND b = ''")
+    assert one == SQL.shape("SELECT ((b)) FROM t WHERE (a > 1) AND (+b) = 'y'")
+    assert SQL.shape("SELECT a FROM t ORDER BY a LIMIT 2") == SQL.shape("SELECT c FROM u ORDER BY c LIMIT 9")
+    assert SQL.shape("SELECT a FROM t, u") != SQL.shape("SELECT a FROM t LEFT JOIN u ON a = c")
+    assert SQL.shape("no query ") == SQL.shape("no query") != SQL.shape("none")
     assert SQL.shape("SELECT max(a) FROM t") != SQL.shape("SELECT min(a) FROM t")
 
 
