@@ -48,7 +48,7 @@ class Python:
     prefix = f"def {ENTRY}("
     profile = GAME
     identity = seeds.IDENTITY
-    warm_start = None
+    warm_start: Path | None = None
 
     def fingerprint(self, program: str) -> str:
         return fingerprint(program)
