@@ -22,6 +22,7 @@ from redqueen.config import (
 )
 from redqueen.config.files import read_settings, with_settings
 from redqueen.config.keys import keys, nearest_key
+from redqueen.kinds import Recipe, recipes_of_languages
 
 # Few seeds, so that the teachers' own tasks are soon the larger part of the bank and of the references. Short ones,
 # because a model of 135M parameters hardly ever writes a longer function from examples (docs/ALGORITHM.md has a curve).
@@ -180,6 +181,17 @@ def rlvr() -> Config:
     )
 
 
+def _of_language(comes_with: Recipe) -> Callable[[], Config]:
+    """Returns the function of a recipe that comes with a language."""
+
+    def made() -> Config:
+        return Config().override([f"recipe={comes_with.name}", *comes_with.settings])
+
+    made.__name__ = comes_with.name
+    made.__doc__ = comes_with.sentence
+    return made
+
+
 RECIPES: dict[str, Callable[[], Config]] = {
     recipe.__name__: recipe
     for recipe in (
@@ -195,6 +207,7 @@ RECIPES: dict[str, Callable[[], Config]] = {
         population_4t4s,
         asymmetric,
         ablation_1t1s,
+        *map(_of_language, recipes_of_languages()),
     )
 }
 

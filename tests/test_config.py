@@ -19,6 +19,7 @@ from redqueen.config import Config, ConfigError, Crossover, Mutation, resolve
 from redqueen.config.keys import describe, keys
 from redqueen.game.prompts import prompts
 from redqueen.kinds import BUILT_IN
+from redqueen.kinds.python import NAMES
 from redqueen.recipes import RECIPES, configure, recipe
 
 
@@ -344,7 +345,7 @@ def test_controls_are_not_in_the_game_by_default() -> None:
 
 def test_rewards_and_kinds_default_to_the_design() -> None:
     game = Config().game
-    assert game.kinds == BUILT_IN
+    assert game.kinds == NAMES
     assert (game.student_correct, game.student_wrong, game.student_malformed) == (1.0, -0.5, -1.0)
     assert (game.teacher_invalid, game.teacher_unsolved) == (-1.0, 0.0)
 
@@ -357,7 +358,7 @@ def test_a_configuration_cannot_be_changed_in_place() -> None:
 @given(
     st.floats(min_value=1e-12, max_value=1e3),
     st.integers(1, 10**6),
-    st.lists(st.sampled_from(BUILT_IN), min_size=1, max_size=3, unique=True),
+    st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True),
 )
 def test_numbers_survive_text_and_json_exactly(lr: float, steps: int, kinds: list[str]) -> None:
     config = Config().override([f"learning.lr={lr!r}", f"run.steps={steps}", f"game.kinds={','.join(kinds)}"])

@@ -12,7 +12,8 @@ from redqueen.game.prompts import prompts
 from redqueen.game.reward_probe import probe_attempt, probe_proposal
 from redqueen.game.rewards import student_reward, teacher_reward
 from redqueen.judging import cut_off, submit_attempt, submit_proposal
-from redqueen.kinds import BUILT_IN, find
+from redqueen.kinds import find
+from redqueen.kinds.python import NAMES
 from redqueen.records import Completion, FinishReason, Kind, Pair, Task, Verdict
 from redqueen.verifier import LocalVerifier
 
@@ -43,7 +44,7 @@ def propose(verifier: LocalVerifier, kind: Kind, reason: FinishReason) -> Future
     return submit_proposal(verifier, PROMPTS, completion(text, reason), id="2.0", kind=kind, step=2, start=start)
 
 
-@pytest.mark.parametrize("kind", BUILT_IN)
+@pytest.mark.parametrize("kind", NAMES)
 def test_a_proposal_that_was_cut_off_is_no_task_and_is_not_run(kind: Kind, verifier: LocalVerifier) -> None:
     verdict, task = propose(verifier, kind, "stop").result()
     assert verdict.status == "valid"
@@ -56,7 +57,7 @@ def test_a_proposal_that_was_cut_off_is_no_task_and_is_not_run(kind: Kind, verif
     assert teacher_reward(probe_proposal(judged.result()[0]), None, False, PAY) == PAY.teacher_invalid
 
 
-@pytest.mark.parametrize("kind", BUILT_IN)
+@pytest.mark.parametrize("kind", NAMES)
 def test_an_attempt_that_was_cut_off_is_malformed_though_it_is_right(kind: Kind, verifier: LocalVerifier) -> None:
     task = find(kind).of_program(TASK)
     whole = completion(PROMPTS.write_attempt(task), "stop")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from redqueen.config import GameConfig
 from redqueen.game.prompts import prompts
-from redqueen.kinds import BUILT_IN
+from redqueen.kinds.python import NAMES
 from redqueen.lessons import Lessons, common_prefix
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.tokens import encode
@@ -29,7 +29,7 @@ def text_of(lessons: Lessons, sample: Sample) -> str:
     return lessons.tokenizer.decode([*sample.prompt_ids, *sample.token_ids])
 
 
-@pytest.mark.parametrize("kind", BUILT_IN)
+@pytest.mark.parametrize("kind", NAMES)
 def test_a_proposal_is_learnt_with_the_references_that_are_proposals_too(
     lessons: Lessons, seed_tasks: dict[Kind, list[Task]], kind: Kind
 ) -> None:

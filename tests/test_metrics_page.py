@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from redqueen.kinds import BUILT_IN
+from redqueen.kinds.python import NAMES
 from redqueen.policy.work import Work
 from redqueen.recording.metrics import METRICS, step_metrics
 from redqueen.records import ROLES
@@ -53,7 +53,7 @@ def test_the_keys_within_a_key_are_named_beside_it() -> None:
         start=tuple(answers("start", True, True)),
     )
     # Names of what a run has: kinds, roles, members, phases, levels, a benchmark, statuses.
-    of_the_run = {*BUILT_IN, *ROLES, "T0", "S0", "S1", "total", "match", "play", "start", "reserved"}
+    of_the_run = {*NAMES, *ROLES, "T0", "S0", "S1", "total", "match", "play", "start", "reserved"}
     of_the_run |= {"correct", "wrong", "valid", "malformed", "infra_error"}
     for metric in METRICS:
         within = {key for key in keys_within(step_metrics(step)[metric.name]) if not key.isdigit()}

@@ -15,8 +15,7 @@ from redqueen.futures import finished
 from redqueen.game.rewards import solve_rate, teacher_reward
 from redqueen.game.seeds import SeedError
 from redqueen.judging import ask
-from redqueen.kinds import BUILT_IN
-from redqueen.kinds.python import PYTHON
+from redqueen.kinds.python import NAMES, PYTHON
 from redqueen.kinds.python.reserved import reserved
 from redqueen.kinds.python.seeds import IDENTITY
 from redqueen.league.matchmaking import Match
@@ -128,10 +127,10 @@ def test_the_seeds_that_the_bank_starts_with_may_be_limited_to_short_ones(verifi
 
 
 def test_without_seeds_the_bank_starts_with_the_identity(verifier: LocalVerifier) -> None:
-    play = self_play("a", verifier, seed_tasks=0, kinds=BUILT_IN)
+    play = self_play("a", verifier, seed_tasks=0, kinds=NAMES)
     assert play.add_seed_tasks() == 1
     entries = play.task_bank.entries()
-    assert [entry.task.kind for entry in entries] == list(BUILT_IN)
+    assert [entry.task.kind for entry in entries] == list(NAMES)
     assert {entry.task.program for entry in entries} == {IDENTITY.program}
     assert all(pair.input == pair.output for entry in entries for pair in entry.task.pairs)
 

@@ -35,5 +35,5 @@ def _starting_folder(config: Config) -> Path | None:
     """Returns the folder of the first adapter according to `population.init`, or None if it is drawn at random."""
     init = config.population.init
     if init == "auto":
-        return warm_start(config.model)
+        return warm_start(config)
     return None if init == "fresh" else Path(init)

@@ -9,7 +9,7 @@ from redqueen.analysis.dataset.columns import column_table
 from redqueen.analysis.dataset.files import FOLDER_FILE
 from redqueen.analysis.dataset.rows import Selected, TaskRecord, Wanted
 from redqueen.config import Config
-from redqueen.kinds import BUILT_IN, find_or_plain
+from redqueen.kinds import find_or_plain, is_kind, names_of_languages
 from redqueen.members.base_names import about_base
 
 # The classes that the hub knows, by the number of rows that each ends before.
@@ -125,7 +125,8 @@ def _quoted(text: str) -> str:
 def _kinds(records: tuple[TaskRecord, ...]) -> str:
     counts = Counter(record.kind for record in records)
     lines: list[str] = []
-    for kind in dict.fromkeys([*BUILT_IN, *sorted(counts)]):
+    played = names_of_languages(kind for kind in counts if is_kind(kind))
+    for kind in dict.fromkeys([*played, *sorted(counts)]):
         rates = [record.solve_rate for record in records if record.kind == kind and record.solve_rate is not None]
         mean = f"{sum(rates) / len(rates):.2f}" if rates else "-"
         lines.append(f"| `{kind}` | {find_or_plain(kind).title} | {counts[kind]} | {mean} |")

@@ -127,7 +127,7 @@ def _single(target: str, config: Config) -> Entrant:
         return Entrant(target=target, member="", adapter=None, alpha=config.model.alpha, fingerprint=None)
     folder: Path | None = Path(target)
     if target == WARM_START:
-        folder = warm_start(config.model)
+        folder = warm_start(config)
         if folder is None:
             raise UserError("no warm start ships for this base and these prompts")
     elif not (Path(target) / CONFIG).is_file():

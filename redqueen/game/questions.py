@@ -8,8 +8,10 @@ f(4) == ?                      f(?) == 8                      f(3) == 6
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from redqueen.kinds import Question, QuestionError, find, find_or_plain, languages, names
-from redqueen.records import Task
+from redqueen.records import Kind, Task
 
 __all__ = ["Question", "QuestionError", "read_question", "write_question"]
 
@@ -19,14 +21,17 @@ _HELP = (
 )
 
 
-def read_question(text: str) -> Question:
-    """Reads a question of any kind. Raises QuestionError if the text is none."""
+def read_question(text: str, first: Iterable[Kind] = ()) -> Question:
+    """Reads a question of any kind, and of the kinds `first` where several can be meant.
+
+    Raises QuestionError if the text is none.
+    """
     lines = [line.rstrip() for line in text.strip("\n").splitlines()]
     while lines and not lines[-1]:
         lines.pop()
     if not lines:
         raise QuestionError(f"nothing is asked: {_HELP}")
-    for name in names():
+    for name in dict.fromkeys([*first, *names()]):
         question = find(name).read_question(lines)
         if question is not None:
             return question

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from redqueen.kinds import Half, Language, find_or_plain, languages, names
 
-__all__ = ["Half", "is_reserved", "reserved_shapes"]
+__all__ = ["Half", "is_reserved"]
 
 
 def is_reserved(program: str, kind: str | None = None) -> bool:
@@ -13,9 +13,4 @@ def is_reserved(program: str, kind: str | None = None) -> bool:
     `kind` says whose language it is in; without it, it is tried in all of them.
     """
     every: list[Language] = languages(names()) if kind is None else [find_or_plain(kind).language]
-    return any(language.shape(program) in language.reserved_shapes() for language in every)
-
-
-def reserved_shapes() -> frozenset[str]:
-    """Returns the shapes of the reserved programs of all languages."""
-    return frozenset().union(*(language.reserved_shapes() for language in languages(names())))
+    return any(language.is_reserved(program) for language in every)

@@ -1,7 +1,7 @@
 """The kinds of tasks by name: those of the languages in this folder, and those that a plugin has registered.
 
 Each package in this folder is a language. Its `KINDS` are its kinds of tasks; its function `made_kind`, if it has one,
-makes kinds whose names are too many for a list.
+makes kinds whose names are too many for a list; its `RECIPES`, if it has some, stand among the recipes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from redqueen.kinds.kind import (
     fence,
     validation,
 )
-from redqueen.kinds.language import Half, Language, SeedError, Words
+from redqueen.kinds.language import Half, Language, Recipe, SeedError, Words
 from redqueen.plugins import PluginError
 from redqueen.records import Task
 
@@ -39,6 +39,7 @@ __all__ = [
     "Language",
     "Question",
     "QuestionError",
+    "Recipe",
     "SeedError",
     "TaskKind",
     "Trial",
@@ -52,14 +53,17 @@ __all__ = [
     "languages",
     "names",
     "names_of_languages",
+    "recipes_of_languages",
     "task_on",
     "validation",
 ]
 
 
-_packages = [
-    importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__) if module.ispkg
-]
+FIRST = "python"
+"""The language of the paper, and of what says nothing of its language. Its kinds come first."""
+_folders = [module.name for module in pkgutil.iter_modules(__path__) if module.ispkg]
+_folders.sort(key=lambda name: (name != FIRST, name))
+_packages = [importlib.import_module(f"{__name__}.{name}") for name in _folders]
 _built_in = {kind.name: kind for package in _packages for kind in cast("Sequence[TaskKind]", package.KINDS)}
 _makers = [
     cast("Callable[[str], TaskKind | None]", package.made_kind)
@@ -116,7 +120,7 @@ def find_or_plain(name: str) -> TaskKind:
     try:
         return find(name)
     except PluginError:
-        return TaskKind(name, _built_in[BUILT_IN[0]].language)
+        return TaskKind(name, find(FIRST).language)
 
 
 def task_on(whole: Task, name: str, rng: random.Random | None = None) -> Task | None:
@@ -126,6 +130,11 @@ def task_on(whole: Task, name: str, rng: random.Random | None = None) -> Task | 
     """
     kind = find(name)
     return kind.of_program(whole, rng) if kind.language.name == find(whole.kind).language.name else None
+
+
+def recipes_of_languages() -> list[Recipe]:
+    """Returns the recipes that come with the languages in this folder."""
+    return [recipe for package in _packages for recipe in cast("Sequence[Recipe]", getattr(package, "RECIPES", ()))]
 
 
 def languages(kinds: Iterable[str]) -> list[Language]:

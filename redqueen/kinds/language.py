@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, Protocol
 
 from redqueen.errors import UserError
@@ -34,6 +35,17 @@ class Words:
     """Sentences on what a program may do, and what inputs and outputs are."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """A named configuration that comes with a language: `redqueen train NAME`."""
+
+    name: str
+    sentence: str
+    """What it trains, for the list of recipes."""
+    settings: tuple[str, ...]
+    """What differs from the defaults, as a user writes it: `game.kinds=code_o,code_i`."""
+
+
 class Language(Protocol):
     """A language whose programs run exactly.
 
@@ -51,6 +63,9 @@ class Language(Protocol):
     """What its programs may do in the sandbox."""
     identity: Draft
     """The program that returns its input, from which Absolute Zero starts."""
+    warm_start: Path | None
+    """The folder of an adapter for the bundled base and completion prompts, which members start near; None: there is
+    none of its own, and they start near the one that comes with Red Queen."""
 
     # The text of programs.
     def fingerprint(self, program: str) -> str:
@@ -168,6 +183,6 @@ class Language(Protocol):
         """Returns one half of the reserved programs, or all: nothing but an evaluation shows them to a model."""
         ...
 
-    def reserved_shapes(self) -> frozenset[str]:
-        """Returns the shapes of all reserved programs."""
+    def is_reserved(self, program: str) -> bool:
+        """Returns whether a program is alike to a reserved one, up to names and constants. Any text may be asked."""
         ...

@@ -17,7 +17,7 @@ from redqueen.errors import UserError
 from redqueen.futures import finished
 from redqueen.game.questions import Question, QuestionError, read_question
 from redqueen.judging import ask, cut_off, submit_attempt, submit_proposal
-from redqueen.kinds import BUILT_IN, find, names
+from redqueen.kinds import find, names, names_of_languages
 from redqueen.members.question import BASE, SEED
 from redqueen.records import Completion, Draft, Kind, Pair, Proposal, Request, Task, Verdict
 from redqueen.runs.allowed import Allowed, playable
@@ -168,7 +168,8 @@ def task_of(question: Sequence[str], directory: RunDirectory, game: GameConfig, 
         known = _seed(word, game, verifier) if word.startswith(SEED) else _task_of_run(word, directory)
         if known is not None:
             return known
-    return posed(read_question("\n".join(question)), verifier)
+    # Questions look alike in several languages: the run's own are meant.
+    return posed(read_question("\n".join(question), names_of_languages(game.kinds)), verifier)
 
 
 def _task_of_run(word: str, directory: RunDirectory) -> Task | None:
@@ -178,14 +179,13 @@ def _task_of_run(word: str, directory: RunDirectory) -> Task | None:
 
 
 def _seed(word: str, game: GameConfig, verifier: LocalVerifier) -> Task | None:
-    """Returns the run's seed task `seed-12-KIND`; without a kind it is of the first. Raises UserError."""
+    """Returns the run's seed task `seed-12-KIND`; without a kind it is of the run's first. Raises UserError."""
     number, _, name = word.removeprefix(SEED).partition("-")
-    kind = find(name if name in names() else BUILT_IN[0])
+    kind = find(name if name in names() else game.kinds[0])
     drafts = kind.language.seeds(game.seeds)
     if not number.isdigit() or int(number) >= len(drafts) or name not in ("", *names()):
-        raise UserError(
-            f"no seed task '{word}': choose seed-0 to seed-{len(drafts) - 1}, or e.g. seed-1-{BUILT_IN[-1]}"
-        )
+        last = names_of_languages([kind.name])[-1]
+        raise UserError(f"no seed task '{word}': choose seed-0 to seed-{len(drafts) - 1}, or e.g. seed-1-{last}")
     (whole,) = verified_seeds(verifier, {int(number): drafts[int(number)]}, kind.language, game.seeds)
     task = kind.of_program(whole)
     if task is None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from redqueen.analysis.lineage.tree import check_name
 from redqueen.errors import UserError
 from redqueen.game.questions import read_question
+from redqueen.kinds import names_of_languages
 from redqueen.records import ROLES
 from redqueen.runs.allowed import NOTHING, Allowed, playable
 from redqueen.runs.archive.reader import ArchiveReader
@@ -39,7 +40,7 @@ def checked_member(run: Path, name: str, step: int | None, allowed: Allowed) -> 
     """Returns the run's directory. Raises RunError if there is no such run or member, UserError for a base's step."""
     directory = RunDirectory(run)
     # A kind of the run's own modules may read the question.
-    playable(directory, allowed)
+    config = playable(directory, allowed)
     if name == BASE:
         if step is not None:
             raise UserError("the base is the same at every step: leave --step out")
@@ -53,7 +54,7 @@ def asked_lines(directory: RunDirectory, question: Sequence[str]) -> list[str]:
     if len(question) == 1 and (question[0].startswith(SEED) or _is_task(directory, question[0])):
         return list(question)
     text = _text(question)
-    read_question(text)
+    read_question(text, names_of_languages(config.game.kinds))
     return text.split("\n")
 
 

@@ -11,7 +11,7 @@ from redqueen.config import Config, ConfigError
 from redqueen.evals.held_out import HeldOutEvaluation, check_held_out, run_evaluation, scores
 from redqueen.game.prompts import prompts
 from redqueen.game.reserved import is_reserved
-from redqueen.kinds import BUILT_IN
+from redqueen.kinds.python import NAMES
 from redqueen.kinds.python.reserved import reserved
 from redqueen.records import Completion, Request, Verdict
 from redqueen.verifier import LocalVerifier
@@ -98,7 +98,7 @@ def test_more_tasks_than_there_are_is_refused_where_they_are_used() -> None:
 def test_the_default_number_of_tasks_fits() -> None:
     config = Config().override(["league.student_fitness=held_out"])
     check_held_out(config)
-    assert config.league.held_out_tasks % len(BUILT_IN) == 0
+    assert config.league.held_out_tasks % len(NAMES) == 0
 
 
 def test_real_members_are_scored_the_same_twice_and_equal_members_alike(

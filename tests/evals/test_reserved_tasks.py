@@ -10,35 +10,35 @@ from redqueen.config import SandboxConfig
 from redqueen.errors import UserError
 from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks, worked_examples
 from redqueen.game.reserved import is_reserved
-from redqueen.kinds import BUILT_IN
+from redqueen.kinds.python import NAMES
 from redqueen.kinds.python.reserved import reserved
 from redqueen.verifier import LocalVerifier
 
 
 def test_the_kinds_and_the_programs_take_turns(verifier: LocalVerifier) -> None:
-    tasks = reserved_tasks("report", BUILT_IN, 12, 0, verifier)
-    assert [task.kind for task in tasks] == list(BUILT_IN) * 4
+    tasks = reserved_tasks("report", NAMES, 12, 0, verifier)
+    assert [task.kind for task in tasks] == list(NAMES) * 4
     assert len({task.program for task in tasks}) == 12
     assert {task.program for task in tasks} <= {draft.program for draft in reserved("report")}
 
 
 def test_all_tasks_of_a_half_pose_each_program_once_in_each_kind(verifier: LocalVerifier) -> None:
-    count = most_tasks("selection", BUILT_IN)
+    count = most_tasks("selection", NAMES)
     assert count == len(reserved("selection")) * 3
-    tasks = reserved_tasks("selection", BUILT_IN, count, 0, verifier)
+    tasks = reserved_tasks("selection", NAMES, count, 0, verifier)
     assert len(tasks) == len({task.id for task in tasks}) == count
     posed = Counter((task.kind, task.program) for task in tasks)
-    assert posed == Counter((kind, draft.program) for kind in BUILT_IN for draft in reserved("selection"))
+    assert posed == Counter((kind, draft.program) for kind in NAMES for draft in reserved("selection"))
 
 
 def test_the_seed_draws_the_tasks(verifier: LocalVerifier) -> None:
-    one, again, other = (reserved_tasks("report", BUILT_IN, 9, seed, verifier) for seed in (0, 0, 1))
+    one, again, other = (reserved_tasks("report", NAMES, 9, seed, verifier) for seed in (0, 0, 1))
     assert one == again
     assert one != other
 
 
 def test_examples_are_of_the_kind_and_not_reserved(verifier: LocalVerifier) -> None:
-    for kind, shown in worked_examples(BUILT_IN, 3, 0, verifier).items():
+    for kind, shown in worked_examples(NAMES, 3, 0, verifier).items():
         assert [task.kind for task in shown] == [kind] * 3
         assert not any(is_reserved(task.program) for task in shown)
 
@@ -48,4 +48,4 @@ def test_programs_that_the_sandbox_cannot_run_are_an_error_and_not_fewer_tasks()
         LocalVerifier(SandboxConfig(value_bytes=16, wall_s=120.0, workers=1)) as strict,
         pytest.raises(UserError, match="reserved programs failed in the sandbox: see redqueen doctor"),
     ):
-        reserved_tasks("report", BUILT_IN, 40, 0, strict)
+        reserved_tasks("report", NAMES, 40, 0, strict)

@@ -18,7 +18,7 @@ from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.runner import Plan, Player, Runner
 from redqueen.evals.samples import SampleRow, SampleStore
 from redqueen.evals.targets import Entrant
-from redqueen.kinds import BUILT_IN
+from redqueen.kinds.python import NAMES
 from redqueen.kinds.python.reserved import reserved
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import Base, load
@@ -35,7 +35,7 @@ def plan(samples: int = 1, temperature: float = 0.0) -> Plan:
 
 
 def test_there_is_room_for_every_reserved_program_and_for_a_runs_own_limit() -> None:
-    assert all_tasks(BUILT_IN, "report") == 3 * len(reserved("report"))
+    assert all_tasks(NAMES, "report") == 3 * len(reserved("report"))
     assert answer_tokens(Config()) == 128
     assert answer_tokens(Config().override(["sampling.attempt_tokens=2048"])) == 2048
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from redqueen.game.novelty import idea, seed_ideas
 from redqueen.game.task_bank import TaskBank
-from redqueen.kinds import BUILT_IN
+from redqueen.kinds.python import NAMES
 from redqueen.kinds.python.seeds import seeds
 from redqueen.records import Kind, Pair, Task
 
@@ -42,7 +42,7 @@ def test_the_idea_of_a_code_f_task_is_its_message() -> None:
 def test_a_seed_is_no_new_idea_even_if_the_bank_was_not_given_it() -> None:
     bank = TaskBank(10)
     for draft in seeds()[:20]:
-        for kind in BUILT_IN:
+        for kind in NAMES:
             assert not bank.is_novel(task(draft.program, kind, draft.message))
     assert len(seed_ideas("code_o")) <= len(seeds())
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from redqueen.config import GameConfig
 from redqueen.game.prompts import ChatPrompts, CompletionPrompts, Prompts, prompts
-from redqueen.kinds import BUILT_IN
+from redqueen.kinds.python import NAMES
 from redqueen.records import Draft, Kind, Pair, Task
 from redqueen.sandbox import LiteralError, parse_arguments, parse_literal
 
@@ -51,7 +51,7 @@ def test_each_name_gives_its_format() -> None:
     assert isinstance(prompts("chat", GameConfig()), ChatPrompts)
 
 
-@pytest.mark.parametrize("kind", BUILT_IN)
+@pytest.mark.parametrize("kind", NAMES)
 def test_a_written_proposal_reads_back_as_its_task(
     form: Prompts, kind: Kind, seed_tasks: dict[Kind, list[Task]]
 ) -> None:
@@ -65,7 +65,7 @@ def test_a_written_proposal_reads_back_as_its_task(
         assert len(draft.inputs) >= (GameConfig().min_inputs if kind == "code_f" else 1)
 
 
-@pytest.mark.parametrize("kind", BUILT_IN)
+@pytest.mark.parametrize("kind", NAMES)
 def test_a_written_attempt_reads_back_as_the_recorded_answer(
     form: Prompts, kind: Kind, seed_tasks: dict[Kind, list[Task]]
 ) -> None:
@@ -75,7 +75,7 @@ def test_a_written_attempt_reads_back_as_the_recorded_answer(
         assert form.read_attempt(kind, form.write_attempt(task)) == answer
 
 
-@pytest.mark.parametrize("kind", BUILT_IN)
+@pytest.mark.parametrize("kind", NAMES)
 def test_what_is_written_begins_with_the_prefix_and_holds_no_stop(
     form: Prompts, kind: Kind, seed_tasks: dict[Kind, list[Task]]
 ) -> None:
@@ -158,7 +158,7 @@ def test_the_message_is_for_code_f_only(form: Prompts, kind: Kind, seed_tasks: d
         assert form.attempt(task, []) == form.attempt(replace(task, message="a hint"), [])
 
 
-@pytest.mark.parametrize("kind", BUILT_IN)
+@pytest.mark.parametrize("kind", NAMES)
 def test_worked_examples_come_before_the_question_with_their_answers(
     completion: CompletionPrompts, kind: Kind, seed_tasks: dict[Kind, list[Task]]
 ) -> None:
@@ -168,7 +168,7 @@ def test_worked_examples_come_before_the_question_with_their_answers(
     assert (worked.stop, worked.prefix) == (alone.stop, alone.prefix)
 
 
-@pytest.mark.parametrize("kind", BUILT_IN)
+@pytest.mark.parametrize("kind", NAMES)
 def test_references_are_shown_to_the_teacher(form: Prompts, kind: Kind, seed_tasks: dict[Kind, list[Task]]) -> None:
     references = seed_tasks[kind][3:6]
     start = START if kind == "code_f" else None
@@ -180,7 +180,7 @@ def test_references_are_shown_to_the_teacher(form: Prompts, kind: Kind, seed_tas
 
 
 def test_chat_prompts_are_messages_and_completions_are_raw(completion: CompletionPrompts, chat: ChatPrompts) -> None:
-    for kind in BUILT_IN:
+    for kind in NAMES:
         start = START if kind == "code_f" else None
         assert chat.propose(kind, [], start).chat
         assert chat.attempt(replace(START, kind=kind), []).chat
@@ -333,7 +333,7 @@ def test_a_chat_program_keeps_its_blank_lines_and_indentation(chat: ChatPrompts)
     assert chat.read_attempt("code_f", text) == program
 
 
-@given(st.text(), st.sampled_from(BUILT_IN), st.sampled_from(FORMATS))
+@given(st.text(), st.sampled_from(NAMES), st.sampled_from(FORMATS))
 def test_no_text_breaks_a_reader_and_answers_are_taken_from_it_verbatim(text: str, kind: Kind, name: str) -> None:
     form = prompts(name, GameConfig())
     answer = form.read_attempt(kind, text)
@@ -350,7 +350,7 @@ PIECES = st.sampled_from(
 )
 
 
-@given(st.lists(PIECES, max_size=25).map("".join), st.sampled_from(BUILT_IN))
+@given(st.lists(PIECES, max_size=25).map("".join), st.sampled_from(NAMES))
 def test_no_arrangement_of_tags_and_fences_breaks_the_chat_reader(text: str, kind: Kind) -> None:
     chat = ChatPrompts(GameConfig())
     answer = chat.read_attempt(kind, text)
@@ -368,7 +368,7 @@ def test_no_arrangement_of_tags_and_fences_breaks_the_chat_reader(text: str, kin
 def test_reading_takes_time_in_proportion_to_the_text(form: Prompts, filler: str) -> None:
     text = f"<answer>\n```python{filler}"
     begin = time.process_time()
-    for kind in BUILT_IN:
+    for kind in NAMES:
         form.read_attempt(kind, text)
         form.read_proposal(kind, text, START if kind == "code_f" else None)
     assert time.process_time() - begin < 0.5

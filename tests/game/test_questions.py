@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redqueen.game.questions import QuestionError, read_question, write_question
-from redqueen.kinds import BUILT_IN
+from redqueen.kinds.python import NAMES
 from redqueen.records import Kind, Pair, Task
 
 PROGRAM = "def f(x):\n    return x * 2"
@@ -24,7 +24,7 @@ def test_examples_ask_for_the_function() -> None:
     assert asked.pairs == (Pair("1", "2"), Pair("'==', b=(1, 2)", "('a', )"))
 
 
-@pytest.mark.parametrize("kind", BUILT_IN)
+@pytest.mark.parametrize("kind", NAMES)
 def test_a_task_is_read_back_as_it_was_written(kind: Kind, seed_tasks: dict[Kind, list[Task]]) -> None:
     for task in seed_tasks[kind]:
         question = read_question(write_question(task))

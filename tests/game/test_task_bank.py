@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from redqueen.game.seeds import AUTHOR
 from redqueen.game.task_bank import NEWEST, TaskBank
-from redqueen.kinds import BUILT_IN
+from redqueen.kinds.python import NAMES
 from redqueen.programs.normal_form import fingerprint
 from redqueen.records import Kind, Pair, Task
 
@@ -72,9 +72,9 @@ def test_references_come_from_the_seeds_or_the_newest_tasks_alone_if_asked_for()
 
 def test_each_kind_has_its_own_shelf() -> None:
     bank = TaskBank(1)
-    assert all(bank.add(task(1, kind), None) for kind in BUILT_IN)
+    assert all(bank.add(task(1, kind), None) for kind in NAMES)
     assert len(bank) == 3
-    for kind in BUILT_IN:
+    for kind in NAMES:
         assert [task.kind for task in bank.references(kind, 5, random.Random(0))] == [kind]
 
 
@@ -120,7 +120,7 @@ def test_a_program_that_went_may_come_back() -> None:
 def test_references_are_different_tasks_of_the_kind() -> None:
     bank = TaskBank(50)
     for number in range(20):
-        bank.add(task(number, BUILT_IN[number % 2]), None)
+        bank.add(task(number, NAMES[number % 2]), None)
     drawn = bank.references("code_o", 6, random.Random(0))
     assert len({t.id for t in drawn}) == 6
     assert {t.kind for t in drawn} == {"code_o"}
@@ -132,7 +132,7 @@ def test_references_are_different_tasks_of_the_kind() -> None:
 def test_every_task_is_drawn_sooner_or_later() -> None:
     bank = TaskBank(50)
     for number in range(6):
-        bank.add(task(number, BUILT_IN[number % 2]), None)
+        bank.add(task(number, NAMES[number % 2]), None)
     rng = random.Random(1)
     assert {bank.program("code_f", rng).id for _ in range(200)} == {f"t{number}" for number in range(6)}
     references: set[str] = set()
@@ -147,7 +147,7 @@ def test_an_empty_bank_has_no_program_to_start_from() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 12), st.sampled_from(BUILT_IN), st.none() | st.floats(0, 1)), max_size=40),
+    st.lists(st.tuples(st.integers(0, 12), st.sampled_from(NAMES), st.none() | st.floats(0, 1)), max_size=40),
     st.integers(1, 8),
 )
 def test_restoring_the_entries_gives_the_same_bank_and_the_same_draws(
@@ -160,11 +160,11 @@ def test_restoring_the_entries_gives_the_same_bank_and_the_same_draws(
     other.add(task(99), None)
     other.restore(bank.entries())
     assert other.entries() == bank.entries()
-    assert len(other) == len(bank) <= capacity * len(BUILT_IN)
+    assert len(other) == len(bank) <= capacity * len(NAMES)
     if added:
         one, two = random.Random(5), random.Random(5)
         assert [bank.program("code_f", one) for _ in range(9)] == [other.program("code_f", two) for _ in range(9)]
-        for kind in BUILT_IN:
+        for kind in NAMES:
             assert bank.references(kind, 3, one) == other.references(kind, 3, two)
     # and the next task pushes out the same one
     assert bank.add(task(50), None) == other.add(task(50), None)

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from redqueen import plugins
 from redqueen.config import ConfigError
-from redqueen.kinds import BUILT_IN
+from redqueen.kinds.python import NAMES
 from redqueen.league.games import SolveRates, match_score, outcome, par_by, par_of
 
 rates = st.lists(st.sampled_from([i / 6 for i in range(7)]), max_size=5)
-matches = st.lists(st.dictionaries(st.sampled_from(BUILT_IN), rates), min_size=1, max_size=8)
+matches = st.lists(st.dictionaries(st.sampled_from(NAMES), rates), min_size=1, max_size=8)
 
 
 def has_tasks(match: SolveRates) -> bool:

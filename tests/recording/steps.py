@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from redqueen.game.seeds import AUTHOR
-from redqueen.kinds import BUILT_IN
+from redqueen.kinds.python import NAMES
 from redqueen.league.hall_of_fame import champion_of
 from redqueen.league.matchmaking import Match
 from redqueen.league.population import Member
@@ -29,7 +29,7 @@ from redqueen.records import (
 
 NOTHING = PlayedStep(step=0, matches=())
 EMPTY = StepRecord(
-    kinds=BUILT_IN,
+    kinds=NAMES,
     played=NOTHING,
     updates=(),
     games=(),
@@ -122,7 +122,7 @@ def full() -> StepRecord:
     )  # fmt: skip
     played = PlayedStep(step=4, matches=(PlayedMatch(match=MATCH, proposals=proposals),))
     return StepRecord(
-        kinds=BUILT_IN,
+        kinds=NAMES,
         played=played,
         updates=(
             MemberUpdate(

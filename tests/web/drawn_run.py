@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from benchmarks.synthetic_run import Size, SyntheticRun
-from redqueen.kinds import BUILT_IN
+from redqueen.kinds.python import NAMES
 from redqueen.runs.archive.rows import Row
 from redqueen.runs.metrics import StepMetrics
 
@@ -37,12 +37,12 @@ class DrawnRun(SyntheticRun):
             age = step - member["born"]
             member["sigma"] = 1.2 + 3 * math.exp(-age / 6)
             member["role"] = "teacher" if name.startswith("T") else "student"
-        solved = {kind: self._wave(step, 0.45 + 0.1 * n, 0.12, n) for n, kind in enumerate(BUILT_IN)}
+        solved = {kind: self._wave(step, 0.45 + 0.1 * n, 0.12, n) for n, kind in enumerate(NAMES)}
         line |= {
             "valid_rate": self._wave(step, 0.88, 0.04, 1),
-            "valid_rate_by_kind": {kind: self._wave(step, 0.88, 0.05, n) for n, kind in enumerate(BUILT_IN)},
+            "valid_rate_by_kind": {kind: self._wave(step, 0.88, 0.05, n) for n, kind in enumerate(NAMES)},
             "novel_rate": self._wave(step, 0.7, 0.1, 2),
-            "novel_rate_by_kind": {kind: self._wave(step, 0.7, 0.1, n) for n, kind in enumerate(BUILT_IN)},
+            "novel_rate_by_kind": {kind: self._wave(step, 0.7, 0.1, n) for n, kind in enumerate(NAMES)},
             "solve_rate": sum(solved.values()) / len(solved),
             "solve_rate_by_kind": solved,
             "teacher_reward": self._wave(step, 0.3, 0.1, 1),
@@ -100,11 +100,11 @@ class DrawnRun(SyntheticRun):
             for name, cells in _CELLS.items()
         }
         return {
-            "complexity_by_kind": {kind: {"written": written, "reached": reached} for kind in BUILT_IN},
-            "lines_by_kind": dict.fromkeys(BUILT_IN, written["lines"]),
-            "dead_code_by_kind": dict.fromkeys(BUILT_IN, 0.08),
-            "sizes_by_kind": {kind: {"input": 3 + step / 60, "output": 2.5} for kind in BUILT_IN},
-            "executed_by_kind": {kind: {"tasks": 9, "lines": 4 * growth, "events": 9 * growth} for kind in BUILT_IN},
+            "complexity_by_kind": {kind: {"written": written, "reached": reached} for kind in NAMES},
+            "lines_by_kind": dict.fromkeys(NAMES, written["lines"]),
+            "dead_code_by_kind": dict.fromkeys(NAMES, 0.08),
+            "sizes_by_kind": {kind: {"input": 3 + step / 60, "output": 2.5} for kind in NAMES},
+            "executed_by_kind": {kind: {"tasks": 9, "lines": 4 * growth, "events": 9 * growth} for kind in NAMES},
             "coverage": coverage,
         }
 

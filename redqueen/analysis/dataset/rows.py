@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from redqueen.game.reserved import reserved_shapes
+from redqueen.game.reserved import is_reserved
 from redqueen.kinds import find_or_plain
 from redqueen.records import Kind
 from redqueen.runs.archive.reader import ArchiveReader
@@ -143,10 +143,11 @@ def select(records: Iterable[TaskRecord], wanted: Wanted) -> Selected:
     seen: set[tuple[Kind, str]] = set()
     left: Counter[str] = Counter()
     every = list(records)
-    held_out = reserved_shapes()
+    programs = {(record.program, record.kind) for record in every}
+    held_out = {program for program in programs if is_reserved(*program)}
     for record in every:
         # Reserved ones come first, so that their number does not depend on what else was asked for.
-        if record.shape in held_out:
+        if (record.program, record.kind) in held_out:
             left["reserved"] += 1
         elif not _fits(record, wanted):
             left["filtered"] += 1

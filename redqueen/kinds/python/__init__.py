@@ -5,9 +5,11 @@ from redqueen.kinds.deduction import Deduction
 from redqueen.kinds.induction import Induction
 from redqueen.kinds.python.language import PYTHON
 
-__all__ = ["ABDUCTION", "DEDUCTION", "INDUCTION", "KINDS", "PYTHON"]
+__all__ = ["ABDUCTION", "DEDUCTION", "INDUCTION", "KINDS", "NAMES", "PYTHON"]
 
 DEDUCTION = Deduction("code_o", PYTHON)
 ABDUCTION = Abduction("code_i", PYTHON)
 INDUCTION = Induction("code_f", PYTHON)
 KINDS = (DEDUCTION, ABDUCTION, INDUCTION)
+NAMES = tuple(kind.name for kind in KINDS)
+"""The names of the three kinds."""

@@ -48,6 +48,7 @@ class Python:
     prefix = f"def {ENTRY}("
     profile = GAME
     identity = seeds.IDENTITY
+    warm_start = None
 
     def fingerprint(self, program: str) -> str:
         return fingerprint(program)
@@ -142,8 +143,8 @@ class Python:
     def reserved(self, half: Half | None = None) -> tuple[Draft, ...]:
         return reserved.reserved(half)
 
-    def reserved_shapes(self) -> frozenset[str]:
-        return reserved.reserved_shapes()
+    def is_reserved(self, program: str) -> bool:
+        return shape(program) in reserved.reserved_shapes()
 
 
 PYTHON = Python()

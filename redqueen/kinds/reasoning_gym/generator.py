@@ -47,6 +47,7 @@ class Generator:
     words = Words(name="", fence="question", function="", rules="")
     prefix = ""
     identity = Draft("", ())
+    warm_start = None
 
     def __init__(self, name: str, dataset: str, settings: dict[str, Any]) -> None:
         self.name = name
@@ -147,8 +148,8 @@ class Generator:
             return drafts
         return drafts[0::2] if half == "selection" else drafts[1::2]
 
-    def reserved_shapes(self) -> frozenset[str]:
-        return _shapes(self.name)
+    def is_reserved(self, program: str) -> bool:
+        return self.shape(program) in _shapes(self.name)
 
 
 def generator_of(name: str) -> Generator | None:
