@@ -25,13 +25,14 @@ from redqueen.records import Draft
 
 EXAMPLES = 8
 """The inputs of a seed program and of a reserved one."""
-SEEDS = {1: 96, 2: 288, 3: 128}
+SEEDS = {1: 128, 2: 256, 3: 128}
 """How many seed programs there are of each depth."""
 RESERVED_DEPTHS = (2, 3, 4)
 RESERVED_EACH = 40
 """How many reserved programs of each depth stand in each half where a list of them is asked for."""
 _ORDINARY = tuple(name for name in OPERATORS if name not in COMPARISONS)
-_INPUTS = range(-9, 10)
+_WEIGHTS = {"+": 3, "-": 3, "*": 2, "max": 2, "min": 2, "if": 2}
+_INPUTS = range(10)
 _TRIES = 200
 _FEW_VALUES = 3
 
@@ -41,7 +42,8 @@ def drawn(rng: random.Random, depth: int) -> Expression:
     if depth == 0:
         return Expression(rng.choice(VARIABLES) if rng.random() < 0.7 else str(rng.randint(1, 9)))
     # A comparison and its `if` are two levels.
-    operator = rng.choice([name for name in _ORDINARY if name != "if" or depth > 1])
+    names = [name for name in _ORDINARY if name != "if" or depth > 1]
+    (operator,) = rng.choices(names, [_WEIGHTS.get(name, 1) for name in names])
     if operator == "if":
         inner = [depth - 1, *(_lower(rng, depth) for _ in range(2))]
         rng.shuffle(inner)
