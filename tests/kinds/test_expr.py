@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
@@ -168,7 +169,7 @@ def test_an_expression_is_measured_as_the_function_that_it_is() -> None:
     assert (size.lines, size.cyclomatic) == (2, 2)
 
 
-def test_other_seeds_come_from_a_file(tmp_path) -> None:  # noqa: ANN001
+def test_other_seeds_come_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "own.txt"
     file.write_text("# sum\nx + y\nf(1, 2)\nf(3, 4)\n")
     assert EXPR.seeds(str(file)) == (Draft("x + y", ("1, 2", "3, 4"), "sum"),)

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.kinds.expr.expressions import DEEPEST, LARGEST, MOST_CHARACTERS, OPERATORS, parse, size_of, spell, value_of
+from redqueen.kinds.expr.expressions import (
+    DEEPEST,
+    LARGEST,
+    MOST_CHARACTERS,
+    OPERATORS,
+    parse,
+    size_of,
+    spell,
+    value_of,
+)
 from redqueen.kinds.expr.generated import drawn
 from redqueen.kinds.interpreted import Fault
 
@@ -25,15 +34,21 @@ def in_python(program: str, x: int, y: int) -> int | None:
         return None
 
 
+def value_or_fault(program: str, x: int, y: int) -> int | Fault:
+    try:
+        return value_of(parse(program), x, y)
+    except Fault as fault:
+        return fault
+
+
 @given(SEEDS, DEPTHS, NUMBERS, NUMBERS)
 def test_python_gives_the_same_unless_a_value_is_too_large(seed: int, depth: int, x: int, y: int) -> None:
     program = spell(drawn(random.Random(seed), depth))
     expected = in_python(program, x, y)
-    try:
-        value = value_of(parse(program), x, y)
-    except Fault as fault:
-        assert fault.status == "error"
-        assert expected is None or fault.detail.startswith("overflow")
+    value = value_or_fault(program, x, y)
+    if isinstance(value, Fault):
+        assert value.status == "error"
+        assert expected is None or value.detail.startswith("overflow")
     else:
         assert value == expected
         assert type(value) is int
@@ -56,13 +71,12 @@ def test_brackets_and_spaces_are_no_part_of_an_expression() -> None:
 
 @given(st.text(max_size=30) | st.lists(st.sampled_from([*OPERATORS, *"xy(),12 3", "if", "else"])).map(" ".join))
 def test_any_text_is_an_expression_or_a_fault(text: str) -> None:
-    try:
-        expression = parse(text)
-    except Fault as fault:
-        assert fault.status in ("malformed", "oversize")
-        assert "\n" not in fault.detail
+    value = value_or_fault(text, 1, 2)
+    if isinstance(value, int):
+        assert value_of(parse(spell(parse(text))), 1, 2) == value
     else:
-        assert parse(spell(expression)) == expression
+        assert value.status in ("malformed", "oversize", "error")
+        assert "\n" not in value.detail
 
 
 @pytest.mark.parametrize(
@@ -103,6 +117,10 @@ def test_values_are_bounded_and_only_the_branch_that_is_taken_is_computed() -> N
 
 def test_the_ladder_counts_depth_and_operators() -> None:
     assert size_of(parse("x")) == (0, 0, frozenset())
-    assert size_of(parse("max(x, y) % 3 if x < y else abs(x - 2)")) == (3, 6, frozenset({"max", "%", "if", "<", "abs", "-"}))
+    assert size_of(parse("max(x, y) % 3 if x < y else abs(x - 2)")) == (
+        3,
+        6,
+        frozenset({"max", "%", "if", "<", "abs", "-"}),
+    )
     assert size_of(parse("x + y + 1 + 2")) == (3, 3, frozenset("+"))
     assert size_of(parse("-" * DEEPEST + "x"))[0] == DEEPEST
