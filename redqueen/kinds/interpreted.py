@@ -17,7 +17,17 @@ from redqueen.kinds.language import Half, Words
 from redqueen.kinds.seed_files import read_own
 from redqueen.programs.normal_form import ENTRY
 from redqueen.records import Draft
-from redqueen.sandbox import GAME, CodecError, Outcome, OversizeError, Status, canonical, parse_arguments, to_literal
+from redqueen.sandbox import (
+    GAME,
+    CodecError,
+    Outcome,
+    OversizeError,
+    Profile,
+    Status,
+    canonical,
+    parse_arguments,
+    to_literal,
+)
 
 
 class Fault(Exception):  # noqa: N818 - it is the program's fault, and no error of this process
@@ -37,7 +47,7 @@ class Interpreted(Calls):
     rules = ""
     """Sentences for chat prompts: what a program may be, and what inputs and outputs are."""
     prefix = ""
-    profile = GAME
+    profile: Profile = GAME
     identity: Draft
     warm_start: Path | None = None
     seed_drafts: tuple[Draft, ...] = ()
@@ -45,10 +55,8 @@ class Interpreted(Calls):
     reserved_drafts: tuple[Draft, ...] = ()
     """The reserved programs, from which every second one is for each half."""
 
-    @property
-    def words(self) -> Words:
-        """What chat prompts say."""
-        return Words(name=self.name, fence=self.name, function=f"`{ENTRY}`", rules=self.rules)
+    def __init__(self) -> None:
+        self.words = Words(name=self.name, fence=self.name, function=f"`{ENTRY}`", rules=self.rules)
 
     def run(self, program: str, arguments: tuple[Any, ...]) -> Any:
         """Returns what a program gives for these arguments. Raises Fault if it gives nothing.

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from redqueen.kinds.interpreted import Fault
 
@@ -202,7 +203,7 @@ def _remainder(left: int, right: int) -> int:
 
 
 # As in Python, a quotient is rounded down, and a remainder has the sign of the divisor.
-_COMPUTED: Mapping[str, Callable[..., int]] = {
+_COMPUTED: Mapping[str, Callable[..., Any]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
@@ -229,7 +230,7 @@ def value_of(expression: Expression, x: int, y: int) -> int:
     if name == "if":
         condition, yes, no = expression.operands
         return value_of(yes if value_of(condition, x, y) else no, x, y)
-    value = _COMPUTED[name](*(value_of(operand, x, y) for operand in expression.operands))
+    value: int = _COMPUTED[name](*(value_of(operand, x, y) for operand in expression.operands))
     if abs(value) > LARGEST:
         raise Fault("error", f"overflow: {value} is beyond {LARGEST}")
     return value

@@ -26,7 +26,7 @@ class Expr(Interpreted):
         f"way may be beyond {LARGEST}."
     )
     identity = Draft("x", ("1, 0", "2, 3", "-7, 1", "0, 5", "9, 9", "4, -4", "-1, -2", "3, 8"))
-    warm_start = Path(__file__).parent / "warm"
+    warm_start: Path | None = Path(__file__).parent / "warm"
 
     def run(self, program: str, arguments: tuple[Any, ...]) -> int:
         expression = parse(program)

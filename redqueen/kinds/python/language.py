@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from pathlib import Path
 
 from redqueen.kinds.calls import Calls
 from redqueen.kinds.language import Half, Words
@@ -44,7 +45,7 @@ class Python(Calls):
     prefix = f"def {ENTRY}("
     profile = GAME
     identity = seeds.IDENTITY
-    warm_start = None
+    warm_start: Path | None = None
 
     def fingerprint(self, program: str) -> str:
         return fingerprint(program)

@@ -47,7 +47,7 @@ class Generator:
     words = Words(name="", fence="question", function="", rules="")
     prefix = ""
     identity = Draft("", ())
-    warm_start = None
+    warm_start: Path | None = None
 
     def __init__(self, name: str, dataset: str, settings: dict[str, Any]) -> None:
         self.name = name
