@@ -20,6 +20,7 @@ from redqueen.kinds.expr import EXPR, KINDS
 from redqueen.kinds.expr.canonical import LEAST_DEPTH, canonical_form, half_of, shape
 from redqueen.kinds.expr.expressions import parse, size_of
 from redqueen.kinds.expr.generated import EXAMPLES, RESERVED_DEPTHS, SEEDS, drawn, reserved_stream, seeds, stream
+from redqueen.members.asking import posed
 from redqueen.programs.complexity import complexity_of
 from redqueen.recipes import recipe
 from redqueen.records import Draft, Pair, Proposal, Task
@@ -162,6 +163,10 @@ def test_questions_are_written_and_read_in_the_language_of_the_run(verifier: Loc
         question = read_question(write_question(task), names_of_languages(NAMES))
         assert question.kind == name
     assert read_question("x + y\nf(1, 2) == ?").kind == "code_o"
+    # A person may ask about a reserved one.
+    program = EXPR.reserved("report")[0].program
+    task = posed(read_question(f"{program}\nf(1, 2) == ?", NAMES), verifier)
+    assert (task.kind, task.pairs[0].output) == ("expr_o", EXPR.job(program, ("1, 2",)).outputs[0])
 
 
 def test_an_expression_is_measured_as_the_function_that_it_is() -> None:
