@@ -40,7 +40,7 @@ def checked_member(run: Path, name: str, step: int | None, allowed: Allowed) -> 
     """Returns the run's directory. Raises RunError if there is no such run or member, UserError for a base's step."""
     directory = RunDirectory(run)
     # A kind of the run's own modules may read the question.
-    config = playable(directory, allowed)
+    playable(directory, allowed)
     if name == BASE:
         if step is not None:
             raise UserError("the base is the same at every step: leave --step out")
@@ -54,7 +54,7 @@ def asked_lines(directory: RunDirectory, question: Sequence[str]) -> list[str]:
     if len(question) == 1 and (question[0].startswith(SEED) or _is_task(directory, question[0])):
         return list(question)
     text = _text(question)
-    read_question(text, names_of_languages(config.game.kinds))
+    read_question(text, names_of_languages(directory.config().game.kinds))
     return text.split("\n")
 
 
