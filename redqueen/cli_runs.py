@@ -206,6 +206,8 @@ def evaluate(
     By default these are the reserved programs, on which no run trains. All targets answer the same problems, side by
     side. docs/EVALUATION.md lists the benchmarks and where their data come from.
     """
+    if members not in ("students", "all"):
+        _check_member(targets, members)
     say_loading()
     from redqueen.commands.eval import as_step, run_eval
     from redqueen.members.evaluating import EvalOptions
@@ -224,6 +226,17 @@ def evaluate(
         allowed=Allowed(load_plugins, unsafe_no_isolation),
     )
     raise typer.Exit(run_eval(targets, members, model, wanted, as_json=as_json))
+
+
+def _check_member(targets: list[str], name: str) -> None:
+    """Raises RunError if a member never lived in one of these runs: before torch is imported, which takes seconds."""
+    from redqueen.analysis.lineage.tree import check_name
+    from redqueen.runs.directory import RunDirectory
+
+    for target in targets:
+        directory = RunDirectory(Path(target))
+        if directory.exists:
+            check_name(directory, name)
 
 
 @runs.command(epilog=examples.LINEAGE)

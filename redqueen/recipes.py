@@ -185,7 +185,8 @@ def _of_language(comes_with: Recipe) -> Callable[[], Config]:
     """Returns the function of a recipe that comes with a language."""
 
     def made() -> Config:
-        return Config().override(comes_with.settings).model_copy(update={"recipe": comes_with.name})
+        # The name is no setting.
+        return Config().override(list(comes_with.settings)).model_copy(update={"recipe": comes_with.name})
 
     made.__name__ = comes_with.name
     made.__doc__ = comes_with.sentence

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from itertools import chain
@@ -17,6 +17,7 @@ from itertools import chain
 from redqueen import streams
 from redqueen.adapters.factors import Factors
 from redqueen.adapters.initialisation import fresh, generator
+from redqueen.adapters.start import starting_adapter
 from redqueen.config import Config
 from redqueen.game.prompts import Prompts, prompts
 from redqueen.game.reserved import is_reserved
@@ -59,7 +60,7 @@ class Warmup:
         learning = config.learning.model_copy(update={"loss": "sequence_mean", "lr": lr})
         # Supervised targets were not sampled at any temperature, so the distribution at temperature 1 is fitted.
         self.policy = open_policy(base, model, 1, config.sampling, learning, temperature=1.0)
-        self.policy.join(MEMBER, fresh(self.policy.shapes(), model.rank, generator(self.seed, "fresh")))
+        self.policy.join(MEMBER, _start(config, self.policy.shapes()))
         self.prompts: Prompts = prompts(model.prompts, config.game)
         self.lessons = Lessons(MEMBER, self.prompts, base.tokenizer)
         self.seed_tasks: list[Task] = []
@@ -192,6 +193,13 @@ class Warmup:
             task = task_on(replace(whole, pairs=(pair,)), kinds[number % len(kinds)])
             asked += [] if task is None else [task]
         return asked
+
+
+def _start(config: Config, shapes: Mapping[str, tuple[int, int]]) -> dict[str, Factors]:
+    """Returns the adapter that is fitted: a fresh one, or that of the folder in `population.init`, which goes on."""
+    if config.population.init in ("auto", "fresh"):
+        return fresh(shapes, config.model.rank, generator(config.run.seed, "fresh"))
+    return starting_adapter(config, shapes)
 
 
 def varied(whole: Task, kind: Kind, rng: random.Random) -> Task:

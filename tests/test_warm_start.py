@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from redqueen.adapters.peft_files import save_adapter
 from redqueen.config import Config, GameConfig, ModelConfig, SamplingConfig
 from redqueen.kinds.python import DEDUCTION
 from redqueen.kinds.python.reserved import reserved
@@ -104,3 +105,14 @@ def test_a_seed_task_becomes_one_of_each_kind(kind: Kind, seed_tasks: dict[Kind,
         assert task.kind == kind
         assert set(task.pairs) <= set(whole.pairs)
         assert len(task.pairs) == (min(len(whole.pairs), MAX_PAIRS) if kind == "code_f" else 1)
+
+
+def test_it_goes_on_from_the_adapter_that_is_named(
+    warm: Warmup, new_base: Callable[..., Base], verifier: LocalVerifier, tmp_path: Path
+) -> None:
+    warm.fit(0, 1, 1)
+    save_adapter(tmp_path / "first", warm.adapter(), alpha=warm.config.model.alpha, base="tiny", dtype=torch.float32)
+    config = warm.config.override([f"population.init={tmp_path / 'first'}"])
+    with closing(Warmup(new_base("llama"), verifier, config, 2e-2, lambda *_: None)) as second:
+        first = warm.adapter()
+        assert all(torch.equal(factors.b, first[site].b) for site, factors in second.adapter().items())

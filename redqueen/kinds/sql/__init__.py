@@ -1,0 +1,41 @@
+"""The language SQL over SQLite: predict the rows, find the rows of the tables, write the query."""
+
+from redqueen.kinds.language import Recipe
+from redqueen.kinds.sql.language import SQL
+from redqueen.kinds.sql.modes import SqlAbduction, SqlDeduction, SqlInduction
+
+__all__ = ["KINDS", "RECIPES", "SQL"]
+
+KINDS = (SqlDeduction("sql_o", SQL), SqlAbduction("sql_i", SQL), SqlInduction("sql_f", SQL))
+RECIPES = (
+    Recipe(
+        name="sql",
+        sentence="2 teachers and 2 students on the bundled model, with queries for SQLite: minutes on two CPU cores.",
+        # Databases are drawn beside a teacher's two, so two are enough.
+        settings=(
+            "game.kinds=sql_o,sql_i,sql_f",
+            "game.proposals=4",
+            "game.attempts=8",
+            "game.references=2",
+            "game.references_from=seeds",
+            "game.seed_tasks=96",
+            "game.teacher_reward=novel",
+            "game.min_inputs=2",
+            "game.max_inputs=2",
+            "sampling.temperature=0.8",
+            "sampling.proposal_tokens=96",
+            "sampling.attempt_tokens=48",
+            "sampling.batch_rows=96",
+            "learning.lr=3e-4",
+            "learning.teacher_lr=3e-5",
+            "learning.batch_tokens=1024",
+            "evolution.every=5",
+            "evolution.gamma=0.35",
+            "evolution.burn_in=3",
+            "evals.every=20",
+            "evals.limit=72",
+            "run.steps=20",
+            "run.keep_every=10",
+        ),
+    ),
+)
