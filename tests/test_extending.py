@@ -258,6 +258,54 @@ def test_steps_are_played_with_a_kind_from_outside(
     assert "code_r" in str(browse(kept, {"kind": "code_r"})["kinds"])
 
 
+def regex_tasks(verifier: LocalVerifier) -> list[Task]:
+    """Two tasks of each kind of the language of the page, on its reserved programs."""
+    return reserved_tasks("report", ("regex_o", "regex_i", "regex_f"), 6, 0, verifier)
+
+
+@pytest.mark.parametrize("format_", ["completion", "chat"])
+def test_a_language(format_: str, verifier: LocalVerifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugins, "_parts", {})
+    language = snippet("language")["Regex"]()
+    texts = prompts(format_, GameConfig())
+    wrong = {"regex_o": "['x']", "regex_i": "'99-99 77-77 1'", "regex_f": "x"}
+    tasks = regex_tasks(verifier)
+    assert {task.kind for task in tasks} == wrong.keys()
+    for task in tasks:
+        right = texts.read_attempt(task.kind, texts.write_attempt(task))
+        verdicts = grade(verifier, [(task, right), (task, wrong[task.kind]), (task, "(a")])
+        assert [verdict.status for verdict in verdicts[:2]] == ["correct", "wrong"]
+        assert verdicts[2].status == "malformed"
+    # What would take for ever is refused, and what is long stays quick.
+    slow = ("(a+)+b", "a*a*a*a*b", "[")
+    outcomes = [language.job(program, (repr("a" * 40),)) for program in (*slow, "a*a*a*b", "a" * 41)]
+    assert [outcome.status for outcome in outcomes] == ["malformed", "malformed", "malformed", "ok", "oversize"]
+    assert language.is_reserved(r"\d\d")
+    assert not language.is_reserved(r"\d\d\d\d")
+    assert language.shape(r"[a-z]+") == language.shape(r"[b-y]+") != language.shape(r"\d+")
+
+
+@pytest.mark.integration
+def test_a_run_in_a_language_from_outside(
+    tmp_path: Path, verifier: LocalVerifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "_parts", {})
+    (tmp_path / "my_regex.py").write_text(SNIPPETS["language"])
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "my_regex", raising=False)
+    own = {"plugins": "my_regex", "game.kinds": "regex_o", "game.seed_tasks": 4, "run.steps": 1}
+    trainer = toy.trainer(toy.config(tmp_path, **own), tmp_path / "run", verifier)
+    play = trainer.self_play
+    play.prompts = prompts("completion", trainer.config.game)
+    play.sampler = Scripted(trainer.policy, {"T": "[xy]\nf('x to y')", "S": "['x', 'y']"})
+    trainer.run()
+    trainer.close()
+    tasks = proposals(tmp_path / "run", None)
+    assert {(one.task and one.task.rho, one.proposal.kind) for one in tasks} == {(1.0, "regex_o")}
+    view = task_view(LiveRun(tmp_path / "run"), tasks[0].proposal.id)
+    assert view["kind"] == "regex_o: predict the output"
+
+
 def test_a_model_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugins, "_parts", {})
     snippet("model family")

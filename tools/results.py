@@ -1,11 +1,13 @@
-"""Repeats the experiment of docs/RESULTS.md: trains what is missing, and writes a small file of numbers for each run.
+"""Repeats the experiments of docs/RESULTS.md: trains what is missing, and writes a small file of numbers for each run.
 
     python -m tools.results runs                     # trains and evaluates, in the order of the plan; can be stopped
     python -m tools.results runs --only C --seeds 1
     python -m tools.results list                     # the plan, and what is done
     python -m tools.results again                    # reads finished runs once more, without scoring anybody
+    python -m tools.results runs --experiment expr   # the experiment of docs/RESULTS_EXPR.md
 
 A run is an ordinary run of `redqueen train`, in `runs/results/ARM-SEED`; its numbers are `docs/results/ARM-SEED.json`.
+What differs between the experiments is in `tools/experiments.py`.
 With `--data DIR` the last students and the start are also scored on CRUXEval, whose file `cruxeval.jsonl` is in DIR.
 `T` are the strangers (`redqueen transfer`) of the runs C, A and E of one seed. `tools/results_report.py` makes tables
 and figures of the numbers.
@@ -18,85 +20,63 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory
+from tools.experiments import EXPERIMENTS, EXPR, STRANGERS, Experiment
+from tools.expr_scores import depth_scores, wrong_golds
 
 ROOT = Path(__file__).parents[1]
 RUNS = ROOT / "runs" / "results"
 NUMBERS = ROOT / "docs" / "results"
-STEPS = 60
-COMMON = (f"run.steps={STEPS}", "evals.every=20", "run.keep_every=20")
-ONE_OF_EACH = ("population.teachers=1", "population.students=1", "evolution.enabled=false")
-AS_IN_THE_PAPER = ("game.teacher_reward=populora", "game.references_from=all", "learning.teacher_lr=none")
-ARMS: dict[str, tuple[str, ...]] = {
-    "R": ("rlvr", "game.proposals=10", "game.attempts=16"),
-    "A": ("overnight", "matched=per_adapter"),
-    "B": ("overnight", "matched=total"),
-    "S": ("overnight", *ONE_OF_EACH, "learning.teacher_lr=none"),
-    "C": ("overnight", *ONE_OF_EACH),
-    "D": ("overnight", "evolution.enabled=false"),
-    "E": ("overnight",),
-    "P": ("overnight", *AS_IN_THE_PAPER),
-    "Q": ("overnight", *AS_IN_THE_PAPER, "matched=per_adapter"),
-}
-STRANGERS = "T"
 CURRICULA = ("C", "A", "E")
 """The arms whose tasks strangers are trained on."""
 STRANGER_STEPS = 30
-SEEDS = {"A": 4, "C": 4, "E": 4, "T": 4, "R": 3, "P": 3, "Q": 3, "S": 3, "B": 3, "D": 3}
-"""How many seeds each arm has."""
-ORDER = (("C", "A", "E", "R", "T"), ("Q", "P"), ("S",), ("D", "B"))
-"""Groups of arms, each made seed by seed: if hours are short, the first ones are done."""
-
-
-def plan(only: str | None, seeds: int | None) -> Iterator[tuple[str, int]]:
-    """Yields the runs as (arm, seed), in the order in which they are made."""
-    for arms in ORDER:
-        for seed in range(max(SEEDS.values())):
-            for arm in arms:
-                if only in (None, arm) and seed < min(SEEDS[arm], seeds or SEEDS[arm]):
-                    yield arm, seed
 
 
 def main() -> None:
     """Reads the arguments and does what they say."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["runs", "list", "again"])
-    parser.add_argument("--only", choices=sorted(SEEDS), help="one arm")
+    parser.add_argument("--experiment", choices=list(EXPERIMENTS), default="code", help="the language (default: code)")
+    parser.add_argument("--only", metavar="ARM", help="one arm")
     parser.add_argument("--seeds", type=int, help="at most so many seeds of each arm")
     parser.add_argument("--data", type=Path, help="the folder with cruxeval.jsonl")
     given = parser.parse_args()
-    for arm, seed in plan(given.only, given.seeds):
-        numbers = NUMBERS / f"{arm}-{seed}.json"
-        print(f"{arm}-{seed}: {'done' if numbers.exists() else 'to do'}", flush=True)
+    experiment = EXPERIMENTS[given.experiment]
+    for arm, seed in experiment.plan(given.only, given.seeds):
+        name = f"{experiment.prefix}{arm}-{seed}"
+        numbers = NUMBERS / f"{name}.json"
+        print(f"{name}: {'done' if numbers.exists() else 'to do'}", flush=True)
         if given.what == "runs" and not numbers.exists():
-            if arm == STRANGERS:
-                document = _strangers(seed, given.data)
-            else:
-                document = _numbers(arm, seed, _train(arm, seed), given.data)
+            document = _document(experiment, arm, seed, given.data)
             NUMBERS.mkdir(exist_ok=True)
             numbers.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        if given.what == "again" and numbers.exists() and (RUNS / f"{arm}-{seed}" / "metrics.jsonl").exists():
+        if given.what == "again" and numbers.exists() and (RUNS / name / "metrics.jsonl").exists():
             document = json.loads(numbers.read_text(encoding="utf-8"))
-            document["secondary"] = _secondary(RunDirectory(RUNS / f"{arm}-{seed}").metrics())
+            document["secondary"] = _secondary(RunDirectory(RUNS / name).metrics())
             numbers.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def _train(arm: str, seed: int) -> RunDirectory:
+def _document(experiment: Experiment, arm: str, seed: int, data: Path | None) -> dict[str, Any]:
+    return _strangers(seed, data) if arm == STRANGERS else _numbers(experiment, arm, seed, data)
+
+
+def _train(experiment: Experiment, arm: str, seed: int) -> RunDirectory:
     """Trains the rest of a run. Raises CalledProcessError if it fails."""
-    run = RunDirectory(RUNS / f"{arm}-{seed}")
+    run = RunDirectory(RUNS / f"{experiment.prefix}{arm}-{seed}")
     command = [sys.executable, "-m", "redqueen", "train"]
-    if run.saved() and run.saved()[-1] >= STEPS:
+    if run.saved() and run.saved()[-1] >= experiment.steps:
         return run
     if run.saved():
-        command += ["--resume", str(run.path)]
+        # The plugins of an arm are modules of this repository.
+        command += ["--resume", str(run.path), "--load-plugins"]
     else:
-        command += [*ARMS[arm], *COMMON, f"run.seed={seed}", "--run", str(run.path)]
+        command += [*experiment.settings(arm), f"run.seed={seed}", "--run", str(run.path)]
     subprocess.run(command, check=True, cwd=ROOT)
     return run
 
@@ -123,8 +103,9 @@ def _strangers(seed: int, data: Path | None) -> dict[str, Any]:
     }
 
 
-def _numbers(arm: str, seed: int, run: RunDirectory, data: Path | None) -> dict[str, Any]:
-    """Returns what the report needs of a finished run."""
+def _numbers(experiment: Experiment, arm: str, seed: int, data: Path | None) -> dict[str, Any]:
+    """Trains the rest of a run, and returns what the report needs of it."""
+    run = _train(experiment, arm, seed)
     lines = run.metrics()
     environment = json.loads((run.path / "environment.json").read_text())
     seconds = sum(line["seconds"]["total"] for line in lines)
@@ -132,7 +113,7 @@ def _numbers(arm: str, seed: int, run: RunDirectory, data: Path | None) -> dict[
         "arm": arm,
         "seed": seed,
         "commit": environment["commit"],
-        "settings": [*ARMS[arm], *COMMON],
+        "settings": experiment.settings(arm),
         "machine": {key: environment[key] for key in ("processor", "cores", "dtype")},
         "hours": round(seconds / 3600, 3),
         "evaluation_hours": round(sum(line["seconds"].get("evaluate", 0) for line in lines) / 3600, 3),
@@ -140,7 +121,11 @@ def _numbers(arm: str, seed: int, run: RunDirectory, data: Path | None) -> dict[
         "steps": [_step(line) for line in lines],
         "secondary": _secondary(lines),
         "held_out": [{"step": line["step"], **line["held_out"]} for line in lines if "held_out" in line],
-        "evaluations": {str(step): _scores(run, step, data) for step in (0, STEPS)},
+        "wrong_golds": wrong_golds(run) if experiment is EXPR else None,
+        "evaluations": {
+            str(step): depth_scores(run, step) if experiment is EXPR else _scores(run, step, data)
+            for step in (0, experiment.steps)
+        },
     }
 
 

@@ -1,4 +1,4 @@
-"""Makes the tables and the figures of docs/RESULTS.md from the numbers in docs/results.
+"""Makes the tables and the figures of docs/RESULTS.md and docs/RESULTS_EXPR.md from the numbers in docs/results.
 
     python -m tools.results_report
 
@@ -21,12 +21,12 @@ from matplotlib.figure import Figure
 from redqueen.analysis.drawing import write
 from redqueen.analysis.hues import HUES
 from redqueen.intervals import Interval, interval, slope, t_probability
-from tools.results import ARMS, STEPS, STRANGERS
+from tools.experiments import CODE, EXPERIMENTS, STRANGERS, Experiment
 
 ROOT = Path(__file__).parents[1]
 NUMBERS = ROOT / "docs" / "results"
 FIGURES = ROOT / "docs" / "figures"
-PAGE = ROOT / "docs" / "RESULTS.md"
+PAGES = ROOT / "docs"
 BEGIN = "<!-- tables: begin -->"
 END = "<!-- tables: end -->"
 
@@ -36,7 +36,8 @@ Runs = Mapping[str, Mapping[int, Run]]
 Values = Mapping[str, Mapping[int, float]]
 """One number of each run, by arm and seed."""
 
-SETS = ("reserved", "cruxeval-i", "cruxeval-o")
+SETS = ("reserved", "cruxeval-i", "cruxeval-o", "depth 2", "depth 3", "depth 4")
+"""All sets of held-out problems. A run has some of them."""
 WAYS = ("greedy", "drawn")
 NAMES = {
     "R": "R: fixed tasks",
@@ -48,22 +49,34 @@ NAMES = {
     "E": "E: 2T + 2S, evolution",
     "P": "P: E by the paper's rules",
     "Q": "Q: A by the paper's rules",
+    "W10": "W10: A, a tenth of the golds wrong",
+    "W30": "W30: A, three tenths of the golds wrong",
 }
-COMPARED = (("E", "A"), ("C", "A"), ("E", "C"))
-SLOPES = (("E", "A"), ("C", "A"))
 
 
-def read(folder: Path = NUMBERS) -> tuple[Runs, Mapping[int, Run]]:
-    """Returns the finished runs, and the strangers by seed."""
-    runs: dict[str, dict[int, Run]] = {arm: {} for arm in ARMS}
+def read(experiment: Experiment = CODE, folder: Path = NUMBERS) -> tuple[Runs, Mapping[int, Run]]:
+    """Returns the finished runs of an experiment, and the strangers by seed."""
+    runs: dict[str, dict[int, Run]] = {arm: {} for arm in experiment.arms}
     strangers: dict[int, Run] = {}
+    names = {f"{experiment.prefix}{arm}-{seed}" for arm, seed in experiment.plan()}
     for file in sorted(folder.glob("*.json")):
+        if file.stem not in names:
+            continue
         document = json.loads(file.read_text(encoding="utf-8"))
         if document["arm"] == STRANGERS:
             strangers[document["seed"]] = document
         else:
             runs[document["arm"]][document["seed"]] = document
     return {arm: by_seed for arm, by_seed in runs.items() if by_seed}, strangers
+
+
+def measured(runs: Runs) -> tuple[list[str], list[str]]:
+    """Returns the sets and the ways (greedy, drawn) that runs were measured on and in."""
+    every = [run for by_seed in runs.values() for run in by_seed.values()]
+    starts = [cells for run in every for cells in run["evaluations"]["0"].values()]
+    cells: set[str] = set().union(*starts)
+    ways = [way for way in WAYS if any(key.endswith(" drawn") == (way == "drawn") for key in cells)]
+    return [name for name in SETS if name in cells or f"{name} drawn" in cells], ways
 
 
 def score(members: Mapping[str, Any], way: str, sets: Iterable[str] = SETS) -> float:
@@ -80,7 +93,8 @@ def score(members: Mapping[str, Any], way: str, sets: Iterable[str] = SETS) -> f
 def gain(run: Run, way: str, sets: Iterable[str] = SETS) -> float:
     """Returns the mean held-out score of a run's last students less that of its members at step 0."""
     evaluations = run["evaluations"]
-    return score(evaluations[str(STEPS)], way, sets) - score(evaluations["0"], way, sets)
+    last = max(evaluations, key=int)
+    return score(evaluations[last], way, sets) - score(evaluations["0"], way, sets)
 
 
 def gains(runs: Runs, way: str, sets: Iterable[str] = SETS) -> Values:
@@ -148,12 +162,12 @@ def stranger_gains(strangers: Mapping[int, Run], way: str) -> Values:
     return found
 
 
-def tables(runs: Runs, strangers: Mapping[int, Run]) -> str:
+def tables(runs: Runs, strangers: Mapping[int, Run], experiment: Experiment = CODE) -> str:
     """Returns the tables of the page as Markdown."""
     parts = [_gain_table(runs), _course_table(runs), _secondary_table(runs)]
     if strangers:
         parts.append(_stranger_table(strangers))
-    parts += [_comparison_table(runs, strangers), _run_table(runs, strangers)]
+    parts += [_comparison_table(runs, strangers, experiment), _run_table(runs, strangers)]
     return "\n\n".join(parts)
 
 
@@ -174,8 +188,9 @@ def _points(values: Iterable[float], scale: float = 100, digits: int = 1) -> str
 
 
 def _gain_table(runs: Runs) -> str:
-    head = ["arm", "seeds", "greedy, all", "drawn, all", *(f"drawn, {name}" for name in SETS)]
-    columns = [gains(runs, "greedy"), gains(runs, "drawn"), *(gains(runs, "drawn", [name]) for name in SETS)]
+    sets, ways = measured(runs)
+    head = ["arm", "seeds", *(f"{way}, all" for way in ways), *(f"drawn, {name}" for name in sets)]
+    columns = [*(gains(runs, way) for way in ways), *(gains(runs, "drawn", [name]) for name in sets)]
     rows = [
         [NAMES[arm], str(len(by_seed)), *(_points(values[arm].values()) for values in columns)]
         for arm, by_seed in runs.items()
@@ -233,24 +248,27 @@ def _stranger_table(strangers: Mapping[int, Run]) -> str:
     return "**Strangers: gain over the start, in points**\n\n" + _table(["tasks of", "seeds", "greedy", "drawn"], rows)
 
 
-def comparisons(runs: Runs, strangers: Mapping[int, Run]) -> list[tuple[str, list[float], float, int]]:
+def comparisons(
+    runs: Runs, strangers: Mapping[int, Run], experiment: Experiment = CODE
+) -> list[tuple[str, list[float], float, int]]:
     """Returns the primary comparisons: what is compared, the paired differences, their scale and digits."""
     found: list[tuple[str, list[float], float, int]] = []
-    for way in WAYS:
+    for way in measured(runs)[1]:
         values = gains(runs, way)
-        found += [(f"gain, {way}: {a} - {b}", paired(values, a, b), 100, 1) for a, b in COMPARED]
+        found += [(f"gain, {way}: {a} - {b}", paired(values, a, b), 100, 1) for a, b in experiment.compared]
     values = slopes(runs)
-    found += [(f"log nodes for 100 steps: {a} - {b}", paired(values, a, b), 1, 2) for a, b in SLOPES]
-    for way in WAYS:
+    found += [(f"log nodes for 100 steps: {a} - {b}", paired(values, a, b), 1, 2) for a, b in experiment.slopes]
+    for way in WAYS if strangers else ():
         values = stranger_gains(strangers, way)
         found += [
-            (f"stranger, {way}: {a} - {b}", paired(values, f"{a}-last", f"{b}-last"), 100, 1) for a, b in COMPARED
+            (f"stranger, {way}: {a} - {b}", paired(values, f"{a}-last", f"{b}-last"), 100, 1)
+            for a, b in experiment.compared
         ]
     return [row for row in found if row[1]]
 
 
-def _comparison_table(runs: Runs, strangers: Mapping[int, Run]) -> str:
-    compared = comparisons(runs, strangers)
+def _comparison_table(runs: Runs, strangers: Mapping[int, Run], experiment: Experiment) -> str:
+    compared = comparisons(runs, strangers, experiment)
     p_values = [p_value(differences) for _, differences, _, _ in compared]
     rows = [
         [name, str(len(differences)), _points(differences, scale, digits), _p(p), _p(corrected)]
@@ -279,8 +297,9 @@ def _run_table(runs: Runs, strangers: Mapping[int, Run]) -> str:
 def draw_gains(runs: Runs) -> Figure:
     """Draws the gain of each run, and each arm's mean with its interval."""
     figure = Figure(figsize=(9, 3.6), layout="constrained")
-    for place, way in enumerate(WAYS, 1):
-        axes = figure.add_subplot(1, 2, place)
+    ways = measured(runs)[1]
+    for place, way in enumerate(ways, 1):
+        axes = figure.add_subplot(1, len(ways), place)
         _dots(axes, gains(runs, way), lambda arm: NAMES[arm])
         axes.set_title("greedy" if way == "greedy" else "drawn at temperature 1, as trained", fontsize=10)
         axes.set_xlabel("held-out gain over the start, points")
@@ -369,19 +388,23 @@ def _smoothed(line: Mapping[int, float], window: int) -> dict[int, float]:
 
 
 def main() -> None:
-    """Writes the figures and the page."""
-    runs, strangers = read()
-    if not runs:
-        raise SystemExit(f"{NUMBERS} holds no numbers yet: python -m tools.results runs")
+    """Writes the figures and the pages."""
     FIGURES.mkdir(exist_ok=True)
-    write(draw_gains(runs), FIGURES / "results-gain.svg")
-    write(draw_courses(runs), FIGURES / "results-course.svg")
-    if strangers:
-        write(draw_strangers(strangers), FIGURES / "results-strangers.svg")
-    page = PAGE.read_text(encoding="utf-8")
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{tables(runs, strangers)}\n\n{END}{after}", encoding="utf-8")
+    for experiment in EXPERIMENTS.values():
+        runs, strangers = read(experiment)
+        if not runs:
+            print(f"docs/{experiment.page}: {NUMBERS} holds no numbers yet: python -m tools.results runs")
+            continue
+        name = experiment.figures
+        write(draw_gains(runs), FIGURES / f"{name}-gain.svg")
+        write(draw_courses(runs), FIGURES / f"{name}-course.svg")
+        if strangers:
+            write(draw_strangers(strangers), FIGURES / f"{name}-strangers.svg")
+        file = PAGES / experiment.page
+        page = file.read_text(encoding="utf-8")
+        before, _, rest = page.partition(BEGIN)
+        _, _, after = rest.partition(END)
+        file.write_text(f"{before}{BEGIN}\n\n{tables(runs, strangers, experiment)}\n\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -203,11 +203,13 @@ def posed(question: Question, verifier: LocalVerifier) -> Task:
             raise QuestionError(f"an output must be a literal such as 3, 'a' or [1, 2]: {error}") from error
         return _as_task(question, pairs)
     draft = Draft(question.program, (question.pairs[0].input,))
-    proposal = Proposal(id="question", kind=question.kind, author=YOU, step=0, draft=draft)
+    # The program is of no kind here: a person may ask about one that no teacher may propose.
+    name = find(question.kind).language.name
+    proposal = Proposal(id="question", kind=name, author=YOU, step=0, draft=draft)
     verdict, task = verifier.submit_proposal(proposal).result()
     if task is None:
         raise QuestionError(f"the program gives no answer to judge by: {verdict.status}, {verdict.detail}")
-    return task
+    return replace(task, kind=question.kind)
 
 
 def _as_task(question: Question, pairs: tuple[Pair, ...]) -> Task:

@@ -1,22 +1,30 @@
-"""The plan of docs/RESULTS.md: arms differ in who plays, and the runs come in the order of the page."""
+"""The plans of the experiments: arms differ in who plays, and the runs come in the order of the pages."""
 
 from __future__ import annotations
 
 import pytest
 
 from redqueen.recipes import configure
-from tools import results
+from tools.experiments import CODE, EXPERIMENTS, EXPR, Experiment
+
+CASES = [
+    pytest.param(each, arm, id=f"{each.prefix}{arm}")
+    for each in EXPERIMENTS.values()
+    for arm in each.arms
+    if not arm.startswith("W")
+]
 
 
-@pytest.mark.parametrize("arm", sorted(results.ARMS))
-def test_arms_differ_in_who_plays_and_in_nothing_else(arm: str) -> None:
-    config = configure([*results.ARMS[arm], *results.COMMON])
-    whole = configure([*results.ARMS["E"], *results.COMMON])
+@pytest.mark.parametrize(("experiment", "arm"), CASES)
+def test_arms_differ_in_who_plays_and_in_nothing_else(experiment: Experiment, arm: str) -> None:
+    config = configure(experiment.settings(arm))
+    whole = configure(experiment.settings("E"))
     assert (config.run, config.evals.every) == (whole.run, whole.evals.every)
     # Only the rate of teachers is changed; students alone have none.
     same_rate = config.learning.model_copy(update={"teacher_lr": whole.learning.teacher_lr})
     assert same_rate == whole.learning
-    assert (config.learning.teacher_lr == whole.learning.teacher_lr) == (arm not in ("R", "S", "P", "Q"))
+    changed = config.learning.teacher_lr != whole.learning.teacher_lr
+    assert changed == (experiment is CODE and arm in ("R", "S", "P", "Q"))
     assert config.sampling == whole.sampling
     assert (config.game.kinds, config.game.proposals, config.game.attempts) == (
         whole.game.kinds,
@@ -26,7 +34,18 @@ def test_arms_differ_in_who_plays_and_in_nothing_else(arm: str) -> None:
 
 
 def test_the_arms_that_matter_most_come_first_seed_by_seed() -> None:
-    order = list(results.plan(None, None))
+    order = list(CODE.plan())
     assert order[:7] == [("C", 0), ("A", 0), ("E", 0), ("R", 0), ("T", 0), ("C", 1), ("A", 1)]
-    assert len(order) == sum(results.SEEDS.values()) == 34
-    assert list(results.plan("R", 2)) == [("R", 0), ("R", 1)]
+    assert len(order) == sum(CODE.seeds.values()) == 34
+    assert list(CODE.plan("R", 2)) == [("R", 0), ("R", 1)]
+
+
+def test_in_expr_every_arm_gets_its_first_seed_before_another_one_its_second() -> None:
+    order = list(EXPR.plan())
+    assert {arm for arm, _ in order[: len(EXPR.arms)]} == EXPR.arms.keys()
+    assert {seed for _, seed in order[: len(EXPR.arms)]} == {0}
+
+
+def test_names_of_runs_do_not_collide() -> None:
+    names = [f"{each.prefix}{arm}-{seed}" for each in EXPERIMENTS.values() for arm, seed in each.plan()]
+    assert len(set(names)) == len(names)

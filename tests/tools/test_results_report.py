@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tools import results_report as report
-from tools.results import STEPS
 
 
 def cells(rate: float) -> dict[str, Any]:
@@ -27,7 +26,7 @@ def run(arm: str, seed: int, gain: float, rise: float) -> dict[str, Any]:
         "secondary": {"entropy of students": [0.5, 0.1], "guessable tasks": None if arm == "R" else [0.2, 0.3]},
         "steps": [{**line, "step": step, "novel_rate": step / 10} for step in (1, 2, 3, 4)],
         "held_out": [{"step": 4, "students": {"S0": {"gain": gain}, "S1": {"gain": gain}}}],
-        "evaluations": {"0": {"S0": cells(0.2)}, str(STEPS): {"S0": cells(0.2 + gain), "S1": cells(0.2 + gain)}},
+        "evaluations": {"0": {"S0": cells(0.2)}, "60": {"S0": cells(0.2 + gain), "S1": cells(0.2 + gain)}},
     }
 
 

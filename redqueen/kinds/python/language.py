@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
+from pathlib import Path
 
+from redqueen.kinds.calls import Calls
 from redqueen.kinds.language import Half, Words
 from redqueen.kinds.python import reserved, seeds
-from redqueen.programs.normal_form import ENTRY, fingerprint, shape, split_calls
+from redqueen.programs.normal_form import ENTRY, fingerprint, shape
 from redqueen.programs.trees import parse
-from redqueen.records import Draft, Pair
-from redqueen.sandbox import GAME, Job, canonical, parse_arguments, parse_literal, to_literal
-
-_OUTPUT_GAP = re.compile(r"f\((.*)\)\s*==\s*\?")
-_INPUT_GAP = re.compile(r"f\(\s*\?\s*\)\s*==\s*(\S.*)")
-_NO_INPUT = re.compile(r"\s*\?\s*")
+from redqueen.records import Draft
+from redqueen.sandbox import GAME, Job
 
 # An error would end the child, and with it the calls after it.
 _CALL = f"""
@@ -31,7 +28,7 @@ def {ENTRY}(*arguments):
 """
 
 
-class Python:
+class Python(Calls):
     """The language of the paper (see `redqueen.kinds.language.Language`)."""
 
     name = "python"
@@ -72,70 +69,6 @@ class Python:
 
     def called(self, program: str) -> str:
         return program + _CALL
-
-    def identity_of(self, value: str) -> bytes:
-        return canonical(parse_literal(value))
-
-    def spell(self, value: str) -> str:
-        return to_literal(parse_literal(value))
-
-    def input_identity(self, given: str) -> bytes:
-        return canonical(parse_arguments(given))
-
-    def spell_input(self, given: str) -> str:
-        return ", ".join(to_literal(value) for value in parse_arguments(given))
-
-    def comment(self, text: str) -> str:
-        return f"# {text}"
-
-    def uncomment(self, line: str) -> str:
-        return line.removeprefix("#").strip()
-
-    def call(self, given: str) -> str:
-        return f"{ENTRY}({given})"
-
-    def split_calls(self, text: str) -> tuple[str, tuple[str, ...]]:
-        return split_calls(text)
-
-    def ask_output(self, given: str) -> str:
-        return f"assert {ENTRY}({given}) =="
-
-    def ask_input(self, output: str) -> str:
-        return f"assert {output} == {ENTRY}("
-
-    def write_input(self, given: str) -> str:
-        return f"{given})"
-
-    def read_input(self, text: str) -> str | None:
-        # The prompt opened the call's parenthesis, so the answer must close it.
-        return text[:-1] if text.endswith(")") else None
-
-    def equation(self, given: str, output: str) -> str:
-        return f"{ENTRY}({given}) == {output}"
-
-    def read_equation(self, line: str) -> Pair | None:
-        # A text in the arguments may hold "==" or brackets, so the line is parsed and not split.
-        text = line.strip()
-        try:
-            tree = ast.parse(text, mode="eval").body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
-        match tree:
-            case ast.Compare(left=ast.Call(func=ast.Name(id="f")) as call, ops=[ast.Eq()], comparators=[result]):
-                written = ast.get_source_segment(text, call) or ""
-                arguments = written.partition("(")[2].rpartition(")")[0]
-                return Pair(arguments.strip(), ast.get_source_segment(text, result) or "")
-            case _:
-                return None
-
-    def read_output_gap(self, line: str) -> str | None:
-        match = _OUTPUT_GAP.fullmatch(line)
-        # With two gaps an input is asked for.
-        return None if match is None or _NO_INPUT.fullmatch(match[1]) else match[1]
-
-    def read_input_gap(self, line: str) -> str | None:
-        match = _INPUT_GAP.fullmatch(line)
-        return None if match is None else match[1]
 
     def seeds(self, own: str | None = None) -> tuple[Draft, ...]:
         return seeds.seeds_of(own)

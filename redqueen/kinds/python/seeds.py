@@ -1,6 +1,6 @@
 """The seed programs: by hand, and made of templates by `tools/write_seeds.py`. The verifier computes their outputs.
 
-A file holds blocks separated by blank lines: `# message`, the program, then one line `f(<arguments>)` per input.
+A file holds blocks (`redqueen.kinds.seed_files`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from redqueen.kinds.language import SeedError
-from redqueen.programs.normal_form import ENTRY, split_calls
+from redqueen.kinds.seed_files import parse_block, read_own
+from redqueen.programs.normal_form import ENTRY
 from redqueen.records import Draft
 
 # The order of the files, and of the blocks in them, numbers the seeds. Draws by number depend on it.
@@ -46,37 +46,6 @@ def read_blocks(names: Iterable[str]) -> tuple[Draft, ...]:
 def seeds_of(own: str | None) -> tuple[Draft, ...]:
     """Returns the seed drafts of a user's file, or the shipped ones. Raises SeedError."""
     return seeds() if own is None else read_own(Path(own))
-
-
-def read_own(file: Path) -> tuple[Draft, ...]:
-    """Returns the drafts of a user's file. Raises SeedError, which names the line, if it cannot be read."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SeedError(f"game.seeds={file} cannot be read: {error}") from error
-    drafts: list[Draft] = []
-    line = 1
-    for block in text.split("\n\n"):
-        try:
-            drafts += [parse_block(block)] if block.strip() else []
-        except ValueError:
-            raise SeedError(
-                f"{file}, line {line}: no seed. A seed is a line `# message`, a program, and lines `f(<arguments>)`; a "
-                "blank line ends it"
-            ) from None
-        line += block.count("\n") + 2
-    if not drafts:
-        raise SeedError(f"{file} holds no seed programs")
-    return tuple(drafts)
-
-
-def parse_block(block: str) -> Draft:
-    """Reads one block. Raises ValueError if a part is missing."""
-    first, _, rest = block.strip().partition("\n")
-    program, inputs = split_calls(rest)
-    if not first.startswith("# ") or not program or not inputs:
-        raise ValueError(f"not a seed block: {block[:60]!r}")
-    return Draft(program, inputs, first[2:])
 
 
 def write_block(draft: Draft) -> str:

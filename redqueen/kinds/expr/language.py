@@ -1,0 +1,64 @@
+"""The language: an expression over two small integers, run by an interpreter of its own."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+from redqueen.kinds.expr import generated
+from redqueen.kinds.expr.canonical import half_of, shape
+from redqueen.kinds.expr.expressions import LARGEST, LARGEST_CONSTANT, LARGEST_INPUT, parse, spell, value_of
+from redqueen.kinds.interpreted import Fault, Interpreted, hashed
+from redqueen.kinds.language import Half
+from redqueen.programs import trees
+from redqueen.records import Draft
+
+
+class Expr(Interpreted):
+    """Expressions: a small language in which a small model learns in minutes."""
+
+    name = "expr"
+    rules = (
+        "The program is one expression of x and y, with +, -, *, //, %, max, min, abs and `a if x < y else b` "
+        f"(with <, <=, >, >=, == or !=), written as in Python, and whole numbers up to {LARGEST_CONSTANT}. `f` has x "
+        f"and y as its arguments, which are whole numbers from -{LARGEST_INPUT} to {LARGEST_INPUT}. No value on the "
+        f"way may be beyond {LARGEST}."
+    )
+    identity = Draft("x", ("1, 0", "2, 3", "-7, 1", "0, 5", "9, 9", "4, -4", "-1, -2", "3, 8"))
+    warm_start: Path | None = Path(__file__).parent / "warm"
+
+    def run(self, program: str, arguments: tuple[Any, ...]) -> int:
+        expression = parse(program)
+        if len(arguments) != 2 or any(type(value) is not int for value in arguments):
+            raise Fault("malformed", "an input is two whole numbers, e.g. 3, -4")
+        if any(abs(value) > LARGEST_INPUT for value in arguments):
+            raise Fault("oversize", f"a number of an input is from -{LARGEST_INPUT} to {LARGEST_INPUT}")
+        return value_of(expression, *arguments)
+
+    def fingerprint(self, program: str) -> str:
+        try:
+            return hashed(spell(parse(program)))
+        except Fault:
+            return hashed(program.strip())
+
+    def shape(self, program: str) -> str:
+        return shape(program)
+
+    def tree(self, program: str) -> ast.Module:
+        # It means the same in Python, so it is measured as the function that it is.
+        return trees.parse(f"def f(x, y):\n    return {program}")
+
+    def seeds(self, own: str | None = None) -> tuple[Draft, ...]:
+        return generated.seeds() if own is None else super().seeds(own)
+
+    def reserved(self, half: Half | None = None) -> tuple[Draft, ...]:
+        if half is None:
+            return (*generated.reserved("selection"), *generated.reserved("report"))
+        return generated.reserved(half)
+
+    def is_reserved(self, program: str) -> bool:
+        return half_of(program) is not None
+
+
+EXPR = Expr()

@@ -1,0 +1,43 @@
+"""Files of seed programs: blocks separated by blank lines, each a message, a program and its calls.
+
+A block is a line `# message`, the program, then one line `f(<arguments>)` per input.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from redqueen.kinds.language import SeedError
+from redqueen.programs.normal_form import split_calls
+from redqueen.records import Draft
+
+
+def read_own(file: Path) -> tuple[Draft, ...]:
+    """Returns the drafts of a user's file. Raises SeedError, which names the line, if it cannot be read."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SeedError(f"game.seeds={file} cannot be read: {error}") from error
+    drafts: list[Draft] = []
+    line = 1
+    for block in text.split("\n\n"):
+        try:
+            drafts += [parse_block(block)] if block.strip() else []
+        except ValueError:
+            raise SeedError(
+                f"{file}, line {line}: no seed. A seed is a line `# message`, a program, and lines `f(<arguments>)`; a "
+                "blank line ends it"
+            ) from None
+        line += block.count("\n") + 2
+    if not drafts:
+        raise SeedError(f"{file} holds no seed programs")
+    return tuple(drafts)
+
+
+def parse_block(block: str) -> Draft:
+    """Reads one block. Raises ValueError if a part is missing."""
+    first, _, rest = block.strip().partition("\n")
+    program, inputs = split_calls(rest)
+    if not first.startswith("# ") or not program or not inputs:
+        raise ValueError(f"not a seed block: {block[:60]!r}")
+    return Draft(program, inputs, first[2:])

@@ -1,0 +1,57 @@
+"""A fault at the gate: a share of wrong golds, of proposals alone, and nobody is told which."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from redqueen import plugins
+from redqueen.kinds import find, task_on
+from redqueen.kinds.expr import EXPR
+from redqueen.records import Draft, Pair, Proposal
+from redqueen.self_play import seed_tasks
+from redqueen.verifier import LocalVerifier
+from tests.grading import grade
+
+MODULE = "tools.faulty_gate"
+
+
+@pytest.fixture(autouse=True)
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The faulty kinds, which are forgotten at the end."""
+    monkeypatch.setattr(plugins, "_parts", {})
+    sys.modules.pop(MODULE, None)
+    plugins.load([MODULE])
+    yield
+    sys.modules.pop(MODULE, None)
+
+
+@pytest.mark.parametrize(("mode", "percent"), [("expr_o", 10), ("expr_o", 30), ("expr_i", 30)])
+def test_a_share_of_the_golds_is_wrong(mode: str, percent: int, verifier: LocalVerifier) -> None:
+    kind = f"{mode}_wrong{percent}"
+    proposals = [
+        Proposal(id=f"1.{number}", kind=kind, author="T0", step=1, draft=Draft("x + y", (f"{number % 90}, 1",)))
+        for number in range(400)
+    ]
+    tasks = [task for _, task in verifier.validate(proposals) if task is not None]
+    assert len(tasks) == len(proposals)
+    wrong = [task for task in tasks if task.pairs[0].output != str(int(task.pairs[0].input.partition(",")[0]) + 1)]
+    assert percent - 5 < 100 * len(wrong) / len(tasks) < percent + 5
+    # The same proposals pass in the same way again.
+    assert tasks == [task for _, task in verifier.validate(proposals) if task is not None]
+    # An answer is judged by what was recorded, and the task is not found out.
+    asked = wrong[0]
+    right = asked.pairs[0].output if mode == "expr_o" else f"{asked.pairs[0].output}, 0"
+    other = "1000" if mode == "expr_o" else asked.pairs[0].input
+    judged = grade(verifier, [(asked, right), (asked, other)])
+    assert [verdict.status for verdict in judged] == ["correct", "wrong"]
+
+
+def test_seeds_and_held_out_tasks_stay_right(verifier: LocalVerifier) -> None:
+    for whole in seed_tasks(verifier, EXPR, range(40)):
+        task = task_on(whole, "expr_o_wrong30")
+        assert task is not None
+        assert task.pairs == (Pair(whole.pairs[0].input, whole.pairs[0].output),)
+    assert find("expr_o_wrong30").language is EXPR

@@ -1,0 +1,103 @@
+"""The experiments of docs/RESULTS.md and docs/RESULTS_EXPR.md, as data: arms, seeds, and what is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+STRANGERS = "T"
+"""The name of an arm that is no run: strangers, who are trained on the tasks of other arms."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """Arms, which are settings, and their seeds. A run is called `{prefix}{arm}-{seed}`."""
+
+    prefix: str
+    page: str
+    """The page in docs/ that says what is asked and what came out."""
+    figures: str
+    """What the names of its figures begin with."""
+    steps: int
+    common: tuple[str, ...]
+    """The settings of all arms, beside those of the arm."""
+    arms: Mapping[str, tuple[str, ...]]
+    seeds: Mapping[str, int]
+    """How many seeds each arm has."""
+    order: tuple[tuple[str, ...], ...]
+    """Groups of arms, each made seed by seed: if hours are short, the first ones are done."""
+    compared: tuple[tuple[str, str], ...]
+    """The pairs of arms whose gains are compared."""
+    slopes: tuple[tuple[str, str], ...]
+    """The pairs of arms whose tasks' growth is compared."""
+
+    def plan(self, only: str | None = None, seeds: int | None = None) -> Iterator[tuple[str, int]]:
+        """Yields the runs as (arm, seed), in the order in which they are made."""
+        for arms in self.order:
+            for seed in range(max(self.seeds.values())):
+                for arm in arms:
+                    if only in (None, arm) and seed < min(self.seeds[arm], seeds or self.seeds[arm]):
+                        yield arm, seed
+
+    def settings(self, arm: str) -> list[str]:
+        """Returns the words of the command that trains an arm, without its seed."""
+        return [*self.arms[arm], *self.common]
+
+
+ONE_OF_EACH = ("population.teachers=1", "population.students=1", "evolution.enabled=false")
+AS_IN_THE_PAPER = ("game.teacher_reward=populora", "game.references_from=all", "learning.teacher_lr=none")
+
+CODE = Experiment(
+    prefix="",
+    page="RESULTS.md",
+    figures="results",
+    steps=60,
+    common=("run.steps=60", "evals.every=20", "run.keep_every=20"),
+    arms={
+        "R": ("rlvr", "game.proposals=10", "game.attempts=16"),
+        "A": ("overnight", "matched=per_adapter"),
+        "B": ("overnight", "matched=total"),
+        "S": ("overnight", *ONE_OF_EACH, "learning.teacher_lr=none"),
+        "C": ("overnight", *ONE_OF_EACH),
+        "D": ("overnight", "evolution.enabled=false"),
+        "E": ("overnight",),
+        "P": ("overnight", *AS_IN_THE_PAPER),
+        "Q": ("overnight", *AS_IN_THE_PAPER, "matched=per_adapter"),
+    },
+    seeds={"A": 4, "C": 4, "E": 4, "T": 4, "R": 3, "P": 3, "Q": 3, "S": 3, "B": 3, "D": 3},
+    order=(("C", "A", "E", "R", "T"), ("Q", "P"), ("S",), ("D", "B")),
+    compared=(("E", "A"), ("C", "A"), ("E", "C")),
+    slopes=(("E", "A"), ("C", "A")),
+)
+
+
+def _wrong(share: str) -> tuple[str, ...]:
+    """Returns the settings of a single agent of whose tasks a share has a wrong gold (tools/faulty_gate.py)."""
+    kinds = ",".join(f"{kind}_wrong{share}" for kind in ("expr_o", "expr_i"))
+    return ("expr", "plugins=tools.faulty_gate", f"game.kinds={kinds}", "matched=per_adapter")
+
+
+EXPR = Experiment(
+    prefix="expr-",
+    page="RESULTS_EXPR.md",
+    figures="results-expr",
+    steps=40,
+    common=("run.steps=40", "evals.every=20", "evals.limit=480", "run.keep_every=20"),
+    arms={
+        "R": ("expr", "population.teachers=0", "population.students=1", "evolution.enabled=false"),
+        "A": ("expr", "matched=per_adapter"),
+        "B": ("expr", "matched=total"),
+        "C": ("expr", *ONE_OF_EACH),
+        "D": ("expr", "evolution.enabled=false"),
+        "E": ("expr",),
+        "W10": _wrong("10"),
+        "W30": _wrong("30"),
+    },
+    seeds={"R": 5, "A": 5, "B": 5, "C": 5, "D": 5, "E": 5, "W10": 5, "W30": 5},
+    order=(("E", "A", "C", "R", "W30", "W10", "D", "B"),),
+    compared=(("E", "A"), ("C", "A"), ("E", "C"), ("W10", "A"), ("W30", "A")),
+    slopes=(("E", "A"), ("C", "A")),
+)
+
+EXPERIMENTS = {"code": CODE, "expr": EXPR}
+"""By the name on the command line."""

@@ -1,0 +1,42 @@
+"""What the experiment in expr needs of a run beside its metrics: scores by depth, and the share of wrong golds."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from statistics import fmean
+
+from redqueen.kinds.expr import EXPR
+from redqueen.kinds.expr.expressions import parse, size_of
+from redqueen.runs.archive.reader import ArchiveReader
+from redqueen.runs.directory import RunDirectory
+
+
+def depth_scores(run: RunDirectory, step: int) -> dict[str, dict[str, dict[str, float]]]:
+    """Returns the students' scores in the run's own evaluation after a step, by member and depth.
+
+    Answers are drawn as in training. Each score is the share of right answers and the number of problems. At step 0 the
+    member is the adapter that all others started from.
+    """
+    programs = {f"reserved-all-{number}": draft.program for number, draft in enumerate(EXPR.reserved())}
+    right: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
+    with ArchiveReader(run.archive) as reader:
+        for row in reader.evaluations(step):
+            name, _, _ = row.problem.rpartition("-")
+            depth = size_of(parse(programs[name]))[0]
+            right[row.member][f"depth {depth} drawn"].append(row.status == "correct")
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for member, by_depth in sorted(right.items()):
+        cells = sorted(by_depth.items())
+        found[member] = {name: {"rate": round(fmean(one), 6), "problems": len(one)} for name, one in cells}
+    return found
+
+
+def wrong_golds(run: RunDirectory) -> float | None:
+    """Returns the share of a run's tasks whose outputs are not those of their programs; None without tasks."""
+    with ArchiveReader(run.archive) as reader:
+        tasks = [row.task() for row in reader.tasks()]
+    wrong: list[bool] = []
+    for task in tasks:
+        outputs = EXPR.job(task.program, [pair.input for pair in task.pairs]).outputs
+        wrong.append(outputs != tuple(pair.output for pair in task.pairs))
+    return round(fmean(wrong), 4) if wrong else None
