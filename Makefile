@@ -80,7 +80,7 @@ tests/web/node_modules/axe-core: tests/web/package-lock.json
 	@npm ci --prefix tests/web --no-audit --no-fund --silent
 	@touch $@
 test-quantized: setup .venv-quantized/requirements.txt
-	@.venv-quantized/bin/python -m pytest -n0 tests/policy/model/test_quantized.py tests/commands/test_hosted_run.py
+	@.venv-quantized/bin/python -m pytest -n0 tests/policy/model/test_quantized.py tests/cli/test_hosted_run.py
 
 # The harness without tools fetches what it needs by uv, when it is first used.
 test-verifiers: setup .venv-verifiers/requirements.txt

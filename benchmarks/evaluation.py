@@ -19,8 +19,8 @@ from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.runner import Plan
 from redqueen.evals.samples import SampleStore
 from redqueen.evals.targets import Entrant, read_targets
+from redqueen.game.verifier import LocalVerifier
 from redqueen.policy.model.base import Base, fingerprint_of, load
-from redqueen.verifier import LocalVerifier
 
 COLUMNS = (
     ("ratio", "ratio"),

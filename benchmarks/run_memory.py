@@ -15,12 +15,12 @@ from typing import Any
 from benchmarks.report import Report, log
 from benchmarks.system import BenchmarkConfig
 from benchmarks.timing import BenchmarkError
+from redqueen.config.recipes import configure
 from redqueen.game.prompt_lengths import prompt_lengths
 from redqueen.policy.memory.estimate import items, total
 from redqueen.policy.memory.machine import this_machine
 from redqueen.policy.model.dimensions import token_counter
-from redqueen.recipes import configure
-from redqueen.train import capacity
+from redqueen.train.trainer import capacity
 
 WORKERS = (1, 2)
 STEPS = 3

@@ -20,9 +20,9 @@ from benchmarks import sandbox_peers as peers
 from benchmarks import sandbox_scripts as scripts
 from benchmarks.report import Report, against, finish, log
 from benchmarks.timing import Contender, Stopwatch, Timing, take_turns
+from redqueen.base.machine import cores
 from redqueen.config import SandboxConfig
 from redqueen.kinds.python.seeds import seeds
-from redqueen.machine import cores
 from redqueen.records import Draft
 from redqueen.sandbox import GAME, PROGRAMS, Job, Limits, Sandbox, canonical, parse_literal
 

@@ -13,14 +13,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, cast
 
-from redqueen import streams
+from redqueen.base import streams
 from redqueen.config import Config
+from redqueen.config.recipes import recipe
 from redqueen.kinds import BUILT_IN
 from redqueen.kinds.python.seeds import seeds
 from redqueen.programs.complexity import Complexity, complexity_of
 from redqueen.programs.features import paths_of
 from redqueen.programs.trees import parse
-from redqueen.recipes import recipe
 from redqueen.records import Kind, Role
 from redqueen.runs.archive.rows import (
     AttemptRow,

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.timing import BenchmarkError
-from redqueen import streams
 from redqueen.adapters.initialisation import generator
+from redqueen.base import streams
 from redqueen.kinds.python.seeds import seeds
 from redqueen.policy.learning.token_weights import token_weights
 from redqueen.policy.model.base import Base

@@ -1,6 +1,6 @@
 """`python -m redqueen` is `redqueen`."""
 
-from redqueen.cli import main
+from redqueen.cli.app import main
 
 if __name__ == "__main__":
     main()

@@ -1,6 +1,6 @@
 """Runs from Python: `redqueen.Run` reads a run, starts one, goes on with one, and uses its members."""
 
-# What needs torch is imported when it is used, as in `redqueen.cli`: reading a run takes no second of loading.
+# What needs torch is imported when it is used, as in `redqueen.cli.app`: reading a run takes no second of loading.
 # ruff: noqa: PLC0415
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, Literal, Self
 from redqueen.analysis.dataset.rows import TaskRecord, read_tasks
 from redqueen.analysis.lineage.tree import Life, lives
 from redqueen.analysis.tasks import Proposed, proposals
+from redqueen.base.machine import set_library_defaults
+from redqueen.base.optional import require
 from redqueen.config import Config
 from redqueen.config.keys import as_text
-from redqueen.machine import set_library_defaults
-from redqueen.optional import require
-from redqueen.recipes import configure
+from redqueen.config.recipes import configure
 from redqueen.records import Status, Verifier
 from redqueen.runs.allowed import Allowed, with_own_parts
 from redqueen.runs.archive.reader import ArchiveReader

@@ -1,6 +1,6 @@
 """The errors that a user can correct. Each message is one line that says what to do."""
 
-# Whatever derives from UserError is printed without a traceback (see `redqueen.cli.main`). Any other exception is a
+# Whatever derives from UserError is printed without a traceback (see `redqueen.cli.app.main`). Any other exception is a
 # bug of ours and keeps its traceback, so nothing that we could have got wrong should derive from it.
 
 

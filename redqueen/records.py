@@ -161,7 +161,7 @@ class Request:
     sampling: SamplingParams
     """How its tokens are sampled."""
     seed: tuple[str | int, ...]
-    """The name of its random stream (see `redqueen.streams`); greedy decoding draws nothing from it."""
+    """The name of its random stream (see `redqueen.base.streams`); greedy decoding draws nothing from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

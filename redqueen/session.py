@@ -17,6 +17,7 @@ from pathlib import Path
 import transformers
 
 from redqueen.analysis.dataset.fixed import fixed_tasks
+from redqueen.base.machine import cache_root
 from redqueen.cluster.policy import ClusterPolicy
 from redqueen.cluster.ray_cluster import Cluster
 from redqueen.cluster.verifier import ClusterVerifier
@@ -27,7 +28,7 @@ from redqueen.game.prompt_lengths import prompt_lengths
 from redqueen.game.reserved import is_reserved
 from redqueen.game.reward_probe import check_rewards
 from redqueen.game.seeds import seeds_of
-from redqueen.machine import cache_root
+from redqueen.game.verifier import LocalVerifier
 from redqueen.policy.memory import fit as memory
 from redqueen.policy.memory.machine import this_machine
 from redqueen.policy.model.base import BaseFacts, facts_of, load
@@ -48,8 +49,7 @@ from redqueen.runs import checkpoint
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory, RunError
 from redqueen.runs.resuming import how_to_resume
-from redqueen.train import Trainer, capacity
-from redqueen.verifier import LocalVerifier
+from redqueen.train.trainer import Trainer, capacity
 
 _LOG = logging.getLogger("redqueen")
 

@@ -23,14 +23,14 @@ import pytest
 import torch
 from hypothesis import settings
 
+from redqueen.base.machine import cores
 from redqueen.config import ModelConfig, SandboxConfig
+from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds.python import KINDS, PYTHON
 from redqueen.kinds.python.seeds import seeds
-from redqueen.machine import cores
+from redqueen.play.self_play import seed_tasks as verified_seeds
 from redqueen.policy.model.base import Base, load
 from redqueen.records import Kind, Proposal, Task, Verdict
-from redqueen.self_play import seed_tasks as verified_seeds
-from redqueen.verifier import LocalVerifier
 from tests import tiny
 
 THREADS = int(os.environ["OMP_NUM_THREADS"])

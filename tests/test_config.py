@@ -17,10 +17,10 @@ from redqueen import config
 from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS
 from redqueen.config import Config, ConfigError, Crossover, Mutation, resolve
 from redqueen.config.keys import describe, keys
+from redqueen.config.recipes import RECIPES, configure, recipe
 from redqueen.game.prompts import prompts
 from redqueen.kinds import BUILT_IN
 from redqueen.kinds.python import NAMES
-from redqueen.recipes import RECIPES, configure, recipe
 
 
 def refusal(*assignments: str) -> str:

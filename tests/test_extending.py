@@ -19,7 +19,7 @@ from redqueen import plugins
 from redqueen.adapters.factors import Factors
 from redqueen.analysis.lineage.tree import lives
 from redqueen.analysis.tasks import proposals
-from redqueen.cli_runs import _complete_benchmarks, runs
+from redqueen.cli.app_runs import _complete_benchmarks, runs
 from redqueen.config import Config, EvolutionConfig, GameConfig, ModelConfig, SandboxConfig
 from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
 from redqueen.evals.graders.opened import OpenGraders
@@ -29,6 +29,7 @@ from redqueen.evals.samples import SampleStore
 from redqueen.game.prompts import Prompts, prompts
 from redqueen.game.reward_probe import probe_attempt, probe_proposal
 from redqueen.game.rewards import student_reward, teacher_reward
+from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds import find
 from redqueen.league.fitness import lcb
 from redqueen.league.games import par_by
@@ -43,13 +44,12 @@ from redqueen.recording.trackers.opening import open_recorders
 from redqueen.records import Completion, Draft, Kind, Proposal, Request, Sampler, Task, Verdict
 from redqueen.runs.directory import RunDirectory
 from redqueen.runs.numbers import numbers
-from redqueen.verifier import LocalVerifier
 from redqueen.web.live_run import LiveRun
 from redqueen.web.task import task_view
 from redqueen.web.tasks import browse
 from tests import tiny, toy
-from tests.commands.conftest import SMALL
-from tests.commands.running import redqueen
+from tests.cli.conftest import SMALL
+from tests.cli.running import redqueen
 from tests.grading import grade
 from tests.recording.steps import full
 from tests.reference import logits

@@ -10,8 +10,8 @@ import torch
 
 from redqueen.adapters.factors import Factors
 from redqueen.analysis.ancestry.study import student_epochs
+from redqueen.game.verifier import LocalVerifier
 from redqueen.runs import checkpoint
-from redqueen.verifier import LocalVerifier
 from tests import toy
 
 pytestmark = pytest.mark.integration

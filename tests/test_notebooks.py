@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import redqueen
-from tests.commands.conftest import SMALL
+from tests.cli.conftest import SMALL
 
 FOLDER = Path(__file__).parents[1] / "docs" / "notebooks"
 NAMES = ("first_run", "own_reward", "jail_as_judge", "look_into_a_run")
@@ -64,7 +64,7 @@ def test_a_notebook_runs(
 def test_the_notebook_that_looks_into_a_run_looks_into_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tests.commands.archived import archived
+    from tests.cli.archived import archived
 
     archived(tmp_path / "runs" / "first")
     monkeypatch.chdir(tmp_path)

@@ -12,10 +12,10 @@ import torch
 from redqueen import plugins
 from redqueen.adapters.operators import CROSSOVERS
 from redqueen.config import Config, ConfigError
-from redqueen.evolution import named_operator
 from redqueen.game.prompts import prompts
 from redqueen.league.fitness import named_fitness
 from redqueen.plugins import PluginError
+from redqueen.train.evolution import named_operator
 
 MODULE = """
 from redqueen import plugins

@@ -10,8 +10,8 @@ import pytest
 from redqueen.config import Config, ConfigError
 from redqueen.config.files import read_settings, with_settings, write_settings
 from redqueen.config.keys import keys
-from redqueen.recipes import RECIPES, configure, match_compute, recipe, settings_of
-from tests.commands.running import redqueen
+from redqueen.config.recipes import RECIPES, configure, match_compute, recipe, settings_of
+from tests.cli.running import redqueen
 
 
 def written(folder: Path, text: str, name: str = "mine.toml") -> Path:

@@ -6,25 +6,25 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
+from tests.test_train import play, without_time
 
 from redqueen.analysis.dataset.fixed import fixed_tasks
 from redqueen.config import Config, ConfigError
+from redqueen.config.recipes import configure
 from redqueen.errors import UserError
 from redqueen.game.seeds import SeedError
+from redqueen.game.verifier import LocalVerifier
 from redqueen.league.matchmaking import BANK
-from redqueen.practice import add_fixed_tasks
-from redqueen.recipes import configure
 from redqueen.recording.terminal import headline
 from redqueen.records import Pair, Task
 from redqueen.runs import checkpoint
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory
 from redqueen.runs.metrics import StepMetrics
-from redqueen.train import Trainer
-from redqueen.verifier import LocalVerifier
+from redqueen.train.practice import add_fixed_tasks
+from redqueen.train.trainer import Trainer
 from tests import toy
-from tests.commands.running import redqueen
-from tests.test_train import play, without_time
+from tests.cli.running import redqueen
 
 ALONE = {"population.teachers": 0, "population.students": 2}
 ONE = Task(

@@ -10,12 +10,12 @@ from typing import get_args
 import pytest
 
 from redqueen.config import Config, ConfigError, Crossover, Mutation
-from redqueen.evolution import OPERATORS, plan
+from redqueen.config.recipes import configure
 from redqueen.league.matchmaking import matchmake
 from redqueen.league.population import Population
 from redqueen.league.rating import Rating, TrueSkill
 from redqueen.league.selection import Birth
-from redqueen.recipes import configure
+from redqueen.train.evolution import OPERATORS, plan
 
 CONTROLS = {"copy_parent", "fresh", "linear_mean"}
 

@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from redqueen.base.request_stream import Follow, Further, sample_stream
 from redqueen.config import Config, EvolutionConfig, GameConfig, LearningConfig, ModelConfig, RunConfig, SamplingConfig
+from redqueen.game.verifier import LocalVerifier
+from redqueen.play.self_play import SelfPlay
 from redqueen.policy.model.base import facts_of, load
 from redqueen.policy.policy import open_policy
 from redqueen.records import Completion, Draft, Kind, Prompt, Request, Sampler, Task
-from redqueen.request_stream import Follow, Further, sample_stream
 from redqueen.runs.directory import RunDirectory
-from redqueen.self_play import SelfPlay
-from redqueen.train import Trainer, capacity
-from redqueen.verifier import LocalVerifier
+from redqueen.train.trainer import Trainer, capacity
 from tests import tiny
 
 

@@ -25,32 +25,19 @@ TARGET = REPOSITORY / "docs" / "figures" / "architecture.svg"
 WIDTH, HEIGHT, GAP = 2.3, 0.62, 0.35
 LEFT_OUT = {"redqueen", "redqueen.__main__"}
 GROUND = {name for level in LEVELS[-3:] for name in level} | {
-    f"redqueen.{name}" for name in ("config", "recipes", "assets", "programs")
+    f"redqueen.{name}" for name in ("config", "assets", "programs")
 }
 TITLES = {
-    "redqueen.cli": "the command line",
-    "redqueen.cli_runs": "its commands about runs",
-    "redqueen.commands": "one file a command",
     "redqueen.api": "runs from Python",
     "redqueen.rewards": "for other trainers",
     "redqueen.web": "page and report",
     "redqueen.members": "asked, scored, exported",
     "redqueen.session": "start and resume a run",
     "redqueen.analysis": "what a run meant",
-    "redqueen.train": "the five phases",
-    "redqueen.warm_start": "supervised start",
     "redqueen.recording": "metrics, terminal",
-    "redqueen.evolution": "rate and replace",
     "redqueen.evals": "held-out score",
-    "redqueen.self_play": "propose and solve",
-    "redqueen.practice": "students alone: fixed tasks",
-    "redqueen.played_step": "a step as a tree",
-    "redqueen.lessons": "tasks as texts to imitate",
-    "redqueen.behaviour": "calls on fixed inputs",
-    "redqueen.judging": "from text to verdict",
     "redqueen.cluster": "many machines, by Ray",
     "redqueen.policy": "base, members, GPU",
-    "redqueen.verifier": "the only judge",
     "redqueen.runs": "archive, checkpoints",
     "redqueen.jail_service": "the jail by HTTP",
     "redqueen.adapters": "weights as values",
@@ -59,18 +46,16 @@ TITLES = {
     "redqueen.sandbox": "the jail",
     "redqueen.league": "ratings, selection",
     "redqueen.programs": "program text",
-    "redqueen.recipes": "named settings",
     "redqueen.assets": "shipped adapter",
     "redqueen.config": "every setting",
-    "redqueen.streams": "random numbers",
     "redqueen.plugins": "own parts by name",
     "redqueen.records": "what flows in a step",
-    "redqueen.futures": "results to come",
     "redqueen.errors": "a user's errors",
-    "redqueen.machine": "cores",
-    "redqueen.intervals": "confidence",
-    "redqueen.optional": "optional packages",
-    "redqueen.request_stream": "further requests",
+    "redqueen.cli": "the command line",
+    "redqueen.train": "the five phases",
+    "redqueen.play": "propose, solve, judge",
+    "redqueen.base": "random numbers, cores",
+    "redqueen.warm_start": "supervised start",
 }
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from redqueen import plugins, streams
+from redqueen import plugins
+from redqueen.base import streams
 from redqueen.kinds import Answer, InputCounts, TaskKind, Trial
 from redqueen.kinds.expr import EXPR
 from redqueen.kinds.expr.modes import FindInputs, PredictValue

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 
 from redqueen.analysis.drawing import write
 from redqueen.analysis.hues import HUES
-from redqueen.intervals import Interval, interval, slope, t_probability
+from redqueen.base.intervals import Interval, interval, slope, t_probability
 from tools.experiments import CODE, EXPERIMENTS, STRANGERS, Experiment
 
 ROOT = Path(__file__).parents[1]

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from redqueen.commands.reference import meaning
+from redqueen.cli.reference import meaning
 from redqueen.config import Config
 from redqueen.config.keys import FIRST, Key, describe
-from redqueen.recipes import RECIPES
+from redqueen.config.recipes import RECIPES
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "CONFIGURATION.md"
 HEAD = """\

@@ -11,17 +11,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import redqueen.kinds.python
-from redqueen.behaviour import behaviours
 from redqueen.config import SandboxConfig
+from redqueen.game.behaviour import behaviours
+from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds.python import PYTHON
 from redqueen.kinds.python.seed_cells import NAME
+from redqueen.play.self_play import seed_tasks
 from redqueen.programs.features import functions_of, paths_of
 from redqueen.programs.reached import reached_tree
 from redqueen.programs.trees import parse
 from redqueen.recording.measures import signature_of
 from redqueen.records import Task, Verifier
-from redqueen.self_play import seed_tasks
-from redqueen.verifier import LocalVerifier
 
 FILE = Path(redqueen.kinds.python.__file__).parent / "seeds" / NAME
 

@@ -39,8 +39,8 @@ from benchmarks.gpu.workload import (
     teacher_batch,
 )
 from benchmarks.timing import BenchmarkError
+from redqueen.base.machine import set_library_defaults
 from redqueen.config import LearningConfig
-from redqueen.machine import set_library_defaults
 from redqueen.policy.kernels import dispatch
 from redqueen.policy.kernels.compiler import missing_for_kernels
 from redqueen.policy.learning.gradients import ForwardOptions, accumulate

@@ -27,8 +27,8 @@ from benchmarks.gpu.output import say
 from benchmarks.gpu.shapes import Shape, config_of, random_members, random_model, random_policy
 from benchmarks.gpu.workload import ATTEMPT_PROMPT, ATTEMPTS, Draw, row_group
 from redqueen.adapters.peft_files import save_adapter
+from redqueen.base.optional import is_installed
 from redqueen.config import LearningConfig
-from redqueen.optional import is_installed
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.decoder import decoder_of
 from redqueen.policy.model.logprobs import TokenLogprobs

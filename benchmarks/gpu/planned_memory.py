@@ -8,6 +8,7 @@ import torch
 
 from benchmarks.gpu.shapes import Shape, config_of
 from redqueen.config import Config
+from redqueen.config.recipes import recipe
 from redqueen.policy.memory.estimate import (
     gradients_item,
     held_items,
@@ -20,7 +21,6 @@ from redqueen.policy.memory.estimate import (
 from redqueen.policy.memory.fit import fit
 from redqueen.policy.memory.machine import Machine
 from redqueen.policy.model.dimensions import shape_in
-from redqueen.recipes import recipe
 from redqueen.records import PromptLengths
 
 _MOMENTS = "members: AdamW moments"

@@ -14,13 +14,13 @@ from transformers import Qwen2Config
 
 from benchmarks.gpu.planned_memory import lengths
 from redqueen.config import Config
+from redqueen.config.recipes import recipe
 from redqueen.errors import ModelError
 from redqueen.policy.memory.estimate import items, total
 from redqueen.policy.memory.fit import Fit, fit
 from redqueen.policy.memory.machine import Machine
 from redqueen.policy.model.dimensions import Shape, shape_in
-from redqueen.recipes import recipe
-from redqueen.train import capacity
+from redqueen.train.trainer import capacity
 
 CARDS = (24, 48, 80, 141)
 """GPUs by their memory in GB, of which about 2 % are never free."""

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from redqueen import streams
 from redqueen.adapters.factors import Adapter, Factors
+from redqueen.base import streams
 
 
 def generator(*purpose: str | int) -> torch.Generator:
-    """Returns a CPU generator for this purpose (`redqueen.streams`): noise is the same on every device."""
+    """Returns a CPU generator for this purpose (`redqueen.base.streams`): noise is the same on every device."""
     # A stream's key has 128 bits, and torch takes at most 64, one of them for the sign.
     return torch.Generator().manual_seed(streams.key(*purpose) % 2**63)
 

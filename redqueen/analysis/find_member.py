@@ -8,13 +8,13 @@ from typing import Any
 from redqueen.analysis.lineage.tree import Life, check_name, lives
 from redqueen.analysis.replay import load_step
 from redqueen.config import Config
-from redqueen.evolution import fitness_for, proven_first
 from redqueen.league.fitness import Fitness
 from redqueen.league.population import AnyRole, Member
 from redqueen.plugins import PluginError
 from redqueen.records import ROLES
 from redqueen.runs.checkpoint import Checkpoint
 from redqueen.runs.directory import RunDirectory, RunError
+from redqueen.train.evolution import fitness_for, proven_first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

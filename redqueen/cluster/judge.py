@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from redqueen.config import SandboxConfig
+from redqueen.game.verifier import LocalVerifier
 from redqueen.plugins import load
 from redqueen.records import Proposal, Task
 from redqueen.sandbox import IsolationError
-from redqueen.verifier import LocalVerifier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from redqueen.base.machine import cores
+from redqueen.base.optional import require
 from redqueen.errors import UserError
-from redqueen.machine import cores
-from redqueen.optional import require
 
 LOCAL = "local"
 """The address that stands for a cluster of this machine alone, started for this run."""

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from redqueen.adapters.factors import Adapter, Factors
+from redqueen.base.machine import machine_id, set_library_defaults
 from redqueen.config import Config, ModelConfig
 from redqueen.errors import ModelError
-from redqueen.machine import machine_id, set_library_defaults
 from redqueen.policy.memory.fit import fit
 from redqueen.policy.memory.machine import Machine, this_machine
 from redqueen.policy.model.base import Base, BaseFacts, facts_of, load

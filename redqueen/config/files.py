@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from redqueen.base.optional import require
 from redqueen.config import SOURCE, Config, ConfigError, kinds_of, resolve
 from redqueen.config.keys import Key, describe, keys, parse_value, unknown_key
-from redqueen.optional import require
 
 ENDINGS = (".toml", ".yaml", ".yml")
 WIDTH = 100

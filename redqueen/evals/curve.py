@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
+from redqueen.base.intervals import Interval
 from redqueen.evals.scores import Results
-from redqueen.intervals import Interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from redqueen.evals.reserved_tasks import Examples, most_tasks, reserved_tasks, 
 from redqueen.game.prompts import Prompts
 from redqueen.game.reserved import Half
 from redqueen.game.rewards import solve_rate
-from redqueen.judging import ask_attempts
+from redqueen.play.judging import ask_attempts
 from redqueen.records import Attempted, Progress, Request, Sampler, SamplingParams, Task, Verdict, Verifier
 
 

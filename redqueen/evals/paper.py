@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from redqueen.base.intervals import Interval
 from redqueen.evals.scores import Results
 from redqueen.evals.targets import BASE
-from redqueen.intervals import Interval
 
 Kind = Literal["base", "adapter", "single agent", "mean", "best", "worst"]
 ORDER: tuple[Kind, ...] = ("base", "adapter", "single agent", "mean")

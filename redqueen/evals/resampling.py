@@ -8,8 +8,8 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from redqueen import streams
-from redqueen.intervals import LEVEL, Interval
+from redqueen.base import streams
+from redqueen.base.intervals import LEVEL, Interval
 
 RESAMPLES = 2000
 Array = NDArray[np.float64]

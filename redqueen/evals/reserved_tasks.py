@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from redqueen import streams
+from redqueen.base import streams
 from redqueen.errors import UserError
 from redqueen.kinds import Half, Language, find, languages, task_on
+from redqueen.play.self_play import seed_tasks, verified_tasks
 from redqueen.records import Kind, Task, Verifier
-from redqueen.self_play import seed_tasks, verified_tasks
 
 Examples = dict[Kind, list[Task]]
 """Worked examples by kind."""

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from itertools import product
 
 from redqueen.adapters.factors import Adapter
+from redqueen.base.futures import finished
 from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Loaded, Template
 from redqueen.evals.graders.grader import Grader, Problem
 from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.samples import Key, SampleRow, SampleStore
-from redqueen.futures import finished
-from redqueen.judging import ask, cut_off
+from redqueen.play.judging import ask, cut_off
 from redqueen.records import Completion, Progress, Request, Sampler, SamplingParams, Verdict
 
 SEED = 0

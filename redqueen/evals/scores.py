@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from redqueen.base.intervals import Interval, share
 from redqueen.evals.benchmarks.benchmark import Loaded
 from redqueen.evals.resampling import Array, over_members, pass_at_k, percentiles, resampled_means
 from redqueen.evals.samples import SampleRow
-from redqueen.intervals import Interval, share
 
 AVERAGES = ("code", "maths", "all")
 """Columns that are means of columns: of the paper's benchmarks of that group, and of all of the paper's benchmarks."""

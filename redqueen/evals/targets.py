@@ -11,9 +11,9 @@ from redqueen.adapters.factors import Adapter
 from redqueen.adapters.peft_files import CONFIG, load_adapter
 from redqueen.assets import warm_start
 from redqueen.config import Config
+from redqueen.config.recipes import configure
 from redqueen.errors import UserError
 from redqueen.league.population import Member
-from redqueen.recipes import configure
 from redqueen.runs import checkpoint
 from redqueen.runs.directory import RunDirectory, RunError
 

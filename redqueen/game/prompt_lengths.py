@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from redqueen import streams
+from redqueen.base import streams
 from redqueen.config import Config
 from redqueen.game.prompts import Prompts, prompts
 from redqueen.game.seeds import AUTHOR, SeedError

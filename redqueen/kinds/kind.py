@@ -98,7 +98,7 @@ class TaskKind:
     generated = False
     """Whether its tasks come from a generator, so that no teacher proposes them."""
     guessable = True
-    """Whether a task may be guessed from what its program does on other inputs (`redqueen.behaviour`)."""
+    """Whether a task may be guessed from what its program does on other inputs (`redqueen.game.behaviour`)."""
 
     def __init__(self, name: str, language: Language) -> None:
         self.name = name

@@ -103,7 +103,7 @@ class Language(Protocol):
     def called(self, program: str) -> str | None:
         """Returns a program that calls this one, and gives whether it ended with what it gave or with an error's name.
 
-        None if the behaviour of programs on foreign inputs cannot be compared (`redqueen.behaviour`).
+        None if the behaviour of programs on foreign inputs cannot be compared (`redqueen.game.behaviour`).
         """
         ...
 

@@ -8,25 +8,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from redqueen import streams
 from redqueen.adapters.initialisation import fresh, generator
 from redqueen.analysis.find_member import Found, find_member
 from redqueen.analysis.replay import Replay, load_step, open_replay
+from redqueen.base import streams
+from redqueen.base.futures import finished
 from redqueen.config import Config, GameConfig
 from redqueen.errors import UserError
-from redqueen.futures import finished
 from redqueen.game.questions import Question, QuestionError, read_question
-from redqueen.judging import ask, cut_off, submit_attempt, submit_proposal
+from redqueen.game.verifier import LocalVerifier, answer_to
 from redqueen.kinds import find, names, names_of_languages
 from redqueen.members.question import BASE, SEED
+from redqueen.play.judging import ask, cut_off, submit_attempt, submit_proposal
+from redqueen.play.self_play import verified_seeds
 from redqueen.records import Completion, Draft, Kind, Pair, Proposal, Request, Task, Verdict
 from redqueen.runs.allowed import Allowed, playable
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory
 from redqueen.sandbox import CodecError, LiteralError, OversizeError
-from redqueen.self_play import verified_seeds
 from redqueen.session import Listener, fit
-from redqueen.verifier import LocalVerifier, answer_to
 
 YOU = "you"
 """The author of a task that a person poses."""

@@ -16,11 +16,11 @@ from redqueen.evals.runner import Plan
 from redqueen.evals.samples import SampleStore
 from redqueen.evals.scores import Results
 from redqueen.evals.targets import Step, read_targets
+from redqueen.game.verifier import LocalVerifier
 from redqueen.plugins import load as load_plugins
 from redqueen.policy.model.base import fingerprint_of, load
 from redqueen.runs.allowed import Allowed, with_allowed
 from redqueen.session import Listener, fit
-from redqueen.verifier import LocalVerifier
 
 EXPECTED = "expected.sqlite"
 

@@ -1,6 +1,6 @@
 """What `redqueen ask` is asked, checked before anything that takes time is imported."""
 
-# No import here may load torch: a question that cannot be asked is refused at once (see `redqueen.cli`).
+# No import here may load torch: a question that cannot be asked is refused at once (see `redqueen.cli.app`).
 
 from __future__ import annotations
 

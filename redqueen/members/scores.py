@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from redqueen.base.intervals import Interval
 from redqueen.evals.benchmarks.benchmark import Loaded
 from redqueen.evals.contamination import Overlap
 from redqueen.evals.runner import Plan
 from redqueen.evals.scores import Results
-from redqueen.intervals import Interval
 
 
 def document(results: Results, plan: Plan, base: str, overlaps: Sequence[Overlap]) -> dict[str, object]:

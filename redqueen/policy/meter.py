@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import torch
 
-from redqueen.machine import peak_memory
+from redqueen.base.machine import peak_memory
 from redqueen.policy.model.forward import Forward
 from redqueen.policy.work import Work
 

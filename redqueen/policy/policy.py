@@ -11,8 +11,9 @@ from typing import Protocol, Self
 from torch import Tensor
 
 from redqueen.adapters.factors import Adapter, Factors
+from redqueen.base.machine import cores
+from redqueen.base.request_stream import Follow
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
-from redqueen.machine import cores
 from redqueen.policy.executor import Executor
 from redqueen.policy.learning.learner import LocalLearner
 from redqueen.policy.lora.adapter_bank import AdapterBank
@@ -28,7 +29,6 @@ from redqueen.policy.work import Work
 from redqueen.policy.workers.inline import InlineExecutor
 from redqueen.policy.workers.pool import WorkerPool, shared_bank
 from redqueen.records import Completion, MemberUpdate, Progress, Request, Sample
-from redqueen.request_stream import Follow
 
 # The step count and the moments of a member's optimizer, by name; empty before its first update.
 OptimizerState = Mapping[str, Tensor]
@@ -201,7 +201,7 @@ class Policy:
         return self.sampler.sample(requests, on_completion)
 
     def stream(self, requests: Sequence[Request], follow: Follow, max_further: int) -> list[Completion]:
-        """Samples requests and the further ones that they lead to (`redqueen.request_stream.StreamSampler`)."""
+        """Samples requests and the further ones that they lead to (`redqueen.base.request_stream.StreamSampler`)."""
         return self.sampler.stream(requests, follow, max_further)
 
     def update(

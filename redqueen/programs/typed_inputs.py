@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 
-from redqueen import streams
+from redqueen.base import streams
 from redqueen.programs.signatures import Type, Union, text_of_union
 
 COUNT = 20

@@ -11,7 +11,7 @@ from redqueen.league.hall_of_fame import Champion
 from redqueen.league.population import Member
 from redqueen.league.rating import Rating
 from redqueen.league.results import Game, Replacement, Standing
-from redqueen.played_step import PlayedStep, ScoredAttempt, ScoredProposal
+from redqueen.play.played_step import PlayedStep, ScoredAttempt, ScoredProposal
 from redqueen.recording.recorder import Recorder, StepRecord
 from redqueen.records import Attempted, Task
 from redqueen.runs.archive.rows import (

@@ -12,8 +12,8 @@ import torch
 
 import redqueen
 from redqueen import __version__
+from redqueen.base.machine import cores, now, processor
 from redqueen.config import Config
-from redqueen.machine import cores, now, processor
 from redqueen.policy.model.base import BaseFacts
 from redqueen.runs.directory import FITTED
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from redqueen.base.intervals import interval
 from redqueen.evals.answers import START, HeldOutAnswer, differences, judged
-from redqueen.intervals import interval
 from redqueen.runs.metrics import StepMetrics
 
 SHOWN = 4

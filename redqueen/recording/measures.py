@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from redqueen.behaviour import Behaviour
+from redqueen.game.behaviour import Behaviour
 from redqueen.game.novelty import seed_shapes
 from redqueen.kinds import find
 from redqueen.kinds.python.seed_cells import seed_cells
-from redqueen.played_step import PlayedStep
+from redqueen.play.played_step import PlayedStep
 from redqueen.programs.complexity import Complexity, complexity_of
 from redqueen.programs.coverage import Coverage, Covered
 from redqueen.programs.features import functions_of, paths_of

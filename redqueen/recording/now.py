@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from redqueen.machine import now
+from redqueen.base.machine import now
 from redqueen.recording.recorder import Recorder
 from redqueen.runs.directory import RunDirectory, write_text
 from redqueen.runs.files import to_json

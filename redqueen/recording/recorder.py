@@ -11,7 +11,7 @@ from redqueen.evals.answers import HeldOutAnswer
 from redqueen.league.hall_of_fame import Champion
 from redqueen.league.rating import Rating
 from redqueen.league.results import Game, Replacement, Standing
-from redqueen.played_step import PlayedStep
+from redqueen.play.played_step import PlayedStep
 from redqueen.policy.work import Work
 from redqueen.recording.measures import StepMeasures
 from redqueen.records import Attempted, Kind, MemberUpdate

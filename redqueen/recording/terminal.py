@@ -15,8 +15,8 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, Tex
 from rich.table import Table
 from rich.text import Text
 
+from redqueen.base.machine import clock
 from redqueen.kinds import find
-from redqueen.machine import clock
 from redqueen.recording.metrics import step_metrics
 from redqueen.recording.recorder import Recorder, StepRecord
 from redqueen.recording.warnings import Warnings

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
+from redqueen.base.machine import cores
 from redqueen.config import GameConfig, SandboxConfig
 from redqueen.evals.graders.extraction import code_answer
 from redqueen.game.rewards import is_judged, is_well_formed
-from redqueen.machine import cores
+from redqueen.game.verifier import LocalVerifier
 from redqueen.records import Task, Verdict
 from redqueen.rewards.exported import Style, answer_in
 from redqueen.sandbox import Call, Limits, Outcome, Script, Test, judge
-from redqueen.verifier import LocalVerifier
 
 _lock = threading.Lock()
 _verifiers: dict[int, LocalVerifier] = {}

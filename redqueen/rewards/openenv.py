@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from redqueen.optional import require
+from redqueen.base.optional import require
 from redqueen.records import Task
 from redqueen.rewards.exported import posed_tasks, task_row
 from redqueen.rewards.judges import attempt_verdicts, pay_attempts

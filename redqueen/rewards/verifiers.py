@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from redqueen.analysis.dataset.files import read_rows
+from redqueen.base.optional import require
 from redqueen.errors import UserError
-from redqueen.optional import require
 from redqueen.records import Draft, Kind, Proposal, Task
 from redqueen.rewards.exported import answer_in, task_of, task_row
 from redqueen.rewards.judges import shared_verifier

@@ -15,11 +15,11 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from redqueen.base.optional import require
 from redqueen.config import GameConfig
 from redqueen.errors import UserError
 from redqueen.game.prompts import ChatPrompts
 from redqueen.kinds import find
-from redqueen.optional import require
 from redqueen.records import Draft, Kind, Proposal, Task, Verdict
 from redqueen.rewards.exported import task_of
 from redqueen.rewards.judges import shared_verifier

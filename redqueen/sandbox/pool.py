@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from queue import SimpleQueue
 
-from redqueen.machine import cores
+from redqueen.base.machine import cores
 from redqueen.sandbox.interpreters import Interpreters
 from redqueen.sandbox.job import Job, Outcome
 from redqueen.sandbox.probes import PROCESS, IsolationError, probe

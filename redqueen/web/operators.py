@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from redqueen.analysis.lineage.tree import Life, lives_in
-from redqueen.intervals import interval
+from redqueen.base.intervals import interval
 from redqueen.web.live_run import LiveRun
 
 CONTROLS = ("copy_parent", "linear_mean", "fresh")

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from redqueen.config import Config
 from redqueen.config.keys import as_text, describe
+from redqueen.config.recipes import recipe
 from redqueen.errors import UserError
-from redqueen.recipes import recipe
 from redqueen.web.live_run import LiveRun
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from redqueen.analysis.replay import Replay, build_replay
 from redqueen.game.task_bank import Entry
+from redqueen.game.verifier import LocalVerifier
 from redqueen.policy.model.base import load
 from redqueen.records import Pair, Task
 from redqueen.runs import checkpoint
 from redqueen.runs.directory import RunDirectory
-from redqueen.verifier import LocalVerifier
 from tests import toy
 
 STEPS = 4

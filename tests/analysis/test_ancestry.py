@@ -17,12 +17,12 @@ from redqueen.analysis.ancestry.study import Games, StudentEpoch, TaskEpoch, pla
 from redqueen.analysis.ancestry.summary import rates, students, teachers, unsolved
 from redqueen.analysis.drawing import write
 from redqueen.analysis.replay import Replay
-from redqueen.commands.ancestry import available
+from redqueen.cli.ancestry import available
 from redqueen.records import Pair, Task
 from redqueen.runs.archive.writer import Archive
 from redqueen.runs.directory import RunDirectory, RunError
 from tests.analysis.conftest import STEPS
-from tests.commands.running import redqueen
+from tests.cli.running import redqueen
 
 pytestmark = pytest.mark.integration
 

@@ -16,11 +16,11 @@ from redqueen.analysis.compare.charts import answering, charts
 from redqueen.analysis.compare.files import write_files
 from redqueen.analysis.compare.gains import gain_charts
 from redqueen.analysis.compare.summary import budget, quantities
+from redqueen.base.intervals import Interval, interval
 from redqueen.errors import UserError
-from redqueen.intervals import Interval, interval
 from redqueen.runs.directory import RunDirectory, RunError
 from redqueen.web.report.comparison import comparison_page
-from tests.commands.running import redqueen
+from tests.cli.running import redqueen
 
 pytestmark = pytest.mark.integration
 

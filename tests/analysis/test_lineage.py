@@ -15,12 +15,12 @@ import pytest
 from redqueen.analysis.drawing import write
 from redqueen.analysis.lineage.figure import draw
 from redqueen.analysis.lineage.tree import Life, ancestors, last_step, lives
+from redqueen.game.verifier import LocalVerifier
 from redqueen.runs.archive.rows import MemberRow, StandingRow
 from redqueen.runs.archive.writer import Archive
 from redqueen.runs.directory import RunDirectory, RunError
-from redqueen.verifier import LocalVerifier
 from tests import toy
-from tests.commands.running import Done, redqueen
+from tests.cli.running import Done, redqueen
 
 pytestmark = pytest.mark.integration
 

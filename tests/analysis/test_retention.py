@@ -18,7 +18,7 @@ from redqueen.analysis.replay import Replay, load_step, open_replay
 from redqueen.analysis.retention.figure import draw
 from redqueen.analysis.retention.study import RetentionPlan, RetentionTrial, operators_for, retention, slots_needed
 from redqueen.analysis.retention.summary import answer, summarise
-from redqueen.commands.retention import run_retention
+from redqueen.cli.retention import run_retention
 from redqueen.errors import UserError
 from redqueen.kinds.python import PYTHON
 from redqueen.kinds.python.reserved import reserved
@@ -29,7 +29,7 @@ from redqueen.runs.allowed import NOTHING
 from redqueen.runs.checkpoint import Checkpoint, CheckpointError
 from redqueen.runs.directory import RunDirectory, RunError
 from tests import tiny
-from tests.commands.running import redqueen
+from tests.cli.running import redqueen
 
 pytestmark = pytest.mark.integration
 

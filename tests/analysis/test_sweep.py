@@ -13,12 +13,12 @@ import pytest
 
 from redqueen.analysis.sweep.grid import Combination, grid
 from redqueen.analysis.sweep.table import rows
-from redqueen.commands.sweep import run_sweep
+from redqueen.cli.sweep import run_sweep
 from redqueen.config import ConfigError
-from redqueen.recipes import configure
+from redqueen.config.recipes import configure
 from redqueen.runs.directory import RunDirectory, RunError
 from tests import tiny
-from tests.commands.running import redqueen, started
+from tests.cli.running import redqueen, started
 
 START = configure(["quickstart"])
 

@@ -11,13 +11,13 @@ import pytest
 from redqueen.analysis.dataset.rows import TaskRecord
 from redqueen.analysis.transfer.curricula import Curriculum, Part, curricula, shortened, stranger_settings
 from redqueen.analysis.transfer.table import SEEDS, gain, rows
-from redqueen.commands.transfer import run_transfer
+from redqueen.cli.transfer import run_transfer
 from redqueen.errors import UserError
+from redqueen.game.verifier import LocalVerifier
 from redqueen.records import Kind
 from redqueen.runs.directory import RunDirectory
-from redqueen.verifier import LocalVerifier
 from tests import toy
-from tests.commands.running import redqueen
+from tests.cli.running import redqueen
 
 
 def record(number: int, kind: Kind = "code_o", program: str = "def f(x):\n    return x") -> TaskRecord:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from benchmarks.cli import app
-from redqueen.verifier import LocalVerifier
+from redqueen.game.verifier import LocalVerifier
 from tests import toy
 
 

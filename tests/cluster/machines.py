@@ -11,11 +11,11 @@ from redqueen.cluster.policy import ClusterPolicy
 from redqueen.cluster.ray_cluster import Cluster
 from redqueen.config import Config
 from redqueen.game.prompt_lengths import prompt_lengths
+from redqueen.game.verifier import LocalVerifier
 from redqueen.policy.model.dimensions import token_counter
 from redqueen.runs import checkpoint
 from redqueen.runs.directory import RunDirectory
-from redqueen.train import Trainer, capacity
-from redqueen.verifier import LocalVerifier
+from redqueen.train.trainer import Trainer, capacity
 from tests import toy
 
 

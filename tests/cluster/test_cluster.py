@@ -20,12 +20,12 @@ from redqueen.cluster.policy import ClusterPolicy
 from redqueen.cluster.ray_cluster import ClusterError, Needs
 from redqueen.cluster.replicas import Replicas
 from redqueen.config import Config
+from redqueen.game.verifier import LocalVerifier
 from redqueen.records import MemberUpdate, Sample
 from redqueen.runs import checkpoint
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory
-from redqueen.train import Trainer
-from redqueen.verifier import LocalVerifier
+from redqueen.train.trainer import Trainer
 from tests import toy
 from tests.cluster.machines import Machines
 

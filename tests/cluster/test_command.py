@@ -9,10 +9,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from redqueen.optional import is_installed
+from redqueen.base.optional import is_installed
 from redqueen.runs.directory import RunDirectory
-from tests.commands.conftest import SMALL
-from tests.commands.running import redqueen, started
+from tests.cli.conftest import SMALL
+from tests.cli.running import redqueen, started
 
 
 @pytest.mark.skipif(is_installed("ray"), reason="Ray is installed")

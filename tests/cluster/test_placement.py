@@ -6,7 +6,7 @@ import pytest
 
 from redqueen.cluster.placement import count, needs_of
 from redqueen.cluster.ray_cluster import ClusterError, Needs, Node
-from redqueen.recipes import configure
+from redqueen.config.recipes import configure
 from redqueen.records import PromptLengths
 
 GIB = 2**30

@@ -11,11 +11,11 @@ pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-r
 from redqueen.cluster.ray_cluster import ClusterError
 from redqueen.cluster.verifier import ClusterVerifier
 from redqueen.config import Config
+from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds.python import ABDUCTION
 from redqueen.kinds.python.seeds import seeds
 from redqueen.recording.measures import ToMeasure, measure_task
 from redqueen.records import Proposal, Task, Verdict
-from redqueen.verifier import LocalVerifier
 from tests.cluster.machines import Machines
 from tests.grading import grade
 

@@ -11,10 +11,10 @@ from redqueen.config import Config, ConfigError
 from redqueen.evals.held_out import HeldOutEvaluation, check_held_out, run_evaluation, scores
 from redqueen.game.prompts import prompts
 from redqueen.game.reserved import is_reserved
+from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds.python import NAMES
 from redqueen.kinds.python.reserved import reserved
 from redqueen.records import Completion, Request, Verdict
-from redqueen.verifier import LocalVerifier
 from tests import toy
 
 

@@ -12,10 +12,10 @@ from redqueen.config import Config
 from redqueen.errors import UserError
 from redqueen.evals.answers import START, HeldOutAnswer, differences, judged
 from redqueen.evals.in_training import TrainingEvaluation
+from redqueen.game.verifier import LocalVerifier
 from redqueen.records import Completion, Request
 from redqueen.runs import checkpoint
 from redqueen.runs.archive.reader import ArchiveReader
-from redqueen.verifier import LocalVerifier
 from tests import toy
 
 EVALUATED = {"evals.every": 2, "evals.limit": 3, "evals.max_tokens": 2}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redqueen.commands.eval_table import markdown_table, paper_table, weakest_lines
+from redqueen.cli.eval_table import markdown_table, paper_table, weakest_lines
 from redqueen.evals import paper
 from redqueen.evals.scores import Results, ScoreEntry
 from tests.evals.made_up import results

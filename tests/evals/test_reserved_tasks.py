@@ -10,9 +10,9 @@ from redqueen.config import SandboxConfig
 from redqueen.errors import UserError
 from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks, worked_examples
 from redqueen.game.reserved import is_reserved
+from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds.python import NAMES
 from redqueen.kinds.python.reserved import reserved
-from redqueen.verifier import LocalVerifier
 
 
 def test_the_kinds_and_the_programs_take_turns(verifier: LocalVerifier) -> None:

@@ -18,13 +18,13 @@ from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.runner import Plan, Player, Runner
 from redqueen.evals.samples import SampleRow, SampleStore
 from redqueen.evals.targets import Entrant
+from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds.python import NAMES
 from redqueen.kinds.python.reserved import reserved
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import Base, load
 from redqueen.policy.policy import Policy, open_policy
 from redqueen.records import Completion, Request, Sampler
-from redqueen.verifier import LocalVerifier
 from tests.evals.benchmarks import rows
 
 BARE = Entrant(target="base", member="", adapter=None, alpha=16.0, fingerprint=None)

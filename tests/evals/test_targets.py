@@ -10,8 +10,8 @@ from redqueen.assets import WARM
 from redqueen.config import BUNDLED, Config
 from redqueen.errors import UserError
 from redqueen.evals.targets import BASE, WARM_START, read_targets
+from redqueen.game.verifier import LocalVerifier
 from redqueen.runs.directory import RunDirectory, RunError
-from redqueen.verifier import LocalVerifier
 from tests import toy
 
 

@@ -10,12 +10,12 @@ import pytest
 
 import redqueen
 from redqueen.game.reserved import is_reserved
+from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds.python.reserved import reserved
 from redqueen.kinds.python.seeds import seeds
 from redqueen.programs.normal_form import shape
 from redqueen.records import Draft, Proposal, Task, Verdict
 from redqueen.sandbox import canonical, parse_literal
-from redqueen.verifier import LocalVerifier
 
 
 def shapes(drafts: tuple[Draft, ...]) -> set[str]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from redqueen.behaviour import behaviours
+from redqueen.game.behaviour import behaviours
+from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds.python import PYTHON
 from redqueen.kinds.python.seed_cells import seed_cells
+from redqueen.play.self_play import seed_tasks as all_seed_tasks
 from redqueen.programs.features import functions_of, paths_of
 from redqueen.programs.reached import reached_tree
 from redqueen.programs.trees import parse
 from redqueen.recording.measures import signature_of
 from redqueen.records import Kind, Task
-from redqueen.self_play import seed_tasks as all_seed_tasks
-from redqueen.verifier import LocalVerifier
 from tools.write_seed_cells import cells
 
 

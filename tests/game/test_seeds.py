@@ -10,11 +10,11 @@ import pytest
 
 from redqueen.config import Config, GameConfig
 from redqueen.game.seeds import AUTHOR, SeedError, seeds_of
+from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds.python.seeds import FILES, parse_block, seeds
 from redqueen.programs.normal_form import fingerprint, shape
 from redqueen.records import Kind, Proposal, Task, Verdict
 from redqueen.sandbox import canonical, parse_literal
-from redqueen.verifier import LocalVerifier
 from tests.grading import grade
 from tools import write_seeds
 from tools.same_outputs import same_as_reserved

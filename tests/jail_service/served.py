@@ -9,7 +9,7 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import Any
 
-from tests.commands.running import started
+from tests.cli.running import started
 
 
 @contextlib.contextmanager

@@ -10,22 +10,22 @@ from pathlib import Path
 
 import pytest
 
+from redqueen.config.recipes import recipe
 from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks
 from redqueen.game.prompts import Prompts, prompts
 from redqueen.game.questions import read_question, write_question
 from redqueen.game.reserved import is_reserved
 from redqueen.game.task_bank import TaskBank
+from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds import InputCounts, find, names_of_languages
 from redqueen.kinds.expr import EXPR, KINDS
 from redqueen.kinds.expr.canonical import LEAST_DEPTH, canonical_form, half_of, shape
 from redqueen.kinds.expr.expressions import parse, size_of
 from redqueen.kinds.expr.generated import EXAMPLES, RESERVED_DEPTHS, SEEDS, drawn, reserved_stream, seeds, stream
 from redqueen.members.asking import posed
+from redqueen.play.self_play import seed_tasks
 from redqueen.programs.complexity import complexity_of
-from redqueen.recipes import recipe
 from redqueen.records import Draft, Pair, Proposal, Task
-from redqueen.self_play import seed_tasks
-from redqueen.verifier import LocalVerifier
 from tests.grading import grade
 
 NAMES = tuple(kind.name for kind in KINDS)

@@ -17,15 +17,15 @@ from redqueen.game.prompt_lengths import prompt_lengths
 from redqueen.game.prompts import prompts
 from redqueen.game.reserved import is_reserved
 from redqueen.game.seeds import SeedError
+from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds import Half, languages
 from redqueen.kinds.abduction import Abduction
 from redqueen.kinds.deduction import Deduction
 from redqueen.kinds.induction import Induction
 from redqueen.kinds.python.language import Python
+from redqueen.play.self_play import SelfPlay
 from redqueen.records import Completion, Draft, Request, Sampler, Task
 from redqueen.sandbox import Outcome, canonical, parse_arguments
-from redqueen.self_play import SelfPlay
-from redqueen.verifier import LocalVerifier
 from tests import toy
 from tests.grading import grade
 

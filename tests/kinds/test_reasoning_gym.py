@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from redqueen.config import ConfigError, GameConfig, SandboxConfig
+from redqueen.config.recipes import configure
 from redqueen.errors import UserError
 from redqueen.game.prompts import prompts
+from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds import SeedError, find, is_kind
 from redqueen.kinds.reasoning_gym.answering import EVALUATED, Answering
 from redqueen.kinds.reasoning_gym.generator import HELD_OUT
 from redqueen.plugins import PluginError
-from redqueen.recipes import configure
 from redqueen.records import Proposal, Task
-from redqueen.verifier import LocalVerifier
 from tests import tiny
-from tests.commands.running import redqueen
+from tests.cli.running import redqueen
 
 LIBRARY = importlib.util.find_spec("reasoning_gym")
 needs_library = pytest.mark.skipif(LIBRARY is None, reason="reasoning-gym is not installed: make test-gym")

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redqueen.game.task_bank import TaskBank
+from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds.python.seeds import seeds
 from redqueen.programs.normal_form import fingerprint, normalise, split_calls
 from redqueen.records import Draft, Proposal
-from redqueen.verifier import LocalVerifier
 
 LINE = st.text(alphabet=st.characters(codec="ascii", exclude_categories=("Cc",)), max_size=20)
 PROGRAMS = st.lists(LINE, min_size=1, max_size=6).map("\n".join)

@@ -11,7 +11,7 @@ from redqueen.league.matchmaking import Match
 from redqueen.league.population import Member
 from redqueen.league.rating import Rating
 from redqueen.league.results import Game, Replacement, Standing
-from redqueen.played_step import PlayedMatch, PlayedStep, ScoredAttempt, ScoredProposal
+from redqueen.play.played_step import PlayedMatch, PlayedStep, ScoredAttempt, ScoredProposal
 from redqueen.recording.measures import Measures
 from redqueen.recording.recorder import StepRecord
 from redqueen.records import (

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.behaviour import Behaviour
-from redqueen.played_step import PlayedMatch, PlayedStep, ScoredProposal
+from redqueen.game.behaviour import Behaviour
+from redqueen.play.played_step import PlayedMatch, PlayedStep, ScoredProposal
 from redqueen.recording.archive import ArchiveRecorder
 from redqueen.recording.measures import Measures, StepMeasures
 from redqueen.recording.metrics import step_metrics

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import uvicorn
 
-from tests.commands.archived import archived
+from tests.cli.archived import archived
 
 pytest.importorskip("openenv.core", reason="OpenEnv is not installed: make test-openenv")
 

@@ -17,7 +17,7 @@ from redqueen.rewards.judges import test_of as read_test
 from redqueen.rewards.trl import JailEnvironment, passes_tests, solved
 from redqueen.rewards.verl import MachineFaultError, compute_score, verl_rows
 from redqueen.sandbox import Call, Outcome, Script
-from tests.commands.archived import archived
+from tests.cli.archived import archived
 
 ADD = "def f(x):\n    return x + 3"
 TASKS = [

@@ -12,8 +12,8 @@ import pytest
 
 from redqueen.rewards import task_rows
 from redqueen.rewards.trl import JailEnvironment, passes_tests, solved
-from tests.commands.archived import archived
-from tests.commands.running import redqueen
+from tests.cli.archived import archived
+from tests.cli.running import redqueen
 
 trl = pytest.importorskip("trl", reason="TRL is not installed: make test-trl")
 datasets = pytest.importorskip("datasets")

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.commands.archived import archived
-from tests.commands.running import redqueen
+from tests.cli.archived import archived
+from tests.cli.running import redqueen
 from tests.rewards.chat_server import chat_server
 
 pytest.importorskip("verifiers.v1", reason="verifiers is not installed: make test-verifiers")

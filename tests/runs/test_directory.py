@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redqueen.config import Config
-from redqueen.recipes import recipe
+from redqueen.config.recipes import recipe
 from redqueen.runs.directory import RunDirectory, RunError, write_text
 
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 import pytest
 
 from redqueen.config import SandboxConfig
+from redqueen.game.verifier import LocalVerifier
 from redqueen.records import Draft, Proposal
 from redqueen.sandbox import Job, Outcome, Sandbox
-from redqueen.verifier import LocalVerifier
 from tests.grading import grade
 from tests.sandbox.reach import REACH
 

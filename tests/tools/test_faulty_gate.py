@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from redqueen import plugins
+from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds import find, task_on
 from redqueen.kinds.expr import EXPR
+from redqueen.play.self_play import seed_tasks
 from redqueen.records import Draft, Pair, Proposal
-from redqueen.self_play import seed_tasks
-from redqueen.verifier import LocalVerifier
 from tests.grading import grade
 
 MODULE = "tools.faulty_gate"

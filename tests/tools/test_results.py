@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redqueen.recipes import configure
+from redqueen.config.recipes import configure
 from tools.experiments import CODE, EXPERIMENTS, EXPR, Experiment
 
 CASES = [

@@ -11,8 +11,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from redqueen.evals import paper
+from redqueen.game.verifier import LocalVerifier
 from redqueen.runs.directory import RunDirectory
-from redqueen.verifier import LocalVerifier
 from redqueen.web.app import make_app
 from redqueen.web.folder import Folder
 from tests import toy

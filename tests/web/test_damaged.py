@@ -15,7 +15,7 @@ import pytest
 
 from redqueen.runs.archive import reader
 from redqueen.web.app import VIEWS
-from tests.commands.running import redqueen
+from tests.cli.running import redqueen
 from tests.web.conftest import page
 
 pytestmark = pytest.mark.integration

@@ -14,7 +14,7 @@ from redqueen.web.live_run import LiveRun
 from redqueen.web.report.inline import bundle, document
 from redqueen.web.report.markdown import markdown
 from redqueen.web.report.page import page
-from tests.commands.running import redqueen
+from tests.cli.running import redqueen
 from tests.web.browser import PROGRAM, browser
 
 pytestmark = pytest.mark.integration

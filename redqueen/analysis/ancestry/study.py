@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 
-from redqueen import streams
 from redqueen.adapters.factors import Adapter
 from redqueen.analysis.replay import Replay, ranked_students
 from redqueen.analysis.stratified import in_turns
+from redqueen.base import streams
 from redqueen.config import Config
 from redqueen.game.rewards import solve_rate
 from redqueen.records import Task, Verdict

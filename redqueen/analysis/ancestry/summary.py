@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import Literal
 
 from redqueen.analysis.ancestry.study import Games
-from redqueen.intervals import LEVEL, Interval, difference, interval, slope
+from redqueen.base.intervals import LEVEL, Interval, difference, interval, slope
 
 Conclusion = Literal["progress", "cycling", "collapse", "nothing shown", "too few epochs"]
 

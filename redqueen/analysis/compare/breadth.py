@@ -9,7 +9,7 @@ from redqueen.analysis.compare.charts import ArmCurve, Chart
 from redqueen.analysis.compare.summary import Quantity
 from redqueen.analysis.diversity.rarefaction import CELLS, levels, rarefaction
 from redqueen.analysis.diversity.vendi import rarefied_vendi_score
-from redqueen.intervals import interval
+from redqueen.base.intervals import interval
 from redqueen.recording.metrics import Panel
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.archive.rows import MeasureRow

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from redqueen.analysis.compare.arms import Arm, ComparedRun, runs_of
-from redqueen.intervals import Interval, interval
+from redqueen.base.intervals import Interval, interval
 from redqueen.recording.metrics import Panel
 
 GAIN = "held-out-gain--mean-of-the-students"

@@ -8,7 +8,7 @@ from typing import Any
 
 from redqueen.analysis.compare.arms import Arm, ComparedRun, runs_of
 from redqueen.analysis.compare.charts import ArmCurve, Chart
-from redqueen.intervals import interval
+from redqueen.base.intervals import interval
 from redqueen.recording.metrics import Panel
 
 KEY = "held-out-gain"

@@ -9,7 +9,7 @@ from typing import Literal
 
 from redqueen.analysis.compare.arms import Arm, ComparedRun
 from redqueen.analysis.compare.charts import quarter
-from redqueen.intervals import Interval, interval
+from redqueen.base.intervals import Interval, interval
 
 _QUANTITIES = (
     ("solve rate, mean of the kinds", "solve-rate", "mean of kinds"),

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from redqueen.analysis.dataset.columns import columns
 from redqueen.analysis.dataset.rows import TaskRecord
+from redqueen.base.optional import require
 from redqueen.errors import UserError
-from redqueen.optional import require
 
 FORMATS = (".parquet", ".jsonl")
 FOLDER_FILE = Path("data") / "tasks.parquet"

@@ -1,6 +1,6 @@
 """The tasks of a run as rows of a data set: what is posed, what became of it, and which rows are wanted."""
 
-# No import here may load torch: the archive is read at once (see `redqueen.cli`).
+# No import here may load torch: the archive is read at once (see `redqueen.cli.app`).
 
 from __future__ import annotations
 

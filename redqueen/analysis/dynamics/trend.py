@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from redqueen.intervals import Interval, slope
+from redqueen.base.intervals import Interval, slope
 
 BLOCKS = 8
 """Into so many blocks of consecutive steps a run is cut."""

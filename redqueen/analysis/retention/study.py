@@ -15,20 +15,20 @@ from dataclasses import dataclass, replace
 from itertools import product
 from statistics import fmean
 
-from redqueen import streams
 from redqueen.adapters.distance import relative_distance
 from redqueen.adapters.factors import Adapter
 from redqueen.adapters.initialisation import generator
 from redqueen.adapters.operators import CROSSOVERS
 from redqueen.analysis.replay import Replay, ranked_students
 from redqueen.analysis.retention.divergence import mean_kl
+from redqueen.base import streams
 from redqueen.errors import UserError
 from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks
-from redqueen.evolution import OPERATORS
 from redqueen.game.reserved import Half
 from redqueen.game.rewards import advantages, is_well_formed, student_reward
 from redqueen.records import Attempted, GradedRollout, Sample, Task
 from redqueen.runs.checkpoint import Checkpoint
+from redqueen.train.evolution import OPERATORS
 
 PARENT = "parent"
 COPY, MEAN = "copy_parent", "linear_mean"

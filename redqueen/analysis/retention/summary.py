@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 from typing import Literal
 
 from redqueen.analysis.retention.study import COPY, MEAN, RetentionPlan, RetentionTrial
-from redqueen.intervals import Interval, interval
+from redqueen.base.intervals import Interval, interval
 
 Answer = Literal["yes", "no", "worse", "-"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from redqueen.config import Config, ConfigError
-from redqueen.recipes import match_compute
+from redqueen.config.recipes import match_compute
 
 
 @dataclass(frozen=True, slots=True)

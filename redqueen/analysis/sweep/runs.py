@@ -21,10 +21,10 @@ from types import FrameType
 
 from redqueen.analysis.sweep.grid import Combination
 from redqueen.config import Config
+from redqueen.config.recipes import configure
 from redqueen.errors import UserError
 from redqueen.evals.reserved_tasks import most_tasks
 from redqueen.game.reserved import Half
-from redqueen.recipes import configure
 from redqueen.runs.directory import RunDirectory, RunError
 from redqueen.runs.metrics import StepMetrics
 

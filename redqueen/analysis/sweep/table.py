@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from redqueen.intervals import Interval, interval
+from redqueen.base.intervals import Interval, interval
 from redqueen.recording.metrics.panel import Line
 
 METRICS = ("solve_rate", "valid_rate", "contested", "novel_rate")

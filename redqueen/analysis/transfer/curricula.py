@@ -8,8 +8,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Literal, get_args
 
-from redqueen import streams
 from redqueen.analysis.dataset.rows import TaskRecord, Wanted, read_tasks, select
+from redqueen.base import streams
 from redqueen.config import Config
 from redqueen.errors import UserError
 from redqueen.programs.complexity import complexity

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from redqueen.analysis.transfer.curricula import Curriculum
-from redqueen.intervals import Interval, interval
+from redqueen.base.intervals import Interval, interval
 from redqueen.runs.metrics import StepMetrics
 
 SEEDS = "seeds"

@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+from redqueen.base.machine import cache_root
+from redqueen.base.optional import require
 from redqueen.errors import UserError
 from redqueen.evals.benchmarks.benchmark import Benchmark, Row, Source
 from redqueen.evals.benchmarks.files import Rows, made, read
-from redqueen.machine import cache_root
-from redqueen.optional import require
 
 PATIENCE_S = 30.0
 

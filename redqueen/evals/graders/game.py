@@ -5,8 +5,8 @@ from __future__ import annotations
 from concurrent.futures import Future
 from dataclasses import replace
 
+from redqueen.base.futures import then
 from redqueen.evals.graders.grader import Problem
-from redqueen.futures import then
 from redqueen.records import Task, Verdict, Verifier
 
 

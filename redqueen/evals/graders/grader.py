@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from redqueen.futures import finished
+from redqueen.base.futures import finished
 from redqueen.records import Verdict
 
 

@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
+from redqueen.base.machine import cores
 from redqueen.evals.graders import jailed
 from redqueen.evals.graders.grader import Problem
-from redqueen.machine import cores
 from redqueen.records import Verdict
 from redqueen.sandbox import BENCHMARKS, Job, Limits, Outcome, Sandbox, encode_arguments
 

@@ -17,9 +17,9 @@ from queue import SimpleQueue
 from threading import Timer
 from typing import Self, cast
 
+from redqueen.base.machine import cores
 from redqueen.errors import UserError
 from redqueen.evals.graders.grader import Problem
-from redqueen.machine import cores
 from redqueen.records import Status, Verdict
 
 CPU_S = 10.0

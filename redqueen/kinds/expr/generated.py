@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import count, islice
 
-from redqueen import streams
+from redqueen.base import streams
 from redqueen.kinds.expr.canonical import half_of, shape
 from redqueen.kinds.expr.expressions import (
     COMPARISONS,

@@ -19,8 +19,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from redqueen.base.optional import require
 from redqueen.kinds.language import Half, SeedError, Words
-from redqueen.optional import require
 from redqueen.records import Draft, Pair
 from redqueen.sandbox import GAME, Job, Limits, Profile, canonical, parse_arguments, parse_literal, to_literal
 

@@ -8,7 +8,7 @@ import shutil
 import sysconfig
 from pathlib import Path
 
-from redqueen.optional import is_installed
+from redqueen.base.optional import is_installed
 
 
 @functools.cache

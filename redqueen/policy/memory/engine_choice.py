@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from redqueen.base.optional import is_installed
 from redqueen.config import Config, SamplingConfig
-from redqueen.optional import is_installed
 from redqueen.policy.memory.machine import Machine
 
 _SHARE = 0.2

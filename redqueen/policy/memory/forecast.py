@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from redqueen import streams
+from redqueen.base import streams
 from redqueen.config import Config
 from redqueen.policy.memory.machine import Machine
 from redqueen.policy.memory.paged_cache import kept_in_pages, token_bytes

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from redqueen.base.machine import cores, free_memory
 from redqueen.config import ModelConfig
-from redqueen.machine import cores, free_memory
 from redqueen.policy.model.base import can_share, device_of, dtype_of, workers_of
 from redqueen.policy.model.dimensions import Shape, shape_of
 

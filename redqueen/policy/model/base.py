@@ -11,10 +11,10 @@ import torch
 from torch import nn
 from transformers import AutoModelForCausalLM
 
+from redqueen.base.machine import cores
+from redqueen.base.optional import is_installed
 from redqueen.config import BUNDLED, ModelConfig
 from redqueen.errors import ModelError, UserError
-from redqueen.machine import cores
-from redqueen.optional import is_installed
 from redqueen.policy.model import quantized
 from redqueen.policy.model.bundled import obtain
 from redqueen.policy.model.decoder import decoder_of, unsuited

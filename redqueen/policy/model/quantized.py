@@ -13,8 +13,8 @@ import torch
 import transformers
 from torch import Tensor, nn
 
+from redqueen.base.optional import require
 from redqueen.config import ModelConfig
-from redqueen.optional import require
 
 _BITS = {
     # A scale of 8 bits for each 64 weights, and one of 32 bits for each 256 of those.

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from redqueen.base.request_stream import Further
 from redqueen.errors import AdapterError, PromptError
 from redqueen.policy.kernels import dispatch
 from redqueen.policy.lora.adapter_bank import AdapterBank
@@ -20,7 +21,6 @@ from redqueen.policy.model.forward import Forward
 from redqueen.policy.sampling.completion import Row, extend
 from redqueen.policy.sampling.device_batch import DeviceBatch, PlacedPrompt, SampledSteps
 from redqueen.records import SamplingParams
-from redqueen.request_stream import Further
 
 # The batch is compacted when it would then compute less than this share of its rows. A free row costs as much as any
 # other in each step, but compacting copies whole rows of the cache, so a few free rows are left alone until requests

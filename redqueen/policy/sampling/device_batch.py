@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from redqueen import streams
+from redqueen.base import streams
 from redqueen.policy.kernels import dispatch
 from redqueen.policy.kernels.transfer import HostCopy, to_device
 from redqueen.policy.lora.adapter_bank import AdapterBank

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from redqueen.base.request_stream import Follow, Further, in_rounds
 from redqueen.policy.executor import Executor
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.meter import Meter
@@ -12,7 +13,6 @@ from redqueen.policy.model.tokens import encode
 from redqueen.policy.sampling.completion import Row
 from redqueen.policy.sampling.continuous_batch import BatchLimits, RowGroup
 from redqueen.records import Completion, OnCompletion, Prompt, Request
-from redqueen.request_stream import Follow, Further, in_rounds
 
 
 class LocalSampler:

@@ -13,10 +13,10 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+from redqueen.base.machine import without_allocator_defaults
+from redqueen.base.optional import is_installed, missing, require
 from redqueen.config import Config, ConfigError, SamplingConfig
 from redqueen.errors import AdapterError, WorkerError
-from redqueen.machine import without_allocator_defaults
-from redqueen.optional import is_installed, missing, require
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.source import source
 from redqueen.policy.vllm.token_engine import Piece

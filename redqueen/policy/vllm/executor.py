@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from redqueen import streams
+from redqueen.base import streams
 from redqueen.errors import AdapterError, PromptError, WorkerError
 from redqueen.policy.executor import Executor
 from redqueen.policy.learning.gradients import ForwardOptions, TokenStats

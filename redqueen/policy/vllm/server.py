@@ -17,8 +17,8 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
+from redqueen.base.optional import require
 from redqueen.errors import WorkerError
-from redqueen.optional import require
 from redqueen.policy.model.base import Base
 from redqueen.policy.vllm.adapter_versions import shared_memory
 from redqueen.policy.vllm.token_engine import Piece

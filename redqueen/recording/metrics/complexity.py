@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from redqueen.kinds import find_or_plain
-from redqueen.played_step import ScoredProposal
+from redqueen.play.played_step import ScoredProposal
 from redqueen.recording.measures import MEASURES, MeasuredTask
 from redqueen.recording.metrics.metric import Metrics, mean
 from redqueen.recording.metrics.panel import Column, Curves, CurvesOf, Line, MetricChart, at, by_key, part

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from redqueen.game.seeds import AUTHOR
-from redqueen.played_step import ScoredProposal
+from redqueen.play.played_step import ScoredProposal
 from redqueen.recording.measures import by_echo, by_few_outputs, by_random
 from redqueen.recording.metrics.metric import Metrics, mean
 from redqueen.recording.metrics.panel import (

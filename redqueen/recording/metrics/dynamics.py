@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from redqueen.machine import now
-from redqueen.played_step import ScoredAttempt, ScoredProposal
+from redqueen.base.machine import now
+from redqueen.play.played_step import ScoredAttempt, ScoredProposal
 from redqueen.recording.held_out import held_out_scores, rates
 from redqueen.recording.metrics.metric import Metrics, mean
 from redqueen.recording.metrics.panel import (

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from redqueen.game.rewards import is_judged
 from redqueen.league.matchmaking import BANK
-from redqueen.played_step import ScoredAttempt, ScoredProposal
+from redqueen.play.played_step import ScoredAttempt, ScoredProposal
 from redqueen.recording.measures import MeasuredTask
 from redqueen.recording.recorder import StepRecord
 from redqueen.records import Kind, Rollout

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-from redqueen.optional import require
+from redqueen.base.optional import require
 from redqueen.recording.recorder import Session
 from redqueen.recording.trackers.tracker import PROJECT, Tracker
 

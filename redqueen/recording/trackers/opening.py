@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from redqueen import plugins
+from redqueen.base.optional import is_installed, missing
 from redqueen.config import Config
-from redqueen.optional import is_installed, missing
 from redqueen.recording.recorder import Recorder, Session
 from redqueen.recording.trackers.mlflow import MLflow
 from redqueen.recording.trackers.tensorboard import TensorBoard

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from redqueen.optional import require
+from redqueen.base.optional import require
 from redqueen.recording.recorder import Session
 from redqueen.recording.trackers.tracker import Tracker
 

@@ -9,7 +9,7 @@ from redqueen.analysis.compare.arms import Arm, runs_of
 from redqueen.analysis.compare.charts import Chart, answering
 from redqueen.analysis.compare.gains import KEY
 from redqueen.analysis.compare.summary import Quantity, budget, run_row
-from redqueen.intervals import Interval
+from redqueen.base.intervals import Interval
 from redqueen.web.questions import question_of
 from redqueen.web.report.inline import document
 

@@ -16,7 +16,7 @@ from redqueen.evals.benchmarks.evalplus import HUMANEVAL
 from redqueen.evals.benchmarks.livecodebench import LIVECODEBENCH
 from redqueen.evals.benchmarks.maths import AIME24, MINERVA
 from redqueen.evals.benchmarks.registry import chosen, groups, load, load_benchmarks, names
-from redqueen.verifier import LocalVerifier
+from redqueen.game.verifier import LocalVerifier
 from tests.evals.benchmarks import rows
 
 AIME = [{"id": number, "problem": f"What is {number}?", "answer": str(number)} for number in range(3)]

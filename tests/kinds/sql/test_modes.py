@@ -10,13 +10,13 @@ import pytest
 from redqueen.config import Config, SandboxConfig
 from redqueen.game.prompts import prompts
 from redqueen.game.questions import QuestionError, read_question, write_question
+from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds import InputCounts, SeedError, find, languages, task_on
 from redqueen.kinds.sql import KINDS, SQL
 from redqueen.kinds.sql.database import more_databases, read_database
+from redqueen.play.self_play import verified_tasks
 from redqueen.records import Draft, Pair, Proposal, Task, Verdict
 from redqueen.sandbox import LiteralError, OversizeError
-from redqueen.self_play import verified_tasks
-from redqueen.verifier import LocalVerifier
 from tests.grading import grade
 
 NAMES = tuple(kind.name for kind in KINDS)

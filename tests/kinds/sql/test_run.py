@@ -11,14 +11,14 @@ import pytest
 
 from redqueen.analysis.dataset.rows import Wanted, read_tasks, select
 from redqueen.analysis.tasks import proposals
-from redqueen.commands.show import run_show
+from redqueen.cli.show import run_show
+from redqueen.config.recipes import recipe
 from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks
 from redqueen.game.prompts import prompts
-from redqueen.recipes import recipe
+from redqueen.game.verifier import LocalVerifier
 from redqueen.records import Completion, Request, Sampler
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory
-from redqueen.verifier import LocalVerifier
 from tests import toy
 
 ONE = "{'t': [('a', 'b'), (1, 'x'), (2, 'y')]}"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from redqueen.optional import is_installed
+from redqueen.base.optional import is_installed
 from redqueen.policy.kernels import cached_heads, low_rank
 from redqueen.policy.kernels.low_rank import Tiles
 

@@ -71,7 +71,7 @@ def cache_of_a_stream(plan: Plan, share: float = 1.0) -> tuple[int, int]:
     game = config.game
     matches = game.matches or max(config.population.teachers, config.population.students)
     proposals = matches * len(game.kinds) * game.proposals
-    # Every proposal may lead to attempts (`redqueen.self_play`).
+    # Every proposal may lead to attempts (`redqueen.play.self_play`).
     rows = min(config.sampling.batch_rows, proposals + proposals * game.attempts)
     # The room is that of the requests which are there at first; what is too long for it gets a batch of its own.
     room = int(share * (plan.lengths.proposal + config.sampling.proposal_tokens))

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.gpu.plans import BASES, CARDS, gpu, lengths, on_a_gpu, plan
 from redqueen.policy.memory.estimate import sampling_items
-from redqueen.train import capacity
+from redqueen.train.trainer import capacity
 from tests.caching_allocator import CachingAllocator, OutOfMemoryError
 from tests.policy.memory.simulated_run import AS_IT_WAS, Outcome, Plan, Ways, cache_of_a_stream, simulate
 

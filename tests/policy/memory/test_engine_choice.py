@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from redqueen.config import Config, ConfigError
+from redqueen.config.recipes import recipe
 from redqueen.policy.memory import engine_choice
 from redqueen.policy.memory.engine_choice import with_engine
 from redqueen.policy.memory.fit import fit
 from redqueen.policy.memory.machine import gpu_machine, other_machine
 from redqueen.policy.vllm.engine import check_engine
-from redqueen.recipes import recipe
 from redqueen.records import PromptLengths
 
 GB = 10**9

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from redqueen.config import Config
+from redqueen.config.recipes import configure
 from redqueen.errors import ModelError
 from redqueen.policy.memory.estimate import items, least, total
 from redqueen.policy.memory.fit import Fit, fit, plans
 from redqueen.policy.memory.machine import Machine
 from redqueen.policy.model.dimensions import Shape
-from redqueen.recipes import configure
 from redqueen.records import PromptLengths
 
 LENGTHS = PromptLengths(proposal=300, attempt=200)
@@ -120,7 +120,7 @@ def test_a_run_whose_smallest_form_does_not_fit_is_refused_with_what_would_help_
 
 
 def test_the_limit_of_a_container_counts(tmp_path: Path) -> None:
-    from redqueen.machine import _left_in_groups
+    from redqueen.base.machine import _left_in_groups
 
     job = tmp_path / "slurm" / "job"
     job.mkdir(parents=True)

@@ -16,6 +16,7 @@ from benchmarks.gpu.plans import CARDS, gpu, lengths, on_a_gpu, table
 from benchmarks.gpu.shapes import SEVEN_B, random_decoder, random_members
 from benchmarks.gpu.workload import Draw, student_batch, teacher_batch
 from redqueen.config import Config
+from redqueen.config.recipes import recipe
 from redqueen.errors import ModelError
 from redqueen.game.prompt_lengths import prompt_lengths
 from redqueen.policy.learning.packing import PromptGroup, WeightedSample
@@ -28,10 +29,9 @@ from redqueen.policy.memory.estimate import (
 )
 from redqueen.policy.memory.fit import fit
 from redqueen.policy.sampling.device_batch import DeviceBatch
-from redqueen.recipes import recipe
 from redqueen.records import PromptLengths, Sample
 from tests import tiny
-from tests.commands.running import redqueen
+from tests.cli.running import redqueen
 
 META = torch.device("meta")
 PAPER = on_a_gpu("model.workers=1", "learning.checkpointing=false")

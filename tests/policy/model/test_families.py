@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from redqueen.base.optional import MissingLibraryError, is_installed
 from redqueen.config import ModelConfig
 from redqueen.errors import ModelError
-from redqueen.optional import MissingLibraryError, is_installed
 from redqueen.policy.model.families import check_model, check_quantized, refusal
 from redqueen.policy.model.source import read_config
 
@@ -69,7 +69,7 @@ def test_a_refusal_says_what_is_near(tmp_path: Path) -> None:
 def test_a_folder_is_refused_before_torch_is_imported(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
     code = (
-        "import sys\nfrom redqueen.cli import main\nsys.argv = ['redqueen', 'train', '--model', sys.argv[1]]\n"
+        "import sys\nfrom redqueen.cli.app import main\nsys.argv = ['redqueen', 'train', '--model', sys.argv[1]]\n"
         "try:\n    main()\nfinally:\n    assert not {'torch', 'transformers'} & sys.modules.keys()"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)

@@ -8,11 +8,11 @@ import pytest
 from transformers import Qwen2Config
 
 from redqueen.config import ModelConfig
+from redqueen.config.recipes import RECIPES, recipe
 from redqueen.game.prompt_lengths import prompt_lengths
 from redqueen.policy.model.bundled import cached
 from redqueen.policy.model.dimensions import rough_token_counter, shape_in, shape_of, shape_of_known, token_counter
 from redqueen.policy.model.known_bases import KNOWN, known_base
-from redqueen.recipes import RECIPES, recipe
 
 TARGETS = (ModelConfig().targets, ("q_proj", "v_proj"))
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from redqueen.base.futures import finished
+from redqueen.base.request_stream import Further, in_rounds
 from redqueen.config import SamplingConfig
-from redqueen.futures import finished
 from redqueen.policy.sampling import continuous_batch
 from redqueen.policy.sampling.completion import Row
 from redqueen.policy.sampling.continuous_batch import BatchLimits, ContinuousBatch, OnRow, RowGroup
 from redqueen.records import Completion, Request, SamplingParams
-from redqueen.request_stream import Further, in_rounds
 from tests.policy.conftest import Build
 from tests.policy.requests import crowd, request, same
 

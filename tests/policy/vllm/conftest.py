@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from redqueen.base.optional import is_installed
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
-from redqueen.optional import is_installed
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import load
 from redqueen.policy.policy import Policy

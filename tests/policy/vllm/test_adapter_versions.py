@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from redqueen.adapters.peft_files import load_adapter
+from redqueen.base.optional import MissingLibraryError
 from redqueen.config import Config, ConfigError
-from redqueen.optional import MissingLibraryError
 from redqueen.policy.vllm import adapter_versions, engine
 from redqueen.policy.vllm.adapter_versions import AdapterVersions
 from tests.policy.conftest import Build

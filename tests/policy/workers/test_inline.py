@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from redqueen.futures import finished
+from redqueen.base.futures import finished
+from redqueen.base.request_stream import Further
 from redqueen.policy.sampling import decode_step
 from redqueen.policy.sampling.kv_cache import KVCache
 from redqueen.policy.workers import inline
 from redqueen.records import Completion, Request
-from redqueen.request_stream import Further
 from tests.policy.conftest import Build
 from tests.policy.requests import request
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from redqueen.config import Config
-from redqueen.played_step import PlayedStep
+from redqueen.play.played_step import PlayedStep
 from redqueen.recording.metrics_file import MetricsRecorder
 from redqueen.recording.trackers.opening import open_trackers
 from redqueen.runs.directory import RunDirectory

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.optional import is_installed
+from redqueen.base.optional import is_installed
 from redqueen.recording.trackers.opening import TRACKERS
 from redqueen.runs.directory import RunDirectory
-from tests.commands.conftest import SMALL
-from tests.commands.running import redqueen
+from tests.cli.conftest import SMALL
+from tests.cli.running import redqueen
 
 ALL = ",".join(TRACKERS)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from redqueen import optional
+from redqueen.base import optional
 from redqueen.config import Config, ConfigError
 from redqueen.recording.recorder import Session
 from redqueen.recording.trackers import opening

@@ -1,0 +1,479 @@
+"""The command line: parses arguments and hands them to `redqueen.cli`."""
+
+# Importing torch and transformers takes seconds. What needs them is imported inside the commands, so that `--help`,
+# `--version` and a mistyped option answer at once (held by tests/cli/test_main.py).
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from redqueen import __version__
+from redqueen.base.machine import set_library_defaults
+from redqueen.base.optional import TRAINING, missing
+from redqueen.cli import examples
+from redqueen.cli.app_runs import AsJson, LoadPlugins, Unsafe, runs, say_loading
+from redqueen.cli.resume import describe
+from redqueen.config import Config, ConfigError
+from redqueen.config.files import is_settings
+from redqueen.config.keys import keys as all_keys
+from redqueen.config.recipes import RECIPES, check_repeats, configure, settings_of
+from redqueen.errors import UserError
+from redqueen.game.reward_probe import check_rewards
+from redqueen.policy.model.families import check_files, check_model
+from redqueen.runs.allowed import with_own_parts
+from redqueen.runs.directory import RunDirectory, read_config
+from redqueen.runs.files import printable
+from redqueen.runs.resuming import check_same, remaining
+
+app = typer.Typer(
+    help="Post-train language models by co-evolving teacher and student LoRA populations.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _complete(incomplete: str) -> list[str]:
+    """Returns what a shell may complete among the arguments: recipes and settings."""
+    words = [*RECIPES, *(f"{key}=" for key in all_keys(Config))]
+    return [word for word in words if word.startswith(incomplete)]
+
+
+_REPEATABLE = ("--grid", "--plugins")
+# An option that a command does not have is left among the arguments, so that `configure` can say what was meant.
+SETTINGS = {"ignore_unknown_options": True}
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[RECIPE] [KEY=VALUE]...",
+        help="A recipe (see redqueen recipes), then settings (see redqueen keys).",
+        show_default=False,
+        autocompletion=_complete,
+    ),
+]
+Model = Annotated[
+    str | None, typer.Option(metavar="MODEL", help="Hugging Face id or local folder; short for model.name=MODEL.")
+]
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", metavar="FILE", help="Settings in TOML or YAML (see redqueen init), or a run's config.json."
+    ),
+]
+
+
+def _unsafe(wanted: bool) -> list[str]:
+    return ["sandbox.unsafe_no_isolation=true"] if wanted else []
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"redqueen {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    del version
+
+
+@app.command(epilog=examples.TRAIN, context_settings=SETTINGS)
+def train(
+    args: Overrides = None,
+    run: Annotated[Path | None, typer.Option(metavar="DIR", help="The run's directory (default: runs/RECIPE).")] = None,
+    steps: Annotated[
+        int | None, typer.Option(metavar="N", help="Short for run.steps=N; extends a run with --resume.")
+    ] = None,
+    model: Model = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", help="Short for model.workers=N, processes on a CPU.")
+    ] = None,
+    matched: Annotated[
+        str | None,
+        typer.Option(metavar="HOW", help="Train the recipe's single agent, equal in compute: per_adapter or total."),
+    ] = None,
+    config_file: ConfigFile = None,
+    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Continue the run in this directory.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the configuration and a memory estimate, and stop.")
+    ] = False,
+    gpu: Annotated[
+        str | None,
+        typer.Option("--for", metavar="SIZE", help="With --dry-run: plan for a GPU of this memory, e.g. 80GiB."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --dry-run: print the configuration as JSON, as to a pipe or file.")
+    ] = False,
+    load_plugins: LoadPlugins = False,
+    unsafe_no_isolation: Unsafe = False,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            "--ray",
+            metavar="[ADDRESS]",
+            help="Use the machines of a Ray cluster; without an address, one that is started here (docs/SCALING.md).",
+        ),
+    ] = None,
+) -> None:
+    """Train a population, or continue a run.
+
+    Each step has five phases: match, propose, solve, learn, evolve.
+    """
+    overrides = [*(args or []), *_unsafe(unsafe_no_isolation), *_workers(workers), *_ray(ray)]
+    options = {"run.steps": steps, "model.name": model, "matched": matched}
+    check_repeats(overrides, [key for key, value in options.items() if value is not None])
+    if resume:
+        if run or model or matched or config_file:
+            raise ConfigError("a resumed run keeps its directory and its model: leave out --run, --model and the like")
+        with_steps = [*overrides, *([] if steps is None else [f"run.steps={steps}"])]
+        _resume(RunDirectory(resume), with_steps, load_plugins=load_plugins)
+    config = configure(overrides, steps, model, matched, _start(config_file) if config_file else None)
+    if gpu is not None and not dry_run:
+        raise ConfigError("--for plans a run on another machine: add --dry-run")
+    # A plan shows what a configuration says, and imports for it only what it is told to.
+    if load_plugins or not dry_run:
+        config = with_own_parts(config, config_file or "the command line", allowed=load_plugins)
+    # What a folder's config.json tells costs no second, and what comes next imports torch.
+    check_model(config.model)
+    if dry_run:
+        _plan(config, gpu, as_json=as_json)
+    _train_new(config, RunDirectory(run or Path("runs") / config.recipe.replace(" ", "_")))
+
+
+def _plan(config: Config, gpu: str | None, *, as_json: bool) -> NoReturn:
+    """Prints whether a run would fit, and its configuration; ends with the exit code."""
+    from redqueen.cli.dry_run import print_memory
+
+    code = print_memory(config, None if gpu is None else memory_size(gpu))
+    # In a terminal 150 lines of settings would push the plan off the screen.
+    if as_json or not sys.stdout.isatty():
+        typer.echo(config.model_dump_json(indent=2))
+    else:
+        typer.echo("the whole configuration: add --json")
+    raise typer.Exit(code)
+
+
+def _train_new(config: Config, directory: RunDirectory) -> NoReturn:
+    """Ends with the exit code of a new run, or of a description if there is one already."""
+    check_files(config.model)
+    check_rewards(config.game)
+    # The same command twice must not destroy a run, and it should tell a person how to go on.
+    if directory.exists and not directory.unstarted:
+        check_same(directory, config)
+        raise typer.Exit(describe(directory))
+    say_loading()
+    from redqueen.cli.train import start_run
+
+    raise typer.Exit(start_run(config, directory))
+
+
+def _start(file: Path) -> Config:
+    """Returns the configuration in a file of settings or in a run's config.json."""
+    return settings_of(file) if is_settings(file) else read_config(file)
+
+
+def memory_size(text: str) -> int:
+    """Returns the bytes of a size like 80GiB, 80G or 141GB. Raises ConfigError for anything else."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(GiB|GB|G|MiB|MB|M)B?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise ConfigError(f"--for={text} is no size of memory: write it like 80GiB or 141GB")
+    number, unit = match.groups()
+    base = 1000 if unit.upper() in ("GB", "MB") else 1024
+    return int(float(number) * base ** (3 if unit.upper().startswith("G") else 2))
+
+
+def _workers(count: int | None) -> list[str]:
+    return [] if count is None else [f"model.workers={count}"]
+
+
+def _ray(address: str | None) -> list[str]:
+    return [] if address is None else [f"cluster.address={address}"]
+
+
+def _resume(directory: RunDirectory, overrides: list[str], *, load_plugins: bool) -> NoReturn:
+    """Ends with the exit code of the resumed run, or of a description if nothing is left to do."""
+    config = remaining(directory, overrides)
+    if config is None:
+        steps = [int(value) for key, _, value in (word.partition("=") for word in overrides) if key == "run.steps"]
+        raise typer.Exit(describe(directory, steps[0] if steps else None))
+    config = with_own_parts(config, directory.config_file, allowed=load_plugins)
+    say_loading()
+    from redqueen.cli.train import resume_run
+
+    given = {override.partition("=")[0].strip().lstrip("-") for override in overrides}
+    raise typer.Exit(resume_run(config, directory, given))
+
+
+@app.command(epilog=examples.INIT)
+def init(
+    name: Annotated[
+        str, typer.Argument(metavar="[RECIPE]", help="The recipe whose settings are written (default: quickstart).")
+    ] = "quickstart",
+    out: Annotated[Path, typer.Option(metavar="FILE", help="FILE.toml or FILE.yaml.")] = Path("redqueen.toml"),
+) -> None:
+    """Write a file of settings.
+
+    It holds every setting with what it means; those that the recipe changes are set, the others are comments.
+    """
+    from redqueen.cli.init import run_init
+
+    raise typer.Exit(run_init(name, out))
+
+
+@app.command(epilog=examples.RECIPES)
+def recipes(
+    cards: Annotated[
+        bool, typer.Option("--cards", help="Print which recipe fits which GPU, with modelled hours, in Markdown.")
+    ] = False,
+) -> None:
+    """List the recipes."""
+    if cards:
+        from redqueen.cli.cards import run_cards
+
+        raise typer.Exit(run_cards())
+    from redqueen.cli.reference import run_recipes
+
+    raise typer.Exit(run_recipes())
+
+
+@app.command(epilog=examples.KEYS)
+def keys(
+    part: Annotated[
+        str | None, typer.Argument(metavar="[SECTION]", help="A section, or a part of a name (default: all).")
+    ] = None,
+    plugins: Annotated[
+        list[str] | None, typer.Option(metavar="MODULE", help="Import this module, whose parts are listed as well.")
+    ] = None,
+) -> None:
+    """List the settings, one sentence each."""
+    from redqueen.cli.reference import run_keys
+
+    raise typer.Exit(run_keys(part, plugins or ()))
+
+
+@app.command(epilog=examples.SWEEP, context_settings=SETTINGS)
+def sweep(
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder of the sweep; an unfinished sweep in it is continued.")
+    ],
+    args: Overrides = None,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE,VALUE", help="Values to try; a value with commas in [brackets]. Repeatable."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Runs of each combination, from run.seed on.")] = 3,
+    jobs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Runs at once; share the cores with model.threads=N.")
+    ] = 1,
+    probe: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Held-out tasks the last students are scored on; 0: none.")
+    ] = 63,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be trained, and stop.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a grid of settings with several seeds.
+
+    Each combination is trained with each seed; a table shows means with 95 % intervals.
+    """
+    check_repeats(args or [])
+    from redqueen.cli.sweep_plan import print_plan
+
+    print_plan(args or [], grid or [], seeds, out, jobs, probe)
+    if dry_run:
+        raise typer.Exit
+    from redqueen.cli.sweep import run_sweep
+
+    raise typer.Exit(run_sweep(args or [], grid or [], seeds, out, jobs, probe, as_json=as_json))
+
+
+@app.command(epilog=examples.TRANSFER, context_settings=SETTINGS)
+def transfer(
+    args: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN... [KEY=VALUE]...", help="The runs' directories, then settings of the strangers."),
+    ],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the strangers; what is done in it is kept.")],
+    seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Strangers of each curriculum.")] = 3,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Strangers trained at once.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Try the tasks of runs on strangers.
+
+    Fresh students are trained on the tasks that each run wrote at its beginning and at its end, and on the seed
+    programs, all with equal budgets. The table says how much each gained on held-out tasks.
+    """
+    check_repeats(args)
+    say_loading()
+    from redqueen.cli.transfer import run_transfer
+
+    raise typer.Exit(run_transfer(args, seeds, out, jobs, as_json=as_json))
+
+
+@app.command(epilog=examples.WARM_START, context_settings=SETTINGS)
+def warm_start(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the adapter (PEFT format).")],
+    args: Overrides = None,
+    model: Model = None,
+    steps: Annotated[str, typer.Option(metavar="N,N,...", help="Optimizer steps of each round.")] = "150,60,60",
+    proposals: Annotated[
+        str, typer.Option(metavar="N,N,...", help="Proposals of each kind that the model tries between two rounds.")
+    ] = "160,160",
+    lessons: Annotated[
+        int, typer.Option(metavar="N", help="Lessons in a step: a proposal, four answers, two functions each.")
+    ] = 8,
+    lr: Annotated[float, typer.Option(metavar="LR", help="Learning rate.")] = 3e-3,
+    unsafe_no_isolation: Unsafe = False,
+) -> None:
+    """Fit the adapter that members start from.
+
+    It learns from verified tasks by imitation; use it with population.init=OUT. The first round learns from the seed
+    programs; each later one also from what the model itself proposed and the verifier accepted.
+    """
+    check_repeats(args or [], [] if model is None else ["model.name"])
+    config = configure([*(args or []), *_unsafe(unsafe_no_isolation)], model=model)
+    say_loading()
+    from redqueen.cli.warm_start import run_warm_start
+
+    # The arguments that give the same configuration, for the record next to the adapter.
+    used = [*(args or []), *([f"model.name={model}"] if model else [])]
+    raise typer.Exit(run_warm_start(out, config, used, steps, proposals, lessons, lr))
+
+
+@app.command(epilog=examples.VERIFY)
+def verify(
+    file: Annotated[str, typer.Argument(metavar="FILE.jsonl", help="One JSON object a line; - reads standard input.")],
+    jobs: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Programs run at once (default: one for each core).")
+    ] = None,
+    unsafe_no_isolation: Unsafe = False,
+) -> None:
+    """Judge proposals and attempts from a file.
+
+    The answer is one JSON verdict a line, in the same order. A proposal is {"id", "kind", "program", "input"}; an
+    attempt also has "answer" and "output", or for code_f "answer", "message", "examples" and "hidden" instead. All
+    values are texts of Python literals. The exit code is 0 also where lines could not be judged: each says why.
+    """
+    from redqueen.cli.verify import run_verify
+
+    raise typer.Exit(run_verify(file, jobs, unsafe=unsafe_no_isolation))
+
+
+@app.command(epilog=examples.DOCTOR)
+def doctor(as_json: AsJson = False) -> None:
+    """Check this machine; exit code 1 if it fails.
+
+    It looks at devices, versions, memory, disk, the model cache and the sandbox.
+    """
+    from redqueen.cli.doctor import run_doctor
+
+    raise typer.Exit(run_doctor(as_json=as_json))
+
+
+jail = typer.Typer(
+    help="The jail as a service, for trainers that call SandboxFusion.", epilog=examples.JAIL, no_args_is_help=True
+)
+app.add_typer(jail, name="jail")
+
+
+@jail.command(epilog=examples.JAIL)
+def serve(
+    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="0: any free one.")] = 8080,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="0.0.0.0: every machine that reaches this one may run programs.")
+    ] = "127.0.0.1",
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Programs at a time (default: cores).")
+    ] = None,
+    seconds: Annotated[float, typer.Option(metavar="S", min=0.01, help="The most CPU seconds of a program.")] = 60.0,
+    memory: Annotated[int, typer.Option(metavar="MIB", min=16, help="The most MiB of a program.")] = 2048,
+    unsafe_no_isolation: Unsafe = False,
+) -> None:
+    """Answer SandboxFusion's POST /run_code for Python: code, stdin, run_timeout, memory_limit_MB.
+
+    Clients of verl, tinker-cookbook and SandboxFusion need only the address that is printed. Files and other languages
+    are refused by name. docs/JAIL.md has the rest.
+    """
+    from redqueen.cli.jail_serve import run_jail_serve
+    from redqueen.jail_service.wire import Most
+
+    most = Most(seconds=seconds, memory_mb=memory)
+    raise typer.Exit(run_jail_serve(host, port, workers, most, unsafe=unsafe_no_isolation))
+
+
+def _replace_closed_streams() -> None:
+    """Occupies the descriptors of standard streams that were closed when the process started (`2>&-`)."""
+    # Otherwise the next file or socket that is opened gets such a number, and whoever writes to standard error writes
+    # there. Python itself has None where it found no standard error. Input stays unreadable.
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_WRONLY)
+    if not hasattr(sys.stderr, "write"):
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8")
+
+
+app.add_typer(runs)
+
+
+def with_address(arguments: list[str]) -> list[str]:
+    """Returns the arguments with an address after each `--ray`: what follows it if that can be one, else `local`."""
+    # Typer has no option whose value may be left out. A recipe has no colon, and a setting has an equals sign.
+    found: list[str] = []
+    for argument in arguments:
+        if found and found[-1] == "--ray":
+            is_address = argument == "auto" or (":" in argument and "=" not in argument)
+            found[-1] = f"--ray={argument if is_address else 'local'}"
+            if is_address:
+                continue
+        found.append(argument)
+    return [*found[:-1], "--ray=local"] if found and found[-1] == "--ray" else found
+
+
+def check_once(arguments: list[str]) -> None:
+    """Raises ConfigError if an option is given twice: typer would take the last without a word."""
+    given: set[str] = set()
+    for argument in arguments:
+        if argument == "--":
+            return
+        name = argument.partition("=")[0]
+        # The name of a setting has a point; what it is given for twice is said by `check_repeats`.
+        if not name.startswith("--") or "." in name or name in _REPEATABLE:
+            continue
+        if name in given:
+            raise ConfigError(f"{name} is given twice: write it once")
+        given.add(name)
+
+
+def main() -> None:
+    """Runs the command line. A UserError is printed as one line; any other error is our bug and keeps its traceback."""
+    _replace_closed_streams()
+    set_library_defaults()
+    if not sys.stderr.isatty():
+        # In a log, a progress bar of a library is hundreds of lines.
+        os.environ.setdefault("TQDM_DISABLE", "1")
+    try:
+        check_once(sys.argv[1:])
+        app(with_address(sys.argv[1:]))
+    except UserError as error:
+        # An error may name what is in a file that somebody else wrote.
+        typer.echo(printable(f"redqueen: {error}"), err=True)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        library = (error.name or "").partition(".")[0]
+        # A command that trains, draws or loads a model, in an install that judges. Any other is our bug.
+        if library not in TRAINING:
+            raise
+        typer.echo(f"redqueen: {missing(library, 'train', 'this command')}", err=True)
+        sys.exit(2)

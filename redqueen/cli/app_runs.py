@@ -1,0 +1,448 @@
+"""The commands that read a run: what it made, what it means, and what its members can do."""
+
+# ruff: noqa: PLC0415 - torch and transformers are imported when a command runs, as in `redqueen.cli.app`
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from redqueen.cli import examples
+from redqueen.errors import UserError
+from redqueen.runs.allowed import Allowed
+
+runs = typer.Typer()
+
+
+def _kinds(incomplete: str) -> list[str]:
+    """Returns what a shell may complete where a kind is named."""
+    from redqueen.kinds import names
+
+    return [name for name in names() if name.startswith(incomplete)]
+
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="The run's directory.")]
+Member = Annotated[str, typer.Argument(metavar="MEMBER", help="A member's name, best-student or best-teacher.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+AsOf = Annotated[
+    int | None, typer.Option(min=0, metavar="N", help="As it was after N steps (default: as late as it is kept).")
+]
+LoadPlugins = Annotated[
+    bool, typer.Option("--load-plugins", help="Import the modules that the run's config.json names; they run as you.")
+]
+Unsafe = Annotated[
+    bool, typer.Option("--unsafe-no-isolation", help="Run programs although this machine cannot isolate them.")
+]
+OfKind = Annotated[str | None, typer.Option(metavar="KIND", help="Only tasks of this kind.", autocompletion=_kinds)]
+Plugins = Annotated[
+    str, typer.Option(metavar="MODULES", help="Modules of your own, with commas between them; they run as you.")
+]
+Push = Annotated[
+    str | None,
+    typer.Option(metavar="USER/NAME", help="Also publish it on the Hugging Face hub, as a private repository."),
+]
+Figure = Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it: FILE.png or FILE.svg.")]
+
+
+def say_loading(what: str = "PyTorch") -> None:
+    """Says in a terminal, where somebody waits, that the libraries, and `what` with them, are being loaded."""
+    if sys.stderr.isatty():
+        typer.echo(f"loading {what} ...", err=True)
+
+
+def _complete_benchmarks(context: typer.Context, incomplete: str) -> list[str]:
+    """Returns what a shell may complete in a list of benchmarks, those of the modules under --plugins among them."""
+    from redqueen.evals.benchmarks.registry import chosen, groups, names
+    from redqueen.plugins import load
+
+    try:
+        load(filter(None, (context.params.get("plugins") or "").split(",")))
+        chosen(())
+    except UserError:
+        # The command itself says what is wrong with the module.
+        return []
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{word}" for word in (*groups(), *names()) if word.startswith(last)]
+
+
+@runs.command(epilog=examples.EXPORT)
+def export(
+    run: Run,
+    member: Member,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write.")],
+    step: AsOf = None,
+    merge: Annotated[bool, typer.Option("--merge", help="Write a whole model instead, which needs no PEFT.")] = False,
+    push: Push = None,
+) -> None:
+    """Write a member as a PEFT folder with a card.
+
+    The card says how to load, serve and publish it. A member that was replaced can be written as long as a checkpoint
+    from its life is kept (run.keep_every=1 keeps all).
+    """
+    from redqueen.cli.export import run_export
+
+    raise typer.Exit(run_export(run, member, out, step, merge=merge, repository=push))
+
+
+@runs.command(epilog=examples.ASK)
+def ask(
+    run: Run,
+    member: Annotated[
+        str, typer.Argument(metavar="[MEMBER]", help="A member's name, best-student, best-teacher or base.")
+    ] = "best-student",
+    question: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[QUESTION]...",
+            help="Lines of a question, a file, - or a task's id (default: a conversation, also from a pipe).",
+            show_default=False,
+        ),
+    ] = None,
+    step: AsOf = None,
+    attempts: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Answers to sample as in the run; 1 is greedy.")
+    ] = 1,
+    load_plugins: LoadPlugins = False,
+    unsafe_no_isolation: Unsafe = False,
+) -> None:
+    """Pose tasks to a member and judge its answers.
+
+    A question is a program and a line with a question mark, f(4) == ? or f(?) == 8, or a line "# what to do" and
+    examples f(1) == 2, one a line. A task of the run has the id that redqueen show prints; a seed task is seed-12.
+    Without a question it is a conversation, in which teachers propose tasks too: its word help says how.
+    """
+    from redqueen.members.question import checked_member, checked_question
+
+    allowed = Allowed(load_plugins, unsafe_no_isolation)
+    lines: list[str] = []
+    if question:
+        lines = checked_question(run, member, question, step, allowed)
+    else:
+        checked_member(run, member, step, allowed)
+    say_loading(member)
+    if not question:
+        from redqueen.cli.conversation import run_conversation
+
+        raise typer.Exit(run_conversation(run, member, step, attempts, allowed))
+    from redqueen.cli.ask import run_ask
+
+    raise typer.Exit(run_ask(run, member, lines, step, attempts, allowed))
+
+
+@runs.command(epilog=examples.SHOW)
+def show(
+    run: Run,
+    step: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only step N.")] = None,
+    member: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only what this member proposed or attempted.")
+    ] = None,
+    kind: OfKind = None,
+    best: Annotated[
+        bool, typer.Option("--best", help="Best paid first: for the member, else for the teacher.")
+    ] = False,
+    worst: Annotated[bool, typer.Option("--worst", help="Worst paid first, refused proposals among them.")] = False,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="How many are shown.")] = 5,
+    load_plugins: LoadPlugins = False,
+) -> None:
+    """Show tasks and answers of a run.
+
+    The newest come first. The question is written as redqueen ask reads it.
+    """
+    from redqueen.cli.show import run_show
+
+    if best and worst:
+        raise UserError("choose one of --best and --worst")
+    order = "best" if best else "worst" if worst else "newest"
+    raise typer.Exit(run_show(run, step, member, kind, order, limit, Allowed(load_plugins)))
+
+
+@runs.command(name="eval", epilog=examples.EVAL)
+def evaluate(
+    targets: Annotated[list[str], typer.Argument(metavar="TARGET...", help="Runs, PEFT folders, warm-start, base.")],
+    benchmarks: Annotated[
+        str,
+        typer.Option(
+            metavar="LIST",
+            help="Names with commas between them, code, maths or all.",
+            autocompletion=_complete_benchmarks,
+        ),
+    ] = "reserved",
+    plugins: Plugins = "",
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The folder of the files (default: the Hugging Face hub).")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the first N problems of each.")] = None,
+    samples: Annotated[int, typer.Option(min=1, metavar="K", help="Answers to each problem.")] = 1,
+    temperature: Annotated[float, typer.Option(min=0, metavar="T", help="0: the likeliest token each time.")] = 0.0,
+    template: Annotated[
+        Literal["chat", "completion", "standard"] | None,
+        typer.Option(help="How problems are written; standard: each benchmark's own (default: as the run's)."),
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Longest answer (default: each benchmark's own).")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep samples and results there; go on with what it has.")
+    ] = None,
+    members: Annotated[
+        str, typer.Option(metavar="WHICH", help="Which living members of a run: students, all or a name.")
+    ] = "students",
+    step: Annotated[
+        str | None,
+        typer.Option(metavar="N|all", help="The step of runs' checkpoints; all: the curves of runs (default: newest)."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Base of the targets that are no run: id or folder.")
+    ] = None,
+    as_json: AsJson = False,
+    load_plugins: LoadPlugins = False,
+    unsafe_no_isolation: Unsafe = False,
+) -> None:
+    """Score adapters and the base on held-out problems.
+
+    By default these are the reserved programs, on which no run trains. All targets answer the same problems, side by
+    side. docs/EVALUATION.md lists the benchmarks and where their data come from.
+    """
+    if members not in ("students", "all"):
+        _check_member(targets, members)
+    say_loading()
+    from redqueen.cli.eval import as_step, run_eval
+    from redqueen.members.evaluating import EvalOptions
+
+    wanted = EvalOptions(
+        benchmarks=benchmarks.split(","),
+        plugins=[module for module in plugins.split(",") if module],
+        data=data,
+        limit=limit,
+        samples=samples,
+        temperature=temperature,
+        template=template,
+        max_tokens=max_tokens,
+        out=out,
+        step=as_step(step),
+        allowed=Allowed(load_plugins, unsafe_no_isolation),
+    )
+    raise typer.Exit(run_eval(targets, members, model, wanted, as_json=as_json))
+
+
+def _check_member(targets: list[str], name: str) -> None:
+    """Raises RunError if a member never lived in one of these runs: before torch is imported, which takes seconds."""
+    from redqueen.analysis.lineage.tree import check_name
+    from redqueen.runs.directory import RunDirectory
+
+    for target in targets:
+        directory = RunDirectory(Path(target))
+        if directory.exists:
+            check_name(directory, name)
+
+
+@runs.command(epilog=examples.LINEAGE)
+def lineage(
+    run: Run,
+    as_json: AsJson = False,
+    figure: Figure = None,
+) -> None:
+    """Print the family tree of a run.
+
+    It says who descends from whom, by which operator, and what became of each member.
+    """
+    # The text needs no matplotlib, so the figure is a module of its own.
+    if figure is not None:
+        from redqueen.cli.lineage_figure import run_lineage_figure
+
+        run_lineage_figure(run, figure)
+    from redqueen.cli.lineage import run_lineage
+
+    raise typer.Exit(run_lineage(run, as_json=as_json))
+
+
+@runs.command(epilog=examples.REPORT)
+def report(
+    run: Run,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The file to write (default: report.html in the run).")
+    ] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the numbers as Markdown, for a model card.")
+    ] = False,
+    push: Annotated[
+        str | None, typer.Option(metavar="USER/NAME", help="Also publish it, as a private static Space of the hub.")
+    ] = None,
+) -> None:
+    """Write a run as one page of HTML.
+
+    It has what redqueen watch shows, and says in words what the run is doing: collapse, arms race, disengagement or
+    undecided. The file needs no other file and no network.
+    """
+    from redqueen.cli.report import run_report
+
+    raise typer.Exit(run_report(run, out, as_markdown=markdown, repository=push))
+
+
+@runs.command(epilog=examples.WATCH)
+def watch(
+    run: Annotated[Path, typer.Argument(metavar="RUN_OR_FOLDER", help="A run's directory, or a folder of runs.")],
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, metavar="N", help="The port; 0: any (default: the first free from 8642 on)."),
+    ] = None,
+) -> None:
+    """Follow a run in the browser.
+
+    The page shows curves, members, matches and every task with its attempts. It answers to this machine only, and it
+    reads only; it may be opened while the run is trained.
+    """
+    from redqueen.cli.watch import run_watch
+
+    raise typer.Exit(run_watch(run, port))
+
+
+@runs.command(epilog=examples.COMPARE)
+def compare(
+    paths: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The runs' directories.")],
+    by: Annotated[
+        str, typer.Option(metavar="KEY", help="Pool runs that have the same value: recipe or another setting.")
+    ] = "run",
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for a page, figures (PNG, SVG) and numbers (CSV).")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All numbers, and a figure for each panel.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare runs and arms.
+
+    Is anybody better on held-out problems, is the curriculum richer, is the run healthy? There is a figure for
+    each, and --all has the rest. Runs that differ in their seeds only are pooled with --by recipe, into means with
+    95 % intervals.
+    """
+    from redqueen.analysis.compare.arms import check_arms
+
+    # What cannot be compared is refused before matplotlib is imported.
+    check_arms(paths, by)
+    from redqueen.cli.compare import run_compare
+
+    raise typer.Exit(run_compare(paths, by, out, as_json=as_json, everything=everything))
+
+
+@runs.command(epilog=examples.RETENTION)
+def retention(
+    run: Run,
+    step: Annotated[
+        int | None, typer.Option(metavar="N", help="The checkpoint after N steps (default: the newest).")
+    ] = None,
+    parents: Annotated[
+        int, typer.Option(min=1, metavar="N", help="How many of the fittest students breed, in turn.")
+    ] = 1,
+    seeds: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Repetitions, each with its own tasks and children.")
+    ] = 3,
+    updates: Annotated[int, typer.Option(min=1, metavar="N", help="Updates of each child.")] = 20,
+    every: Annotated[int, typer.Option(min=1, metavar="N", help="Updates from one measurement to the next.")] = 2,
+    tasks: Annotated[int, typer.Option(min=1, metavar="N", help="Reserved tasks that reward is measured on.")] = 24,
+    tries: Annotated[int, typer.Option(min=1, metavar="N", help="Attempts at each fixed task.")] = 2,
+    practice: Annotated[int, typer.Option(min=1, metavar="N", help="Tasks of an update.")] = 6,
+    as_json: AsJson = False,
+    figure: Figure = None,
+    load_plugins: LoadPlugins = False,
+    unsafe_no_isolation: Unsafe = False,
+) -> None:
+    """Measure what children keep of their parents.
+
+    One child is made with each operator and control, and all are trained alike. The table says how far each fell behind
+    its parent, and after how many updates it reached the parent's level. The defaults are 3 seeds of 12 children with
+    20 updates each: on a CPU begin with the first example, which is much smaller.
+    """
+    from redqueen.analysis.retention.study import RetentionPlan
+
+    say_loading()
+    from redqueen.cli.retention import run_retention
+
+    plan = RetentionPlan(parents, seeds, updates, every, tasks, tries, practice)
+    allowed = Allowed(load_plugins, unsafe_no_isolation)
+    raise typer.Exit(run_retention(run, step, plan, allowed, as_json=as_json, figure=figure))
+
+
+@runs.command(epilog=examples.ANCESTRY)
+def ancestry(
+    run: Run,
+    epochs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Largest number of stages of the run to compare.")
+    ] = 10,
+    tasks: Annotated[int, typer.Option(min=1, metavar="N", help="Tasks of each stage.")] = 12,
+    attempts: Annotated[int, typer.Option(min=1, metavar="N", help="Attempts of each student at each task.")] = 1,
+    students: Annotated[
+        int, typer.Option(min=1, metavar="N", help="How many of the fittest students of each stage play.")
+    ] = 1,
+    as_json: AsJson = False,
+    figure: Figure = None,
+    load_plugins: LoadPlugins = False,
+    unsafe_no_isolation: Unsafe = False,
+) -> None:
+    """Play students of all stages against old tasks.
+
+    Students from all stages of the run attempt tasks from all stages. The table says whether students made progress,
+    went in cycles or collapsed. Keep the checkpoints of a long run for it: run.keep_every=5.
+    """
+    say_loading()
+    from redqueen.cli.ancestry import run_ancestry
+
+    allowed = Allowed(load_plugins, unsafe_no_isolation)
+    raise typer.Exit(run_ancestry(run, epochs, tasks, attempts, students, allowed, as_json=as_json, figure=figure))
+
+
+tasks = typer.Typer(
+    help="Export the tasks of a run, or import tasks as seeds.", epilog=examples.TASKS, no_args_is_help=True
+)
+runs.add_typer(tasks, name="tasks")
+
+
+@tasks.command(name="export", epilog=examples.TASKS_EXPORT)
+def tasks_export(
+    run: Run,
+    out: Annotated[str, typer.Option(metavar="OUT", help="FILE.parquet, FILE.jsonl, or a folder: a whole data set.")],
+    kind: OfKind = None,
+    solve_rate: Annotated[
+        tuple[float, float] | None, typer.Option(metavar="LOW HIGH", help="Only tasks with such a solve rate.")
+    ] = None,
+    distinct: Annotated[
+        bool, typer.Option("--distinct", help="Only one task of each kind and program, up to names and constants.")
+    ] = False,
+    form: Annotated[
+        Literal["verifiers"] | None,
+        typer.Option("--format", help="verifiers: OUT is a package with a taskset (default: a data set)."),
+    ] = None,
+    push: Push = None,
+) -> None:
+    """Write the tasks of a run as a data set, or as an environment for verifiers.
+
+    pandas and datasets.load_dataset read it; docs/DATA.md explains the columns. A folder also has a card and can be
+    published as it is. Tasks on programs that are alike to a reserved one are left out and counted: models are only
+    measured on those.
+    """
+    from redqueen.analysis.dataset.rows import Wanted
+    from redqueen.cli.tasks_export import run_tasks_export
+
+    wanted = Wanted(kind=kind, solve_rate=solve_rate, distinct=distinct)
+    raise typer.Exit(run_tasks_export(run, out, wanted, for_verifiers=form == "verifiers", repository=push))
+
+
+@tasks.command(name="import", epilog=examples.TASKS_IMPORT)
+def tasks_import(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="FILE.parquet, FILE.jsonl, or a folder that tasks export wrote.")
+    ],
+    out: Annotated[Path, typer.Option(metavar="SEEDS.txt", help="The seed file to write.")],
+    unsafe_no_isolation: Unsafe = False,
+) -> None:
+    """Make a seed file of tasks from a file.
+
+    Each row has a "program" and "inputs", and may have "outputs" and a "message", as tasks export writes them. Every
+    program runs again in the sandbox, and rows that are refused are listed with the reason. The seed file is text that
+    can be edited; game.seeds=SEEDS.txt starts a run from it.
+    """
+    from redqueen.cli.tasks_import import run_tasks_import
+
+    raise typer.Exit(run_tasks_import(file, out, unsafe=unsafe_no_isolation))

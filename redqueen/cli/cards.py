@@ -1,0 +1,56 @@
+"""`redqueen recipes --cards`: which recipe fits which GPU, and how long it would take, as a table in Markdown."""
+
+from __future__ import annotations
+
+import sys
+
+from redqueen.config import Config
+from redqueen.config.recipes import recipe
+from redqueen.errors import ModelError
+from redqueen.game.prompt_lengths import prompt_lengths
+from redqueen.policy.memory.fit import fit
+from redqueen.policy.memory.forecast import CARDS, Card, hours
+from redqueen.policy.memory.machine import gpu_machine
+from redqueen.policy.model.dimensions import rough_token_counter
+from redqueen.records import PromptLengths
+from redqueen.session import quiet_libraries
+from redqueen.train.trainer import capacity
+
+RECIPES = ("coder_0_5b", "coder_1_5b", "coder_3b", "coder_7b", "paper_7b")
+"""The recipes for GPUs, the smallest base first."""
+# The share of a card that is free before a run.
+_FREE = 0.98
+
+
+def run_cards() -> int:
+    """Prints the table; returns the exit code."""
+    quiet_libraries()
+    sys.stdout.write(cards_table())
+    return 0
+
+
+def cards_table() -> str:
+    """Returns a line for each recipe and a column for each of the smaller cards."""
+    cards = CARDS[:-1]
+    heads = [f"{card.memory} GB ({card.name})" for card in cards]
+    lines = [f"| recipe | {' | '.join(heads)} |", f"|---{'|---' * len(cards)}|"]
+    for name in RECIPES:
+        config = recipe(name).override(["model.device=cuda", "model.dtype=bfloat16"])
+        lengths = prompt_lengths(config, rough_token_counter())
+        cells = [_cell(config, lengths, card) for card in cards]
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(config: Config, lengths: PromptLengths, card: Card) -> str:
+    """Returns what a run would be on a card, in a few words."""
+    machine = gpu_machine(config.model, int(card.memory * 1e9 * _FREE))
+    try:
+        found = fit(config, machine, lengths, capacity(config))
+    except ModelError:
+        return "does not fit"
+    plan = found.config
+    kept = "recomputed" if plan.learning.checkpointing is True else "kept"
+    limit = ", if texts stay shorter than they may" if found.warning else ""
+    taken = hours(plan, machine, lengths, card)
+    return f"{plan.sampling.batch_rows} rows, activations {kept}{limit}: {taken:.1f} h"

@@ -1,0 +1,136 @@
+"""`redqueen train --dry-run`: whether a run fits, with which batches, its memory by parts, and modelled hours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Column, Table
+
+from redqueen.config import BUNDLED, Config
+from redqueen.errors import ModelError
+from redqueen.game.prompt_lengths import prompt_lengths
+from redqueen.plugins import PluginError
+from redqueen.policy.memory.estimate import Item, host_items, items, least, total
+from redqueen.policy.memory.fit import Fit, fit
+from redqueen.policy.memory.forecast import card_of, forecast
+from redqueen.policy.memory.machine import Machine, gpu_machine, this_machine
+from redqueen.policy.model.bundled import cached
+from redqueen.policy.model.dimensions import rough_token_counter, token_counter
+from redqueen.policy.model.known_bases import known_base
+from redqueen.policy.model.source import read_config
+from redqueen.records import Prompt, PromptLengths
+from redqueen.session import quiet_libraries
+from redqueen.train.trainer import capacity
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """How a run would be."""
+
+    found: Fit
+    machine: Machine
+    lengths: PromptLengths
+    members: int
+
+
+def print_memory(config: Config, size: int | None = None) -> int:
+    """Prints on standard error if a run would fit, here or on a GPU of `size` bytes, and with what.
+
+    Returns the exit code: 1 if it does not fit, or if nothing can be said of that GPU.
+
+    Of a model of the Hub only config.json and the tokenizer
+    are fetched, and of the recipes' bases nothing where the GPU is not here.
+    """
+    quiet_libraries()
+    # Standard output is for the configuration, which is JSON and may be piped into another program.
+    errors = Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False)
+    if config.model.name == BUNDLED and cached() is None:
+        errors.print("memory: not estimated, the bundled model is not converted yet: the first run does that")
+        return 0
+    try:
+        count_tokens = _token_counter(config, there=size is not None)
+        lengths = prompt_lengths(config, count_tokens)
+        machine = this_machine(config.model) if size is None else gpu_machine(config.model, size)
+    except (ModelError, PluginError) as error:
+        errors.print(f"memory: not estimated, {error}")
+        # Who plans for another machine has asked for nothing else; the configuration can be printed in any case.
+        return 0 if size is None else 1
+    try:
+        found = fit(config, machine, lengths, capacity(config))
+    except ModelError as error:
+        errors.print(f"does not fit: {error}")
+        return 1
+    planned = _Planned(found, machine, lengths, capacity(config))
+    where = "here" if size is None else "there"
+    changed = f" with {' '.join(found.changes)}" if found.changes else ""
+    errors.print(found.warning or f"{found.free / 1e6:,.0f} MB are free {where}: it fits{changed}")
+    errors.print(_batches(found.config))
+    if size is not None:
+        errors.print(_time(planned, size))
+    errors.print(_items(planned))
+    return 0
+
+
+def _token_counter(config: Config, *, there: bool) -> Callable[[Prompt], int]:
+    """Returns what counts the tokens of prompts. Raises ModelError if the base or its tokenizer cannot be read."""
+    known = known_base(config.model.name) is not None
+    # A plan for another machine should not depend on what is stored on this one.
+    if known and there:
+        return rough_token_counter()
+    try:
+        read_config(config.model.name)
+        return token_counter(config.model)
+    except ModelError:
+        if not known:
+            raise
+        return rough_token_counter()
+
+
+def _items(planned: _Planned) -> Table:
+    """Returns the parts of the memory, as a table."""
+    plan = planned.found.config
+    machine = planned.machine
+    need = items(plan, machine, planned.lengths, planned.members)
+    required = items(least(plan), machine, planned.lengths, planned.members)
+    table = Table("memory, at most", Column("processes", justify="right"), Column("MB", justify="right"), box=None)
+    for item in need:
+        table.add_row(*_cells(item))
+    table.add_row("in all", "", f"{total(need) / 1e6:,.0f}")
+    table.add_row("in all, at least (every text is short)", "", f"{total(required) / 1e6:,.0f}")
+    if machine.on_gpu:
+        for item in host_items(plan, machine, planned.members):
+            table.add_row(*_cells(item))
+    return table
+
+
+def _cells(item: Item) -> tuple[str, str, str]:
+    return item.name, str(item.processes), f"{item.total / 1e6:,.0f}"
+
+
+def _batches(plan: Config) -> str:
+    """Returns the sizes that a run would take, in one line."""
+    recomputed = "recomputed activations" if plan.learning.checkpointing is True else "all activations kept"
+    tokens = plan.sampling.cache_tokens
+    shared = f" that share {tokens} tokens of keys and values" if tokens else ""
+    return (
+        f"batches: {plan.sampling.batch_rows} rows at once{shared}, prompts in passes of "
+        f"{plan.sampling.prefill_tokens} tokens, micro-batches of {plan.learning.batch_tokens} tokens with {recomputed}"
+    )
+
+
+def _time(planned: _Planned, size: int) -> str:
+    """Returns how long the run would take on a card of that memory, in one line."""
+    plan = planned.found.config
+    if plan.sampling.engine != "embedded":
+        return "time: not modelled where vLLM samples"
+    if planned.machine.shape.hosted:
+        return "time: not modelled for a base that transformers computes"
+    card = card_of(size)
+    step = forecast(plan, planned.machine, planned.lengths, card)
+    return (
+        f"time, modelled and not measured, without the sandbox: {step.step * plan.run.steps / 3600:.1f} hours for "
+        f"{plan.run.steps} steps on an {card.name}; a step {step.step:.0f} s (propose {step.propose:.0f}, solve "
+        f"{step.solve:.0f} at {step.solved_tokens / step.solve:,.0f} tokens a second, learn {step.learn:.0f})"
+    )

@@ -1,0 +1,90 @@
+"""The learning curves of an evaluation as a table, as plain data and as a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+from matplotlib.figure import Figure
+
+from redqueen.base.intervals import Interval
+from redqueen.cli.eval_table import Cells, percent
+from redqueen.evals.curve import Point, curves
+from redqueen.evals.paper import row_title
+from redqueen.evals.scores import Results
+
+FIGURE = "curve.png"
+_COLOURS = ("#1f5fa8", "#b3541e", "#2f7d4f", "#7a4fa3", "#8a7a1f", "#a33b5b")
+
+
+def curve_table(results: Results) -> Cells:
+    """Returns a row for each benchmark and checkpoint: the members' mean, its gain over the first, and pass@k."""
+    passes = _all_passes(results)
+    rows = [["run", "benchmark", "step", "members", "solved %", "gain over the first", *(f"pass@{k}" for k in passes)]]
+    for column in results.columns():
+        for run, points in curves(results, column).items():
+            for point in points:
+                rows.append(
+                    [
+                        run,
+                        row_title(results, column),
+                        str(point.step),
+                        " ".join(point.members),
+                        percent(point.score),
+                        signed(point.gain),
+                        *(f"{100 * point.pass_at[k]:.1f}" if k in point.pass_at else "-" for k in passes),
+                    ]
+                )
+    return rows
+
+
+def signed(gain: Interval | None) -> str:
+    """Formats a difference in points with its interval: "+7.1 [2.0, 12.3]"."""
+    if gain is None:
+        return "-"
+    ends = "" if gain.low is None or gain.high is None else f" [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}]"
+    return f"{100 * gain.mean:+.1f}{ends}"
+
+
+def curve_document(results: Results) -> dict[str, object]:
+    """Returns the curves as plain data, by benchmark and run."""
+    return {
+        column: {run: [asdict(point) for point in points] for run, points in curves(results, column).items()}
+        for column in results.columns()
+    }
+
+
+def curve_figure(results: Results) -> Figure:
+    """Returns a chart for each benchmark: the members' mean over the steps, with its interval over problems."""
+    columns = results.columns()
+    figure = Figure(figsize=(4.6 * len(columns), 3.4), layout="constrained")
+    for place, column in enumerate(columns, 1):
+        axes = figure.add_subplot(1, len(columns), place)
+        for number, (run, points) in enumerate(curves(results, column).items()):
+            colour = _COLOURS[number % len(_COLOURS)]
+            steps = [point.step for point in points]
+            axes.plot(steps, [100 * point.score.mean for point in points], "o-", color=colour, label=run)
+            axes.fill_between(steps, _ends(points, "low"), _ends(points, "high"), color=colour, alpha=0.15)
+        axes.set_title(row_title(results, column), fontsize=10)
+        axes.set_xlabel("step")
+        axes.set_ylabel("solved, % (95 % interval over problems)" if place == 1 else "")
+        axes.set_ylim(bottom=0)
+        axes.legend(fontsize=7, frameon=False)
+    return figure
+
+
+def _ends(points: Sequence[Point], end: str) -> list[float]:
+    found: list[float] = []
+    for point in points:
+        value: float | None = getattr(point.score, end)
+        found.append(100 * (point.score.mean if value is None else value))
+    return found
+
+
+def _all_passes(results: Results) -> list[int]:
+    """Returns the k of pass@k that are worth a column: 4 and 16, as far as there are so many samples, or the most."""
+    most: Mapping[int, float] = {}
+    for cells in results.cells.values():
+        most = max(most, cells[0].pass_at, key=len)
+    wanted = [k for k in (4, 16) if k in most]
+    return wanted or [k for k in most if k > 1][-1:]

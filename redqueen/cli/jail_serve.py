@@ -1,0 +1,33 @@
+"""`redqueen jail serve`: the jail over HTTP, with SandboxFusion's wire."""
+
+# No import here may load torch: the service runs where nothing is trained (see `redqueen.cli.app`).
+
+from __future__ import annotations
+
+import contextlib
+
+from redqueen.jail_service.app import make_app
+from redqueen.jail_service.wire import Most
+from redqueen.sandbox import Sandbox
+from redqueen.sandbox.programs import PROGRAMS
+from redqueen.web.server import HOST, bind, serve
+
+
+def run_jail_serve(host: str, port: int, workers: int | None, most: Most, *, unsafe: bool) -> int:
+    """Serves until Ctrl-C; returns the exit code.
+
+    Raises UserError if the port is taken, or IsolationError if this machine cannot isolate a program.
+    """
+    listener = bind(port, host)
+    with Sandbox(PROGRAMS, workers, allow_unsafe=unsafe) as sandbox:
+        print(
+            f"running Python programs, isolation {sandbox.tier}, at most {most.seconds:g} CPU seconds and "
+            f"{most.memory_mb} MiB each; Ctrl-C ends"
+        )
+        if host != HOST:
+            print("whoever reaches this address may run programs: there is no password")
+        # Flushed, because a script that starts the command reads the address from a pipe.
+        print(f"http://{host}:{listener.getsockname()[1]}/run_code", flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            serve(make_app(sandbox, most), listener)
+    return 0

@@ -1,0 +1,83 @@
+"""`redqueen recipes` and `redqueen keys`: what there is to choose from."""
+
+# No import here may load torch: these answers come at once (see `redqueen.cli.app`).
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from redqueen.cli.tables import table_console
+from redqueen.config import Config
+from redqueen.config.keys import FIRST, Key, describe, unknown_key
+from redqueen.config.recipes import RECIPES
+from redqueen.errors import UserError
+from redqueen.plugins import load
+
+
+def run_recipes() -> int:
+    """Prints every recipe with its sentence; returns the exit code."""
+    table = Table.grid(padding=(0, 2))
+    for name, recipe in RECIPES.items():
+        table.add_row(name, Text(inspect.getdoc(recipe) or ""))
+    console = table_console()
+    console.print(table)
+    console.print(
+        "\nTrain one: redqueen train RECIPE [KEY=VALUE ...]. See its settings: redqueen train RECIPE --dry-run.\n"
+        "--matched per_adapter|total trains a recipe's single agent instead, with equal compute (docs/ALGORITHM.md).",
+        soft_wrap=True,
+        markup=False,
+    )
+    return 0
+
+
+def run_keys(part: str | None, modules: Sequence[str] = ()) -> int:
+    """Prints all keys, those of the section `part`, or those whose name contains it; returns the exit code.
+
+    Of all keys, those that people touch first come first. The parts that `modules` register are listed with the others.
+    Raises UserError if there are no such keys, PluginError if a module cannot be imported.
+    """
+    load(modules)
+    described = matching(describe(Config), part)
+    console = table_console()
+    if part is None:
+        first = {key.name: key for key in described if key.name in FIRST}
+        console.print(_table([first[name] for name in FIRST]))
+        console.print("\nThese are the settings that people touch first. The rest:\n")
+        described = [key for key in described if key.name not in FIRST]
+    console.print(_table(described))
+    console.print(
+        "\nThe second column is the value without a recipe. redqueen train RECIPE --dry-run shows a recipe's."
+    )
+    return 0
+
+
+def _table(keys: Sequence[Key]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, max_width=20)
+    table.add_column()
+    for key in keys:
+        table.add_row(key.name, Text(key.default or "-", overflow="ellipsis"), Text(meaning(key)))
+    return table
+
+
+def matching(described: Sequence[Key], part: str | None) -> list[Key]:
+    """Returns the keys of a section, or those that contain `part`. Raises UserError, with the nearest, if none does."""
+    if part is None:
+        return list(described)
+    in_section = [key for key in described if key.name.startswith(f"{part}.")]
+    found = in_section or [key for key in described if part in key.name]
+    if not found:
+        raise UserError(unknown_key(part, [key.name for key in described]))
+    return found
+
+
+def meaning(key: Key) -> str:
+    """Returns the sentence of a key, with the words that it takes."""
+    # A sentence that names all words itself needs no list of them.
+    unnamed = [choice for choice in key.choices if choice not in key.text]
+    return f"{key.text} One of: {', '.join(key.choices)}." if unnamed else key.text

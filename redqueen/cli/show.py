@@ -1,0 +1,148 @@
+"""`redqueen show`: the tasks of a run with the answers, in the terminal."""
+
+# No import here may load torch: the archive is read at once (see `redqueen.cli.app`).
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from redqueen.analysis.tasks import Order, Proposed, given_program, proposals, select
+from redqueen.cli.tables import table_console
+from redqueen.errors import UserError
+from redqueen.game.questions import write_question
+from redqueen.kinds import find_or_plain
+from redqueen.records import Kind
+from redqueen.runs.allowed import NOTHING, Allowed, check_kind, playable
+from redqueen.runs.archive.reader import ArchiveReader
+from redqueen.runs.archive.rows import AttemptRow
+from redqueen.runs.directory import RunDirectory
+from redqueen.runs.files import damage_of, printable
+
+_INDENT = "    "
+_NEW_LINE = "\n"
+
+
+def run_show(
+    run: Path,
+    step: int | None,
+    member: str | None,
+    kind: Kind | None,
+    order: Order,
+    limit: int,
+    allowed: Allowed = NOTHING,
+) -> int:
+    """Prints at most `limit` tasks; returns the exit code. `step` counts from 1.
+
+    Raises RunError if there is no such run, UserError if it has no such step or member, or there is no such kind.
+    """
+    if allowed.plugins:
+        playable(RunDirectory(run), allowed)
+    with damage_of(run):
+        name = None if member is None else _name(run, member)
+        every = proposals(run, step)
+    if not every:
+        raise UserError(f"{run} has no step {step}" if step is not None else f"{run} has played no step yet")
+    check_kind(kind, [one.proposal.kind for one in every])
+    console = table_console()
+    with damage_of(run):
+        chosen = select(every, name, kind, order)
+        for one in chosen[:limit]:
+            _print(console, one)
+    console.print(printable(_summary(every, chosen, limit, order)), soft_wrap=True, markup=False)
+    return 0
+
+
+def indented(text: str) -> Text:
+    """Returns a program or a question, four spaces to the right."""
+    return Text("\n".join(f"{_INDENT}{line}" for line in printable(text).split("\n")))
+
+
+def _name(run: Path, member: str) -> str:
+    """Returns the name of the member that is meant. Raises UserError, which lists the members, if there is none."""
+    with ArchiveReader(RunDirectory(run).archive) as archive:
+        names = [row.name for row in archive.members()]
+    for name in names:
+        if name.casefold() == member.casefold():
+            return name
+    raise UserError(f"no member '{member}' ever lived in {run}: choose one of {', '.join(names)}")
+
+
+def _print(console: Console, one: Proposed) -> None:
+    row = one.proposal
+    head = f"step {row.step}  {row.kind} by {row.teacher} for {one.student}  ({row.id})"
+    console.print(Text(printable(head), style="bold"))
+    if one.task is None:
+        if given := given_program(row):
+            console.print(Text("  it was given the program"))
+            console.print(indented(given))
+            console.print(Text("  and wrote"))
+        console.print(indented(row.text.strip("\n")))
+        console.print(_line(f"refused, {row.status}", row.detail, row.reward, row.teacher), style="red")
+    else:
+        task = one.task.task()
+        console.print(indented(write_question(task)))
+        kind = find_or_plain(task.kind)
+        answer = kind.recorded_answer(task)
+        if kind.shows_examples:
+            shown, judged = len(kind.shown(task)), len(kind.judged_on(task))
+            console.print(Text(f"  shown: the first {shown}, judged on the other {judged}"))
+        elif answer:
+            console.print(Text(printable(f"  {row.teacher}'s answer  {answer}")))
+        solved = sum(attempt.status == "correct" for attempt in one.attempts)
+        console.print(_line(f"valid, solved {solved} of {len(one.attempts)}", "", row.reward, row.teacher))
+        _print_attempts(console, one)
+    console.print()
+
+
+def _line(what: str, detail: str, reward: float | None, teacher: str) -> Text:
+    """Returns what became of a proposal, and what its teacher was paid for it."""
+    pay = "the machine failed, nothing is paid" if reward is None else f"{teacher} is paid {reward:+.2f}"
+    return Text(printable(f"  {what}{f' ({detail})' if detail else ''}; {pay}"))
+
+
+def _print_attempts(console: Console, one: Proposed) -> None:
+    """Prints equal answers once, with their number, the most frequent first."""
+    counts = Counter((attempt.status, _answer(attempt, one.proposal.kind), attempt.reward) for attempt in one.attempts)
+    for (status, answer, reward), count in counts.most_common():
+        style = "green" if status == "correct" else ""
+        pay = "" if reward is None else f"{reward:+.2f}"
+        first, _, rest = answer.partition("\n")
+        head = printable(f"  {one.student}  {count} x  {status:<12} {pay:<5}  ")
+        # A function begins on a line of its own, below the verdict.
+        if rest:
+            console.print(Text(head.rstrip(), style=style))
+            console.print(indented(answer))
+        else:
+            console.print(Text(f"{head}{first}", style=style))
+
+
+def _answer(attempt: AttemptRow, kind: Kind) -> str:
+    """Returns what a student wrote, and why that is no right answer if the verdict has a reason."""
+    text = answer_text(attempt.text, kind)
+    if not attempt.detail:
+        return text
+    return f"{text}{_NEW_LINE if _NEW_LINE in text else '   '}({printable(attempt.detail)})"
+
+
+def answer_text(text: str, kind: Kind) -> str:
+    """Returns what a member wrote as an answer, without the blank lines and spaces around it."""
+    lines = printable(text.strip("\n").rstrip())
+    if _NEW_LINE in lines:
+        return lines
+    return find_or_plain(kind).written(lines)
+
+
+def _summary(every: list[Proposed], chosen: list[Proposed], limit: int, order: Order) -> str:
+    """Returns the last line: how much there is that was not printed."""
+    refused = Counter(one.proposal.status for one in every if one.task is None)
+    parts = [f"{min(limit, len(chosen))} of {len(chosen)} shown"]
+    if len(chosen) > limit:
+        parts.append("more with --limit N")
+    if refused and order == "newest":
+        reasons = ", ".join(f"{status} {count}" for status, count in refused.most_common())
+        parts.append(f"{sum(refused.values())} of {len(every)} proposals were refused ({reasons}): see --worst")
+    return "; ".join(parts)

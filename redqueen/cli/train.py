@@ -1,0 +1,145 @@
+"""`redqueen train`: trains a new run, or the rest of a run that was stopped."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+import threading
+from collections.abc import Callable, Collection, Generator
+from contextlib import contextmanager
+from types import FrameType
+
+from rich.console import Console
+
+from redqueen import session
+from redqueen.base.machine import clock
+from redqueen.cli.listening import Lines
+from redqueen.config import Config
+from redqueen.recording.held_out import held_out_lines
+from redqueen.recording.terminal import LineReporter, LiveReporter, legend, members_table
+from redqueen.recording.warnings import summary
+from redqueen.records import Kind
+from redqueen.runs.directory import RunDirectory
+from redqueen.runs.files import quoted
+from redqueen.runs.resuming import how_to_resume
+from redqueen.session import Attached
+
+# A path may hold what Rich takes for markup or for an emoji.
+console = Console(soft_wrap=True, markup=False, emoji=False)
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, as batch systems and containers send it. It ends a run as Ctrl-C does."""
+
+
+def start_run(config: Config, directory: RunDirectory) -> int:
+    """Trains a new run; returns the exit code. Raises UserError."""
+    return _run(directory, lambda: session.start(config, directory, _attached(config)))
+
+
+def resume_run(config: Config, directory: RunDirectory, given: Collection[str] = ()) -> int:
+    """Trains the rest of the run in `directory`; returns the exit code. Raises UserError.
+
+    `given` are the settings that were given for this session.
+    """
+    return _run(directory, lambda: session.resume(config, directory, _attached(config), given))
+
+
+def _attached(config: Config) -> Attached:
+    """Returns what shows a run on the console."""
+    reporter = LiveReporter if console.is_terminal else LineReporter
+    return Attached(
+        command=shlex.join(["redqueen", *sys.argv[1:]]),
+        listener=_Training(console),
+        recorders=[reporter(console, config.run.steps)],
+    )
+
+
+class _Training(Lines):
+    """Also prints what is about to run, and what the numbers of a step mean."""
+
+    kinds: tuple[Kind, ...] = ()
+
+    def opening(self, config: Config, directory: RunDirectory) -> None:
+        self.kinds = config.game.kinds
+        introduce(config, directory)
+
+    def training(self) -> None:
+        console.print("the time left is shown after the first step; its first compilation takes some seconds more")
+        console.print(legend(self.kinds), highlight=False)
+
+
+def _run(directory: RunDirectory, train: Callable[[], None]) -> int:
+    """Trains; returns the exit code: if the run was stopped, the one that shells expect of the signal."""
+    with _terminable():
+        try:
+            train()
+        except KeyboardInterrupt as stop:
+            terminated = isinstance(stop, Terminated)
+            dropped = "; the unfinished step was dropped" if directory.saved() else ""
+            console.print(
+                f"\nstopped{' by SIGTERM' if terminated else ''}{dropped}. {how_to_resume(directory)}", highlight=False
+            )
+            return 128 + (signal.SIGTERM if terminated else signal.SIGINT)
+    _conclude(directory)
+    return 0
+
+
+def introduce(config: Config, directory: RunDirectory) -> None:
+    """Prints what is about to run, on what, and how to stop it and go on. `config` is as it fits."""
+    population = config.population
+    who = "1 member in both roles"
+    if not population.teachers:
+        who = f"{population.students} {'student' if population.students == 1 else 'students'} alone on fixed tasks"
+    elif not population.single_agent:
+        who = f"{population.teachers} + {population.students} members (teachers + students)"
+    workers = "1 process" if config.model.workers == 1 else f"{config.model.workers} worker processes"
+    if config.cluster.address:
+        workers = f"a Ray cluster ({config.cluster.address})"
+    run = config.run
+    console.print(f"run: {directory.path}: recipe {config.recipe}, seed {run.seed}, {run.steps} steps, {who}")
+    how = f"sampled and trained in {workers}"
+    if config.sampling.engine == "vllm":
+        how = f"sampled by vLLM, trained in {workers}"
+    console.print(f"base: {config.model.name}, {how}; loading ...")
+    console.print(f"follow it in a browser: redqueen watch {quoted(directory.path)}", highlight=False)
+    console.print(
+        f"Ctrl-C stops; finished steps are kept. To go on: redqueen train --resume {quoted(directory.path)}",
+        highlight=False,
+    )
+
+
+@contextmanager
+def _terminable() -> Generator[None]:
+    """Raises Terminated in the main thread when the process gets SIGTERM."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise Terminated
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _conclude(directory: RunDirectory) -> None:
+    """Prints the final population, and the command that a person is most likely to want next."""
+    lines = directory.metrics()
+    seconds = sum(line["seconds"]["total"] for line in lines)
+    console.print(f"\ndone: {len(lines)} steps in {clock(seconds)}, in {directory.path}")
+    # In a terminal the live view has left this table above.
+    if not console.is_terminal:
+        console.print(members_table(lines[-1]))
+    for line in held_out_lines(lines):
+        console.print(line, highlight=False)
+    if warning := summary(lines, quoted(directory.path)):
+        console.print(warning, style="yellow", highlight=False)
+    console.print(f"look at it in a browser: redqueen watch {quoted(directory.path)}", highlight=False)
+    console.print(
+        f"export the best student: redqueen export {quoted(directory.path)} best-student OUT", highlight=False
+    )

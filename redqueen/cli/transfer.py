@@ -1,0 +1,131 @@
+"""`redqueen transfer`: what the tasks of runs are worth to a student that none of them has seen.
+
+OUT/NAME-first.jsonl and OUT/NAME-last.jsonl hold the tasks, OUT/CELL/seed-N is the run of a stranger, seed-N.log next
+to it what its process printed, OUT/transfer.json the table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from redqueen.analysis.dataset.files import write_tasks
+from redqueen.analysis.sweep.grid import Combination
+from redqueen.analysis.sweep.runs import SweepRun, plan_runs, play
+from redqueen.analysis.transfer.curricula import Curriculum, curricula, stranger_settings
+from redqueen.analysis.transfer.table import SEEDS, TransferRow, gain, rows
+from redqueen.base.intervals import Interval
+from redqueen.base.machine import clock
+from redqueen.cli.tables import table_console
+from redqueen.config.recipes import configure
+from redqueen.errors import UserError
+from redqueen.runs.directory import write_json
+
+NOTES = """\
+Each stranger is a fresh student, trained by rlvr with equally many tasks, updates and attempts. first, last: the tasks
+of the first and of the last third of a run's steps; seeds: as many seed programs. gain: held-out score less that of the
+start, in points; [..]: 95 % intervals over the strangers' seeds (Student's t). solved: by the run's own students."""
+
+
+def run_transfer(args: Sequence[str], seeds: int, out: Path, jobs: int, *, as_json: bool) -> int:
+    """Trains the strangers that are missing and prints their table; returns the exit code.
+
+    `args` are folders of runs, and settings as KEY=VALUE. Raises UserError.
+    """
+    paths = [Path(arg) for arg in args if "=" not in arg]
+    given = [arg for arg in args if "=" in arg]
+    if not paths:
+        raise UserError("name the runs whose tasks are tried: redqueen transfer RUN... --out DIR")
+    found = curricula(paths, configure(["rlvr", *given]).run.seed)
+    sizes = found[0].counts()
+    settings = ["rlvr", *stranger_settings(paths, list(sizes)), *given]
+    cells = [Combination(SEEDS, (f"game.seed_tasks={max(sizes.values())}",))]
+    for curriculum in found:
+        cells.append(Combination(curriculum.name, (f"game.tasks={_file(out, curriculum)}",)))
+    # The runs are checked before a file is written.
+    strangers = plan_runs(settings, cells, seeds, out)
+    _write(out, found)
+    progress = Console(stderr=True, highlight=False, soft_wrap=True)
+    left = [run for run in strangers if not run.done]
+    progress.print(f"{len(strangers)} strangers, {len(left)} to train on {sum(sizes.values())} tasks each")
+    if not play(left, jobs, lambda run, seconds: progress.print(_ended(run, seconds))):
+        progress.print("stopped: the same command goes on")
+        return 130
+    table = rows(found, _gains(cells, strangers))
+    document = {"args": list(args), "tasks": sizes, "rows": [asdict(row) for row in table]}
+    write_json(out / "transfer.json", document)
+    if as_json:
+        print(json.dumps(document, indent=1))
+    else:
+        _show(table)
+    return 0 if all(run.done for run in strangers) else 1
+
+
+def _file(out: Path, curriculum: Curriculum) -> Path:
+    return out.resolve() / f"{curriculum.name}.jsonl"
+
+
+def _write(out: Path, found: Sequence[Curriculum]) -> None:
+    """Writes the curricula that are missing. Raises UserError if one is there with other tasks."""
+    out.mkdir(parents=True, exist_ok=True)
+    for curriculum in found:
+        file = _file(out, curriculum)
+        scratch = file.with_suffix(".tmp.jsonl")
+        try:
+            write_tasks(curriculum.records, scratch)
+            if file.exists() and file.read_bytes() != scratch.read_bytes():
+                raise UserError(f"{file} holds other tasks: the runs have changed since, choose another --out")
+            scratch.replace(file)
+        except OSError as error:
+            raise UserError(f"cannot write {file}: {error.strerror or error}") from error
+        finally:
+            scratch.unlink(missing_ok=True)
+
+
+def _ended(run: SweepRun, seconds: float) -> str:
+    end = f"done in {clock(seconds)}" if run.done else f"failed, see {run.log}"
+    return f"{run.cell} seed {run.seed}: {end}"
+
+
+def _gains(cells: Sequence[Combination], strangers: Sequence[SweepRun]) -> dict[str, dict[int, float]]:
+    """Returns the gains of the strangers that are done."""
+    gains: dict[str, dict[int, float]] = {cell.name: {} for cell in cells}
+    for run in strangers:
+        value = gain(run.lines()) if run.done else None
+        if value is not None:
+            gains[run.cell][run.seed] = value
+    return gains
+
+
+def _show(table: Sequence[TransferRow]) -> None:
+    console = table_console()
+    columns = Table(box=None, pad_edge=False)
+    for name in ("tasks of", "tasks", "lines", "solved", "strangers", "gain", "gain - seeds", "last - first"):
+        columns.add_column(name, no_wrap=True)
+    for row in table:
+        columns.add_row(
+            row.cell,
+            "-" if row.tasks is None else str(row.tasks),
+            "-" if row.lines is None else f"{row.lines:.1f}",
+            "-" if row.solve_rate is None else f"{row.solve_rate:.2f}",
+            str(row.gain.n if row.gain else 0),
+            _points(row.gain),
+            _points(row.over_seeds),
+            _points(row.last_over_first),
+        )
+    console.print(columns)
+    console.print(NOTES, soft_wrap=True, markup=False)
+
+
+def _points(interval: Interval | None) -> str:
+    r"""Formats a difference in points with its interval: `+5.0 \[-2.0, +11.0]`, escaped for Rich's markup."""
+    if interval is None:
+        return "-"
+    if interval.low is None or interval.high is None:
+        return f"{100 * interval.mean:+.1f}"
+    return f"{100 * interval.mean:+.1f} \\[{100 * interval.low:+.1f}, {100 * interval.high:+.1f}]"

@@ -1,0 +1,76 @@
+"""`redqueen warm-start`: fits and writes the adapter that members start from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from redqueen.adapters.peft_files import WEIGHTS, save_adapter
+from redqueen.cli.listening import Lines
+from redqueen.config import Config
+from redqueen.errors import UserError
+from redqueen.game.verifier import LocalVerifier
+from redqueen.policy.model.base import load
+from redqueen.recording.task_reporter import TaskReporter
+from redqueen.runs.directory import occupied
+from redqueen.session import fit
+from redqueen.warm_start.fitting import Warmup
+
+RECORD = "warm_start.json"
+"""The name of the file next to the adapter that says how it was made."""
+
+
+def run_warm_start(
+    out: Path, config: Config, args: Sequence[str], steps: str, proposals: str, lessons: int, lr: float
+) -> int:
+    """Fits and writes the adapter; returns the exit code. `args`, which gave the config, go into the record.
+
+    Raises UserError if `out` is not empty or a number is impossible.
+    """
+    # All input is checked before anything is loaded: a mistake must not show after an hour of work.
+    console = Console()
+    if occupied(out):
+        raise UserError(f"{out} is not empty: choose another folder")
+    steps_by_round = _counts("--steps", steps)
+    proposals_by_round = _counts("--proposals", proposals)
+    if len(proposals_by_round) < len(steps_by_round) - 1 or lessons < 1 or lr <= 0:
+        raise UserError("--proposals needs a number between each two rounds; --lessons and --lr must be positive")
+    config = fit(config, 1, Lines(console))
+    console.print(f"loading {config.model.name} ...")
+    base = load(config.model)
+    history: list[dict[str, int]] = []
+    with (
+        LocalVerifier(config.sandbox, config.game.min_inputs, config.run.seed) as verifier,
+        TaskReporter(console) as report,
+        closing(Warmup(base, verifier, config, lr, report)) as warm,
+    ):
+        for round_, count in enumerate(steps_by_round):
+            # Between two rounds the model itself proposes tasks, which the next round learns from.
+            if round_:
+                history.append(warm.explore(round_ - 1, proposals_by_round[round_ - 1]))
+            warm.fit(round_, count, lessons)
+        save_adapter(out, warm.adapter(), alpha=config.model.alpha, base=base.name, dtype=torch.bfloat16)
+    # The record makes the adapter reproducible: the command that made it, and the checksum that a second run must give.
+    digest = hashlib.sha256((out / WEIGHTS).read_bytes()).hexdigest()
+    command = (
+        f"redqueen warm-start OUT --steps {steps} --proposals {proposals} --lessons {lessons} --lr {lr} "
+        f"{' '.join(args)}"
+    ).rstrip()
+    note = {"command": command, "base": base.name, "sha256": {WEIGHTS: digest}, "proposals": history}
+    (out / RECORD).write_text(json.dumps(note, indent=2) + "\n")
+    console.print(f"wrote {out}; start members from it with population.init={out}")
+    return 0
+
+
+def _counts(option: str, text: str) -> list[int]:
+    """Returns the numbers of "110,90,80". Raises UserError if one is not positive and whole."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not all(part.isdigit() and int(part) > 0 for part in parts):
+        raise UserError(f"{option} takes positive whole numbers with commas, not '{text}'")
+    return [int(part) for part in parts]

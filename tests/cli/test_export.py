@@ -1,0 +1,75 @@
+"""`redqueen export`: a PEFT folder or a whole model, with a card whose program runs."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import redqueen
+
+pytestmark = pytest.mark.integration
+
+
+def program_of(folder: Path) -> str:
+    """The program in a card."""
+    (found,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.S)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("member", "options", "files"),
+    [
+        ("best-student", (), {"adapter_config.json", "adapter_model.safetensors"}),
+        ("best-teacher", ("--merge",), {"config.json", "model.safetensors", "tokenizer.json"}),
+    ],
+)
+def test_the_program_of_a_card_runs(
+    finished: Path, tmp_path: Path, member: str, options: tuple[str, ...], files: set[str]
+) -> None:
+    out = tmp_path / "out"
+    done = redqueen("export", str(finished), member, str(out), *options)
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in out.iterdir()} >= {"README.md", *files}
+    card = (out / "README.md").read_text()
+    assert "| S" in card or "| T" in card
+    assert "base fingerprint" in card
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        exec(compile(program_of(out), "card", "exec"), {})
+    assert said.getvalue().endswith("\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_member_is_written_as_it_was_at_a_step(finished: Path, tmp_path: Path) -> None:
+    done = redqueen("export", str(finished), "t1", str(tmp_path / "then"), "--step", "1")
+    assert done.returncode == 0, done.stderr
+    assert "wrote T1 (teacher) after step 1" in done.stdout
+    assert redqueen("export", str(finished), "T1", str(tmp_path / "now")).returncode == 0
+    then, now = (tmp_path / name / "adapter_model.safetensors" for name in ("then", "now"))
+    assert then.stat().st_size == now.stat().st_size
+
+
+def test_exporting_an_unknown_member_names_the_known_ones(finished: Path, tmp_path: Path) -> None:
+    done = redqueen("export", str(finished), "S99", str(tmp_path / "out"))
+    assert done.returncode == 2
+    assert "choose one of T0, T1, S0, S1, best-student, best-teacher" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_checkpoint_that_is_not_kept_names_those_that_are(finished: Path, tmp_path: Path) -> None:
+    done = redqueen("export", str(finished), "S0", str(tmp_path / "out"), "--step", "7")
+    assert done.returncode == 2
+    assert "S0 is in the checkpoints after step 0, 1, 2" in done.stderr
+
+
+@pytest.mark.parametrize("member", ["best-teacher", "S0"])
+def test_a_folder_that_holds_something_is_refused(finished: Path, tmp_path: Path, member: str) -> None:
+    (tmp_path / "precious.txt").write_text("mine")
+    done = redqueen("export", str(finished), member, str(tmp_path))
+    assert done.returncode == 2
+    assert "is not empty: choose another folder" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["precious.txt"]

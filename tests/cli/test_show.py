@@ -1,0 +1,148 @@
+"""`redqueen show`: tasks and answers, from an archive that is written by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from redqueen.runs.archive.rows import AttemptRow, MatchRow, MemberRow, ProposalRow, TaskRow
+from redqueen.runs.archive.writer import Archive
+from redqueen.runs.directory import RunDirectory
+from tests.cli.running import redqueen
+
+MATCH = MatchRow(
+    id="0.0",
+    step=1,
+    teacher="T0",
+    student="S1",
+    score=0.1,
+    outcome="draw",
+    teacher_mu=25.0,
+    teacher_sigma=8.0,
+    student_mu=25.0,
+    student_sigma=8.0,
+)
+PROPOSAL = ProposalRow(
+    id="0.0.code_o.0",
+    step=1,
+    match="0.0",
+    teacher="T0",
+    kind="code_o",
+    prompt="",
+    reference_ids=(),
+    text="def f(x):\n    return x * 2\nf(4)",
+    tokens=9,
+    finish_reason="stop",
+    status="valid",
+    output="8",
+    detail="",
+    cpu_ms=1.0,
+    reward=0.5,
+)
+TASK = TaskRow(
+    id=PROPOSAL.id,
+    step=1,
+    kind="code_o",
+    author="T0",
+    program="def f(x):\n    return x * 2",
+    pairs=(("4", "8"),),
+    message="",
+    rho=0.5,
+    novel=True,
+)
+ATTEMPT = AttemptRow(
+    task=TASK.id,
+    number=0,
+    step=1,
+    student="S1",
+    text=" 8",
+    tokens=2,
+    finish_reason="stop",
+    status="correct",
+    output="8",
+    detail="",
+    cpu_ms=0.0,
+    reward=1.0,
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two steps: a code_o task and a refused proposal, then a code_i task that nobody solved."""
+    folder = tmp_path_factory.mktemp("shown")
+    names = ("T0", "S0", "S1")
+    inverse = replace(PROPOSAL, id="1.0.code_i.0", step=2, match="1.0", kind="code_i", reward=0.0)
+    with Archive(RunDirectory(folder).archive) as archive:
+        archive.write(MemberRow(name=name, role="student", step=0, parents=(), operator="init") for name in names)
+        archive.write([MATCH, replace(MATCH, id="1.0", step=2, student="S0")])
+        refused = replace(PROPOSAL, id="0.0.code_o.1", status="error", detail="NameError at line 1", reward=-1.0)
+        archive.write([PROPOSAL, refused, inverse])
+        archive.write([TASK, replace(TASK, id=inverse.id, step=2, kind="code_i", rho=0.0)])
+        wrong = replace(ATTEMPT, text=" 6\x1b[2J", status="wrong", output="6", reward=-0.5)
+        archive.write([ATTEMPT, replace(wrong, number=1), replace(wrong, number=2)])
+        archive.write([replace(wrong, task=inverse.id, step=2, student="S0", text="7)", detail="output 0 differs")])
+    return folder
+
+
+def show(run: Path, *args: str) -> str:
+    done = redqueen("show", str(run), *args)
+    assert done.returncode == 0, done.stderr
+    return "\n".join(line.rstrip() for line in done.stdout.splitlines())
+
+
+def test_a_task_is_shown_as_a_question_with_its_answers_counted(run: Path) -> None:
+    assert show(run, "--step", "1") == (
+        "step 1  code_o by T0 for S1  (0.0.code_o.0)\n"
+        "    def f(x):\n"
+        "        return x * 2\n"
+        "    f(4) == ?\n"
+        "  T0's answer  8\n"
+        "  valid, solved 1 of 3; T0 is paid +0.50\n"
+        "  S1  2 x  wrong        -0.50  6\\x1b[2J\n"
+        "  S1  1 x  correct      +1.00  8\n"
+        "\n"
+        "1 of 1 shown; 1 of 2 proposals were refused (error 1): see --worst"
+    )
+
+
+def test_the_newest_come_first(run: Path) -> None:
+    lines = show(run).splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("step")] == ["2", "1"]
+    assert "    f(?) == 8" in lines
+    assert "  T0's answer  f(4)" in lines
+    assert "  S0  1 x  wrong        -0.50  f(7)   (output 0 differs)" in lines
+
+
+def test_worst_begins_with_what_was_refused_and_best_with_what_paid_most(run: Path) -> None:
+    worst = show(run, "--worst").splitlines()
+    assert worst[0].endswith("(0.0.code_o.1)")
+    assert "  refused, error (NameError at line 1); T0 is paid -1.00" in worst
+    assert show(run, "--best").splitlines()[0].endswith("(0.0.code_o.0)")
+
+
+def test_a_student_is_shown_by_what_it_was_paid(run: Path) -> None:
+    shown = show(run, "--member", "s1", "--worst")
+    assert "1 of 1 shown" in shown
+    assert "refused" not in shown
+
+
+def test_a_limit_says_how_many_there_are(run: Path) -> None:
+    assert show(run, "--limit", "1").splitlines()[-1].startswith("1 of 2 shown; more with --limit N")
+    assert "0 of 0 shown" in show(run, "--kind", "code_f")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--member", "S9"), "no member 'S9' ever lived in"),
+        (("--step", "7"), "has no step 7"),
+        (("--best", "--worst"), "choose one of --best and --worst"),
+    ],
+)
+def test_what_is_not_there_is_one_line(run: Path, args: tuple[str, ...], message: str) -> None:
+    done = redqueen("show", str(run), *args)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1

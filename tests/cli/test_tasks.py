@@ -1,0 +1,275 @@
+"""Tasks out and in: other libraries read what is exported, and what is imported has been run again."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pandas
+import pyarrow.parquet
+import pytest
+from datasets import load_dataset
+
+from redqueen.analysis.dataset.columns import column_table, columns
+from redqueen.analysis.dataset.files import read_rows, rows_at_once
+from redqueen.base import optional
+from redqueen.config import GameConfig
+from redqueen.game.verifier import LocalVerifier
+from redqueen.kinds.python import PYTHON
+from redqueen.kinds.python.reserved import reserved
+from redqueen.kinds.python.seeds import read_own, write_block
+from redqueen.play.self_play import verified_seeds
+from redqueen.records import Draft
+from tests.cli.archived import ADD, ADD_TOO, JOIN, archived
+from tests.cli.running import Done, redqueen
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that no test may change."""
+    return archived(tmp_path_factory.mktemp("archived") / "run")
+
+
+def export(run: Path, out: Path, *options: str) -> Done:
+    done = redqueen("tasks", "export", str(run), "--out", str(out), *options)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def ids(run: Path, out: Path, *options: str) -> list[str]:
+    export(run, out, *options)
+    return [json.loads(line)["id"] for line in out.read_text().splitlines()]
+
+
+def test_every_column_has_the_value_of_the_run(run: Path, tmp_path: Path) -> None:
+    export(run, tmp_path / "tasks.jsonl")
+    first, *_, last = map(json.loads, (tmp_path / "tasks.jsonl").read_text().splitlines())
+    # The attempt that the machine lost counts nowhere.
+    assert {key: first[key] for key in first if key != "shape"} == {
+        "run": "run", "id": "1.0.a", "step": 1, "kind": "code_o", "author": "T0", "student": "S1", "program": ADD,
+        "inputs": ["1"], "outputs": ["4"], "message": "", "shown": 0, "attempts": 2, "solved": 1, "solve_rate": 0.5,
+        "teacher_reward": 0.25, "novel": True,
+    }  # fmt: skip
+    assert list(first) == [column.name for column in columns()]
+    assert last["program"] == JOIN
+    assert last["message"] == "put it in bold"
+    assert last["outputs"][2] == r"'<b>é\n'"
+    assert (last["shown"], last["attempts"], last["solve_rate"]) == (2, 0, None)
+
+
+def test_reserved_programs_are_left_out_and_counted(run: Path, tmp_path: Path) -> None:
+    done = export(run, tmp_path / "tasks.jsonl")
+    assert "wrote 4 of 5 tasks" in done.stdout
+    assert "1 is alike to a reserved program" in done.stdout
+    assert reserved()[0].program not in (tmp_path / "tasks.jsonl").read_text()
+
+
+def test_filters_filter(run: Path, tmp_path: Path) -> None:
+    assert ids(run, tmp_path / "1.jsonl", "--kind", "code_i") == ["1.0.b"]
+    assert ids(run, tmp_path / "2.jsonl", "--solve-rate", "0.5", "1") == ["1.0.a", "2.0.a"]
+    # A task without an attempt has no solve rate.
+    assert ids(run, tmp_path / "3.jsonl", "--solve-rate", "0", "0.5") == ["1.0.a", "1.0.b"]
+    # One program is one task of each kind.
+    assert ids(run, tmp_path / "4.jsonl", "--distinct") == ["1.0.a", "1.0.b", "2.0.b"]
+    # What is filtered does not hide what is not.
+    assert ids(run, tmp_path / "5.jsonl", "--distinct", "--solve-rate", "0.9", "1") == ["2.0.a"]
+
+
+def test_pandas_reads_both_formats(run: Path, tmp_path: Path) -> None:
+    export(run, tmp_path / "tasks.parquet")
+    export(run, tmp_path / "tasks.jsonl")
+    table = pandas.read_parquet(tmp_path / "tasks.parquet")
+    lines = pandas.read_json(tmp_path / "tasks.jsonl", lines=True, dtype_backend="numpy_nullable")
+    assert list(table.columns) == list(lines.columns) == [column.name for column in columns()]
+    for frame in (table, lines):
+        assert [list(each) for each in frame.inputs] == [["1"], ["2"], ["1"], ["'a'", "''", "'é'"]]
+        assert frame.solve_rate.isna().tolist() == [False, False, False, True]
+        assert frame.solve_rate[:3].tolist() == [0.5, 0.0, 1.0]
+        assert frame.program[2] == ADD_TOO
+
+
+def test_types_do_not_depend_on_the_values(run: Path, tmp_path: Path) -> None:
+    """A column of nothing but nulls has its type, so files can be put together."""
+    export(run, tmp_path / "f.parquet", "--kind", "code_f")
+    export(run, tmp_path / "all.parquet")
+    one, other = (pyarrow.parquet.read_schema(tmp_path / name) for name in ("f.parquet", "all.parquet"))
+    assert one == other
+    types = {field.name: (str(field.type).replace("element: ", ""), field.nullable) for field in other}
+    assert types == {column.name: (column.type, column.nullable) for column in columns()}
+
+
+@pytest.mark.integration
+def test_the_library_datasets_reads_files_and_the_folder(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("tasks.jsonl", "tasks.parquet", "folder/"):
+        done = redqueen("tasks", "export", str(run), "--out", f"{tmp_path}/{name}")
+        assert done.returncode == 0, done.stderr
+    cache = str(tmp_path / "cache")
+    loaded = [
+        load_dataset("json", data_files=str(tmp_path / "tasks.jsonl"), split="train", cache_dir=cache),
+        load_dataset("parquet", data_files=str(tmp_path / "tasks.parquet"), split="train", cache_dir=cache),
+        # By the head of the card, as on the hub.
+        load_dataset(str(tmp_path / "folder"), split="train", cache_dir=cache),
+    ]
+    for tasks in loaded:
+        assert tasks.column_names == [column.name for column in columns()]
+        assert tasks["id"][:] == ["1.0.a", "1.0.b", "2.0.a", "2.0.b"]
+        assert tasks[3]["inputs"] == ["'a'", "''", "'é'"]
+
+
+def test_a_folder_has_a_card_that_is_true(run: Path, tmp_path: Path) -> None:
+    export(run, tmp_path / "my-tasks", "--distinct")
+    card = (tmp_path / "my-tasks" / "README.md").read_text()
+    assert "path: data/tasks.parquet" in card
+    assert (tmp_path / "my-tasks" / "data" / "tasks.parquet").exists()
+    assert "Run them in a sandbox only" in card
+    assert "\nlicense:" not in card
+    assert "Of 5 valid tasks of the run" in card
+    assert "| `code_o` | predict the output | 1 | 0.50 |" in card
+    assert "| `code_f` | write the function from examples and a message | 1 | - |" in card
+    assert column_table() in card
+    assert sorted(path.name for path in (tmp_path / "my-tasks").rglob("*")) == ["README.md", "data", "tasks.parquet"]
+
+
+def test_parquet_without_its_library_is_one_line(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(optional.importlib, "import_module", refuse)
+    done = redqueen("tasks", "export", str(run), "--out", str(tmp_path / "tasks.parquet"))
+    assert done.returncode == 2
+    assert done.stderr.endswith("pip install 'redqueen[data]'\n")
+    assert len(done.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_page_lists_every_column() -> None:
+    page = Path(__file__).parents[2] / "docs" / "DATA.md"
+    assert column_table() in page.read_text()
+
+
+def test_what_is_exported_can_be_imported(run: Path, tmp_path: Path, verifier: LocalVerifier) -> None:
+    for name in ("tasks.parquet", "tasks.jsonl", "folder"):
+        export(run, tmp_path / name)
+        seeds = tmp_path / f"{name}.txt"
+        done = redqueen("tasks", "import", str(tmp_path / name), "--out", str(seeds))
+        assert done.returncode == 0, done.stderr
+        assert "wrote 3 seed programs" in done.stdout
+        assert "from 4 of 4 rows" in done.stdout
+        assert "2 of them have no message" in done.stdout
+        drafts = read_own(seeds)
+        # The two tasks on one program are one seed. A blank line would end a seed, so there is none.
+        assert drafts == (
+            Draft(ADD, ("1", "2"), "see the examples"),
+            Draft(ADD_TOO.replace("\n\n", "\n"), ("1",), "see the examples"),
+            Draft(JOIN, ("'a'", "''", "'é'"), "put it in bold"),
+        )
+        # A run takes them as they are.
+        assert len(verified_seeds(verifier, dict(enumerate(drafts)), PYTHON, GameConfig(seeds=str(seeds)).seeds)) == 3
+
+
+ROWS = {
+    "valid": {"program": ADD, "inputs": ["1"]},
+    "gives 4, and the file says 5": {"program": ADD, "inputs": ["1"], "outputs": ["5"]},
+    "cannot be read": {"program": ADD, "inputs": ["1"], "outputs": ["1 +"]},
+    "error: TypeError": {"program": ADD, "inputs": ["'a'"]},
+    "forbidden": {"program": "import os\ndef f(x):\n    return x", "inputs": ["1"]},
+    "alike to a reserved one": {"program": reserved()[0].program, "inputs": [reserved()[0].inputs[0]]},
+    "malformed": {"program": "def g(x):\n    return x", "inputs": ["1"]},
+    '"program" must be a text': {"inputs": ["1"]},
+    '"inputs" must be a list of texts': {"program": ADD, "inputs": [1]},
+    '"inputs" must hold 1 to': {"program": ADD, "inputs": []},
+    '"outputs" must be as many as "inputs"': {"program": ADD, "inputs": ["1"], "outputs": ["4", "5"]},
+    '"message" must be a text': {"program": ADD, "inputs": ["1"], "message": 3},
+    "not a JSON object": [1],
+    "the file says '\\x1b[31m'": {"program": ADD, "inputs": ["1"], "outputs": ["'\x1b[31m'"]},
+}
+
+
+def test_every_refused_row_is_listed_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("\n".join([*map(json.dumps, ROWS.values()), "{nonsense"]))
+    done = redqueen("tasks", "import", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "seeds.txt"))
+    assert done.returncode == 0, done.stderr
+    reasons = dict(re.findall(r"^refused: row (\d+): (.*)$", done.stdout, re.M))
+    for number, reason in enumerate([*ROWS, "not JSON"], 1):
+        if reason != "valid":
+            assert reason in reasons.pop(str(number))
+    assert reasons == {}
+    assert "from 1 of 15 rows" in done.stdout
+
+
+def test_a_seed_has_as_many_inputs_as_a_task_shows(tmp_path: Path) -> None:
+    rows = [{"program": ADD, "inputs": [str(number)]} for number in range(30)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    redqueen("tasks", "import", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "seeds.txt"))
+    (draft,) = read_own(tmp_path / "seeds.txt")
+    assert draft.inputs == tuple(map(str, range(GameConfig().max_inputs)))
+
+
+def test_a_program_that_a_block_cannot_hold_is_written_anew_or_refused() -> None:
+    # A blank line inside of a text cannot be left out.
+    with pytest.raises(ValueError, match="seed file"):
+        write_block(Draft("def f(x):\n    return '''a\n\nb'''", ("1",), "m"))
+    # Read again, the last line would be a call.
+    with pytest.raises(ValueError, match="seed file"):
+        write_block(Draft("def f(x):\n    return x\nf(3)", ("1",), "m"))
+
+
+def test_a_text_of_several_lines_is_written_in_one(tmp_path: Path) -> None:
+    row = {"program": "def f(x):\n    return '''a\n\nb''' * x", "inputs": ["1"], "message": "two\nlines"}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    done = redqueen("tasks", "import", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "seeds.txt"))
+    assert done.returncode == 0, done.stderr
+    assert read_own(tmp_path / "seeds.txt") == (Draft("def f(x):\n    return 'a\\n\\nb' * x", ("1",), "two lines"),)
+
+
+def test_where_nothing_is_left_nothing_is_written(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"program": "x", "inputs": ["1"]}\n')
+    done = redqueen("tasks", "import", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "seeds.txt"))
+    assert done.returncode == 2
+    assert "refused: row 1: error: NameError" in done.stdout
+    assert "none of 1 rows can be a seed" in done.stderr
+    assert not (tmp_path / "seeds.txt").exists()
+
+
+def test_a_text_that_many_rows_share_is_read_for_a_few_of_them_at_a_time(tmp_path: Path) -> None:
+    text = "x" * 1_000_000
+    for rows, most in ((300, 67), (1, 67)):
+        file = tmp_path / f"{rows}.parquet"
+        table = pyarrow.table({"program": pyarrow.array([text] * rows), "inputs": pyarrow.array([["1"]] * rows)})
+        pyarrow.parquet.write_table(table, file, compression="zstd")
+        assert file.stat().st_size < 2_000
+        assert 1 <= rows_at_once(pyarrow.parquet.ParquetFile(file).metadata) <= most
+        assert [row["program"] == text for row in read_rows(file) if isinstance(row, dict)] == [True] * rows
+
+
+def test_a_package_for_verifiers_has_its_tasks_and_says_how_to_use_them(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "My-Tasks"
+    export(run, out, "--format", "verifiers", "--kind", "code_o")
+    assert sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()) == [
+        "README.md",
+        "my_tasks/__init__.py",
+        "my_tasks/tasks.jsonl",
+        "my_tasks_game/__init__.py",
+        "pyproject.toml",
+    ]
+    project = tomllib.loads((out / "pyproject.toml").read_text())
+    assert project["project"]["name"] == "my-tasks"
+    compile((out / "my_tasks" / "__init__.py").read_text(), "package", "exec")
+    assert [json.loads(line)["id"] for line in (out / "my_tasks" / "tasks.jsonl").read_text().splitlines()] == [
+        "1.0.a",
+        "2.0.a",
+    ]
+    assert "1 is alike to a reserved program" in (out / "README.md").read_text()
+
+
+def test_a_package_needs_a_folder_whose_name_python_can_import(run: Path, tmp_path: Path) -> None:
+    for name, said in (("tasks.jsonl", "must name a folder"), ("2nd", "starts with a letter")):
+        done = redqueen("tasks", "export", str(run), "--out", str(tmp_path / name), "--format", "verifiers")
+        assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+    assert list(tmp_path.iterdir()) == []
