@@ -6,7 +6,6 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from tests.test_train import play, without_time
 
 from redqueen.analysis.dataset.fixed import fixed_tasks
 from redqueen.config import Config, ConfigError
@@ -25,6 +24,7 @@ from redqueen.train.practice import add_fixed_tasks
 from redqueen.train.trainer import Trainer
 from tests import toy
 from tests.cli.running import redqueen
+from tests.train.test_train import play, without_time
 
 ALONE = {"population.teachers": 0, "population.students": 2}
 ONE = Task(

@@ -23,6 +23,7 @@ from redqueen.cli.verify import MAX_LINE_BYTES, _lines, _Window, run_verify
 from redqueen.cli.verify_input import BadLineError, VerifyEntry, read_entry
 from redqueen.config import SandboxConfig
 from redqueen.errors import UserError
+from redqueen.kinds import names
 
 pytestmark = pytest.mark.integration
 
@@ -166,7 +167,7 @@ def test_a_bad_input_or_output_is_the_lines_fault_and_not_the_answers(here: Here
 def test_a_bad_line_says_its_number_and_keeps_its_id(here: Here) -> None:
     found, _ = here(as_text([proposal(), proposal(id=7, kind="no"), "rubbish", proposal(id="z")]))
     assert [line["id"] for line in found] == ["p", 7, None, "z"]
-    assert found[1]["detail"] == 'line 2: "kind" must be one of code_o, code_i, code_f'
+    assert found[1]["detail"] == f'line 2: "kind" must be one of {", ".join(names())}'
     assert found[2]["detail"].startswith("line 3: not JSON: ")
 
 
