@@ -9,13 +9,12 @@ times the wall clock of its single agent.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.report import Report, finish, log
+from benchmarks.report import Report, finish, log, paired_ratio
 from benchmarks.run_memory import peak_of
 from benchmarks.system import BenchmarkConfig
 from redqueen.runs.directory import RunDirectory
@@ -54,8 +53,8 @@ def run_bench_population(config: BenchmarkConfig, steps: int, *, as_json: bool) 
     population, single = lines.values()
     for name, each in lines.items():
         report.results.append(_row(name, each, single, peaks[name]))
-    report.ratio("a step of 4 teachers and 4 students / of one adapter", _against(population, single, _seconds), "")
-    report.ratio("the same by the token", _against(population, single, _per_token), "<= 1.31")
+    report.ratio("a step of 4 teachers and 4 students / of one adapter", paired_ratio(population, single, _seconds), "")
+    report.ratio("the same by the token", paired_ratio(population, single, _per_token), "<= 1.31")
     first, second = peaks.values()
     report.ratio("memory", first / second, "")
     return finish(report, COLUMNS, as_json)
@@ -83,14 +82,10 @@ def _per_token(line: dict[str, Any]) -> float:
     return _seconds(line) / _tokens(line)
 
 
-def _against(ours: list[dict[str, Any]], other: list[dict[str, Any]], of: Callable[[dict[str, Any]], float]) -> float:
-    return median(of(a) / of(b) for a, b in zip(ours, other, strict=True))
-
-
 def _row(name: str, lines: list[dict[str, Any]], single: list[dict[str, Any]], peak: int) -> dict[str, Any]:
     seconds = [line["seconds"] for line in lines]
     return {
-        "ratio": round(_against(lines, single, _per_token), 3),
+        "ratio": round(paired_ratio(lines, single, _per_token), 3),
         "case": "whole steps of the recipe overnight, by the token",
         "how": name,
         "step_s": round(median(each["total"] for each in seconds), 2),

@@ -91,9 +91,14 @@ def named(members: int) -> str:
 
 def against(ours: Contender, other: Contender, of: Callable[[Any], float]) -> float:
     """Returns the median over the rounds of ours / other."""
+    return paired_ratio(ours.turns, other.turns, of)
+
+
+def paired_ratio(ours: Sequence[Any], others: Sequence[Any], of: Callable[[Any], float]) -> float:
+    """Returns the median of the ratios of what was measured in the same rounds."""
     # A ratio is taken within a round. Speed drifts from round to round by more than many differences between
     # contenders: a slow round slows both, which cancels in its ratio, but would not in the ratio of two medians.
-    return median(of(a) / of(b) for a, b in zip(ours.turns, other.turns, strict=True))
+    return median(of(a) / of(b) for a, b in zip(ours, others, strict=True))
 
 
 def times(case: str, contender: Contender, reference: Contender) -> dict[str, Any]:

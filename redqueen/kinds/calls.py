@@ -14,8 +14,8 @@ _INPUT_GAP = re.compile(r"f\(\s*\?\s*\)\s*==\s*(\S.*)")
 _NO_INPUT = re.compile(r"\s*\?\s*")
 
 
-class Calls:
-    """The part of a language (`redqueen.kinds.language.Language`) that writes and reads values, calls and questions."""
+class Literals:
+    """The part of a language (`redqueen.kinds.language.Language`) that writes values as Python's literals."""
 
     def identity_of(self, value: str) -> bytes:
         return canonical(parse_literal(value))
@@ -34,6 +34,10 @@ class Calls:
 
     def uncomment(self, line: str) -> str:
         return line.removeprefix("#").strip()
+
+
+class Calls(Literals):
+    """The part of a language that writes and reads calls and questions as well."""
 
     def call(self, given: str) -> str:
         return f"{ENTRY}({given})"

@@ -9,11 +9,12 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from redqueen.kinds.calls import Calls
-from redqueen.kinds.language import Half, Words
+from redqueen.kinds.language import Half, Words, halved
 from redqueen.kinds.seed_files import read_own
 from redqueen.programs.normal_form import ENTRY
 from redqueen.records import Draft
@@ -114,13 +115,14 @@ class Interpreted(Calls):
         return self.seed_drafts if own is None else read_own(Path(own))
 
     def reserved(self, half: Half | None = None) -> tuple[Draft, ...]:
-        if half is None:
-            return self.reserved_drafts
-        return self.reserved_drafts[0::2] if half == "selection" else self.reserved_drafts[1::2]
+        return halved(self.reserved_drafts, half)
 
     def is_reserved(self, program: str) -> bool:
-        shapes = {self.shape(draft.program) for draft in self.reserved_drafts}
-        return self.shape(program) in shapes
+        return self.shape(program) in self._reserved_shapes
+
+    @cached_property
+    def _reserved_shapes(self) -> frozenset[str]:
+        return frozenset(self.shape(draft.program) for draft in self.reserved_drafts)
 
 
 def hashed(form: str) -> str:

@@ -6,15 +6,23 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 from redqueen.errors import UserError
 from redqueen.records import Draft, Pair
 from redqueen.sandbox import Job, Outcome, Profile
 
+T = TypeVar("T")
 Half = Literal["selection", "report"]
 """A half of the reserved programs. `selection` is what the fitness `held_out` scores by; selection never sees `report`,
 which is what is reported."""
+
+
+def halved(items: Sequence[T], half: Half | None) -> tuple[T, ...]:
+    """Returns a half of some reserved items, which take turns, or all of them."""
+    if half is None:
+        return tuple(items)
+    return tuple(items[0::2] if half == "selection" else items[1::2])
 
 
 class SeedError(UserError):

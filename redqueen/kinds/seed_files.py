@@ -5,33 +5,14 @@ A block is a line `# message`, the program, then one line `f(<arguments>)` per i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from redqueen.kinds.language import SeedError
 from redqueen.programs.normal_form import split_calls
 from redqueen.records import Draft
 
-
-def read_own(file: Path) -> tuple[Draft, ...]:
-    """Returns the drafts of a user's file. Raises SeedError, which names the line, if it cannot be read."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SeedError(f"game.seeds={file} cannot be read: {error}") from error
-    drafts: list[Draft] = []
-    line = 1
-    for block in text.split("\n\n"):
-        try:
-            drafts += [parse_block(block)] if block.strip() else []
-        except ValueError:
-            raise SeedError(
-                f"{file}, line {line}: no seed. A seed is a line `# message`, a program, and lines `f(<arguments>)`; a "
-                "blank line ends it"
-            ) from None
-        line += block.count("\n") + 2
-    if not drafts:
-        raise SeedError(f"{file} holds no seed programs")
-    return tuple(drafts)
+FORM = "A seed is a line `# message`, a program, and lines `f(<arguments>)`"
 
 
 def parse_block(block: str) -> Draft:
@@ -41,3 +22,27 @@ def parse_block(block: str) -> Draft:
     if not first.startswith("# ") or not program or not inputs:
         raise ValueError(f"not a seed block: {block[:60]!r}")
     return Draft(program, inputs, first[2:])
+
+
+def read_own(
+    file: Path, parse: Callable[[str], Draft] = parse_block, form: str = FORM, programs: str = "programs"
+) -> tuple[Draft, ...]:
+    """Returns the drafts of a user's file. Raises SeedError, which names the line, if it cannot be read.
+
+    A language with blocks of another form gives its own `parse`, which raises ValueError, and says what the form is.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SeedError(f"game.seeds={file} cannot be read: {error}") from error
+    drafts: list[Draft] = []
+    line = 1
+    for block in text.split("\n\n"):
+        try:
+            drafts += [parse(block)] if block.strip() else []
+        except ValueError:
+            raise SeedError(f"{file}, line {line}: no seed. {form}; a blank line ends it") from None
+        line += block.count("\n") + 2
+    if not drafts:
+        raise SeedError(f"{file} holds no seed {programs}")
+    return tuple(drafts)

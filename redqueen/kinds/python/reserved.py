@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from redqueen.kinds.language import Half
+from redqueen.kinds.language import Half, halved
 from redqueen.kinds.python.seeds import read_blocks
 from redqueen.programs.normal_form import shape
 from redqueen.records import Draft
@@ -22,10 +22,7 @@ def reserved(half: Half | None = None) -> tuple[Draft, ...]:
 
     The halves take turns in the files, which go from simple to less simple programs, so both are equally hard.
     """
-    drafts = read_blocks(FILES)
-    if half is None:
-        return drafts
-    return drafts[0::2] if half == "selection" else drafts[1::2]
+    return halved(read_blocks(FILES), half)
 
 
 @cache

@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from redqueen.base.optional import require
-from redqueen.kinds.language import Half, SeedError, Words
+from redqueen.kinds.calls import Literals
+from redqueen.kinds.language import Half, SeedError, Words, halved
 from redqueen.records import Draft, Pair
-from redqueen.sandbox import GAME, Job, Limits, Profile, canonical, parse_arguments, parse_literal, to_literal
+from redqueen.sandbox import GAME, Job, Limits, Profile, to_literal
 
 SOURCE = "reasoning_gym"
 EXTRA = "gym"
@@ -41,7 +42,7 @@ _SCORED = "import gym_child\nf = gym_child.score_of"
 _LIMITS = Limits(cpu_s=4, wall_s=60, memory_mb=1024, output_bytes=1 << 16, input_bytes=1 << 17)
 
 
-class Generator:
+class Generator(Literals):
     """One generator with its settings (see `redqueen.kinds.language.Language`)."""
 
     words = Words(name="", fence="question", function="", rules="")
@@ -89,24 +90,6 @@ class Generator:
     def called(self, program: str) -> str | None:
         del program
 
-    def identity_of(self, value: str) -> bytes:
-        return canonical(parse_literal(value))
-
-    def spell(self, value: str) -> str:
-        return to_literal(parse_literal(value))
-
-    def input_identity(self, given: str) -> bytes:
-        return canonical(parse_arguments(given))
-
-    def spell_input(self, given: str) -> str:
-        return ", ".join(to_literal(value) for value in parse_arguments(given))
-
-    def comment(self, text: str) -> str:
-        return f"# {text}"
-
-    def uncomment(self, line: str) -> str:
-        return line.removeprefix("#").strip()
-
     def call(self, given: str) -> str:
         return given
 
@@ -143,10 +126,7 @@ class Generator:
         return _drafts(self.name, 0, SEEDS)
 
     def reserved(self, half: Half | None = None) -> tuple[Draft, ...]:
-        drafts = _drafts(self.name, _FIRST_HELD_OUT, HELD_OUT)
-        if half is None:
-            return drafts
-        return drafts[0::2] if half == "selection" else drafts[1::2]
+        return halved(_drafts(self.name, _FIRST_HELD_OUT, HELD_OUT), half)
 
     def is_reserved(self, program: str) -> bool:
         return self.shape(program) in _shapes(self.name)

@@ -13,7 +13,8 @@ from importlib import resources
 from itertools import chain
 from pathlib import Path
 
-from redqueen.kinds.language import Half, SeedError
+from redqueen.kinds.language import Half, halved
+from redqueen.kinds.seed_files import read_own
 from redqueen.kinds.sql.database import Cell, Database, Table
 from redqueen.kinds.sql.shape import shape
 from redqueen.records import Draft
@@ -29,6 +30,7 @@ IDENTITY = (
 )
 """The databases of the query that gives a table as it is."""
 
+_FORM = "A seed is a line `-- message`, a query, and lines with a database, e.g. {'t': [('a', 'b'), (1, 'x')]}"
 _NULLS = 0.08
 _VARIATIONS = 6
 _RESERVED = 3
@@ -65,11 +67,8 @@ def seeds() -> tuple[Draft, ...]:
 @cache
 def reserved(half: Half | None = None) -> tuple[Draft, ...]:
     """Returns one half of the reserved drafts, or all. The halves have other patterns of equal difficulty."""
-    patterns = _made("reserved.txt", _RESERVED)
-    if half is not None:
-        # They take turns in the file, which goes from simple to less simple patterns.
-        patterns = patterns[0::2] if half == "selection" else patterns[1::2]
-    return tuple(chain.from_iterable(patterns))
+    # The file goes from simple to less simple patterns.
+    return tuple(chain.from_iterable(halved(_made("reserved.txt", _RESERVED), half)))
 
 
 @cache
@@ -119,27 +118,13 @@ def _database(names: Sequence[tuple[str, tuple[str, str]]], texts: Sequence[str]
 
 def seeds_of(own: str | None) -> tuple[Draft, ...]:
     """Returns the seed drafts of a user's file, or the shipped ones. Raises SeedError."""
-    return seeds() if own is None else _read_own(Path(own))
+    return seeds() if own is None else read_own(Path(own), _parse_block, _FORM, "queries")
 
 
-def _read_own(file: Path) -> tuple[Draft, ...]:
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SeedError(f"game.seeds={file} cannot be read: {error}") from error
-    drafts: list[Draft] = []
-    line = 1
-    for block in text.split("\n\n"):
-        message, _, rest = block.strip("\n").partition("\n")
-        query, databases = split_databases(rest)
-        if block.strip():
-            if not (message.startswith("--") and query and databases):
-                raise SeedError(
-                    f"{file}, line {line}: no seed. A seed is a line `-- message`, a query, and lines with a database, "
-                    "e.g. {'t': [('a', 'b'), (1, 'x')]}; a blank line ends it"
-                )
-            drafts.append(Draft(query, databases, message.removeprefix("--").strip()))
-        line += block.count("\n") + 2
-    if not drafts:
-        raise SeedError(f"{file} holds no seed queries")
-    return tuple(drafts)
+def _parse_block(block: str) -> Draft:
+    """Reads one block of a user's file. Raises ValueError if a part is missing."""
+    message, _, rest = block.strip("\n").partition("\n")
+    query, databases = split_databases(rest)
+    if not (message.startswith("--") and query and databases):
+        raise ValueError(f"not a seed block: {block[:60]!r}")
+    return Draft(query, databases, message.removeprefix("--").strip())
