@@ -49,7 +49,8 @@ def set_library_defaults() -> None:
 
 def can_write(folder: Path) -> bool:
     """Returns whether this user may write to a folder, which need not be there yet."""
-    there = next(each for each in (folder, *folder.parents) if each.exists())
+    # Unlike `Path.exists`, this also answers where a folder above may not be entered.
+    there = next(each for each in (folder, *folder.parents) if os.access(each, os.F_OK))
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 

@@ -59,3 +59,19 @@ def test_a_cache_that_cannot_be_written_keeps_no_kernels(monkeypatch: pytest.Mon
     monkeypatch.setenv("REDQUEEN_CACHE", str(tmp_path / "file"))
     machine.set_library_defaults()
     assert not any(name in os.environ for name in KERNELS)
+
+
+def test_a_folder_in_one_that_may_not_be_entered_cannot_be_written(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0)
+    tmp_path.chmod(0o755)
+    pid = os.fork()
+    if pid == 0:
+        # Root may enter any folder.
+        if os.getuid() == 0:
+            os.setuid(65_534)
+        try:
+            os._exit(machine.can_write(closed / "cache" / "kernels"))
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
