@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 STRANGERS = "T"
 """The name of an arm that is no run: strangers, who are trained on the tasks of other arms."""
+PASSES = (1, 4, 16)
+"""The k of pass@k."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

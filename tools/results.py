@@ -4,6 +4,7 @@
     python -m tools.results runs --only C --seeds 1
     python -m tools.results list                     # the plan, and what is done
     python -m tools.results again                    # reads finished runs once more, without scoring anybody
+    python -m tools.results passes                   # adds pass@1, 4 and 16 to the numbers of finished runs
     python -m tools.results runs --experiment expr   # the experiment of docs/RESULTS_EXPR.md
 
 A run is an ordinary run of `redqueen train`, in `runs/results/ARM-SEED`; its numbers are `docs/results/ARM-SEED.json`.
@@ -27,7 +28,7 @@ from typing import Any
 
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory
-from tools.experiments import EXPERIMENTS, EXPR, STRANGERS, Experiment
+from tools.experiments import EXPERIMENTS, EXPR, PASSES, STRANGERS, Experiment
 from tools.expr_scores import depth_scores, wrong_golds
 
 ROOT = Path(__file__).parents[1]
@@ -41,7 +42,7 @@ STRANGER_STEPS = 30
 def main() -> None:
     """Reads the arguments and does what they say."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["runs", "list", "again"])
+    parser.add_argument("what", choices=["runs", "list", "again", "passes"])
     parser.add_argument("--experiment", choices=list(EXPERIMENTS), default="code", help="the language (default: code)")
     parser.add_argument("--only", metavar="ARM", help="one arm")
     parser.add_argument("--seeds", type=int, help="at most so many seeds of each arm")
@@ -60,6 +61,12 @@ def main() -> None:
             document = json.loads(numbers.read_text(encoding="utf-8"))
             document["secondary"] = _secondary(RunDirectory(RUNS / name).metrics())
             numbers.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        if given.what == "passes" and arm != STRANGERS and numbers.exists() and (RUNS / name).exists():
+            document = json.loads(numbers.read_text(encoding="utf-8"))
+            if "passes" not in document:
+                run = RunDirectory(RUNS / name)
+                document["passes"] = {str(step): _passes(run, step, given.data) for step in (0, experiment.steps)}
+                numbers.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 def _document(experiment: Experiment, arm: str, seed: int, data: Path | None) -> dict[str, Any]:
@@ -180,18 +187,32 @@ def _scores(run: RunDirectory, step: int, data: Path | None) -> dict[str, dict[s
     Each score is the share of right answers and the number of problems.
     """
     found: dict[str, dict[str, dict[str, float]]] = {}
-    benchmarks = "reserved" if data is None else "reserved,cruxeval-i,cruxeval-o"
     for temperature in ("0", "1"):
-        command = [sys.executable, "-m", "redqueen", "eval", str(run.path), "--step", str(step), "--json"]
-        command += ["--benchmarks", benchmarks, "--temperature", temperature]
-        command += [] if data is None else ["--data", str(data)]
-        done = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True)
-        for score in json.loads(done.stdout)["scores"]:
+        for score in _evaluate(run, step, data, "--temperature", temperature):
             cells = found.setdefault(score["member"], {})
             for name, cell in score["benchmarks"].items():
                 key = name if temperature == "0" else f"{name} drawn"
                 cells[key] = {"rate": cell["rate"]["mean"], "problems": cell["problems"]}
     return found
+
+
+def _passes(run: RunDirectory, step: int, data: Path | None) -> dict[str, float]:
+    """Returns the students' mean pass@k at a checkpoint by k, over the first 100 problems of each set.
+
+    A run that only does more surely what its start could do before gains at pass@1 and not at pass@16.
+    """
+    options = ("--samples", str(max(PASSES)), "--temperature", "1", "--limit", "100")
+    cells = [cell for score in _evaluate(run, step, data, *options) for cell in score["benchmarks"].values()]
+    return {str(k): round(fmean(cell["pass_at"][str(k)] for cell in cells), 4) for k in PASSES}
+
+
+def _evaluate(run: RunDirectory, step: int, data: Path | None, *options: str) -> list[dict[str, Any]]:
+    """Returns what `redqueen eval` says of each student at a checkpoint."""
+    command = [sys.executable, "-m", "redqueen", "eval", str(run.path), "--step", str(step), "--json", *options]
+    command += ["--benchmarks", "reserved"] if data is None else ["--benchmarks", "reserved,cruxeval-i,cruxeval-o"]
+    command += [] if data is None else ["--data", str(data)]
+    done = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True)
+    return json.loads(done.stdout)["scores"]
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from redqueen.analysis.drawing import write
 from redqueen.analysis.hues import HUES
 from redqueen.base.intervals import Interval, interval, slope, t_probability
-from tools.experiments import CODE, EXPERIMENTS, STRANGERS, Experiment
+from tools.experiments import CODE, EXPERIMENTS, PASSES, STRANGERS, Experiment
 
 ROOT = Path(__file__).parents[1]
 NUMBERS = ROOT / "docs" / "results"
@@ -165,6 +165,8 @@ def stranger_gains(strangers: Mapping[int, Run], way: str) -> Values:
 def tables(runs: Runs, strangers: Mapping[int, Run], experiment: Experiment = CODE) -> str:
     """Returns the tables of the page as Markdown."""
     parts = [_gain_table(runs), _course_table(runs), _secondary_table(runs)]
+    if any("passes" in run for by_seed in runs.values() for run in by_seed.values()):
+        parts.append(_pass_table(runs))
     if strangers:
         parts.append(_stranger_table(strangers))
     parts += [_comparison_table(runs, strangers, experiment), _run_table(runs, strangers)]
@@ -236,6 +238,22 @@ def _secondary_table(runs: Runs) -> str:
             cells.append(" to ".join(f"{fmean(values):.2f}" for values in zip(*ends, strict=True)) or "-")
         rows.append(cells)
     return "**Secondary** (means of the first and of the last ten steps)\n\n" + _table(["arm", *names], rows)
+
+
+def _pass_table(runs: Runs) -> str:
+    rows: list[list[str]] = []
+    for arm, by_seed in runs.items():
+        scored = [run["passes"] for run in by_seed.values() if "passes" in run]
+        cells = [NAMES[arm], str(len(scored))]
+        if not scored:
+            continue
+        for k in map(str, PASSES):
+            start = fmean(passes["0"][k] for passes in scored)
+            gained = [passes[max(passes, key=int)][k] - passes["0"][k] for passes in scored]
+            cells.append(f"{100 * start:.1f} {_points(gained)}")
+        rows.append(cells)
+    head = ["arm", "seeds", *(f"pass@{k}" for k in PASSES)]
+    return "**pass@k, in %: the start, and the gain over it** (drawn at temperature 1)\n\n" + _table(head, rows)
 
 
 def _stranger_table(strangers: Mapping[int, Run]) -> str:

@@ -54,6 +54,16 @@ def test_gains_are_weighted_by_problems_and_paired_by_seed() -> None:
     assert "R" not in report.slopes(RUNS)
 
 
+def test_passes_are_the_start_and_the_gain_of_the_runs_that_have_them() -> None:
+    assert "pass@k" not in report.tables(RUNS, {})
+    passes = {"0": {"1": 0.2, "4": 0.4, "16": 0.6}, "60": {"1": 0.3, "4": 0.45, "16": 0.6}}
+    runs = {arm: {seed: {**one, "passes": passes} for seed, one in RUNS[arm].items()} for arm in "RA"}
+    table = report.tables({**runs, "E": RUNS["E"]}, {}).partition("pass@k, in %")[2].partition("**Comp")[0]
+    assert "| R: fixed tasks | 1 | 20.0 +10.0 | 40.0 +5.0 | 60.0 +0.0 |" in table
+    assert "| A: single agent, per adapter | 3 | 20.0 +10.0 [+10.0, +10.0] |" in table
+    assert "E: 2T" not in table
+
+
 def test_strangers_are_named_after_the_arm() -> None:
     values = report.stranger_gains(STRANGERS, "greedy")
     assert {name: by_seed[0] for name, by_seed in values.items()} == pytest.approx(
