@@ -139,14 +139,14 @@ def test_installed_peers_take_part_in_sampling(run: Any) -> None:
     ]
 
 
-@pytest.mark.integration
+@pytest.mark.slow
 def test_the_price_of_hosting(run: Any) -> None:
     found = whole(run("hosted", "--json"))
     assert {row["how"] for row in found["results"]} == {"our own forward pass", "transformers' modules, hosted"}
     assert len(found["ratios"]) == 3
 
 
-@pytest.mark.integration
+@pytest.mark.slow
 def test_a_step_without_its_peer_says_so(run: Any) -> None:
     text = run("step", without=("trl",))
     assert "trl: not installed: pip install redqueen[bench]" in text
@@ -177,7 +177,7 @@ def test_logprobs_agree_and_their_memory_is_seen(run: Any) -> None:
     assert all(row["peak_bytes"] >= 0 for row in found["results"])
 
 
-@pytest.mark.integration
+@pytest.mark.slow
 def test_times_are_reported_where_memory_cannot_be(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> int:
         raise BenchmarkError("no /proc here")

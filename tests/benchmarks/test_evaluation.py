@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from benchmarks.cli import app
@@ -12,6 +13,7 @@ from redqueen.game.verifier import LocalVerifier
 from tests import toy
 
 
+@pytest.mark.slow
 def test_members_answer_alike_in_mixed_batches_and_alone(tmp_path: Path, verifier: LocalVerifier) -> None:
     run = toy.played(tmp_path, verifier).path
     options = ["--rounds", "1", "--limit", "2", "--rows", "4", "--json"]

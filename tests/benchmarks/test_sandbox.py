@@ -28,6 +28,7 @@ def report() -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_the_report_compares_three_ways_to_do_three_things(report: dict[str, Any]) -> None:
     rows = {(row["case"], row["how"]): row for row in report["results"]}
     assert set(rows) == {
@@ -49,6 +50,7 @@ def test_the_report_compares_three_ways_to_do_three_things(report: dict[str, Any
     assert min(settings["memory_mib_ours"], settings["memory_mib_fresh"]) > 0
 
 
+@pytest.mark.slow
 def test_the_table_is_for_people(report: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     finish(Report(**report), bench.COLUMNS, as_json=False, notes=bench.NOTES)
     shown = capsys.readouterr().out

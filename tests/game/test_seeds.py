@@ -43,7 +43,7 @@ def test_programs_have_all_lengths_from_two_to_ten_lines() -> None:
     assert sum(longer) / len(longer) >= 4.5
 
 
-@pytest.mark.integration
+@pytest.mark.slow
 def test_the_generated_programs_are_what_the_tool_writes() -> None:
     written = (write_seeds.FOLDER / write_seeds.GENERATED).read_text(encoding="utf-8")
     assert written == write_seeds.as_text(write_seeds.generated()), "run `python -m tools.write_seeds`"
@@ -71,7 +71,7 @@ def _blocks(name: str) -> list[str]:
     return (write_seeds.FOLDER / name).read_text(encoding="utf-8").strip().split("\n\n")
 
 
-@pytest.mark.integration
+@pytest.mark.slow
 def test_every_seed_is_valid(seed_verdicts: list[tuple[Verdict, Task | None]]) -> None:
     bad = [
         f"{draft.message}: {verdict.status} {verdict.detail}"
@@ -91,7 +91,7 @@ def test_no_message_comes_twice() -> None:
     assert [message for message, count in counts.items() if count > 1] == []
 
 
-@pytest.mark.integration
+@pytest.mark.slow
 def test_every_seed_has_enough_different_inputs_for_a_code_f_task(
     seed_verdicts: list[tuple[Verdict, Task | None]],
 ) -> None:
@@ -100,7 +100,7 @@ def test_every_seed_has_enough_different_inputs_for_a_code_f_task(
     assert poor == []
 
 
-@pytest.mark.integration
+@pytest.mark.slow
 def test_no_seed_lists_an_input_value_twice(seed_verdicts: list[tuple[Verdict, Task | None]]) -> None:
     doubled = [
         draft.message
@@ -110,7 +110,7 @@ def test_no_seed_lists_an_input_value_twice(seed_verdicts: list[tuple[Verdict, T
     assert doubled == []
 
 
-@pytest.mark.integration
+@pytest.mark.slow
 def test_no_seed_gives_one_output_for_all_inputs(seed_verdicts: list[tuple[Verdict, Task | None]]) -> None:
     constant: list[str] = []
     for _, task in seed_verdicts:
