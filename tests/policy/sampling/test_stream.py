@@ -172,5 +172,5 @@ def test_one_stream_takes_fewer_decode_steps_than_two_waves(
         return Further(finished(ended.index), attempts_at) if ended.index < 192 else None
 
     stream = steps(again, lead_on, 192 * 8)
-    # docs/ALGORITHM.md names these numbers.
+    # docs/SCALING.md names these numbers.
     assert (waves, stream) == {512: (4812, 3716), 128: (8624, 6944)}[rows]
