@@ -20,18 +20,16 @@ TARGET = Path(__file__).resolve().parents[1] / "docs" / "CONFIGURATION.md"
 HEAD = """\
 # Configuration
 
-This page is written by `python -m tools.write_keys`. `redqueen recipes` and `redqueen keys` print the same.
+Written by `python -m tools.write_keys`; `redqueen recipes` and `redqueen keys` print the same.
 
-A run starts from a recipe, and each setting can be changed as `KEY=VALUE`:
+A run starts from a recipe, and settings change it; lists are written with commas, a missing value as `none`:
 
     redqueen train population_4t4s learning.lr=5e-5 game.kinds=code_o,code_i run.steps=20
+    redqueen init rlvr --out mine.toml              # or .yaml: every setting of a recipe with what it means
+    redqueen train --config mine.toml run.steps=20  # the command line wins
 
-Many settings are better kept in a file. `redqueen init rlvr --out mine.toml` writes every setting of a recipe with what
-it means, as TOML or YAML by the name's ending, and `redqueen train --config mine.toml run.steps=20` trains with it; the
-command line wins.
-
-Lists are written with commas, and a missing value as `none`. `--dry-run` prints the whole configuration of a command
-without training. A run keeps it in `config.json`. The settings that people touch first:
+`--dry-run` prints the whole configuration without training, and a run keeps it in `config.json`. The settings that
+people touch first:
 """
 
 

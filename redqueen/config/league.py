@@ -26,7 +26,7 @@ ParentSelection = Literal["rank", "tournament", "uniform"]
 
 
 class LeagueConfig(Section):
-    """Who plays whom, and how members are ranked. Ratings have TrueSkill's defaults (docs/EVOLUTION.md)."""
+    """Who plays whom (docs/ALGORITHM.md), and how members are ranked (docs/EVOLUTION.md)."""
 
     matchmaking: Annotated[str, Named("matchmaking", get_args(Matchmaking))] = "balanced"
     """How opponents are drawn: balanced (near-even games), hard (teachers likely to win), uniform, or in turn."""
