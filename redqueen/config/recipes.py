@@ -25,7 +25,7 @@ from redqueen.config.keys import keys, nearest_key
 from redqueen.kinds import Recipe, recipes_of_languages
 
 # Few seeds, so that the teachers' own tasks are soon the larger part of the bank and of the references. Short ones,
-# because a model of 135M parameters hardly ever writes a longer function from examples (docs/ALGORITHM.md has a curve).
+# because a model of 135M parameters hardly ever writes a longer function from examples (docs/ALGORITHM.md has a table).
 _SMALL = GameConfig(proposals=3, references=2, seed_tasks=64, seed_lines=3, min_inputs=3, max_inputs=6)
 
 
