@@ -33,6 +33,13 @@ def test_the_reference_is_the_table_of_metrics() -> None:
     assert list(rows(LINE)) == [metric.name for metric in METRICS]
 
 
+def test_the_panels_that_the_page_names_are_those_of_their_metrics() -> None:
+    titles = {(chart.title, metric.name) for metric in METRICS for chart in metric.charts}
+    named = re.findall(r"\*([^*]+)\*\s`(\w+)`", LINE)
+    assert len(named) > 5
+    assert set(named) <= titles
+
+
 def keys_within(value: object) -> set[str]:
     """The keys of the dictionaries in a value, at any depth."""
     keys: set[str] = set()
