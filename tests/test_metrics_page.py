@@ -8,6 +8,7 @@ from pathlib import Path
 
 from redqueen.kinds.python import NAMES
 from redqueen.policy.work import Work
+from redqueen.recording.measures import MEASURES
 from redqueen.recording.metrics import METRICS, step_metrics
 from redqueen.records import ROLES
 from redqueen.runs.archive.schema import TABLES, columns
@@ -30,6 +31,13 @@ def rows(text: str) -> dict[str, str]:
 def test_the_reference_is_the_table_of_metrics() -> None:
     assert write_metrics.page(PAGE) == PAGE, "run python -m tools.write_metrics"
     assert list(rows(LINE)) == [metric.name for metric in METRICS]
+
+
+def test_the_panels_that_the_page_names_are_those_of_their_metrics() -> None:
+    titles = {(chart.title, metric.name) for metric in METRICS for chart in metric.charts}
+    named = re.findall(r"\*([^*]+)\*\s`(\w+)`", LINE)
+    assert len(named) > 5
+    assert set(named) <= titles
 
 
 def keys_within(value: object) -> set[str]:
@@ -61,7 +69,10 @@ def test_the_keys_within_a_key_are_named_beside_it() -> None:
 
 
 def test_every_column_of_every_table_is_explained_and_no_other() -> None:
-    sections = dict(re.findall(r"^### `(\w+)`(.*?)(?=^##|\Z)", ARCHIVE, re.MULTILINE | re.DOTALL))
-    assert sections.keys() == {table.name for table in TABLES}
-    for table in TABLES:
-        assert rows(sections[table.name]).keys() == {column.name for column in columns(table.row)}, table.name
+    tables, _, measures = ARCHIVE.partition("\n### `measures`")
+    explained = {table: set(re.findall(r"`(\w+)`", row.partition(" | ")[2])) for table, row in rows(tables).items()}
+    explained["measures"] = set()
+    for name in rows(measures):
+        # A name that ends in "_" is the beginning of one column for each measure.
+        explained["measures"] |= {name + measure for measure in MEASURES} if name.endswith("_") else {name}
+    assert explained == {table.name: {column.name for column in columns(table.row)} for table in TABLES}

@@ -9,7 +9,6 @@ from itertools import groupby
 from pathlib import Path
 
 from redqueen.recording.metrics import METRICS
-from redqueen.recording.metrics.metric import Metric
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "METRICS.md"
 BEGIN = "<!-- written by `python -m tools.write_metrics` -->\n"
@@ -27,8 +26,8 @@ def reference() -> str:
     """Returns the tables: every metric, section by section."""
     lines: list[str] = []
     for section, metrics in groupby(METRICS, key=lambda metric: metric.section):
-        lines += ["", f"### {TITLES[section]}", "", "| key | unit | meaning | panels |", "|---|---|---|---|"]
-        lines += [_row(metric) for metric in metrics]
+        lines += ["", f"### {TITLES[section]}", "", "| key | meaning |", "|---|---|"]
+        lines += [f"| `{metric.name}` | {metric.doc} |" for metric in metrics]
     return "\n".join(lines) + "\n\n"
 
 
@@ -37,14 +36,6 @@ def page(text: str) -> str:
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return before + BEGIN + reference() + END + after
-
-
-def _row(metric: Metric) -> str:
-    panels = ", ".join(chart.title for chart in metric.charts)
-    # Fifteen panels of one metric say less than the first of them.
-    if len(metric.charts) > 2:
-        panels = f"{metric.charts[0].title}, and {len(metric.charts) - 1} more"
-    return f"| `{metric.name}` | {metric.unit} | {metric.doc} | {panels} |"
 
 
 if __name__ == "__main__":

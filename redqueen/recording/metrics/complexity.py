@@ -56,8 +56,8 @@ def _chart(measure: str, title: str, unit: str) -> MetricChart:
     _chart("node_types", "Different types of nodes", "types"),
 )
 def complexity_by_kind(step: CountedStep) -> dict[Kind, dict[str, dict[str, float]] | None]:
-    """Means over the step's tasks, null without one: `written` and `reached`, each with `depth`, `cyclomatic`, `lines`,
-    `variables`, `nodes`, `node_types`. The programs of code_f are given to the teacher.
+    """Means of the programs, `written` and `reached`: `depth`, `cyclomatic`, `lines`, `variables`, `nodes`,
+    `node_types`; null without a task. Those of code_f are given to the teacher.
     """
     return step.by_kind(step.measured, _complexity)
 
@@ -105,7 +105,7 @@ def _dead_code(tasks: Sequence[MeasuredTask]) -> float | None:
     ),
 )
 def sizes_by_kind(step: CountedStep) -> dict[Kind, dict[str, float] | None]:
-    """Mean sizes of `input` and `output`, null without a task."""
+    """Mean sizes of `input` and `output`; null without a task."""
     return step.by_kind(step.measured, _sizes)
 
 
@@ -135,8 +135,8 @@ def _sizes(tasks: Sequence[MeasuredTask]) -> dict[str, float] | None:
     ),
 )
 def executed_by_kind(step: CountedStep) -> dict[Kind, dict[str, Any] | None]:
-    """Null without one: `tasks` whose lines were counted, and the means of their `lines_run` (`lines`) and
-    `line_events` (`events`), see the table `measures`. A statistic that a program may spoil: nothing is paid for it.
+    """Means of the columns `lines_run` (`lines`) and `line_events` (`events`) over the `tasks` that have them; null
+    without one.
     """
     return step.by_kind(step.measured, _executed)
 
@@ -157,7 +157,7 @@ def _executed(tasks: Sequence[MeasuredTask]) -> dict[str, Any] | None:
     ),
 )
 def lines_by_kind(step: CountedStep) -> dict[Kind, float | None]:
-    """Mean lines of the valid tasks' programs, comments and blank lines included."""
+    """Mean lines of the programs, with comments and blank lines."""
     return step.by_kind(step.valid, _lines)
 
 

@@ -88,9 +88,8 @@ def _rarefied(cell: str, **units: str) -> CurvesOf:
 
 @METRICS.add("number", *chain.from_iterable(_charts(cell, words) for cell, words in _COUNTED))
 def coverage(step: CountedStep) -> dict[str, dict[str, Any]]:
-    """What the run's tasks have covered up to this step, by what is counted (`programs`, `paths`, `functions`,
-    `signatures`, `behaviours`, see above): `tasks` that were counted, `cells`, `beyond_seeds`, and by the number of
-    tasks or nodes `rarefied`, `rarefied_beyond_seeds`, `rarefied_by_nodes`.
+    """By coverage (`programs`, `paths`, `functions`, `signatures`, `behaviours`), up to this step: `tasks`, `cells`,
+    `beyond_seeds`; by number of tasks or nodes `rarefied`, `rarefied_beyond_seeds`, `rarefied_by_nodes`.
     """
     return {name: asdict(covered) for name, covered in step.record.measures.covered.items()}
 
@@ -126,7 +125,7 @@ def repeated_rate(step: CountedStep) -> float | None:
     ),
 )
 def new_paths(step: CountedStep) -> float | None:
-    """Mean number of a task's paths that neither a seed nor an earlier task has."""
+    """Mean number of paths that neither a seed nor an earlier task has."""
     return mean(task.row.new_paths for task in step.measured)
 
 
@@ -140,7 +139,7 @@ def new_paths(step: CountedStep) -> float | None:
     ),
 )
 def paths_per_node(step: CountedStep) -> float | None:
-    """Mean over the step's tasks of different paths / nodes of a program, reached."""
+    """Mean of different paths / nodes, reached."""
     return mean(len(task.row.paths.split()) / task.row.reached_nodes for task in step.measured)
 
 
@@ -164,8 +163,8 @@ def _ways(lines: Sequence[Line], name: str) -> Curves:
     ),
 )
 def guessable(step: CountedStep) -> dict[str, float | None]:
-    """Of the novel `tasks` whose programs were called: `rate`, those that can be guessed in one of three ways, and the
-    shares `by_random`, `by_echo`, `by_few_outputs`.
+    """Of the novel `tasks` that were called: `rate`, those that can be guessed, and the shares `by_random`, `by_echo`,
+    `by_few_outputs`.
     """
     called = [task.row for task in step.measured if task.row.typed_inputs is not None]
     return {
@@ -192,9 +191,8 @@ def _novel_rate(valid: Sequence[ScoredProposal]) -> float | None:
     ),
 )
 def novel_rate(step: CountedStep) -> float | None:
-    """Valid tasks with a new idea / valid tasks. The idea of code_o and code_i is the program up to names and
-    constants, that of code_f the message up to case and punctuation; new is what neither a seed nor the task bank
-    has.
+    """Valid tasks with a new idea / valid tasks: the program up to names and constants, for code_f the message up to
+    case and punctuation, that neither a seed nor the task bank has.
     """
     return _novel_rate(step.valid)
 

@@ -38,7 +38,7 @@ def step(step: CountedStep) -> int:
 
 @METRICS.add("")
 def time(_: CountedStep) -> str:
-    """When the line was written, in UTC: 2026-01-31T12:00:00Z."""
+    """When the line was written, UTC: 2026-01-31T12:00:00Z."""
     return now()
 
 
@@ -61,10 +61,9 @@ def _students(lines: Sequence[Line], name: str) -> Curves:
     optional=True,
 )
 def held_out(step: CountedStep) -> dict[str, Any] | None:
-    """All benchmarks of `evals` together: the number of `problems`, what the `start` solves (the adapter that all
-    members began with), and for each of the `students` its `rate` (right / judged answers) and its `gain` over the
-    start with the interval from `low` to `high` (95 %, Student's t over the problems that both answered; null if no
-    problem tells them apart). In the steps of `evals`.
+    """All benchmarks of `evals` together: how many `problems`, what the `start` of all members solves, and of each of
+    the `students` its `rate` and its `gain` over the start, paired by problem, with a 95 % interval from `low` to
+    `high` (Student's t; null if no problem tells them apart).
     """
     return held_out_scores(step.record.answers, step.record.start)
 
@@ -91,8 +90,8 @@ def _mean_student(rates: Mapping[str, float | None] | None) -> float | None:
     optional=True,
 )
 def evals(step: CountedStep) -> dict[str, dict[str, float | None]] | None:
-    """Held-out: right / judged answers by benchmark and living student; only in the steps that `evals.every` names
-    ([EVALUATION.md](EVALUATION.md)).
+    """Held-out: right / judged answers by benchmark and student, in the steps of `evals.every`
+    ([EVALUATION.md](EVALUATION.md#while-a-run-goes-on)).
     """
     return rates(step.record.answers) or None
 
@@ -118,7 +117,7 @@ def _solve_rate(answered: Sequence[ScoredAttempt]) -> float | None:
     ),
 )
 def solve_rate(step: CountedStep) -> float | None:
-    """Correct / judged attempts, in sample: at the tasks that the step trains on."""
+    """Correct / judged attempts, in sample."""
     return _solve_rate(step.answered)
 
 
@@ -138,7 +137,7 @@ def solve_rate_by_kind(step: CountedStep) -> dict[Kind, float | None]:
 
 @METRICS.add("tasks")
 def tasks_by_kind(step: CountedStep) -> dict[Kind, int]:
-    """Tasks of living teachers, or of the task bank, with a solve rate of a living student."""
+    """Tasks with a solve rate, of living teachers or the task bank, for living students."""
     return step.by_kind(step.rated, len)
 
 
@@ -170,7 +169,7 @@ def _shares_contested(lines: Sequence[Line], _: str) -> Curves:
     ),
 )
 def contested_by_kind(step: CountedStep) -> dict[Kind, int]:
-    """Those of `tasks_by_kind` with a solve rate above 0 and below 1."""
+    """Those with a solve rate above 0 and below 1."""
     contested = [proposal for proposal in step.rated if 0 < (proposal.solve_rate or 0) < 1]
     return step.by_kind(contested, len)
 
@@ -233,7 +232,7 @@ def _counts_of_statuses(verdicts: Iterable[Verdict]) -> dict[str, int]:
     ),
 )
 def statuses(step: CountedStep) -> dict[str, dict[str, int]]:
-    """By `proposals` and `attempts`: how many ended with each status, those of champions among them."""
+    """How many `proposals` and `attempts` ended with each status, those of champions too."""
     return {
         "proposals": _counts_of_statuses(proposal.proposed.verdict for proposal in step.all_proposals),
         "attempts": _counts_of_statuses(attempt.attempted.verdict for attempt in step.all_attempts),
@@ -275,12 +274,12 @@ def student_reward(step: CountedStep) -> float | None:
     ),
 )
 def outcomes(step: CountedStep) -> dict[str, int]:
-    """Games that the `student` won, that ended in a `draw`, that the `teacher` won."""
+    """Games that the `student` won, that were a `draw`, that the `teacher` won."""
     counts = Counter(game.outcome for game in step.record.games)
     return {"student": counts["student"], "draw": counts["draw"], "teacher": counts["teacher"]}
 
 
 @METRICS.add("share")
 def par(step: CountedStep) -> dict[Kind, float]:
-    """The solve rate, by kind, that games were judged by; a kind that was never solved has none."""
+    """By kind: the solve rate that games were judged by; none for a kind that was never solved."""
     return {kind: step.record.par[kind] for kind in step.kinds if kind in step.record.par}

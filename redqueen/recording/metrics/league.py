@@ -52,8 +52,8 @@ def _ratings(role: str, plural: str) -> tuple[MetricChart, MetricChart]:
 
 @METRICS.add("", *chain.from_iterable(_ratings(role, plural) for role, plural in _ROLES))
 def members(step: CountedStep) -> dict[str, dict[str, Any]]:
-    """By living member, after the step's births: `role`, `mu`, `sigma`, `fitness`, `record` (games won, drawn, lost),
-    `born` (the step after which; 0 for the first population), `parents`.
+    """By living member, after the births: `role`, `mu`, `sigma`, `fitness`, `record` (games won, drawn, lost), `born`
+    (after which step; 0: the first population), `parents`.
     """
     members: dict[str, dict[str, Any]] = {}
     for standing in step.record.population:
@@ -73,7 +73,7 @@ def members(step: CountedStep) -> dict[str, dict[str, Any]]:
 @METRICS.add("matches")
 def matches(step: CountedStep) -> list[dict[str, Any]]:
     """Each match: `teacher`, `student`, `score` (mean over its tasks of solve rate minus par, above 0 for the student;
-    null without a task that has a solve rate), `outcome` (null where there was no game).
+    null without a solve rate), `outcome` (`student`, `draw`, `teacher`; null without a game).
     """
     return [
         {"teacher": game.match.teacher, "student": game.match.student, "score": game.score, "outcome": game.outcome}
@@ -97,9 +97,8 @@ def _births_so_far(lines: Sequence[Line], name: str) -> Curves:
     ),
 )
 def replacements(step: CountedStep) -> list[dict[str, Any]]:
-    """Each birth: `victim`, `child`, `parents`, `operator`, `age` (the steps that the victim lived), `games` (those
-    that it played), `tie` (whether a member that stayed had its fitness), and with `evolution.min_distance` `distance`,
-    `tries`.
+    """Each birth: `victim`, its `age` in steps and `games`, `child`, `parents`, `operator`, `tie` (a member that stayed
+    had the victim's fitness); with `evolution.min_distance` also `distance`, `tries`.
     """
     births: list[dict[str, Any]] = []
     for birth in step.record.births:

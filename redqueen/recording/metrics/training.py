@@ -33,8 +33,8 @@ def _mean_member(lines: Sequence[Line], name: str) -> Curves:
     ),
 )
 def entropy(step: CountedStep) -> dict[Role, dict[str, float]]:
-    """By role and member: the mean negative log-probability of all tokens that it sampled, at the sampling temperature
-    and after `top_p` and `top_k`.
+    """Nats per token by role and member: mean negative log-probability of its sampled tokens, at the sampling
+    temperature, after `top_p` and `top_k`.
     """
     # The mean of -log p(token) over tokens drawn from p is an unbiased estimate of p's entropy. It costs nothing, and
     # it is over everything that a member wrote, whereas the learner sees only the samples that have an advantage.
@@ -67,7 +67,7 @@ def _truncated_rates(rollouts: Sequence[Rollout]) -> dict[str, float | None]:
     ),
 )
 def truncated_rate(step: CountedStep) -> dict[str, float | None]:
-    """By `proposals` and `attempts`: the share that the token limit cut off; such a text is malformed."""
+    """Shares of `proposals` and `attempts` that the token limit cut off; such a text is malformed."""
     return _truncated_rates(step.rollouts)
 
 
@@ -87,7 +87,7 @@ def truncated_rate_by_kind(step: CountedStep) -> dict[Kind, dict[str, float | No
     ),
 )
 def response_tokens(step: CountedStep) -> dict[Role, float | None]:
-    """By role: the mean length of what living members wrote."""
+    """By role: mean length of what living members wrote."""
     lengths: dict[Role, list[int]] = {role: [] for role in ROLES}
     for rollout in step.rollouts:
         lengths[rollout.role].append(len(rollout.completion.token_ids))
@@ -104,7 +104,7 @@ def response_tokens(step: CountedStep) -> dict[Role, float | None]:
     ),
 )
 def tokens_sampled(step: CountedStep) -> int:
-    """Tokens of proposals and attempts, those of champions among them."""
+    """Tokens of proposals and attempts, those of champions too."""
     tokens = tokens_by_phase(step)
     return tokens["propose"] + tokens["solve"]
 
@@ -125,9 +125,7 @@ def tokens_trained(step: CountedStep) -> int:
     ),
 )
 def tokens_by_phase(step: CountedStep) -> dict[str, int]:
-    """The same as `propose` and `solve`, which add up to `tokens_sampled`, `learn`, and `evolve` for held-out
-    attempts.
-    """
+    """`propose` and `solve` (together `tokens_sampled`), `learn`, and `evolve` for held-out attempts."""
     return {
         "propose": _tokens(proposal.proposed.rollout for proposal in step.record.played.proposals),
         "solve": _tokens(attempt.attempted.rollout for attempt in step.all_attempts),
@@ -142,22 +140,19 @@ def _tokens(rollouts: Iterable[Rollout]) -> int:
 
 @METRICS.add("seconds", MetricChart("seconds", "Seconds by phase", "Wall time of the step and of its phases.", by_key))
 def seconds(step: CountedStep) -> dict[str, float]:
-    """Wall time by phase, and `total`. Proposals and attempts are one stream: `propose` ends when the last proposal is
-    written, `solve` is the rest. With `learning.max_staleness=1`, `learn` is what is left of it when the next step has
-    been sampled.
+    """Wall time by phase, and `total`. `propose` ends with the last proposal, `solve` is the rest of that stream. With
+    `learning.max_staleness=1`, `learn` is what is left when the next step has been sampled.
     """
     return {name: round(value, 3) for name, value in step.record.seconds.items()}
 
 
 @METRICS.add("")
 def throughput(step: CountedStep) -> dict[str, dict[str, float | None]]:
-    """By phase in which something was sampled or trained (`play` is propose and solve, then `learn`, `evolve`,
-    `evaluate`): `sampled_per_second` (tokens), `prompt_tokens` (computed once for all rows that share a prompt),
-    `decode_rows` (mean rows of a decode step that had not ended; of a process, where there are several),
-    `trained_rows_per_second` (tokens through the model, prompts included), `mfu` (model FLOPs of the base's products /
-    what the GPU could do in bf16; null where `redqueen/policy/meter.py` does not know its peak), `device_gib` (peak of
-    tensors on the GPU; null on a CPU), `host_gib` (peak of the main process so far). Times are those of sampling and
-    training alone; nothing of a run depends on them.
+    """By phase that sampled or trained (`play`: propose and solve; `learn`, `evolve`, `evaluate`), of that time alone:
+    `sampled_per_second` (tokens), `prompt_tokens` (once for rows that share a prompt), `decode_rows` (mean unfinished
+    rows of a process's decode step), `trained_rows_per_second` (tokens, prompts too), `mfu` (model FLOPs of the base's
+    products / the GPU's bf16 peak; null where it is not known), `device_gib` (peak of the GPU's tensors; null on a
+    CPU), `host_gib` (peak of the main process so far).
     """
     work = step.record.work
     return {phase: _throughput(done) for phase, done in work.items() if done.sampling_s or done.training_s}
@@ -253,7 +248,7 @@ def skipped(step: CountedStep) -> dict[str, str]:
     ),
 )
 def logprob_gap(step: CountedStep) -> float | None:
-    """Mean absolute difference of the sampler's and the learner's log-probabilities, over all trained tokens."""
+    """Nats per token: mean absolute difference of sampler's and learner's log-probabilities of the trained tokens."""
     updates = step.record.updates
     tokens = tokens_trained(step)
     return _finite(sum(update.logprob_gap * update.tokens for update in updates) / tokens) if tokens else None
@@ -283,9 +278,9 @@ def _largest(lines: Sequence[Line], name: str) -> Curves:
     ),
 )
 def importance_ratio(step: CountedStep) -> dict[str, dict[str, Any]]:
-    """By trained member, whether or not `learning.importance_ratio` is off: `mean`, `std` (the spread over its tokens)
-    and `clipped` (the share that was truncated) of the ratio learner's / sampler's probability of a trained token, and
-    `gap`, its own `logprob_gap` ([ALGORITHM.md](ALGORITHM.md#learning)).
+    """By trained member, learner's / sampler's probability of a trained token, even if `learning.importance_ratio` is
+    off: `mean`, `std`, `clipped` (the share that was truncated), and `gap`, its own `logprob_gap`
+    ([ALGORITHM.md](ALGORITHM.md#learning)).
     """
     ratios: dict[str, dict[str, Any]] = {}
     for update in step.record.updates:
@@ -309,8 +304,8 @@ def importance_ratio(step: CountedStep) -> dict[str, dict[str, Any]]:
     ),
 )
 def dropped(step: CountedStep) -> int:
-    """Proposals and attempts without a reward: faults of the machine, and attempts at tasks that were withdrawn because
-    their programs did not repeat their own outputs (`nondeterministic` in `statuses`, for the attempts too).
+    """Proposals and attempts without a reward: faults of the machine, and attempts at withdrawn tasks
+    (`nondeterministic`).
     """
     rewards = [proposal.reward for proposal in step.all_proposals]
     rewards += [attempt.reward for attempt in step.all_attempts]
