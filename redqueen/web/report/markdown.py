@@ -33,7 +33,7 @@ def markdown(run: LiveRun) -> str:
     if rows:
         parts.append(_table([HEAD.name, HEAD.first, HEAD.last, HEAD.change], rows))
     parts += _evaluation(evaluation(run)["evaluation"])
-    shown = [panel for panel in panels(lines) if not panel.key.startswith(_LEFT_OUT)]
+    shown = [panel for panel in panels(lines, run.directory.own_metrics()) if not panel.key.startswith(_LEFT_OUT)]
     parts += [
         "## Course",
         "Means over the first and the last quarter of the steps. Rates are in sample: measured on the tasks that the "
