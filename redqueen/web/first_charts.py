@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from redqueen.analysis.compare.gains import mean_gain
-from redqueen.web.headline import RECENT, contested_share
-from redqueen.web.lines import Line, column, named
+from redqueen.recording.metrics.panel import Line, column, contested_share, named
+from redqueen.web.headline import RECENT
 
 Scores = Mapping[str, Mapping[str, Any]]
 """The held-out scores of a step, by student."""

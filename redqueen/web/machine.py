@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import Any
 
-from redqueen.web.lines import Line, column, named
+from redqueen.base.intervals import mean
+from redqueen.recording.metrics.panel import Line, column, named
 from redqueen.web.live_run import LiveRun
 
 _CHARTS = (
@@ -52,7 +52,7 @@ def machine(run: LiveRun) -> dict[str, object]:
 def _chart(lines: Sequence[Line], key: str, title: str, unit: str, note: str) -> dict[str, Any]:
     curves: list[dict[str, Any]] = []
     for phase in named(lines, "throughput"):
-        values = [(each or {}).get(key) for each in column(lines, "throughput", phase)]
+        values = column(lines, "throughput", phase, key)
         if any(values):
             curves.append({"label": phase, "values": values})
     if key == "host_gib":
@@ -102,6 +102,7 @@ def _phases(lines: Sequence[Line]) -> list[dict[str, object]]:
     for phase in named(quarter, "seconds"):
         if phase == "total":
             continue
-        known = [value for value in column(quarter, "seconds", phase) if value is not None]
-        rows.append({"phase": phase, "seconds": fmean(known), "share": sum(known) / total if total else None})
+        seconds = column(quarter, "seconds", phase)
+        share = sum(value or 0 for value in seconds) / total if total else None
+        rows.append({"phase": phase, "seconds": mean(seconds), "share": share})
     return rows

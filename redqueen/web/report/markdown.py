@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import Any, cast
 
 from redqueen.analysis.dynamics.words import HEAD, oscillation_words, trend_rows
+from redqueen.base.intervals import mean
 from redqueen.recording.metrics import Panel, panels
 from redqueen.web.live_run import LiveRun
 from redqueen.web.members import league
@@ -79,11 +79,10 @@ def _panel_rows(panel: Panel) -> list[list[str]]:
 
 
 def _mean(values: Sequence[float | None], unit: str) -> str:
-    known = [value for value in values if value is not None]
-    if not known:
+    known = mean(values)
+    if known is None:
         return "-"
-    mean = fmean(known)
-    return f"{mean:.3f}" if unit == "share" or abs(mean) < 10 else f"{mean:,.0f}"
+    return f"{known:.3f}" if unit == "share" or abs(known) < 10 else f"{known:,.0f}"
 
 
 def _league(data: Mapping[str, object]) -> str:
