@@ -37,6 +37,15 @@ class Interval:
         return self.high is not None and self.high < 0
 
 
+def interval_text(found: Interval | None, form: str = "+.2f", scale: float = 1) -> str:
+    """Returns a mean with its interval, if there is one: `+0.05 [-0.02, +0.11]`. `form` is that of each number."""
+    if found is None:
+        return "-"
+    if found.low is None or found.high is None:
+        return f"{scale * found.mean:{form}}"
+    return f"{scale * found.mean:{form}} [{scale * found.low:{form}}, {scale * found.high:{form}}]"
+
+
 def mean(values: Iterable[float | None]) -> float | None:
     """Returns the mean of the values that are known, None without any."""
     known = [value for value in values if value is not None]

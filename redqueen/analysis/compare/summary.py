@@ -10,7 +10,7 @@ from typing import Literal
 
 from redqueen.analysis.compare.arms import Arm, ComparedRun
 from redqueen.analysis.compare.charts import quarter
-from redqueen.base.intervals import Interval, interval
+from redqueen.base.intervals import Interval, interval, interval_text
 
 _QUANTITIES = (
     ("solve rate, mean of the kinds", "solve-rate", "mean of kinds"),
@@ -95,6 +95,21 @@ def quantities(arms: Sequence[Arm]) -> list[Quantity]:
 
 def _quantity(name: str, arm: Arm, panel: str, label: str) -> Quantity:
     return Quantity.of(name, arm, lambda run, last: quarter(run, panel, label, last=last))
+
+
+def quantity_rows(table: Sequence[Quantity], arms: int, arrow: str, missing: str) -> list[list[str]]:
+    """Returns a row for each quantity: its name, and what it was and became in each of the arms."""
+    rows: list[list[str]] = []
+    for start in range(0, len(table), arms):
+        row = table[start : start + arms]
+        rows.append(
+            [row[0].name, *(f"{_text(each.first, missing)} {arrow} {_text(each.last, missing)}" for each in row)]
+        )
+    return rows
+
+
+def _text(number: Interval | None, missing: str) -> str:
+    return missing if number is None else interval_text(number, ".2f" if abs(number.mean) < 10 else ".1f")
 
 
 def run_row(run: ComparedRun) -> dict[str, object]:
