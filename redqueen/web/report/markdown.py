@@ -10,7 +10,7 @@ from redqueen.base.intervals import mean
 from redqueen.recording.metrics import Panel, panels
 from redqueen.web.live_run import LiveRun
 from redqueen.web.members import league
-from redqueen.web.report.content import Tasks, check, facts, judged, tasks
+from redqueen.web.report.content import Tasks, check, facts, tasks
 from redqueen.web.views import evaluation
 
 _OF_RUN = ("mean", "best", "worst")
@@ -22,7 +22,7 @@ _LEFT_OUT = ("ratings-", "sigma-")
 def markdown(run: LiveRun) -> str:
     """Returns the report as Markdown. Raises RunError if there is no such run or it has played no step."""
     lines = check(run)
-    found = judged(run)
+    found = run.verdict()
     parts = [
         f"# {run.directory.path.resolve().name}",
         "\n".join(f"- {name}: {value}" for name, value in facts(run).items()),
