@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from redqueen.base.intervals import mean
 from redqueen.recording.metrics.panel import Line, column, named
+from redqueen.web.charts import chart
 from redqueen.web.live_run import LiveRun
 
 _CHARTS = (
@@ -45,7 +46,7 @@ def machine(run: LiveRun) -> dict[str, object]:
     return {
         "phases": _phases(lines),
         "machine": [(name, str(environment[name])) for name in _ENVIRONMENT if environment.get(name) is not None],
-        "panels": [chart for chart in charts if chart["curves"]],
+        "panels": [each for each in charts if each["curves"]],
     }
 
 
@@ -59,7 +60,9 @@ def _chart(lines: Sequence[Line], key: str, title: str, unit: str, note: str) ->
         # The most so far is the same for all phases of a step, but for those before it grew.
         whole = [_most(line, key) for line in lines]
         curves = [{"label": "main process", "values": whole}] if any(whole) else []
-    return _panel(lines, key.replace("_", "-"), title, unit, note, curves, high=1 if unit == "share" else None)
+    return chart(
+        lines, "machine", key.replace("_", "-"), title, unit, note, curves, high=1 if unit == "share" else None
+    )
 
 
 def _most(line: Line, key: str) -> float | None:
@@ -69,29 +72,7 @@ def _most(line: Line, key: str) -> float | None:
 
 def _seconds(lines: Sequence[Line]) -> dict[str, Any]:
     curves = [{"label": phase, "values": column(lines, "seconds", phase)} for phase in named(lines, "seconds")]
-    return _panel(lines, "step-seconds", "Seconds of a step", "seconds", "Wall time by phase.", curves)
-
-
-def _panel(
-    lines: Sequence[Line],
-    key: str,
-    title: str,
-    unit: str,
-    note: str,
-    curves: Sequence[Mapping[str, Any]],
-    high: float | None = None,
-) -> dict[str, Any]:
-    return {
-        "key": f"machine-{key}",
-        "section": "machine",
-        "title": title,
-        "unit": unit,
-        "note": note,
-        "low": 0,
-        "high": high,
-        "steps": [line["step"] for line in lines],
-        "curves": curves,
-    }
+    return chart(lines, "machine", "step-seconds", "Seconds of a step", "seconds", "Wall time by phase.", curves)
 
 
 def _phases(lines: Sequence[Line]) -> list[dict[str, object]]:
