@@ -33,6 +33,7 @@ Part = Literal[
     "parent rule",
     "recorder",
     "tracker",
+    "metric",
     "kind",
     "benchmark",
     "model family",
@@ -101,6 +102,19 @@ def kind(task_kind: T) -> T:
     """Registers a kind of task, under its own `name` (`redqueen.kinds.TaskKind`). Raises PluginError if it is taken."""
     _add("kind", task_kind.name, task_kind)  # pyright: ignore[reportAttributeAccessIssue]
     return task_kind
+
+
+def metric(unit: str, title: str) -> Callable[[T], T]:
+    """Returns a decorator that registers a function of a finished step as a metric.
+
+    `unit` is what its numbers count (share, lines, tokens, ...), `title` is above its chart.
+    """
+
+    def decorator(compute: T) -> T:
+        vars(compute).update(unit=unit, title=title)
+        return _register("metric")(compute)
+
+    return decorator
 
 
 def model_family(name: str) -> None:

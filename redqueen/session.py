@@ -41,6 +41,7 @@ from redqueen.policy.policy import MemberPolicy, open_policy
 from redqueen.policy.vllm.engine import check_engine
 from redqueen.recording.environment import environment, session
 from redqueen.recording.measures import Spread
+from redqueen.recording.metrics import check_own
 from redqueen.recording.now import NowRecorder
 from redqueen.recording.recorder import Recorder
 from redqueen.recording.trackers.opening import check_trackers, open_recorders, open_trackers
@@ -131,6 +132,7 @@ def check(config: Config) -> None:
     """Raises UserError for what no run can do with, before anything is loaded or written."""
     check_rewards(config.game)
     check_trackers(config)
+    check_own(config.run.metrics)
     check_engine(config)
 
 

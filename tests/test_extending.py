@@ -21,6 +21,7 @@ from redqueen.analysis.lineage.tree import lives
 from redqueen.analysis.tasks import proposals
 from redqueen.cli.app_runs import _complete_benchmarks, runs
 from redqueen.config import Config, EvolutionConfig, GameConfig, ModelConfig, SandboxConfig
+from redqueen.config.keys import describe
 from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
 from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.reserved_tasks import reserved_tasks
@@ -39,7 +40,10 @@ from redqueen.league.rating import Rating, TrueSkill
 from redqueen.league.selection import plan_births
 from redqueen.plugins import PluginError
 from redqueen.policy.model.base import load
+from redqueen.recording.metrics import check_own, step_metrics
+from redqueen.recording.metrics.own import own_metrics, own_panels
 from redqueen.recording.metrics.step import CountedStep
+from redqueen.recording.metrics_file import MetricsRecorder
 from redqueen.recording.trackers.opening import open_recorders
 from redqueen.records import Completion, Draft, Kind, Proposal, Request, Sampler, Task, Verdict
 from redqueen.runs.directory import RunDirectory
@@ -330,17 +334,34 @@ def test_a_recorder(tmp_path: Path, verifier: LocalVerifier) -> None:
     assert re.findall(r"^(\d): \w+ replaces \w+ \(\w+\)$", births, re.M) == ["1", "1", "2", "2"]
 
 
-def test_a_metric() -> None:
-    (metric,) = snippet("metric")["METRICS"].rows
-    assert (metric.name, metric.unit, metric.doc) == (
-        "short_rate",
-        "share",
-        "Tasks whose program has at most two lines / tasks.",
-    )
-    line = {"step": 4, "short_rate": metric.compute(CountedStep(full()))}
-    (panel,) = metric.panels([line])
-    assert (panel.key, panel.curves, panel.high) == ("short-tasks", {"short": (1.0,)}, 1)
-    assert numbers(line) == {"short_rate": 1.0}
+def test_a_metric(tmp_path: Path) -> None:
+    snippet("metric")
+    assert [key.choices for key in describe(Config) if key.name == "run.metrics"] == [("short_rate",)]
+    directory = RunDirectory(tmp_path)
+    recorder = MetricsRecorder(directory, ["short_rate"])
+    recorder.record(full())
+    (line,) = directory.metrics()
+    assert line["short_rate"] == numbers(line)["short_rate"] == 1.0
+    (kept,) = own_metrics(["short_rate"])
+    (panel,) = own_panels([line], [kept])
+    assert (panel.title, panel.unit, panel.high) == ("Short tasks", "share", 1)
+    assert panel.note == "Valid tasks whose program has at most two lines / valid tasks."
+    assert panel.curves == {"short rate": (1.0,)}
+
+
+def test_a_metric_that_cannot_be() -> None:
+    @plugins.metric("share", title="Solved")
+    def solve_rate(step: CountedStep) -> float:
+        return 1.0
+
+    @plugins.metric("", title="Words")
+    def words(step: CountedStep) -> dict[str, object]:
+        return {"first": str(step)}
+
+    with pytest.raises(PluginError, match="Red Queen has a metric 'solve_rate': give yours another name"):
+        check_own(["solve_rate"])
+    with pytest.raises(PluginError, match="'words' must give a number, a dict of numbers or None"):
+        step_metrics(full(), ["words"])
 
 
 class Calculator:
@@ -413,7 +434,7 @@ def test_a_run_with_ones_own_parts_and_seeds(
     tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules = ("matchmaking", "game rule", "survivor rule", "parent rule")
-    own = ("operator", "fitness", "reward", "prompt format", "kind of task", *rules, "recorder")
+    own = ("operator", "fitness", "reward", "prompt format", "kind of task", *rules, "recorder", "metric")
     (tmp_path / "my_parts.py").write_text("\n".join(SNIPPETS[title] for title in own))
     seeds = re.search(r"^```text\n(.*?)^```", PAGE.read_text(), re.M | re.S)
     assert seeds is not None
@@ -446,6 +467,8 @@ def test_a_run_with_ones_own_parts_and_seeds(
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(tmp_path)])
     elsewhere = redqueen("report", str(run))
     assert elsewhere.returncode == 0, elsewhere.stderr
+    assert [metric.title for metric in RunDirectory(run).own_metrics()] == ["Short tasks"]
+    assert all("short_rate" in line for line in RunDirectory(run).metrics())
     resumed = redqueen("train", "--resume", str(run), "--steps", "3", "--load-plugins")
     assert resumed.returncode == 2
     assert "plugins=my_parts cannot be imported" in resumed.stderr

@@ -24,7 +24,7 @@ from benchmarks.gpu.launches import PassCost, decode_step_cost, logprobs_cost, m
 from benchmarks.gpu.output import host_waits, say, say_peak
 from benchmarks.gpu.peers import compare_with_peers
 from benchmarks.gpu.planned_memory import PlannedMemory
-from benchmarks.gpu.shapes import SEVEN_B, TINY, Shape, random_decoder, random_members, random_policy
+from benchmarks.gpu.shapes import SEVEN_B, TINY, Shape, random_decoder, random_members, random_policy, samples_of
 from benchmarks.gpu.smoke import errors_of_attention, run_smoke
 from benchmarks.gpu.table import print_table
 from benchmarks.gpu.whole_day import LIMITS, run_day
@@ -225,7 +225,7 @@ class Day:
         ]
         for name, groups in (("proposals", proposals), ("attempts", attempts)):
             self._sample(policy, name, groups)
-            samples += _samples_of(groups)
+            samples += samples_of(groups)
         forget_peak()
         start = time.perf_counter()
         with host_waits(self.device) as waits:
@@ -320,23 +320,6 @@ def _run(part: str, tiny: bool) -> None:
     finally:
         os.environ.pop(dispatch.WAYS, None)
         torch.set_num_threads(threads)
-
-
-def _samples_of(groups: list[RowGroup]) -> list[Sample]:
-    """Returns the rows as samples, every second one bad."""
-    samples: list[Sample] = []
-    for group in groups:
-        for row in group.rows:
-            samples.append(
-                Sample(
-                    member=f"m{group.slot}",
-                    prompt_ids=group.prompt_ids,
-                    token_ids=tuple(row.token_ids),
-                    logprobs=tuple(row.logprobs),
-                    advantage=1.0 - 2 * (row.index % 2),
-                )
-            )
-    return samples
 
 
 def _weights(shape: Shape) -> int:

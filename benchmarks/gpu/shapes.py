@@ -15,7 +15,9 @@ from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.decoder import Decoder, decoder_of
 from redqueen.policy.policy import Policy
+from redqueen.policy.sampling.continuous_batch import RowGroup
 from redqueen.policy.workers.inline import InlineExecutor
+from redqueen.records import Sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +111,20 @@ def random_policy(
     for member in bank.slots:
         policy.learner.load_state(member, {})
     return policy
+
+
+def samples_of(groups: Sequence[RowGroup]) -> list[Sample]:
+    """Returns the rows as samples, every second one bad."""
+    samples: list[Sample] = []
+    for group in groups:
+        for row in group.rows:
+            samples.append(
+                Sample(
+                    member=f"m{group.slot}",
+                    prompt_ids=group.prompt_ids,
+                    token_ids=tuple(row.token_ids),
+                    logprobs=tuple(row.logprobs),
+                    advantage=1.0 - 2 * (row.index % 2),
+                )
+            )
+    return samples

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +13,14 @@ from torch import Tensor
 
 from benchmarks.gpu import stand_ins
 from benchmarks.gpu.pretend import PretendGpu, PretendTensor, moved, pretend_gpu
-from benchmarks.gpu.shapes import TINY, random_decoder, random_members, random_policy
+from benchmarks.gpu.shapes import TINY, random_decoder, random_members, random_policy, samples_of
 from redqueen.config import LearningConfig
 from redqueen.policy.kernels import dispatch
 from redqueen.policy.kernels.transfer import HostCopy
 from redqueen.policy.model.decoder import Decoder
 from redqueen.policy.sampling.completion import Row
 from redqueen.policy.sampling.continuous_batch import BatchLimits, RowGroup
-from redqueen.records import Sample, SamplingParams
+from redqueen.records import SamplingParams
 
 MEMBERS = 4
 ATTEMPTS = 4
@@ -77,7 +76,7 @@ def _count(gpu: PretendGpu, decoder: Decoder) -> Waits:
     policy.executor.sample(groups, limits, lambda row: None)
     sampling = Counter(gpu.waits)
     gpu.waits.clear()
-    policy.learner.update(_samples(groups))
+    policy.learner.update(samples_of(groups))
     return Waits(sampling, Counter(gpu.waits))
 
 
@@ -90,20 +89,3 @@ def _groups() -> list[RowGroup]:
         rows = [Row(ATTEMPTS * slot + i, (slot, i), params, ()) for i in range(ATTEMPTS)]
         groups.append(RowGroup(slot, prompt, rows))
     return groups
-
-
-def _samples(groups: Sequence[RowGroup]) -> list[Sample]:
-    """Returns the rows as samples, every second one bad."""
-    samples: list[Sample] = []
-    for group in groups:
-        for row in group.rows:
-            samples.append(
-                Sample(
-                    member=f"m{group.slot}",
-                    prompt_ids=group.prompt_ids,
-                    token_ids=tuple(row.token_ids),
-                    logprobs=tuple(row.logprobs),
-                    advantage=1.0 - 2 * (row.index % 2),
-                )
-            )
-    return samples

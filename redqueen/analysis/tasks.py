@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Literal
 
+from redqueen.base.intervals import mean
 from redqueen.kinds import find_or_plain
 from redqueen.records import Kind
 from redqueen.runs.archive.reader import ArchiveReader
@@ -91,5 +91,4 @@ def _pay(one: Proposed, member: str | None) -> float | None:
     """Returns what `member` was paid; None where it was paid nothing, such as after a fault of the machine."""
     if member is None or member == one.proposal.teacher:
         return one.proposal.reward
-    rewards = [attempt.reward for attempt in one.attempts if attempt.reward is not None]
-    return fmean(rewards) if rewards else None
+    return mean(attempt.reward for attempt in one.attempts)

@@ -6,7 +6,7 @@ The quantile of t is computed here, so that no statistics package is needed.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import NormalDist, fmean, stdev, variance
@@ -37,6 +37,21 @@ class Interval:
         return self.high is not None and self.high < 0
 
 
+def interval_text(found: Interval | None, form: str = "+.2f", scale: float = 1) -> str:
+    """Returns a mean with its interval, if there is one: `+0.05 [-0.02, +0.11]`. `form` is that of each number."""
+    if found is None:
+        return "-"
+    if found.low is None or found.high is None:
+        return f"{scale * found.mean:{form}}"
+    return f"{scale * found.mean:{form}} [{scale * found.low:{form}}, {scale * found.high:{form}}]"
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """Returns the mean of the values that are known, None without any."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
 def interval(values: Sequence[float], level: float = LEVEL) -> Interval | None:
     """Returns the mean of independent `values`, or None without any. One value, or equal ones, have no interval."""
     if not values:
@@ -44,6 +59,14 @@ def interval(values: Sequence[float], level: float = LEVEL) -> Interval | None:
     if len(values) == 1:
         return Interval(values[0], None, None, 1)
     return around(fmean(values), stdev(values) / math.sqrt(len(values)), len(values) - 1, len(values), level)
+
+
+def paired(values: Mapping[int, float], others: Mapping[int, float]) -> Interval | None:
+    """Returns the mean difference of values from others of the same seed, over the seeds that both have.
+
+    What has one seed starts from the same weights and random numbers, so a part of the noise cancels.
+    """
+    return interval([value - others[seed] for seed, value in values.items() if seed in others])
 
 
 def share(hits: int, n: int, level: float = LEVEL) -> Interval | None:

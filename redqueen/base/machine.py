@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import platform
 import resource
+import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -45,6 +48,19 @@ def set_library_defaults() -> None:
     if can_write(kernels):
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kernels / "inductor"))
         os.environ.setdefault("TRITON_CACHE_DIR", str(kernels / "triton"))
+
+
+@contextmanager
+def on_sigterm(act: Callable[[], None]) -> Generator[None]:
+    """Calls `act` in the main thread when this process gets SIGTERM; nothing changes in a block of another thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda _number, _frame: act())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def can_write(folder: Path) -> bool:

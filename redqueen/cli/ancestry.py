@@ -6,16 +6,16 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from redqueen.analysis.ancestry.figure import draw
 from redqueen.analysis.ancestry.study import SLOTS, Games, StudentEpoch, TaskEpoch, play, student_epochs, task_epochs
 from redqueen.analysis.ancestry.summary import Finding, rates, students, teachers, unsolved
 from redqueen.analysis.replay import load_step, open_replay
+from redqueen.base.intervals import interval_text
 from redqueen.cli.figure_files import check_figure, write_figure
 from redqueen.cli.listening import Lines
-from redqueen.cli.tables import signed_interval, table_console
+from redqueen.cli.tables import progress_console, table_console
 from redqueen.config import Config
 from redqueen.recording.task_reporter import TaskReporter
 from redqueen.recording.terminal import percent
@@ -51,8 +51,7 @@ def run_ancestry(
     config = playable(directory, allowed)
     of_tasks = task_epochs(directory, config, epochs, tasks)
     of_students = student_epochs(directory, config, epochs, most)
-    # Progress goes to standard error: --json is for pipes.
-    progress = Console(stderr=True, highlight=False, soft_wrap=True)
+    progress = progress_console()
     progress.print(available(config, directory, of_students))
     # Students of many checkpoints may be more than the adapter bank should hold at once; then they take turns.
     slots = min(SLOTS, sum(len(epoch.adapters) for epoch in of_students))
@@ -100,8 +99,8 @@ def show(games: Games, findings: dict[str, Finding]) -> None:
     for name, finding in findings.items():
         cycle = "" if finding.cycle is None else f", against step {finding.cycle}"
         console.print(
-            f"{name}: {finding.verdict}{cycle}; change {signed_interval(finding.change)}, last minus best before "
-            f"{signed_interval(finding.fall)}",
+            f"{name}: {finding.verdict}{cycle}; change {interval_text(finding.change)}, last minus best before "
+            f"{interval_text(finding.fall)}",
             soft_wrap=True,
         )
     console.print(NOTES, soft_wrap=True)

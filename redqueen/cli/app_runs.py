@@ -333,17 +333,11 @@ def retention(
     step: Annotated[
         int | None, typer.Option(metavar="N", help="The checkpoint after N steps (default: the newest).")
     ] = None,
-    parents: Annotated[
-        int, typer.Option(min=1, metavar="N", help="How many of the fittest students breed, in turn.")
-    ] = 1,
     seeds: Annotated[
         int, typer.Option(min=1, metavar="N", help="Repetitions, each with its own tasks and children.")
     ] = 3,
     updates: Annotated[int, typer.Option(min=1, metavar="N", help="Updates of each child.")] = 20,
-    every: Annotated[int, typer.Option(min=1, metavar="N", help="Updates from one measurement to the next.")] = 2,
     tasks: Annotated[int, typer.Option(min=1, metavar="N", help="Reserved tasks that reward is measured on.")] = 24,
-    tries: Annotated[int, typer.Option(min=1, metavar="N", help="Attempts at each fixed task.")] = 2,
-    practice: Annotated[int, typer.Option(min=1, metavar="N", help="Tasks of an update.")] = 6,
     as_json: AsJson = False,
     figure: Figure = None,
     load_plugins: LoadPlugins = False,
@@ -360,7 +354,7 @@ def retention(
     say_loading()
     from redqueen.cli.retention import run_retention
 
-    plan = RetentionPlan(parents, seeds, updates, every, tasks, tries, practice)
+    plan = RetentionPlan(seeds, updates, tasks)
     allowed = Allowed(load_plugins, unsafe_no_isolation)
     raise typer.Exit(run_retention(run, step, plan, allowed, as_json=as_json, figure=figure))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from redqueen.analysis.compare.arms import Arm, runs_of
@@ -14,10 +13,9 @@ from redqueen.analysis.compare.charts import QUESTIONS, Chart, charts
 from redqueen.analysis.compare.compared import compare
 from redqueen.analysis.compare.files import write_files
 from redqueen.analysis.compare.gains import gain_charts
-from redqueen.analysis.compare.summary import Budget, Quantity
-from redqueen.base.intervals import Interval
+from redqueen.analysis.compare.summary import Budget, Quantity, quantity_rows
 from redqueen.base.machine import clock
-from redqueen.cli.tables import table_console
+from redqueen.cli.tables import plain_table, progress_console, table_console
 from redqueen.errors import UserError
 from redqueen.runs.directory import write_text
 from redqueen.runs.files import to_json
@@ -72,8 +70,7 @@ def _write(
 
 
 def _progress(line: str) -> None:
-    # On standard error, because standard output may be JSON that another program reads.
-    Console(stderr=True, highlight=False, soft_wrap=True).print(line, markup=False)
+    progress_console().print(line, markup=False)
 
 
 def _show(read: Sequence[Arm], costs: Sequence[Budget], table: Sequence[Quantity]) -> None:
@@ -85,10 +82,9 @@ def _show(read: Sequence[Arm], costs: Sequence[Budget], table: Sequence[Quantity
         console.print(f"{run.name}: {answer['value']}. {answer['text']}", soft_wrap=True, markup=False)
     console.print(f"\n{curriculum_title}", style="bold")
     names = [arm.name for arm in read]
-    numbers = _table("first quarter -> last quarter of the steps", *names)
-    for start in range(0, len(table), len(names)):
-        row = table[start : start + len(names)]
-        numbers.add_row(row[0].name, *(f"{_text(each.first)} -> {_text(each.last)}" for each in row))
+    numbers = plain_table("first quarter -> last quarter of the steps", *names)
+    for row in quantity_rows(table, len(names), "->", "-"):
+        numbers.add_row(*row)
     console.print(numbers)
     console.print(f"\n{health_title}", style="bold")
     for run in runs_of(read):
@@ -101,7 +97,7 @@ def _show(read: Sequence[Arm], costs: Sequence[Budget], table: Sequence[Quantity
 
 
 def _budgets(costs: Sequence[Budget]) -> Table:
-    budgets = _table("arm", "runs", "verdict", "steps", "tokens sampled", "tokens trained", "time")
+    budgets = plain_table("arm", "runs", "verdict", "steps", "tokens sampled", "tokens trained", "time")
     for cost in costs:
         words = ", ".join(f"{word} ({count})" if cost.runs > 1 else word for word, count in cost.verdicts.items())
         budgets.add_row(
@@ -114,18 +110,3 @@ def _budgets(costs: Sequence[Budget]) -> Table:
             clock(cost.seconds),
         )
     return budgets
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(column, no_wrap=True)
-    return table
-
-
-def _text(number: Interval | None) -> str:
-    if number is None:
-        return "-"
-    digits = 2 if abs(number.mean) < 10 else 1
-    ends = "" if number.low is None else f" \\[{number.low:.{digits}f}, {number.high:.{digits}f}]"
-    return f"{number.mean:.{digits}f}{ends}"

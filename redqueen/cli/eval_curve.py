@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from matplotlib.figure import Figure
 
-from redqueen.base.intervals import Interval
+from redqueen.base.intervals import interval_text
 from redqueen.cli.eval_table import Cells, percent
 from redqueen.evals.curve import Point, curves
 from redqueen.evals.paper import row_title
@@ -31,19 +31,11 @@ def curve_table(results: Results) -> Cells:
                         str(point.step),
                         " ".join(point.members),
                         percent(point.score),
-                        signed(point.gain),
+                        interval_text(point.gain, "+.1f", 100),
                         *(f"{100 * point.pass_at[k]:.1f}" if k in point.pass_at else "-" for k in passes),
                     ]
                 )
     return rows
-
-
-def signed(gain: Interval | None) -> str:
-    """Formats a difference in points with its interval: "+7.1 [2.0, 12.3]"."""
-    if gain is None:
-        return "-"
-    ends = "" if gain.low is None or gain.high is None else f" [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}]"
-    return f"{100 * gain.mean:+.1f}{ends}"
 
 
 def curve_document(results: Results) -> dict[str, object]:

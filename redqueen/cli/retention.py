@@ -14,9 +14,10 @@ from redqueen.analysis.replay import load_step, open_replay
 from redqueen.analysis.retention.figure import draw
 from redqueen.analysis.retention.study import RetentionPlan, RetentionTrial, retention, slots_needed
 from redqueen.analysis.retention.summary import Summary, summarise
+from redqueen.base.intervals import interval_text
 from redqueen.cli.figure_files import check_figure, write_figure
 from redqueen.cli.listening import Lines
-from redqueen.cli.tables import mean_and_deviation, signed_interval, table_console
+from redqueen.cli.tables import mean_and_deviation, table_console
 from redqueen.recording.task_reporter import TaskReporter
 from redqueen.runs.allowed import Allowed, playable
 from redqueen.runs.directory import RunDirectory
@@ -73,12 +74,12 @@ def table(summaries: Sequence[Summary]) -> Table:
         rows.add_row(
             s.operator,
             mean_and_deviation(s.kl, s.kl_spread, 3),
-            signed_interval(s.birth),
+            interval_text(s.birth),
             f"{s.regained:.0%}",
             bound + mean_and_deviation(s.updates, s.updates_spread, 1),
-            signed_interval(s.late),
-            signed_interval(s.over_copy),
-            signed_interval(s.over_mean),
+            interval_text(s.late),
+            interval_text(s.over_copy),
+            interval_text(s.over_mean),
             s.beats_copy,
             s.beats_mean,
         )

@@ -11,15 +11,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from redqueen.analysis.sweep.grid import Combination
 from redqueen.analysis.sweep.held_out import held_out_score
-from redqueen.analysis.sweep.runs import SweepRun, play
+from redqueen.analysis.sweep.runs import SweepRun
 from redqueen.analysis.sweep.table import PROBE, SweepRow, rows
-from redqueen.base.machine import clock
-from redqueen.cli.sweep_plan import plan_sweep
-from redqueen.cli.tables import signed_interval, table_console, unsigned_interval
+from redqueen.base.intervals import interval_text
+from redqueen.cli.sweep_plan import plan_sweep, train_runs
+from redqueen.cli.tables import plain_table, progress_console, table_console
 from redqueen.runs.directory import write_json
 from redqueen.runs.metrics import StepMetrics
 from redqueen.session import quiet_libraries
@@ -45,9 +44,8 @@ def run_sweep(
 ) -> int:
     """Trains the rest of the sweep and prints its table; returns the exit code. Raises UserError for a bad grid."""
     cells, runs = plan_sweep(args, options, seeds, out, probe)
-    # Progress goes to standard error: --json is for pipes.
-    progress = Console(stderr=True, highlight=False, soft_wrap=True)
-    if not _play(runs, jobs, progress):
+    progress = progress_console()
+    if not train_runs(runs, jobs, progress):
         progress.print("stopped: the same command resumes the sweep")
         return 130
     probes = _probes(cells, runs, probe, progress)
@@ -76,17 +74,6 @@ def run_sweep(
     return 1 if failed else 0
 
 
-def _play(runs: Sequence[SweepRun], jobs: int, progress: Console) -> bool:
-    """Trains the runs that are not done; returns False if it was interrupted."""
-    left = [run for run in runs if not run.done]
-
-    def report(run: SweepRun, seconds: float) -> None:
-        end = f"done in {clock(seconds)}" if run.done else f"failed, see {run.log}"
-        progress.print(f"{run.cell} seed {run.seed}: {end}")
-
-    return play(left, jobs, report)
-
-
 def _probes(cells: Sequence[Combination], runs: Sequence[SweepRun], tasks: int, progress: Console) -> Probes:
     """Returns the scores of the finished runs on `tasks` reserved tasks, by cell and seed; none if `tasks` is 0."""
     probes: Probes = {cell.name: {} for cell in cells}
@@ -107,19 +94,17 @@ def _heading(metric: str) -> str:
 
 def _show(table: Sequence[SweepRow], cells: Sequence[Combination]) -> None:
     console = table_console()
-    columns = Table(box=None, pad_edge=False)
-    for name in ("metric", "cell", "seeds", "final", "mean", "final - first cell", "mean - first cell"):
-        columns.add_column(name, no_wrap=True)
+    columns = plain_table("metric", "cell", "seeds", "final", "mean", "final - first cell", "mean - first cell")
     for i, row in enumerate(table):
         columns.add_row(
             # A metric has one row for each cell, and its name is in the first of them only.
             _heading(row.metric) if i % len(cells) == 0 else "",
             row.cell,
             str(row.final.n if row.final else 0),
-            unsigned_interval(row.final),
-            unsigned_interval(row.mean),
-            signed_interval(row.final_over),
-            signed_interval(row.mean_over),
+            interval_text(row.final, ".2f"),
+            interval_text(row.mean, ".2f"),
+            interval_text(row.final_over),
+            interval_text(row.mean_over),
         )
     console.print(columns)
     console.print(NOTES, soft_wrap=True)

@@ -11,15 +11,15 @@ from statistics import fmean
 from rich.console import Console
 
 from redqueen.analysis.sweep.grid import Combination, grid
-from redqueen.analysis.sweep.runs import SweepRun, check_probe, plan_runs
+from redqueen.analysis.sweep.runs import SweepRun, check_probe, plan_runs, play
 from redqueen.base.machine import clock
+from redqueen.cli.tables import progress_console
 from redqueen.config.recipes import configure
 
 
 def print_plan(args: Sequence[str], options: Sequence[str], seeds: int, out: Path, jobs: int, probe: int) -> None:
     """Prints the plan of a sweep. Raises UserError as `plan_sweep` does."""
-    # Results go to standard output, which may be a pipe.
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = progress_console()
     for line in plan_lines(*plan_sweep(args, options, seeds, out, probe), jobs):
         console.print(line, markup=False)
 
@@ -51,3 +51,13 @@ def plan_lines(cells: Sequence[Combination], runs: Sequence[SweepRun], jobs: int
     elif left:
         lines.append("how long that takes is known after the first run: its log has a line for each step")
     return lines
+
+
+def train_runs(runs: Sequence[SweepRun], jobs: int, progress: Console) -> bool:
+    """Trains the runs that are not done, and says how each ended; returns False if it was interrupted."""
+
+    def ended(run: SweepRun, seconds: float) -> None:
+        end = f"done in {clock(seconds)}" if run.done else f"failed, see {run.log}"
+        progress.print(f"{run.cell} seed {run.seed}: {end}")
+
+    return play([run for run in runs if not run.done], jobs, ended)

@@ -1,10 +1,9 @@
-"""What the commands that print tables share: the console, and numbers with their uncertainty."""
+"""What the commands that print tables share: the consoles, plain tables, and a number with its deviation."""
 
 from __future__ import annotations
 
 from rich.console import Console
-
-from redqueen.base.intervals import Interval
+from rich.table import Table
 
 # A pipe has no width of its own. Rich assumes 80 columns there and would wrap or cut what a script wants to read.
 _PIPE_WIDTH = 400
@@ -16,19 +15,19 @@ def table_console() -> Console:
     return console if console.is_terminal else Console(highlight=False, width=_PIPE_WIDTH)
 
 
+def progress_console() -> Console:
+    """Returns the console for progress, on standard error: standard output may be JSON that another program reads."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
 def mean_and_deviation(mean: float, deviation: float | None, digits: int) -> str:
     """Formats a mean with its standard deviation, if there is one: `0.43 ± 0.05`."""
     return f"{mean:.{digits}f}" if deviation is None else f"{mean:.{digits}f} ± {deviation:.{digits}f}"
 
 
-def signed_interval(interval: Interval | None) -> str:
-    r"""Formats a difference with its interval, if there is one: `+0.05 \[-0.02, +0.11]`, escaped for Rich's markup."""
-    if interval is None:
-        return "-"
-    ends = "" if interval.low is None else f" \\[{interval.low:+.2f}, {interval.high:+.2f}]"
-    return f"{interval.mean:+.2f}{ends}"
-
-
-def unsigned_interval(interval: Interval | None) -> str:
-    r"""Formats a rate with its interval, if there is one: `0.43 \[0.35, 0.51]`, escaped for Rich's markup."""
-    return signed_interval(interval).replace("+", "")
+def plain_table(*columns: str) -> Table:
+    """Returns a table without lines, whose cells stay on one line."""
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, no_wrap=True)
+    return table

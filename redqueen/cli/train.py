@@ -5,15 +5,12 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
-import threading
-from collections.abc import Callable, Collection, Generator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable, Collection
 
 from rich.console import Console
 
 from redqueen import session
-from redqueen.base.machine import clock
+from redqueen.base.machine import clock, on_sigterm
 from redqueen.cli.listening import Lines
 from redqueen.config import Config
 from redqueen.recording.held_out import held_out_lines
@@ -72,7 +69,11 @@ class _Training(Lines):
 
 def _run(directory: RunDirectory, train: Callable[[], None]) -> int:
     """Trains; returns the exit code: if the run was stopped, the one that shells expect of the signal."""
-    with _terminable():
+
+    def terminate() -> None:
+        raise Terminated
+
+    with on_sigterm(terminate):
         try:
             train()
         except KeyboardInterrupt as stop:
@@ -108,23 +109,6 @@ def introduce(config: Config, directory: RunDirectory) -> None:
         f"Ctrl-C stops; finished steps are kept. To go on: redqueen train --resume {quoted(directory.path)}",
         highlight=False,
     )
-
-
-@contextmanager
-def _terminable() -> Generator[None]:
-    """Raises Terminated in the main thread when the process gets SIGTERM."""
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        raise Terminated
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _conclude(directory: RunDirectory) -> None:

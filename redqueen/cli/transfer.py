@@ -11,17 +11,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from redqueen.analysis.dataset.files import write_tasks
 from redqueen.analysis.sweep.grid import Combination
-from redqueen.analysis.sweep.runs import SweepRun, plan_runs, play
+from redqueen.analysis.sweep.runs import SweepRun, plan_runs
 from redqueen.analysis.transfer.curricula import Curriculum, curricula, stranger_settings
 from redqueen.analysis.transfer.table import SEEDS, TransferRow, gain, rows
-from redqueen.base.intervals import Interval
-from redqueen.base.machine import clock
-from redqueen.cli.tables import table_console
+from redqueen.base.intervals import interval_text
+from redqueen.cli.sweep_plan import train_runs
+from redqueen.cli.tables import plain_table, progress_console, table_console
 from redqueen.config.recipes import configure
 from redqueen.errors import UserError
 from redqueen.runs.directory import write_json
@@ -50,10 +47,10 @@ def run_transfer(args: Sequence[str], seeds: int, out: Path, jobs: int, *, as_js
     # The runs are checked before a file is written.
     strangers = plan_runs(settings, cells, seeds, out)
     _write(out, found)
-    progress = Console(stderr=True, highlight=False, soft_wrap=True)
-    left = [run for run in strangers if not run.done]
-    progress.print(f"{len(strangers)} strangers, {len(left)} to train on {sum(sizes.values())} tasks each")
-    if not play(left, jobs, lambda run, seconds: progress.print(_ended(run, seconds))):
+    progress = progress_console()
+    left = sum(not run.done for run in strangers)
+    progress.print(f"{len(strangers)} strangers, {left} to train on {sum(sizes.values())} tasks each")
+    if not train_runs(strangers, jobs, progress):
         progress.print("stopped: the same command goes on")
         return 130
     table = rows(found, _gains(cells, strangers))
@@ -87,11 +84,6 @@ def _write(out: Path, found: Sequence[Curriculum]) -> None:
             scratch.unlink(missing_ok=True)
 
 
-def _ended(run: SweepRun, seconds: float) -> str:
-    end = f"done in {clock(seconds)}" if run.done else f"failed, see {run.log}"
-    return f"{run.cell} seed {run.seed}: {end}"
-
-
 def _gains(cells: Sequence[Combination], strangers: Sequence[SweepRun]) -> dict[str, dict[int, float]]:
     """Returns the gains of the strangers that are done."""
     gains: dict[str, dict[int, float]] = {cell.name: {} for cell in cells}
@@ -104,9 +96,7 @@ def _gains(cells: Sequence[Combination], strangers: Sequence[SweepRun]) -> dict[
 
 def _show(table: Sequence[TransferRow]) -> None:
     console = table_console()
-    columns = Table(box=None, pad_edge=False)
-    for name in ("tasks of", "tasks", "lines", "solved", "strangers", "gain", "gain - seeds", "last - first"):
-        columns.add_column(name, no_wrap=True)
+    columns = plain_table("tasks of", "tasks", "lines", "solved", "strangers", "gain", "gain - seeds", "last - first")
     for row in table:
         columns.add_row(
             row.cell,
@@ -114,18 +104,7 @@ def _show(table: Sequence[TransferRow]) -> None:
             "-" if row.lines is None else f"{row.lines:.1f}",
             "-" if row.solve_rate is None else f"{row.solve_rate:.2f}",
             str(row.gain.n if row.gain else 0),
-            _points(row.gain),
-            _points(row.over_seeds),
-            _points(row.last_over_first),
+            *(interval_text(each, "+.1f", 100) for each in (row.gain, row.over_seeds, row.last_over_first)),
         )
     console.print(columns)
     console.print(NOTES, soft_wrap=True, markup=False)
-
-
-def _points(interval: Interval | None) -> str:
-    r"""Formats a difference in points with its interval: `+5.0 \[-2.0, +11.0]`, escaped for Rich's markup."""
-    if interval is None:
-        return "-"
-    if interval.low is None or interval.high is None:
-        return f"{100 * interval.mean:+.1f}"
-    return f"{100 * interval.mean:+.1f} \\[{100 * interval.low:+.1f}, {100 * interval.high:+.1f}]"

@@ -135,35 +135,24 @@ def paper_7b_identity() -> Config:
 
 def population_4t4s() -> Config:
     """4 teachers and 4 students, as in the paper, on the bundled model."""
-    return quickstart().model_copy(
-        update={
-            "recipe": "population_4t4s",
-            "population": PopulationConfig(teachers=4, students=4),
-            "evolution": EvolutionConfig(every=3, gamma=0.25, burn_in=3),
-        }
-    )
+    evolution = EvolutionConfig(every=3, gamma=0.25, burn_in=3)
+    return _quickstart_of("population_4t4s", PopulationConfig(teachers=4, students=4), evolution)
 
 
 def asymmetric() -> Config:
     """4 teachers and 8 students on the bundled model."""
-    return quickstart().model_copy(
-        update={
-            "recipe": "asymmetric",
-            "population": PopulationConfig(teachers=4, students=8),
-            "evolution": EvolutionConfig(every=3, gamma=0.25, burn_in=3),
-        }
-    )
+    evolution = EvolutionConfig(every=3, gamma=0.25, burn_in=3)
+    return _quickstart_of("asymmetric", PopulationConfig(teachers=4, students=8), evolution)
 
 
 def ablation_1t1s() -> Config:
     """One teacher against one student: co-evolution without a population, hence without evolution."""
-    return quickstart().model_copy(
-        update={
-            "recipe": "ablation_1t1s",
-            "population": PopulationConfig(teachers=1, students=1),
-            "evolution": EvolutionConfig(enabled=False),
-        }
-    )
+    return _quickstart_of("ablation_1t1s", PopulationConfig(teachers=1, students=1), EvolutionConfig(enabled=False))
+
+
+def _quickstart_of(name: str, population: PopulationConfig, evolution: EvolutionConfig) -> Config:
+    """Returns the quickstart with another population."""
+    return quickstart().model_copy(update={"recipe": name, "population": population, "evolution": evolution})
 
 
 def rlvr() -> Config:

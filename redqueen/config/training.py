@@ -200,7 +200,10 @@ class RunConfig(Section):
     recorders: tuple[Annotated[str, Named("recorder", ())], ...] = ()
     """Recorders of your own modules that get each step as well (docs/EXTENDING.md)."""
 
-    @field_validator("trackers", "recorders")
+    metrics: tuple[Annotated[str, Named("metric", ())], ...] = ()
+    """Metrics of your own modules, beside those of docs/METRICS.md (docs/EXTENDING.md)."""
+
+    @field_validator("trackers", "recorders", "metrics")
     @classmethod
     def _distinct(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         if len(set(names)) != len(names):

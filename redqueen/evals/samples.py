@@ -6,9 +6,9 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from redqueen.base.closing import Closing
 from redqueen.errors import UserError
 
 FILE = "samples.sqlite"
@@ -43,7 +43,7 @@ _NAMES = [field.name for field in fields(SampleRow)]
 _KEY = "setting, adapter, benchmark, problem, number"
 
 
-class SampleStore:
+class SampleStore(Closing):
     """Holds samples in the file `FILE` of a folder, or in memory."""
 
     def __init__(self, folder: Path | None) -> None:
@@ -83,14 +83,6 @@ class SampleStore:
     def close(self) -> None:
         """Closes the file."""
         self.connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _row(values: tuple[Any, ...]) -> SampleRow:

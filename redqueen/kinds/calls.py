@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cached_property
+from pathlib import Path
 
-from redqueen.programs.normal_form import ENTRY, split_calls
-from redqueen.records import Pair
-from redqueen.sandbox import canonical, parse_arguments, parse_literal, to_literal
+from redqueen.kinds.language import Half
+from redqueen.programs.normal_form import ENTRY, hashed, split_calls
+from redqueen.records import Draft, Pair
+from redqueen.sandbox import GAME, Profile, canonical, parse_arguments, parse_literal, to_literal
 
 _OUTPUT_GAP = re.compile(r"f\((.*)\)\s*==\s*\?")
 _INPUT_GAP = re.compile(r"f\(\s*\?\s*\)\s*==\s*(\S.*)")
@@ -15,7 +18,37 @@ _NO_INPUT = re.compile(r"\s*\?\s*")
 
 
 class Literals:
-    """The part of a language (`redqueen.kinds.language.Language`) that writes values as Python's literals."""
+    """What most languages (`redqueen.kinds.language.Language`) have in common: their values are Python's literals.
+
+    By itself a program is known by its text, and no measure of programs applies to it.
+    """
+
+    prefix = ""
+    profile: Profile = GAME
+    warm_start: Path | None = None
+
+    def fingerprint(self, program: str) -> str:
+        return hashed(program.strip())
+
+    def shape(self, program: str) -> str:
+        return self.fingerprint(program)
+
+    def tree(self, program: str) -> ast.Module | None:
+        del program
+
+    def called(self, program: str) -> str | None:
+        del program
+
+    def reserved(self, half: Half | None = None) -> tuple[Draft, ...]:
+        del half
+        return ()
+
+    def is_reserved(self, program: str) -> bool:
+        return self.shape(program) in self._reserved_shapes
+
+    @cached_property
+    def _reserved_shapes(self) -> frozenset[str]:
+        return frozenset(self.shape(draft.program) for draft in self.reserved())
 
     def identity_of(self, value: str) -> bytes:
         return canonical(parse_literal(value))

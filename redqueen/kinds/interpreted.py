@@ -6,10 +6,7 @@ trusted code, so it must bound the work and the size of values itself: no sandbo
 
 from __future__ import annotations
 
-import ast
-import hashlib
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +16,9 @@ from redqueen.kinds.seed_files import read_own
 from redqueen.programs.normal_form import ENTRY
 from redqueen.records import Draft
 from redqueen.sandbox import (
-    GAME,
     CodecError,
     Outcome,
     OversizeError,
-    Profile,
     Status,
     canonical,
     parse_arguments,
@@ -47,10 +42,7 @@ class Interpreted(Calls):
     name: str
     rules = ""
     """Sentences for chat prompts: what a program may be, and what inputs and outputs are."""
-    prefix = ""
-    profile: Profile = GAME
     identity: Draft
-    warm_start: Path | None = None
     seed_drafts: tuple[Draft, ...] = ()
     """The seed programs."""
     reserved_drafts: tuple[Draft, ...] = ()
@@ -91,20 +83,6 @@ class Interpreted(Calls):
                 return Outcome(status="wrong", outputs=tuple(outputs), detail=f"input {number} gives {outputs[-1]}")
         return Outcome(status="ok", outputs=tuple(outputs))
 
-    def fingerprint(self, program: str) -> str:
-        return hashed(program.strip())
-
-    def shape(self, program: str) -> str:
-        return self.fingerprint(program)
-
-    def tree(self, program: str) -> ast.Module | None:
-        del program
-        return None
-
-    def called(self, program: str) -> str | None:
-        del program
-        return None
-
     def ask_output(self, given: str) -> str:
         return f"{self.call(given)} =="
 
@@ -116,15 +94,3 @@ class Interpreted(Calls):
 
     def reserved(self, half: Half | None = None) -> tuple[Draft, ...]:
         return halved(self.reserved_drafts, half)
-
-    def is_reserved(self, program: str) -> bool:
-        return self.shape(program) in self._reserved_shapes
-
-    @cached_property
-    def _reserved_shapes(self) -> frozenset[str]:
-        return frozenset(self.shape(draft.program) for draft in self.reserved_drafts)
-
-
-def hashed(form: str) -> str:
-    """Returns a short hash of a text."""
-    return hashlib.blake2b(form.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

@@ -59,7 +59,7 @@ def fingerprint(program: str) -> str:
         form = normalise(program)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         form = program.strip()
-    return _hash(form)
+    return hashed(form)
 
 
 @lru_cache(maxsize=4096)
@@ -84,7 +84,7 @@ def shape(program: str) -> str:
         form = _dumped(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         form = program.strip()
-    return _hash(form)
+    return hashed(form)
 
 
 def _dumped(part: object) -> str:
@@ -99,5 +99,6 @@ def _dumped(part: object) -> str:
     return repr(part)
 
 
-def _hash(form: str) -> str:
+def hashed(form: str) -> str:
+    """Returns a short hash of a text."""
     return hashlib.blake2b(form.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

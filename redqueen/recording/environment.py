@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
 from pathlib import Path
@@ -15,6 +16,7 @@ from redqueen import __version__
 from redqueen.base.machine import cores, now, processor
 from redqueen.config import Config
 from redqueen.policy.model.base import BaseFacts
+from redqueen.recording.metrics.own import own_metrics
 from redqueen.runs.directory import FITTED
 
 LIBRARIES = ("torch", "transformers", "peft", "safetensors", "tokenizers", "numpy", "numba", "pydantic")
@@ -41,8 +43,10 @@ def session(config: Config, command: str, tier: str) -> dict[str, object]:
 
 def environment(config: Config, base: BaseFacts, command: str, tier: str) -> dict[str, object]:
     """Returns the content of environment.json of a new run."""
+    own = [asdict(metric) for metric in own_metrics(config.run.metrics)]
     return {
         **session(config, command, tier),
+        **({"metrics": own} if own else {}),
         "python": platform.python_version(),
         "system": platform.platform(),
         "libraries": versions(),

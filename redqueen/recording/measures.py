@@ -5,7 +5,6 @@ What a run has covered is counted from its first step. A resumed run counts it a
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -19,7 +18,7 @@ from redqueen.play.played_step import PlayedStep
 from redqueen.programs.complexity import Complexity, complexity_of
 from redqueen.programs.coverage import Coverage, Covered
 from redqueen.programs.features import functions_of, paths_of
-from redqueen.programs.normal_form import shape
+from redqueen.programs.normal_form import hashed, shape
 from redqueen.programs.reached import reached_tree
 from redqueen.programs.signatures import signature, size_of
 from redqueen.programs.trees import text_of
@@ -198,8 +197,7 @@ def _identity(task: Task) -> str:
         task.message,
         *(pair.input for pair in task.pairs),
     )
-    text = "\0".join(parts).encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(text, digest_size=12).hexdigest()
+    return hashed("\0".join(parts))
 
 
 def by_random(row: MeasureRow) -> bool:

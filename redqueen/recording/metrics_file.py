@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from redqueen.recording.metrics import step_metrics
 from redqueen.recording.recorder import Recorder, StepRecord
 from redqueen.runs.directory import RunDirectory
@@ -9,16 +11,17 @@ from redqueen.runs.files import InPlace
 
 
 class MetricsRecorder(Recorder):
-    """Appends each step's line to metrics.jsonl."""
+    """Appends each step's line to metrics.jsonl, the metrics of plugins that are called `own` among it."""
 
-    def __init__(self, directory: RunDirectory) -> None:
+    def __init__(self, directory: RunDirectory, own: Sequence[str] = ()) -> None:
         self.directory = directory
+        self.own = own
         self._place = InPlace(directory.metrics_file)
 
     def record(self, record: StepRecord) -> None:
         """Appends the step's line. Raises OSError if it cannot be written, RunError if the file is no longer there."""
         self._place.check()
-        self.directory.append_metrics(step_metrics(record))
+        self.directory.append_metrics(step_metrics(record, self.own))
         self._place.check()
 
     def rewind(self, step: int) -> None:

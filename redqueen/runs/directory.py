@@ -10,13 +10,14 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
 
 from redqueen.config import Config, resolve
 from redqueen.errors import UserError
 from redqueen.runs.files import LARGE, RunError, open_plain, parse_json, read_plain, to_json, write_json, write_text
-from redqueen.runs.metrics import StepMetrics
+from redqueen.runs.metrics import OwnMetric, StepMetrics
 
 _LOCK = ".lock"
 _ENVIRONMENT = "environment.json"
@@ -163,6 +164,15 @@ class RunDirectory:
             return {}
         # The file may have come from somebody else with the run, and may set nothing but these.
         return {key: newest[key] for key in FITTED if key in newest} if isinstance(newest, dict) else {}
+
+    def own_metrics(self) -> list[OwnMetric]:
+        """Returns what is kept of the metrics of the run's plugins; [] if that is lost."""
+        try:
+            data: Any = parse_json(read_plain(self.path / _ENVIRONMENT))
+            names = [field.name for field in fields(OwnMetric)]
+            return [OwnMetric(**{name: str(each[name]) for name in names}) for each in data.get("metrics", [])]
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return []
 
     def add_session(self, session: Mapping[str, object]) -> None:
         """Adds a resumed session to environment.json."""

@@ -83,7 +83,7 @@ class Trainer:
             self.evaluation = TrainingEvaluation(config, self.policy, verifier, base.fingerprint)
         self.start_answers: tuple[HeldOutAnswer, ...] = ()
         self.archive = ArchiveRecorder(directory.archive)
-        self.metrics = MetricsRecorder(directory)
+        self.metrics = MetricsRecorder(directory, config.run.metrics)
         self.measures = Measures(spread)
         self.watchers = tuple(watchers)
         self.played = 0

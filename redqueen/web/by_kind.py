@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from redqueen.web.lines import Line, column, mean, named
+from redqueen.base.intervals import mean
+from redqueen.recording.metrics.panel import Line, column, named
 
 
 def by_kind(lines: Sequence[Line]) -> dict[str, object]:
@@ -24,7 +25,6 @@ def _row(lines: Sequence[Line], kind: str) -> dict[str, object]:
     rates = [rate or 0 for rate in column(lines, "solve_rate_by_kind", kind)]
     solved = sum(count * rate for count, rate in zip(tasks, rates, strict=True))
     played = sum(tasks)
-    sizes = [size and size["reached"]["nodes"] for size in column(lines, "complexity_by_kind", kind)]
     return {
         "kind": kind,
         "tasks": played,
@@ -32,5 +32,5 @@ def _row(lines: Sequence[Line], kind: str) -> dict[str, object]:
         "solved": solved / played if played else None,
         "contested": sum(contested) / played if played else None,
         "novel": mean(column(lines, "novel_rate_by_kind", kind)),
-        "nodes": mean(sizes),
+        "nodes": mean(column(lines, "complexity_by_kind", kind, "reached", "nodes")),
     }

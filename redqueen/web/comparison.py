@@ -66,7 +66,7 @@ def _arm(name: str, run: LiveRun) -> Arm:
             config=run.config(),
             lines=lines,
             verdict=run.verdict(),
-            panels=panels(lines),
+            panels=panels(lines, run.directory.own_metrics()),
         )
     return Arm(name=name, runs=(compared,))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
-from redqueen.web.lines import Line, column, mean
+from redqueen.base.intervals import mean
+from redqueen.recording.metrics.panel import Line, column, contested_share
 
 RECENT = 10
 """Over so many of the last steps the run's health is looked at."""
@@ -71,12 +72,6 @@ def health(lines: Sequence[Line]) -> Answer:
     return Answer(value=", ".join(words) or "not known", text=text, tone="bad" if faults else "good")
 
 
-def contested_share(line: Line) -> float | None:
-    """Returns the share of a step's tasks that are contested."""
-    tasks = sum((line.get("tasks_by_kind") or {}).values())
-    return sum((line.get("contested_by_kind") or {}).values()) / tasks if tasks else None
-
-
 def _games(lines: Sequence[Line]) -> str:
     won = {side: _sum(column(lines, "outcomes", side)) for side in ("student", "draw", "teacher")}
     played = sum(won.values())
@@ -85,8 +80,8 @@ def _games(lines: Sequence[Line]) -> str:
     return f"of {played} games students won {won['student']}, teachers {won['teacher']}."
 
 
-def _sum(counts: Sequence[int | None]) -> int:
-    return sum(count or 0 for count in counts)
+def _sum(counts: Sequence[float | None]) -> int:
+    return int(sum(count or 0 for count in counts))
 
 
 def _points(score: Mapping[str, float | None]) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from statistics import fmean
+from collections.abc import Sequence
 from typing import Any
 
-from redqueen.web.lines import Line, column, named
+from redqueen.base.intervals import mean
+from redqueen.recording.metrics.panel import Line, column, named
+from redqueen.web.charts import chart
 from redqueen.web.live_run import LiveRun
 
 _CHARTS = (
@@ -45,21 +46,23 @@ def machine(run: LiveRun) -> dict[str, object]:
     return {
         "phases": _phases(lines),
         "machine": [(name, str(environment[name])) for name in _ENVIRONMENT if environment.get(name) is not None],
-        "panels": [chart for chart in charts if chart["curves"]],
+        "panels": [each for each in charts if each["curves"]],
     }
 
 
 def _chart(lines: Sequence[Line], key: str, title: str, unit: str, note: str) -> dict[str, Any]:
     curves: list[dict[str, Any]] = []
     for phase in named(lines, "throughput"):
-        values = [(each or {}).get(key) for each in column(lines, "throughput", phase)]
+        values = column(lines, "throughput", phase, key)
         if any(values):
             curves.append({"label": phase, "values": values})
     if key == "host_gib":
         # The most so far is the same for all phases of a step, but for those before it grew.
         whole = [_most(line, key) for line in lines]
         curves = [{"label": "main process", "values": whole}] if any(whole) else []
-    return _panel(lines, key.replace("_", "-"), title, unit, note, curves, high=1 if unit == "share" else None)
+    return chart(
+        lines, "machine", key.replace("_", "-"), title, unit, note, curves, high=1 if unit == "share" else None
+    )
 
 
 def _most(line: Line, key: str) -> float | None:
@@ -69,29 +72,7 @@ def _most(line: Line, key: str) -> float | None:
 
 def _seconds(lines: Sequence[Line]) -> dict[str, Any]:
     curves = [{"label": phase, "values": column(lines, "seconds", phase)} for phase in named(lines, "seconds")]
-    return _panel(lines, "step-seconds", "Seconds of a step", "seconds", "Wall time by phase.", curves)
-
-
-def _panel(
-    lines: Sequence[Line],
-    key: str,
-    title: str,
-    unit: str,
-    note: str,
-    curves: Sequence[Mapping[str, Any]],
-    high: float | None = None,
-) -> dict[str, Any]:
-    return {
-        "key": f"machine-{key}",
-        "section": "machine",
-        "title": title,
-        "unit": unit,
-        "note": note,
-        "low": 0,
-        "high": high,
-        "steps": [line["step"] for line in lines],
-        "curves": curves,
-    }
+    return chart(lines, "machine", "step-seconds", "Seconds of a step", "seconds", "Wall time by phase.", curves)
 
 
 def _phases(lines: Sequence[Line]) -> list[dict[str, object]]:
@@ -102,6 +83,7 @@ def _phases(lines: Sequence[Line]) -> list[dict[str, object]]:
     for phase in named(quarter, "seconds"):
         if phase == "total":
             continue
-        known = [value for value in column(quarter, "seconds", phase) if value is not None]
-        rows.append({"phase": phase, "seconds": fmean(known), "share": sum(known) / total if total else None})
+        seconds = column(quarter, "seconds", phase)
+        share = sum(value or 0 for value in seconds) / total if total else None
+        rows.append({"phase": phase, "seconds": mean(seconds), "share": share})
     return rows

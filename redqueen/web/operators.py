@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from redqueen.analysis.lineage.tree import Life, lives_in
-from redqueen.base.intervals import interval
+from redqueen.base.intervals import interval, mean
 from redqueen.web.live_run import LiveRun
 
 CONTROLS = ("copy_parent", "linear_mean", "fresh")
@@ -34,7 +34,7 @@ def _row(
     role: str, operator: str, children: Sequence[Life], parents: set[str], gains: Mapping[str, float]
 ) -> dict[str, Any]:
     changes = {life.name: change for life in children if (change := _change(life)) is not None}
-    mean = interval(list(changes.values()))
+    gained = interval(list(changes.values()))
     held_out = [gains[life.name] for life in children if life.name in gains]
     return {
         "role": role,
@@ -47,8 +47,8 @@ def _row(
         "living": sum(life.died is None for life in children),
         "parents": sum(life.name in parents for life in children),
         "age": fmean(life.age for life in children),
-        "change": None if mean is None else asdict(mean),
-        "held_out": fmean(held_out) if held_out else None,
+        "change": None if gained is None else asdict(gained),
+        "held_out": mean(held_out),
     }
 
 

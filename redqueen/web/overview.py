@@ -20,7 +20,7 @@ def overview(run: LiveRun) -> dict[str, object]:
     """Returns the first answers, the verdict so far, and all panels. Raises RunError if the run cannot be read."""
     lines = run.lines()
     found = run.verdict()
-    drawn = with_bands([panel_json(panel) for panel in panels(lines)])
+    drawn = with_bands([panel_json(panel) for panel in panels(lines, run.directory.own_metrics())])
     return {
         "verdict": {"word": found.word, "reason": found.reason},
         "better": better(lines, run.config().evals.every),

@@ -33,7 +33,7 @@ from tests.cli.running import redqueen
 
 pytestmark = pytest.mark.integration
 
-SMALL = RetentionPlan(parents=1, seeds=2, updates=6, every=2, tasks=12, tries=4, practice=6)
+SMALL = RetentionPlan(seeds=2, updates=6, tasks=12, tries=4)
 EVERYONE = {*MUTATIONS, *CROSSOVERS, *CONTROLS}
 
 
@@ -101,16 +101,6 @@ def test_no_result_depends_on_the_other_members_and_all_can_be_repeated(
         assert alone[name].kl == pytest.approx(together[name].kl, rel=1e-4)
 
 
-def test_parents_take_turns_with_the_next_in_rank(toy_replay: Callable[..., Replay], saved: Checkpoint) -> None:
-    plan = RetentionPlan(parents=2, seeds=1, updates=1, every=1, tasks=3, tries=1, practice=2)
-    trials = run(toy_replay(slots_needed(saved)), saved, plan)
-    pairs = list(dict.fromkeys(t.parents for t in trials if len(t.parents) == 2))
-    assert len(pairs) == 2
-    assert pairs[0][1] == pairs[1][0]
-    with pytest.raises(UserError, match="--parents 3: with 3 students at most 2"):
-        run(toy_replay(slots_needed(saved)), saved, replace(plan, parents=3))
-
-
 def test_tasks_to_learn_from_are_not_those_measured_on(toy_replay: Callable[..., Replay], saved: Checkpoint) -> None:
     replay = toy_replay(2)
     fixed, pool = experiment._tasks(replay, SMALL, "p")  # pyright: ignore[reportPrivateUsage]
@@ -120,8 +110,6 @@ def test_tasks_to_learn_from_are_not_those_measured_on(toy_replay: Callable[...,
     assert experiment._tasks(replay, SMALL, "q")[0] != fixed  # pyright: ignore[reportPrivateUsage]
     with pytest.raises(UserError, match="--tasks 71: there are 70 reserved tasks, choose at most that"):
         run(toy_replay(slots_needed(saved)), saved, replace(SMALL, tasks=71))
-    with pytest.raises(UserError, match="too few for 9999 to learn from: choose a smaller --practice"):
-        run(toy_replay(slots_needed(saved)), saved, replace(SMALL, practice=9999))
 
 
 def test_one_student_has_no_crossovers() -> None:
@@ -178,14 +166,14 @@ def test_the_figure_has_a_panel_for_each_operator(tmp_path: Path) -> None:
     assert matplotlib.image.imread(tmp_path / "x.png").std() > 0.05
 
 
-QUICK = ("--seeds", "2", "--updates", "2", "--every", "1", "--tasks", "3", "--tries", "1", "--practice", "2")
+QUICK = ("--seeds", "2", "--updates", "2", "--tasks", "3")
 
 
 def test_the_command(played: Path, tmp_path: Path) -> None:
     done = redqueen("retention", str(played), *QUICK, "--json", "--figure", str(tmp_path / "r.svg"))
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
-    assert found["plan"]["measured"] == [0, 1, 2]
+    assert found["plan"]["measured"] == [0, 2]
     assert {o["operator"] for o in found["operators"]} == EVERYONE
     assert len(found["trials"]) == 2 * len(EVERYONE)
     assert "svd_spectral" in (tmp_path / "r.svg").read_text()

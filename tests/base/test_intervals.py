@@ -11,7 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.base.intervals import Interval, difference, interval, share, slope, t_probability, t_quantile
+from redqueen.base.intervals import (
+    Interval,
+    difference,
+    interval,
+    mean,
+    paired,
+    share,
+    slope,
+    t_probability,
+    t_quantile,
+)
 
 numbers = st.lists(st.floats(-10, 10), min_size=3, max_size=12)
 
@@ -111,3 +121,13 @@ def test_no_tries_give_no_share() -> None:
 def test_the_probability_undoes_the_quantile(freedom: int) -> None:
     for level in (0.5, 0.9, 0.95, 0.999):
         assert t_probability(t_quantile(level, freedom), freedom) == pytest.approx(level)
+
+
+def test_a_mean_is_of_what_is_known() -> None:
+    assert mean([1.0, None, 2.0]) == 1.5
+    assert mean([None]) is None
+
+
+def test_paired_differences_are_over_the_seeds_that_both_have() -> None:
+    assert paired({0: 3.0, 1: 5.0}, {1: 4.0, 2: 9.0}) == Interval(1.0, None, None, 1)
+    assert paired({0: 3.0}, {}) is None

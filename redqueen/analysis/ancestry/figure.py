@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from redqueen.analysis.ancestry.study import Games
 from redqueen.analysis.ancestry.summary import rates, unsolved
+from redqueen.base.intervals import mean
 
 _STUDENTS = "#0072B2"
 _TEACHERS = "#D55E00"
@@ -46,7 +47,7 @@ def draw(games: Games, verdicts: tuple[str, str]) -> Figure:
 
 def _students(right: Axes, matrix: Matrix, verdict: str) -> None:
     rows = len(matrix)
-    right.plot([_mean(row) for row in matrix], range(rows), color=_STUDENTS, marker="o", ms=3)
+    right.plot(_with_gaps(list(map(mean, matrix))), range(rows), color=_STUDENTS, marker="o", ms=3)
     right.set_ylim(-0.5, rows - 0.5)
     right.set_yticks(range(rows), [""] * rows)
     right.set_xlim(0, 1)
@@ -57,7 +58,7 @@ def _students(right: Axes, matrix: Matrix, verdict: str) -> None:
 
 def _teachers(below: Axes, games: Games, matrix: Matrix, verdict: str) -> None:
     columns = len(games.tasks)
-    difficulties = [1 - _mean(column) for column in zip(*matrix, strict=True)]
+    difficulties = [1 - rate for rate in _with_gaps([mean(column) for column in zip(*matrix, strict=True)])]
     below.plot(range(columns), difficulties, color=_TEACHERS, marker="o", ms=3, label="difficulty, all students")
     below.plot(range(columns), unsolved(games), color=_UNSOLVED, marker="s", ms=3, label="solved by nobody")
     below.set_xlim(-0.5, columns - 0.5)
@@ -65,12 +66,6 @@ def _teachers(below: Axes, games: Games, matrix: Matrix, verdict: str) -> None:
     below.set_ylim(0, 1)
     below.set_title(f"teachers: {verdict}", fontsize=9)
     below.legend(fontsize=8, frameon=False, loc="best")
-
-
-def _mean(values: Sequence[float | None]) -> float:
-    """Returns the mean of what is known; NaN, which leaves a gap, if nothing is."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else float("nan")
 
 
 def _heat(axes: Axes, games: Games, matrix: Matrix) -> None:
@@ -97,7 +92,7 @@ def _heat(axes: Axes, games: Games, matrix: Matrix) -> None:
 
 
 def _with_gaps(row: Sequence[float | None]) -> list[float]:
-    """Returns the row with NaN for an unknown value, which leaves its cell blank."""
+    """Returns the row with NaN for an unknown value, which leaves a gap."""
     return [float("nan") if value is None else value for value in row]
 
 

@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import Literal
 
 from redqueen.analysis.ancestry.study import Games
-from redqueen.base.intervals import LEVEL, Interval, difference, interval, slope
+from redqueen.base.intervals import LEVEL, Interval, difference, interval, mean, slope
 
 Conclusion = Literal["progress", "cycling", "collapse", "nothing shown", "too few epochs"]
 
@@ -103,7 +103,7 @@ def teachers(games: Games) -> Finding:
 
 def rates(games: Games) -> list[list[float | None]]:
     """Returns the matrix [student epoch, task epoch] of mean solve rates."""
-    return [list(map(_mean, row)) for row in games.solved]
+    return [list(map(mean, row)) for row in games.solved]
 
 
 def unsolved(games: Games) -> list[float]:
@@ -150,17 +150,17 @@ def _gain(scores: Sequence[tuple[int, list[float]]], i: int, level: float) -> In
 
 def _rise(times: Sequence[float], values: Sequence[float]) -> float:
     """Returns the least-squares slope."""
-    mean = fmean(times)
-    return sum((t - mean) * v for t, v in zip(times, values, strict=True)) / sum((t - mean) ** 2 for t in times)
+    middle = fmean(times)
+    return sum((t - middle) * v for t, v in zip(times, values, strict=True)) / sum((t - middle) ** 2 for t in times)
 
 
 def _difficulties(games: Games, j: int, rows: Sequence[int]) -> list[float]:
     """Returns 1 - mean solve rate of these student epochs, for each task of epoch `j` that one could be judged on."""
     difficulties: list[float] = []
     for t in range(len(games.tasks[j].tasks)):
-        mean = _mean([games.solved[i][j][t] for i in rows])
-        if mean is not None:
-            difficulties.append(1 - mean)
+        solved = mean(games.solved[i][j][t] for i in rows)
+        if solved is not None:
+            difficulties.append(1 - solved)
     return difficulties
 
 
@@ -174,9 +174,3 @@ def _scaled(trend: Interval, factor: float) -> Interval:
     low = None if trend.low is None else trend.low * factor
     high = None if trend.high is None else trend.high * factor
     return Interval(trend.mean * factor, low, high, trend.n)
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    """Returns the mean of what is known; None if nothing is."""
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None

@@ -89,7 +89,7 @@ def _read(path: Path, name: str, by: str) -> ComparedRun:
             config=config,
             lines=lines,
             verdict=verdict(lines),
-            panels=panels(lines),
+            panels=panels(lines, directory.own_metrics()),
         )
 
 

@@ -71,10 +71,8 @@ def vendi_quantities(arms: Sequence[Arm], rows: Rows) -> list[Quantity]:
     """Returns the Vendi score of equally many tasks of the first and of the last quarter of each run."""
     table: list[Quantity] = []
     for arm in arms:
-        first = [score for run in arm.runs if (score := _vendi(run, rows, last=False)) is not None]
-        last = [score for run in arm.runs if (score := _vendi(run, rows, last=True)) is not None]
         name = f"Vendi score of {VENDI_TASKS} tasks"
-        table.append(Quantity(name=name, arm=arm.name, first=interval(first), last=interval(last)))
+        table.append(Quantity.of(name, arm, lambda run, last: _vendi(run, rows, last=last)))
     return table if any(row.last is not None for row in table) else []
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 from redqueen.analysis.compare.arms import Arm, ComparedRun, runs_of
-from redqueen.base.intervals import Interval, interval
+from redqueen.base.intervals import Interval, interval, mean
 from redqueen.recording.metrics import Panel
 
 GAIN = "held-out-gain--mean-of-the-students"
@@ -102,8 +101,7 @@ def quarter(run: ComparedRun, panel: str, label: str, *, last: bool) -> float | 
     """Returns the mean of a curve over the first or the last quarter of a run's steps, None without a value."""
     values = [value for _, value in _points(run, panel, label)]
     size = max(1, len(run.lines) // 4)
-    known = [value for value in (values[-size:] if last else values[:size]) if value is not None]
-    return fmean(known) if known else None
+    return mean(values[-size:] if last else values[:size])
 
 
 def _curves(runs: Sequence[ComparedRun]) -> list[tuple[Panel, str]]:

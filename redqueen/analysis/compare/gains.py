@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import Any
 
 from redqueen.analysis.compare.arms import Arm, ComparedRun, runs_of
 from redqueen.analysis.compare.charts import ArmCurve, Chart
-from redqueen.base.intervals import interval
+from redqueen.base.intervals import interval, mean
 from redqueen.recording.metrics import Panel
 
 KEY = "held-out-gain"
@@ -20,7 +19,8 @@ _NOTE = (
 
 def mean_gain(scores: Mapping[str, Mapping[str, Any]]) -> float | None:
     """Returns how far the students of a step are above the start on average, in points; None without any."""
-    return 100 * fmean(score["gain"] for score in scores.values()) if scores else None
+    gain = mean(score["gain"] for score in scores.values())
+    return None if gain is None else 100 * gain
 
 
 def gain_charts(arms: Sequence[Arm]) -> list[Chart]:

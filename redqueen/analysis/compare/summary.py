@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Literal
 
 from redqueen.analysis.compare.arms import Arm, ComparedRun
 from redqueen.analysis.compare.charts import quarter
-from redqueen.base.intervals import Interval, interval
+from redqueen.base.intervals import Interval, interval, interval_text
 
 _QUANTITIES = (
     ("solve rate, mean of the kinds", "solve-rate", "mean of kinds"),
@@ -53,22 +54,24 @@ class Quantity:
     last: Interval | None
     """Over the last quarter."""
 
+    @classmethod
+    def of(cls, name: str, arm: Arm, value: Callable[[ComparedRun, bool], float | None]) -> Quantity:
+        """Returns the quantity that `value` gives of a run, of its last quarter or of its first."""
+        first, last = ([found for run in arm.runs if (found := value(run, late)) is not None] for late in (False, True))
+        return cls(name=name, arm=arm.name, first=interval(first), last=interval(last))
+
 
 def budget(arm: Arm) -> Budget:
     """Returns what the runs of an arm cost."""
     runs = arm.runs
-
-    def mean(values: Sequence[float]) -> float:
-        return sum(values) / len(values)
-
     return Budget(
         arm=arm.name,
         runs=len(runs),
         verdicts=dict(Counter(run.verdict.word for run in runs)),
-        steps=mean([len(run.lines) for run in runs]),
-        tokens_sampled=mean([_total(run, "tokens_sampled") for run in runs]),
-        tokens_trained=mean([_total(run, "tokens_trained") for run in runs]),
-        seconds=mean([_seconds(run) for run in runs]),
+        steps=fmean([len(run.lines) for run in runs]),
+        tokens_sampled=fmean([_total(run, "tokens_sampled") for run in runs]),
+        tokens_trained=fmean([_total(run, "tokens_trained") for run in runs]),
+        seconds=fmean([_seconds(run) for run in runs]),
     )
 
 
@@ -91,9 +94,22 @@ def quantities(arms: Sequence[Arm]) -> list[Quantity]:
 
 
 def _quantity(name: str, arm: Arm, panel: str, label: str) -> Quantity:
-    first = [value for run in arm.runs if (value := quarter(run, panel, label, last=False)) is not None]
-    last = [value for run in arm.runs if (value := quarter(run, panel, label, last=True)) is not None]
-    return Quantity(name=name, arm=arm.name, first=interval(first), last=interval(last))
+    return Quantity.of(name, arm, lambda run, last: quarter(run, panel, label, last=last))
+
+
+def quantity_rows(table: Sequence[Quantity], arms: int, arrow: str, missing: str) -> list[list[str]]:
+    """Returns a row for each quantity: its name, and what it was and became in each of the arms."""
+    rows: list[list[str]] = []
+    for start in range(0, len(table), arms):
+        row = table[start : start + arms]
+        rows.append(
+            [row[0].name, *(f"{_text(each.first, missing)} {arrow} {_text(each.last, missing)}" for each in row)]
+        )
+    return rows
+
+
+def _text(number: Interval | None, missing: str) -> str:
+    return missing if number is None else interval_text(number, ".2f" if abs(number.mean) < 10 else ".1f")
 
 
 def run_row(run: ComparedRun) -> dict[str, object]:
@@ -104,9 +120,9 @@ def run_row(run: ComparedRun) -> dict[str, object]:
         "recipe": run.config.recipe,
         "seed": run.config.run.seed,
         "steps": len(run.lines),
-        "tokens_sampled": sum(line["tokens_sampled"] for line in run.lines),
-        "tokens_trained": sum(line["tokens_trained"] for line in run.lines),
-        "seconds": round(sum(line["seconds"]["total"] for line in run.lines), 1),
+        "tokens_sampled": _total(run, "tokens_sampled"),
+        "tokens_trained": _total(run, "tokens_trained"),
+        "seconds": round(_seconds(run), 1),
         "verdict": run.verdict.word,
         "reason": run.verdict.reason,
     }

@@ -45,8 +45,6 @@ class Oscillation:
     """Standard deviation around the trend."""
     slow: float
     """The share of the variance around the trend that lasts for several steps."""
-    slow_of_noise: float
-    """The mean of that share in curves of independent noise."""
     p: float
     """The share of curves of independent noise in which `slow` was as large."""
     period: float
@@ -88,7 +86,6 @@ def oscillation(values: Sequence[float | None], draws: int = _DRAWS) -> Oscillat
         steps=len(known_N),
         deviation=deviation,
         slow=slow,
-        slow_of_noise=float(noise_B.mean()),
         p=_p(noise_B, slow),
         period=len(known_N) / float(wave),
         p_cycle=_p(drift_B, float(peak)),

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
-from typing import Any, Literal
+from typing import Literal
 
 from redqueen.analysis.dynamics.oscillation import Oscillation, oscillation
 from redqueen.analysis.dynamics.trend import SHORTEST, Trend, trend
+from redqueen.base.intervals import mean
 from redqueen.kinds import find_or_plain
 from redqueen.recording.metrics import kinds_of, standardised
 from redqueen.recording.metrics.complexity import mean_size
-from redqueen.recording.metrics.panel import Line
+from redqueen.recording.metrics.panel import Line, contested_share
 from redqueen.runs.metrics import StepMetrics
 
 Word = Literal["collapse", "arms race", "disengagement", "undecided"]
@@ -52,10 +52,10 @@ class Verdict:
 def verdict(lines: Sequence[StepMetrics]) -> Verdict:
     """Returns what the run is doing, as far as these lines show it."""
     kinds = kinds_of(lines)
-    solve_rates = [standardised(_mapping(line, "solve_rate_by_kind"), kinds) for line in lines]
+    solve_rates = [standardised(line.get("solve_rate_by_kind") or {}, kinds) for line in lines]
     sizes, size_of = _sizes(lines)
     solve_rate = trend(solve_rates)
-    contested = trend([_contested(line) for line in lines])
+    contested = trend([contested_share(line) for line in lines])
     size = trend(sizes)
     word, reason = _decide(solve_rate, contested, size)
     return Verdict(
@@ -95,12 +95,6 @@ def _decide(solve_rate: Trend | None, contested: Trend | None, size: Trend | Non
     return "undecided", f"The programs neither grew nor became smaller enough to tell: {solved}."
 
 
-def _contested(line: Line) -> float | None:
-    """Returns the share of contested tasks, as the panel `contested` has it."""
-    tasks = sum(_mapping(line, "tasks_by_kind").values())
-    return sum(_mapping(line, "contested_by_kind").values()) / tasks if tasks else None
-
-
 def _sizes(lines: Sequence[Line]) -> tuple[Sequence[float | None], str]:
     """Returns the mean size of the programs that teachers write, step by step, and what it is counted in."""
     # A third of a program can be code that never runs. A run that grows by that alone is in no arms race.
@@ -110,13 +104,6 @@ def _sizes(lines: Sequence[Line]) -> tuple[Sequence[float | None], str]:
     # Runs of former versions have lines only. A program that was given to the teacher says nothing about it.
     sizes: list[float | None] = []
     for line in lines:
-        means = _mapping(line, "lines_by_kind")
-        known = [
-            value for kind, value in means.items() if value is not None and not find_or_plain(kind).starts_from_program
-        ]
-        sizes.append(fmean(known) if known else None)
+        means: Mapping[str, float | None] = line.get("lines_by_kind") or {}
+        sizes.append(mean(size for kind, size in means.items() if not find_or_plain(kind).starts_from_program))
     return sizes, "lines as written"
-
-
-def _mapping(line: Line, key: str) -> Mapping[str, Any]:
-    return line.get(key) or {}

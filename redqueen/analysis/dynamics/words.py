@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from redqueen.analysis.dynamics.oscillation import SHORTEST, Oscillation
 from redqueen.analysis.dynamics.trend import LEVEL, Trend
 from redqueen.analysis.dynamics.verdict import Verdict
+from redqueen.base.intervals import interval_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,5 @@ def oscillation_words(found: Oscillation | None) -> str:
 
 
 def _row(name: str, trend: Trend) -> TrendRow:
-    change = trend.change
-    ends = "" if change.low is None else f" [{change.low:+.2f}, {change.high:+.2f}]"
-    return TrendRow(name=name, first=f"{trend.first:.2f}", last=f"{trend.last:.2f}", change=f"{change.mean:+.2f}{ends}")
+    change = interval_text(trend.change)
+    return TrendRow(name=name, first=f"{trend.first:.2f}", last=f"{trend.last:.2f}", change=change)

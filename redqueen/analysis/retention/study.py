@@ -42,20 +42,18 @@ Report = Callable[[str, int, int], None]
 class RetentionPlan:
     """The sizes of the experiment."""
 
-    parents: int
-    """How many of the fittest students are the first parent, in turn."""
     seeds: int
-    """Repetitions for each parent; each draws its own tasks, children and random numbers."""
+    """Repetitions; each draws its own tasks, children and random numbers."""
     updates: int
     """Updates of each child."""
-    every: int
-    """Updates from one measurement to the next."""
     tasks: int
     """Fixed tasks on reserved programs, on which reward is measured."""
-    tries: int
+    every: int = 2
+    """Updates from one measurement to the next."""
+    tries: int = 2
     """Attempts at each fixed task."""
-    practice: int
-    """Tasks of an update; attempts at each are the run's `game.attempts`."""
+    practice: int = 6
+    """Tasks of an update, if the run's bank has so many; attempts at each are the run's `game.attempts`."""
 
     @property
     def measured(self) -> tuple[int, ...]:
@@ -88,18 +86,15 @@ class RetentionTrial:
 
 
 def retention(replay: Replay, saved: Checkpoint, plan: RetentionPlan, report: Report) -> list[RetentionTrial]:
-    """Runs every trial of `plan` on students of `saved`; `replay` has room for `slots_needed(saved)` members.
+    """Runs every trial of `plan`; `replay` has room for `slots_needed(saved)` members.
 
-    Raises UserError if the run has too few students or its bank too few tasks.
+    The parents are the fittest student of `saved` and the next in rank. Raises UserError if there are too few tasks.
     """
-    families = _families(replay, saved, plan.parents)
+    family = tuple(ranked_students(saved, replay.config)[:2])
     trials: list[RetentionTrial] = []
     for seed in range(plan.seeds):
-        for f, family in enumerate(families):
-            name = f"seed {seed + 1}/{plan.seeds}, parent {f + 1}/{len(families)}"
-            trials += _trial(
-                replay, saved, plan, family, seed, lambda done, name=name: report(name, done, plan.updates)
-            )
+        name = f"seed {seed + 1}/{plan.seeds}"
+        trials += _trial(replay, saved, plan, family, seed, lambda done, name=name: report(name, done, plan.updates))
     return trials
 
 
@@ -115,21 +110,6 @@ def slots_needed(saved: Checkpoint) -> int:
 
 def _students(saved: Checkpoint) -> list[str]:
     return [m.name for m in saved.population.members.values() if m.role != "teacher"]
-
-
-def _families(replay: Replay, saved: Checkpoint, parents: int) -> list[tuple[str, ...]]:
-    """Returns each first parent with the next in rank as the second, so that the fitter is always first.
-
-    Raises UserError if there are too few students.
-    """
-    ranked = ranked_students(saved, replay.config)
-    most = max(1, len(ranked) - 1)
-    if parents > most:
-        raise UserError(
-            f"--parents {parents}: with {len(ranked)} students at most {most}, for a crossover's second parent is the "
-            "next in rank"
-        )
-    return [tuple(ranked[i : i + 2]) for i in range(parents)]
 
 
 def _trial(
@@ -208,11 +188,8 @@ def _tasks(replay: Replay, plan: RetentionPlan, purpose: str) -> tuple[list[Task
     seed = streams.key(config.run.seed, purpose, "tasks")
     fixed = reserved_tasks(HALF, kinds, plan.tasks, seed, replay.self_play.verifier)
     pool = [entry.task for entry in replay.self_play.task_bank.entries() if entry.task.kind in kinds]
-    if len(pool) < plan.practice:
-        raise UserError(
-            f"the run's bank holds {len(pool)} tasks, too few for {plan.practice} to learn from: choose a smaller "
-            "--practice"
-        )
+    if not pool:
+        raise UserError("the run's bank holds no tasks of its kinds to learn from")
     # Random numbers are derived from the task's id, so another seed of the study draws others at the same task.
     return [replace(task, id=f"{purpose}.{task.id}") for task in fixed], pool
 
@@ -229,7 +206,8 @@ def _practice(
     rng = streams.python(replay.config.run.seed, purpose, "practice", update)
     # Draws are paired: every child gets the same tasks and random numbers, so that children differ by their operator
     # and not by luck. The id holds the update, since the same task may be drawn again and must then have new numbers.
-    drawn = [replace(task, id=f"{purpose}.{update}.{task.id}") for task in rng.sample(pool, plan.practice)]
+    chosen = rng.sample(pool, min(plan.practice, len(pool)))
+    drawn = [replace(task, id=f"{purpose}.{update}.{task.id}") for task in chosen]
     attempted = replay.attempt(list(product(children, drawn)), replay.config.game.attempts)
     graded = _graded(replay, attempted)
     # A run whitens advantages over all its students. Here each child is whitened alone, so that no child's update

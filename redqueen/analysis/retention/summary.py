@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 from typing import Literal
 
 from redqueen.analysis.retention.study import COPY, MEAN, RetentionPlan, RetentionTrial
-from redqueen.base.intervals import Interval, interval
+from redqueen.base.intervals import Interval, interval, paired
 
 Answer = Literal["yes", "no", "worse", "-"]
 
@@ -34,9 +34,9 @@ class Summary:
     late: Interval
     """Reward minus the parent's, mean over the measurements in the second half of the updates."""
     over_copy: Interval | None
-    """`late` minus that of `copy_parent` of the same seed and parent; None without that control, and for itself."""
+    """`late` minus that of `copy_parent` of the same seed; None without that control, and for itself."""
     over_mean: Interval | None
-    """`late` minus that of `linear_mean` of the same seed and parent; None without that control, and for itself."""
+    """`late` minus that of `linear_mean` of the same seed; None without that control, and for itself."""
 
     @property
     def beats_copy(self) -> Answer:
@@ -64,23 +64,20 @@ def summarise(trials: Sequence[RetentionTrial], plan: RetentionPlan) -> list[Sum
     by_operator: dict[str, list[RetentionTrial]] = {}
     for trial in trials:
         by_operator.setdefault(trial.operator, []).append(trial)
-    # Children of the same seed and parent had the same tasks and random numbers, so they are compared in pairs.
-    late = {(t.operator, t.seed, t.parents[0]): _late(t, plan) for t in trials}
+    # Children of the same seed had the same tasks and random numbers, so they are compared in pairs.
+    late = {name: {t.seed: _late(t, plan) for t in children} for name, children in by_operator.items()}
     return [_summary(name, children, plan, late) for name, children in by_operator.items()]
 
 
 def _summary(
-    name: str, children: Sequence[RetentionTrial], plan: RetentionPlan, late: dict[tuple[str, int, str], float]
+    name: str, children: Sequence[RetentionTrial], plan: RetentionPlan, late: dict[str, dict[int, float]]
 ) -> Summary:
     # A child that never reached the level counts as the longest time that was watched. Leaving it out would favour an
     # operator whose few survivors are quick.
     updates = [float(plan.updates if t.regained is None else t.regained) for t in children]
 
     def over(control: str) -> Interval | None:
-        keys = [(t.seed, t.parents[0]) for t in children]
-        if name == control or (control, *keys[0]) not in late:
-            return None
-        return interval([late[name, *key] - late[control, *key] for key in keys])
+        return None if name == control else paired(late[name], late.get(control, {}))
 
     return Summary(
         operator=name,
@@ -91,7 +88,7 @@ def _summary(
         regained=fmean(t.regained is not None for t in children),
         updates=fmean(updates),
         updates_spread=_spread(updates),
-        late=_interval([late[name, t.seed, t.parents[0]] for t in children]),
+        late=_interval(list(late[name].values())),
         over_copy=over(COPY),
         over_mean=over(MEAN),
     )

@@ -6,20 +6,17 @@ OUT/CELL/seed-N is a run directory, and seed-N.log next to it holds what its pro
 from __future__ import annotations
 
 import shutil
-import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import FrameType
 
 from redqueen.analysis.sweep.grid import Combination
+from redqueen.base.machine import on_sigterm
 from redqueen.config import Config
 from redqueen.config.recipes import configure
 from redqueen.errors import UserError
@@ -91,8 +88,15 @@ def play(runs: Sequence[SweepRun], jobs: int, on_end: Callable[[SweepRun, float]
     # is the same command that a person would type. A thread here only waits for its process.
     pool = ThreadPoolExecutor(jobs)
     running: set[subprocess.Popen[bytes]] = set()
+
+    # A terminal sends Ctrl-C to all processes of a command, but SIGTERM goes to this one alone.
+    def hand_on() -> None:
+        for process in list(running):
+            process.terminate()
+        raise KeyboardInterrupt
+
     try:
-        with _handing_on(signal.SIGTERM, running):
+        with on_sigterm(hand_on):
             for run, seconds in zip(runs, pool.map(partial(_train, running=running), runs), strict=True):
                 on_end(run, seconds)
     except KeyboardInterrupt:
@@ -101,26 +105,6 @@ def play(runs: Sequence[SweepRun], jobs: int, on_end: Callable[[SweepRun, float]
         return False
     pool.shutdown()
     return True
-
-
-@contextmanager
-def _handing_on(number: signal.Signals, running: set[subprocess.Popen[bytes]]) -> Generator[None]:
-    """Hands a signal on to the running processes, and raises KeyboardInterrupt here."""
-
-    # A terminal sends Ctrl-C to all processes of a command, but SIGTERM goes to this one alone.
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        for process in list(running):
-            process.send_signal(number)
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(number, stop)
-    try:
-        yield
-    finally:
-        signal.signal(number, before)
 
 
 def check_probe(runs: Sequence[SweepRun], tasks: int) -> None:

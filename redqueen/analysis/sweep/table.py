@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
-from redqueen.base.intervals import Interval, interval
-from redqueen.recording.metrics.panel import Line
+from redqueen.base.intervals import Interval, interval, mean, paired
+from redqueen.recording.metrics.panel import Line, contested_share
 
 METRICS = ("solve_rate", "valid_rate", "contested", "novel_rate")
 """The columns of metrics.jsonl that are compared."""
@@ -61,17 +60,11 @@ def _rows(metric: str, final: ByCell, mean: ByCell) -> list[SweepRow]:
             metric,
             interval(list(final[cell].values())),
             interval(list(mean[cell].values())),
-            None if cell == first else _difference(final[cell], final[first]),
-            None if cell == first else _difference(mean[cell], mean[first]),
+            None if cell == first else paired(final[cell], final[first]),
+            None if cell == first else paired(mean[cell], mean[first]),
         )
         for cell in final
     ]
-
-
-def _difference(values: BySeed, first: BySeed) -> Interval | None:
-    """Returns the interval of the differences from the first cell, over the seeds that both have."""
-    # Runs of one seed start from the same weights and random numbers, so a part of the noise cancels in the difference.
-    return interval([value - first[seed] for seed, value in values.items() if seed in first])
 
 
 def _by_seed(runs: Mapping[int, Sequence[Line]], metric: str, *, last: bool) -> dict[int, float]:
@@ -79,15 +72,12 @@ def _by_seed(runs: Mapping[int, Sequence[Line]], metric: str, *, last: bool) -> 
     means: dict[int, float] = {}
     for seed, lines in runs.items():
         chosen = lines[-max(1, len(lines) // 4) :] if last else lines
-        known = [value for line in chosen if (value := _metric(line, metric)) is not None]
-        if known:
-            means[seed] = fmean(known)
+        value = mean(_metric(line, metric) for line in chosen)
+        if value is not None:
+            means[seed] = value
     return means
 
 
 def _metric(line: Line, metric: str) -> float | None:
     """Returns a step's number; `contested` is the share of its tasks with 0 < rho < 1."""
-    if metric != "contested":
-        return line[metric]
-    tasks = sum(line["tasks_by_kind"].values())
-    return sum(line["contested_by_kind"].values()) / tasks if tasks else None
+    return contested_share(line) if metric == "contested" else line[metric]

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 from redqueen.analysis.dataset.rows import TaskRecord, Wanted, read_tasks, select
 from redqueen.base import streams
+from redqueen.base.intervals import mean
 from redqueen.config import Config
 from redqueen.errors import UserError
 from redqueen.programs.complexity import complexity
@@ -49,8 +50,7 @@ class Curriculum:
 
     def solve_rate(self) -> float | None:
         """Returns the mean solve rate among the run's own students, in [0, 1]; None if none was attempted."""
-        rates = [record.solve_rate for record in self.records if record.solve_rate is not None]
-        return fmean(rates) if rates else None
+        return mean(record.solve_rate for record in self.records)
 
 
 def curricula(runs: Sequence[Path], seed: int) -> list[Curriculum]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from redqueen.analysis.transfer.curricula import Curriculum
-from redqueen.base.intervals import Interval, interval
+from redqueen.base.intervals import Interval, interval, paired
 from redqueen.runs.metrics import StepMetrics
 
 SEEDS = "seeds"
@@ -69,14 +69,10 @@ def rows(curricula: Sequence[Curriculum], gains: Gains) -> list[TransferRow]:
                 lines=curriculum.lines(),
                 solve_rate=curriculum.solve_rate(),
                 gain=interval(list(own.values())),
-                over_seeds=_paired(own, seeds),
-                last_over_first=_paired(own, first) if curriculum.part == "last" else None,
+                over_seeds=paired(own, seeds),
+                last_over_first=paired(own, first) if curriculum.part == "last" else None,
             )
         )
         # The first third of a run comes before its last third.
         first = own
     return table
-
-
-def _paired(values: Mapping[int, float], others: Mapping[int, float]) -> Interval | None:
-    return interval([value - others[seed] for seed, value in values.items() if seed in others])

@@ -25,11 +25,6 @@ ANSWER_TOKENS = 128
 which a run's own limit may not leave."""
 
 
-def all_tasks(kinds: Sequence[Kind], half: Half | None = HALF) -> int:
-    """Returns how many tasks of these kinds a half makes, or both."""
-    return most_tasks(half, kinds)
-
-
 def answer_tokens(config: Config) -> int:
     """Returns the most tokens of an answer. A run's own limit counts if it is larger: its members may think first."""
     return max(ANSWER_TOKENS, config.sampling.attempt_tokens)
@@ -52,7 +47,7 @@ def load_reserved(
     """
     if kinds is None:
         kinds = names_of_languages(config.game.kinds)
-    every = all_tasks(kinds, half)
+    every = most_tasks(half, kinds)
     tasks = reserved_tasks(half, kinds, min(limit or every, every), SEED, verifier)
     examples = worked_examples(kinds, config.game.shots, SEED, verifier)
     formats = prompts(config.model.prompts, config.game)

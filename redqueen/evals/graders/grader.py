@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from redqueen.base.closing import Closing
 from redqueen.base.futures import finished
 from redqueen.records import Verdict
 
@@ -41,6 +42,25 @@ class Grader(Protocol):
     def close(self) -> None:
         """Finishes what was submitted and ends every process. Does nothing the second time."""
         ...
+
+
+class ThreadedGrader(Closing):
+    """Judges several answers at a time; each thread waits for another process most of the time."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="grader")
+
+    def submit(self, problem: Problem, answer: str) -> Future[Verdict]:
+        """Queues one answer."""
+        return self._threads.submit(self.grade, problem, answer)
+
+    def grade(self, problem: Problem, answer: str) -> Verdict:
+        """Returns what the benchmark's rules say about one answer."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Finishes what was submitted. Does nothing the second time."""
+        self._threads.shutdown(wait=True)
 
 
 class DataGrader:

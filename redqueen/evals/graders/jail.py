@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from redqueen.base.machine import cores
 from redqueen.evals.graders import jailed
-from redqueen.evals.graders.grader import Problem
+from redqueen.evals.graders.grader import ThreadedGrader
 from redqueen.records import Verdict
 from redqueen.sandbox import BENCHMARKS, Job, Limits, Outcome, Sandbox, encode_arguments
 
 
-class JailedGrader:
+class JailedGrader(ThreadedGrader):
     """Judges solutions in a sandbox of the profile `BENCHMARKS`, several at a time."""
 
     def __init__(self, sandbox: Sandbox | None = None) -> None:
@@ -24,26 +23,11 @@ class JailedGrader:
             raise ValueError("solutions of benchmarks need a sandbox of the profile BENCHMARKS")
         self._own = sandbox is None
         self._sandbox = sandbox or Sandbox(BENCHMARKS)
-        # Each thread waits for the sandbox most of the time.
-        self._threads = ThreadPoolExecutor(2 * cores(), thread_name_prefix="grader")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def submit(self, problem: Problem, answer: str) -> Future[Verdict]:
-        """Queues one program."""
-        return self._threads.submit(self.grade, problem, answer)
-
-    def grade(self, problem: Problem, answer: str) -> Verdict:
-        """Returns what the benchmark's rules say about one program."""
-        raise NotImplementedError
+        super().__init__(2 * cores())
 
     def close(self) -> None:
         """Finishes what was submitted. Does nothing the second time."""
-        self._threads.shutdown(wait=True)
+        super().close()
         if self._own:
             self._sandbox.close()
 

@@ -12,14 +12,13 @@ import os
 import signal
 import subprocess
 import sys
-from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
 from threading import Timer
-from typing import Self, cast
+from typing import cast
 
 from redqueen.base.machine import cores
 from redqueen.errors import UserError
-from redqueen.evals.graders.grader import Problem
+from redqueen.evals.graders.grader import Problem, ThreadedGrader
 from redqueen.records import Status, Verdict
 
 CPU_S = 10.0
@@ -31,7 +30,7 @@ MOST_TEXT = 4_000
 """Longer answers are not read."""
 
 
-class MathsGrader:
+class MathsGrader(ThreadedGrader):
     """Judges answers in one process for each core.
 
     Raises UserError if math-verify is not installed.
@@ -46,17 +45,7 @@ class MathsGrader:
         self._free: SimpleQueue[MathsProcess] = SimpleQueue()
         for process in self._processes:
             self._free.put(process)
-        self._threads = ThreadPoolExecutor(count, thread_name_prefix="maths")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def submit(self, problem: Problem, answer: str) -> Future[Verdict]:
-        """Queues one answer."""
-        return self._threads.submit(self.grade, problem, answer)
+        super().__init__(count)
 
     def grade(self, problem: Problem, answer: str) -> Verdict:
         """Returns what becomes of one answer."""
@@ -72,7 +61,7 @@ class MathsGrader:
 
     def close(self) -> None:
         """Finishes what was submitted and ends the processes. Does nothing the second time."""
-        self._threads.shutdown(wait=True)
+        super().close()
         for process in self._processes:
             process.close()
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self
 
+from redqueen.base.closing import Closing
 from redqueen.evals.graders.code import EvalPlusGrader
 from redqueen.evals.graders.cruxeval import CruxEvalGrader
 from redqueen.evals.graders.game import GameGrader
@@ -16,7 +16,7 @@ from redqueen.records import Verifier
 from redqueen.sandbox import BENCHMARKS, Sandbox
 
 
-class OpenGraders:
+class OpenGraders(Closing):
     """The graders of benchmarks; each starts when it is first asked for. A context manager, which closes them."""
 
     def __init__(self, verifier: Verifier, cache: Path | None = None) -> None:
@@ -45,12 +45,6 @@ class OpenGraders:
             grader.close()
         if self._sandbox is not None:
             self._sandbox.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 OpenGrader = Callable[[OpenGraders], Grader]

@@ -12,8 +12,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 from redqueen.kinds.expr.expressions import VARIABLES, Expression, parse, size_of
-from redqueen.kinds.interpreted import Fault, hashed
+from redqueen.kinds.interpreted import Fault
 from redqueen.kinds.language import Half
+from redqueen.programs.normal_form import hashed
 
 RESERVED_SHARE = 16
 """One canonical form in so many is reserved."""

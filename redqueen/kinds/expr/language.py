@@ -9,9 +9,10 @@ from typing import Any
 from redqueen.kinds.expr import generated
 from redqueen.kinds.expr.canonical import half_of, shape
 from redqueen.kinds.expr.expressions import LARGEST, LARGEST_CONSTANT, LARGEST_INPUT, parse, spell, value_of
-from redqueen.kinds.interpreted import Fault, Interpreted, hashed
+from redqueen.kinds.interpreted import Fault, Interpreted
 from redqueen.kinds.language import Half
 from redqueen.programs import trees
+from redqueen.programs.normal_form import hashed
 from redqueen.records import Draft
 
 

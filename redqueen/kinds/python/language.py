@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from pathlib import Path
 
 from redqueen.kinds.calls import Calls
 from redqueen.kinds.language import Half, Words
@@ -12,7 +11,7 @@ from redqueen.kinds.python import reserved, seeds
 from redqueen.programs.normal_form import ENTRY, fingerprint, shape
 from redqueen.programs.trees import parse
 from redqueen.records import Draft
-from redqueen.sandbox import GAME, Job
+from redqueen.sandbox import Job
 
 # An error would end the child, and with it the calls after it.
 _CALL = f"""
@@ -43,9 +42,7 @@ class Python(Calls):
         ),
     )
     prefix = f"def {ENTRY}("
-    profile = GAME
     identity = seeds.IDENTITY
-    warm_start: Path | None = None
 
     def fingerprint(self, program: str) -> str:
         return fingerprint(program)

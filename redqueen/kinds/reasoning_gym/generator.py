@@ -7,7 +7,6 @@ item's, and what an answer scores. Some of its scorers evaluate answers as Pytho
 
 from __future__ import annotations
 
-import ast
 import difflib
 import hashlib
 import json
@@ -23,7 +22,7 @@ from redqueen.base.optional import require
 from redqueen.kinds.calls import Literals
 from redqueen.kinds.language import Half, SeedError, Words, halved
 from redqueen.records import Draft, Pair
-from redqueen.sandbox import GAME, Job, Limits, Profile, to_literal
+from redqueen.sandbox import GAME, Job, Limits, to_literal
 
 SOURCE = "reasoning_gym"
 EXTRA = "gym"
@@ -46,9 +45,7 @@ class Generator(Literals):
     """One generator with its settings (see `redqueen.kinds.language.Language`)."""
 
     words = Words(name="", fence="question", function="", rules="")
-    prefix = ""
     identity = Draft("", ())
-    warm_start: Path | None = None
 
     def __init__(self, name: str, dataset: str, settings: dict[str, Any]) -> None:
         self.name = name
@@ -58,16 +55,10 @@ class Generator(Literals):
         """The settings that differ from the library's own."""
         # The game's rules, with the library loaded. They are equal, so that one sandbox serves all generators.
         paths = (str(_CHILD), *(path for path in sys.path if path))
-        self.profile: Profile = replace(GAME, modules=("gym_child",), paths=paths)
+        self.profile = replace(GAME, modules=("gym_child",), paths=paths)
 
     def fingerprint(self, program: str) -> str:
         return hashlib.sha256(program.encode("utf-8", "surrogatepass")).hexdigest()
-
-    def shape(self, program: str) -> str:
-        return self.fingerprint(program)
-
-    def tree(self, program: str) -> ast.Module | None:
-        del program
 
     def job(
         self,
@@ -86,9 +77,6 @@ class Generator(Literals):
     def score(self, given: str, answer: str) -> Job:
         """Returns the job that gives what the library's own scorer says about an answer to an item."""
         return Job(_SCORED, (f"{given}, {to_literal(answer)}",), limits=_LIMITS)
-
-    def called(self, program: str) -> str | None:
-        del program
 
     def call(self, given: str) -> str:
         return given
@@ -127,9 +115,6 @@ class Generator(Literals):
 
     def reserved(self, half: Half | None = None) -> tuple[Draft, ...]:
         return halved(_drafts(self.name, _FIRST_HELD_OUT, HELD_OUT), half)
-
-    def is_reserved(self, program: str) -> bool:
-        return self.shape(program) in _shapes(self.name)
 
 
 def generator_of(name: str) -> Generator | None:
@@ -172,10 +157,3 @@ def _drafts(name: str, first: int, count: int) -> tuple[Draft, ...]:
         given = f"{to_literal(generator.dataset)}, {settings}, {item}"
         drafts.setdefault(question, Draft(question, (given,)))
     return tuple(drafts.values())
-
-
-@cache
-def _shapes(name: str) -> frozenset[str]:
-    generator = generator_of(name)
-    assert generator is not None
-    return frozenset(generator.shape(draft.program) for draft in generator.reserved())

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
+from redqueen.kinds.calls import Literals
 from redqueen.kinds.language import Half, Words
 from redqueen.kinds.sql import seeds, tokens
 from redqueen.kinds.sql.database import in_order, read_database, read_rows
@@ -72,7 +73,7 @@ _ARROW = re.compile(r"(\{.*\})\s*->\s*(\S.*)")
 _INPUT_GAP = re.compile(r"([\[(].*[\])])\s*<-\s*\?")
 
 
-class Sql:
+class Sql(Literals):
     """The language (see `redqueen.kinds.language.Language`)."""
 
     name = "sql"
@@ -162,9 +163,6 @@ class Sql:
             )
         return Job(RUNNER, tuple(packed), validate=validate, expected=expected)
 
-    def called(self, program: str) -> None:
-        return None
-
     def identity_of(self, value: str) -> bytes:
         return canonical(read_rows(value))
 
@@ -223,9 +221,6 @@ class Sql:
 
     def reserved(self, half: Half | None = None) -> tuple[Draft, ...]:
         return seeds.reserved(half)
-
-    def is_reserved(self, program: str) -> bool:
-        return shape(program) in seeds.reserved_shapes()
 
 
 SQL = Sql()

@@ -16,7 +16,6 @@ from pathlib import Path
 from redqueen.kinds.language import Half, halved
 from redqueen.kinds.seed_files import read_own
 from redqueen.kinds.sql.database import Cell, Database, Table
-from redqueen.kinds.sql.shape import shape
 from redqueen.records import Draft
 
 DATABASES = 6
@@ -69,12 +68,6 @@ def reserved(half: Half | None = None) -> tuple[Draft, ...]:
     """Returns one half of the reserved drafts, or all. The halves have other patterns of equal difficulty."""
     # The file goes from simple to less simple patterns.
     return tuple(chain.from_iterable(halved(_made("reserved.txt", _RESERVED), half)))
-
-
-@cache
-def reserved_shapes() -> frozenset[str]:
-    """Returns the shapes of all reserved queries."""
-    return frozenset(shape(draft.program) for draft in reserved())
 
 
 def _made(file: str, variations: int) -> list[list[Draft]]:

@@ -6,7 +6,8 @@ from dataclasses import fields, is_dataclass
 from functools import lru_cache
 
 from redqueen.kinds.sql.grammar import Core, Literal, parse
-from redqueen.kinds.sql.tokens import QueryError, hashed
+from redqueen.kinds.sql.tokens import QueryError
+from redqueen.programs.normal_form import hashed
 
 _SAID = frozenset({"function", "operator", "operators", "type", "join"})
 """Fields of the tree whose texts are no names."""

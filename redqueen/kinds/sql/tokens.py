@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from functools import lru_cache
 from typing import NamedTuple
+
+from redqueen.programs.normal_form import hashed
 
 MOST_CHARACTERS = 2_000
 """A longer query is refused."""
@@ -96,8 +97,3 @@ def fingerprint(query: str) -> str:
     except QueryError:
         form = query.strip()
     return hashed(form)
-
-
-def hashed(form: str) -> str:
-    """Returns a short hash of a text."""
-    return hashlib.blake2b(form.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

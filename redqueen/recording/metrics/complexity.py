@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
+from redqueen.base.intervals import mean
 from redqueen.kinds import find_or_plain
 from redqueen.play.played_step import ScoredProposal
 from redqueen.recording.measures import MEASURES, MeasuredTask
-from redqueen.recording.metrics.metric import Metrics, mean
+from redqueen.recording.metrics.metric import Metrics
 from redqueen.recording.metrics.panel import Column, Curves, CurvesOf, Line, MetricChart, at, by_key, part
 from redqueen.recording.metrics.step import CountedStep
 from redqueen.records import Kind

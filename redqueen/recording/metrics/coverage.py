@@ -7,10 +7,11 @@ from dataclasses import asdict
 from itertools import chain
 from typing import Any
 
+from redqueen.base.intervals import mean
 from redqueen.game.seeds import AUTHOR
 from redqueen.play.played_step import ScoredProposal
 from redqueen.recording.measures import by_echo, by_few_outputs, by_random
-from redqueen.recording.metrics.metric import Metrics, mean
+from redqueen.recording.metrics.metric import Metrics
 from redqueen.recording.metrics.panel import (
     Curves,
     CurvesOf,

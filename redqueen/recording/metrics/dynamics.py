@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from redqueen.base.intervals import mean
 from redqueen.base.machine import now
 from redqueen.play.played_step import ScoredAttempt, ScoredProposal
 from redqueen.recording.held_out import held_out_scores, rates
-from redqueen.recording.metrics.metric import Metrics, mean
+from redqueen.recording.metrics.metric import Metrics
 from redqueen.recording.metrics.panel import (
     IN_SAMPLE,
     Curves,
@@ -18,7 +19,9 @@ from redqueen.recording.metrics.panel import (
     at,
     by_key,
     column,
+    contested_share,
     kinds_of,
+    named,
     names,
     several,
     standardised,
@@ -70,11 +73,9 @@ def held_out(step: CountedStep) -> dict[str, Any] | None:
 
 def _benchmarks(lines: Sequence[Line], name: str) -> Curves:
     benchmarks = names(line[name] for line in lines)
-    return {benchmark: tuple(_mean_student(at(line, name, benchmark)) for line in lines) for benchmark in benchmarks}
-
-
-def _mean_student(rates: Mapping[str, float | None] | None) -> float | None:
-    return mean(rate for rate in (rates or {}).values() if rate is not None)
+    return {
+        benchmark: tuple(mean((at(line, name, benchmark) or {}).values()) for line in lines) for benchmark in benchmarks
+    }
 
 
 @METRICS.add(
@@ -143,18 +144,14 @@ def tasks_by_kind(step: CountedStep) -> dict[Kind, int]:
 
 def _shares_contested(lines: Sequence[Line], _: str) -> Curves:
     """Returns the share of contested tasks, over all kinds and by kind."""
-    kinds = names(line.get("tasks_by_kind") or {} for line in lines)
+    kinds = named(lines, "tasks_by_kind")
 
-    def share(line: Line, chosen: Sequence[str]) -> float | None:
-        tasks: Mapping[str, int] = line.get("tasks_by_kind") or {}
-        contested: Mapping[str, int] = line.get("contested_by_kind") or {}
-        total = sum(tasks.get(kind, 0) for kind in chosen)
-        return sum(contested.get(kind, 0) for kind in chosen) / total if total else None
+    def share(line: Line, kind: str) -> float | None:
+        tasks = at(line, "tasks_by_kind", kind)
+        return (at(line, "contested_by_kind", kind) or 0) / tasks if tasks else None
 
-    curves = {"all": tuple(share(line, kinds) for line in lines)}
-    for kind in kinds:
-        curves[kind] = tuple(share(line, [kind]) for line in lines)
-    return curves
+    by_kind = {kind: tuple(share(line, kind) for line in lines) for kind in kinds}
+    return {"all": tuple(map(contested_share, lines)), **by_kind}
 
 
 @METRICS.add(
@@ -255,13 +252,13 @@ def statuses(step: CountedStep) -> dict[str, dict[str, int]]:
 def teacher_reward(step: CountedStep) -> float | None:
     """Mean reward of proposals."""
     # A proposal can be judged and still have no reward: the machine may have lost every attempt at its task.
-    return mean(proposal.reward for proposal in step.proposals if proposal.reward is not None)
+    return mean(proposal.reward for proposal in step.proposals)
 
 
 @METRICS.add("reward")
 def student_reward(step: CountedStep) -> float | None:
     """Mean reward of attempts."""
-    return mean(attempt.reward for attempt in step.attempts if attempt.reward is not None)
+    return mean(attempt.reward for attempt in step.attempts)
 
 
 @METRICS.add(

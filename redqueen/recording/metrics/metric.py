@@ -11,9 +11,8 @@ The function's name is the key in metrics.jsonl, its text is the one in docs/MET
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any, TypeVar
 
 from redqueen.recording.metrics.panel import Line, MetricChart, Panel, Section
@@ -73,9 +72,3 @@ class Metrics:
             return compute
 
         return decorator
-
-
-def mean(values: Iterable[float]) -> float | None:
-    """Returns the mean, or None if there is nothing to average."""
-    numbers = list(values)
-    return fmean(numbers) if numbers else None

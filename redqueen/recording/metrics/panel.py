@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal
 
-Section = Literal["dynamics", "complexity", "coverage", "training", "league"]
+Section = Literal["dynamics", "complexity", "coverage", "training", "league", "own"]
 Column = tuple[float | None, ...]
 Curves = dict[str, Column]
 # A line as a reader finds it. Another version of Red Queen may have written it, so any key can be missing.
@@ -86,7 +86,13 @@ class MetricChart:
 
 def kinds_of(lines: Sequence[Line]) -> list[str]:
     """Returns the kinds of task that occur in the lines, in the order of the first line."""
-    return names(line.get("solve_rate_by_kind") or {} for line in lines)
+    return named(lines, "solve_rate_by_kind")
+
+
+def contested_share(line: Line) -> float | None:
+    """Returns the share of a step's tasks that are contested, None without a task."""
+    tasks = sum((line.get("tasks_by_kind") or {}).values())
+    return sum((line.get("contested_by_kind") or {}).values()) / tasks if tasks else None
 
 
 def standardised(by_kind: Mapping[str, float | None], kinds: Sequence[str]) -> float | None:
@@ -113,7 +119,7 @@ def at(line: Line, *path: str) -> Any:
 
 def by_key(lines: Sequence[Line], name: str) -> Curves:
     """Returns one curve for each name in the lines' mapping `name`."""
-    return {key: column(lines, name, key) for key in names(line.get(name) or {} for line in lines)}
+    return {key: column(lines, name, key) for key in named(lines, name)}
 
 
 def one(label: str) -> CurvesOf:
@@ -135,9 +141,14 @@ def part(key: str) -> CurvesOf:
     """Returns one curve for each name in the metric's mapping: what `key` has within it."""
 
     def curves(lines: Sequence[Line], name: str) -> Curves:
-        return {outer: column(lines, name, outer, key) for outer in names(line.get(name) or {} for line in lines)}
+        return {outer: column(lines, name, outer, key) for outer in named(lines, name)}
 
     return curves
+
+
+def named(lines: Sequence[Line], key: str) -> list[str]:
+    """Returns the keys of the lines' mapping `key`, in the order in which they appear."""
+    return names(line.get(key) or {} for line in lines)
 
 
 def names(mappings: Iterable[Mapping[str, Any]]) -> list[str]:

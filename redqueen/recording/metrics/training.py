@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from redqueen.base.intervals import mean
 from redqueen.policy.work import Work
-from redqueen.recording.metrics.metric import Metrics, mean
-from redqueen.recording.metrics.panel import Curves, Line, MetricChart, at, by_key, names, one, several
+from redqueen.recording.metrics.metric import Metrics
+from redqueen.recording.metrics.panel import Curves, Line, MetricChart, at, by_key, named, one, several
 from redqueen.recording.metrics.step import CountedStep
 from redqueen.records import ROLES, Kind, MemberUpdate, Role, Rollout
 
@@ -18,7 +19,7 @@ METRICS = Metrics("training")
 def _mean_member(lines: Sequence[Line], name: str) -> Curves:
     """Returns the mean over the members in each role of a value by role and member."""
     curves: Curves = {}
-    for role in names(line.get(name) or {} for line in lines):
+    for role in named(lines, name):
         curves[role] = tuple(mean((at(line, name, role) or {}).values()) for line in lines)
     return curves
 

@@ -9,9 +9,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
 from typing import Any, TypeVar
 
+from redqueen.base.closing import Closing
 from redqueen.runs.archive.rows import (
     AttemptRow,
     ChampionRow,
@@ -39,7 +39,7 @@ _INSTRUCTIONS = 100_000
 """SQLite looks at the time after so many of its instructions, a few milliseconds."""
 
 
-class ArchiveReader:
+class ArchiveReader(Closing):
     """Read-only access to one archive. Each query returns typed rows by step, and as written within a step."""
 
     def __init__(self, path: Path) -> None:
@@ -97,14 +97,6 @@ class ArchiveReader:
 
     def _is_late(self) -> bool:
         return time.thread_time() > self._deadline
-
-    def __enter__(self) -> ArchiveReader:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Closes the file."""

@@ -7,15 +7,15 @@ import sqlite3
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
 
+from redqueen.base.closing import Closing
 from redqueen.runs.archive.derived import derived_rows
 from redqueen.runs.archive.rows import Row
 from redqueen.runs.archive.schema import LAYOUT, TABLES, check_layout, create_statements, insert_statement, values_of
 from redqueen.runs.files import InPlace
 
 
-class Archive:
+class Archive(Closing):
     """Writes rows a step at a time, in one transaction: a step is stored as a whole or not at all."""
 
     def __init__(self, path: Path) -> None:
@@ -35,14 +35,6 @@ class Archive:
         for statement in create_statements():
             self.connection.execute(statement)
         self._place = InPlace(path)
-
-    def __enter__(self) -> Archive:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Closes the file and folds the log of new rows into it, so that it can be copied and read anywhere."""

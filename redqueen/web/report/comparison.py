@@ -8,8 +8,7 @@ from html import escape
 from redqueen.analysis.compare.arms import Arm, runs_of
 from redqueen.analysis.compare.charts import Chart, answering
 from redqueen.analysis.compare.gains import KEY
-from redqueen.analysis.compare.summary import Quantity, budget, run_row
-from redqueen.base.intervals import Interval
+from redqueen.analysis.compare.summary import Quantity, budget, quantity_rows, run_row
 from redqueen.web.questions import question_of
 from redqueen.web.report.inline import document
 
@@ -77,7 +76,8 @@ def _body(arms: Sequence[Arm], table: Sequence[Quantity]) -> str:
         for cost in costs
     ]
     budgets = _table(["arm", "runs", "verdict", "steps", "tokens sampled", "tokens trained", "time in steps"], rows)
-    numbers = _table(["first → last quarter of the steps", *(arm.name for arm in arms)], _quantities(table, len(arms)))
+    changes = quantity_rows(table, len(arms), "→", "–")
+    numbers = _table(["first → last quarter of the steps", *(arm.name for arm in arms)], changes)
     fields = [run_row(run) for run in runs_of(arms)]
     runs = _table(list(fields[0]), [[str(value) for value in row.values()] for row in fields])
     return (
@@ -91,22 +91,6 @@ def _body(arms: Sequence[Arm], table: Sequence[Quantity]) -> str:
         '<section id="others"></section>'
         f"<h2>Runs</h2>{runs}</main>"
     )
-
-
-def _quantities(table: Sequence[Quantity], arms: int) -> list[list[str]]:
-    rows: list[list[str]] = []
-    for start in range(0, len(table), arms):
-        row = table[start : start + arms]
-        rows.append([row[0].name, *(f"{_text(each.first)} → {_text(each.last)}" for each in row)])
-    return rows
-
-
-def _text(number: Interval | None) -> str:
-    if number is None:
-        return "–"
-    digits = 2 if abs(number.mean) < 10 else 1
-    ends = "" if number.low is None else f" [{number.low:.{digits}f}, {number.high:.{digits}f}]"
-    return f"{number.mean:.{digits}f}{ends}"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redqueen.analysis.dynamics.verdict import Verdict
 from redqueen.runs.archive import queries
 from redqueen.runs.archive.queries import Filter
 from redqueen.runs.directory import RunError
@@ -58,11 +57,6 @@ def facts(run: LiveRun) -> dict[str, str]:
         "tokens trained": f"{sum(line['tokens_trained'] for line in lines):,}",
         "isolation": str(now["isolation"]),
     }
-
-
-def judged(run: LiveRun) -> Verdict:
-    """Returns the verdict about a run."""
-    return run.verdict()
 
 
 def views(run: LiveRun) -> dict[str, object]:

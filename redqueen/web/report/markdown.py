@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import Any, cast
 
 from redqueen.analysis.dynamics.words import HEAD, oscillation_words, trend_rows
+from redqueen.base.intervals import mean
 from redqueen.recording.metrics import Panel, panels
 from redqueen.web.live_run import LiveRun
 from redqueen.web.members import league
-from redqueen.web.report.content import Tasks, check, facts, judged, tasks
+from redqueen.web.report.content import Tasks, check, facts, tasks
 from redqueen.web.views import evaluation
 
 _OF_RUN = ("mean", "best", "worst")
@@ -22,7 +22,7 @@ _LEFT_OUT = ("ratings-", "sigma-")
 def markdown(run: LiveRun) -> str:
     """Returns the report as Markdown. Raises RunError if there is no such run or it has played no step."""
     lines = check(run)
-    found = judged(run)
+    found = run.verdict()
     parts = [
         f"# {run.directory.path.resolve().name}",
         "\n".join(f"- {name}: {value}" for name, value in facts(run).items()),
@@ -33,7 +33,7 @@ def markdown(run: LiveRun) -> str:
     if rows:
         parts.append(_table([HEAD.name, HEAD.first, HEAD.last, HEAD.change], rows))
     parts += _evaluation(evaluation(run)["evaluation"])
-    shown = [panel for panel in panels(lines) if not panel.key.startswith(_LEFT_OUT)]
+    shown = [panel for panel in panels(lines, run.directory.own_metrics()) if not panel.key.startswith(_LEFT_OUT)]
     parts += [
         "## Course",
         "Means over the first and the last quarter of the steps. Rates are in sample: measured on the tasks that the "
@@ -79,11 +79,10 @@ def _panel_rows(panel: Panel) -> list[list[str]]:
 
 
 def _mean(values: Sequence[float | None], unit: str) -> str:
-    known = [value for value in values if value is not None]
-    if not known:
+    known = mean(values)
+    if known is None:
         return "-"
-    mean = fmean(known)
-    return f"{mean:.3f}" if unit == "share" or abs(mean) < 10 else f"{mean:,.0f}"
+    return f"{known:.3f}" if unit == "share" or abs(known) < 10 else f"{known:,.0f}"
 
 
 def _league(data: Mapping[str, object]) -> str:

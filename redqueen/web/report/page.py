@@ -7,7 +7,7 @@ from html import escape
 from redqueen.analysis.dynamics.verdict import Verdict
 from redqueen.analysis.dynamics.words import HEAD, TrendRow, oscillation_words, trend_rows
 from redqueen.web.live_run import LiveRun
-from redqueen.web.report.content import check, facts, judged, views
+from redqueen.web.report.content import check, facts, views
 from redqueen.web.report.inline import document
 from redqueen.web.views import matrix
 
@@ -22,7 +22,7 @@ def page(run: LiveRun) -> str:
     """Returns the page. Raises RunError if there is no such run or it has played no step."""
     check(run)
     title = run.directory.path.resolve().name
-    found = judged(run)
+    found = run.verdict()
     data = {**views(run), "matrix": matrix(run)}
     return document(f"{title} · Red Queen", _body(title, facts(run), found), data, "report.js")
 
