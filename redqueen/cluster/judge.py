@@ -11,19 +11,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
+from redqueen.base.futures import finished
 from redqueen.config import SandboxConfig
 from redqueen.game.verifier import LocalVerifier
 from redqueen.plugins import load
-from redqueen.records import Proposal, Task
+from redqueen.records import Answer, Proposal
 from redqueen.sandbox import IsolationError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """An answer to a task."""
-
-    task: Task
-    answer: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +36,7 @@ class FunctionCall:
     argument: Any
 
 
-Question = Proposal | Attempt | ProgramRun | FunctionCall
+Question = Proposal | Answer | ProgramRun | FunctionCall
 
 
 class Judge:
@@ -72,11 +65,9 @@ class Judge:
 
     def _submit(self, question: Question) -> Future[Any]:
         if isinstance(question, Proposal):
-            return self.verifier.submit_proposal(question)
-        if isinstance(question, Attempt):
-            return self.verifier.submit_attempt(question.task, question.answer)
+            return self.verifier.judge_proposal(question)
+        if isinstance(question, Answer):
+            return self.verifier.judge_answer(question)
         if isinstance(question, FunctionCall):
-            done: Future[Any] = Future()
-            done.set_result(question.function(question.argument))
-            return done
-        return self.verifier.submit_run(question.program, question.inputs, question.cpu_s)
+            return finished(question.function(question.argument))
+        return self.verifier.run(question.program, question.inputs, question.cpu_s)
