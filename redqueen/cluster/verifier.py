@@ -42,15 +42,12 @@ class ClusterVerifier(AbstractContextManager["ClusterVerifier", None]):
                 self._threads.submit(self._serve, judge, gone)
 
     def judge_proposal(self, proposal: Proposal) -> Future[tuple[Verdict, Task | None]]:
-        """Submits one proposal and returns at once."""
         return self._ask(proposal)
 
     def judge_answer(self, answer: Answer) -> Future[Verdict]:
-        """Submits one answer and returns at once."""
         return self._ask(answer)
 
     def run(self, program: str, inputs: tuple[str, ...], cpu_s: float) -> Future[tuple[str, ...]]:
-        """Submits a program to be run on inputs and returns at once; nothing is judged."""
         return self._ask(ProgramRun(program=program, inputs=inputs, cpu_s=cpu_s))
 
     def spread(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
