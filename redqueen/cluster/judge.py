@@ -44,7 +44,7 @@ class Judge:
 
     verifier: LocalVerifier
 
-    def open(self, sandbox: SandboxConfig, min_inputs: int, seed: int, plugins: Sequence[str] = ()) -> str:
+    def open(self, sandbox: SandboxConfig, min_inputs: int, seed: int, plugins: Sequence[str]) -> str:
         """Starts the jail and returns how well it isolates. `plugins` are the run's modules: kinds may be theirs.
 
         Raises IsolationError, with the machine's name, if programs cannot be isolated here. (A constructor's error

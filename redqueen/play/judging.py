@@ -65,7 +65,7 @@ def ask_attempts(
     prompts: Prompts,
     tasks: Sequence[Task],
     requests: Sequence[Request],
-    progress: Progress | None = None,
+    progress: Progress | None,
 ) -> list[Attempted]:
     """Returns a judged attempt at each of the tasks, each with its own request, in their order.
 
