@@ -36,6 +36,7 @@ from redqueen.policy.policy import Policy
 from redqueen.policy.work import Work
 from redqueen.records import (
     ROLES,
+    Answer,
     Completion,
     MemberUpdate,
     Pair,
@@ -142,7 +143,7 @@ class _Verdicts:
     def __init__(self, seed: int) -> None:
         self.rng = streams.python(seed, "large league", "verdicts")
 
-    def submit_proposal(self, proposal: Proposal) -> Future[tuple[Verdict, Task | None]]:
+    def judge_proposal(self, proposal: Proposal) -> Future[tuple[Verdict, Task | None]]:
         """Returns a task with as many pairs as the draft has inputs, or an error in one case of five."""
         if self.rng.random() > _VALID:
             return finished((Verdict("error", detail="ValueError at line 2"), None))
@@ -158,12 +159,12 @@ class _Verdicts:
         )
         return finished((Verdict("valid", output="1", cpu_ms=1.0, lines_run=3, line_events=9), task))
 
-    def submit_attempt(self, task: Task, answer: str | None) -> Future[Verdict]:
+    def judge_answer(self, answer: Answer) -> Future[Verdict]:
         """Returns right or wrong, with even chances."""
-        del task, answer
+        del answer
         return finished(Verdict(self.rng.choice(("correct", "wrong")), output="1", cpu_ms=1.0))
 
-    def submit_run(self, program: str, inputs: tuple[str, ...], cpu_s: float) -> Future[tuple[str, ...]]:
+    def run(self, program: str, inputs: tuple[str, ...], cpu_s: float) -> Future[tuple[str, ...]]:
         """Returns 1 for each input, in the form of a call that ended."""
         del program, cpu_s
         return finished(("(True, 1)",) * len(inputs))

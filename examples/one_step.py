@@ -23,7 +23,7 @@ from redqueen.game.verifier import LocalVerifier
 from redqueen.league.games import match_score, outcome, par_of
 from redqueen.league.matchmaking import Match, matchmake
 from redqueen.league.rating import Rating, TrueSkill, inherited
-from redqueen.play.judging import ask, submit_attempt, submit_proposal
+from redqueen.play.judging import ask, judge_proposals, submit_attempt, submit_proposal
 from redqueen.policy.model.base import load
 from redqueen.policy.policy import Policy, open_policy
 from redqueen.records import Draft, GradedRollout, MemberUpdate, Proposal, Request, Rollout, Task, Verdict, Verifier
@@ -55,7 +55,7 @@ def verified_seeds(verifier: Verifier) -> list[Task]:
         Proposal(id=f"seed-{number}", kind="code_o", author="seed", step=0, draft=draft)
         for number, draft in enumerate(SEEDS)
     ]
-    return [task for _, task in verifier.validate(drafts) if task is not None]
+    return [task for _, task in judge_proposals(verifier, drafts) if task is not None]
 
 
 def propose(

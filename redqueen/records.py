@@ -270,6 +270,22 @@ class Proposed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A student's answer and what it is judged on. `TaskKind.answer` makes it."""
+
+    kind: str
+    program: str
+    """The task's program; "" if it is not run (`TaskKind.runs_program`)."""
+    inputs: tuple[str, ...]
+    """The inputs of the pairs that the answer is judged on. A program that is run on the answer is run again on the one
+    that its output was recorded for. Without one it does not have to answer for itself."""
+    expected: tuple[bytes, ...]
+    """The identities of the right outputs, one for each input."""
+    text: str | None
+    """The answer as `Prompts.read_attempt` returns it; None if the text had no answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attempted:
     """One attempt of a step, judged; `number` counts the attempts at one task."""
 
@@ -303,24 +319,21 @@ class Verifier(Protocol):
         """How well programs are isolated; goes into the run's record."""
         ...
 
-    def submit_proposal(self, proposal: Proposal) -> Future[tuple[Verdict, Task | None]]:
+    def judge_proposal(self, proposal: Proposal) -> Future[tuple[Verdict, Task | None]]:
         """Submits one proposal and returns at once. The future has a task if the verdict is `valid`, else None."""
         ...
 
-    def submit_attempt(self, task: Task, answer: str | None) -> Future[Verdict]:
-        """Submits one answer to a task and returns at once. None stands for a text in which no answer was found.
+    def judge_answer(self, answer: Answer) -> Future[Verdict]:
+        """Submits one answer and returns at once.
 
-        The status `nondeterministic` says that the task did not give its own output again.
+        The status `nondeterministic` is about the task and not about the answer: the task's program did not give the
+        recorded output for the recorded input again.
         """
         ...
 
-    def submit_run(self, program: str, inputs: tuple[str, ...], cpu_s: float) -> Future[tuple[str, ...]]:
+    def run(self, program: str, inputs: tuple[str, ...], cpu_s: float) -> Future[tuple[str, ...]]:
         """Submits a program to be run on inputs and returns at once; nothing is judged.
 
         The future has the outputs as far as the program got within `cpu_s` seconds of CPU. It may have none.
         """
-        ...
-
-    def validate(self, proposals: Sequence[Proposal]) -> list[tuple[Verdict, Task | None]]:
-        """Submits many proposals and waits for their results."""
         ...

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from redqueen.game.verifier import answer_to
 from redqueen.records import Task, Verdict, Verifier
 
 
 def grade(verifier: Verifier, attempts: Sequence[tuple[Task, str | None]]) -> list[Verdict]:
-    """What `submit_attempt` says of each; in order."""
-    futures = [verifier.submit_attempt(task, answer) for task, answer in attempts]
+    """What `judge_answer` says of each; in order."""
+    futures = [verifier.judge_answer(answer_to(task, answer)) for task, answer in attempts]
     return [future.result() for future in futures]

@@ -38,6 +38,7 @@ from redqueen.league.matchmaking import matchmake
 from redqueen.league.population import Member
 from redqueen.league.rating import Rating, TrueSkill
 from redqueen.league.selection import plan_births
+from redqueen.play.judging import judge_proposals
 from redqueen.plugins import PluginError
 from redqueen.policy.model.base import load
 from redqueen.recording.metrics import check_own, step_metrics
@@ -170,7 +171,7 @@ def test_a_verifier() -> None:
             Proposal(id=str(number), kind="code_o", author="T0", step=1, draft=Draft(program, ("1",)))
             for number, program in enumerate((short, long))
         ]
-        verdicts = [verdict.status for verdict, _ in verifier.validate(proposals)]
+        verdicts = [verdict.status for verdict, _ in judge_proposals(verifier, proposals)]
     assert verdicts == ["valid", "malformed"]
 
 
@@ -188,7 +189,7 @@ def test_a_kind_of_task(name: str, seed_tasks: dict[Kind, list[Task]], verifier:
         assert isinstance(draft, Draft)
         assert draft == Draft(task.program, tuple(pair.input for pair in task.pairs)[: len(draft.inputs)], task.message)
         assert form.read_attempt("code_r", form.write_attempt(task)) == task.program
-    verdict, task = verifier.submit_proposal(
+    verdict, task = verifier.judge_proposal(
         Proposal(id="p", kind="code_r", author="T0", step=1, draft=Draft("def f(x):\n    return x + 1", *REPAIRED))
     ).result()
     assert task is not None

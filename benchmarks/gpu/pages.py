@@ -10,7 +10,7 @@ from unittest import mock
 
 from benchmarks.gpu.plans import gpu, lengths, on_a_gpu, plan
 from redqueen.policy.memory.forecast import CARDS, Card, forecast
-from redqueen.policy.sampling.paging import VARIABLE
+from redqueen.policy.sampling.pages import VARIABLE
 
 
 def row(base: str, card: Card, choice: str) -> str:

@@ -23,8 +23,7 @@ from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
 from redqueen.policy.model.logprobs import TokenLogprobs
 from redqueen.policy.sampling.cached_attention import WrittenApart
 from redqueen.policy.sampling.kv_cache import KVCache
-from redqueen.policy.sampling.pages import PAGE, Pages
-from redqueen.policy.sampling.paging import has_flash, pages_suit
+from redqueen.policy.sampling.pages import PAGE, Pages, has_flash, pages_suit
 from redqueen.policy.sampling.recorded import Repeated, recorder_of
 from redqueen.policy.sampling.tokens import SamplingTensors, sample_tokens
 from redqueen.records import SamplingParams

@@ -19,6 +19,7 @@ from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds.induction import NO_MESSAGE
 from redqueen.kinds.python import ABDUCTION, DEDUCTION, INDUCTION, PYTHON
 from redqueen.kinds.python.seeds import parse_block, write_block
+from redqueen.play.judging import judge_proposals
 from redqueen.programs.normal_form import fingerprint, normalise
 from redqueen.records import Draft, Proposal, Task, Verdict, Verifier
 from redqueen.runs.directory import RunDirectory, write_text
@@ -95,7 +96,7 @@ def _programs(file: Path, verifier: Verifier, refused: dict[int, str]) -> list[l
     """Returns the valid rows with their numbers, those with one program together; notes why others are refused."""
     programs: dict[str, list[tuple[int, Task]]] = {}
     for batch in _batches(file, refused):
-        judged = verifier.validate([_proposal(row.number, row.draft) for row in batch])
+        judged = judge_proposals(verifier, [_proposal(row.number, row.draft) for row in batch])
         for row, (verdict, task) in zip(batch, judged, strict=True):
             try:
                 if task is None:
@@ -180,7 +181,7 @@ def _blocks(
         except ValueError as error:
             refused.update(dict.fromkeys(numbers, str(error)))
     # The text that is written is what a run will read and run, with all inputs in one interpreter. So it is judged too.
-    judged = verifier.validate([_proposal(numbers[0], parse_block(block)) for numbers, block in found])
+    judged = judge_proposals(verifier, [_proposal(numbers[0], parse_block(block)) for numbers, block in found])
     blocks: list[tuple[list[int], str]] = []
     for (numbers, block), (verdict, task) in zip(found, judged, strict=True):
         if task is None:

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import BinaryIO, TextIO
 
+from redqueen.base.futures import finished, then
 from redqueen.cli.verify_input import BadLineError, read_entry
 from redqueen.config import SandboxConfig
 from redqueen.errors import UserError
 from redqueen.game.verifier import LocalVerifier
-from redqueen.records import Verdict
+from redqueen.records import Proposal, Verdict
 
 MAX_LINE_BYTES = 4 << 20
 _IN_FLIGHT_BYTES = 32 << 20
@@ -166,10 +167,11 @@ def _submit(number: int, raw: bytes, verifier: LocalVerifier) -> _Line:
         name = error.id
         question = Verdict(status="malformed", detail=f"line {number}: {error}")
     if isinstance(question, Verdict):
-        verdict: Future[Verdict] = Future()
-        verdict.set_result(question)
+        verdict = finished(question)
+    elif isinstance(question, Proposal):
+        verdict = then(verifier.judge_proposal(question), lambda judged: judged[0])
     else:
-        verdict = verifier.submit(question)
+        verdict = verifier.judge_answer(question)
     return _Line(id=name, cost=len(raw) + _LINE_OVERHEAD, verdict=verdict)
 
 

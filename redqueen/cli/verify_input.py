@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from redqueen.kinds import Answer, TaskKind, find, is_kind, names
-from redqueen.records import Draft, Pair, Proposal, Verdict
+from redqueen.kinds import TaskKind, find, is_kind, names
+from redqueen.records import Answer, Draft, Pair, Proposal, Verdict
 from redqueen.sandbox import MAX_INPUTS, LiteralError, OversizeError
 
 # A line that has one of these without an answer is more likely an attempt that lost its answer than a proposal. Judging

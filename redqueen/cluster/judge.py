@@ -11,19 +11,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
+from redqueen.base.futures import finished
 from redqueen.config import SandboxConfig
 from redqueen.game.verifier import LocalVerifier
 from redqueen.plugins import load
-from redqueen.records import Proposal, Task
+from redqueen.records import Answer, Proposal
 from redqueen.sandbox import IsolationError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """An answer to a task."""
-
-    task: Task
-    answer: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +36,7 @@ class FunctionCall:
     argument: Any
 
 
-Question = Proposal | Attempt | ProgramRun | FunctionCall
+Question = Proposal | Answer | ProgramRun | FunctionCall
 
 
 class Judge:
@@ -51,7 +44,7 @@ class Judge:
 
     verifier: LocalVerifier
 
-    def open(self, sandbox: SandboxConfig, min_inputs: int, seed: int, plugins: Sequence[str] = ()) -> str:
+    def open(self, sandbox: SandboxConfig, min_inputs: int, seed: int, plugins: Sequence[str]) -> str:
         """Starts the jail and returns how well it isolates. `plugins` are the run's modules: kinds may be theirs.
 
         Raises IsolationError, with the machine's name, if programs cannot be isolated here. (A constructor's error
@@ -72,11 +65,9 @@ class Judge:
 
     def _submit(self, question: Question) -> Future[Any]:
         if isinstance(question, Proposal):
-            return self.verifier.submit_proposal(question)
-        if isinstance(question, Attempt):
-            return self.verifier.submit_attempt(question.task, question.answer)
+            return self.verifier.judge_proposal(question)
+        if isinstance(question, Answer):
+            return self.verifier.judge_answer(question)
         if isinstance(question, FunctionCall):
-            done: Future[Any] = Future()
-            done.set_result(question.function(question.argument))
-            return done
-        return self.verifier.submit_run(question.program, question.inputs, question.cpu_s)
+            return finished(question.function(question.argument))
+        return self.verifier.run(question.program, question.inputs, question.cpu_s)

@@ -24,7 +24,7 @@ from redqueen.cluster.replicas import Replicas
 from redqueen.config import Config
 from redqueen.errors import AdapterError
 from redqueen.policy.model.base import BaseFacts
-from redqueen.policy.policy import OptimizerState
+from redqueen.policy.policy import MemberPolicy, OptimizerState
 from redqueen.policy.work import Work
 from redqueen.policy.workers.pool import partition_by_cost
 from redqueen.records import Completion, MemberUpdate, OnCompletion, Progress, Prompt, PromptLengths, Request, Sample
@@ -34,8 +34,8 @@ _PROMPT_CHARACTERS = 16
 costs a quarter of a sampled one."""
 
 
-class ClusterPolicy:
-    """Holds the replicas, and knows where each member is trained (see `redqueen.policy.policy.MemberPolicy`)."""
+class ClusterPolicy(MemberPolicy):
+    """Holds the replicas, and knows where each member is trained."""
 
     def __init__(
         self, cluster: Cluster, config: Config, capacity: int, lengths: PromptLengths, report: Callable[[str], None]
@@ -59,7 +59,6 @@ class ClusterPolicy:
         return self.replicas.facts
 
     def shapes(self) -> Mapping[str, tuple[int, int]]:
-        """Returns (inputs, outputs) of each layer that an adapter changes, by the layer's name."""
         return self._shapes
 
     def join(
@@ -72,7 +71,6 @@ class ClusterPolicy:
         version: int | None = None,
         slot: int | None = None,
     ) -> None:
-        """Adds a member with these weights to every replica, as `Policy.join` does."""
         if name in self._slots:
             raise AdapterError(f"member '{name}' is here already")
         if not self._free:
@@ -87,27 +85,22 @@ class ClusterPolicy:
         self.replicas.add(member, put(self.cluster, member), trained=trained)
 
     def leave(self, name: str) -> None:
-        """Removes a member and its optimizer. Raises KeyError if the member is unknown."""
         self._free.insert(0, self._slots.pop(name))
         self.replicas.owners.pop(name, None)
         self.replicas.wait({index: replica.call("leave", name) for index, replica in self.replicas.actors.items()})
 
     def adapter(self, name: str) -> dict[str, Factors]:
-        """Returns a copy of a member's fp32 factors. Raises KeyError if the member is unknown."""
         return adapter_of(self._ask(name, "weights").weights)
 
     def state(self, name: str) -> dict[str, Tensor]:
-        """Returns a copy of a member's optimizer state. Raises KeyError if the member is not trained."""
         if name not in self.replicas.owners:
             raise KeyError(name)
         return tensors_of(self._ask(name, "states").optimizer or {})
 
     def version(self, name: str) -> int:
-        """Returns the version of a member's weights. Raises KeyError if the name never joined."""
         return self._versions[name]
 
     def slot(self, name: str) -> int:
-        """Returns the place of a member's weights in every replica. Raises KeyError if the member is unknown."""
         return self._slots[name]
 
     def _ask(self, name: str, method: str) -> MemberState:
@@ -168,17 +161,11 @@ class ClusterPolicy:
     def update(
         self, samples: Sequence[Sample], progress: Progress | None = None, *, lr: float | None = None
     ) -> list[MemberUpdate]:
-        """Takes one optimizer step for every member that has samples, each on the replica that owns it.
-
-        Raises KeyError if a member is unknown or not trained, before any member has moved.
-        """
+        """Takes each member's step on the replica that owns it. What it raises comes before any member has moved."""
         return self._learn({}, self._by_member(samples), progress, lr)
 
     def begin_update(self, samples: Sequence[Sample]) -> Callable[[], list[MemberUpdate]]:
-        """Begins an update, and returns what ends it: until that is called, members sample as they are.
-
-        A replica samples as soon as it has computed its own members' gradients, and waits for nobody else's.
-        """
+        """A replica samples as soon as it has computed its own members' gradients, and waits for nobody else's."""
         by_member = self._by_member(samples)
         actors = self.replicas.actors
         shares = self._by_owner(sorted(by_member), by_member)
@@ -270,7 +257,6 @@ class ClusterPolicy:
         return work
 
     def close(self) -> None:
-        """Ends the replicas. It may be called twice."""
         self.replicas.close()
 
 

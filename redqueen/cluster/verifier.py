@@ -9,10 +9,10 @@ from contextlib import AbstractContextManager
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from redqueen.cluster.judge import Attempt, FunctionCall, Judge, ProgramRun, Question
+from redqueen.cluster.judge import FunctionCall, Judge, ProgramRun, Question
 from redqueen.cluster.ray_cluster import Actor, Cluster, ClusterError, LostError
 from redqueen.config import Config
-from redqueen.records import Proposal, Task, Verdict
+from redqueen.records import Answer, Proposal, Task, Verdict
 
 _AT_ONCE = 256
 """Questions of one message."""
@@ -41,22 +41,14 @@ class ClusterVerifier(AbstractContextManager["ClusterVerifier", None]):
             for _ in range(_IN_FLIGHT):
                 self._threads.submit(self._serve, judge, gone)
 
-    def submit_proposal(self, proposal: Proposal) -> Future[tuple[Verdict, Task | None]]:
-        """Submits one proposal and returns at once."""
+    def judge_proposal(self, proposal: Proposal) -> Future[tuple[Verdict, Task | None]]:
         return self._ask(proposal)
 
-    def submit_attempt(self, task: Task, answer: str | None) -> Future[Verdict]:
-        """Submits one answer to a task and returns at once."""
-        return self._ask(Attempt(task=task, answer=answer))
+    def judge_answer(self, answer: Answer) -> Future[Verdict]:
+        return self._ask(answer)
 
-    def submit_run(self, program: str, inputs: tuple[str, ...], cpu_s: float) -> Future[tuple[str, ...]]:
-        """Submits a program to be run on inputs and returns at once; nothing is judged."""
+    def run(self, program: str, inputs: tuple[str, ...], cpu_s: float) -> Future[tuple[str, ...]]:
         return self._ask(ProgramRun(program=program, inputs=inputs, cpu_s=cpu_s))
-
-    def validate(self, proposals: Sequence[Proposal]) -> list[tuple[Verdict, Task | None]]:
-        """Submits many proposals and waits for their results."""
-        futures = [self.submit_proposal(proposal) for proposal in proposals]
-        return [future.result() for future in futures]
 
     def spread(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
         """Yields a function of each item, in order; the machines compute it. It has to be one of a module of ours."""

@@ -68,7 +68,7 @@ def submit_behaviour(task: Task, verifier: Verifier) -> Callable[[], Behaviour |
     output = task.pairs[0].output
     # The last call is the echo.
     texts = (*(", ".join(map(to_literal, call)) for call in calls), output)
-    future = verifier.submit_run(program, texts, CPU_S)
+    future = verifier.run(program, texts, CPU_S)
     return lambda: read_behaviour(types, len(calls), output, future.result())
 
 

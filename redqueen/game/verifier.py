@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -11,12 +10,11 @@ from dataclasses import replace
 from redqueen.base import streams
 from redqueen.base.futures import all_of, finished, then
 from redqueen.config import SandboxConfig
-from redqueen.kinds import Answer, InputCounts, Trial, find
-from redqueen.records import Kind, Pair, Proposal, Task, Verdict
+from redqueen.kinds import InputCounts, Trial, find
+from redqueen.records import Answer, Proposal, Task, Verdict
 from redqueen.sandbox import (
     GAME,
     MAX_INPUTS,
-    MAX_TEXT_BYTES,
     Job,
     Limits,
     LiteralError,
@@ -27,9 +25,13 @@ from redqueen.sandbox import (
 )
 
 
-def answer_to(kind: Kind, program: str, pairs: Sequence[Pair], text: str | None) -> Answer:
-    """Returns an answer that is judged on `pairs`. Raises CodecError if an output of the pairs is no value."""
-    return find(kind).answer(program, pairs, text)
+def answer_to(task: Task, text: str | None) -> Answer:
+    """Returns the answer to a task that `Prompts.read_attempt` read; None stands for a text in which there was none.
+
+    Raises CodecError if an output of the task is no value.
+    """
+    kind = find(task.kind)
+    return kind.answer(task.program, kind.judged_on(task), text)
 
 
 class LocalVerifier(AbstractContextManager["LocalVerifier", None]):
@@ -73,46 +75,35 @@ class LocalVerifier(AbstractContextManager["LocalVerifier", None]):
         """How well the sandbox isolates; goes into every run's record."""
         return self._sandbox.tier
 
-    def submit(self, question: Proposal | Answer) -> Future[Verdict]:
-        """Judges a proposal or an answer while the caller goes on.
+    def judge_proposal(self, proposal: Proposal) -> Future[tuple[Verdict, Task | None]]:
+        """Runs the program on its inputs, three times in two interpreters, while the caller goes on.
 
-        The future is done already where no child process is needed. Waits only while as many jobs as the sandbox holds
-        (`MAX_WAITING`) are before it.
+        Waits only while as many jobs as the sandbox holds (`MAX_WAITING`) are before it.
         """
-        if isinstance(question, Proposal):
-            return then(self.submit_proposal(question), lambda judged: judged[0])
-        trial = trial_of(question)
-        if isinstance(trial, Verdict):
-            return finished(trial)
-        order = list(range(len(trial.jobs)))
-        if len(order) > 1:
-            # The order is drawn, so that nothing outside the children says which of them is which either.
-            rng = streams.python(self.seed, "recorded", question.program, question.text or "")
-            if rng.random() < 0.5:
-                order.reverse()
-        profile = find(question.kind).language.profile
-        running = {number: self._run(trial.jobs[number], profile) for number in order}
-        return then(all_of([running[number] for number in range(len(trial.jobs))]), trial.verdict)
-
-    def submit_proposal(self, proposal: Proposal) -> Future[tuple[Verdict, Task | None]]:
-        """Runs the program on its inputs, three times in two interpreters, while the caller goes on."""
 
         def judge(outcome: Outcome) -> tuple[Verdict, Task | None]:
             return task_or_reject(proposal, outcome, self.min_inputs, self.max_input_bytes)
 
         kind = find(proposal.kind)
         # The pool's thread makes the task, so that it is ready when the caller asks.
-        return then(self._run(kind.job(proposal.draft), kind.language.profile), judge)
+        return then(self._outcome(kind.job(proposal.draft), kind.language.profile), judge)
 
-    def submit_attempt(self, task: Task, answer: str | None) -> Future[Verdict]:
-        """Judges what `Prompts.read_attempt` returned (None: no answer was found) while the caller goes on.
+    def judge_answer(self, answer: Answer) -> Future[Verdict]:
+        """Judges while the caller goes on. The future is done already where no child process is needed."""
+        trial = trial_of(answer)
+        if isinstance(trial, Verdict):
+            return finished(trial)
+        order = list(range(len(trial.jobs)))
+        if len(order) > 1:
+            # The order is drawn, so that nothing outside the children says which of them is which either.
+            rng = streams.python(self.seed, "recorded", answer.program, answer.text or "")
+            if rng.random() < 0.5:
+                order.reverse()
+        profile = find(answer.kind).language.profile
+        running = {number: self._outcome(trial.jobs[number], profile) for number in order}
+        return then(all_of([running[number] for number in range(len(trial.jobs))]), trial.verdict)
 
-        The verdict `nondeterministic` is about the task and not about the answer: the task's program did not give the
-        recorded output for the recorded input again.
-        """
-        return self.submit(answer_to(task.kind, task.program, find(task.kind).judged_on(task), answer))
-
-    def _run(self, job: Job | Outcome, profile: Profile) -> Future[Outcome]:
+    def _outcome(self, job: Job | Outcome, profile: Profile) -> Future[Outcome]:
         """Runs a job under the rules of its language; what came of one that needs no sandbox is there already."""
         if isinstance(job, Outcome):
             return finished(job)
@@ -123,20 +114,12 @@ class LocalVerifier(AbstractContextManager["LocalVerifier", None]):
                 self._others[profile] = self._open(profile)
         return self._others[profile].submit(job)
 
-    def submit_run(self, program: str, inputs: tuple[str, ...], cpu_s: float) -> Future[tuple[str, ...]]:
-        """Runs a program once and judges nothing, while the caller goes on: its outputs, as far as it got.
-
-        It is ended after `cpu_s` seconds of CPU, and may then have none.
-        """
+    def run(self, program: str, inputs: tuple[str, ...], cpu_s: float) -> Future[tuple[str, ...]]:
+        """Runs a program once, in the jail of Python, and ends it after `cpu_s` seconds of CPU."""
         limits = self._sandbox.profile.limits
         shorter = replace(limits, cpu_s=min(cpu_s, limits.cpu_s))
         job = Job(program, inputs, limits=shorter)
         return then(self._sandbox.submit(job), lambda outcome: outcome.outputs)
-
-    def validate(self, proposals: Sequence[Proposal]) -> list[tuple[Verdict, Task | None]]:
-        """What `submit_proposal` says of each; in order."""
-        futures = [self.submit_proposal(proposal) for proposal in proposals]
-        return [future.result() for future in futures]
 
 
 def trial_of(answer: Answer) -> Trial | Verdict:
@@ -152,7 +135,7 @@ def trial_of(answer: Answer) -> Trial | Verdict:
 
 
 def task_or_reject(
-    proposal: Proposal, outcome: Outcome, min_inputs: int = 2, max_input_bytes: int = MAX_TEXT_BYTES
+    proposal: Proposal, outcome: Outcome, min_inputs: int, max_input_bytes: int
 ) -> tuple[Verdict, Task | None]:
     """Returns what the validation of a proposal's program says, and the task that it makes."""
     counts = InputCounts(least=min_inputs, most=MAX_INPUTS)

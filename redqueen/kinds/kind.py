@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from redqueen.errors import UserError
 from redqueen.kinds.language import Language
-from redqueen.records import Draft, Pair, Prompt, Proposal, Status, Task, Verdict
+from redqueen.records import Answer, Draft, Pair, Prompt, Proposal, Status, Task, Verdict
 from redqueen.sandbox import Job, Outcome
 
 Block = tuple[str, str]
@@ -52,22 +52,6 @@ class Question:
     message: str = ""
     unanswered: bool = False
     """Whether the program has to be run, since its output is asked for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """A student's answer and what it is judged on. `TaskKind.answer` makes it."""
-
-    kind: str
-    program: str
-    """The task's program; "" if it is not run (`TaskKind.runs_program`)."""
-    inputs: tuple[str, ...]
-    """The inputs of the pairs that the answer is judged on. A program that is run on the answer is run again on the one
-    that its output was recorded for. Without one it does not have to answer for itself."""
-    expected: tuple[bytes, ...]
-    """The identities of the right outputs, one for each input."""
-    text: str | None
-    """The answer as `Prompts.read_attempt` returns it; None if the text had no answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from redqueen.base.futures import finished
 from redqueen.config import Config, GameConfig
 from redqueen.errors import UserError
 from redqueen.game.questions import Question, QuestionError, read_question
-from redqueen.game.verifier import LocalVerifier, answer_to
+from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds import find, names, names_of_languages
 from redqueen.members.question import BASE, SEED
 from redqueen.play.judging import ask, cut_off, submit_attempt, submit_proposal
@@ -111,9 +111,9 @@ class Table:
                 return submit_attempt(self.verifier, play.prompts, task, completion)
             # Nobody has an input that gives a person's output, so the program cannot be asked for it again.
             answer = play.prompts.read_attempt(task.kind, completion.text)
-            judged = replace(answer_to(task.kind, task.program, task.pairs, answer), inputs=())
+            judged = replace(find(task.kind).answer(task.program, task.pairs, answer), inputs=())
             verdict = cut_off(completion)
-            return finished(verdict) if verdict else self.verifier.submit(judged)
+            return finished(verdict) if verdict else self.verifier.judge_answer(judged)
 
         return ask(play.sampler, requests, submit)
 
@@ -206,7 +206,7 @@ def posed(question: Question, verifier: LocalVerifier) -> Task:
     # The program is of no kind here: a person may ask about one that no teacher may propose.
     name = find(question.kind).language.name
     proposal = Proposal(id="question", kind=name, author=YOU, step=0, draft=draft)
-    verdict, task = verifier.submit_proposal(proposal).result()
+    verdict, task = verifier.judge_proposal(proposal).result()
     if task is None:
         raise QuestionError(f"the program gives no answer to judge by: {verdict.status}, {verdict.detail}")
     return replace(task, kind=question.kind)

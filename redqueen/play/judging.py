@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from redqueen.base.futures import finished
 from redqueen.game.prompts import Prompts
+from redqueen.game.verifier import answer_to
 from redqueen.records import (
     Attempted,
     Completion,
@@ -64,7 +65,7 @@ def ask_attempts(
     prompts: Prompts,
     tasks: Sequence[Task],
     requests: Sequence[Request],
-    progress: Progress | None = None,
+    progress: Progress | None,
 ) -> list[Attempted]:
     """Returns a judged attempt at each of the tasks, each with its own request, in their order.
 
@@ -80,6 +81,12 @@ def ask_attempts(
         rollout = attempt_rollout(request.member, task, completion)
         attempted.append(Attempted(task=task, number=0, rollout=rollout, verdict=verdict))
     return attempted
+
+
+def judge_proposals(verifier: Verifier, proposals: Sequence[Proposal]) -> list[tuple[Verdict, Task | None]]:
+    """Has proposals judged that need not be read, and waits for what the verifier says of each; in their order."""
+    futures = [verifier.judge_proposal(proposal) for proposal in proposals]
+    return [future.result() for future in futures]
 
 
 def attempt_rollout(member: str, task: Task, completion: Completion) -> Rollout:
@@ -107,7 +114,7 @@ def submit_proposal(
     draft = prompts.read_proposal(kind, completion.text, start)
     if not isinstance(draft, Draft):
         return finished((Verdict("malformed", detail=draft), None))
-    return verifier.submit_proposal(Proposal(id=id, kind=kind, author=completion.member, step=step, draft=draft))
+    return verifier.judge_proposal(Proposal(id=id, kind=kind, author=completion.member, step=step, draft=draft))
 
 
 def submit_attempt(verifier: Verifier, prompts: Prompts, task: Task, completion: Completion) -> Future[Verdict]:
@@ -115,7 +122,7 @@ def submit_attempt(verifier: Verifier, prompts: Prompts, task: Task, completion:
     verdict = cut_off(completion)
     if verdict is not None:
         return finished(verdict)
-    return verifier.submit_attempt(task, prompts.read_attempt(task.kind, completion.text))
+    return verifier.judge_answer(answer_to(task, prompts.read_attempt(task.kind, completion.text)))
 
 
 def cut_off(completion: Completion) -> Verdict | None:

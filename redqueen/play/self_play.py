@@ -16,7 +16,7 @@ from redqueen.game.seeds import AUTHOR, SeedError
 from redqueen.game.task_bank import TaskBank, fingerprint_of
 from redqueen.kinds import Language, find, languages, task_on
 from redqueen.league.matchmaking import Match
-from redqueen.play.judging import ask_attempts, attempt_rollout, submit_attempt, submit_proposal
+from redqueen.play.judging import ask_attempts, attempt_rollout, judge_proposals, submit_attempt, submit_proposal
 from redqueen.records import (
     Attempted,
     Completion,
@@ -318,4 +318,4 @@ def verified_tasks(verifier: Verifier, drafts: Mapping[str, Draft], language: La
     # The language's name stands for that. A kind may need more inputs than a program written by hand has.
     kind = language.name
     proposals = [Proposal(id=name, kind=kind, author=AUTHOR, step=0, draft=draft) for name, draft in drafts.items()]
-    return [task for _, task in verifier.validate(proposals) if task is not None]
+    return [task for _, task in judge_proposals(verifier, proposals) if task is not None]

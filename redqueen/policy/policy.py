@@ -35,7 +35,7 @@ OptimizerState = Mapping[str, Tensor]
 
 
 class MemberPolicy(Protocol):
-    """What a run asks of its members, wherever their weights are: see `Policy`, which has them in this process."""
+    """What a run asks of its members, whose weights are in this process (`Policy`) or on many machines."""
 
     def shapes(self) -> Mapping[str, tuple[int, int]]:
         """Returns (inputs, outputs) of each layer that an adapter changes, by the layer's name."""
@@ -51,43 +51,65 @@ class MemberPolicy(Protocol):
         version: int | None = None,
         slot: int | None = None,
     ) -> None:
-        """Adds a member with these weights."""
+        """Adds a member with these weights. A member that is not `trained` has no optimizer: it can only sample.
+
+        `state` is a saved optimizer state (default: a fresh optimizer). `version` is a saved version (default: one
+        more than the last member of that name had, or 1). `slot` is a saved slot (default: the first free one).
+        Raises AdapterError if the name is taken, if no slot is free or if the adapter does not fit the base.
+        """
         ...
 
     def leave(self, name: str) -> None:
-        """Removes a member and its optimizer."""
+        """Removes a member and its optimizer. Raises KeyError if the member is unknown."""
         ...
 
     def adapter(self, name: str) -> dict[str, Factors]:
-        """Returns a copy of a member's fp32 factors, on the CPU."""
+        """Returns a copy of a member's fp32 factors, on the CPU. Raises KeyError if the member is unknown."""
         ...
 
     def state(self, name: str) -> dict[str, Tensor]:
-        """Returns a copy of a member's optimizer state, on the CPU."""
+        """Returns a copy of a member's optimizer state, on the CPU. Raises KeyError if the member is not trained."""
         ...
 
     def version(self, name: str) -> int:
-        """Returns the version of a member's weights."""
+        """Returns the version of a member's weights: 1 at the name's first join, +1 on every further join and update.
+
+        A cache of what these weights computed (a prefix cache, a remote copy) is stale if its version differs.
+        Raises KeyError if the name never joined.
+        """
         ...
 
     def slot(self, name: str) -> int:
-        """Returns the place of a member's weights in the adapter bank."""
+        """Returns the place of a member's weights in the adapter bank. Raises KeyError if the member is unknown.
+
+        It decides in which row of a batch the member is computed, and so how products round.
+        """
         ...
 
     def sample(
         self, requests: Sequence[Request], on_completion: Callable[[int, Completion], None] | None = None
     ) -> list[Completion]:
-        """Returns completions in the order of `requests`, and calls `on_completion(index, completion)` as each ends."""
+        """Returns completions in the order of `requests`, and calls `on_completion(index, completion)` as each ends.
+
+        Raises KeyError if a member is unknown, PromptError if a prompt is empty or too long for the base.
+        """
         ...
 
     def update(
         self, samples: Sequence[Sample], progress: Progress | None = None, *, lr: float | None = None
     ) -> list[MemberUpdate]:
-        """Takes one optimizer step for every member that has samples."""
+        """Takes one optimizer step for every member that has samples; the version of each member that moved rises.
+
+        `lr` replaces the configured learning rate for this update. Samples with advantage 0 count in the loss's
+        normalisation and cost nothing. Raises KeyError if a member is unknown or not trained.
+        """
         ...
 
     def begin_update(self, samples: Sequence[Sample]) -> Callable[[], list[MemberUpdate]]:
-        """Begins an update, and returns what ends it: until that is called no weight changes."""
+        """Begins an update, and returns what ends it: until that is called, members sample as they are.
+
+        Only one update may have begun. One of the two raises what `update` does.
+        """
         ...
 
     def take_work(self) -> Work:
@@ -99,7 +121,7 @@ class MemberPolicy(Protocol):
         ...
 
 
-class Policy:
+class Policy(MemberPolicy):
     """Owns a base, its adapter bank, the executor, the sampler, the learner and the version of each member.
 
     A member is known by its name from `join` to `leave`. A policy is a `redqueen.records.Sampler`. Use it as a context
@@ -138,7 +160,6 @@ class Policy:
         return tuple(self.adapters.slots)
 
     def shapes(self) -> Mapping[str, tuple[int, int]]:
-        """Returns (inputs, outputs) of each layer that an adapter changes, by the layer's name."""
         return self.adapters.shapes()
 
     def join(
@@ -151,12 +172,6 @@ class Policy:
         version: int | None = None,
         slot: int | None = None,
     ) -> None:
-        """Adds a member with these weights. A member that is not `trained` has no optimizer: it can only sample.
-
-        `state` is a saved optimizer state (default: a fresh optimizer). `version` is a saved version (default: one
-        more than the last member of that name had, or 1). `slot` is a saved slot (default: the first free one).
-        Raises AdapterError if the name is taken, if no slot is free or if the adapter does not fit the base.
-        """
         # The bank raises all these errors, so it comes first: a refused member leaves no optimizer and no version.
         self.adapters.add(name, adapter, slot)
         if trained:
@@ -164,40 +179,24 @@ class Policy:
         self._versions[name] = self._versions.get(name, 0) + 1 if version is None else version
 
     def leave(self, name: str) -> None:
-        """Removes a member and its optimizer. Raises KeyError if the member is unknown."""
         self.adapters.retire(name)
         self.learner.forget(name)
 
     def adapter(self, name: str) -> dict[str, Factors]:
-        """Returns a copy of a member's fp32 factors, on the CPU. Raises KeyError if the member is unknown."""
         return self.adapters.read(name)
 
     def state(self, name: str) -> dict[str, Tensor]:
-        """Returns a copy of a member's optimizer state, on the CPU. Raises KeyError if the member is not trained."""
         return self.learner.state(name)
 
     def version(self, name: str) -> int:
-        """Returns the version of a member's weights: 1 at the name's first join, +1 on every further join and update.
-
-        A cache of what these weights computed (a prefix cache, a remote copy) is stale if its version differs.
-        Raises KeyError if the name never joined.
-        """
         return self._versions[name]
 
     def slot(self, name: str) -> int:
-        """Returns the place of a member's weights in the adapter bank. Raises KeyError if the member is unknown.
-
-        It decides in which row of a batch the member is computed, and so how products round.
-        """
         return self.adapters.slots[name]
 
     def sample(
         self, requests: Sequence[Request], on_completion: Callable[[int, Completion], None] | None = None
     ) -> list[Completion]:
-        """Returns completions in the order of `requests`, and calls `on_completion(index, completion)` as each ends.
-
-        Raises KeyError if a member is unknown, PromptError if a prompt is empty or too long for the base.
-        """
         return self.sampler.sample(requests, on_completion)
 
     def stream(self, requests: Sequence[Request], follow: Follow, max_further: int) -> list[Completion]:
@@ -207,19 +206,10 @@ class Policy:
     def update(
         self, samples: Sequence[Sample], progress: Progress | None = None, *, lr: float | None = None
     ) -> list[MemberUpdate]:
-        """Takes one optimizer step for every member that has samples; the version of each member that moved rises.
-
-        `lr` replaces the configured learning rate for this update. Samples with advantage 0 count in the loss's
-        normalisation and cost nothing. Raises KeyError if a member is unknown or not trained.
-        """
         return self._moved(self.learner.update(samples, progress, lr=lr))
 
     def begin_update(self, samples: Sequence[Sample]) -> Callable[[], list[MemberUpdate]]:
-        """Begins an update, and returns what ends it: until that is called, members sample as they are.
-
-        Gradients are computed now; in a thread if vLLM samples, which can go on meanwhile. Only one update may have
-        begun. One of the two raises what `update` does.
-        """
+        # Gradients are computed now; in a thread if vLLM samples, which can go on meanwhile.
         if isinstance(self.executor, VllmExecutor):
             computing = self._computing.submit(self.learner.compute, samples)
             return lambda: self._moved(self.learner.apply(computing.result()))

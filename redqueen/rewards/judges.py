@@ -13,7 +13,7 @@ from redqueen.base.machine import cores
 from redqueen.config import GameConfig, SandboxConfig
 from redqueen.evals.graders.extraction import code_answer
 from redqueen.game.rewards import is_judged, is_well_formed
-from redqueen.game.verifier import LocalVerifier
+from redqueen.game.verifier import LocalVerifier, answer_to
 from redqueen.records import Task, Verdict
 from redqueen.rewards.exported import Style, answer_in
 from redqueen.sandbox import Call, Limits, Outcome, Script, Test, judge
@@ -28,7 +28,7 @@ def attempt_verdicts(
     """Returns what the verifier says of each text as an answer to its task."""
     answers = [answer_in(*each) for each in zip(tasks, texts, styles, openings, strict=True)]
     verifier = shared_verifier()
-    waiting = [verifier.submit_attempt(*each) for each in zip(tasks, answers, strict=True)]
+    waiting = [verifier.judge_answer(answer_to(*each)) for each in zip(tasks, answers, strict=True)]
     return [future.result() for future in waiting]
 
 

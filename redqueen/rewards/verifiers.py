@@ -16,6 +16,7 @@ from pydantic import Field
 from redqueen.analysis.dataset.files import read_rows
 from redqueen.base.optional import require
 from redqueen.errors import UserError
+from redqueen.game.verifier import answer_to
 from redqueen.records import Draft, Kind, Proposal, Task
 from redqueen.rewards.exported import answer_in, task_of, task_row
 from redqueen.rewards.judges import shared_verifier
@@ -52,7 +53,7 @@ class Puzzle(vf.Task[PuzzleData, vf.State, vf.TaskConfig]):
         """Returns 1 for a right answer and 0 for any other, and records whether there was an answer at all."""
         task = task_of(self.data.model_dump())
         answer = answer_in(task, trace.last_reply, "chat")
-        verdict = await asyncio.wrap_future(shared_verifier().submit_attempt(task, answer))
+        verdict = await asyncio.wrap_future(shared_verifier().judge_answer(answer_to(task, answer)))
         if verdict.status in ("infra_error", "nondeterministic"):
             raise JailFaultError(f"{verdict.status}: {verdict.detail}")
         trace.record_metric("malformed", float(verdict.status == "malformed"))
@@ -64,7 +65,7 @@ class Puzzle(vf.Task[PuzzleData, vf.State, vf.TaskConfig]):
         task = task_of(self.data.model_dump())
         draft = Draft(task.program, tuple(pair.input for pair in task.pairs), task.message)
         proposal = Proposal(id=task.id, kind=task.kind, author="", step=0, draft=draft)
-        verdict, made = await asyncio.wrap_future(shared_verifier().submit_proposal(proposal))
+        verdict, made = await asyncio.wrap_future(shared_verifier().judge_proposal(proposal))
         if verdict.status == "infra_error":
             raise JailFaultError(verdict.detail)
         return made is not None and made.pairs == task.pairs

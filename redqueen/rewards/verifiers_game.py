@@ -146,4 +146,4 @@ class RedQueen(vf.Env[RedQueenConfig]):
         if not isinstance(draft, Draft):
             return Verdict("malformed", detail=draft), None
         proposal = Proposal(id=name, kind=asked.kind, author="teacher", step=0, draft=draft)
-        return await asyncio.wrap_future(shared_verifier().submit_proposal(proposal))
+        return await asyncio.wrap_future(shared_verifier().judge_proposal(proposal))

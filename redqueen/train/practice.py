@@ -9,6 +9,7 @@ from functools import partial
 from redqueen.base import streams
 from redqueen.game.seeds import SeedError
 from redqueen.league.matchmaking import BANK, Match
+from redqueen.play.judging import judge_proposals
 from redqueen.play.self_play import SelfPlay
 from redqueen.records import Attempted, Completion, Draft, Progress, Proposal, Proposed, Rollout, Task, Verdict
 
@@ -25,7 +26,7 @@ def add_fixed_tasks(play: SelfPlay, tasks: Sequence[Task], source: str) -> int:
         proposals.append(Proposal(id=f"fixed-{number}", kind=task.kind, author=BANK, step=0, draft=draft))
     kinds = play.config.game.kinds
     added = 0
-    for task, (_, verified) in zip(tasks, play.verifier.validate(proposals), strict=True):
+    for task, (_, verified) in zip(tasks, judge_proposals(play.verifier, proposals), strict=True):
         # The file's outputs may be of another version of Python, or made up.
         if task.kind in kinds and verified is not None and verified.pairs == task.pairs:
             added += play.task_bank.add(verified, None)

@@ -186,7 +186,7 @@ def test_a_script_trains_with_a_recorder_and_a_verifier_of_its_own(
     assert re.findall(r"^step (\d)  ", printed, re.M) == ["1", "2"]
     assert [len(rates) for rates in names["solved"].rates] == [12, 12]
     with pytest.raises(RuntimeError):
-        names["verifier"].submit_run("def f(x): return x", ("1",), 1.0)
+        names["verifier"].run("def f(x): return x", ("1",), 1.0)
 
 
 class Stop(Recorder):

@@ -18,4 +18,4 @@ def test_a_machine_without_isolation_is_refused_by_name(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(module, "LocalVerifier", refuse)
     with pytest.raises(IsolationError, match=f"machine {socket.gethostname()}: this machine cannot isolate programs"):
-        Judge().open(SandboxConfig(), 2, 0)
+        Judge().open(SandboxConfig(), 2, 0, ())

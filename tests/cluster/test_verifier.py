@@ -14,6 +14,7 @@ from redqueen.config import Config
 from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds.python import ABDUCTION
 from redqueen.kinds.python.seeds import seeds
+from redqueen.play.judging import judge_proposals
 from redqueen.recording.measures import ToMeasure, measure_task
 from redqueen.records import Proposal, Task, Verdict
 from tests.cluster.machines import Machines
@@ -37,10 +38,10 @@ def test_machines_judge_as_the_local_verifier_does_and_one_may_be_lost(verifier:
         with ClusterVerifier(machines.cluster, Config(), machines.lines.append) as judges:
             assert judges.tier == verifier.tier
             asked = proposals(600)
-            futures = [judges.submit_proposal(proposal) for proposal in asked]
+            futures = [judges.judge_proposal(proposal) for proposal in asked]
             machines.lose_second()
             judged = [future.result() for future in futures]
-            assert seen(judged) == seen(verifier.validate(asked))
+            assert seen(judged) == seen(judge_proposals(verifier, asked))
             assert any("a machine that verifies is lost" in line for line in machines.lines)
 
             tasks = [ABDUCTION.of_program(task) for _, task in judged if task is not None][:40]
@@ -49,12 +50,12 @@ def test_machines_judge_as_the_local_verifier_does_and_one_may_be_lost(verifier:
             assert given == [verdict.status for verdict in grade(verifier, attempts)]
             items = [ToMeasure(1, task, Verdict("valid"), None) for task in tasks]
             assert list(judges.spread(measure_task, items)) == list(map(measure_task, items))
-            run = judges.submit_run("def f(x):\n    return x + 1", ("1", "2"), 1.0).result()
+            run = judges.run("def f(x):\n    return x + 1", ("1", "2"), 1.0).result()
             assert run == ("2", "3")
 
             for judge in judges._judges:
                 judge.kill()
             with pytest.raises(ClusterError, match="every machine that verifies is lost"):
-                judges.validate(asked[:5])
+                judge_proposals(judges, asked[:5])
     finally:
         machines.close()

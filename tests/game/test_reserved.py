@@ -13,6 +13,7 @@ from redqueen.game.reserved import is_reserved
 from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds.python.reserved import reserved
 from redqueen.kinds.python.seeds import seeds
+from redqueen.play.judging import judge_proposals
 from redqueen.programs.normal_form import shape
 from redqueen.records import Draft, Proposal, Task, Verdict
 from redqueen.sandbox import canonical, parse_literal
@@ -25,8 +26,9 @@ def shapes(drafts: tuple[Draft, ...]) -> set[str]:
 @pytest.fixture(scope="module")
 def verdicts(verifier: LocalVerifier) -> list[tuple[Verdict, Task | None]]:
     drafts = reserved()
-    return verifier.validate(
-        [Proposal(id=f"r{i}", kind="code_f", author="seed", step=0, draft=draft) for i, draft in enumerate(drafts)]
+    return judge_proposals(
+        verifier,
+        [Proposal(id=f"r{i}", kind="code_f", author="seed", step=0, draft=draft) for i, draft in enumerate(drafts)],
     )
 
 

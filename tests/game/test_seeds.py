@@ -12,6 +12,7 @@ from redqueen.config import Config, GameConfig
 from redqueen.game.seeds import AUTHOR, SeedError, seeds_of
 from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds.python.seeds import FILES, parse_block, seeds
+from redqueen.play.judging import judge_proposals
 from redqueen.programs.normal_form import fingerprint, shape
 from redqueen.records import Kind, Proposal, Task, Verdict
 from redqueen.sandbox import canonical, parse_literal
@@ -24,8 +25,8 @@ from tools.same_outputs import same_as_reserved
 def seed_verdicts(verifier: LocalVerifier) -> list[tuple[Verdict, Task | None]]:
     """The verifier's answer to each seed program, in file order."""
     drafts = enumerate(seeds())
-    return verifier.validate(
-        [Proposal(id=f"seed-{i}", kind="code_f", author=AUTHOR, step=0, draft=draft) for i, draft in drafts]
+    return judge_proposals(
+        verifier, [Proposal(id=f"seed-{i}", kind="code_f", author=AUTHOR, step=0, draft=draft) for i, draft in drafts]
     )
 
 

@@ -13,6 +13,7 @@ from redqueen.config import SandboxConfig
 from redqueen.game.verifier import LocalVerifier, answer_to, trial_of
 from redqueen.kinds import Trial
 from redqueen.kinds.abduction import abduction_verdict
+from redqueen.play.judging import judge_proposals
 from redqueen.records import Draft, Kind, Pair, Proposal, Status, Task, Verdict
 from redqueen.sandbox import Job, Outcome, canonical, parse_arguments, parse_literal
 from tests.grading import grade
@@ -64,7 +65,7 @@ def status(verifier: LocalVerifier, of: Task, answer: str | None) -> str:
 
 
 def valid(verifier: LocalVerifier, of: Proposal) -> Task:
-    ((verdict, made),) = verifier.validate([of])
+    ((verdict, made),) = judge_proposals(verifier, [of])
     assert verdict.status == "valid", verdict
     assert made is not None
     return made
@@ -72,7 +73,7 @@ def valid(verifier: LocalVerifier, of: Proposal) -> Task:
 
 @pytest.mark.parametrize("kind", ["code_o", "code_i"])
 def test_a_valid_proposal_becomes_a_task_with_its_computed_output(verifier: LocalVerifier, kind: Kind) -> None:
-    ((verdict, made),) = verifier.validate([proposal(kind, "def f(xs, n=2):\n    return {n: xs}", "[1,2]")])
+    ((verdict, made),) = judge_proposals(verifier, [proposal(kind, "def f(xs, n=2):\n    return {n: xs}", "[1,2]")])
     assert (verdict.status, verdict.output) == ("valid", "{2: [1, 2]}")
     assert verdict.cpu_ms > 0
     assert made == Task(
@@ -99,13 +100,15 @@ def test_every_way_to_be_invalid_has_its_status_and_makes_no_task(
     verifier: LocalVerifier, kind: Kind, program: str, given: str, expected: Status
 ) -> None:
     inputs = (given, "2", "3") if kind == "code_f" and given != "y" else (given,)
-    ((verdict, made),) = verifier.validate([proposal(kind, program, *inputs)])
+    ((verdict, made),) = judge_proposals(verifier, [proposal(kind, program, *inputs)])
     assert (verdict.status, made) == (expected, None)
     assert verdict.detail
 
 
 def test_one_bad_input_makes_a_code_f_proposal_invalid(verifier: LocalVerifier) -> None:
-    ((verdict, made),) = verifier.validate([proposal("code_f", "def f(x):\n    return 1 // x", "1", "2", "0", "3")])
+    ((verdict, made),) = judge_proposals(
+        verifier, [proposal("code_f", "def f(x):\n    return 1 // x", "1", "2", "0", "3")]
+    )
     assert (verdict.status, made) == ("error", None)
 
 
@@ -113,7 +116,7 @@ def test_verdicts_come_in_the_order_asked(verifier: LocalVerifier) -> None:
     good = "def f(x):\n    return x"
     asked = [proposal("code_o", good, "1"), proposal("code_o", ENDLESS, "1"), proposal("code_o", good, "(")]
     asked += [proposal("code_o", good, "2")]
-    assert [v.status for v, _ in verifier.validate(asked)] == ["valid", "timeout", "malformed", "valid"]
+    assert [v.status for v, _ in judge_proposals(verifier, asked)] == ["valid", "timeout", "malformed", "valid"]
     attempts = [(ABS_O, "2"), (ABS_I, "7"), (ABS_F, None), (ABS_I, "-2"), (ABS_O, "3"), (ABS_F, ABS_F.program)]
     assert [v.status for v in grade(verifier, attempts)] == [
         "correct", "wrong", "malformed", "correct", "wrong", "correct"
@@ -121,9 +124,9 @@ def test_verdicts_come_in_the_order_asked(verifier: LocalVerifier) -> None:
 
 
 def test_handing_in_does_not_wait_for_the_verdict(verifier: LocalVerifier) -> None:
-    slow = verifier.submit_proposal(proposal("code_o", ENDLESS, "1"))
-    attempt = verifier.submit_attempt(ABS_I, "2")
-    made = verifier.submit_proposal(proposal("code_f", "def f(x):\n    return x * x", "1", "2", "3"))
+    slow = verifier.judge_proposal(proposal("code_o", ENDLESS, "1"))
+    attempt = verifier.judge_answer(answer_to(ABS_I, "2"))
+    made = verifier.judge_proposal(proposal("code_f", "def f(x):\n    return x * x", "1", "2", "3"))
     assert not slow.done()
     assert not attempt.done()
     assert attempt.result(timeout=300).status == "correct"
@@ -133,26 +136,19 @@ def test_handing_in_does_not_wait_for_the_verdict(verifier: LocalVerifier) -> No
 
 
 def test_what_needs_no_process_is_judged_at_once(verifier: LocalVerifier) -> None:
-    slow = verifier.submit_attempt(ABS_F, ENDLESS)
+    slow = verifier.judge_answer(answer_to(ABS_F, ENDLESS))
     answers = [(ABS_O, "2"), (ABS_O, "3"), (ABS_O, "x"), (ABS_I, "f(2)"), (ABS_F, None), (ABS_I, "1" * 20_000)]
-    futures = [verifier.submit_attempt(of, answer) for of, answer in answers]
+    futures = [verifier.judge_answer(answer_to(of, answer)) for of, answer in answers]
     assert all(future.done() for future in futures)
     statuses = [future.result().status for future in futures]
     assert statuses == ["correct", "wrong", "malformed", "malformed", "malformed", "oversize"]
     assert slow.result().status == "timeout"
 
 
-def test_batches_say_what_single_ones_say(verifier: LocalVerifier) -> None:
-    asked = [proposal("code_o", program, given) for program, given, _ in INVALID if program != ENDLESS]
-    single = [future.result() for future in [verifier.submit_proposal(p) for p in asked]]
-    batch = verifier.validate(asked)
-    assert [(v.status, v.detail, made) for v, made in single] == [(v.status, v.detail, made) for v, made in batch]
-
-
 def test_leaving_in_an_error_ends_every_future() -> None:
     def leave(closing: LocalVerifier) -> None:
         with closing:
-            futures.extend(closing.submit_attempt(ABS_F, ENDLESS) for _ in range(20))
+            futures.extend(closing.judge_answer(answer_to(ABS_F, ENDLESS)) for _ in range(20))
             raise KeyError
 
     futures: list[Future[Verdict]] = []
@@ -169,12 +165,7 @@ def test_a_fault_in_judging_reaches_whoever_waits(verifier: LocalVerifier, monke
 
     monkeypatch.setattr("redqueen.game.verifier.task_or_reject", broken)
     with pytest.raises(ZeroDivisionError):
-        verifier.submit_proposal(proposal("code_o", "def f(x):\n    return x", "1")).result(timeout=300)
-
-
-def test_nothing_asked_nothing_said(verifier: LocalVerifier) -> None:
-    assert verifier.validate([]) == []
-    assert grade(verifier, []) == []
+        verifier.judge_proposal(proposal("code_o", "def f(x):\n    return x", "1")).result(timeout=300)
 
 
 @pytest.mark.parametrize("of", [ABS_O, ABS_I, ABS_F], ids=lambda t: t.kind)
@@ -316,7 +307,7 @@ def test_one_input_with_two_outputs_is_the_tasks_fault() -> None:
 
 
 def test_the_recorded_input_runs_in_a_child_that_cannot_tell_it_from_validation() -> None:
-    answer = answer_to("code_i", ABS_I.program, ABS_I.pairs, "2")
+    answer = answer_to(ABS_I, "2")
     expected = (canonical(2),)
     trial = trial_of(answer)
     assert isinstance(trial, Trial)
@@ -327,7 +318,7 @@ def test_the_recorded_input_runs_in_a_child_that_cannot_tell_it_from_validation(
     alone = trial_of(replace(answer, inputs=()))
     assert isinstance(alone, Trial)
     assert len(alone.jobs) == 1
-    assert isinstance(trial_of(answer_to("code_o", ABS_O.program, ABS_O.pairs, "2")), Verdict)
+    assert isinstance(trial_of(answer_to(ABS_O, "2")), Verdict)
 
 
 def test_the_order_of_the_two_is_drawn_and_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -446,7 +437,7 @@ def test_equal_but_different_types_are_different_inputs(verifier: LocalVerifier)
 
 
 def test_a_code_f_proposal_with_one_input_value_is_malformed(verifier: LocalVerifier) -> None:
-    ((verdict, made),) = verifier.validate([proposal("code_f", "def f(x):\n    return x", "1", "0x1", "1 ")])
+    ((verdict, made),) = judge_proposals(verifier, [proposal("code_f", "def f(x):\n    return x", "1", "0x1", "1 ")])
     assert (verdict.status, verdict.detail, made) == ("malformed", "1 different inputs, 2 are needed", None)
 
 
@@ -468,7 +459,7 @@ def test_a_task_poses_the_inputs_that_were_proposed(verifier: LocalVerifier) -> 
 
     collect()
     texts = [repr(value) for value in seen]
-    judged = verifier.validate([proposal("code_o", "def f(x):\n    return x", text) for text in texts])
+    judged = judge_proposals(verifier, [proposal("code_o", "def f(x):\n    return x", text) for text in texts])
     for text, (verdict, made) in zip(texts, judged, strict=True):
         assert verdict.status == "valid", (text, verdict)
         assert made is not None
@@ -480,7 +471,7 @@ def test_a_task_poses_the_inputs_that_were_proposed(verifier: LocalVerifier) -> 
 def test_an_input_may_be_no_longer_than_the_configuration_says_when_it_is_respelled() -> None:
     # As a hidden input, or asked about again, it would be too long to be read.
     with LocalVerifier(SandboxConfig(value_bytes=40, wall_s=120.0, workers=1)) as strict:
-        judged = strict.validate([proposal("code_i", "f = len", f"[{'9e15,' * count}]") for count in (2, 7)])
+        judged = judge_proposals(strict, [proposal("code_i", "f = len", f"[{'9e15,' * count}]") for count in (2, 7)])
     assert [verdict.status for verdict, _ in judged] == ["valid", "oversize"]
     assert judged[1][0].detail == "input 0 is more than 40 bytes when it is written out"
 
@@ -493,7 +484,7 @@ def test_an_input_that_grows_when_it_is_respelled_is_no_way_to_end_the_run(
 ) -> None:
     long = "[" + f"{item}," * (16_000 // (len(item) + 1)) + "]"
     inputs = (long, "2", "3", "4") if kind == "code_f" else (long,)
-    ((verdict, made),) = verifier.validate([proposal(kind, "def f(x):\n    return 0", *inputs)])
+    ((verdict, made),) = judge_proposals(verifier, [proposal(kind, "def f(x):\n    return 0", *inputs)])
     assert (verdict.status == "valid") == (made is not None)
     for pair in made.pairs if made is not None else ():
         parse_arguments(pair.input)
@@ -508,7 +499,7 @@ def test_a_verdict_on_a_malformed_text_starts_no_process(verifier: LocalVerifier
 def test_limits_come_from_the_configuration() -> None:
     program = "def f(x):\n    while True:\n        pass"
     with LocalVerifier(SandboxConfig(cpu_s=0.2, wall_s=120.0, workers=1)) as quick:
-        ((verdict, _),) = quick.validate([proposal("code_o", program, "1")])
+        ((verdict, _),) = judge_proposals(quick, [proposal("code_o", program, "1")])
         assert "0.1 s of CPU" in verdict.detail
         (verdict,) = grade(quick, [(ABS_F, program)])
         assert "0.2 s of CPU" in verdict.detail

@@ -23,6 +23,7 @@ from redqueen.kinds.expr.canonical import LEAST_DEPTH, canonical_form, half_of, 
 from redqueen.kinds.expr.expressions import parse, size_of
 from redqueen.kinds.expr.generated import EXAMPLES, RESERVED_DEPTHS, SEEDS, drawn, reserved_stream, seeds, stream
 from redqueen.members.asking import posed
+from redqueen.play.judging import judge_proposals
 from redqueen.play.self_play import seed_tasks
 from redqueen.programs.complexity import complexity_of
 from redqueen.records import Draft, Pair, Proposal, Task
@@ -63,7 +64,7 @@ def test_tasks_of_the_modes_are_posed_answered_and_judged(format_: str, verifier
 
 
 def test_any_input_and_any_expression_with_the_right_values_is_right(verifier: LocalVerifier) -> None:
-    verdict, task = verifier.submit_proposal(proposed("expr_i", "max(x, y)", "3, 4")).result()
+    verdict, task = verifier.judge_proposal(proposed("expr_i", "max(x, y)", "3, 4")).result()
     assert (verdict.status, task and task.pairs) == ("valid", (Pair("3, 4", "4"),))
     assert task is not None
     answers = [(task, text) for text in ("4, -9", "4,  4", "4, 5", "(4, 4)", "4", "100, 4", "x, 4", "", "4 4")]
@@ -72,7 +73,7 @@ def test_any_input_and_any_expression_with_the_right_values_is_right(verifier: L
     ]
     draft = form("completion").read_proposal("expr_f", "x + y\n", None)
     assert isinstance(draft, Draft)
-    _, task = verifier.submit_proposal(replace(proposed("expr_f", "x + y"), draft=draft)).result()
+    _, task = verifier.judge_proposal(replace(proposed("expr_f", "x + y"), draft=draft)).result()
     assert task is not None
     assert (len(task.shown), len(task.hidden), task.message) == (4, 4, "")
     answers = [(task, text) for text in ("y + x", "x - -y", "x + y + 1", "x +", "x // 0", "print(x)")]
@@ -98,7 +99,7 @@ def test_any_input_and_any_expression_with_the_right_values_is_right(verifier: L
 def test_proposals_that_are_no_task_say_why(
     kind: str, program: str, inputs: tuple[str, ...], status: str, verifier: LocalVerifier
 ) -> None:
-    verdict, task = verifier.submit_proposal(proposed(kind, program, *inputs)).result()
+    verdict, task = verifier.judge_proposal(proposed(kind, program, *inputs)).result()
     assert (verdict.status, task) == (status, None)
     assert verdict.detail
 
@@ -146,9 +147,9 @@ def test_the_reserved_ones_are_of_each_depth_without_end_and_no_seed_is_one() ->
 def test_nobody_is_trained_on_a_reserved_one(name: str, verifier: LocalVerifier) -> None:
     draft = EXPR.reserved("report")[0]
     proposal = replace(proposed(name, draft.program), draft=draft)
-    verdict, task = verifier.submit_proposal(proposal).result()
+    verdict, task = verifier.judge_proposal(proposal).result()
     assert (verdict.status, task) == ("forbidden", None)
-    (whole,) = [task for _, task in verifier.validate([replace(proposal, kind="expr")])]
+    (whole,) = [task for _, task in judge_proposals(verifier, [replace(proposal, kind="expr")])]
     assert whole is not None
     assert not TaskBank(16).add(replace(whole, kind=name), None)
     tasks = reserved_tasks("report", NAMES, most_tasks("report", NAMES), 0, verifier)

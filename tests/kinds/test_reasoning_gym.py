@@ -14,10 +14,11 @@ from redqueen.config import ConfigError, GameConfig, SandboxConfig
 from redqueen.config.recipes import configure
 from redqueen.errors import UserError
 from redqueen.game.prompts import prompts
-from redqueen.game.verifier import LocalVerifier
+from redqueen.game.verifier import LocalVerifier, answer_to
 from redqueen.kinds import SeedError, find, is_kind
 from redqueen.kinds.reasoning_gym.answering import EVALUATED, Answering
 from redqueen.kinds.reasoning_gym.generator import HELD_OUT
+from redqueen.play.judging import judge_proposals
 from redqueen.plugins import PluginError
 from redqueen.records import Proposal, Task
 from tests import tiny
@@ -37,7 +38,7 @@ def judge() -> Iterator[LocalVerifier]:
 def task_of(judge: LocalVerifier, name: str) -> Task:
     """The first task of a generator, validated."""
     draft = find(name).language.seeds()[0]
-    ((verdict, task),) = judge.validate([Proposal(id="one", kind=name, author="seed", step=0, draft=draft)])
+    ((verdict, task),) = judge_proposals(judge, [Proposal(id="one", kind=name, author="seed", step=0, draft=draft)])
     assert task is not None, verdict
     return task
 
@@ -86,7 +87,7 @@ def test_the_library_scores_answers_in_the_jail(judge: LocalVerifier, name: str,
     right = kind.recorded_answer(task)
     hostile = f"__import__('os').system('touch {tmp_path}/out')"
     answers = [right, "17", hostile, "9**9**9**9" if name == "countdown" else "\udcff\0", None]
-    statuses = [judge.submit_attempt(task, answer).result().status for answer in answers]
+    statuses = [judge.judge_answer(answer_to(task, answer)).result().status for answer in answers]
     assert statuses[:3] == ["correct", "wrong", "wrong"]
     assert statuses[3] in ("timeout", "memory", "wrong", "malformed")
     assert statuses[4] == "malformed"
@@ -97,7 +98,7 @@ def test_the_library_scores_answers_in_the_jail(judge: LocalVerifier, name: str,
 def test_a_question_of_another_item_is_no_task(judge: LocalVerifier) -> None:
     first, second = find(SUMS).language.seeds()[:2]
     forged = Proposal(id="one", kind=SUMS, author="seed", step=0, draft=type(first)(first.program, second.inputs))
-    ((verdict, task),) = judge.validate([forged])
+    ((verdict, task),) = judge_proposals(judge, [forged])
     assert task is None
     assert verdict.status == "error"
 

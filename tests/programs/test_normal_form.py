@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from redqueen.game.task_bank import TaskBank
 from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds.python.seeds import seeds
+from redqueen.play.judging import judge_proposals
 from redqueen.programs.normal_form import fingerprint, normalise, split_calls
 from redqueen.records import Draft, Proposal
 
@@ -134,7 +135,7 @@ def test_what_does_not_parse_raises_as_documented() -> None:
 )
 def test_what_the_sandbox_accepts_has_a_place_in_the_bank(body: str, verifier: LocalVerifier) -> None:
     draft = Draft(f"def f(x):\n    return {body}", ("1",))
-    ((verdict, task),) = verifier.validate([Proposal(id="p", kind="code_o", author="T0", step=0, draft=draft)])
+    ((verdict, task),) = judge_proposals(verifier, [Proposal(id="p", kind="code_o", author="T0", step=0, draft=draft)])
     assert verdict.status == "valid"
     assert task is not None
     bank = TaskBank(4)

@@ -11,6 +11,7 @@ import pytest
 
 from redqueen.config import SandboxConfig
 from redqueen.game.verifier import LocalVerifier
+from redqueen.play.judging import judge_proposals
 from redqueen.records import Draft, Proposal
 from redqueen.sandbox import Job, Outcome, Sandbox
 from tests.grading import grade
@@ -164,7 +165,9 @@ def test_a_program_that_asks_for_its_limits_is_graded_as_it_was_validated() -> N
     with LocalVerifier(config) as verifier:
         for cpu_us in (1_000_000, 2_000_000):
             draft = Draft(ASKER.format(cpu_us=cpu_us), ("41",), "")
-            ((verdict, task),) = verifier.validate([Proposal(id="t", kind="code_i", author="a", step=0, draft=draft)])
+            ((verdict, task),) = judge_proposals(
+                verifier, [Proposal(id="t", kind="code_i", author="a", step=0, draft=draft)]
+            )
             # Interpreter B may still object; what matters is that an accepted task keeps its answer.
             if task is not None:
                 assert grade(verifier, [(task, "41")])[0].status == "correct", verdict

@@ -11,6 +11,7 @@ from redqueen import plugins
 from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds import find, task_on
 from redqueen.kinds.expr import EXPR
+from redqueen.play.judging import judge_proposals
 from redqueen.play.self_play import seed_tasks
 from redqueen.records import Draft, Pair, Proposal
 from tests.grading import grade
@@ -35,12 +36,12 @@ def test_a_share_of_the_golds_is_wrong(mode: str, percent: int, verifier: LocalV
         Proposal(id=f"1.{number}", kind=kind, author="T0", step=1, draft=Draft("x + y", (f"{number % 90}, 1",)))
         for number in range(400)
     ]
-    tasks = [task for _, task in verifier.validate(proposals) if task is not None]
+    tasks = [task for _, task in judge_proposals(verifier, proposals) if task is not None]
     assert len(tasks) == len(proposals)
     wrong = [task for task in tasks if task.pairs[0].output != str(int(task.pairs[0].input.partition(",")[0]) + 1)]
     assert percent - 5 < 100 * len(wrong) / len(tasks) < percent + 5
     # The same proposals pass in the same way again.
-    assert tasks == [task for _, task in verifier.validate(proposals) if task is not None]
+    assert tasks == [task for _, task in judge_proposals(verifier, proposals) if task is not None]
     # An answer is judged by what was recorded, and the task is not found out.
     asked = wrong[0]
     right = asked.pairs[0].output if mode == "expr_o" else f"{asked.pairs[0].output}, 0"

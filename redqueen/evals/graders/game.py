@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from redqueen.base.futures import then
 from redqueen.evals.graders.grader import Problem
+from redqueen.game.verifier import answer_to
 from redqueen.records import Task, Verdict, Verifier
 
 
@@ -19,7 +20,7 @@ class GameGrader:
     def submit(self, problem: Problem, answer: str) -> Future[Verdict]:
         """Queues one answer."""
         task: Task = problem.data["task"]
-        return then(self.verifier.submit_attempt(task, answer), _of_the_answer)
+        return then(self.verifier.judge_answer(answer_to(task, answer)), _of_the_answer)
 
     def close(self) -> None:
         """Does nothing: whoever opened the verifier closes it."""

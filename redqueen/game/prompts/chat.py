@@ -18,7 +18,6 @@ class ChatPrompts:
     """Describes the format of an answer in words; the model's chat template is applied by the sampler."""
 
     def __init__(self, game: GameConfig) -> None:
-        self.game = game
         self.counts = game.input_counts
 
     def propose(self, kind: Kind, references: Sequence[Task], start: Task | None) -> Prompt:

@@ -14,7 +14,6 @@ class CompletionPrompts:
     """Shows worked puzzles and leaves the next one to be completed. The kinds have the words."""
 
     def __init__(self, game: GameConfig) -> None:
-        self.game = game
         self.counts = game.input_counts
 
     def propose(self, kind: Kind, references: Sequence[Task], start: Task | None) -> Prompt:

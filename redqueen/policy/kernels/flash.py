@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from redqueen.policy.kernels.torch_autograd import sum_taken
 from redqueen.policy.kernels.torch_ops import Ops
 
 
@@ -102,6 +101,6 @@ class VarlenAttention(torch.autograd.Function):
         )
         if sequences.key_rows_M is not None:
             # A prompt's row has a gradient from each of its continuations.
-            dk = sum_taken(ctx.ops, dk, sequences.key_rows_M, ctx.rows)
-            dv = sum_taken(ctx.ops, dv, sequences.key_rows_M, ctx.rows)
+            dk = ctx.ops.sum_taken(dk, sequences.key_rows_M, ctx.rows)
+            dv = ctx.ops.sum_taken(dv, sequences.key_rows_M, ctx.rows)
         return None, dq, dk, dv, None

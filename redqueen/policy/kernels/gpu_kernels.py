@@ -1,6 +1,6 @@
 """The kernels of a GPU in bf16 or fp16: torch's operations, compiled into one or two passes over memory each.
 
-Shape suffixes as in `redqueen.policy.kernels.dispatch`.
+Shape suffixes as in `redqueen.policy.kernels.interface`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _announce() -> None:
 
 
 class GpuKernels(TorchKernels):
-    """See `redqueen.policy.kernels.dispatch.Kernels`."""
+    """See `redqueen.policy.kernels.interface.Kernels`."""
 
     # Each chunk reads the vocabulary matrix twice; with so many rows that is hidden behind the products.
     logit_rows = 1024

@@ -1,54 +1,26 @@
 """The kernels in torch's operations, for any device and dtype.
 
-Shape suffixes as in `redqueen.policy.kernels.dispatch`.
+Shape suffixes as in `redqueen.policy.kernels.interface`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
-from redqueen.policy.kernels.flash import Varlen
-from redqueen.policy.kernels.token_scores import TokenScores
-from redqueen.policy.kernels.torch_autograd import Heads, Norm, SwiGLU, Take
-from redqueen.policy.kernels.torch_ops import NATS_PER_BIT, Ops
+from redqueen.policy.kernels.interface import Kernels
+from redqueen.policy.kernels.torch_ops import NATS_PER_BIT, Take
 
 
-class TorchKernels(TokenScores):
-    """See `redqueen.policy.kernels.dispatch.Kernels`."""
-
-    compiled = False
-    varlen: Varlen | None = None
-    ops = Ops()
+class TorchKernels(Kernels):
+    """See `redqueen.policy.kernels.interface.Kernels`."""
 
     def rotation(self, cos: Tensor, sin: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Returns cos and sin [N, 1, D], rounded to `dtype` as in transformers."""
         return _per_head(cos, dtype), _per_head(sin, dtype)
 
-    def norm(self, x_NH: Tensor, y_NH: Tensor | None, weight_H: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-        return Norm.apply(self.ops, x_NH, y_NH, weight_H, eps)
-
-    def heads(
-        self,
-        qkv_NHD: Tensor,
-        kv_heads: int,
-        norm_q: Tensor | None,
-        norm_k: Tensor | None,
-        eps: float,
-        rotation: tuple[Tensor, Tensor],
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        return Heads.apply(self.ops, qkv_NHD, kv_heads, norm_q, norm_k, eps, *rotation)
-
-    def swiglu(self, both_N2F: Tensor) -> Tensor:
-        return SwiGLU.apply(self.ops, both_N2F)
-
     def take(self, x_NH: Tensor, index_M: Tensor) -> Tensor:
         return Take.apply(self.ops, x_NH, index_M)
-
-    def add_products_(self, out: Tensor, left: Tensor, right: Tensor, scales: Sequence[float]) -> None:
-        add_products(out, left, right, scales)
 
     def gather(self, x: Tensor, row_MC: Tensor, kv_heads: int) -> Tensor:
         # Padding has row -1. Indexing would read the last row there, so it reads row 0, and zeros replace what it read.
@@ -109,10 +81,3 @@ class TorchKernels(TokenScores):
 def _per_head(half_ND: Tensor, dtype: torch.dtype) -> Tensor:
     """Returns [N, 1, D] of `dtype` from [N, D/2], which both halves of a head share."""
     return half_ND.repeat(1, 2).to(dtype)[:, None]
-
-
-def add_products(out: Tensor, left: Tensor, right: Tensor, scales: Sequence[float]) -> None:
-    """See `redqueen.policy.kernels.dispatch.Kernels.add_products_`."""
-    products = torch.mm(left[0], right[0])[None] if len(left) == 1 else torch.bmm(left, right)
-    for total, product, scale in zip(out, products, scales, strict=True):
-        total.add_(product, alpha=scale)

@@ -1,15 +1,16 @@
-"""The decoder's small operations as plain functions of torch, forward and backward, without autograd.
+"""The decoder's small operations as plain functions of torch, forward and backward, and their gradients for autograd.
 
 The kernels call them as they are or compiled: a compiler turns each into one or two passes over memory. Norms compute
-in fp32, as in transformers. Shape suffixes: N rows, H features, D head size, F intermediate size, V vocabulary, C rows
-of a chunk.
+in fp32, as in transformers. The functions for autograd at the end take any `Ops`, and save and write as little as they
+can. Shape suffixes: N rows, H features, D head size, F intermediate size, V vocabulary, C rows of a chunk, M taken
+rows.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -108,32 +109,6 @@ def sum_rows(total: Tensor, index_M: Tensor, dy: Tensor) -> Tensor:
     return total.index_add_(0, index_M, dy.to(total.dtype)).to(dy.dtype)
 
 
-class Wrap(Protocol):
-    """Returns a function that computes the same."""
-
-    def __call__(self, function: _Function, /) -> _Function: ...
-
-
-def _as_it_is(function: _Function, /) -> _Function:
-    """Returns the function."""
-    return function
-
-
-class Ops:
-    """The functions above, each as `wrap` returns it: compiled, or as it is."""
-
-    def __init__(self, wrap: Wrap = _as_it_is) -> None:
-        self.rms_norm = wrap(rms_norm)
-        self.add_norm = wrap(add_norm)
-        self.norm_backward = wrap(norm_backward)
-        self.heads = wrap(heads)
-        self.heads_backward = wrap(heads_backward)
-        self.swiglu = wrap(swiglu)
-        self.swiglu_backward = wrap(swiglu_backward)
-        self.token_shares = wrap(token_shares)
-        self.sum_rows = wrap(sum_rows)
-
-
 def _inverse_rms(wide_NH: Tensor, eps: float) -> Tensor:
     """Returns 1 / rms(x) [N, 1]."""
     return (wide_NH.square().mean(-1, keepdim=True) + eps).rsqrt()
@@ -160,3 +135,139 @@ def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 def _by_head(qk: Tensor, kv_heads: int, norm_q: Tensor, norm_k: Tensor) -> Tensor:
     """Returns the norms' weights [heads, D], those of q first."""
     return torch.cat([norm_q.expand(qk.shape[1] - kv_heads, -1), norm_k.expand(kv_heads, -1)])
+
+
+class Wrap(Protocol):
+    """Returns a function that computes the same."""
+
+    def __call__(self, function: _Function, /) -> _Function: ...
+
+
+def _as_it_is(function: _Function, /) -> _Function:
+    """Returns the function."""
+    return function
+
+
+class Ops:
+    """The functions above, each as `wrap` returns it: compiled, or as it is."""
+
+    def __init__(self, wrap: Wrap = _as_it_is) -> None:
+        self.rms_norm = wrap(rms_norm)
+        self.add_norm = wrap(add_norm)
+        self.norm_backward = wrap(norm_backward)
+        self.all_heads = wrap(heads)
+        self.heads_backward = wrap(heads_backward)
+        self.swiglu = wrap(swiglu)
+        self.swiglu_backward = wrap(swiglu_backward)
+        self.token_shares = wrap(token_shares)
+        self.sum_rows = wrap(sum_rows)
+
+    def norm(self, x_NH: Tensor, y_NH: Tensor | None, weight_H: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+        """Returns the stream s = x + y (x without y) and w * s / rms(s)."""
+        return (x_NH, self.rms_norm(x_NH, weight_H, eps)) if y_NH is None else self.add_norm(x_NH, y_NH, weight_H, eps)
+
+    def heads(
+        self,
+        qkv_NHD: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        kv_heads: int,
+        norm_q: Tensor | None,
+        norm_k: Tensor | None,
+        eps: float,
+    ) -> tuple[Tensor, ...]:
+        """Returns q, k and v [N, heads, D]; q and k are normed, if there are weights, and rotated."""
+        return split_heads(self.all_heads(qkv_NHD, cos, sin, kv_heads, norm_q, norm_k, eps), kv_heads)
+
+    def sum_taken(self, dy: Tensor, index_M: Tensor, rows: int) -> Tensor:
+        """Returns the gradient [rows, ...] of a tensor for dy, that of its rows `index`; sums are taken in fp32."""
+        # torch's own gradient of an index would sum in bf16, and one row's duplicates one after the other.
+        wide = torch.promote_types(dy.dtype, torch.float32)
+        return self.sum_rows(dy.new_zeros(rows, *dy.shape[1:], dtype=wide), index_M, dy)
+
+
+def split_heads(qkv_NHD: Tensor, kv_heads: int) -> tuple[Tensor, ...]:
+    """Returns the heads of q, k and v as views."""
+    return qkv_NHD.split([qkv_NHD.shape[1] - 2 * kv_heads, kv_heads, kv_heads], 1)
+
+
+class Norm(torch.autograd.Function):
+    """Computes the stream s = x + y (x without y) and w * s / rms(s)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, ops: Ops, x_NH: Tensor, y_NH: Tensor | None, weight_H: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor]:
+        stream_NH, out_NH = ops.norm(x_NH, y_NH, weight_H, eps)
+        ctx.save_for_backward(stream_NH, weight_H)
+        ctx.ops = ops
+        ctx.eps = eps
+        ctx.alone = y_NH is None
+        return stream_NH, out_NH
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        stream_NH, weight_H = ctx.saved_tensors
+        # `past` is the gradient that reaches the stream from later blocks. They continue from the stream that this
+        # function returns, so both gradients are added in fp32 and rounded once. If they continued from x, autograd
+        # would add the two in bf16, in one more pass over memory. s = x + y passes the same gradient to both.
+        past_NH, dy_NH = grads
+        dx_NH = ctx.ops.norm_backward(dy_NH, past_NH, stream_NH, weight_H, ctx.eps)
+        return None, dx_NH, None if ctx.alone else dx_NH, None, None
+
+
+class Heads(torch.autograd.Function):
+    """Applies norms (if there are weights) and rotary embeddings to queries and keys."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        ops: Ops,
+        qkv_NHD: Tensor,
+        kv_heads: int,
+        norm_q: Tensor | None,
+        norm_k: Tensor | None,
+        eps: float,
+        cos: Tensor,
+        sin: Tensor,
+    ) -> tuple[Tensor, ...]:
+        # A rotation's gradient needs no input. Only a norm's does, so a model without them saves none.
+        ctx.save_for_backward(cos, sin, norm_q, norm_k, None if norm_q is None and norm_k is None else qkv_NHD)
+        ctx.ops = ops
+        ctx.eps = eps
+        return ops.heads(qkv_NHD, cos, sin, kv_heads, norm_q, norm_k, eps)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        cos, sin, norm_q, norm_k, qkv_NHD = ctx.saved_tensors
+        d_qkv_NHD = ctx.ops.heads_backward(*grads, cos, sin, qkv_NHD, norm_q, norm_k, ctx.eps)
+        return None, d_qkv_NHD, *[None] * 6
+
+
+class SwiGLU(torch.autograd.Function):
+    """Computes silu(gate) * up of both = (gate, up)."""
+
+    @staticmethod
+    def forward(ctx: Any, ops: Ops, both_N2F: Tensor) -> Tensor:
+        ctx.save_for_backward(both_N2F)
+        ctx.ops = ops
+        return ops.swiglu(both_N2F)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        return None, ctx.ops.swiglu_backward(grads[0], *ctx.saved_tensors)
+
+
+class Take(torch.autograd.Function):
+    """Takes rows of x, each any number of times. A row's gradients are summed in fp32 and rounded once."""
+
+    @staticmethod
+    def forward(ctx: Any, ops: Ops, x_NH: Tensor, index_M: Tensor) -> Tensor:
+        ctx.save_for_backward(index_M)
+        ctx.ops = ops
+        ctx.rows = len(x_NH)
+        return x_NH.index_select(0, index_M)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        return None, ctx.ops.sum_taken(grads[0], ctx.saved_tensors[0], ctx.rows), None

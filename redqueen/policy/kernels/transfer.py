@@ -1,4 +1,4 @@
-"""Copies between host and device that do not make the host wait."""
+"""Copies between host and device that do not make the host wait, and memory that torch keeps on a GPU."""
 
 from __future__ import annotations
 
@@ -34,3 +34,11 @@ class HostCopy:
         if self._done is not None:
             self._done.synchronize()
         return self._copy
+
+
+def release_unused(device: torch.device) -> None:
+    """Gives the memory of freed tensors back to the GPU; does nothing on other devices."""
+    # torch keeps the memory of a freed tensor, and cuts it up for smaller ones. A tensor of tens of gigabytes, such as
+    # a KV cache, then fits neither into what is cut up nor beside it. Call this where one ends and before one begins.
+    if device.type == "cuda":
+        torch.cuda.empty_cache()

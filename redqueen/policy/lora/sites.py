@@ -54,7 +54,7 @@ class AdaptedSite(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Frozen linear layers over one input."""
+    """Frozen linear layers over one input (see `AdaptedSite`)."""
 
     name: str
     weight: Tensor
@@ -68,22 +68,18 @@ class Site:
 
     @property
     def fan_in(self) -> int:
-        """I, the number of inputs."""
         return self.weight.shape[1]
 
     @property
     def weights(self) -> int:
-        """The number of the layers' weights."""
         return self.weight.numel()
 
     @property
     def dtype(self) -> torch.dtype:
-        """The dtype of inputs and outputs."""
         return self.weight.dtype
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
         return self.weight.device
 
     def __call__(self, x_NI: Tensor, adapters: RowAdapters | None = None) -> Tensor:

@@ -19,9 +19,9 @@ from redqueen.policy.kernels.onednn import packs
 from redqueen.policy.memory import hosted
 from redqueen.policy.memory.flash_attention import backward_bytes, keys_of_a_token
 from redqueen.policy.memory.machine import Machine
-from redqueen.policy.memory.paged_cache import kept_in_pages, pages_of_rows, token_bytes
 from redqueen.policy.model.base import streams_to
 from redqueen.policy.model.dimensions import Shape
+from redqueen.policy.sampling.pages import PAGE, batch_pages
 from redqueen.policy.sampling.tokens import VOCABULARY_BLOCK
 from redqueen.policy.vllm.engine import largest_rank
 from redqueen.records import PromptLengths
@@ -264,7 +264,7 @@ def sampling_items(config: Config, machine: Machine, lengths: PromptLengths) -> 
     shape = machine.shape
     workers = _processes(config, machine)
     size = machine.dtype.itemsize
-    row_token = token_bytes(machine)
+    row_token = machine.token_bytes
     batches: list[list[Item]] = []
     for most, room, prompt, shared in _batches(config, lengths, workers):
         rows = min(sampling.batch_rows, most)
@@ -275,8 +275,10 @@ def sampling_items(config: Config, machine: Machine, lengths: PromptLengths) -> 
         # A pass of a prefill holds a block's activations for the tokens of its prompts, each of which is computed once.
         tokens = min(rows // min(shared, rows) * prompt, max(sampling.prefill_tokens, prompt))
         prompts = tokens * _pass_bytes(shape, size)
-        if kept_in_pages(machine):
-            name, held = pages_of_rows(rows, room, sampling.cache_tokens)
+        if machine.pages:
+            pages = batch_pages(rows, room, sampling.cache_tokens)
+            name = f"sampling: cache of {rows} rows, {pages} pages of {PAGE} tokens"
+            held = pages * PAGE
             cache = Item(name, held * row_token, 1, "sampling.cache_tokens")
         else:
             name = f"sampling: cache of {rows} x {room} tokens"

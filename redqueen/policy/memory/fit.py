@@ -27,7 +27,6 @@ from redqueen.policy.memory.estimate import (
     training_items,
 )
 from redqueen.policy.memory.machine import Machine
-from redqueen.policy.memory.paged_cache import kept_in_pages, token_bytes
 from redqueen.policy.model.base import check_workers
 from redqueen.policy.sampling.pages import PAGE, pages_of
 from redqueen.records import PromptLengths
@@ -155,7 +154,7 @@ def _plan_on_a_gpu(config: Config, machine: Machine, lengths: PromptLengths, mem
     gradients = gradients_item(plan, machine, members).total
     # An update that has begun keeps its gradients until the next step is sampled.
     room = left - gradients if config.learning.max_staleness else left
-    paged = kept_in_pages(machine)
+    paged = machine.pages
     # The cache of more rows is worth more than larger passes over prompts: these shrink first.
     while total(sampling_items(plan, machine, lengths)) > room:
         smaller = _with_fewer_pages(plan, machine, lengths, room) if paged else None
@@ -188,7 +187,7 @@ def _plan_on_a_gpu(config: Config, machine: Machine, lengths: PromptLengths, mem
 def _with_fewer_pages(config: Config, machine: Machine, lengths: PromptLengths, room: int) -> Config | None:
     """Returns a configuration whose rows share as many pages as there is room for; None if these are too few."""
     cache, *others = sampling_items(config, machine, lengths)
-    page = PAGE * token_bytes(machine)
+    page = PAGE * machine.token_bytes
     pages = (room - total(others)) // page - 1
     # Most rows are far from their longest text. With too few pages for them, though, many would be put back.
     longest = longest_text(config, lengths)

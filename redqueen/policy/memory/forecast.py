@@ -15,7 +15,6 @@ import numpy as np
 from redqueen.base import streams
 from redqueen.config import Config
 from redqueen.policy.memory.machine import Machine
-from redqueen.policy.memory.paged_cache import kept_in_pages, token_bytes
 from redqueen.policy.sampling.pages import Pages, batch_pages
 from redqueen.records import PromptLengths
 
@@ -102,7 +101,7 @@ def forecast(plan: Config, machine: Machine, lengths: PromptLengths, card: Card)
 
     speed = _Speed(plan, machine, card)
     rows = min(plan.sampling.batch_rows, proposals + len(attempted))
-    paged = kept_in_pages(machine)
+    paged = machine.pages
 
     def play(groups: Sequence[Sequence[int]], prompt: int, limit: int) -> tuple[float, int]:
         room = max(lengths.proposal, lengths.attempt) + limit
@@ -135,7 +134,7 @@ class _Speed:
         self._launches = shape.layers * _SMALL_KERNELS * _LAUNCH
         self._row = products
         self._logits = shape.vocabulary * _LOGIT_BYTES / card.bandwidth
-        self._token = token_bytes(machine) / card.bandwidth
+        self._token = machine.token_bytes / card.bandwidth
         self.prompt_token = products / _PRODUCTS
         # Forward, and backward for the inputs: the base's weights have no gradient. The factors are a few per cent.
         passes = 3 if plan.learning.checkpointing is True else 2

@@ -10,6 +10,7 @@ from redqueen.base.machine import cores, free_memory
 from redqueen.config import ModelConfig
 from redqueen.policy.model.base import can_share, device_of, dtype_of, workers_of
 from redqueen.policy.model.dimensions import Shape, shape_of
+from redqueen.policy.sampling.pages import pages_suit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,19 @@ class Machine:
     def on_gpu(self) -> bool:
         """Whether the device is a GPU."""
         return self.device.type == "cuda"
+
+    @property
+    def token_bytes(self) -> int:
+        """The bytes of the keys and values of one token of a row."""
+        return 2 * self.shape.layers * self.shape.kv_heads * self.shape.head_size * self.dtype.itemsize
+
+    @property
+    def pages(self) -> bool:
+        """Whether rows take pages of keys and values as they grow, instead of the room that they may need."""
+        # transformers' cache has a room for each row.
+        if not self.on_gpu or self.shape.hosted:
+            return False
+        return pages_suit(torch.empty(0, self.shape.head_size, dtype=self.dtype, device="meta"))
 
     def shared(self, processes: int) -> Machine:
         """Returns the share of one of several processes on this machine, each with a GPU of its own if it has any."""

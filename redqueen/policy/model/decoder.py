@@ -20,7 +20,8 @@ from torch.utils.checkpoint import checkpoint
 
 from redqueen import plugins
 from redqueen.errors import ModelError
-from redqueen.policy.kernels.dispatch import Kernels, Rotation, kernels_of
+from redqueen.policy.kernels.dispatch import kernels_of
+from redqueen.policy.kernels.interface import Kernels, Rotation
 from redqueen.policy.kernels.onednn import packed
 from redqueen.policy.lora.sites import Site
 from redqueen.policy.lora.stacked_factors import Projection, RowAdapters
@@ -73,7 +74,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """A frozen decoder-only transformer."""
+    """A frozen decoder-only transformer (see `Forward`)."""
 
     embed_VH: Tensor
     head: Site
@@ -95,27 +96,22 @@ class Decoder:
 
     @property
     def vocabulary(self) -> int:
-        """V, the number of logits."""
         return len(self.head.weight)
 
     @property
     def hidden_size(self) -> int:
-        """H."""
         return self.embed_VH.shape[1]
 
     @property
     def head_weights(self) -> int:
-        """The number of weights of the output matrix."""
         return self.head.weights
 
     @property
     def dtype(self) -> torch.dtype:
-        """The dtype of the hidden states."""
         return self.embed_VH.dtype
 
     @property
     def device(self) -> torch.device:
-        """The device of the weights."""
         return self.embed_VH.device
 
     @property
@@ -171,17 +167,14 @@ class Decoder:
         *,
         checkpointing: bool = False,
     ) -> Tensor:
-        """Returns the last hidden states [N, H] of prompts and their continuations (see `Forward.states`)."""
         adapters = rows([prefix.end - prefix.start for prefix in prefixes]) if rows else None
         attention = SharedPrefixAttention(prefixes, self.device)
         return self.hidden(ids_N, position_N, attention, adapters, checkpointing=checkpointing)
 
     def logits(self, hidden_NH: Tensor) -> Tensor:
-        """Returns the logits [N, V] of hidden states, without a gradient."""
         return self.head(hidden_NH)
 
     def score(self, hidden_SH: Tensor, target_S: Tensor, temperature: float) -> Tensor:
-        """Returns the log-probabilities [S] of tokens, in fp32, with a gradient for the hidden states."""
         return TokenLogprobs.apply(hidden_SH, self.head.weight, target_S, temperature)
 
     def angles(self, position_N: Tensor) -> Rotation:

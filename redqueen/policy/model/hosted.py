@@ -38,7 +38,7 @@ _PROBE = 6
 
 
 class HostedDecoder:
-    """A frozen transformers model whose linear layers add the updates of the members that a batch belongs to."""
+    """A frozen transformers model whose linear layers add the updates of a batch's members (see `Forward`)."""
 
     padded = True
 
@@ -90,7 +90,6 @@ class HostedDecoder:
         *,
         checkpointing: bool = False,
     ) -> Tensor:
-        """Returns the last hidden states [N, H] of prompts and their continuations (see `Forward.states`)."""
         # Positions follow from the sequences' order.
         del position_N
         padded = _padded(prefixes, self.device)
@@ -120,7 +119,6 @@ class HostedDecoder:
         return self._head(inputs_embeds=hidden_NH[None], use_cache=False).logits[0]
 
     def score(self, hidden_SH: Tensor, target_S: Tensor, temperature: float) -> Tensor:
-        """Returns the log-probabilities [S] of tokens, in fp32, with a gradient for the hidden states."""
         return _Scores.apply(hidden_SH, self.logits, target_S, temperature)
 
     def _hook(self, site: HostedLinear) -> Callable[..., Tensor | None]:

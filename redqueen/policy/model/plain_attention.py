@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from redqueen.policy.kernels.dispatch import Kernels, kernels_of
+from redqueen.policy.kernels.dispatch import kernels_of
+from redqueen.policy.kernels.interface import Kernels
 
 
 class PaddedSequences:

@@ -12,9 +12,9 @@ from torch import Tensor
 from redqueen.policy.kernels import dispatch
 from redqueen.policy.kernels.cached_heads import cached_heads
 from redqueen.policy.kernels.compiler import can_compile
-from redqueen.policy.kernels.dispatch import Rotation
+from redqueen.policy.kernels.interface import Rotation
 from redqueen.policy.sampling.kv_cache import KVCache
-from redqueen.policy.sampling.paging import has_flash
+from redqueen.policy.sampling.pages import has_flash
 
 
 def cached_attention(cache: KVCache, rows: int, group: int) -> WrittenApart | WrittenAtOnce:

@@ -19,8 +19,7 @@ from redqueen.policy.model.hosted import HostedDecoder
 from redqueen.policy.sampling.cached_attention import cached_attention
 from redqueen.policy.sampling.hosted_decoding import HostedDecoding
 from redqueen.policy.sampling.kv_cache import KVCache, Prefill, PrefillEntry
-from redqueen.policy.sampling.pages import Pages, batch_pages
-from redqueen.policy.sampling.paging import pages_suit
+from redqueen.policy.sampling.pages import Pages, batch_pages, pages_suit
 
 
 class DecodeStep(Protocol):

@@ -129,7 +129,6 @@ class HostedDecoding:
             per_row[target_M] = per_row[source_M]
 
     def assign_rows(self, slots: Sequence[int]) -> None:
-        """Sets the member of each row, until the next call."""
         self.rows = len(slots)
         self.products.assign(slots)
         used = int(self.length_R[: self.rows].max())

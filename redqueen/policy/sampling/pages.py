@@ -1,4 +1,4 @@
-"""Pages of keys and values: how many a batch needs, and which row of it has which. No tensor is here.
+"""Pages of keys and values: where they suit, how many a batch needs, and which row of it has which.
 
 Most texts end long before their limit. A cache that reserves a row's whole room is mostly empty, and a GPU then has
 memory for few rows. So a row takes a page when it reaches one, and gives its pages back when it ends. Rows that
@@ -7,9 +7,18 @@ continue one prompt share the pages that the prompt fills.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import numpy as np
+from torch import Tensor
+
+from redqueen.errors import ModelError
+from redqueen.policy.kernels import dispatch
+from redqueen.policy.kernels.flash import flash_takes_pages, takes_heads_of
+
+VARIABLE = "REDQUEEN_PAGES"
+"""The environment variable that chooses: `auto` (the default), `off`, or `on` (on any device, however slow)."""
 
 PAGE = 256
 """The tokens of a page. torch's flash attention takes multiples of 256 only."""
@@ -17,6 +26,25 @@ PAGE = 256
 # New rows are taken only while a page stays free for every so many rows that are there: these grow by one every 256
 # tokens, and a row that is put back has to be computed again.
 _ROWS_A_SPARE_PAGE = 8
+
+
+def pages_suit(keys: Tensor) -> bool:
+    """Returns whether such keys [.., D] are kept in pages: on a GPU whose flash attention reads them.
+
+    A tensor of the meta device stands for one of a GPU that need not be here.
+    Raises ModelError if REDQUEEN_PAGES is none of `auto`, `on` and `off`.
+    """
+    choice = os.environ.get(VARIABLE) or "auto"
+    if choice not in ("auto", "on", "off"):
+        raise ModelError(f"{VARIABLE} is '{choice}': use auto, on or off")
+    if choice == "auto":
+        return has_flash(keys) and flash_takes_pages()
+    return choice == "on"
+
+
+def has_flash(keys: Tensor) -> bool:
+    """Returns whether flash attention takes such keys."""
+    return dispatch.on_gpu(keys.device) and dispatch.flash_supports(keys) and takes_heads_of(keys.shape[-1])
 
 
 def pages_of(tokens: int) -> int:

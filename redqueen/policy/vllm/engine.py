@@ -30,7 +30,7 @@ _FREE_SHARE = 0.05
 
 
 class Engine:
-    """A running vLLM engine with one base and room for several adapters."""
+    """A running vLLM engine with one base and room for several adapters (see `TokenEngine`)."""
 
     def __init__(self, base: Base, adapters: int, rank: int, sampling: SamplingConfig) -> None:
         """`adapters` is how many adapters are loaded at once, `rank` the largest rank of one.
@@ -91,7 +91,6 @@ class Engine:
             self._engine.remove_lora(number)
 
     def add(self, request: str, prompt_ids: Collection[int], sampling: SamplingParams, seed: int, adapter: Any) -> None:
-        """Adds a request, which is sampled from the next `step` on."""
         params = self._vllm.SamplingParams(
             max_tokens=sampling.max_tokens,
             temperature=sampling.temperature,
@@ -110,7 +109,6 @@ class Engine:
             self._engine.add_request(request, self._inputs.tokens_input(list(prompt_ids)), params, lora_request=adapter)
 
     def step(self) -> list[Piece]:
-        """Waits for the next tokens, of any requests."""
         with self._living():
             outputs = self._engine.step()
         pieces: list[Piece] = []

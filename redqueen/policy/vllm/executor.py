@@ -38,6 +38,9 @@ class VllmExecutor:
     vLLM draws tokens with generators of its own, so texts differ from the embedded sampler's except at temperature 0.
     """
 
+    streams = False
+    """Further groups wait until all others have ended."""
+
     def __init__(self, base: Base, bank: AdapterBank, engine: TokenEngine, learning: Executor) -> None:
         self.bank = bank
         self.engine = engine
@@ -45,11 +48,6 @@ class VllmExecutor:
         self.versions = AdapterVersions(bank, engine, base.name, base.model.dtype)
         self._model = TextModel(base.decoder, base.tokenizer.backend_tokenizer, base.end_ids)
         self._numbers = count()
-
-    @property
-    def streams(self) -> bool:
-        """Further groups wait until all others have ended."""
-        return False
 
     def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: OnRow, max_further: int = 0) -> int:
         """Samples every row. The engine was started with its limits, so `limits` are not used.

@@ -33,7 +33,10 @@ _DONE = "[DONE]"
 
 
 class Server:
-    """A vLLM server that others may use too: this run's adapters have names that nobody else takes."""
+    """A vLLM server that others may use too: this run's adapters have names that nobody else takes.
+
+    See `TokenEngine`. A request is sampled at once.
+    """
 
     def __init__(self, base: Base, url: str, size: int) -> None:
         """`size` is how many bytes the files of all adapters have at once.
@@ -77,12 +80,10 @@ class Server:
         shutil.rmtree(self.folder / name)
 
     def add(self, request: str, prompt_ids: Collection[int], sampling: SamplingParams, seed: int, adapter: Any) -> None:
-        """Adds a request, which is sampled at once."""
         body = self._body(prompt_ids, sampling, seed, adapter)
         self._loop.call_soon_threadsafe(self._start, request, body)
 
     def step(self) -> list[Piece]:
-        """Waits for the next tokens, of any requests."""
         arrived = [self._pieces.get()]
         while not self._pieces.empty():
             arrived.append(self._pieces.get())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from redqueen.policy.kernels.gpu_memory import release_unused
+from redqueen.policy.kernels.transfer import release_unused
 from redqueen.policy.learning.gradients import BatchSums, ForwardOptions, TokenStats, accumulate, read_stats, warm_up
 from redqueen.policy.learning.packing import PromptGroup, fill_micro_batches
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
@@ -15,16 +15,14 @@ from redqueen.policy.sampling.continuous_batch import BatchLimits, ContinuousBat
 class InlineExecutor:
     """Samples and computes gradients in this process, on the base's device."""
 
+    streams = True
+    """Further groups go into the running batch."""
+
     def __init__(self, base: Base, bank: AdapterBank) -> None:
         self._base = base
         self._bank = bank
         # Before the first batch: what is loaded or compiled during a batch fragments the heap (see `warm_up`).
         warm_up(base.decoder)
-
-    @property
-    def streams(self) -> bool:
-        """Further groups go into the running batch."""
-        return True
 
     def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: OnRow, max_further: int = 0) -> int:
         """Samples the groups, and what they lead to, as one continuous batch. Returns its decode steps."""

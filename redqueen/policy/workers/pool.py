@@ -46,6 +46,9 @@ T = TypeVar("T")
 class WorkerPool:
     """Samples and computes gradients in several processes over one base and one bank of members."""
 
+    streams = False
+    """The work is divided before it begins, so there are no further groups."""
+
     def __init__(self, base: Base, bank: AdapterBank, members: SharedBlock, workers: int, threads: int) -> None:
         """The tensors of `bank` are in the block `members`. Raises WorkerError if a worker does not start."""
         if base.block is None:
@@ -103,11 +106,6 @@ class WorkerPool:
             process.join()
         self.pipes = []
         self.processes = []
-
-    @property
-    def streams(self) -> bool:
-        """The work is divided before it begins, so there are no further groups."""
-        return False
 
     def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: OnRow, max_further: int = 0) -> int:
         """Samples a share of the groups in each worker. Returns the decode steps of all."""

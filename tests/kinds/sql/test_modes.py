@@ -33,7 +33,7 @@ def judge() -> Iterator[LocalVerifier]:
 
 def proposed(judge: LocalVerifier, kind: str, program: str, *inputs: str) -> tuple[Verdict, Task | None]:
     draft = Draft(program, inputs, "what is wanted")
-    return judge.submit_proposal(Proposal(id="p", kind=kind, author="T0", step=1, draft=draft)).result()
+    return judge.judge_proposal(Proposal(id="p", kind=kind, author="T0", step=1, draft=draft)).result()
 
 
 def statuses(judge: LocalVerifier, task: Task | None, *answers: str) -> list[str]:

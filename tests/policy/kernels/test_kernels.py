@@ -16,8 +16,9 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 from benchmarks.gpu import stand_ins
 from redqueen.errors import ModelError
 from redqueen.policy.kernels import gpu_kernels
-from redqueen.policy.kernels.dispatch import Kernels, Rotation, kernels_of
+from redqueen.policy.kernels.dispatch import kernels_of
 from redqueen.policy.kernels.gpu_kernels import GpuKernels, compiled_on_gpu
+from redqueen.policy.kernels.interface import Kernels, Rotation
 from redqueen.policy.kernels.numba_kernels import NumbaKernels
 from redqueen.policy.kernels.torch_kernels import TorchKernels
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from redqueen.config import Config
 from redqueen.policy.memory.estimate import gradients_item, sampling_items, training_items
 from redqueen.policy.memory.machine import Machine
-from redqueen.policy.memory.paged_cache import kept_in_pages
 from redqueen.policy.sampling.pages import PAGE, batch_pages
 from redqueen.records import PromptLengths
 from tests.caching_allocator import CachingAllocator, OutOfMemoryError
@@ -75,7 +74,7 @@ def cache_of_a_stream(plan: Plan, share: float = 1.0) -> tuple[int, int]:
     rows = min(config.sampling.batch_rows, proposals + proposals * game.attempts)
     # The room is that of the requests which are there at first; what is too long for it gets a batch of its own.
     room = int(share * (plan.lengths.proposal + config.sampling.proposal_tokens))
-    if not kept_in_pages(plan.machine):
+    if not plan.machine.pages:
         return rows, rows * room
     return rows, batch_pages(rows, room, config.sampling.cache_tokens) * PAGE
 

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import torch
 
-from redqueen.policy.kernels.token_scores import TokenScores
+from redqueen.policy.kernels.interface import Kernels
 from redqueen.policy.model.logprobs import TokenLogprobs
 
 
@@ -16,7 +16,7 @@ from redqueen.policy.model.logprobs import TokenLogprobs
 def test_log_probabilities_and_gradient_equal_plain_log_softmax(
     monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, tolerance: float
 ) -> None:
-    monkeypatch.setattr(TokenScores, "logit_rows", 3)
+    monkeypatch.setattr(Kernels, "logit_rows", 3)
     torch.manual_seed(0)
     hidden = torch.randn(8, 5).to(dtype)
     weight = torch.randn(11, 5).to(dtype)

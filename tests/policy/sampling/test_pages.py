@@ -15,14 +15,13 @@ from redqueen.errors import ModelError
 from redqueen.policy.kernels.flash import flash_takes_pages
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import Base
-from redqueen.policy.sampling import pages, paging, recorded
+from redqueen.policy.sampling import pages, recorded
 from redqueen.policy.sampling.cached_attention import WrittenApart, WrittenAtOnce
 from redqueen.policy.sampling.continuous_batch import ContinuousBatch
 from redqueen.policy.sampling.decode_step import TorchDecodeStep
 from redqueen.policy.sampling.device_batch import DeviceBatch
 from redqueen.policy.sampling.kv_cache import KVCache
-from redqueen.policy.sampling.pages import Pages, batch_pages, pages_of
-from redqueen.policy.sampling.paging import pages_suit
+from redqueen.policy.sampling.pages import Pages, batch_pages, pages_of, pages_suit
 from redqueen.records import Completion, Request
 from tests.policy.conftest import Build
 from tests.policy.requests import crowd, request, same
@@ -243,7 +242,7 @@ def test_flash_attention_over_pages_gives_the_same_texts(
     expected = tiny_policy(sampling=pressed()).sample(everyone())
     stand_ins.on_cpu()
     monkeypatch.setenv("REDQUEEN_WAYS", "gpu")
-    monkeypatch.setattr(paging, "has_flash", lambda _: True)
+    monkeypatch.setattr(pages, "has_flash", lambda _: True)
     kind = WrittenAtOnce if at_once else WrittenApart
     monkeypatch.setattr(
         "redqueen.policy.sampling.decode_step.cached_attention",
@@ -282,7 +281,7 @@ def test_pages_are_for_gpus_whose_flash_attention_reads_them(monkeypatch: pytest
     assert pages_suit(there) is flash_takes_pages()
     assert not pages_suit(there.float())
     assert not pages_suit(torch.empty(0, 60, dtype=torch.bfloat16, device="meta"))
-    monkeypatch.setattr(paging, "flash_takes_pages", lambda: False)
+    monkeypatch.setattr(pages, "flash_takes_pages", lambda: False)
     assert not pages_suit(there)
     monkeypatch.setenv("REDQUEEN_PAGES", "on")
     assert pages_suit(here)
