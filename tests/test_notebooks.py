@@ -35,7 +35,8 @@ def test_cells_are_marked_and_begin_with_words(name: str) -> None:
 def on_a_tiny_model(monkeypatch: pytest.MonkeyPatch, tiny_folder: Callable[[str], Path]) -> None:
     """Has runs train for one step, and a tiny model unless they have one: what the notebooks do else is theirs."""
     train = redqueen.Run.train.__func__  # pyright: ignore[reportFunctionMemberAccess]
-    small = dict(each.split("=", 1) for each in SMALL) | {"model.name": str(tiny_folder("llama"))}
+    small: dict[str, Any] = {"model.name": str(tiny_folder("llama"))}
+    small |= {key: value for key, _, value in (each.partition("=") for each in SMALL)}
 
     def trained(cls: type[redqueen.Run], recipe: str, settings: dict[str, Any], **rest: Any) -> redqueen.Run:
         return train(cls, recipe, {**small, **settings, "run.steps": "1"}, **rest)
