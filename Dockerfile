@@ -47,7 +47,8 @@ RUN pip install --no-deps . \
     && mkdir -p /work/runs \
     && chown -R redqueen /work
 
-USER redqueen
+# By number, so that Kubernetes can see that it is not root.
+USER 1000
 WORKDIR /work
 ENTRYPOINT ["redqueen"]
 CMD ["--help"]

@@ -39,6 +39,19 @@ def sandbox(
     raise typer.Exit(run_bench_sandbox(programs, rounds, jobs, cpu_s, as_json=as_json, unsafe=unsafe_no_isolation))
 
 
+@app.command()
+def service(
+    as_json: AsJson = False,
+    rounds: Rounds = 5,
+    clients: Annotated[int, typer.Option(min=1, help="Clients at a time.")] = 64,
+    each: Annotated[int, typer.Option(min=1, help="Programs of each client in a round.")] = 16,
+) -> None:
+    """Requests a second of `redqueen jail serve` under many clients with hostile programs, and whose answers come."""
+    from benchmarks.service import run_bench_service
+
+    raise typer.Exit(run_bench_service(clients, each, rounds, as_json=as_json))
+
+
 Threads = Annotated[int, typer.Option(min=1, help="Threads of each contender.")]
 Members = Annotated[int, typer.Option(min=2, help="Members of the population.")]
 Completions = Annotated[int, typer.Option(min=2, help="Completions in a step.")]

@@ -16,7 +16,7 @@ import redqueen
 from tests.cli.conftest import SMALL
 
 FOLDER = Path(__file__).parents[1] / "docs" / "notebooks"
-NAMES = ("first_run", "own_reward", "jail_as_judge", "look_into_a_run")
+NAMES = ("first_run", "own_reward", "own_model", "jail_as_judge", "look_into_a_run")
 
 
 def test_there_are_no_others() -> None:
@@ -33,19 +33,20 @@ def test_cells_are_marked_and_begin_with_words(name: str) -> None:
 
 @pytest.fixture
 def on_a_tiny_model(monkeypatch: pytest.MonkeyPatch, tiny_folder: Callable[[str], Path]) -> None:
-    """Has runs train a tiny model, for one step: what the notebooks do else is theirs."""
+    """Has runs train for one step, and a tiny model unless they have one: what the notebooks do else is theirs."""
     train = redqueen.Run.train.__func__  # pyright: ignore[reportFunctionMemberAccess]
-    small = dict(each.split("=", 1) for each in SMALL) | {"model.name": str(tiny_folder("llama")), "run.steps": "1"}
+    small: dict[str, Any] = {"model.name": str(tiny_folder("llama"))}
+    small |= {key: value for key, _, value in (each.partition("=") for each in SMALL)}
 
     def trained(cls: type[redqueen.Run], recipe: str, settings: dict[str, Any], **rest: Any) -> redqueen.Run:
-        return train(cls, recipe, {**settings, **small}, **rest)
+        return train(cls, recipe, {**small, **settings, "run.steps": "1"}, **rest)
 
     monkeypatch.setattr(redqueen.Run, "train", classmethod(trained))
 
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("on_a_tiny_model")
-@pytest.mark.parametrize("name", ["first_run", "own_reward", "jail_as_judge"])
+@pytest.mark.parametrize("name", ["first_run", "own_reward", "own_model", "jail_as_judge"])
 def test_a_notebook_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -58,6 +59,10 @@ def test_a_notebook_runs(
         assert said.splitlines()[0] == "ok"
         assert "never ends: timeout" in said
         assert said.splitlines()[-1] == "[1.0, 0.0, 0.0]"
+    if name == "own_model":
+        assert "valid_rate" in said
+        assert said.splitlines()[-1].startswith("PeftModelForCausalLM 'def f(x):")
+        assert redqueen.Run("runs/own-model").config.model.name == "tiny-model"
 
 
 @pytest.mark.integration

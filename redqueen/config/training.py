@@ -197,6 +197,8 @@ class RunConfig(Section):
     """Checkpoints at multiples of this step are kept too; 0: none."""
     trackers: tuple[_Tracker, ...] = ()
     """Libraries that get each step's numbers as well (docs/TRACKERS.md); each is an extra of the package."""
+    samples_every: int = Field(default=10, ge=0)
+    """Steps between two tables of tasks and attempts that trackers get; 0: none, so that they get no text."""
     recorders: tuple[Annotated[str, Named("recorder", ())], ...] = ()
     """Recorders of your own modules that get each step as well (docs/EXTENDING.md)."""
 

@@ -103,7 +103,7 @@ def _results(exported: Exported) -> list[str]:
         title = "reserved programs of Red Queen" if score.benchmark == "reserved" else score.benchmark
         lines += [
             "  - task: {type: text-generation}",
-            f"    dataset: {{type: {score.benchmark}, name: {title}}}",
+            f'    dataset: {{type: "{score.benchmark}", name: "{title}"}}',
             "    metrics:",
             "    - type: solve_rate",
             f"      name: of {score.judged} held-out problems, one attempt each as in training",

@@ -15,6 +15,7 @@ CHANGEABLE = (
     "run.keep_last",
     "run.keep_every",
     "run.trackers",
+    "run.samples_every",
     "run.recorders",
     "model.workers",
     "model.threads",

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
-import time
 import urllib.parse
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from benchmarks.service_clients import FAIR, HOSTILE, Answer, ask_all
 from redqueen.errors import UserError
 from redqueen.jail_service.app import make_app
 from redqueen.jail_service.wire import Most
@@ -22,18 +21,6 @@ from redqueen.web.server import bind
 from tests.jail_service.served import post, python, service
 
 CLIENTS = 64
-EACH = 2
-# Each says a number that nobody else says, and then does something that must hurt nobody.
-HOSTILE = {
-    "loops": "print({n}, flush=True)\nwhile True: pass",
-    "fills memory": "x = [0] * (1 << 40)",
-    "prints without end": "while True: print({n})",
-    "leaves": "print({n})\nraise SystemExit(7)",
-    "forks": "import ctypes\nctypes.CDLL(None).fork()",
-    "is no program": "def (:",
-    "forges": "import whole_program\nwhole_program.Printed.text = lambda _: ['\\ud800', {n}]",
-    "dies": "import sys\nsys.setrecursionlimit(1 << 30)\ndef f(): f()\nf()",
-}
 
 
 @pytest.fixture(scope="module")
@@ -44,38 +31,30 @@ def url() -> Iterator[str]:
 
 @pytest.mark.integration
 def test_64_clients_with_hostile_programs_get_their_own_answers(url: str) -> None:
-    kinds = list(HOSTILE)
-
-    def client(number: int) -> list[tuple[str, Any]]:
-        found: list[tuple[str, Any]] = []
-        for turn in range(EACH):
-            # One in two is hostile, at another turn for each client.
-            hostile = turn == number % EACH
-            kind = kinds[(number // EACH) % len(kinds)] if hostile else "fair"
-            secret = number * 1000 + turn
-            code = HOSTILE[kind].replace("{n}", str(secret)) if hostile else "print(int(input()) * 2)"
-            asked = python(code, stdin=f"{secret}\n", run_timeout=0.1 if hostile else 10)
-            status, said = post(url, asked)
-            assert status == 200, said
-            if kind == "fair":
-                assert (said["status"], said["run_result"]["stdout"]) == ("Success", f"{2 * secret}\n"), said
-            else:
-                assert said["status"] == "Failed", (kind, said)
-                assert set(said["run_result"]["stdout"].split()) <= {str(secret)}, (kind, said)
-            found.append((kind, said["run_result"]))
-        return found
-
-    started = time.perf_counter()
-    with ThreadPoolExecutor(CLIENTS) as clients:
-        answers = [each for found in clients.map(client, range(CLIENTS)) for each in found]
-    print(f"{len(answers)} answers in {time.perf_counter() - started:.1f} s")
-    counts = Counter(kind for kind, _ in answers)
-    assert counts == {"fair": CLIENTS * (EACH - 1), **dict.fromkeys(kinds, CLIENTS // len(kinds))}
-    by_kind = dict(answers)
+    place = urllib.parse.urlparse(url)
+    answers = ask_all(place.hostname or "", place.port or 0, CLIENTS, 2, hostile=True)
+    assert [answer for answer in answers if answer.fault] == []
+    counts = Counter(answer.kind for answer in answers)
+    assert counts == {FAIR: CLIENTS, **dict.fromkeys(HOSTILE, CLIENTS // len(HOSTILE))}
+    by_kind = {answer.kind: answer.said["run_result"] for answer in answers}
     assert by_kind["loops"]["status"] == "TimeLimitExceeded"
     assert by_kind["leaves"]["return_code"] == 7
     assert "import of ctypes" in by_kind["forks"]["stderr"]
     assert "memory" in by_kind["fills memory"]["stderr"]
+
+
+def test_what_is_wrong_with_an_answer_is_seen() -> None:
+    def fault(kind: str, status: str, stdout: str, http: int = 200) -> str | None:
+        said = {"status": status, "run_result": {"stdout": stdout}}
+        return Answer(kind=kind, number=7, status=http, said=said, wait_s=0.1).fault
+
+    assert fault(FAIR, "Success", "14\n") is None
+    assert fault(FAIR, "Success", "16\n") == "foreign"
+    assert fault(FAIR, "Failed", "") == fault(FAIR, "Success", "") == "wrong"
+    assert fault("leaves", "Failed", "7\n") is fault("dies", "Failed", "") is None
+    assert fault("loops", "Failed", "9\n") == "foreign"
+    assert fault("loops", "Success", "7\n") == "wrong"
+    assert fault(FAIR, "", "", http=504) == "lost"
 
 
 @pytest.mark.integration

@@ -13,6 +13,7 @@ import pytest
 from redqueen.config import ConfigError, GameConfig, SandboxConfig
 from redqueen.config.recipes import configure
 from redqueen.errors import UserError
+from redqueen.evals.benchmarks.registry import chosen
 from redqueen.game.prompts import prompts
 from redqueen.game.verifier import LocalVerifier, answer_to
 from redqueen.kinds import SeedError, find, is_kind
@@ -144,6 +145,23 @@ def test_the_scorers_that_evaluate_answers_are_the_known_ones() -> None:
                     evaluating.add(name)
     # What a task's author recorded may be evaluated: number_sorting does.
     assert evaluating - {"number_sorting"} == set(EVALUATED)
+
+
+def test_a_generator_is_a_benchmark() -> None:
+    assert chosen([SUMS, "reserved", "reasoning_gym:countdown", SUMS]) == ["reserved", SUMS, "reasoning_gym:countdown"]
+    with pytest.raises(UserError, match="no benchmark 'countdown'"):
+        chosen(["countdown"])
+
+
+@needs_library
+@pytest.mark.integration
+def test_anybody_is_measured_on_what_a_generator_holds_out(tmp_path: Path) -> None:
+    model = tiny.make(tmp_path / "model")
+    asked = ["--benchmarks", f"reasoning_gym:leg_counting,{SUMS}", "--limit", "3", "--max-tokens", "4", "--json"]
+    done = redqueen("eval", "base", "--model", str(model), *asked)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert list(found["benchmarks"]) == ["reasoning_gym:leg_counting", SUMS]
 
 
 @needs_library

@@ -17,6 +17,7 @@ from redqueen.evals.benchmarks.hub import from_hub
 from redqueen.evals.benchmarks.livecodebench import LIVECODEBENCH
 from redqueen.evals.benchmarks.maths import MATHS
 from redqueen.game.reserved import Half
+from redqueen.kinds import is_made
 from redqueen.plugins import PluginError
 from redqueen.records import Kind, Verifier
 
@@ -57,10 +58,12 @@ def named(name: str) -> Benchmark:
 def chosen(words: Iterable[str]) -> list[str]:
     """Returns the names that words and groups stand for, in the order of tables, each once.
 
-    Raises UserError if a word is neither.
+    A generator such as `reasoning_gym:countdown` is one too, and comes behind the others. Raises UserError if a word is
+    none of these.
     """
+    words = list(words)
     members = groups()
-    known = names()
+    known = list(dict.fromkeys([*names(), *filter(is_made, words)]))
     wanted: set[str] = set()
     for word in words:
         if word not in members and word not in known:
@@ -95,6 +98,8 @@ def load_benchmarks(
         try:
             if name == reserved.NAME:
                 loaded.append(reserved.load_reserved(config, verifier, limit, kinds, half))
+            elif is_made(name):
+                loaded.append(reserved.load_reserved(config, verifier, limit, (name,), half, name))
             else:
                 loaded.append(load(named(name), folder, limit))
         except MissingDataError as error:

@@ -1,4 +1,4 @@
-"""The project's own reserved programs: each is posed in every kind of the game. It is one benchmark of the runner."""
+"""What languages hold out: each reserved program in every kind of the game. It is one benchmark of the runner."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ def load_reserved(
     limit: int | None,
     kinds: Sequence[Kind] | None = None,
     half: Half | None = HALF,
+    name: str = NAME,
 ) -> Loaded:
     """Returns the first `limit` tasks of these kinds, of one half of the programs or of both.
 
-    Without `kinds` they are all those of the configuration's languages.
+    Without `kinds` they are all those of the configuration's languages. `name` is what they are called in tables.
 
     They are posed in the run's own prompts, whatever the template of the others is.
 
@@ -54,7 +55,7 @@ def load_reserved(
 
     def problem(row: Row) -> Problem:
         task: Task = row["task"]
-        return Problem(id=task.id, benchmark=NAME, prompt=task.program, data=row)
+        return Problem(id=task.id, benchmark=name, prompt=task.program, data=row)
 
     def pose(problem: Problem, form: Form) -> Prompt:
         task: Task = problem.data["task"]
@@ -64,8 +65,8 @@ def load_reserved(
         return formats.read_attempt(problem.data["task"].kind, text)
 
     benchmark = Benchmark(
-        name=NAME,
-        title="reserved",
+        name=name,
+        title=name,
         group="other",
         source=Source(rows=every),
         problem=problem,

@@ -6,12 +6,14 @@ import logging
 import os
 import re
 import time
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from redqueen.base.optional import require
 from redqueen.recording.recorder import Session
+from redqueen.recording.trackers.samples import NAME, Row
 from redqueen.recording.trackers.tracker import PROJECT, Tracker
 
 # What the library takes in one request, and how long a parameter's text may be in each of its stores.
@@ -60,6 +62,14 @@ class MLflow(Tracker):
         metrics = (metric(_NO_NAME.sub("_", name), value, now, step) for name, value in values.items())
         while batch := list(islice(metrics, _MOST_METRICS)):
             self._client.log_batch(self.id, metrics=batch)
+
+    def send_samples(self, step: int, rows: Sequence[Row]) -> None:
+        """Writes a table of its own for the step, as an artifact of the run."""
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        with warnings.catch_warnings():
+            # It asks pandas 3 in a way of pandas 2. The terminal is the run's own.
+            warnings.simplefilter("ignore")
+            self._client.log_table(self.id, columns, f"{NAME}/step-{step:06}.json")
 
     def finish(self) -> None:
         """Ends the run."""

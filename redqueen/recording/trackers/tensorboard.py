@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from textwrap import indent
 from typing import Any
 
 from redqueen.base.optional import require
 from redqueen.recording.recorder import Session
+from redqueen.recording.trackers.samples import NAME, Row
 from redqueen.recording.trackers.tracker import Tracker
 
 FOLDER = "tensorboard"
@@ -34,6 +36,15 @@ class TensorBoard(Tracker):
         """Writes the numbers at once, so that a page can follow the run."""
         for name, value in values.items():
             self._writer.add_scalar(name, value, step)
+        self._writer.flush()
+
+    def send_samples(self, step: int, rows: Sequence[Row]) -> None:
+        """Writes a text. What a model wrote may have any mark of Markdown in it, so it is indented: a block of code."""
+        parts: list[str] = []
+        for row in rows:
+            parts.append(f"### {row['id']}")
+            parts += [f"{name}\n\n{indent(str(value), '    ', lambda _: True)}" for name, value in row.items()]
+        self._writer.add_text(NAME, "\n\n".join(parts), step)
         self._writer.flush()
 
     def finish(self) -> None:

@@ -1,11 +1,12 @@
-"""What all trackers share: the numbers of a step, and that a failure is one line and not the end of a run."""
+"""What all trackers share: what of a step they are sent, and that a failure is one line and not the end of a run."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from redqueen.recording.recorder import Recorder, Session, StepRecord
+from redqueen.recording.trackers.samples import Row, sampled
 from redqueen.runs.numbers import numbers
 
 PROJECT = "redqueen"
@@ -13,7 +14,7 @@ PROJECT = "redqueen"
 
 
 class Tracker(Recorder):
-    """Sends each step's numbers to one library. The first failure switches it off.
+    """Sends each step's numbers to one library, and tables of samples. The first failure switches it off.
 
     A class that derives from this one opens the library in `__init__`, which may raise anything.
     """
@@ -28,22 +29,31 @@ class Tracker(Recorder):
     def __init__(self, session: Session) -> None:
         self.directory = session.directory
         self.say = session.say
+        self.samples_every = session.config.run.samples_every
         self.failed = False
 
     @abstractmethod
     def send(self, step: int, values: Mapping[str, float]) -> None:
         """Hands the numbers of a step to the library. May raise anything."""
 
+    # Empty on purpose: a library without tables gets none.
+    def send_samples(self, step: int, rows: Sequence[Row]) -> None:
+        """Hands a table of tasks to the library, after the step's numbers. May raise anything."""
+
     @abstractmethod
     def finish(self) -> None:
         """Ends the library's run. May raise anything."""
 
     def record(self, record: StepRecord) -> None:
-        """Sends the newest line of metrics.jsonl, which this step has just written."""
+        """Sends the newest line of metrics.jsonl, which this step has just written, and samples if it is their turn."""
         line = self.directory.newest_metrics()
         if line is not None:
             values = {name: value for name, value in numbers(line).items() if value is not None}
             self._try(lambda: self.send(record.step, values))
+        if self.samples_every and record.step % self.samples_every == 0:
+            rows = sampled(record.played)
+            if rows:
+                self._try(lambda: self.send_samples(record.step, rows))
 
     def close(self) -> None:
         """Ends the library's run, unless it has failed before."""

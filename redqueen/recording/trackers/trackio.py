@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from redqueen.base.optional import require
 from redqueen.recording.recorder import Session
+from redqueen.recording.trackers.samples import NAME, Row
 from redqueen.recording.trackers.tracker import PROJECT, Tracker
 
 
@@ -40,6 +41,10 @@ class Trackio(Tracker):
     def send(self, step: int, values: Mapping[str, float]) -> None:
         """Sends the numbers."""
         self._run.log(dict(values), step=step)
+
+    def send_samples(self, step: int, rows: Sequence[Row]) -> None:
+        """Sends a table."""
+        self._run.log({NAME: self._trackio.Table(data=[dict(row) for row in rows])}, step=step)
 
     def finish(self) -> None:
         """Waits until everything is written."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from redqueen.base.optional import require
 from redqueen.recording.recorder import Session
+from redqueen.recording.trackers.samples import NAME, Row
 from redqueen.recording.trackers.tracker import PROJECT, Tracker
 
 
@@ -19,8 +20,8 @@ class WeightsAndBiases(Tracker):
     def __init__(self, session: Session) -> None:
         """Starts the run, or goes on with it. Without WANDB_MODE=offline this needs a login and a network."""
         super().__init__(session)
-        wandb: Any = require("wandb", "wandb", "run.trackers=wandb")
-        self._run = wandb.init(
+        self._wandb: Any = require("wandb", "wandb", "run.trackers=wandb")
+        self._run = self._wandb.init(
             project=os.environ.get("WANDB_PROJECT", PROJECT),
             name=session.name,
             id=session.id,
@@ -29,7 +30,7 @@ class WeightsAndBiases(Tracker):
             dir=str(session.directory.path),
             config=session.settings(),
             # The terminal is the run's own.
-            settings=wandb.Settings(silent=True, console="off"),
+            settings=self._wandb.Settings(silent=True, console="off"),
         )
         self.id = str(self._run.id)
         offline = self._run.settings.mode == "offline"
@@ -38,6 +39,11 @@ class WeightsAndBiases(Tracker):
     def send(self, step: int, values: Mapping[str, float]) -> None:
         """Sends the numbers. Steps that are played again are the same ones, and the library keeps the first."""
         self._run.log(dict(values), step=step)
+
+    def send_samples(self, step: int, rows: Sequence[Row]) -> None:
+        """Sends a table. It is part of the step, which ends when the next one is sent."""
+        table = self._wandb.Table(columns=list(rows[0]), data=[list(row.values()) for row in rows])
+        self._run.log({NAME: table}, step=step)
 
     def finish(self) -> None:
         """Waits until everything is sent, and ends the run."""

@@ -14,7 +14,7 @@ from tests.recording.steps import full
 
 
 def config(*trackers: str) -> Config:
-    return Config().override([f"run.trackers={','.join(trackers)}"])
+    return Config().override([f"run.trackers={','.join(trackers)}", "run.samples_every=2"])
 
 
 def new_run(folder: Path, *trackers: str) -> RunDirectory:
@@ -49,3 +49,17 @@ EXPECTED = {
 }
 # Nothing was averaged here, so there is no such curve.
 NULL = "solve_rate_by_kind/code_f"
+# The only valid task of `full()`, a row of the table that trackers get in every second step.
+ROW = {
+    "id": "4.0.code_o.0",
+    "kind": "code_o",
+    "author": "T0",
+    "student": "S0",
+    "solve_rate": 0.5,
+    "teacher_reward": 0.5,
+    "program": "def f(x):\n    return x",
+    "message": "",
+    "inputs": "1",
+    "outputs": "1",
+    "attempts": "correct, paid 1.0:\n1\n\nwrong, paid -0.5:\n1\n\ninfra_error, paid None:\n1",
+}

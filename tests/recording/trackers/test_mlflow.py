@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from tests.recording.trackers.recorded import EXPECTED, NULL, new_run, session
+from tests.recording.trackers.recorded import EXPECTED, NULL, ROW, new_run, session
 
 pytest.importorskip("mlflow")
 
@@ -32,3 +33,7 @@ def test_metrics_and_parameters_are_read_back_and_go_on_after_a_resume(
         history = client.get_metric_history(run.info.run_id, name)
         assert [(metric.step, metric.value) for metric in history] == [(1, value), (2, value), (3, value)]
     assert NULL not in run.data.metrics
+    assert [file.path for file in client.list_artifacts(run.info.run_id, "samples")] == ["samples/step-000002.json"]
+    file = client.download_artifacts(run.info.run_id, "samples/step-000002.json")
+    assert json.loads(Path(file).read_text()) == {"columns": list(ROW), "data": [list(ROW.values())]}
+    assert "samples/step-000002.json" in run.data.tags["mlflow.loggedArtifacts"]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from redqueen.base import optional
 from redqueen.config import Config, ConfigError
+from redqueen.play.played_step import PlayedStep
 from redqueen.recording.recorder import Session
 from redqueen.recording.trackers import opening
 from redqueen.recording.trackers.opening import TRACKERS, check_trackers, open_trackers
+from redqueen.recording.trackers.samples import MOST, Row, sampled
 from redqueen.recording.trackers.tracker import Tracker
-from tests.recording.trackers.recorded import EXPECTED, NULL, config, new_run, session
+from tests.recording.steps import MATCH, full
+from tests.recording.trackers.recorded import EXPECTED, NULL, ROW, config, new_run, session
 
 
 class Fake(Tracker):
@@ -127,3 +131,33 @@ def test_a_tracker_has_a_name_and_is_given_once() -> None:
     with pytest.raises(ConfigError, match="given twice"):
         config("wandb", "wandb")
     assert {name: tracker.name for name, tracker in TRACKERS.items()} == {name: name for name in TRACKERS}
+
+
+def test_every_so_many_steps_there_is_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables: dict[int, list[Row]] = {}
+
+    class Looked(Fake):
+        def send(self, step: int, values: Mapping[str, float]) -> None:
+            pass
+
+        def send_samples(self, step: int, rows: Sequence[Row]) -> None:
+            tables[step] = list(rows)
+
+    monkeypatch.setitem(TRACKERS, "wandb", Looked)
+    directory = new_run(tmp_path, "wandb")
+    session(directory, 1, 5)
+    assert tables == {2: [ROW], 4: [ROW]}
+    tables.clear()
+    directory.set_config(directory.config().override(["run.samples_every=0"]))
+    session(directory, 6, 10)
+    assert tables == {}
+
+
+def test_a_table_is_spread_over_the_step() -> None:
+    (played,) = full().played.matches
+    matches = tuple(replace(played, match=replace(MATCH, student=f"S{number}")) for number in range(2 * MOST))
+    assert sampled(PlayedStep(step=1, matches=())) == []
+    assert [row["student"] for row in sampled(PlayedStep(step=1, matches=matches[:3]))] == ["S0", "S1", "S2"]
+    rows = sampled(PlayedStep(step=1, matches=matches))
+    assert [row["student"] for row in rows] == [f"S{number}" for number in range(0, 2 * MOST, 2)]
+    assert rows[0] == ROW

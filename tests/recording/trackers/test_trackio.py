@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.recording.trackers.recorded import EXPECTED, NULL
+from tests.recording.trackers.recorded import EXPECTED, NULL, ROW
 
 pytest.importorskip("trackio")
 
@@ -39,8 +39,11 @@ def test_a_resumed_run_is_one_run(tmp_path: Path) -> None:
     assert found["said"] == ["trackio: trackio show --project redqueen"] * 2
     assert found["name"] == found["known"]
     assert found["name"].startswith("runs/mine-")
-    assert [line["step"] for line in found["logs"]] == [1, 2, 3]
-    for line in found["logs"]:
+    # Step 2 has a table, which is a line of its own.
+    assert [line["step"] for line in found["logs"]] == [1, 2, 2, 3]
+    (table,) = [line.pop("samples") for line in found["logs"] if "samples" in line]
+    assert table == {"_type": "trackio.table", "_value": [ROW]}
+    for line in found["logs"][:2] + found["logs"][3:]:
         assert EXPECTED.items() <= line.items()
         assert NULL not in line
     assert found["config"]["learning.lr"] == 1e-4

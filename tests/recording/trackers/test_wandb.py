@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.recording.trackers.recorded import EXPECTED, NULL, new_run, session
+from tests.recording.trackers.recorded import EXPECTED, NULL, ROW, new_run, session
 
 pytest.importorskip("wandb")
 
@@ -73,3 +73,6 @@ def test_what_would_be_sent_has_every_number_and_one_id(tmp_path: Path, monkeypa
         assert EXPECTED.items() <= line.items()
         assert NULL not in line
     assert "learning.lr" in parts[0][2]
+    assert [line.get("samples/nrows") for line in history] == [None, 1, None]
+    (file,) = (directory.path / "wandb").glob(f"offline-run-*/files/{history[1]['samples/path']}")
+    assert json.loads(file.read_text()) == {"columns": list(ROW), "data": [list(ROW.values())]}
