@@ -333,6 +333,12 @@ def warm_start(
         int, typer.Option(metavar="N", help="Lessons in a step: a proposal, four answers, two functions each.")
     ] = 8,
     lr: Annotated[float, typer.Option(metavar="LR", help="Learning rate.")] = 3e-3,
+    answers_alone: Annotated[
+        bool,
+        typer.Option(
+            "--answers-alone", help="Learn half of the answers without their inputs: where these are long."
+        ),
+    ] = False,
     unsafe_no_isolation: Unsafe = False,
 ) -> None:
     """Fit the adapter that members start from.
@@ -347,7 +353,8 @@ def warm_start(
 
     # The arguments that give the same configuration, for the record next to the adapter.
     used = [*(args or []), *([f"model.name={model}"] if model else [])]
-    raise typer.Exit(run_warm_start(out, config, used, steps, proposals, lessons, lr))
+    code = run_warm_start(out, config, used, steps, proposals, lessons, lr, answers_alone=answers_alone)
+    raise typer.Exit(code)
 
 
 @app.command(epilog=examples.VERIFY)

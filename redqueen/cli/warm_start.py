@@ -27,7 +27,15 @@ RECORD = "warm_start.json"
 
 
 def run_warm_start(
-    out: Path, config: Config, args: Sequence[str], steps: str, proposals: str, lessons: int, lr: float
+    out: Path,
+    config: Config,
+    args: Sequence[str],
+    steps: str,
+    proposals: str,
+    lessons: int,
+    lr: float,
+    *,
+    answers_alone: bool,
 ) -> int:
     """Fits and writes the adapter; returns the exit code. `args`, which gave the config, go into the record.
 
@@ -48,7 +56,7 @@ def run_warm_start(
     with (
         LocalVerifier(config.sandbox, config.game.min_inputs, config.run.seed) as verifier,
         TaskReporter(console) as report,
-        closing(Warmup(base, verifier, config, lr, report)) as warm,
+        closing(Warmup(base, verifier, config, lr, report, answers_alone=answers_alone)) as warm,
     ):
         for round_, count in enumerate(steps_by_round):
             # Between two rounds the model itself proposes tasks, which the next round learns from.
@@ -60,6 +68,7 @@ def run_warm_start(
     digest = hashlib.sha256((out / WEIGHTS).read_bytes()).hexdigest()
     command = (
         f"redqueen warm-start OUT --steps {steps} --proposals {proposals} --lessons {lessons} --lr {lr} "
+        f"{'--answers-alone ' if answers_alone else ''}"
         f"{' '.join(args)}"
     ).rstrip()
     note = {"command": command, "base": base.name, "sha256": {WEIGHTS: digest}, "proposals": history}

@@ -46,13 +46,26 @@ Report = Callable[[str, int, int], None]
 class Warmup:
     """Fits the member "warm". `config` gives model, prompts and game, but not the learning rate."""
 
-    def __init__(self, base: Base, verifier: Verifier, config: Config, lr: float, report: Report) -> None:
-        """Opens a policy with one fresh adapter; `report(what, done, total)` is called as the work goes on."""
+    def __init__(
+        self,
+        base: Base,
+        verifier: Verifier,
+        config: Config,
+        lr: float,
+        report: Report,
+        *,
+        answers_alone: bool = False,
+    ) -> None:
+        """Opens a policy with one fresh adapter; `report(what, done, total)` is called as the work goes on.
+
+        With `answers_alone` half of the questions about a program are not learnt with their answers.
+        """
         self.base = base
         self.verifier = verifier
         self.config = config
         self.lr = lr
         self.report = report
+        self.answers_alone = answers_alone
         self.seed = config.run.seed
         model = config.model
         # Every text counts by its weight. With a mean over tokens the proposals, which have hundreds of tokens, would
@@ -175,8 +188,11 @@ class Warmup:
         samples = [self.lessons.proposal(self._task(kind, rng), self._references(kind, rng), PROPOSAL_WEIGHT)]
         whole = rng.choice(self.seed_tasks)
         asked = self._questions(whole, rng)
-        if asked:
-            samples += self.lessons.answers(asked, ANSWER_WEIGHT)
+        # A text counts as much as any, however long it is, so a long input leaves little for the answer behind it. Inputs
+        # that are learnt teach what suits a program, as a proposal does: half of them stay.
+        learnt = len(asked) // 2 if self.answers_alone else len(asked)
+        samples += self.lessons.answers(asked[:learnt], ANSWER_WEIGHT)
+        samples += self.lessons.answers(asked[learnt:], ANSWER_WEIGHT, alone=True)
         for each in self.kinds:
             if find(each).shows_examples:
                 for _ in range(FUNCTIONS):

@@ -29,8 +29,11 @@ class Lessons:
         # from its second token on: one text teaches three programs.
         return self._sample(question, answer, len(question) if prompt.chat else 1, weight)
 
-    def answers(self, tasks: Sequence[Task], weight: float) -> list[Sample]:
-        """Returns the recorded answers to these tasks, each with `weight` as its advantage."""
+    def answers(self, tasks: Sequence[Task], weight: float, *, alone: bool = False) -> list[Sample]:
+        """Returns the recorded answers to these tasks, each with `weight` as its advantage.
+
+        `alone` leaves the questions out of what is learnt.
+        """
         questions: list[tuple[int, ...]] = []
         answers: list[tuple[int, ...]] = []
         for task in tasks:
@@ -39,9 +42,10 @@ class Lessons:
             answers.append(self._tokens(prompt, self.prompts.write_attempt(task)))
         # Questions about one program begin alike. What they share becomes the prompt, which is computed once for all of
         # them; the rest of each question is learnt with its answer.
-        shared = common_prefix(questions)
+        shared = common_prefix(questions) if questions else 0
         return [
-            self._sample(question, answer, shared, weight) for question, answer in zip(questions, answers, strict=True)
+            self._sample(question, answer, len(question) if alone else shared, weight)
+            for question, answer in zip(questions, answers, strict=True)
         ]
 
     def _tokens(self, prompt: Prompt, text: str) -> tuple[int, ...]:

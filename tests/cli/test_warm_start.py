@@ -13,7 +13,7 @@ from redqueen.cli.warm_start import RECORD
 from tests.cli.conftest import SMALL
 from tests.cli.running import redqueen
 
-QUICK = ("--steps", "2,1", "--proposals", "2", "--lessons", "2", "--lr", "0.01")
+QUICK = ("--steps", "2,1", "--proposals", "2", "--lessons", "2", "--lr", "0.01", "--answers-alone")
 
 pytestmark = pytest.mark.integration
 

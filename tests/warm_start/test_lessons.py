@@ -72,6 +72,17 @@ def test_answers_about_one_program_share_it_as_their_prompt(
         assert sample.advantage == 2.0
 
 
+def test_of_answers_alone_no_question_is_learnt(lessons: Lessons, seed_tasks: dict[Kind, list[Task]]) -> None:
+    whole = seed_tasks["code_f"][0]
+    tasks = [replace(whole, kind="code_o", pairs=(pair,)) for pair in whole.pairs[:2]]
+    for task, sample in zip(tasks, lessons.answers(tasks, 2.0, alone=True), strict=True):
+        prompt = PROMPTS.attempt(task, ())
+        assert sample.prompt_ids == encode(lessons.tokenizer, prompt)
+        answered = PROMPTS.write_attempt(task).removeprefix(prompt.prefix)
+        assert lessons.tokenizer.decode(sample.token_ids) == answered + prompt.stop[0]
+    assert lessons.answers([], 2.0) == []
+
+
 def test_a_written_function_is_learnt_from_the_whole_question(
     lessons: Lessons, seed_tasks: dict[Kind, list[Task]]
 ) -> None:

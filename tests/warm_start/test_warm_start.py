@@ -71,6 +71,18 @@ def test_the_loss_falls_and_the_adapter_moves(warm: Warmup, reports: Reports) ->
     assert not any(torch.equal(before[site].b, after[site].b) for site in before)
 
 
+def test_half_of_the_answers_are_learnt_alone_where_that_is_asked_for(warm: Warmup) -> None:
+    texts = [warm._lesson(random.Random(1))]
+    warm.answers_alone = True
+    texts.append(warm._lesson(random.Random(1)))
+    shorter = [len(alone.token_ids) < len(learnt.token_ids) for learnt, alone in zip(*texts, strict=True)]
+    # A proposal, two answers with their inputs, two alone; two functions, of which the question is never learnt.
+    assert shorter == [False, False, False, True, True, False, False]
+    assert [[*sample.prompt_ids, *sample.token_ids] for sample in texts[0]] == [
+        [*sample.prompt_ids, *sample.token_ids] for sample in texts[1]
+    ]
+
+
 def test_exploring_keeps_what_is_valid_and_new(warm: Warmup, reports: Reports, monkeypatch: pytest.MonkeyPatch) -> None:
     # Half of these proposals are valid, and all have one program; for code_f one input is too few.
     warm.prompts = toy.ToyPrompts()
