@@ -335,9 +335,7 @@ def warm_start(
     lr: Annotated[float, typer.Option(metavar="LR", help="Learning rate.")] = 3e-3,
     answers_alone: Annotated[
         bool,
-        typer.Option(
-            "--answers-alone", help="Learn half of the answers without their inputs: where these are long."
-        ),
+        typer.Option("--answers-alone", help="Learn half of the answers without their inputs: where these are long."),
     ] = False,
     unsafe_no_isolation: Unsafe = False,
 ) -> None:

@@ -188,8 +188,8 @@ class Warmup:
         samples = [self.lessons.proposal(self._task(kind, rng), self._references(kind, rng), PROPOSAL_WEIGHT)]
         whole = rng.choice(self.seed_tasks)
         asked = self._questions(whole, rng)
-        # A text counts as much as any, however long it is, so a long input leaves little for the answer behind it. Inputs
-        # that are learnt teach what suits a program, as a proposal does: half of them stay.
+        # A text counts as much as any, however long it is, so a long input leaves little for the answer behind it.
+        # Inputs that are learnt teach what suits a program, as a proposal does: half of them stay.
         learnt = len(asked) // 2 if self.answers_alone else len(asked)
         samples += self.lessons.answers(asked[:learnt], ANSWER_WEIGHT)
         samples += self.lessons.answers(asked[learnt:], ANSWER_WEIGHT, alone=True)
