@@ -46,7 +46,9 @@ def on_a_tiny_model(monkeypatch: pytest.MonkeyPatch, tiny_folder: Callable[[str]
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("on_a_tiny_model")
-@pytest.mark.parametrize("name", ["first_run", "own_reward", "own_model", "jail_as_judge"])
+@pytest.mark.parametrize(
+    "name", ["first_run", "own_reward", pytest.param("own_model", marks=pytest.mark.slow), "jail_as_judge"]
+)
 def test_a_notebook_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
