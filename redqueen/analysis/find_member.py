@@ -61,7 +61,9 @@ def _step_of(life: Life, directory: RunDirectory, step: int | None) -> int:
     # A member that is born at the end of step b is in the checkpoints from b on, and one that is replaced
     # at the end of step d in those before d.
     saved = directory.saved()
-    having = [each for each in saved if each >= life.born and (life.died is None or each < life.died)]
+    having = [
+        saved_step for saved_step in saved if saved_step >= life.born and (life.died is None or saved_step < life.died)
+    ]
     if step is None and having:
         return having[-1]
     if step in having:

@@ -76,15 +76,15 @@ def select(every: Sequence[Proposed], member: str | None, kind: Kind | None, ord
     a member it is the proposal's. Refused proposals are paid least, so "worst" begins with them; "newest" leaves them
     out.
     """
-    chosen = [one for one in every if kind is None or one.proposal.kind == kind]
+    chosen = [proposed for proposed in every if kind is None or proposed.proposal.kind == kind]
     if member is not None:
-        chosen = [one for one in chosen if member in (one.proposal.teacher, one.student)]
+        chosen = [proposed for proposed in chosen if member in (proposed.proposal.teacher, proposed.student)]
     if order == "newest":
-        return [one for one in chosen if one.task is not None]
-    paid = [(pay, one) for one in chosen if (pay := _pay(one, member)) is not None]
+        return [proposed for proposed in chosen if proposed.task is not None]
+    paid = [(pay, proposed) for proposed in chosen if (pay := _pay(proposed, member)) is not None]
     # Python's sort keeps the order of equals, so equally paid ones stay newest first.
     paid.sort(key=lambda item: item[0], reverse=order == "best")
-    return [one for _, one in paid]
+    return [proposed for _, proposed in paid]
 
 
 def _pay(one: Proposed, member: str | None) -> float | None:

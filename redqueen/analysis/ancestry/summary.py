@@ -137,9 +137,9 @@ def _complete(games: Games) -> list[tuple[int, list[float]]]:
     for j, epoch in enumerate(games.tasks):
         for t, task in enumerate(epoch.tasks):
             by_epoch = [row[j][t] for row in games.solved]
-            known = [value for value in by_epoch if value is not None]
-            if len(known) == len(by_epoch):
-                complete.append((task.step, known))
+            solve_rates = [value for value in by_epoch if value is not None]
+            if len(solve_rates) == len(by_epoch):
+                complete.append((task.step, solve_rates))
     return complete
 
 

@@ -95,15 +95,15 @@ def _read(path: Path, name: str, by: str) -> ComparedRun:
 
 def _value(config: Config, key: str) -> str:
     value: Any = config
-    for part in key.split("."):
-        value = getattr(value, part)
+    for name in key.split("."):
+        value = getattr(value, name)
     return str(value) if key == _RECIPE else f"{key}={value}"
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
     """Returns the last part of each path, with as many parts before it as tell them apart."""
-    for parts in range(1, max(len(path.parts) for path in paths) + 1):
-        names = ["/".join(path.parts[-parts:]) for path in paths]
+    for count in range(1, max(len(path.parts) for path in paths) + 1):
+        names = ["/".join(path.parts[-count:]) for path in paths]
         if len(set(names)) == len(names):
             return names
     return [str(path) for path in paths]

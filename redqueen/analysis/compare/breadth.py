@@ -30,23 +30,23 @@ Rows = Mapping[str, Sequence[MeasureRow]]
 
 def measures(arms: Sequence[Arm]) -> tuple[dict[str, Sequence[MeasureRow]], list[str]]:
     """Returns the measures of each run, and why a run has none: an archive of a former version, say."""
-    found: dict[str, Sequence[MeasureRow]] = {}
+    rows: dict[str, Sequence[MeasureRow]] = {}
     missing: list[str] = []
     for run in runs_of(arms):
         try:
             with ArchiveReader(RunDirectory(run.path).archive) as archive:
-                found[run.name] = archive.measures_of_members()
+                rows[run.name] = archive.measures_of_members()
         except RunError as error:
             missing.append(f"{run.name} has no measures of its tasks: {error}")
-    return found, missing
+    return rows, missing
 
 
 def rarefaction_charts(arms: Sequence[Arm], rows: Rows) -> list[Chart]:
     """Returns how many different cells the arms have over numbers of tasks, up to the shortest run of each arm."""
-    known = [len(rows[run.name]) for run in runs_of(arms) if rows.get(run.name)]
-    if not known:
+    counts = [len(rows[run.name]) for run in runs_of(arms) if rows.get(run.name)]
+    if not counts:
         return []
-    at = tuple(sorted({level for tasks in known for level in levels(tasks)}))
+    at = tuple(sorted({level for tasks in counts for level in levels(tasks)}))
     charts: list[Chart] = []
     for what in CELLS:
         curves = [_arm_curve(arm, rows, what, at) for arm in arms]

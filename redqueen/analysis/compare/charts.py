@@ -79,8 +79,8 @@ class Chart:
 def answering(charts: Sequence[Chart]) -> list[tuple[Question, list[Chart]]]:
     """Returns the questions that the charts answer, each with its charts."""
     by_key = {chart.key: chart for chart in charts}
-    found = [(question, [by_key[key] for key in question.charts if key in by_key]) for question in QUESTIONS]
-    return [(question, shown) for question, shown in found if shown]
+    answers = [(question, [by_key[key] for key in question.charts if key in by_key]) for question in QUESTIONS]
+    return [(question, shown) for question, shown in answers if shown]
 
 
 def charts(arms: Sequence[Arm]) -> list[Chart]:
@@ -106,12 +106,12 @@ def quarter(run: ComparedRun, panel: str, label: str, *, last: bool) -> float | 
 
 def _curves(runs: Sequence[ComparedRun]) -> list[tuple[Panel, str]]:
     """Returns every panel with every label, each once, in the order of the run that has most of them."""
-    found: dict[tuple[str, str], tuple[Panel, str]] = {}
+    curves: dict[tuple[str, str], tuple[Panel, str]] = {}
     for run in sorted(runs, key=lambda each: -len(each.panels)):
         for panel in run.panels:
             for label in panel.curves:
-                found.setdefault((panel.key, label), (panel, label))
-    return list(found.values())
+                curves.setdefault((panel.key, label), (panel, label))
+    return list(curves.values())
 
 
 def _pooled(arm: Arm, panel: str, label: str, steps: Sequence[int]) -> tuple[Interval | None, ...]:
@@ -125,7 +125,7 @@ def _pooled(arm: Arm, panel: str, label: str, steps: Sequence[int]) -> tuple[Int
 
 def _points(run: ComparedRun, panel: str, label: str) -> list[tuple[int, float | None]]:
     """Returns a curve's steps and values. A panel of held-out scores has only the steps that measured them."""
-    for each in run.panels:
-        if each.key == panel and label in each.curves:
-            return list(zip(each.steps, each.curves[label], strict=True))
+    for candidate in run.panels:
+        if candidate.key == panel and label in candidate.curves:
+            return list(zip(candidate.steps, candidate.curves[label], strict=True))
     return []

@@ -73,8 +73,8 @@ def _curve(axes: Axes, steps: Sequence[int], curve: ArmCurve, hue: str, style: s
         return
     if not smooth:
         # Arms may have values at different steps, and a curve would break where another one has a point.
-        known = ~np.isnan(mean)
-        axes.plot(np.array(steps)[known], mean[known], color=hue, ls=style, lw=1.7, label=curve.arm)
+        present = ~np.isnan(mean)
+        axes.plot(np.array(steps)[present], mean[present], color=hue, ls=style, lw=1.7, label=curve.arm)
         return
     axes.plot(steps, mean, color=hue, ls=style, lw=0.8, alpha=0.45)
     axes.plot(steps, _running_mean(mean), color=hue, ls=style, lw=1.9, label=curve.arm)
@@ -87,7 +87,7 @@ def _running_mean(values: np.ndarray) -> np.ndarray:
     present = np.flatnonzero(~np.isnan(values))
     for i in range(present[0], present[-1] + 1):
         near = values[max(0, i - reach) : i + reach + 1]
-        known = near[~np.isnan(near)]
-        if len(known):
-            smooth[i] = known.mean()
+        measured = near[~np.isnan(near)]
+        if len(measured):
+            smooth[i] = measured.mean()
     return smooth

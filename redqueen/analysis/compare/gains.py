@@ -51,9 +51,9 @@ def gain_charts(arms: Sequence[Arm]) -> list[Chart]:
 
 def _gains(run: ComparedRun) -> dict[int, float]:
     """Returns the mean gain by step. What all started from is the start, by definition."""
-    found: dict[int, float] = {}
+    gains: dict[int, float] = {}
     for line in run.lines:
         gain = mean_gain((line.get("held_out") or {}).get("students") or {})
         if gain is not None:
-            found[line["step"]] = gain
-    return {0: 0.0, **found} if found else {}
+            gains[line["step"]] = gain
+    return {0: 0.0, **gains} if gains else {}

@@ -57,7 +57,9 @@ class Quantity:
     @classmethod
     def of(cls, name: str, arm: Arm, value: Callable[[ComparedRun, bool], float | None]) -> Quantity:
         """Returns the quantity that `value` gives of a run, of its last quarter or of its first."""
-        first, last = ([found for run in arm.runs if (found := value(run, late)) is not None] for late in (False, True))
+        first, last = (
+            [number for run in arm.runs if (number := value(run, late)) is not None] for late in (False, True)
+        )
         return cls(name=name, arm=arm.name, first=interval(first), last=interval(last))
 
 
@@ -103,7 +105,10 @@ def quantity_rows(table: Sequence[Quantity], arms: int, arrow: str, missing: str
     for start in range(0, len(table), arms):
         row = table[start : start + arms]
         rows.append(
-            [row[0].name, *(f"{_text(each.first, missing)} {arrow} {_text(each.last, missing)}" for each in row)]
+            [
+                row[0].name,
+                *(f"{_text(quantity.first, missing)} {arrow} {_text(quantity.last, missing)}" for quantity in row),
+            ]
         )
     return rows
 

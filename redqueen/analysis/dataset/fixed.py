@@ -54,7 +54,7 @@ def _task(number: int, row: dict[str, Any] | str, source: Path) -> Task:
         author=BANK,
         step=0,
         program=program,
-        pairs=tuple(Pair(given, output) for given, output in zip(inputs, outputs, strict=True)),
+        pairs=tuple(Pair(input_text, output) for input_text, output in zip(inputs, outputs, strict=True)),
         message=str(row.get("message") or ""),
     )
 

@@ -141,27 +141,27 @@ def select(records: Iterable[TaskRecord], wanted: Wanted) -> Selected:
     """Returns the tasks that are wanted. Those alike to a reserved program never are."""
     chosen: list[TaskRecord] = []
     seen: set[tuple[Kind, str]] = set()
-    left: Counter[str] = Counter()
+    left_out: Counter[str] = Counter()
     every = list(records)
     programs = {(record.program, record.kind) for record in every}
     held_out = {program for program in programs if is_reserved(*program)}
     for record in every:
         # Reserved ones come first, so that their number does not depend on what else was asked for.
         if (record.program, record.kind) in held_out:
-            left["reserved"] += 1
+            left_out["reserved"] += 1
         elif not _fits(record, wanted):
-            left["filtered"] += 1
+            left_out["filtered"] += 1
         elif wanted.distinct and (record.kind, record.shape) in seen:
-            left["repeated"] += 1
+            left_out["repeated"] += 1
         else:
             seen.add((record.kind, record.shape))
             chosen.append(record)
     return Selected(
         records=tuple(chosen),
         total=len(every),
-        reserved=left["reserved"],
-        filtered=left["filtered"],
-        repeated=left["repeated"],
+        reserved=left_out["reserved"],
+        filtered=left_out["filtered"],
+        repeated=left_out["repeated"],
     )
 
 

@@ -21,8 +21,8 @@ CELLS: Mapping[str, Callable[[MeasureRow], Collection[str]]] = {
 
 def levels(tasks: int) -> tuple[int, ...]:
     """Returns numbers of tasks from 1 to `tasks`, closer together at the start, where a curve bends most."""
-    places = [round(tasks * ((i + 1) / _POINTS) ** 2) for i in range(_POINTS)]
-    return tuple(sorted({max(1, place) for place in places})) if tasks else ()
+    numbers = [round(tasks * ((i + 1) / _POINTS) ** 2) for i in range(_POINTS)]
+    return tuple(sorted({max(1, number) for number in numbers})) if tasks else ()
 
 
 def rarefaction(rows: Sequence[MeasureRow], what: str, at: Sequence[int]) -> list[float]:

@@ -45,18 +45,18 @@ def trend(values: Sequence[float | None]) -> Trend | None:
     of long blocks are nearly independent (the method of batch means: Law and Kelton, *Simulation Modeling and
     Analysis*, chapter 9), and the line is fitted to these.
     """
-    known = [value for value in values if value is not None]
-    if len(known) < SHORTEST:
+    measured = [value for value in values if value is not None]
+    if len(measured) < SHORTEST:
         return None
     middles: list[float] = []
     means: list[float] = []
     for block in range(BLOCKS):
-        start = block * len(known) // BLOCKS
-        end = (block + 1) * len(known) // BLOCKS
+        start = block * len(measured) // BLOCKS
+        end = (block + 1) * len(measured) // BLOCKS
         # From the first step to the last is a length of 1.
-        middles.append((start + end - 1) / 2 / (len(known) - 1))
-        means.append(fmean(known[start:end]))
+        middles.append((start + end - 1) / 2 / (len(measured) - 1))
+        means.append(fmean(measured[start:end]))
     change = slope(middles, means, LEVEL)
     assert change is not None, "eight blocks are enough for a line"
-    quarter = len(known) // 4
-    return Trend(first=fmean(known[:quarter]), last=fmean(known[-quarter:]), change=change)
+    quarter = len(measured) // 4
+    return Trend(first=fmean(measured[:quarter]), last=fmean(measured[-quarter:]), change=change)

@@ -120,7 +120,7 @@ def _life(member: MemberRow, birth: ReplacementRow | None, died: int | None, car
 def check_name(directory: RunDirectory, name: str) -> None:
     """Raises RunError if no member of this name ever lived in a run."""
     names = [life.name for life in lives(directory.path)]
-    if name.casefold() not in {each.casefold() for each in names}:
+    if name.casefold() not in {candidate.casefold() for candidate in names}:
         raise RunError(
             f"no member '{name}' ever lived in {directory.path}: choose one of {', '.join(names)}, best-student, "
             "best-teacher"

@@ -80,8 +80,8 @@ def _check(key: str, values: Sequence[str], start: Config) -> None:
     for value in values:
         start.override([f"{key}={value}"])
     current: Any = start
-    for part in key.split("."):
-        current = getattr(current, part)
+    for name in key.split("."):
+        current = getattr(current, name)
     # Without brackets, key=a,b would mean two cells with one name each, where one list of both names may be meant.
     if isinstance(current, tuple) and any(not value.startswith("[") for value in values):
         raise ConfigError(

@@ -59,13 +59,13 @@ def curricula(runs: Sequence[Path], seed: int) -> list[Curriculum]:
     Which tasks of a longer part are taken is drawn by `seed`. Raises UserError if two runs have one name, if a run has
     no tasks in a part, or if the runs have no kind in common; RunError if there is no such run.
     """
-    found: list[Curriculum] = []
+    thirds: list[Curriculum] = []
     for run in runs:
-        found += _parts(run)
-    names = [curriculum.name for curriculum in found]
+        thirds += _parts(run)
+    names = [curriculum.name for curriculum in thirds]
     if len(set(names)) < len(names):
         raise UserError("two of the runs' folders have one name: rename one, so that the table can tell them apart")
-    return shortened(found, seed)
+    return shortened(thirds, seed)
 
 
 def _parts(run: Path) -> list[Curriculum]:
@@ -88,12 +88,12 @@ def _parts(run: Path) -> list[Curriculum]:
 def shortened(found: Sequence[Curriculum], seed: int) -> list[Curriculum]:
     """Returns the curricula with equally many tasks of each kind. Raises UserError if there would be none."""
     counts = [curriculum.counts() for curriculum in found]
-    kinds = set.intersection(*(set(each) for each in counts))
+    kinds = set.intersection(*(set(by_kind) for by_kind in counts))
     if not kinds:
         shortest = min(found, key=lambda curriculum: len(curriculum.records))
         raise UserError(f"the {shortest.part} third of {shortest.run} shares no kind of task with the others")
     # Kinds that some part lacks are left out: a stranger could learn nothing about them there.
-    sizes = {kind: min(each[kind] for each in counts) for kind in kinds}
+    sizes = {kind: min(by_kind[kind] for by_kind in counts) for kind in kinds}
     return [_drawn(curriculum, sizes, seed) for curriculum in found]
 
 
@@ -122,5 +122,5 @@ def stranger_settings(runs: Sequence[Path], kinds: Sequence[str]) -> list[str]:
 
 
 def _settings(config: Config) -> list[str]:
-    given = [f"model.name={config.model.name}", f"model.prompts={config.model.prompts}"]
-    return [*given, f"model.rank={config.model.rank}", f"population.init={config.population.init}"]
+    settings = [f"model.name={config.model.name}", f"model.prompts={config.model.prompts}"]
+    return [*settings, f"model.rank={config.model.rank}", f"population.init={config.population.init}"]
