@@ -36,12 +36,12 @@ Problem = tuple[str, str]
 
 def judged(answers: Iterable[HeldOutAnswer]) -> dict[str, dict[Problem, bool]]:
     """Returns by member which problems it answered rightly; what the machine lost is left out."""
-    found: dict[str, dict[Problem, bool]] = {}
+    by_member: dict[str, dict[Problem, bool]] = {}
     for answer in answers:
         right = answer.right
         if right is not None:
-            found.setdefault(answer.member, {})[answer.benchmark, answer.problem] = right
-    return found
+            by_member.setdefault(answer.member, {})[answer.benchmark, answer.problem] = right
+    return by_member
 
 
 def differences(member: Mapping[Problem, bool], start: Mapping[Problem, bool]) -> list[int]:

@@ -36,11 +36,11 @@ def overlaps(run: str, benchmarks: Sequence[Loaded]) -> list[Overlap]:
     if not compared:
         return []
     played = _shapes(run)
-    found: list[Overlap] = []
+    results: list[Overlap] = []
     for loaded in compared:
         pairs = zip(loaded.problems, loaded.programs, strict=True)
         alike = tuple(problem.id for problem, program in pairs if shape(program) in played)
-        found.append(
+        results.append(
             Overlap(
                 run=run,
                 benchmark=loaded.benchmark.name,
@@ -49,26 +49,26 @@ def overlaps(run: str, benchmarks: Sequence[Loaded]) -> list[Overlap]:
                 tasks=len(played),
             )
         )
-    return found
+    return results
 
 
 def notes(runs: Sequence[str], benchmarks: Sequence[Loaded]) -> tuple[list[Overlap], list[str]]:
     """Returns the overlaps of all runs, and what to say about them in plain sentences."""
-    found: list[Overlap] = []
-    said: list[str] = []
+    every: list[Overlap] = []
+    sentences: list[str] = []
     for run in runs:
         try:
-            found += overlaps(run, benchmarks)
+            every += overlaps(run, benchmarks)
         except RunError as error:
-            said.append(f"The tasks of {run} were not compared with the benchmarks: {error}.")
-    for overlap in found:
+            sentences.append(f"The tasks of {run} were not compared with the benchmarks: {error}.")
+    for overlap in every:
         which = f": {', '.join(overlap.alike[:10])}" if overlap.alike else ""
         more = f" and {len(overlap.alike) - 10} more" if len(overlap.alike) > 10 else ""
-        said.append(
+        sentences.append(
             f"{len(overlap.alike)} of {overlap.programs} programs of {overlap.benchmark} are alike, up to names and "
             f"constants, to one of {overlap.tasks} programs of {overlap.run} and its seeds{which}{more}."
         )
-    return found, said
+    return every, sentences
 
 
 def _shapes(run: str) -> frozenset[str]:

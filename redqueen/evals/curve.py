@@ -57,5 +57,5 @@ def _pass_at(results: Results, column: str, entries: list[int]) -> dict[int, flo
     """Returns the mean over members of pass@k, for each k that all of them have."""
     if column not in results.cells:
         return {}
-    found = [results.cells[column][entry].pass_at for entry in entries]
-    return {k: fmean(each[k] for each in found) for k in found[0] if all(k in each for each in found)}
+    passes = [results.cells[column][entry].pass_at for entry in entries]
+    return {k: fmean(pass_at[k] for pass_at in passes) for k in passes[0] if all(k in pass_at for pass_at in passes)}

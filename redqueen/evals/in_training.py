@@ -49,12 +49,12 @@ class TrainingEvaluation:
         """Returns each member's answer to each problem, by benchmark and then by member."""
         # The weights of a name change from step to step, so no sample is kept for later.
         players = [Player(name=name, adapter=name, label=name) for name in members]
-        found: list[HeldOutAnswer] = []
+        answers: list[HeldOutAnswer] = []
         with SampleStore(None) as store:
             runner = Runner(self.plan, self.sampler, self.graders, store)
             for loaded in self.loaded:
                 for member, rows in zip(members, runner.run(loaded, players, progress), strict=True):
-                    found += [
+                    answers += [
                         HeldOutAnswer(
                             member=member,
                             benchmark=row.benchmark,
@@ -66,7 +66,7 @@ class TrainingEvaluation:
                         )
                         for row in rows
                     ]
-        return found
+        return answers
 
     def close(self) -> None:
         """Ends the graders."""

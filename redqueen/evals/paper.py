@@ -39,17 +39,17 @@ class PaperColumn:
 
 def columns(results: Results) -> list[PaperColumn]:
     """Returns the columns. A run of several members has three: their mean, the best and the worst one."""
-    found: list[list[PaperColumn]] = []
+    groups: list[list[PaperColumn]] = []
     for target, entries in results.groups().items():
         if len(entries) == 1:
             kind = "single agent" if results.entries[entries[0]].single_agent else "adapter"
-            found.append([_column(results, "base" if target == BASE else kind, target, entries)])
+            groups.append([_column(results, "base" if target == BASE else kind, target, entries)])
             continue
         ranked = results.ranked(entries)
-        parts: list[tuple[Kind, list[int]]] = [("mean", entries), ("best", ranked[:1]), ("worst", ranked[-1:])]
-        found.append([_column(results, kind, target, chosen) for kind, chosen in parts])
-    found.sort(key=lambda group: ORDER.index(group[0].kind))
-    return [column for group in found for column in group]
+        by_kind: list[tuple[Kind, list[int]]] = [("mean", entries), ("best", ranked[:1]), ("worst", ranked[-1:])]
+        groups.append([_column(results, kind, target, chosen) for kind, chosen in by_kind])
+    groups.sort(key=lambda group: ORDER.index(group[0].kind))
+    return [column for group in groups for column in group]
 
 
 def _column(results: Results, kind: Kind, target: str, entries: Sequence[int]) -> PaperColumn:
@@ -86,10 +86,10 @@ def row_title(results: Results, benchmark: str) -> str:
 
 def document(results: Results, sentences: Sequence[str], notes: Sequence[str]) -> dict[str, Any]:
     """Returns the table as plain data, as the live page and the report draw it (`evaluation.json` of a run)."""
-    found = columns(results)
+    paper_columns = columns(results)
     rows: list[dict[str, Any]] = []
     for name in results.columns():
-        scores = [cell(results, name, column) for column in found]
+        scores = [cell(results, name, column) for column in paper_columns]
         rows.append(
             {
                 "title": row_title(results, name),
@@ -98,10 +98,12 @@ def document(results: Results, sentences: Sequence[str], notes: Sequence[str]) -
             }
         )
     return {
-        "columns": [{"kind": each.kind, "title": each.title.strip(), "target": each.target} for each in found],
+        "columns": [
+            {"kind": column.kind, "title": column.title.strip(), "target": column.target} for column in paper_columns
+        ],
         "rows": rows,
-        "cut_off": [cut_off(results, column) for column in found],
-        "tokens": [tokens(results, column) for column in found],
+        "cut_off": [cut_off(results, column) for column in paper_columns],
+        "tokens": [tokens(results, column) for column in paper_columns],
         "sentences": list(sentences),
         "notes": list(notes),
     }

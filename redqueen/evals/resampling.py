@@ -43,10 +43,10 @@ def resampled_means(rates_EP: Array, name: str) -> Array:
 
 def percentiles(mean: float, draws: Array, n: int) -> Interval:
     """Returns `mean` with the interval of its resampled values. Values without spread give no interval."""
-    known = draws[~np.isnan(draws)]
-    if not known.size or known.max() - known.min() < 1e-12:
+    values = draws[~np.isnan(draws)]
+    if not values.size or values.max() - values.min() < 1e-12:
         return Interval(mean, None, None, n)
-    low, high = np.quantile(known, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Interval(mean, float(low), float(high), n)
 
 

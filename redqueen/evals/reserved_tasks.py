@@ -26,7 +26,7 @@ def reserved_tasks(half: Half | None, kinds: Sequence[Kind], count: int, seed: i
     The kinds take turns. A program comes again, in another kind, only after all others have come. There are fewer tasks
     if a kind cannot be made of some programs. Raises UserError if a program fails in the sandbox.
     """
-    by_language = [_of_language(each, half, kinds, count, seed, verifier) for each in languages(kinds)]
+    by_language = [_of_language(language, half, kinds, count, seed, verifier) for language in languages(kinds)]
     # Several languages take turns as well.
     tasks = [task for turn in zip_longest(*by_language) for task in turn if task is not None]
     return tasks[:count]

@@ -85,8 +85,8 @@ class Runner:
         name = loaded.benchmark.name
         done = self.store.finished(setting, name)
         # Equal adapters answer once.
-        each = list({player.adapter: player for player in players}.values())
-        count = len(each) * self.plan.samples
+        distinct = list({player.adapter: player for player in players}.values())
+        count = len(distinct) * self.plan.samples
         # In 16 bits a product rounds by its place in the batch, and then a greedy text may go on with another word. So
         # a wave is stored as a whole: after a kill the next waves are those that there would have been.
         size = max(1, WAVE // count)
@@ -95,7 +95,7 @@ class Runner:
             wave = loaded.problems[start : start + size]
             # Players take turns in the requests, so that they are sampled side by side in mixed batches.
             places: list[Place] = []
-            for problem, number, player in product(wave, range(self.plan.samples), each):
+            for problem, number, player in product(wave, range(self.plan.samples), distinct):
                 if (player.adapter, problem.id, number) not in done:
                     places.append((problem, number, player))
             before = min(start + size, len(loaded.problems)) * count - len(places)
@@ -115,8 +115,8 @@ class Runner:
         # The reserved programs have no file: the release that they are part of stands for them.
         source = loaded.benchmark.source
         data = loaded.sha256 if source.files or source.made else loaded.origin
-        said = [self.plan.base, data, sampling.max_tokens, sampling.temperature, SEED, repr(first)]
-        return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:24]
+        shared = [self.plan.base, data, sampling.max_tokens, sampling.temperature, SEED, repr(first)]
+        return hashlib.sha256(json.dumps(shared).encode()).hexdigest()[:24]
 
     def _sample(
         self,

@@ -64,11 +64,11 @@ class SampleStore(Closing):
 
     def finished(self, setting: str, benchmark: str) -> dict[Key, SampleRow]:
         """Returns the samples of a benchmark that were made in this setting, but for those that the machine lost."""
-        found = self.connection.execute(
+        cursor = self.connection.execute(
             f"SELECT {', '.join(_NAMES)} FROM samples WHERE setting = ? AND benchmark = ? AND status != 'infra_error'",
             (setting, benchmark),
         )
-        rows = [_row(values) for values in found]
+        rows = [_row(values) for values in cursor]
         return {(row.adapter, row.problem, row.number): row for row in rows}
 
     def add(self, rows: Iterable[SampleRow]) -> None:

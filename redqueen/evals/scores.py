@@ -70,12 +70,12 @@ class Results:
     def add(self, loaded: Loaded, rows: Sequence[Sequence[SampleRow]]) -> None:
         """Adds a benchmark; `rows` are each entry's samples, in the order of the entries."""
         name = loaded.benchmark.name
-        parts = {problem.id: str(problem.data.get("part", "")) for problem in loaded.problems}
+        part_of = {problem.id: str(problem.data.get("part", "")) for problem in loaded.problems}
         rates = np.array([_rates(loaded, samples) for samples in rows])
         self._draws[name] = resampled_means(rates, name)
         cells: list[ScoreCell] = []
         for number, samples in enumerate(rows):
-            cells.append(_cell(samples, rates[number], self._draws[name][:, number], parts))
+            cells.append(_cell(samples, rates[number], self._draws[name][:, number], part_of))
         self.cells[name] = cells
         self._means[name] = np.array([cell.rate.mean if cell.rate else np.nan for cell in cells])
 
@@ -117,10 +117,10 @@ class Results:
 
     def groups(self) -> dict[str, list[int]]:
         """Returns the numbers of the entries of each target."""
-        found: dict[str, list[int]] = {}
+        by_target: dict[str, list[int]] = {}
         for number, entry in enumerate(self.entries):
-            found.setdefault(entry.target, []).append(number)
-        return found
+            by_target.setdefault(entry.target, []).append(number)
+        return by_target
 
     def ranked(self, members: Sequence[int]) -> list[int]:
         """Returns entries from best to worst by the column `overall`; those without a score come last."""
@@ -130,8 +130,8 @@ class Results:
     def population(self, column: str, members: Sequence[int]) -> Interval | None:
         """Returns the mean of several entries with its interval over members."""
         means = [self.mean(column, entry) for entry in members]
-        known = [mean for mean in means if not np.isnan(mean)]
-        return over_members(known, column) if known else None
+        measured = [mean for mean in means if not np.isnan(mean)]
+        return over_members(measured, column) if measured else None
 
     def mean_of(self, column: str, members: Sequence[int]) -> Interval | None:
         """Returns the mean of several entries with its interval over problems; None if one of them has no score."""
@@ -179,15 +179,15 @@ def _rates(loaded: Loaded, samples: Sequence[SampleRow]) -> list[float]:
 
 
 def _cell(samples: Sequence[SampleRow], rates: Array, draws: Array, part_of: Mapping[str, str]) -> ScoreCell:
-    known = rates[~np.isnan(rates)]
+    measured = rates[~np.isnan(rates)]
     judged = [row for row in samples if row.status != "infra_error"]
-    rate = percentiles(float(known.mean()), draws, len(known)) if known.size else None
+    rate = percentiles(float(measured.mean()), draws, len(measured)) if measured.size else None
     if rate is not None and rate.low is None and rate.mean in (0.0, 1.0):
-        rate = share(int(rate.mean) * len(known), len(known))
+        rate = share(int(rate.mean) * len(measured), len(measured))
     return ScoreCell(
         rate=rate,
         pass_at=_passes(judged),
-        problems=len(known),
+        problems=len(measured),
         samples=len(judged),
         cut_off=float(np.mean([row.cut_off for row in judged])) if judged else 0.0,
         tokens=sum(row.tokens for row in samples),
@@ -200,12 +200,12 @@ def _passes(judged: Sequence[SampleRow]) -> dict[int, float]:
     """Returns pass@1, pass@2, pass@4, ... as far as every problem has so many judged samples."""
     counts = Counter(row.problem for row in judged)
     right = Counter(row.problem for row in judged if row.status == "correct")
-    found: dict[int, float] = {}
+    passes: dict[int, float] = {}
     k = 1
     while counts and k <= min(counts.values()):
-        found[k] = float(np.mean([pass_at_k(n, right[problem], k) for problem, n in counts.items()]))
+        passes[k] = float(np.mean([pass_at_k(n, right[problem], k) for problem, n in counts.items()]))
         k *= 2
-    return found
+    return passes
 
 
 def _parts(judged: Sequence[SampleRow], part_of: Mapping[str, str]) -> dict[str, tuple[int, int]]:

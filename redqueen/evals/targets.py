@@ -59,8 +59,8 @@ def read_targets(
     if runs and model:
         raise UserError("a run is evaluated on its own base: leave --model out")
     config = next(iter(runs.values())) if runs else configure([], model=model)
-    for target, other in runs.items():
-        if (other.model.name, other.model.prompts) != (config.model.name, config.model.prompts):
+    for target, run_config in runs.items():
+        if (run_config.model.name, run_config.model.prompts) != (config.model.name, config.model.prompts):
             raise UserError(f"{target} has another base or other prompts than {next(iter(runs))}: evaluate it alone")
     entrants: list[Entrant] = []
     for target in targets:
@@ -81,10 +81,10 @@ def _members_of(run: str, members: str, step: Step) -> list[Entrant]:
     if step is None:
         return _members_at(directory, steps[-1], run, members)
     if step == "all":
-        found: list[Entrant] = []
-        for each in steps:
-            found += _members_at(directory, each, f"{run}@{each}", members)
-        return found
+        entrants: list[Entrant] = []
+        for saved_step in steps:
+            entrants += _members_at(directory, saved_step, f"{run}@{saved_step}", members)
+        return entrants
     if step not in steps:
         raise RunError(f"{run} has kept no checkpoint of step {step}, but of {', '.join(map(str, steps))}")
     return _members_at(directory, step, f"{run}@{step}", members)

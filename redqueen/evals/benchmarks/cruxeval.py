@@ -94,16 +94,16 @@ def _asserted(task: Task, asks: Asked, text: str) -> str | None:
     Models were shown CRUXEval's own prompts, so their forms are read too: a whole assertion, one between [ANSWER] and
     [/ANSWER], one with a comment behind it.
     """
-    said = text.rpartition("[ANSWER]")[2].partition("[/ANSWER]")[0].strip()
-    line = said.partition("\n")[0].strip()
+    answer = text.rpartition("[ANSWER]")[2].partition("[/ANSWER]")[0].strip()
+    line = answer.partition("\n")[0].strip()
     opened = f"assert f({task.pairs[0].input}) == " if asks == "output" else "assert f("
     for statement in (line, opened + line):
         try:
-            (found,) = ast.parse(statement).body
+            (node,) = ast.parse(statement).body
         # Texts of models are of any kind: too many brackets, null bytes.
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
-        match found:
+        match node:
             case ast.Assert(test=ast.Compare(left=ast.Call() as call, ops=[ast.Eq()], comparators=[value])):
                 return ast.get_source_segment(statement, value if asks == "output" else call)
             case _:

@@ -33,11 +33,11 @@ def from_hub(benchmark: Benchmark, limit: int | None) -> Rows:
         return _files(benchmark, limit)
     datasets = require("datasets", "evals", f"loading {source.hub} from the hub")
     try:
-        found = datasets.load_dataset(source.hub, source.subset, split=source.split)
+        dataset = datasets.load_dataset(source.hub, source.subset, split=source.split)
     # The library raises errors of many kinds, its own and those of the network below it.
     except Exception as error:
         raise _unreachable(benchmark, f"{source.hub} from the Hugging Face hub", error) from error
-    rows = [cast("Row", dict(row)) for row in found]
+    rows = [cast("Row", dict(row)) for row in dataset]
     return replace(made(benchmark, rows, limit), origin=source.hub)
 
 
@@ -48,10 +48,10 @@ def _files(benchmark: Benchmark, limit: int | None) -> Rows:
     paths: list[Path] = []
     for name in source.files[0].split("+"):
         try:
-            found = hub.hf_hub_download(source.hub, name, repo_type="dataset", revision=source.revision)
+            path = hub.hf_hub_download(source.hub, name, repo_type="dataset", revision=source.revision)
         except Exception as error:
             raise _unreachable(benchmark, f"{source.hub} from the Hugging Face hub", error) from error
-        paths.append(Path(found))
+        paths.append(Path(path))
     return replace(read(paths, limit), origin=f"{source.hub} {source.revision[:7]}")
 
 

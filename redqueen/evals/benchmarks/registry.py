@@ -40,8 +40,8 @@ def names() -> list[str]:
 
 def groups() -> dict[str, list[str]]:
     """Returns the names of the benchmarks in each group."""
-    known = [named(name) for name in names() if name != reserved.NAME]
-    groups = {group: [one.name for one in known if one.group == group] for group in GROUPS}
+    benchmarks = [named(name) for name in names() if name != reserved.NAME]
+    groups = {group: [entry.name for entry in benchmarks if entry.group == group] for group in GROUPS}
     return {**groups, "all": names()}
 
 
@@ -63,13 +63,13 @@ def chosen(words: Iterable[str]) -> list[str]:
     """
     words = list(words)
     members = groups()
-    known = list(dict.fromkeys([*names(), *filter(is_made, words)]))
+    all_names = list(dict.fromkeys([*names(), *filter(is_made, words)]))
     wanted: set[str] = set()
     for word in words:
-        if word not in members and word not in known:
-            raise UserError(f"there is no benchmark '{word}': choose {', '.join((*members, *known))}")
+        if word not in members and word not in all_names:
+            raise UserError(f"there is no benchmark '{word}': choose {', '.join((*members, *all_names))}")
         wanted |= set(members.get(word, (word,)))
-    return [name for name in known if name in wanted]
+    return [name for name in all_names if name in wanted]
 
 
 def check_benchmarks(config: EvalsConfig) -> None:
@@ -119,5 +119,5 @@ def load(benchmark: Benchmark, folder: Path | None, limit: int | None) -> Loaded
     """
     if benchmark.source.made is not None:
         return problems(benchmark, made(benchmark, benchmark.source.made(), limit))
-    found = from_folder(benchmark, folder, limit) if folder else from_hub(benchmark, limit)
-    return problems(benchmark, found)
+    rows = from_folder(benchmark, folder, limit) if folder else from_hub(benchmark, limit)
+    return problems(benchmark, rows)

@@ -77,11 +77,11 @@ def load_reserved(
         grader=game,
         cut_off_is_malformed=True,
     )
-    said = json.dumps([[task.program, task.kind, [pair.input for pair in task.pairs]] for task in tasks])
+    content = json.dumps([[task.program, task.kind, [pair.input for pair in task.pairs]] for task in tasks])
     return Loaded(
         benchmark=benchmark,
         problems=[problem({"task": task, "part": task.kind}) for task in tasks],
         available=every,
         origin=f"redqueen {__version__}, half {half}" if half else f"redqueen {__version__}, both halves",
-        sha256=hashlib.sha256(said.encode()).hexdigest(),
+        sha256=hashlib.sha256(content.encode()).hexdigest(),
     )

@@ -92,11 +92,11 @@ class EvalPlusGrader(JailedGrader):
         with lock:
             if problem.id not in self._expected:
                 key = key_of(problem.data)
-                known = self._file.read(key)
-                if known is None:
-                    known = self._compute(problem)
-                    self._file.write(key, known)
-                self._expected[problem.id] = known
+                expected = self._file.read(key)
+                if expected is None:
+                    expected = self._compute(problem)
+                    self._file.write(key, expected)
+                self._expected[problem.id] = expected
             return self._expected[problem.id]
 
     def _compute(self, problem: Problem) -> Expected:

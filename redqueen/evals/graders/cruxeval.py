@@ -53,9 +53,9 @@ def _call(answer: str) -> str | None:
     """
     for text in (answer.strip(), f"f({answer.strip()})"):
         try:
-            found = ast.parse(text, mode="eval").body
-            if isinstance(found, ast.Call) and isinstance(found.func, ast.Name) and found.func.id == "f":
-                return ast.unparse(found)
+            node = ast.parse(text, mode="eval").body
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "f":
+                return ast.unparse(node)
         # A text of a thousand brackets is too deep for the parser; one with a null byte is a ValueError.
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue

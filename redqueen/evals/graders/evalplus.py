@@ -55,17 +55,17 @@ def _tuples_where_lists(items: Sequence[Any]) -> tuple[Any, ...]:
 _Change = Callable[[list[Any]], Sequence[Any]]
 _TABLE: tuple[tuple[str, _Change], ...] = (
     (_ALL_TUPLES, _tuples),
-    (_LISTS_OF_TUPLES, lambda given: [_tuples(each) for each in given]),
-    (_FIRST_LIST_OF_TUPLES, lambda given: [_tuples(given[0]), given[1]]),
-    (_FIRST_TUPLE, lambda given: [tuple(given[0]), *given[1:]]),
-    (_SECOND_TUPLE, lambda given: [given[0], tuple(given[1])]),
-    (_TUPLES_OF_TUPLES, lambda given: [tuple(_tuples(each)) for each in given]),
-    (_TUPLES_THROUGHOUT, lambda given: [_throughout(each) for each in given]),
-    ("115", lambda given: [_sets(given[0])]),
-    ("124", lambda given: [float(given[0]), complex(given[1])]),
-    ("252", lambda given: [complex(given[0])]),
-    ("278", lambda given: [_tuples_where_lists(given[0])]),
-    ("722", lambda given: [{key: tuple(value) for key, value in given[0].items()}, *given[1:]]),
+    (_LISTS_OF_TUPLES, lambda arguments: [_tuples(argument) for argument in arguments]),
+    (_FIRST_LIST_OF_TUPLES, lambda arguments: [_tuples(arguments[0]), arguments[1]]),
+    (_FIRST_TUPLE, lambda arguments: [tuple(arguments[0]), *arguments[1:]]),
+    (_SECOND_TUPLE, lambda arguments: [arguments[0], tuple(arguments[1])]),
+    (_TUPLES_OF_TUPLES, lambda arguments: [tuple(_tuples(argument)) for argument in arguments]),
+    (_TUPLES_THROUGHOUT, lambda arguments: [_throughout(argument) for argument in arguments]),
+    ("115", lambda arguments: [_sets(arguments[0])]),
+    ("124", lambda arguments: [float(arguments[0]), complex(arguments[1])]),
+    ("252", lambda arguments: [complex(arguments[0])]),
+    ("278", lambda arguments: [_tuples_where_lists(arguments[0])]),
+    ("722", lambda arguments: [{key: tuple(value) for key, value in arguments[0].items()}, *arguments[1:]]),
 )
 
 

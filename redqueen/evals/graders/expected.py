@@ -32,9 +32,9 @@ class Expected:
 
 def key_of(row: Mapping[str, Any]) -> str:
     """Returns the checksum of everything that the expected outputs depend on."""
-    said = [row[field] for field in _FIELDS]
-    said += [Path(jailed.__file__).read_text(encoding="utf-8"), platform.python_version()]
-    return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+    dependencies = [row[field] for field in _FIELDS]
+    dependencies += [Path(jailed.__file__).read_text(encoding="utf-8"), platform.python_version()]
+    return hashlib.sha256(json.dumps(dependencies).encode()).hexdigest()
 
 
 class ExpectedFile:
@@ -60,8 +60,10 @@ class ExpectedFile:
 
     def write(self, key: str, expected: Expected) -> None:
         """Keeps outputs under a key."""
-        said = encode_arguments((dict(expected.outputs), dict(expected.cpu_s)))
-        self._execute("INSERT OR REPLACE INTO expected VALUES (?, ?, ?)", key, said, hashlib.sha256(said).hexdigest())
+        encoded = encode_arguments((dict(expected.outputs), dict(expected.cpu_s)))
+        self._execute(
+            "INSERT OR REPLACE INTO expected VALUES (?, ?, ?)", key, encoded, hashlib.sha256(encoded).hexdigest()
+        )
 
     def _execute(self, statement: str, *values: Any) -> list[Any]:
         if self._path is None:

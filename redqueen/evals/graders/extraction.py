@@ -29,14 +29,14 @@ def last_boxed(text: str) -> str | None:
     >>> last_boxed(r"So \boxed{1}, no: \boxed{\frac{1}{2}}.")
     '\\frac{1}{2}'
     """
-    for found in reversed(list(_BOX.finditer(text))):
-        start = found.end()
+    for box in reversed(list(_BOX.finditer(text))):
+        start = box.end()
         if start == len(text):
             continue
         # `\boxed 2` is TeX for `\boxed{2}`.
         if text[start] != "{":
             word = re.match(r"[^\s$.,]+", text[start:])
-            if word and text[found.end() - 1].isspace():
+            if word and text[box.end() - 1].isspace():
                 return word.group()
             continue
         inner = braced(text, start)

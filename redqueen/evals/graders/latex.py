@@ -48,7 +48,7 @@ def split_answers(text: str) -> tuple[str, ...]:
     # Braces around everything make a set: its members are meant.
     if text.startswith(r"\{") and text.endswith(r"\}"):
         text = text[2:-2]
-    parts: list[str] = []
+    answers: list[str] = []
     depth = 0
     start = 0
     for at, letter in enumerate(text):
@@ -57,7 +57,7 @@ def split_answers(text: str) -> tuple[str, ...]:
         elif letter in _CLOSING:
             depth -= 1
         elif depth == 0 and letter in ",;" and text[at - 1 : at] != "\\":
-            parts.append(text[start:at])
+            answers.append(text[start:at])
             start = at + 1
-    parts.append(text[start:])
-    return tuple(part.strip() for part in parts if part.strip())
+    answers.append(text[start:])
+    return tuple(answer.strip() for answer in answers if answer.strip())

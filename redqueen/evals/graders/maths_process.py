@@ -32,11 +32,11 @@ def judge(answers: Sequence[str], answer: str) -> tuple[str, str]:
     given = _different(split_answers(answer))
     if len(given) != len(wanted):
         return "wrong", f"{len(given)} answers, not {len(wanted)}"
-    for each in wanted:
-        found = next((other for other in given if same(each, other)), None)
-        if found is None:
+    for reference in wanted:
+        equal = next((candidate for candidate in given if same(reference, candidate)), None)
+        if equal is None:
             return "wrong", "an answer is missing"
-        given.remove(found)
+        given.remove(equal)
     return "correct", ""
 
 
