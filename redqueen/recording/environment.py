@@ -60,13 +60,13 @@ def environment(config: Config, base: BaseFacts, command: str, tier: str) -> dic
 
 def versions() -> dict[str, str]:
     """Returns the versions of the libraries that decide about a run's numbers. A GPU needs no numba, for example."""
-    found: dict[str, str] = {}
+    by_library: dict[str, str] = {}
     for name in LIBRARIES:
         try:
-            found[name] = version(name)
+            by_library[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "absent"
-    return found
+            by_library[name] = "absent"
+    return by_library
 
 
 def _commit() -> str | None:

@@ -18,13 +18,13 @@ def rates(answers: Sequence[HeldOutAnswer]) -> dict[str, dict[str, float | None]
     """Returns right / judged answers by benchmark and member; None where the machine lost them all."""
     right: dict[str, dict[str, list[bool]]] = {}
     for answer in answers:
-        known = right.setdefault(answer.benchmark, {}).setdefault(answer.member, [])
+        verdicts = right.setdefault(answer.benchmark, {}).setdefault(answer.member, [])
         if answer.right is not None:
-            known.append(answer.right)
-    found: dict[str, dict[str, float | None]] = {}
+            verdicts.append(answer.right)
+    shares: dict[str, dict[str, float | None]] = {}
     for benchmark, members in right.items():
-        found[benchmark] = {member: fmean(known) if known else None for member, known in members.items()}
-    return found
+        shares[benchmark] = {member: fmean(verdicts) if verdicts else None for member, verdicts in members.items()}
+    return shares
 
 
 def held_out_scores(answers: Sequence[HeldOutAnswer], start: Sequence[HeldOutAnswer]) -> dict[str, Any] | None:
@@ -57,12 +57,12 @@ def held_out_lines(lines: Sequence[StepMetrics]) -> list[str]:
     fitness = {name: member["fitness"] for name, member in lines[-1]["members"].items()}
     # By what selection ranks by, and not by the scores themselves: the best of several scores is too good.
     ranked = sorted(scores["students"], key=lambda name: -(fitness.get(name) or 0.0))
-    said = [sentence(name, scores) for name in ranked[:SHOWN]]
+    sentences = [sentence(name, scores) for name in ranked[:SHOWN]]
     if len(ranked) > SHOWN:
         mean = fmean(score["gain"] for score in scores["students"].values())
-        said.append(f"all {len(ranked)} students on average: {100 * mean:+.0f}")
-    said.append("[..]: 95 % interval over the tasks, which no member was trained or selected on")
-    return said
+        sentences.append(f"all {len(ranked)} students on average: {100 * mean:+.0f}")
+    sentences.append("[..]: 95 % interval over the tasks, which no member was trained or selected on")
+    return sentences
 
 
 def sentence(member: str, scores: Mapping[str, Any]) -> str:

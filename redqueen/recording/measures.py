@@ -191,13 +191,13 @@ def _cells(row: MeasureRow) -> dict[str, list[str]]:
 
 def _identity(task: Task) -> str:
     # The verifier has respelled the inputs: equal values are equal texts.
-    parts = (
+    texts = (
         task.kind,
         find(task.kind).language.fingerprint(task.program),
         task.message,
         *(pair.input for pair in task.pairs),
     )
-    return hashed("\0".join(parts))
+    return hashed("\0".join(texts))
 
 
 def by_random(row: MeasureRow) -> bool:

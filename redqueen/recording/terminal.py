@@ -72,7 +72,7 @@ def headline(line: StepMetrics, *more: str, width: int | None = None) -> str:
     alone = not line["statuses"]["proposals"]
     valid = "" if alone else f"valid {percent(line['valid_rate'])}"
     games = "" if alone else f"games {outcomes['student']}-{outcomes['draw']}-{outcomes['teacher']}"
-    parts = [
+    fragments = [
         f"step {line['step']}",
         f"{line['seconds']['total']:.0f}s",
         valid,
@@ -89,7 +89,7 @@ def headline(line: StepMetrics, *more: str, width: int | None = None) -> str:
         f"    {birth['victim']} -> {birth['child']} ({birth['operator']} of {'+'.join(birth['parents'])})"
         for birth in line["replacements"]
     ]
-    return "\n".join([*_broken([part for part in parts if part], width), *births])
+    return "\n".join([*_broken([fragment for fragment in fragments if fragment], width), *births])
 
 
 def _held_out(line: StepMetrics) -> str:
@@ -121,16 +121,16 @@ def _gpu(line: StepMetrics) -> str:
     return f"GPU {', '.join([*rates, f'{max(held):.1f} GiB'])}"
 
 
-def _broken(parts: Sequence[str], width: int | None) -> list[str]:
-    """Joins the parts to lines of at most `width`; all lines but the first are indented."""
-    lines = [parts[0]]
-    for part in parts[1:]:
+def _broken(fragments: Sequence[str], width: int | None) -> list[str]:
+    """Joins the fragments to lines of at most `width`; all lines but the first are indented."""
+    lines = [fragments[0]]
+    for fragment in fragments[1:]:
         # What is in brackets belongs to what stands before it.
-        gap = " " if part.startswith("(") else "  "
-        if width is not None and len(lines[-1]) + len(gap) + len(part) > width:
-            lines.append(f"    {part}")
+        gap = " " if fragment.startswith("(") else "  "
+        if width is not None and len(lines[-1]) + len(gap) + len(fragment) > width:
+            lines.append(f"    {fragment}")
         else:
-            lines[-1] += gap + part
+            lines[-1] += gap + fragment
     return lines
 
 
@@ -274,12 +274,12 @@ class LiveReporter(Recorder):
             self.live.start()
         self.left.begin(step)
         # The evaluation is no part of most steps, so it has no number.
-        place = f" ({PHASES.index(name) + 1}/{len(PHASES)})" if name in PHASES else ""
+        position = f" ({PHASES.index(name) + 1}/{len(PHASES)})" if name in PHASES else ""
         # `reset` restarts the elapsed time, so the view shows the time of the phase and not of the run.
         self.bar.reset(
             self.task,
             total=None,
-            description=f"step {step}/{self.steps}  {name}{place}",
+            description=f"step {step}/{self.steps}  {name}{position}",
         )
 
     def progress(self, done: int, total: int) -> None:

@@ -27,9 +27,9 @@ def _mean_of_kinds(line: Line, which: str, measure: str) -> float | None:
     # A program that was given to the teacher says nothing about it.
     kinds = [kind for kind in at(line, "complexity_by_kind") or {} if not find_or_plain(kind).starts_from_program]
     values = [at(line, "complexity_by_kind", kind, which, measure) for kind in kinds]
-    known = [value for value in values if value is not None]
+    measured = [value for value in values if value is not None]
     # With one kind missing the mean would jump to the other's level.
-    return fmean(known) if known and len(known) == len(values) else None
+    return fmean(measured) if measured and len(measured) == len(values) else None
 
 
 def _twice(measure: str) -> CurvesOf:

@@ -22,8 +22,10 @@ def _of_role(role: str, key: str) -> CurvesOf:
         living: list[Mapping[str, Any]] = []
         for line in lines:
             members: Mapping[str, Any] = line.get(name) or {}
-            living.append({one: member.get(key) for one, member in members.items() if member["role"] == role})
-        return {one: tuple(values.get(one) for values in living) for one in names(living)}
+            living.append(
+                {member_name: member.get(key) for member_name, member in members.items() if member["role"] == role}
+            )
+        return {member_name: tuple(values.get(member_name) for values in living) for member_name in names(living)}
 
     return curves
 
@@ -84,7 +86,10 @@ def matches(step: CountedStep) -> list[dict[str, Any]]:
 def _births_so_far(lines: Sequence[Line], name: str) -> Curves:
     """Returns how many members each operator has made since the start."""
     operators = [[birth["operator"] for birth in line.get(name) or []] for line in lines]
-    return {one: tuple(accumulate(step.count(one) for step in operators)) for one in sorted(set(chain(*operators)))}
+    return {
+        operator: tuple(accumulate(step.count(operator) for step in operators))
+        for operator in sorted(set(chain(*operators)))
+    }
 
 
 @METRICS.add(

@@ -15,20 +15,20 @@ from redqueen.runs.metrics import OwnMetric
 
 def own_metrics(names: Sequence[str]) -> list[OwnMetric]:
     """Returns what the run keeps of its own metrics. Raises PluginError if one was not imported."""
-    found: list[OwnMetric] = []
+    metrics: list[OwnMetric] = []
     for name in names:
         compute = plugins.find("metric", name)
         text = " ".join((inspect.getdoc(compute) or "").split())
-        found.append(OwnMetric(name=name, title=compute.title, unit=compute.unit, text=text))
-    return found
+        metrics.append(OwnMetric(name=name, title=compute.title, unit=compute.unit, text=text))
+    return metrics
 
 
 def own_values(names: Sequence[str], step: CountedStep) -> dict[str, Any]:
     """Returns the values of own metrics. Raises PluginError if one is no number, and no dict of numbers, or None."""
     values = {name: plugins.find("metric", name)(step) for name in names}
     for name, value in values.items():
-        parts = list(cast(Mapping[str, Any], value).values()) if isinstance(value, Mapping) else [value]
-        if not all(part is None or isinstance(part, int | float) for part in parts):
+        numbers = list(cast(Mapping[str, Any], value).values()) if isinstance(value, Mapping) else [value]
+        if not all(number is None or isinstance(number, int | float) for number in numbers):
             raise PluginError(f"the metric '{name}' must give a number, a dict of numbers or None, not {value!r}")
     return values
 

@@ -34,9 +34,11 @@ class CountedStep:
         """With those of champions. A task of the task bank is no proposal."""
         self.all_attempts = record.played.attempts
         """With those of champions."""
-        self.proposals = [one for one in self.all_proposals if one.proposed.rollout.member in self.living]
-        self.attempts = [one for one in self.all_attempts if one.attempted.rollout.member in self.living]
-        self.judged = [one for one in self.proposals if one.proposed.verdict.status != "infra_error"]
+        self.proposals = [
+            proposal for proposal in self.all_proposals if proposal.proposed.rollout.member in self.living
+        ]
+        self.attempts = [attempt for attempt in self.all_attempts if attempt.attempted.rollout.member in self.living]
+        self.judged = [proposal for proposal in self.proposals if proposal.proposed.verdict.status != "infra_error"]
         """The proposals that are valid or not."""
         self.valid = [proposal for proposal in self.judged if is_valid(proposal)]
         self.answered = [attempt for attempt in self.attempts if is_judged(attempt.attempted.verdict)]

@@ -47,8 +47,8 @@ class MLflow(Tracker):
     def _experiment(self) -> str:
         """Returns the id of the experiment, which is made if it is not there."""
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
-        found = self._client.get_experiment_by_name(name)
-        return found.experiment_id if found else self._client.create_experiment(name)
+        experiment = self._client.get_experiment_by_name(name)
+        return experiment.experiment_id if experiment else self._client.create_experiment(name)
 
     def _set_parameters(self, settings: Mapping[str, object]) -> None:
         parameters = (self._mlflow.entities.Param(key, str(value)[:_LONGEST]) for key, value in settings.items())

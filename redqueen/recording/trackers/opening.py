@@ -45,10 +45,10 @@ def open_trackers(config: Config, directory: RunDirectory, first: int, say: Call
 
     `say` gets a line about each: how to look at it, or why it is off. `first` is the first step that they will record.
     """
-    known = directory.tracker_ids()
+    ids = directory.tracker_ids()
     opened: list[Tracker] = []
     for name in config.run.trackers:
-        session = Session(directory=directory, config=config, first=first, id=known.get(name), say=say)
+        session = Session(directory=directory, config=config, first=first, id=ids.get(name), say=say)
         opener: Callable[[Session], Tracker] = TRACKERS[name] if name in TRACKERS else plugins.find("tracker", name)
         try:
             tracker = opener(session)
@@ -59,7 +59,7 @@ def open_trackers(config: Config, directory: RunDirectory, first: int, say: Call
         say(f"{name}: {tracker.where}")
         opened.append(tracker)
         if tracker.id is not None:
-            known[name] = tracker.id
-    if known:
-        directory.set_tracker_ids(known)
+            ids[name] = tracker.id
+    if ids:
+        directory.set_tracker_ids(ids)
     return opened
