@@ -48,9 +48,9 @@ def with_allowed(config: Config, allowed: Allowed) -> Config:
 
 def check_kind(kind: Kind | None, of_run: Iterable[Kind]) -> None:
     """Raises UserError if `kind` is neither known nor one of the run's."""
-    known = dict.fromkeys((*names(), *of_run))
-    if kind is not None and kind not in known:
-        raise UserError(f"there is no kind '{kind}': choose one of {', '.join(known)}")
+    kinds = dict.fromkeys((*names(), *of_run))
+    if kind is not None and kind not in kinds:
+        raise UserError(f"there is no kind '{kind}': choose one of {', '.join(kinds)}")
 
 
 def with_own_parts(config: Config, source: Path | str, *, allowed: bool) -> Config:

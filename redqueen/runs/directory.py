@@ -170,7 +170,7 @@ class RunDirectory:
         try:
             data: Any = parse_json(read_plain(self.path / _ENVIRONMENT))
             names = [field.name for field in fields(OwnMetric)]
-            return [OwnMetric(**{name: str(each[name]) for name in names}) for each in data.get("metrics", [])]
+            return [OwnMetric(**{name: str(metric[name]) for name in names}) for metric in data.get("metrics", [])]
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return []
 

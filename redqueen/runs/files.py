@@ -123,10 +123,10 @@ class InPlace:
 
     def _now(self) -> tuple[int, int] | None:
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except FileNotFoundError:
             return None
-        return (found.st_dev, found.st_ino)
+        return (status.st_dev, status.st_ino)
 
 
 def write_json(path: Path, data: object) -> None:

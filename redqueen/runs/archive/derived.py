@@ -25,7 +25,8 @@ def derived_rows(rows: Iterable[Row]) -> list[Row]:
             measures[row.task] = row
     # A proposal that is no valid task has no measures either.
     listing = [
-        _listed(each, tasks.get(each.id), measures.get(each.id) if each.id in tasks else None) for each in proposals
+        _listed(proposal, tasks.get(proposal.id), measures.get(proposal.id) if proposal.id in tasks else None)
+        for proposal in proposals
     ]
     return [*listing, *_tallies(listing)]
 

@@ -118,7 +118,7 @@ def lines_of(archive: ArchiveReader, chosen: Sequence[str]) -> list[Line]:
 
 
 def _line(row: tuple[Any, ...]) -> Line:
-    names = [part.name for part in fields(Line)]
+    names = [column.name for column in fields(Line)]
     values: dict[str, Any] = dict(zip(names, row, strict=True))
     # SQLite stores a truth value as 0 or 1, and nothing for a refused proposal.
     if values["novel"] is not None:

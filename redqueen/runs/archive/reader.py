@@ -68,10 +68,10 @@ class ArchiveReader(Closing):
     def _connect(self) -> sqlite3.Connection:
         """Opens the file so that reading writes nothing into the run's folder, which may be read-only."""
         log = self.path.with_name(f"{self.path.name}-wal")
-        for each in (self.path, log):
+        for file in (self.path, log):
             # SQLite would wait for the other end of a pipe.
-            if each.exists() and not each.is_file():
-                raise OSError(f"{each.name} is no ordinary file")
+            if file.exists() and not file.is_file():
+                raise OSError(f"{file.name} is no ordinary file")
         # Read-only by the URI: an analysis can never damage a run, and never makes an empty file by opening it.
         address = f"{self.path.resolve().as_uri()}?mode=ro"
         if not log.exists():
@@ -163,27 +163,27 @@ class ArchiveReader(Closing):
         """Returns the rows of one table for which the SQL in `where` holds. Raises RunError if they are damaged."""
         stored = self.select(f"{select_statement(row)} WHERE {where}", values)
         try:
-            return [row_of(row, each) for each in stored]
+            return [row_of(row, record) for record in stored]
         except ValueError as error:
             raise _damaged(self.path, error) from error
 
     def first(self, row: type[R], where: str, values: Sequence[object] = ()) -> R | None:
         """Returns the first of these rows, None if there is none."""
-        found = self.rows(row, f"{where} LIMIT 1", values)
-        return found[0] if found else None
+        rows = self.rows(row, f"{where} LIMIT 1", values)
+        return rows[0] if rows else None
 
     def select(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Returns what a statement of SQL selects. Raises RunError if the file is damaged."""
         # The time is that of the processor: a slow disk is no reason to stop.
         self._deadline = time.thread_time() + QUERY_S
         try:
-            found = self.connection.execute(statement, values).fetchall()
+            rows = self.connection.execute(statement, values).fetchall()
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise _damaged(self.path, error) from error
         # No column holds bytes, and JSON has none.
-        if any(bytes in map(type, row) for row in found):
+        if any(bytes in map(type, row) for row in rows):
             raise _damaged(self.path, ValueError("it holds bytes where a run writes a text or a number"))
-        return found
+        return rows
 
 
 def _damaged(path: Path, error: Exception) -> RunError:

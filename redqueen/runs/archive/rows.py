@@ -91,7 +91,7 @@ class TaskRow:
             author=self.author,
             step=self.step,
             program=self.program,
-            pairs=tuple(Pair(given, output) for given, output in self.pairs),
+            pairs=tuple(Pair(input_text, output) for input_text, output in self.pairs),
             message=self.message,
         )
 

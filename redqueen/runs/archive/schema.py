@@ -106,7 +106,7 @@ class Column:
 def columns(row: type[Row]) -> tuple[Column, ...]:
     """Returns the columns of a table, in the order of the fields."""
     hints = get_type_hints(row)
-    return tuple(_column(part.name, hints[part.name]) for part in fields(row))
+    return tuple(_column(attribute.name, hints[attribute.name]) for attribute in fields(row))
 
 
 def _column(name: str, annotation: Any) -> Column:
@@ -124,10 +124,10 @@ def create_statements() -> list[str]:
     """Returns the statements that make a new archive. They change nothing where the tables exist."""
     statements: list[str] = []
     for table in TABLES:
-        parts = [_definition(column, table) for column in columns(table.row)]
+        clauses = [_definition(column, table) for column in columns(table.row)]
         if table.key:
-            parts.append(f"PRIMARY KEY ({', '.join(table.key)})")
-        statements.append(f"CREATE TABLE IF NOT EXISTS {table.name} ({', '.join(parts)})")
+            clauses.append(f"PRIMARY KEY ({', '.join(table.key)})")
+        statements.append(f"CREATE TABLE IF NOT EXISTS {table.name} ({', '.join(clauses)})")
         for index in table.indexes:
             name = f"{table.name}_by_{index[0]}"
             statements.append(f"CREATE INDEX IF NOT EXISTS {name} ON {table.name} ({', '.join(index)})")
@@ -161,10 +161,10 @@ def select_statement(row: type[Row]) -> str:
 def values_of(row: Row) -> list[object]:
     """Returns a row's values as SQLite stores them."""
     values, lists = _parts(type(row))
-    found = list(values(row))
-    for place in lists:
-        found[place] = json.dumps(found[place])
-    return found
+    stored = list(values(row))
+    for index in lists:
+        stored[index] = json.dumps(stored[index])
+    return stored
 
 
 @cache
@@ -172,8 +172,8 @@ def _parts(row: type[Row]) -> tuple[attrgetter[tuple[object, ...]], tuple[int, .
     """Returns what gives all values of a row, in the order of the columns, and the places of the tuples."""
     # A step has a hundred thousand rows: what is the same for all rows of a table is worked out once.
     every = columns(row)
-    return attrgetter(*(each.name for each in every)), tuple(
-        place for place, each in enumerate(every) if each.type is tuple
+    return attrgetter(*(column.name for column in every)), tuple(
+        index for index, column in enumerate(every) if column.type is tuple
     )
 
 
@@ -205,9 +205,9 @@ def _admitted(row: type[Row]) -> set[tuple[type, ...]]:
 def _check_types(row: type[Row], types: tuple[type, ...]) -> None:
     """Notes that rows may have values of these types. Raises ValueError if they may not."""
     stored = {bool: int, tuple: str}
-    for column, found in zip(columns(row), types, strict=True):
-        if found is not stored.get(column.type, column.type) and not (column.nullable and found is NoneType):
-            raise ValueError(f"{_NAMES[row]}.{column.name} holds {found.__name__}")
+    for column, actual in zip(columns(row), types, strict=True):
+        if actual is not stored.get(column.type, column.type) and not (column.nullable and actual is NoneType):
+            raise ValueError(f"{_NAMES[row]}.{column.name} holds {actual.__name__}")
     _admitted(row).add(types)
 
 

@@ -79,15 +79,13 @@ def _names(archive: ArchiveReader, statement: str, values: Sequence[object]) -> 
 
 def _read(hits: Callable[[int], list[str]], steps: range, limit: int, seconds: float) -> Found:
     """Returns the hits of these steps, as far as the time and the limit reach; a step that was begun is finished."""
-    found: list[str] = []
+    ids: list[str] = []
     end = time.monotonic() + seconds
     read = 0
     for step in steps:
-        found += hits(step)
+        ids += hits(step)
         read += 1
-        if len(found) >= limit or time.monotonic() > end:
+        if len(ids) >= limit or time.monotonic() > end:
             break
     walked = steps[:read]
-    return Found(
-        ids=tuple(found), first=min(walked, default=0), last=max(walked, default=0), complete=read == len(steps)
-    )
+    return Found(ids=tuple(ids), first=min(walked, default=0), last=max(walked, default=0), complete=read == len(steps))

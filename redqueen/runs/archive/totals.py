@@ -45,25 +45,25 @@ UNRATED = Career()
 
 def cells(archive: ArchiveReader) -> list[Cell]:
     """Returns who solved how much of whose tasks, by kind, in the order in which the pairs first met."""
-    found = archive.select(
+    rows = archive.select(
         "SELECT teacher, student, kind, SUM(rated), SUM(rho_sum) / SUM(rated) "
         "FROM tallies JOIN matches ON matches.id = tallies.match WHERE rated > 0 "
         "GROUP BY teacher, student, kind ORDER BY MIN(tallies.rowid)"
     )
     return [
         Cell(teacher=teacher, student=student, kind=kind, tasks=tasks, rho=rho)
-        for teacher, student, kind, tasks, rho in found
+        for teacher, student, kind, tasks, rho in rows
     ]
 
 
 def outcomes(archive: ArchiveReader) -> dict[tuple[str, str], Counter[str]]:
     """Returns how the matches of each teacher with each student ended; "none" counts those that were no game."""
-    found = archive.select(
+    rows = archive.select(
         "SELECT teacher, student, COALESCE(outcome, 'none'), COUNT(*) FROM matches "
         "GROUP BY teacher, student, outcome ORDER BY MIN(rowid)"
     )
     games: dict[tuple[str, str], Counter[str]] = {}
-    for teacher, student, outcome, number in found:
+    for teacher, student, outcome, number in rows:
         games.setdefault((teacher, student), Counter())[outcome] = number
     return games
 
@@ -72,11 +72,11 @@ def last_ratings(archive: ArchiveReader) -> dict[str, tuple[float, float]]:
     """Returns mu and sigma of everybody that played, after its last match."""
     # With MAX() SQLite takes the other columns from the row that has the largest value. A single agent plays both
     # roles of a match, and is rated once.
-    found = archive.select(
+    rows = archive.select(
         "SELECT teacher, teacher_mu, teacher_sigma, MAX(rowid) AS played FROM matches GROUP BY teacher "
         "UNION ALL SELECT student, student_mu, student_sigma, MAX(rowid) FROM matches GROUP BY student ORDER BY played"
     )
-    return {name: (mu, sigma) for name, mu, sigma, _ in found}
+    return {name: (mu, sigma) for name, mu, sigma, _ in rows}
 
 
 def careers(archive: ArchiveReader) -> dict[str, Career]:
@@ -84,14 +84,14 @@ def careers(archive: ArchiveReader) -> dict[str, Career]:
     # With MIN() and MAX() SQLite takes the other columns from the row that has the smallest or largest value. The
     # held-out fitness is measured every few steps, so it may be known only some games after the first.
     games = archive.select("SELECT member, games, MAX(step) FROM standings GROUP BY member")
-    known = "FROM standings WHERE games > 0 AND fitness IS NOT NULL GROUP BY member"
-    first = {row[0]: row[1:] for row in archive.select(f"SELECT member, fitness, MIN(step) {known}")}
-    last = {row[0]: row[1] for row in archive.select(f"SELECT member, fitness, MAX(step) {known}")}
-    found: dict[str, Career] = {}
+    rated = "FROM standings WHERE games > 0 AND fitness IS NOT NULL GROUP BY member"
+    first = {row[0]: row[1:] for row in archive.select(f"SELECT member, fitness, MIN(step) {rated}")}
+    last = {row[0]: row[1] for row in archive.select(f"SELECT member, fitness, MAX(step) {rated}")}
+    by_member: dict[str, Career] = {}
     for name, number, _ in games:
         fitness, step = first.get(name, (None, None))
-        found[name] = Career(games=number, first=fitness, first_rated=step, last=last.get(name))
-    return found
+        by_member[name] = Career(games=number, first=fitness, first_rated=step, last=last.get(name))
+    return by_member
 
 
 def last_standing(archive: ArchiveReader) -> int:
