@@ -34,9 +34,9 @@ def comparison(folder: Folder, names: Sequence[str]) -> dict[str, object]:
     chosen = list(dict.fromkeys(names))
     if len(chosen) > MOST:
         raise UserError(f"at most {MOST} runs can be compared on this page: `redqueen compare` takes more")
-    found = {"names": folder.names(), "chosen": chosen, "most": MOST}
+    choice = {"names": folder.names(), "chosen": chosen, "most": MOST}
     if len(chosen) < 2:
-        return {**found, "runs": [], "differ": [], "first": [], "panels": []}
+        return {**choice, "runs": [], "differ": [], "first": [], "panels": []}
     runs = {name: folder.run(name) for name in chosen}
     arms = [_arm(folder.title(name), run) for name, run in runs.items()]
     begun = [arm for arm in arms if arm.runs[0].lines]
@@ -45,7 +45,7 @@ def comparison(folder: Folder, names: Sequence[str]) -> dict[str, object]:
     first = [chart_panel(chart, question.title) for question, drawn in answers for chart in drawn]
     keys_shown = {panel["key"] for panel in first}
     return {
-        **found,
+        **choice,
         "runs": [_row(arm, run) for arm, run in zip(arms, runs.values(), strict=True)],
         "differ": _differ([arm.runs[0].config for arm in arms]),
         "first": first,

@@ -19,7 +19,7 @@ MANY = 6
 def first_charts(lines: Sequence[Line]) -> list[dict[str, object]]:
     """Returns the charts, as `static/charts.js` draws them; one without a value is left out."""
     charts = [_gain(lines), _health(lines), _winners(lines), _solved(lines)]
-    return [each for each in charts if each["curves"]]
+    return [drawn for drawn in charts if drawn["curves"]]
 
 
 def _gain(lines: Sequence[Line]) -> dict[str, Any]:
@@ -81,12 +81,12 @@ def _winners(lines: Sequence[Line]) -> dict[str, Any]:
     games: list[Mapping[str, int]] = [line.get("outcomes") or {} for line in lines]
 
     def shares(side: str) -> list[float | None]:
-        found: list[float | None] = []
-        for place in range(len(games)):
-            some = games[max(0, place + 1 - RECENT) : place + 1]
+        points: list[float | None] = []
+        for index in range(len(games)):
+            some = games[max(0, index + 1 - RECENT) : index + 1]
             played = sum(sum(outcomes.values()) for outcomes in some)
-            found.append(sum(outcomes.get(side, 0) for outcomes in some) / played if played else None)
-        return found
+            points.append(sum(outcomes.get(side, 0) for outcomes in some) / played if played else None)
+        return points
 
     curves = [
         {"label": "students", "values": shares("student")},

@@ -34,15 +34,15 @@ class Folder:
         """Returns the runs that are there now, in order of their names."""
         if self.single:
             return [""]
-        found: list[str] = []
+        names: list[str] = []
         for folder, below, files in os.walk(self.path):
             where = Path(folder).relative_to(self.path)
             if "config.json" in files:
-                found.append(where.as_posix())
+                names.append(where.as_posix())
             # A run holds checkpoints and no runs; hidden folders are nobody's runs.
             too_deep = len(where.parts) >= _DEPTH
             below[:] = [] if too_deep or "config.json" in files else sorted(n for n in below if n[0] != ".")
-        return found
+        return names
 
     def run(self, name: str) -> LiveRun:
         """Returns the run of this name. Raises UnknownError if there is none."""

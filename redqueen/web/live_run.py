@@ -60,8 +60,10 @@ class LiveRun:
         environment = self.environment()
         resumed: Any = environment.get("resumed")
         sessions = [environment, *(cast(list[Any], resumed) if isinstance(resumed, list) else [])]
-        said = [cast(dict[str, Any], each).get("isolation") for each in sessions if isinstance(each, dict)]
-        return next((each for each in reversed(said) if isinstance(each, str)), "not recorded")
+        isolations = [
+            cast(dict[str, Any], session).get("isolation") for session in sessions if isinstance(session, dict)
+        ]
+        return next((isolation for isolation in reversed(isolations) if isinstance(isolation, str)), "not recorded")
 
     def lines(self) -> list[StepMetrics]:
         """Returns the lines of metrics.jsonl. Raises RunError if the file is damaged."""
@@ -75,12 +77,12 @@ class LiveRun:
     def verdict(self) -> Verdict:
         """Returns the verdict so far. Raises RunError if metrics.jsonl is damaged."""
         lines = self.lines()
-        known = self._verdict
+        cached = self._verdict
         # A list of many runs asks each of them, and most do not change.
-        if known is None or known[0] is not lines:
-            known = (lines, verdict(lines))
-            self._verdict = known
-        return known[1]
+        if cached is None or cached[0] is not lines:
+            cached = (lines, verdict(lines))
+            self._verdict = cached
+        return cached[1]
 
     def newest(self) -> StepMetrics | None:
         """Returns the last line of metrics.jsonl, None before the first step. Raises RunError if it is damaged."""
@@ -139,9 +141,9 @@ def stamp(*files: Path) -> Stamp:
 
 def _stamp(file: Path) -> tuple[int, int]:
     try:
-        found = file.stat()
+        status = file.stat()
     except FileNotFoundError:
         return (0, 0)
     except OSError as error:
         raise RunError(f"cannot read {file}: {error.strerror}") from error
-    return (found.st_mtime_ns, found.st_size)
+    return (status.st_mtime_ns, status.st_size)

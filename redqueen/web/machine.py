@@ -41,12 +41,12 @@ def machine(run: LiveRun) -> dict[str, object]:
     """Returns the charts, a row for each phase, and what the run says of its machine."""
     lines = run.lines()
     environment = run.environment()
-    charts = [_chart(lines, *each) for each in _CHARTS]
+    charts = [_chart(lines, *arguments) for arguments in _CHARTS]
     charts.append(_seconds(lines))
     return {
         "phases": _phases(lines),
         "machine": [(name, str(environment[name])) for name in _ENVIRONMENT if environment.get(name) is not None],
-        "panels": [each for each in charts if each["curves"]],
+        "panels": [panel for panel in charts if panel["curves"]],
     }
 
 
@@ -66,8 +66,8 @@ def _chart(lines: Sequence[Line], key: str, title: str, unit: str, note: str) ->
 
 
 def _most(line: Line, key: str) -> float | None:
-    found = [phase.get(key) for phase in (line.get("throughput") or {}).values()]
-    return max((value for value in found if value is not None), default=None)
+    rates = [phase.get(key) for phase in (line.get("throughput") or {}).values()]
+    return max((value for value in rates if value is not None), default=None)
 
 
 def _seconds(lines: Sequence[Line]) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def member(run: LiveRun, name: str) -> dict[str, object]:
     return {
         "life": _row(life, rated.get(name)),
         "children": [child.name for child in everybody if name in child.parents],
-        "successor": next((other.name for other in everybody if other.victim == name), None),
+        "successor": next((successor.name for successor in everybody if successor.victim == name), None),
         "rating": [_rating(standing) for standing in standings],
         "games": [_game(match) for match in games],
         "best": best,
@@ -78,8 +78,8 @@ def _tasks(archive: ArchiveReader, life: Life, *, best: bool) -> list[dict[str, 
     """
     sort: Sort = "rho" if life.role == "student" else "reward"
     wanted = Filter(student=life.name) if life.role == "student" else Filter(teacher=life.name)
-    found = queries.find(archive, wanted, sort, descending=best, limit=_SHOWN, offset=0)
-    return [asdict(line) for line in found]
+    lines = queries.find(archive, wanted, sort, descending=best, limit=_SHOWN, offset=0)
+    return [asdict(line) for line in lines]
 
 
 def _rated(archive: ArchiveReader, run: LiveRun) -> dict[str, Rated]:
@@ -107,8 +107,8 @@ def _rated(archive: ArchiveReader, run: LiveRun) -> dict[str, Rated]:
 
 def _row(life: Life, rated: Rated | None) -> dict[str, object]:
     """Returns a member with its last rating and its record of games won, drawn and lost."""
-    known: dict[str, object] = {"mu": None, "sigma": None, "record": None} if rated is None else asdict(rated)
-    return {**asdict(life), **known}
+    rating: dict[str, object] = {"mu": None, "sigma": None, "record": None} if rated is None else asdict(rated)
+    return {**asdict(life), **rating}
 
 
 def _fitness(life: Life) -> float:

@@ -60,11 +60,11 @@ def _change(life: Life) -> float | None:
 
 def _held_out(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Returns the last known gain of each student on held-out problems."""
-    found: dict[str, float] = {}
+    gains: dict[str, float] = {}
     for line in lines:
         scores: Mapping[str, Any] = (line.get("held_out") or {}).get("students") or {}
-        found.update({name: score["gain"] for name, score in scores.items()})
-    return found
+        gains.update({name: score["gain"] for name, score in scores.items()})
+    return gains
 
 
 def _order(change: Mapping[str, float] | None) -> float:

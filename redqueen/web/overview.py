@@ -19,10 +19,10 @@ Drawn = dict[str, Any]
 def overview(run: LiveRun) -> dict[str, object]:
     """Returns the first answers, the verdict so far, and all panels. Raises RunError if the run cannot be read."""
     lines = run.lines()
-    found = run.verdict()
+    verdict = run.verdict()
     drawn = with_bands([panel_json(panel) for panel in panels(lines, run.directory.own_metrics())])
     return {
-        "verdict": {"word": found.word, "reason": found.reason},
+        "verdict": {"word": verdict.word, "reason": verdict.reason},
         "better": better(lines, run.config().evals.every),
         "health": health(lines),
         "first": first_charts(lines),
@@ -34,7 +34,7 @@ def overview(run: LiveRun) -> dict[str, object]:
 def panel_json(panel: Panel) -> Drawn:
     """Returns a panel as `static/charts.js` draws it."""
     # Not `asdict`, which copies each of a long run's points.
-    data: Drawn = {part.name: getattr(panel, part.name) for part in fields(panel)}
+    data: Drawn = {field.name: getattr(panel, field.name) for field in fields(panel)}
     data["curves"] = [{"label": label, "values": values} for label, values in panel.curves.items()]
     return data
 

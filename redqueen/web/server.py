@@ -23,9 +23,9 @@ def bind(port: int | None, host: str = HOST) -> socket.socket:
     """
     if port is not None:
         return _bind(port, host)
-    for each in range(PORT, PORT + _TRIES):
+    for candidate in range(PORT, PORT + _TRIES):
         try:
-            return _bind(each, host)
+            return _bind(candidate, host)
         except UserError:
             continue
     raise UserError(

@@ -36,8 +36,8 @@ def settings(run: LiveRun) -> dict[str, object]:
 def setting_of(config: Config, key: str) -> str:
     """Returns the value of `learning.lr` as it is written on the command line."""
     value: Any = config
-    for part in key.split("."):
-        value = getattr(value, part)
+    for name in key.split("."):
+        value = getattr(value, name)
     return as_text(value)
 
 
@@ -45,8 +45,10 @@ def sessions(run: LiveRun) -> list[list[tuple[str, str]]]:
     """Returns what is known of the machine, the versions and the command, session by session."""
     environment = run.environment()
     resumed: Any = environment.pop("resumed", None)
-    found = [environment, *(cast(list[Any], resumed) if isinstance(resumed, list) else [])]
-    return [_flat(cast(Mapping[str, Any], each)) for each in found if isinstance(each, dict) and each]
+    environments = [environment, *(cast(list[Any], resumed) if isinstance(resumed, list) else [])]
+    return [
+        _flat(cast(Mapping[str, Any], session)) for session in environments if isinstance(session, dict) and session
+    ]
 
 
 def _recipe(name: str) -> Config | None:

@@ -35,7 +35,7 @@ def task_view(run: LiveRun, name: str) -> dict[str, object]:
         "measures": None if measures is None else asdict(measures),
         "student": None if match is None else match.student,
         "match": None if match is None else asdict(match),
-        "references": [{"id": each, "here": each in existing} for each in row.reference_ids],
+        "references": [{"id": reference, "here": reference in existing} for reference in row.reference_ids],
         "attempts": [{**asdict(attempt), "why": why_attempt(attempt, pay)} for attempt in attempts],
     }
 

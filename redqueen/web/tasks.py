@@ -33,10 +33,10 @@ def browse(run: LiveRun, query: Mapping[str, str]) -> dict[str, object]:
     """Returns a page of tasks, and the names that the filters offer. Raises QueryError if `query` is wrong."""
     kinds = _kinds(run)
     with run.archive() as archive:
-        found = _search(archive, run, query, kinds) if query.get("text") else _page(archive, query, kinds)
+        listing = _search(archive, run, query, kinds) if query.get("text") else _page(archive, query, kinds)
         members = archive.members()
     return {
-        **found,
+        **listing,
         "teachers": [row.name for row in members if row.role != "student"],
         "students": [row.name for row in members if row.role != "teacher"],
         "statuses": _STATUSES,

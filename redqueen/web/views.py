@@ -20,14 +20,14 @@ def evaluation(run: LiveRun) -> dict[str, object]:
     """
     path = run.directory.evaluation
     try:
-        found: Any = parse_json(read_plain(path))
-        if not isinstance(found, dict):
+        table: Any = parse_json(read_plain(path))
+        if not isinstance(table, dict):
             raise ValueError("it holds no table")
     except FileNotFoundError:
         return {"evaluation": None, "command": f"redqueen eval {run.directory.path} base"}
     except (OSError, ValueError) as error:
         raise RunError(f"cannot read {path} ({error}): remove it and evaluate again") from error
-    return {"evaluation": cast(Mapping[str, Any], found), "command": ""}
+    return {"evaluation": cast(Mapping[str, Any], table), "command": ""}
 
 
 def matrix(run: LiveRun) -> dict[str, object]:
@@ -45,8 +45,8 @@ def matrix(run: LiveRun) -> dict[str, object]:
     met = set(chain.from_iterable(outcomes))
     everybody += [{"name": row.name, "role": row.role, "lives": False} for row in champions if row.name in met]
     return {
-        "teachers": [each for each in everybody if each["role"] != "student"],
-        "students": [each for each in everybody if each["role"] != "teacher"],
+        "teachers": [member for member in everybody if member["role"] != "student"],
+        "students": [member for member in everybody if member["role"] != "teacher"],
         "cells": [_cell(cell) for cell in cells],
         "games": games,
     }

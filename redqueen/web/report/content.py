@@ -78,10 +78,10 @@ def tasks(run: LiveRun) -> Tasks:
     with run.archive() as archive:
         # The highest reward belongs to a task that is solved seldom, but solved.
         best = queries.find(archive, Filter(), "reward", descending=True, limit=SHOWN, offset=0)
-        known = queries.count(archive, late)
-        places = sorted(random.Random(0).sample(range(known), min(SHOWN, known)))
-        typical = [queries.find(archive, late, "step", descending=False, limit=1, offset=place) for place in places]
+        count = queries.count(archive, late)
+        offsets = sorted(random.Random(0).sample(range(count), min(SHOWN, count)))
+        typical = [queries.find(archive, late, "step", descending=False, limit=1, offset=offset) for offset in offsets]
     return Tasks(
         best=[task_view(run, line.id) for line in best],
-        typical=[task_view(run, line.id) for found in typical for line in found],
+        typical=[task_view(run, line.id) for lines in typical for line in lines],
     )

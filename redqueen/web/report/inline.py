@@ -46,8 +46,8 @@ def bundle(entry: str) -> str:
     """Returns a module of the static files, and all that it imports, as one classic script."""
     order: list[str] = []
     _visit(entry, order)
-    parts = ['"use strict";', *(_wrapped(name) for name in order)]
-    return "\n".join(parts)
+    statements = ['"use strict";', *(_wrapped(name) for name in order)]
+    return "\n".join(statements)
 
 
 def _visit(name: str, order: list[str]) -> None:

@@ -22,19 +22,19 @@ _LEFT_OUT = ("ratings-", "sigma-")
 def markdown(run: LiveRun) -> str:
     """Returns the report as Markdown. Raises RunError if there is no such run or it has played no step."""
     lines = check(run)
-    found = run.verdict()
-    parts = [
+    verdict = run.verdict()
+    blocks = [
         f"# {run.directory.path.resolve().name}",
         "\n".join(f"- {name}: {value}" for name, value in facts(run).items()),
-        f"## Verdict: {found.word}",
-        f"{found.reason} {oscillation_words(found.oscillation)}",
+        f"## Verdict: {verdict.word}",
+        f"{verdict.reason} {oscillation_words(verdict.oscillation)}",
     ]
-    rows = [[row.name, row.first, row.last, row.change] for row in trend_rows(found)]
+    rows = [[row.name, row.first, row.last, row.change] for row in trend_rows(verdict)]
     if rows:
-        parts.append(_table([HEAD.name, HEAD.first, HEAD.last, HEAD.change], rows))
-    parts += _evaluation(evaluation(run)["evaluation"])
+        blocks.append(_table([HEAD.name, HEAD.first, HEAD.last, HEAD.change], rows))
+    blocks += _evaluation(evaluation(run)["evaluation"])
     shown = [panel for panel in panels(lines, run.directory.own_metrics()) if not panel.key.startswith(_LEFT_OUT)]
-    parts += [
+    blocks += [
         "## Course",
         "Means over the first and the last quarter of the steps. Rates are in sample: measured on the tasks that the "
         "members train on.",
@@ -43,7 +43,7 @@ def markdown(run: LiveRun) -> str:
         _league(league(run)),
         *_tasks(tasks(run)),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(blocks) + "\n"
 
 
 def _evaluation(found: Any) -> list[str]:
@@ -79,10 +79,10 @@ def _panel_rows(panel: Panel) -> list[list[str]]:
 
 
 def _mean(values: Sequence[float | None], unit: str) -> str:
-    known = mean(values)
-    if known is None:
+    average = mean(values)
+    if average is None:
         return "-"
-    return f"{known:.3f}" if unit == "share" or abs(known) < 10 else f"{known:,.0f}"
+    return f"{average:.3f}" if unit == "share" or abs(average) < 10 else f"{average:,.0f}"
 
 
 def _league(data: Mapping[str, object]) -> str:
@@ -99,18 +99,20 @@ def _league(data: Mapping[str, object]) -> str:
 
 
 def _tasks(chosen: Tasks) -> list[str]:
-    parts: list[str] = []
-    for title, found in (("Best paid tasks", chosen.best), ("Typical tasks", chosen.typical)):
-        if found:
-            parts.append(f"## {title}")
-        for each in found:
-            proposal, task = each["proposal"], each["task"]
+    blocks: list[str] = []
+    for title, views in (("Best paid tasks", chosen.best), ("Typical tasks", chosen.typical)):
+        if views:
+            blocks.append(f"## {title}")
+        for view in views:
+            proposal, task = view["proposal"], view["task"]
             rate = "no solve rate" if task["rho"] is None else f"solved {task['rho']:.0%}"
-            parts.append(f"{proposal['id']}, step {proposal['step']}, {proposal['kind']}, by {task['author']}, {rate}:")
+            blocks.append(
+                f"{proposal['id']}, step {proposal['step']}, {proposal['kind']}, by {task['author']}, {rate}:"
+            )
             text = f"# {task['message']}\n{task['program']}" if task["message"] else task["program"]
             # An indented block holds whatever a model wrote, also back quotes.
-            parts.append("\n".join(f"    {line}" for line in text.strip().splitlines()))
-    return parts
+            blocks.append("\n".join(f"    {line}" for line in text.strip().splitlines()))
+    return blocks
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

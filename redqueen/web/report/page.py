@@ -22,9 +22,9 @@ def page(run: LiveRun) -> str:
     """Returns the page. Raises RunError if there is no such run or it has played no step."""
     check(run)
     title = run.directory.path.resolve().name
-    found = run.verdict()
+    verdict = run.verdict()
     data = {**views(run), "matrix": matrix(run)}
-    return document(f"{title} · Red Queen", _body(title, facts(run), found), data, "report.js")
+    return document(f"{title} · Red Queen", _body(title, facts(run), verdict), data, "report.js")
 
 
 def verdict_section(verdict: Verdict) -> str:
