@@ -211,8 +211,8 @@ def _resume(directory: RunDirectory, overrides: list[str], *, load_plugins: bool
     say_loading()
     from redqueen.cli.train import resume_run
 
-    given = {override.partition("=")[0].strip().lstrip("-") for override in overrides}
-    raise typer.Exit(resume_run(config, directory, given))
+    changed_keys = {override.partition("=")[0].strip().lstrip("-") for override in overrides}
+    raise typer.Exit(resume_run(config, directory, changed_keys))
 
 
 @app.command(epilog=examples.INIT)
@@ -435,20 +435,20 @@ app.add_typer(runs)
 def with_address(arguments: list[str]) -> list[str]:
     """Returns the arguments with an address after each `--ray`: what follows it if that can be one, else `local`."""
     # Typer has no option whose value may be left out. A recipe has no colon, and a setting has an equals sign.
-    found: list[str] = []
+    words: list[str] = []
     for argument in arguments:
-        if found and found[-1] == "--ray":
+        if words and words[-1] == "--ray":
             is_address = argument == "auto" or (":" in argument and "=" not in argument)
-            found[-1] = f"--ray={argument if is_address else 'local'}"
+            words[-1] = f"--ray={argument if is_address else 'local'}"
             if is_address:
                 continue
-        found.append(argument)
-    return [*found[:-1], "--ray=local"] if found and found[-1] == "--ray" else found
+        words.append(argument)
+    return [*words[:-1], "--ray=local"] if words and words[-1] == "--ray" else words
 
 
 def check_once(arguments: list[str]) -> None:
     """Raises ConfigError if an option is given twice: typer would take the last without a word."""
-    given: set[str] = set()
+    seen: set[str] = set()
     for argument in arguments:
         if argument == "--":
             return
@@ -456,9 +456,9 @@ def check_once(arguments: list[str]) -> None:
         # The name of a setting has a point; what it is given for twice is said by `check_repeats`.
         if not name.startswith("--") or "." in name or name in _REPEATABLE:
             continue
-        if name in given:
+        if name in seen:
             raise ConfigError(f"{name} is given twice: write it once")
-        given.add(name)
+        seen.add(name)
 
 
 def main() -> None:

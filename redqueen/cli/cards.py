@@ -46,11 +46,11 @@ def _cell(config: Config, lengths: PromptLengths, card: Card) -> str:
     """Returns what a run would be on a card, in a few words."""
     machine = gpu_machine(config.model, int(card.memory * 1e9 * _FREE))
     try:
-        found = fit(config, machine, lengths, capacity(config))
+        fitted = fit(config, machine, lengths, capacity(config))
     except ModelError:
         return "does not fit"
-    plan = found.config
+    plan = fitted.config
     kept = "recomputed" if plan.learning.checkpointing is True else "kept"
-    limit = ", if texts stay shorter than they may" if found.warning else ""
+    limit = ", if texts stay shorter than they may" if fitted.warning else ""
     taken = hours(plan, machine, lengths, card)
     return f"{plan.sampling.batch_rows} rows, activations {kept}{limit}: {taken:.1f} h"

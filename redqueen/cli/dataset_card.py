@@ -73,25 +73,25 @@ model's licence may say something about its outputs.
 
 def asked(wanted: Wanted) -> str:
     """Returns which tasks were asked for, in words."""
-    parts = [wanted.kind or "all kinds"]
+    conditions = [wanted.kind or "all kinds"]
     if wanted.solve_rate is not None:
-        parts.append(f"solve rate from {wanted.solve_rate[0]:g} to {wanted.solve_rate[1]:g}")
+        conditions.append(f"solve rate from {wanted.solve_rate[0]:g} to {wanted.solve_rate[1]:g}")
     if wanted.distinct:
-        parts.append("one task of each kind and shape (programs alike up to names and constants)")
-    return "; ".join(parts)
+        conditions.append("one task of each kind and shape (programs alike up to names and constants)")
+    return "; ".join(conditions)
 
 
 def left_out(selected: Selected) -> str:
     """Returns how many tasks were left out, and why."""
-    parts: list[str] = []
+    reasons: list[str] = []
     if selected.filtered:
-        parts.append(f"{_are(selected.filtered, 'was', 'were')} not asked for")
+        reasons.append(f"{_are(selected.filtered, 'was', 'were')} not asked for")
     if selected.repeated:
         repeats = _are(selected.repeated, "repeats", "repeat")
-        parts.append(f"{repeats} the program of another, up to names and constants")
+        reasons.append(f"{repeats} the program of another, up to names and constants")
     alike = _are(selected.reserved, "is", "are")
-    parts.append(f"{alike} alike to a reserved program, which models are only measured on")
-    return ", ".join(parts)
+    reasons.append(f"{alike} alike to a reserved program, which models are only measured on")
+    return ", ".join(reasons)
 
 
 def _are(count: int, one: str, many: str) -> str:

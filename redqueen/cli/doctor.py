@@ -55,7 +55,7 @@ def checks() -> Iterator[Check]:
     yield Check("redqueen", True, f"{__version__} on Python {platform.python_version()}, {platform.platform()}")
     supported = "3.11 is supported; 3.12 and 3.13 work in the sandbox's tests, the rest was not tried there"
     yield Check("python", (3, 11) <= sys.version_info < (3, 14), supported)
-    yield Check("libraries", True, ", ".join(f"{name} {found}" for name, found in versions().items()))
+    yield Check("libraries", True, ", ".join(f"{name} {release}" for name, release in versions().items()))
     yield _device()
     if device_of(ModelConfig()).type == "cuda":
         yield _kernels()
@@ -108,8 +108,8 @@ def _isolation() -> Iterator[Check]:
     """Yields one check for each wall of the sandbox, and one for all of them together."""
     # Each probe really tries what a hostile program would, in a sandbox like that of a run.
     tier, probes = probe()
-    for each in probes:
+    for wall in probes:
         # A wall that only doubles another one may be missing. The tier says so, and the check still passes.
-        note = each.detail if each.ok or each.required else f"absent ({each.detail}); the others hold without it"
-        yield Check("sandbox", each.ok or not each.required, f"{each.name}: {note}" if note else each.name)
+        note = wall.detail if wall.ok or wall.required else f"absent ({wall.detail}); the others hold without it"
+        yield Check("sandbox", wall.ok or not wall.required, f"{wall.name}: {note}" if note else wall.name)
     yield Check("isolation", tier != PROCESS, f"tier '{tier}'")

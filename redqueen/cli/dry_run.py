@@ -58,15 +58,15 @@ def print_memory(config: Config, size: int | None = None) -> int:
         # Who plans for another machine has asked for nothing else; the configuration can be printed in any case.
         return 0 if size is None else 1
     try:
-        found = fit(config, machine, lengths, capacity(config))
+        fitted = fit(config, machine, lengths, capacity(config))
     except ModelError as error:
         errors.print(f"does not fit: {error}")
         return 1
-    planned = _Planned(found, machine, lengths, capacity(config))
+    planned = _Planned(fitted, machine, lengths, capacity(config))
     where = "here" if size is None else "there"
-    changed = f" with {' '.join(found.changes)}" if found.changes else ""
-    errors.print(found.warning or f"{found.free / 1e6:,.0f} MB are free {where}: it fits{changed}")
-    errors.print(_batches(found.config))
+    changed = f" with {' '.join(fitted.changes)}" if fitted.changes else ""
+    errors.print(fitted.warning or f"{fitted.free / 1e6:,.0f} MB are free {where}: it fits{changed}")
+    errors.print(_batches(fitted.config))
     if size is not None:
         errors.print(_time(planned, size))
     errors.print(_items(planned))
@@ -75,15 +75,15 @@ def print_memory(config: Config, size: int | None = None) -> int:
 
 def _token_counter(config: Config, *, there: bool) -> Callable[[Prompt], int]:
     """Returns what counts the tokens of prompts. Raises ModelError if the base or its tokenizer cannot be read."""
-    known = known_base(config.model.name) is not None
+    is_known = known_base(config.model.name) is not None
     # A plan for another machine should not depend on what is stored on this one.
-    if known and there:
+    if is_known and there:
         return rough_token_counter()
     try:
         read_config(config.model.name)
         return token_counter(config.model)
     except ModelError:
-        if not known:
+        if not is_known:
             raise
         return rough_token_counter()
 

@@ -52,8 +52,8 @@ def run_eval(targets: Sequence[str], members: str, model: str | None, wanted: Ev
         evaluated = evaluate_targets(targets, members, model, wanted, Lines(progress), report)
     results, plan = evaluated.results, evaluated.plan
     runs = [target for target in dict.fromkeys(targets) if RunDirectory(Path(target)).archive.exists()]
-    overlaps, said = contamination.notes(runs, results.benchmarks)
-    sentences = [*weakest_lines(results), *said]
+    overlaps, overlap_notes = contamination.notes(runs, results.benchmarks)
+    sentences = [*weakest_lines(results), *overlap_notes]
     table = paper.document(results, sentences, notes(results.benchmarks, plan))
     # The page shows what a run has come to, and a run's curve has other columns.
     for run in runs if wanted.step is None else ():

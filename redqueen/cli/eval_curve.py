@@ -50,8 +50,8 @@ def curve_figure(results: Results) -> Figure:
     """Returns a chart for each benchmark: the members' mean over the steps, with its interval over problems."""
     columns = results.columns()
     figure = Figure(figsize=(4.6 * len(columns), 3.4), layout="constrained")
-    for place, column in enumerate(columns, 1):
-        axes = figure.add_subplot(1, len(columns), place)
+    for index, column in enumerate(columns, 1):
+        axes = figure.add_subplot(1, len(columns), index)
         for number, (run, points) in enumerate(curves(results, column).items()):
             colour = _COLOURS[number % len(_COLOURS)]
             steps = [point.step for point in points]
@@ -59,18 +59,18 @@ def curve_figure(results: Results) -> Figure:
             axes.fill_between(steps, _ends(points, "low"), _ends(points, "high"), color=colour, alpha=0.15)
         axes.set_title(row_title(results, column), fontsize=10)
         axes.set_xlabel("step")
-        axes.set_ylabel("solved, % (95 % interval over problems)" if place == 1 else "")
+        axes.set_ylabel("solved, % (95 % interval over problems)" if index == 1 else "")
         axes.set_ylim(bottom=0)
         axes.legend(fontsize=7, frameon=False)
     return figure
 
 
 def _ends(points: Sequence[Point], end: str) -> list[float]:
-    found: list[float] = []
+    percents: list[float] = []
     for point in points:
         value: float | None = getattr(point.score, end)
-        found.append(100 * (point.score.mean if value is None else value))
-    return found
+        percents.append(100 * (point.score.mean if value is None else value))
+    return percents
 
 
 def _all_passes(results: Results) -> list[int]:

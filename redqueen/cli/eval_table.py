@@ -17,15 +17,17 @@ Cells = list[list[str]]
 
 def paper_table(results: Results) -> Cells:
     """Returns the paper's table with its head, and below it what the columns cost."""
-    found = columns(results)
+    paper_columns = columns(results)
     # A column of a run's mean names the run, and its best and worst member follow it.
-    head = [f"{each.target} {each.title}" if each.kind == "mean" else each.title.strip() for each in found]
+    head = [
+        f"{column.target} {column.title}" if column.kind == "mean" else column.title.strip() for column in paper_columns
+    ]
     rows = [["%", *head]]
     for name in results.columns():
-        rows.append([row_title(results, name), *(percent(cell(results, name, column)) for column in found)])
-    shares = [cut_off(results, column) for column in found]
+        rows.append([row_title(results, name), *(percent(cell(results, name, column)) for column in paper_columns)])
+    shares = [cut_off(results, column) for column in paper_columns]
     rows.append(["cut off", *("-" if share is None else f"{100 * share:.1f}" for share in shares)])
-    rows.append(["tokens", *(f"{tokens(results, column):,}" for column in found)])
+    rows.append(["tokens", *(f"{tokens(results, column):,}" for column in paper_columns)])
     return rows
 
 
@@ -39,8 +41,8 @@ def member_table(results: Results) -> Cells:
     for number, entry in enumerate(results.entries):
         row = [entry.label]
         for column in results.columns():
-            found = results.rate(column, number)
-            row.append(f"{100 * found.mean:.1f}" if found else "-")
+            rate = results.rate(column, number)
+            row.append(f"{100 * rate.mean:.1f}" if rate else "-")
         for name, k in passes:
             passed = results.cells[name][number].pass_at.get(k)
             row.append("-" if passed is None else f"{100 * passed:.1f}")
@@ -68,27 +70,29 @@ def _ends(interval: Interval) -> str:
 
 def weakest_lines(results: Results) -> list[str]:
     """Returns a sentence on the weakest member of each run against each single adapter: computed, with its interval."""
-    said: list[str] = []
+    sentences: list[str] = []
     groups = results.groups()
     singles = [entries[0] for entries in groups.values() if len(entries) == 1]
     for target, entries in groups.items():
         if len(entries) == 1:
             continue
         for baseline in singles:
-            found = results.weakest_against(entries, baseline)
-            if found is None:
+            difference = results.weakest_against(entries, baseline)
+            if difference is None:
                 continue
             ends = (
-                "no interval" if found.low is None else f"95 % interval {_points(found.low)} to {_points(found.high)}"
+                "no interval"
+                if difference.low is None
+                else f"95 % interval {_points(difference.low)} to {_points(difference.high)}"
             )
-            verdict = "is above" if found.above else "is not shown to be above"
-            if found.below:
+            verdict = "is above" if difference.above else "is not shown to be above"
+            if difference.below:
                 verdict = "is below"
-            said.append(
+            sentences.append(
                 f"The weakest member of {target} {verdict} {results.entries[baseline].label} "
-                f"({results.overall()}: {_points(found.mean)} points, {ends})."
+                f"({results.overall()}: {_points(difference.mean)} points, {ends})."
             )
-    return said
+    return sentences
 
 
 def _points(value: float | None) -> str:
@@ -132,14 +136,14 @@ def markdown_table(cells: Cells) -> str:
 
 def markdown(results: Results, plan: Plan, sentences: Sequence[str]) -> str:
     """Returns the results as a page of Markdown, with the first prompt of each benchmark as the model reads it."""
-    parts = ["# Evaluation", markdown_table(paper_table(results)), *sentences]
-    parts += ["## Every adapter", markdown_table(member_table(results))]
-    parts += ["## How it was measured", "\n".join(f"- {line}" for line in notes(results.benchmarks, plan))]
-    parts.append("## The first prompt of each benchmark")
+    blocks = ["# Evaluation", markdown_table(paper_table(results)), *sentences]
+    blocks += ["## Every adapter", markdown_table(member_table(results))]
+    blocks += ["## How it was measured", "\n".join(f"- {line}" for line in notes(results.benchmarks, plan))]
+    blocks.append("## The first prompt of each benchmark")
     for loaded in results.benchmarks:
         benchmark = loaded.benchmark
         prompt = benchmark.pose(loaded.problems[0], benchmark.form(plan.template))
         how = "one message" if prompt.chat else "text to go on with"
         # Four backticks, because prompts hold fences of three.
-        parts.append(f"{benchmark.title} ({how}):\n\n````text\n{prompt.text}{prompt.prefix}\n````")
-    return "\n\n".join(parts) + "\n"
+        blocks.append(f"{benchmark.title} ({how}):\n\n````text\n{prompt.text}{prompt.prefix}\n````")
+    return "\n\n".join(blocks) + "\n"

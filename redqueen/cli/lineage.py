@@ -56,8 +56,8 @@ def label(life: Life) -> str:
     origin = "start"
     before = ""
     if life.parents:
-        other = f" with {life.parents[1]}" if len(life.parents) > 1 else ""
-        origin = f"{life.operator}{other}, step {life.born}"
+        partner = f" with {life.parents[1]}" if len(life.parents) > 1 else ""
+        origin = f"{life.operator}{partner}, step {life.born}"
         before = f"{number(life.parent_fitness[0])} > "
     end = "lives" if life.died is None else f"replaced after step {life.died} at the age of {life.age}"
     text = f"{life.name}  {origin}  {before}{number(life.first)} > {number(life.last)}  {life.games} games, {end}"

@@ -70,10 +70,10 @@ def matching(described: Sequence[Key], part: str | None) -> list[Key]:
     if part is None:
         return list(described)
     in_section = [key for key in described if key.name.startswith(f"{part}.")]
-    found = in_section or [key for key in described if part in key.name]
-    if not found:
+    keys = in_section or [key for key in described if part in key.name]
+    if not keys:
         raise UserError(unknown_key(part, [key.name for key in described]))
-    return found
+    return keys
 
 
 def meaning(key: Key) -> str:

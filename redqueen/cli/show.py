@@ -46,12 +46,12 @@ def run_show(
         every = proposals(run, step)
     if not every:
         raise UserError(f"{run} has no step {step}" if step is not None else f"{run} has played no step yet")
-    check_kind(kind, [one.proposal.kind for one in every])
+    check_kind(kind, [proposed.proposal.kind for proposed in every])
     console = table_console()
     with damage_of(run):
         chosen = select(every, name, kind, order)
-        for one in chosen[:limit]:
-            _print(console, one)
+        for proposed in chosen[:limit]:
+            _print(console, proposed)
     console.print(printable(_summary(every, chosen, limit, order)), soft_wrap=True, markup=False)
     return 0
 
@@ -71,19 +71,19 @@ def _name(run: Path, member: str) -> str:
     raise UserError(f"no member '{member}' ever lived in {run}: choose one of {', '.join(names)}")
 
 
-def _print(console: Console, one: Proposed) -> None:
-    row = one.proposal
-    head = f"step {row.step}  {row.kind} by {row.teacher} for {one.student}  ({row.id})"
+def _print(console: Console, proposed: Proposed) -> None:
+    row = proposed.proposal
+    head = f"step {row.step}  {row.kind} by {row.teacher} for {proposed.student}  ({row.id})"
     console.print(Text(printable(head), style="bold"))
-    if one.task is None:
-        if given := given_program(row):
+    if proposed.task is None:
+        if program := given_program(row):
             console.print(Text("  it was given the program"))
-            console.print(indented(given))
+            console.print(indented(program))
             console.print(Text("  and wrote"))
         console.print(indented(row.text.strip("\n")))
         console.print(_line(f"refused, {row.status}", row.detail, row.reward, row.teacher), style="red")
     else:
-        task = one.task.task()
+        task = proposed.task.task()
         console.print(indented(write_question(task)))
         kind = find_or_plain(task.kind)
         answer = kind.recorded_answer(task)
@@ -92,9 +92,9 @@ def _print(console: Console, one: Proposed) -> None:
             console.print(Text(f"  shown: the first {shown}, judged on the other {judged}"))
         elif answer:
             console.print(Text(printable(f"  {row.teacher}'s answer  {answer}")))
-        solved = sum(attempt.status == "correct" for attempt in one.attempts)
-        console.print(_line(f"valid, solved {solved} of {len(one.attempts)}", "", row.reward, row.teacher))
-        _print_attempts(console, one)
+        solved = sum(attempt.status == "correct" for attempt in proposed.attempts)
+        console.print(_line(f"valid, solved {solved} of {len(proposed.attempts)}", "", row.reward, row.teacher))
+        _print_attempts(console, proposed)
     console.print()
 
 
@@ -104,14 +104,16 @@ def _line(what: str, detail: str, reward: float | None, teacher: str) -> Text:
     return Text(printable(f"  {what}{f' ({detail})' if detail else ''}; {pay}"))
 
 
-def _print_attempts(console: Console, one: Proposed) -> None:
+def _print_attempts(console: Console, proposed: Proposed) -> None:
     """Prints equal answers once, with their number, the most frequent first."""
-    counts = Counter((attempt.status, _answer(attempt, one.proposal.kind), attempt.reward) for attempt in one.attempts)
+    counts = Counter(
+        (attempt.status, _answer(attempt, proposed.proposal.kind), attempt.reward) for attempt in proposed.attempts
+    )
     for (status, answer, reward), count in counts.most_common():
         style = "green" if status == "correct" else ""
         pay = "" if reward is None else f"{reward:+.2f}"
         first, _, rest = answer.partition("\n")
-        head = printable(f"  {one.student}  {count} x  {status:<12} {pay:<5}  ")
+        head = printable(f"  {proposed.student}  {count} x  {status:<12} {pay:<5}  ")
         # A function begins on a line of its own, below the verdict.
         if rest:
             console.print(Text(head.rstrip(), style=style))
@@ -138,11 +140,11 @@ def answer_text(text: str, kind: Kind) -> str:
 
 def _summary(every: list[Proposed], chosen: list[Proposed], limit: int, order: Order) -> str:
     """Returns the last line: how much there is that was not printed."""
-    refused = Counter(one.proposal.status for one in every if one.task is None)
-    parts = [f"{min(limit, len(chosen))} of {len(chosen)} shown"]
+    refused = Counter(proposed.proposal.status for proposed in every if proposed.task is None)
+    remarks = [f"{min(limit, len(chosen))} of {len(chosen)} shown"]
     if len(chosen) > limit:
-        parts.append("more with --limit N")
+        remarks.append("more with --limit N")
     if refused and order == "newest":
         reasons = ", ".join(f"{status} {count}" for status, count in refused.most_common())
-        parts.append(f"{sum(refused.values())} of {len(every)} proposals were refused ({reasons}): see --worst")
-    return "; ".join(parts)
+        remarks.append(f"{sum(refused.values())} of {len(every)} proposals were refused ({reasons}): see --worst")
+    return "; ".join(remarks)

@@ -40,15 +40,17 @@ def plan_sweep(
 def plan_lines(cells: Sequence[Combination], runs: Sequence[SweepRun], jobs: int) -> list[str]:
     """Returns what will be trained, in lines: the cells, the runs that are left, and how long those will take."""
     lines = [f"{len(cells)} {'cell' if len(cells) == 1 else 'cells'}: {', '.join(cell.name for cell in cells)}"]
-    left = [run for run in runs if not run.done]
-    steps = sum(run.config.run.steps for run in left)
-    lines.append(f"{len(runs)} runs, {len(runs) - len(left)} of them finished; {len(left)} to train, {steps} steps")
+    remaining = [run for run in runs if not run.done]
+    steps = sum(run.config.run.steps for run in remaining)
+    lines.append(
+        f"{len(runs)} runs, {len(runs) - len(remaining)} of them finished; {len(remaining)} to train, {steps} steps"
+    )
     # Runs of a sweep are alike, so those that are here say how long a step takes on this machine.
     seconds = [line["seconds"]["total"] for run in runs if run.path.exists() for line in run.lines()]
-    if left and seconds:
-        time = clock(fmean(seconds) * steps / min(jobs, len(left)))
+    if remaining and seconds:
+        time = clock(fmean(seconds) * steps / min(jobs, len(remaining)))
         lines.append(f"about {time} at {fmean(seconds):.0f} s a step, as in the steps that are here")
-    elif left:
+    elif remaining:
         lines.append("how long that takes is known after the first run: its log has a line for each step")
     return lines
 

@@ -173,17 +173,17 @@ def _blocks(
     programs: list[list[tuple[int, Task]]], verifier: Verifier, refused: dict[int, str]
 ) -> list[tuple[list[int], str]]:
     """Returns the seeds as they stand in the file, each with its rows' numbers; notes why others are refused."""
-    found: list[tuple[list[int], str]] = []
+    candidates: list[tuple[list[int], str]] = []
     for rows in programs:
         numbers = [number for number, _ in rows]
         try:
-            found.append((numbers, _block(_merged([task for _, task in rows]))))
+            candidates.append((numbers, _block(_merged([task for _, task in rows]))))
         except ValueError as error:
             refused.update(dict.fromkeys(numbers, str(error)))
     # The text that is written is what a run will read and run, with all inputs in one interpreter. So it is judged too.
-    judged = judge_proposals(verifier, [_proposal(numbers[0], parse_block(block)) for numbers, block in found])
+    judged = judge_proposals(verifier, [_proposal(numbers[0], parse_block(block)) for numbers, block in candidates])
     blocks: list[tuple[list[int], str]] = []
-    for (numbers, block), (verdict, task) in zip(found, judged, strict=True):
+    for (numbers, block), (verdict, task) in zip(candidates, judged, strict=True):
         if task is None:
             refused.update(dict.fromkeys(numbers, _reason(verdict)))
         else:

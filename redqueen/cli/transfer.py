@@ -35,25 +35,25 @@ def run_transfer(args: Sequence[str], seeds: int, out: Path, jobs: int, *, as_js
     `args` are folders of runs, and settings as KEY=VALUE. Raises UserError.
     """
     paths = [Path(arg) for arg in args if "=" not in arg]
-    given = [arg for arg in args if "=" in arg]
+    overrides = [arg for arg in args if "=" in arg]
     if not paths:
         raise UserError("name the runs whose tasks are tried: redqueen transfer RUN... --out DIR")
-    found = curricula(paths, configure(["rlvr", *given]).run.seed)
-    sizes = found[0].counts()
-    settings = ["rlvr", *stranger_settings(paths, list(sizes)), *given]
+    thirds = curricula(paths, configure(["rlvr", *overrides]).run.seed)
+    sizes = thirds[0].counts()
+    settings = ["rlvr", *stranger_settings(paths, list(sizes)), *overrides]
     cells = [Combination(SEEDS, (f"game.seed_tasks={max(sizes.values())}",))]
-    for curriculum in found:
+    for curriculum in thirds:
         cells.append(Combination(curriculum.name, (f"game.tasks={_file(out, curriculum)}",)))
     # The runs are checked before a file is written.
     strangers = plan_runs(settings, cells, seeds, out)
-    _write(out, found)
+    _write(out, thirds)
     progress = progress_console()
-    left = sum(not run.done for run in strangers)
-    progress.print(f"{len(strangers)} strangers, {left} to train on {sum(sizes.values())} tasks each")
+    remaining = sum(not run.done for run in strangers)
+    progress.print(f"{len(strangers)} strangers, {remaining} to train on {sum(sizes.values())} tasks each")
     if not train_runs(strangers, jobs, progress):
         progress.print("stopped: the same command goes on")
         return 130
-    table = rows(found, _gains(cells, strangers))
+    table = rows(thirds, _gains(cells, strangers))
     document = {"args": list(args), "tasks": sizes, "rows": [asdict(row) for row in table]}
     write_json(out / "transfer.json", document)
     if as_json:
@@ -104,7 +104,7 @@ def _show(table: Sequence[TransferRow]) -> None:
             "-" if row.lines is None else f"{row.lines:.1f}",
             "-" if row.solve_rate is None else f"{row.solve_rate:.2f}",
             str(row.gain.n if row.gain else 0),
-            *(interval_text(each, "+.1f", 100) for each in (row.gain, row.over_seeds, row.last_over_first)),
+            *(interval_text(interval, "+.1f", 100) for interval in (row.gain, row.over_seeds, row.last_over_first)),
         )
     console.print(columns)
     console.print(NOTES, soft_wrap=True, markup=False)

@@ -201,9 +201,9 @@ class _Progress:
     def _show(self, before: str, after: str) -> None:
         total = self._counts.total()
         seconds = time.monotonic() - self._start
-        parts = ", ".join(f"{status} {count}" for status, count in self._counts.most_common())
+        counts = ", ".join(f"{status} {count}" for status, count in self._counts.most_common())
         rate = f"{total / seconds:.0f}/s" if seconds > 0 else "-"
-        text = f"{total} lines in {seconds:.1f} s ({rate}), isolation {self._tier}: {parts or 'nothing to do'}"
+        text = f"{total} lines in {seconds:.1f} s ({rate}), isolation {self._tier}: {counts or 'nothing to do'}"
         # The verdicts matter even if the progress cannot be seen, so a standard error that fails is no reason to stop.
         try:
             print(f"{before}{text}", end=after, file=sys.stderr, flush=True)

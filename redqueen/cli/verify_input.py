@@ -75,19 +75,19 @@ def _attempt(name: str | int, kind: TaskKind, fields: dict[str, Any]) -> Answer:
             raise BadLineError(name, f'"hidden" must hold 1 to {MAX_INPUTS} pairs')
     else:
         pairs = (Pair("", _text(fields, "output")),)
-    given = tuple(pair.input for pair in pairs) if kind.shows_examples else ()
+    inputs = tuple(pair.input for pair in pairs) if kind.shows_examples else ()
     program = ""
     if kind.runs_program:
         program = _text(fields, "program")
-        given = (_text(fields, "input"),) if "input" in fields else ()
+        inputs = (_text(fields, "input"),) if "input" in fields else ()
     # A bad input is the line's fault, and not that of the answer, which would fail on it.
-    for text in given:
+    for text in inputs:
         try:
             kind.language.spell_input(text)
         except LiteralError as error:
             raise BadLineError(name, f"the recorded input: {error}") from None
     try:
-        return replace(kind.answer(program, pairs, answer), inputs=given)
+        return replace(kind.answer(program, pairs, answer), inputs=inputs)
     except LiteralError as error:
         raise BadLineError(name, f"the expected output: {error}") from None
 

@@ -79,7 +79,7 @@ def run_warm_start(
 
 def _counts(option: str, text: str) -> list[int]:
     """Returns the numbers of "110,90,80". Raises UserError if one is not positive and whole."""
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not all(part.isdigit() and int(part) > 0 for part in parts):
+    numbers = [number.strip() for number in text.split(",") if number.strip()]
+    if not all(number.isdigit() and int(number) > 0 for number in numbers):
         raise UserError(f"{option} takes positive whole numbers with commas, not '{text}'")
-    return [int(part) for part in parts]
+    return [int(number) for number in numbers]
