@@ -165,9 +165,9 @@ def task_of(question: Sequence[str], directory: RunDirectory, game: GameConfig, 
     """Returns the task that is asked for by its id, or by a text. Raises UserError if there is none."""
     if len(question) == 1:
         word = question[0]
-        known = _seed(word, game, verifier) if word.startswith(SEED) else _task_of_run(word, directory)
-        if known is not None:
-            return known
+        task = _seed(word, game, verifier) if word.startswith(SEED) else _task_of_run(word, directory)
+        if task is not None:
+            return task
     # Questions look alike in several languages: the run's own are meant.
     return posed(read_question("\n".join(question), names_of_languages(game.kinds)), verifier)
 

@@ -71,4 +71,6 @@ def _scores(directory: RunDirectory, member: str, step: int) -> list[Score]:
         for row in archive.evaluations(step):
             if row.member == member and row.status not in ("infra_error", "nondeterministic"):
                 rows.setdefault(row.benchmark, []).append(row.status)
-    return [Score(benchmark=name, right=each.count("correct"), judged=len(each)) for name, each in rows.items()]
+    return [
+        Score(benchmark=name, right=statuses.count("correct"), judged=len(statuses)) for name, statuses in rows.items()
+    ]

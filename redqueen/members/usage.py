@@ -119,7 +119,7 @@ def _task(kind: TaskKind, program: str, message: str, pairs: tuple[tuple[str, st
         author="example",
         step=0,
         program=program,
-        pairs=tuple(Pair(given, output) for given, output in pairs),
+        pairs=tuple(Pair(input_text, output) for input_text, output in pairs),
         message=message,
     )
     return kind.of_program(whole) or whole
