@@ -135,7 +135,7 @@ class Run:
             from redqueen.session import Attached, resume
 
             attached = Attached(command=_caller(), recorders=recorders, verifier=verifier)
-            resume(config, self._directory, attached, {each.partition("=")[0] for each in assignments})
+            resume(config, self._directory, attached, {assignment.partition("=")[0] for assignment in assignments})
         return self
 
     @property
@@ -164,7 +164,7 @@ class Run:
         `.task` has the program, its inputs and outputs and the solve rate, `.proposal` the teacher's text and its
         reward, `.attempts` what the student wrote, each with its verdict and reward.
         """
-        return [one for one in proposals(self.path, step) if one.task is not None]
+        return [proposed for proposed in proposals(self.path, step) if proposed.task is not None]
 
     def tasks_frame(self) -> Any:
         """Returns a `pandas.DataFrame` with one row for each valid task, oldest first.
@@ -224,10 +224,10 @@ class Run:
 
         allowed = Allowed(load_plugins)
         lines = checked_question(self.path, member, [question], step, allowed)
-        found = asked(self.path, member, lines, step, attempts, allowed, Listener())
+        answered = asked(self.path, member, lines, step, attempts, allowed, Listener())
         return [
             Answer(text=completion.text, status=verdict.status, detail=verdict.detail)
-            for completion, verdict in found.answers
+            for completion, verdict in answered.answers
         ]
 
     def evaluate(
@@ -269,10 +269,10 @@ class Run:
             step=step,
             allowed=Allowed(load_plugins),
         )
-        found = evaluate_targets(
+        evaluated = evaluate_targets(
             [str(self.path), *beside], members, None, wanted, Listener(), lambda what, done, total: None
         )
-        scores: Any = document(found.results, found.plan, found.base, [])["scores"]
+        scores: Any = document(evaluated.results, evaluated.plan, evaluated.base, [])["scores"]
         return scores
 
     def export(self, member: str, out: str | Path, *, step: int | None = None, merge: bool = False) -> Path:
@@ -327,7 +327,7 @@ def compare(runs: Sequence[Run | str | Path], by: str = "run") -> dict[str, list
 def _frame(row: type[Any], rows: Sequence[Any], what: str) -> Any:
     """Returns rows of one class as a data frame, whose columns are its fields."""
     pandas = require("pandas", "data", what)
-    return pandas.DataFrame([asdict(each) for each in rows], columns=[field.name for field in fields(row)])
+    return pandas.DataFrame([asdict(record) for record in rows], columns=[field.name for field in fields(row)])
 
 
 def _number(value: float | None) -> str:
