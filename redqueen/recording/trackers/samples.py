@@ -29,8 +29,8 @@ def sampled(played: PlayedStep) -> list[Row]:
 
 def _row(match: PlayedMatch, scored: ScoredProposal, task: Task) -> Row:
     texts = [
-        f"{each.attempted.verdict.status}, paid {each.reward}:\n{each.attempted.rollout.completion.text}"
-        for each in scored.attempts
+        f"{attempt.attempted.verdict.status}, paid {attempt.reward}:\n{attempt.attempted.rollout.completion.text}"
+        for attempt in scored.attempts
     ]
     return {
         "id": task.id,

@@ -40,11 +40,11 @@ class TensorBoard(Tracker):
 
     def send_samples(self, step: int, rows: Sequence[Row]) -> None:
         """Writes a text. What a model wrote may have any mark of Markdown in it, so it is indented: a block of code."""
-        parts: list[str] = []
+        blocks: list[str] = []
         for row in rows:
-            parts.append(f"### {row['id']}")
-            parts += [f"{name}\n\n{indent(str(value), '    ', lambda _: True)}" for name, value in row.items()]
-        self._writer.add_text(NAME, "\n\n".join(parts), step)
+            blocks.append(f"### {row['id']}")
+            blocks += [f"{name}\n\n{indent(str(value), '    ', lambda _: True)}" for name, value in row.items()]
+        self._writer.add_text(NAME, "\n\n".join(blocks), step)
         self._writer.flush()
 
     def finish(self) -> None:
