@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar
@@ -79,7 +80,7 @@ class Openings(vf.Taskset[Opening, OpeningsConfig]):
         kinds = [kind for kind in by_kind if not self.config.kinds or kind in self.config.kinds]
         if not kinds:
             raise UserError(f"{self.FILE} has no task of the kinds {', '.join(self.config.kinds)}")
-        every = [task for tasks in by_kind.values() for task in tasks]
+        every = list(chain.from_iterable(by_kind.values()))
         rng = random.Random(self.config.seed)
         return [
             self._opening(number, kinds[number % len(kinds)], by_kind, every, rng)

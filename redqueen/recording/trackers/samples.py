@@ -17,12 +17,11 @@ Row = Mapping[str, str | float | None]
 
 def sampled(played: PlayedStep) -> list[Row]:
     """Returns up to `MOST` valid tasks of a step, evenly spread, in the step's order."""
-    valid = [
-        (match, scored, scored.proposed.task)
-        for match in played.matches
-        for scored in match.proposals
-        if scored.proposed.task is not None
-    ]
+    valid: list[tuple[PlayedMatch, ScoredProposal, Task]] = []
+    for match in played.matches:
+        for scored in match.proposals:
+            if scored.proposed.task is not None:
+                valid.append((match, scored, scored.proposed.task))
     count = min(MOST, len(valid))
     return [_row(*valid[number * len(valid) // count]) for number in range(count)]
 

@@ -8,7 +8,7 @@ from html import escape
 from redqueen.analysis.compare.arms import Arm, runs_of
 from redqueen.analysis.compare.charts import Chart, answering
 from redqueen.analysis.compare.gains import KEY
-from redqueen.analysis.compare.summary import Quantity, budget, quantity_rows, run_row
+from redqueen.analysis.compare.summary import Budget, Quantity, budget, quantity_rows, run_row
 from redqueen.web.questions import question_of
 from redqueen.web.report.inline import document
 
@@ -62,24 +62,12 @@ def chart_panel(chart: Chart, section: str) -> dict[str, object]:
 
 
 def _body(arms: Sequence[Arm], table: Sequence[Quantity]) -> str:
-    costs = [budget(arm) for arm in arms]
-    rows = [
-        [
-            cost.arm,
-            str(cost.runs),
-            ", ".join(f"{word} ({count})" for word, count in cost.verdicts.items()),
-            f"{cost.steps:g}",
-            f"{cost.tokens_sampled:,.0f}",
-            f"{cost.tokens_trained:,.0f}",
-            f"{cost.seconds / 60:.1f} min",
-        ]
-        for cost in costs
-    ]
+    rows = [_budget_row(budget(arm)) for arm in arms]
     budgets = _table(["arm", "runs", "verdict", "steps", "tokens sampled", "tokens trained", "time in steps"], rows)
     changes = quantity_rows(table, len(arms), "→", "–")
     numbers = _table(["first → last quarter of the steps", *(arm.name for arm in arms)], changes)
     fields = [run_row(run) for run in runs_of(arms)]
-    runs = _table(list(fields[0]), [[str(value) for value in row.values()] for row in fields])
+    runs = _table(list(fields[0]), [list(map(str, row.values())) for row in fields])
     return (
         '<header><div class="top"><strong id="title">Comparison</strong>'
         '<button id="theme" type="button"></button></div>'
@@ -93,8 +81,24 @@ def _body(arms: Sequence[Arm], table: Sequence[Quantity]) -> str:
     )
 
 
+def _budget_row(cost: Budget) -> list[str]:
+    return [
+        cost.arm,
+        str(cost.runs),
+        ", ".join(f"{word} ({count})" for word, count in cost.verdicts.items()),
+        f"{cost.steps:g}",
+        f"{cost.tokens_sampled:,.0f}",
+        f"{cost.tokens_trained:,.0f}",
+        f"{cost.seconds / 60:.1f} min",
+    ]
+
+
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     titles = "".join(f"<th>{escape(title)}</th>" for title in head)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    body = "".join(_row(row) for row in rows)
     box = f'<div class="wide" tabindex="0" role="group" aria-label="{escape(head[0])}">'
     return f"{box}<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from redqueen.runs.archive import queries
@@ -83,5 +84,5 @@ def tasks(run: LiveRun) -> Tasks:
         typical = [queries.find(archive, late, "step", descending=False, limit=1, offset=offset) for offset in offsets]
     return Tasks(
         best=[task_view(run, line.id) for line in best],
-        typical=[task_view(run, line.id) for lines in typical for line in lines],
+        typical=[task_view(run, line.id) for line in chain.from_iterable(typical)],
     )
