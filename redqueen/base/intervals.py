@@ -48,8 +48,8 @@ def interval_text(found: Interval | None, form: str = "+.2f", scale: float = 1) 
 
 def mean(values: Iterable[float | None]) -> float | None:
     """Returns the mean of the values that are known, None without any."""
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
+    measured = [value for value in values if value is not None]
+    return fmean(measured) if measured else None
 
 
 def interval(values: Sequence[float], level: float = LEVEL) -> Interval | None:
@@ -106,8 +106,8 @@ def slope(x: Sequence[float], y: Sequence[float], level: float = LEVEL) -> Inter
     mean_y = fmean(y)
     square = sum((a - mean_x) ** 2 for a in x)
     rise = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / square
-    left = sum((b - mean_y - rise * (a - mean_x)) ** 2 for a, b in zip(x, y, strict=True))
-    return around(rise, math.sqrt(left / (len(x) - 2) / square), len(x) - 2, len(x), level)
+    residual = sum((b - mean_y - rise * (a - mean_x)) ** 2 for a, b in zip(x, y, strict=True))
+    return around(rise, math.sqrt(residual / (len(x) - 2) / square), len(x) - 2, len(x), level)
 
 
 def around(mean: float, error: float, freedom: int, n: int, level: float = LEVEL) -> Interval:

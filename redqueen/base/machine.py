@@ -66,7 +66,7 @@ def on_sigterm(act: Callable[[], None]) -> Generator[None]:
 def can_write(folder: Path) -> bool:
     """Returns whether this user may write to a folder, which need not be there yet."""
     # Unlike `Path.exists`, this also answers where a folder above may not be entered.
-    there = next(each for each in (folder, *folder.parents) if os.access(each, os.F_OK))
+    there = next(path for path in (folder, *folder.parents) if os.access(path, os.F_OK))
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 
@@ -110,8 +110,8 @@ def _own_groups() -> list[str]:
     except OSError:
         return []
     # "0::/path" is version 2, "4:memory:/path" version 1.
-    parts = [line.split(":", 2) for line in lines]
-    return [path for _, controllers, path in parts if controllers in ("", "memory")]
+    fields = [line.split(":", 2) for line in lines]
+    return [path for _, controllers, path in fields if controllers in ("", "memory")]
 
 
 def _left_in_groups(root: Path, groups: list[str]) -> Iterator[int]:
@@ -120,9 +120,9 @@ def _left_in_groups(root: Path, groups: list[str]) -> Iterator[int]:
         for top in (root, root / "memory"):
             folder = top / group.lstrip("/")
             # A limit holds for all groups below it, so every folder up to the top counts.
-            for place in (folder, *folder.parents):
-                yield from _left(place)
-                if place == top:
+            for level in (folder, *folder.parents):
+                yield from _left(level)
+                if level == top:
                     break
 
 

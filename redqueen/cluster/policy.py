@@ -75,12 +75,12 @@ class ClusterPolicy(MemberPolicy):
             raise AdapterError(f"member '{name}' is here already")
         if not self._free:
             raise AdapterError(f"no free slot for member '{name}'")
-        place = self._free[0] if slot is None else slot
+        slot = self._free[0] if slot is None else slot
         number = self._versions.get(name, 0) + 1 if version is None else version
         optimizer = {key: tensor.numpy() for key, tensor in (state or {}).items()} if trained else None
-        member = MemberState(name=name, weights=arrays_of(adapter), version=number, slot=place, optimizer=optimizer)
-        self._free.remove(place)
-        self._slots[name] = place
+        member = MemberState(name=name, weights=arrays_of(adapter), version=number, slot=slot, optimizer=optimizer)
+        self._free.remove(slot)
+        self._slots[name] = slot
         self._versions[name] = number
         self.replicas.add(member, put(self.cluster, member), trained=trained)
 
@@ -115,12 +115,12 @@ class ClusterPolicy(MemberPolicy):
         if not self._begun:
             self.replicas.welcome(list(self._slots))
         completions: dict[int, Completion] = {}
-        left = list(range(len(requests)))
+        remaining = list(range(len(requests)))
         # A request's random numbers follow from its seed, so it gets the same text wherever it is sampled, apart from
         # how products of another batch round.
-        while left:
-            self._sample_once(requests, left, completions, on_completion)
-            left = [index for index in left if index not in completions]
+        while remaining:
+            self._sample_once(requests, remaining, completions, on_completion)
+            remaining = [index for index in remaining if index not in completions]
         self._work.sampling_s += time.perf_counter() - start
         self._work.sampled_tokens += sum(len(completion.token_ids) for completion in completions.values())
         return [completions[index] for index in range(len(requests))]
@@ -128,16 +128,16 @@ class ClusterPolicy(MemberPolicy):
     def _sample_once(
         self,
         requests: Sequence[Request],
-        left: Sequence[int],
+        remaining: Sequence[int],
         completions: dict[int, Completion],
         on_completion: OnCompletion | None,
     ) -> None:
-        """Samples the requests at the places `left`, as far as replicas are not lost meanwhile."""
+        """Samples the requests at the indices `remaining`, as far as replicas are not lost meanwhile."""
         streams: dict[Any, list[int]] = {}
         replicas = list(self.replicas.actors.values())
-        for replica, share in zip(replicas, _shares(requests, left, len(replicas)), strict=True):
+        for replica, share in zip(replicas, _shares(requests, remaining, len(replicas)), strict=True):
             if share:
-                streams[replica.stream("sample", [requests[place] for place in share])] = share
+                streams[replica.stream("sample", [requests[index] for index in share])] = share
         lost = False
         while streams:
             stream = first_ready(self.cluster, list(streams))
@@ -150,10 +150,10 @@ class ClusterPolicy(MemberPolicy):
             if batch is None:
                 del streams[stream]
                 continue
-            for place, completion in batch:
-                completions[share[place]] = completion
+            for position, completion in batch:
+                completions[share[position]] = completion
                 if on_completion is not None:
-                    on_completion(share[place], completion)
+                    on_completion(share[position], completion)
         # The others were not interrupted: a replica takes over members only when it has nothing else to do.
         if lost:
             self.replicas.mend()
@@ -214,9 +214,9 @@ class ClusterPolicy(MemberPolicy):
                 pending = [name for name in sorted(samples) if name not in learned]
                 shares = self._by_owner(pending, samples)
                 calls = {owner: actors[owner].call_split("learn", 3, share, lr) for owner, share in shares.items()}
-            for name, one in self._moved(calls).items():
-                learned[name] = one
-                self._versions[name] = one.version
+            for name, result in self._moved(calls).items():
+                learned[name] = result
+                self._versions[name] = result.version
                 done += sum(len(sample.token_ids) for sample in samples[name])
                 if progress is not None:
                     progress(done, total)
@@ -241,9 +241,9 @@ class ClusterPolicy(MemberPolicy):
                 self.replicas.mend()
                 # Whether the update has survived is known by the version that the present owner holds. If it has not,
                 # the member has not moved anywhere that counts, and is updated again.
-                moved = [one for one in moved if self._held(one.update.member) == one.version]
-                self.replicas.spread([one.update.member for one in moved])
-            learned |= {one.update.member: one for one in moved}
+                moved = [result for result in moved if self._held(result.update.member) == result.version]
+                self.replicas.spread([result.update.member for result in moved])
+            learned |= {result.update.member: result for result in moved}
         return learned
 
     def _held(self, name: str) -> int:
@@ -260,17 +260,17 @@ class ClusterPolicy(MemberPolicy):
         self.replicas.close()
 
 
-def _shares(requests: Sequence[Request], places: Sequence[int], replicas: int) -> list[list[int]]:
-    """Divides the requests at `places` into a share for each replica, by a rule that timing has no part in.
+def _shares(requests: Sequence[Request], indices: Sequence[int], replicas: int) -> list[list[int]]:
+    """Divides the requests at `indices` into a share for each replica, by a rule that timing has no part in.
 
     Requests with one prompt stay together: the prompt is computed once for all of them.
     """
     groups: dict[tuple[str, Prompt], list[int]] = {}
-    for place in places:
-        groups.setdefault((requests[place].member, requests[place].prompt), []).append(place)
+    for index in indices:
+        groups.setdefault((requests[index].member, requests[index].prompt), []).append(index)
     costs: list[float] = []
     for (_, prompt), group in groups.items():
-        tokens = sum(requests[place].sampling.max_tokens for place in group)
+        tokens = sum(requests[index].sampling.max_tokens for index in group)
         costs.append(tokens + len(prompt.text) / _PROMPT_CHARACTERS)
     shares = partition_by_cost(list(groups.values()), costs, replicas)
     return [sorted(chain.from_iterable(share)) for share in shares]

@@ -143,10 +143,10 @@ class Replica:
     def adopt(self, names: Sequence[str]) -> dict[str, int]:
         """Trains these members from now on, with the states that were kept. Returns the versions of those it has."""
         with self._lock:
-            found = [self._kept.pop(name) for name in names if name in self._kept]
-            for member in found:
+            members = [self._kept.pop(name) for name in names if name in self._kept]
+            for member in members:
                 self._join(member, owned=True)
-        return {member.name: member.version for member in found}
+        return {member.name: member.version for member in members}
 
     def leave(self, name: str) -> None:
         """Removes a member."""

@@ -51,14 +51,14 @@ class Replicas:
         # First the heir: from the moment on in which a replica owns the member, it can be lost.
         if trained and heir is not None:
             self.wait({heir: self.actors[heir].call("keep", [member])})
-        calls = {index: each.call("join", sent, owned=index == owner) for index, each in self.actors.items()}
+        calls = {index: actor.call("join", sent, owned=index == owner) for index, actor in self.actors.items()}
         if trained:
             self.owners[member.name] = owner
         self.wait(calls)
 
     def send(self, owner: int, weights: Pending) -> None:
         """Gives all replicas but their owner the new weights of members."""
-        self.wait({index: each.call("accept", weights) for index, each in self.actors.items() if index != owner})
+        self.wait({index: actor.call("accept", weights) for index, actor in self.actors.items() if index != owner})
 
     def state(self, name: str, method: str) -> MemberState:
         """Returns what a member's owner says of it: its `weights` or its `states`.
@@ -230,8 +230,8 @@ def _agreed(opened: Sequence[Pending]) -> BaseFacts:
         facts: list[BaseFacts] = [call.get() for call in opened]
     except LostError as error:
         raise ClusterError(f"a replica ended before it had loaded the base: {error}") from error
-    if len({each.fingerprint for each in facts}) > 1:
-        formats = sorted({each.dtype for each in facts})
+    if len({base.fingerprint for base in facts}) > 1:
+        formats = sorted({base.dtype for base in facts})
         raise ClusterError(
             f"the machines have different weights of '{facts[0].name}' ({', '.join(formats)}): give all of them the "
             "same files, and set model.dtype, which auto chooses by the processor"

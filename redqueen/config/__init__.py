@@ -218,9 +218,9 @@ def resolve(data: dict[str, Any]) -> Config:
         return Config.model_validate(data, context=context)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
+        where = ".".join(str(key) for key in first["loc"])
         message = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
             raise ConfigError(unknown_key(where, keys(Config))) from None
-        given = "" if first["type"] == "value_error" else f" (given: {first['input']!r})"
-        raise ConfigError(f"{where}: {message}{given}" if where else message) from None
+        note = "" if first["type"] == "value_error" else f" (given: {first['input']!r})"
+        raise ConfigError(f"{where}: {message}{note}" if where else message) from None

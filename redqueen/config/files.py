@@ -68,7 +68,7 @@ def with_settings(config: Config, settings: Mapping[str, Any]) -> Config:
         if key == SOURCE:
             name = "game.kinds"
             value = kinds_of(",".join(value) if isinstance(value, list) else str(value))
-        if value is None and any(each.startswith(f"{name}.") for each in valid):
+        if value is None and any(valid_key.startswith(f"{name}.") for valid_key in valid):
             # A section of YAML that holds comments only.
             continue
         if name not in valid:
@@ -117,10 +117,10 @@ def _about(key: Key) -> list[str]:
 
 
 def _value(config: Config, key: str) -> Any:
-    found: Any = config
+    value: Any = config
     for name in key.split("."):
-        found = getattr(found, name)
-    return found
+        value = getattr(value, name)
+    return value
 
 
 def _assigned(name: str, value: Any, *, toml: bool) -> str:

@@ -89,11 +89,11 @@ def _choices(annotation: Any) -> tuple[str, ...]:
         return annotation.choices()
     # The annotations of `Annotated` are looked at like the parts of any other type.
     if get_origin(annotation) is Annotated:
-        return tuple(word for part in annotation.__metadata__ for word in _choices(part))
+        return tuple(word for metadata in annotation.__metadata__ for word in _choices(metadata))
     words: list[str] = []
-    for part in get_args(annotation):
-        if part not in (NoneType, Ellipsis):
-            words += _choices(part)
+    for argument in get_args(annotation):
+        if argument not in (NoneType, Ellipsis):
+            words += _choices(argument)
     return tuple(words)
 
 
@@ -135,5 +135,5 @@ def parse_value(text: str, current: object) -> object:
     if text.lower() in ("none", "null"):
         return None
     if isinstance(current, tuple):
-        return tuple(part.strip() for part in text.strip("()[]").split(",") if part.strip())
+        return tuple(item.strip() for item in text.strip("()[]").split(",") if item.strip())
     return text

@@ -314,9 +314,9 @@ def check_repeats(words: Sequence[str], options: Sequence[str] = ()) -> None:
     `words` are its arguments, `options` the settings that its options stand for, e.g. "run.steps" for --steps.
     """
     # Whichever of the two won, a person may have meant the other.
-    given = [word.partition("=")[0].strip().lstrip("-") for word in words if "=" in word]
-    for key in [*given, *options]:
-        times = given.count(key) + options.count(key)
+    settings = [word.partition("=")[0].strip().lstrip("-") for word in words if "=" in word]
+    for key in [*settings, *options]:
+        times = settings.count(key) + options.count(key)
         if times > 1:
             raise ConfigError(f"{key} is given {'twice' if times == 2 else f'{times} times'}: write it once")
 

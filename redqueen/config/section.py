@@ -50,9 +50,9 @@ class Named:
 
     def check(self, name: str, info: ValidationInfo) -> str:
         """Returns the name. Raises ValueError if there is no such part."""
-        known = self.choices()
+        choices = self.choices()
         made = self.made is not None and self.made(name)
-        if name not in known and not made and not (info.context or {}).get(ANY_PART):
-            choose = f"choose one of {', '.join(known)}, or " if known else ""
+        if name not in choices and not made and not (info.context or {}).get(ANY_PART):
+            choose = f"choose one of {', '.join(choices)}, or " if choices else ""
             raise ValueError(f"there is no {self.part} '{name}': {choose}load your own with plugins=MODULE")
         return name

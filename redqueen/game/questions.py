@@ -46,10 +46,10 @@ def write_question(task: Task) -> str:
 def _unreadable(lines: list[str]) -> str:
     """Returns the first line that is neither a comment nor an example in any language."""
     for line in lines:
-        known = any(
+        readable = any(
             line.startswith(language.comment("").strip()) or language.read_equation(line)
             for language in languages(names())
         )
-        if line and not known:
+        if line and not readable:
             return line
     return lines[-1]

@@ -89,9 +89,9 @@ class TaskBank:
         """
         if is_reserved(task.program, task.kind):
             return False
-        known = self._ideas.get(task.kind, ())
+        ideas = self._ideas.get(task.kind, ())
         name = idea(task)
-        return name not in known and name not in seed_ideas(task.kind)
+        return name not in ideas and name not in seed_ideas(task.kind)
 
     def references(
         self, kind: Kind, count: int, rng: random.Random, source: ReferenceSource = "all", without: str = ""
@@ -127,14 +127,14 @@ class TaskBank:
         if not tasks:
             raise IndexError(f"the task bank has no task of the kind {kind}")
         rounds: dict[int, list[Task]] = {}
-        found: list[Task] = []
-        for place in range(first, first + count):
-            number, position = divmod(place, len(tasks))
+        chosen: list[Task] = []
+        for index in range(first, first + count):
+            number, position = divmod(index, len(tasks))
             if number not in rounds:
                 rounds[number] = list(tasks)
                 order(number).shuffle(rounds[number])
-            found.append(rounds[number][position])
-        return found
+            chosen.append(rounds[number][position])
+        return chosen
 
     def _shelf(self, kind: Kind) -> list[Task]:
         """Returns the tasks of a kind, oldest first."""
@@ -148,7 +148,7 @@ class TaskBank:
         Raises IndexError if there is none.
         """
         language = find(kind).language.name
-        kinds = [each for each in self._entries if find(each).language.name == language]
+        kinds = [name for name in self._entries if find(name).language.name == language]
         # The kind is drawn first, so that a kind with few tasks is not drowned by the others.
         return rng.choice(self._shelf(rng.choice(kinds)))
 

@@ -110,8 +110,8 @@ async def _body(request: Request, size: int) -> bytes:
     """Returns a request's body. Raises TimeoutError or ClientDisconnect if it does not come."""
     body = bytearray()
     async with asyncio.timeout(BODY_S):
-        async for part in request.stream():
-            body += part
+        async for chunk in request.stream():
+            body += chunk
             if len(body) > size:
                 raise WireError("the request is longer than it said", 400)
     return bytes(body)
@@ -145,5 +145,7 @@ async def _ping(request: Request) -> Response:
 
 async def _not_found(request: Request, error: Exception) -> Response:
     del error
-    said = f"{request.url.path} is not served: POST /run_code runs Python, and nothing else of SandboxFusion is here\n"
-    return PlainTextResponse(said, 404)
+    message = (
+        f"{request.url.path} is not served: POST /run_code runs Python, and nothing else of SandboxFusion is here\n"
+    )
+    return PlainTextResponse(message, 404)

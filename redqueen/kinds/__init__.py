@@ -148,7 +148,7 @@ def languages(kinds: Iterable[str]) -> list[Language]:
 
 def names_of_languages(kinds: Iterable[str]) -> tuple[str, ...]:
     """Returns the names of all kinds of the languages of these kinds."""
-    given = tuple(kinds)
-    wanted = {language.name for language in languages(given)}
+    chosen = tuple(kinds)
+    wanted = {language.name for language in languages(chosen)}
     listed = (name for name in names() if find(name).language.name in wanted)
-    return tuple(dict.fromkeys((*listed, *given)))
+    return tuple(dict.fromkeys((*listed, *chosen)))

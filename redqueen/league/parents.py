@@ -16,12 +16,12 @@ def rank(survivors: Sequence[Member], count: int, contestants: int, rng: Random)
     """Draws by linear ranking (Baker 1985): of n survivors the fittest has weight n and the last has weight 1."""
     del contestants
     size = len(survivors)
-    left = list(range(size))
+    remaining = list(range(size))
     parents: list[int] = []
     # Without replacement: a crossover of a member with itself would be a copy. The weights of those left stay.
     for _ in range(count):
-        parents.append(rng.choices(left, [size - r for r in left])[0])
-        left.remove(parents[-1])
+        parents.append(rng.choices(remaining, [size - r for r in remaining])[0])
+        remaining.remove(parents[-1])
     return parents
 
 
@@ -30,11 +30,11 @@ def tournament(survivors: Sequence[Member], count: int, contestants: int, rng: R
 
     Goldberg and Deb 1991, "A comparative analysis of selection schemes used in genetic algorithms".
     """
-    left = list(range(len(survivors)))
+    remaining = list(range(len(survivors)))
     parents: list[int] = []
     for _ in range(count):
-        parents.append(min(rng.sample(left, min(contestants, len(left)))))
-        left.remove(parents[-1])
+        parents.append(min(rng.sample(remaining, min(contestants, len(remaining)))))
+        remaining.remove(parents[-1])
     return parents
 
 

@@ -24,11 +24,11 @@ def tournament(members: Sequence[Member], places: int, contestants: int, rng: Ra
     A group has `contestants` of the ranks that are left, or all of them if fewer are left.
     """
     # The list stays sorted, so a draw depends on the generator alone. A set's order would be an accident.
-    left = list(range(len(members)))
+    remaining = list(range(len(members)))
     losers: set[int] = set()
     for _ in range(places):
-        loser = max(rng.sample(left, min(contestants, len(left))))
-        left.remove(loser)
+        loser = max(rng.sample(remaining, min(contestants, len(remaining))))
+        remaining.remove(loser)
         losers.add(loser)
     return losers
 

@@ -156,7 +156,7 @@ class SelfPlay:
             tasks += [task] * attempts
             requests += self.attempt_requests(member, task, prompt_of[task], attempts)
         attempted = ask_attempts(self.sampler, self.verifier, self.prompts, tasks, requests, progress)
-        return [replace(one, number=index % attempts) for index, one in enumerate(attempted)]
+        return [replace(attempt, number=index % attempts) for index, attempt in enumerate(attempted)]
 
     def attempt_requests(self, member: str, task: Task, prompt: Prompt, attempts: int) -> list[Request]:
         """Returns the requests for a member's attempts at a task."""
@@ -214,15 +214,15 @@ class _Judging:
         play = self.play
         asked = len(self.assignments)
         if index < asked:
-            given = self.assignments[index]
+            assignment = self.assignments[index]
             judged = submit_proposal(
                 play.verifier,
                 play.prompts,
                 completion,
-                id=given.id,
-                kind=given.kind,
+                id=assignment.id,
+                kind=assignment.kind,
                 step=self.step,
-                start=given.start,
+                start=assignment.start,
             )
             self.proposals[index] = judged
             self.progress(len(self.proposals), asked)

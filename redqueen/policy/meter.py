@@ -35,7 +35,7 @@ def peak_flops(name: str) -> float | None:
     """Returns how many FLOPs in bf16 a device of this name can do in a second; None if it is not in the table."""
     # Whole words: "L4" must not be found in "L40".
     padded = f" {name.replace('-', ' ')} "
-    return next((peak for part, peak in _PEAK_FLOPS if f" {part} " in padded), None)
+    return next((peak for device, peak in _PEAK_FLOPS if f" {device} " in padded), None)
 
 
 class Meter:

@@ -136,7 +136,7 @@ class _Scope:
 
     def __init__(self, function: _Function) -> None:
         own = list(_own_nodes(function))
-        parameters = [part.arg for part in ast.walk(function.args) if isinstance(part, ast.arg)]
+        parameters = [node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)]
         self.bound = {*parameters, *(name for node in own for name in _bound(node))}
         self.declared = {name for node in own if isinstance(node, ast.Global | ast.Nonlocal) for name in node.names}
         self.yields = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in own)

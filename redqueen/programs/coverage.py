@@ -80,8 +80,8 @@ def rarefied(counts: Iterable[int], tasks: int, level: int) -> float:
     # C(N - n, m) / C(N, m) is the product over i < n of (N - m - i) / (N - i). Products round alike on every
     # processor, which a logarithm of the gamma function does not.
     for count in range(1, max(of_count, default=0) + 1):
-        left = tasks - level - count + 1
-        missed = missed * left / (tasks - count + 1) if left > 0 and missed > _NEGLIGIBLE else 0.0
+        numerator = tasks - level - count + 1
+        missed = missed * numerator / (tasks - count + 1) if numerator > 0 and missed > _NEGLIGIBLE else 0.0
         if count in of_count:
             expected += of_count[count] * (1.0 - missed)
     return round(expected, 6)

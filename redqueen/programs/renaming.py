@@ -41,8 +41,8 @@ class Names(ast.NodeVisitor):
     def __init__(self, tree: ast.Module) -> None:
         self._numbers = count()
         self._imported = dict(_imported(tree))
-        given = {name for node in ast.walk(tree) for name in _bound(node)}
-        self._kept = _BUILTINS - given
+        bound = {name for node in ast.walk(tree) for name in _bound(node)}
+        self._kept = _BUILTINS - bound
         # One table of new names a scope, the innermost last.
         self._scopes: list[dict[str, str]] = [{}]
 
@@ -70,15 +70,15 @@ class Names(ast.NodeVisitor):
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         """Renames a class; its methods keep their names, as attributes do."""
         node.name = self._renamed(node.name)
-        for part in [*node.bases, *node.keywords, *node.decorator_list]:
-            self.visit(part)
-        for part in node.body:
-            if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
-                method = part.name
-                self.visit(part)
-                part.name = method
+        for child in [*node.bases, *node.keywords, *node.decorator_list]:
+            self.visit(child)
+        for statement in node.body:
+            if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+                method = statement.name
+                self.visit(statement)
+                statement.name = method
             else:
-                self.visit(part)
+                self.visit(statement)
 
     def visit_ListComp(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> None:
         """Renames within a comprehension."""
@@ -148,30 +148,30 @@ class Names(ast.NodeVisitor):
         outside = [*node.args.defaults, *(default for default in node.args.kw_defaults if default is not None)]
         if not isinstance(node, ast.Lambda):
             outside += node.decorator_list
-        for part in outside:
-            self.visit(part)
-        parameters = [part for part in ast.walk(node.args) if isinstance(part, ast.arg)]
-        inside = [inner for part in body for inner in _scope(part)]
-        elsewhere = {name for part in inside if isinstance(part, ast.Global | ast.Nonlocal) for name in part.names}
-        names = [part.arg for part in parameters] + [name for part in inside for name in _bound(part)]
+        for expression in outside:
+            self.visit(expression)
+        parameters = [child for child in ast.walk(node.args) if isinstance(child, ast.arg)]
+        inside = [inner for child in body for inner in _scope(child)]
+        elsewhere = {name for inner in inside if isinstance(inner, ast.Global | ast.Nonlocal) for name in inner.names}
+        names = [parameter.arg for parameter in parameters] + [name for inner in inside for name in _bound(inner)]
         self._enter(name for name in names if name not in elsewhere)
-        for part in [*parameters, *body]:
-            self.visit(part)
+        for child in [*parameters, *body]:
+            self.visit(child)
         self._scopes.pop()
 
     def _comprehension(self, generators: Sequence[ast.comprehension], results: Sequence[ast.AST]) -> None:
         # The first iterable is evaluated outside of the comprehension.
         self.visit(generators[0].iter)
-        targets = [part for generator in generators for part in ast.walk(generator.target)]
-        self._enter(name for part in targets for name in _bound(part))
+        targets = [inner for generator in generators for inner in ast.walk(generator.target)]
+        self._enter(name for target in targets for name in _bound(target))
         for number, generator in enumerate(generators):
             self.visit(generator.target)
             if number:
                 self.visit(generator.iter)
             for condition in generator.ifs:
                 self.visit(condition)
-        for part in results:
-            self.visit(part)
+        for result in results:
+            self.visit(result)
         self._scopes.pop()
 
 

@@ -38,13 +38,13 @@ def types_of(values: Iterable[object], depth: int = _DEPTH) -> Union:
     # By the name and, for a short tuple, by its length.
     alike: dict[tuple[str, int], list[Any]] = {}
     for value in values:
-        places = len(value) if isinstance(value, tuple) and 0 < len(value) <= _MOST_PLACES else 0
-        alike.setdefault((type(value).__name__, places), []).append(value)
-    types = [_merged(name, places, group, depth) for (name, places), group in alike.items()]
+        length = len(value) if isinstance(value, tuple) and 0 < len(value) <= _MOST_PLACES else 0
+        alike.setdefault((type(value).__name__, length), []).append(value)
+    types = [_merged(name, length, group, depth) for (name, length), group in alike.items()]
     return tuple(sorted(types, key=str))
 
 
-def _merged(name: str, places: int, values: Sequence[Any], depth: int) -> Type:
+def _merged(name: str, length: int, values: Sequence[Any], depth: int) -> Type:
     """The type of values of one Python type."""
     if name == "NoneType":
         return Type("None")
@@ -53,8 +53,8 @@ def _merged(name: str, places: int, values: Sequence[Any], depth: int) -> Type:
     if name == "dict":
         keys = types_of((key for value in values for key in value), depth - 1)
         return Type(name, (keys, types_of((item for value in values for item in value.values()), depth - 1)))
-    if places:
-        return Type(name, tuple(types_of((value[place] for value in values), depth - 1) for place in range(places)))
+    if length:
+        return Type(name, tuple(types_of((value[index] for value in values), depth - 1) for index in range(length)))
     items = types_of((item for value in values for item in value), depth - 1)
     return Type("tuple..." if name == "tuple" else name, (items,))
 
@@ -62,7 +62,7 @@ def _merged(name: str, places: int, values: Sequence[Any], depth: int) -> Type:
 def arguments_of(calls: Sequence[Sequence[object]]) -> tuple[Union, ...]:
     """Returns the types of each argument over several calls with as many arguments as the first."""
     alike = [call for call in calls if len(call) == len(calls[0])]
-    return tuple(types_of(call[place] for call in alike) for place in range(len(calls[0])))
+    return tuple(types_of(call[index] for call in alike) for index in range(len(calls[0])))
 
 
 def signature(calls: Sequence[Sequence[object]], results: Sequence[object]) -> str:
@@ -79,9 +79,9 @@ def size_of(value: object) -> int:
     if isinstance(value, str | bytes):
         return max(1, len(value))
     if isinstance(value, dict):
-        parts = [*value, *value.values()]
+        items = [*value, *value.values()]
     elif isinstance(value, list | tuple | set | frozenset):
-        parts = list(value)
+        items = list(value)
     else:
         return 1
-    return max(1, sum(map(size_of, parts)))
+    return max(1, sum(map(size_of, items)))

@@ -45,7 +45,7 @@ class Used:
             inside_class = isinstance(node, ast.ClassDef)
             for child in ast.iter_child_nodes(node):
                 if inside_class and isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-                    waiting.extend((part, owner) for part in ast.iter_child_nodes(child))
+                    waiting.extend((inner, owner) for inner in ast.iter_child_nodes(child))
                 else:
                     waiting.append((child, owner))
 
@@ -53,11 +53,11 @@ class Used:
         """The names that the entry function needs, directly or by way of other definitions."""
         names = set(self._read[None])
         idle = [node for node in self._read if node is not None]
-        found = True
-        while found:
-            found = [node for node in idle if getattr(node, "name", "") in names]
-            idle = [node for node in idle if node not in found]
-            for node in found:
+        reached = True
+        while reached:
+            reached = [node for node in idle if getattr(node, "name", "") in names]
+            idle = [node for node in idle if node not in reached]
+            for node in reached:
                 names |= self._read[node]
         return frozenset(names)
 
@@ -111,14 +111,14 @@ def _is_quiet(node: _Definition) -> bool:
     """Whether a definition runs nothing of the program's own when it is made."""
     if isinstance(node, ast.ClassDef):
         plain = not node.decorator_list and not node.keywords and all(_is_plain(base) for base in node.bases)
-        return plain and all(_is_quiet_in_class(part) for part in node.body)
+        return plain and all(_is_quiet_in_class(statement) for statement in node.body)
     return not node.decorator_list and _has_quiet_signature(node)
 
 
 def _has_quiet_signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     arguments = node.args
     defaults = [*arguments.defaults, *(default for default in arguments.kw_defaults if default is not None)]
-    annotations = [part.annotation for part in ast.walk(arguments) if isinstance(part, ast.arg)]
+    annotations = [argument.annotation for argument in ast.walk(arguments) if isinstance(argument, ast.arg)]
     return all(_is_constant(default) for default in defaults) and all(
         annotation is None or _is_plain(annotation) for annotation in (*annotations, node.returns)
     )
@@ -137,7 +137,7 @@ def _is_quiet_in_class(part: ast.stmt) -> bool:
 
 def _is_plain(node: ast.expr) -> bool:
     """Whether an annotation or a base is made of names, attributes, subscripts and constants."""
-    return all(isinstance(part, _PLAIN) for part in ast.walk(node))
+    return all(isinstance(inner, _PLAIN) for inner in ast.walk(node))
 
 
 def _is_constant(node: ast.expr) -> bool:

@@ -63,7 +63,7 @@ def posed_tasks(source: str | Path) -> list[Task]:
     tasks = fixed_tasks(Path(source))
     # A program may have many tasks, and a shape takes a parse.
     programs = {(task.kind, task.program) for task in tasks}
-    left_out = {one for one in programs if is_reserved(one[1], one[0])}
+    left_out = {(kind, program) for kind, program in programs if is_reserved(program, kind)}
     posed = [task for task in tasks if (task.kind, task.program) not in left_out]
     if not posed:
         raise UserError(f"{source}: every task is alike to a reserved program, which models are only measured on")

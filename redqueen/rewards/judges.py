@@ -26,9 +26,9 @@ def attempt_verdicts(
     tasks: Sequence[Task], texts: Sequence[str], styles: Sequence[Style], openings: Sequence[str]
 ) -> list[Verdict]:
     """Returns what the verifier says of each text as an answer to its task."""
-    answers = [answer_in(*each) for each in zip(tasks, texts, styles, openings, strict=True)]
+    answers = [answer_in(*row) for row in zip(tasks, texts, styles, openings, strict=True)]
     verifier = shared_verifier()
-    waiting = [verifier.judge_answer(answer_to(*each)) for each in zip(tasks, answers, strict=True)]
+    waiting = [verifier.judge_answer(answer_to(*pair)) for pair in zip(tasks, answers, strict=True)]
     return [future.result() for future in waiting]
 
 
@@ -57,16 +57,16 @@ def program_outcomes(
     A test is what `redqueen.sandbox.judge` takes, or a mapping as data sets hold it: `{"stdin": ..., "stdout": ...}` or
     `{"function": ..., "arguments": [...], "expected": ...}`. Raises ValueError for anything else.
     """
-    asked = [[test_of(test) for test in each] for each in tests]
+    asked = [[test_of(test) for test in suite] for suite in tests]
     with ThreadPoolExecutor(min(2 * cores(), max(1, len(texts)))) as threads:
         pairs = zip(texts, asked, strict=True)
-        waiting = [threads.submit(judge, code_answer(text), each, limits=limits) for text, each in pairs]
+        waiting = [threads.submit(judge, code_answer(text), suite, limits=limits) for text, suite in pairs]
         return [future.result() for future in waiting]
 
 
 def pay_programs(outcomes: Sequence[Outcome]) -> list[float | None]:
     """Returns 1 for a program that passes all its tests and 0 for any other, None after a fault of the machine."""
-    return [None if each.status == "infra_error" else float(each.status == "ok") for each in outcomes]
+    return [None if outcome.status == "infra_error" else float(outcome.status == "ok") for outcome in outcomes]
 
 
 def test_of(test: Any) -> Test:

@@ -56,8 +56,8 @@ class PuzzleEnvironment(interfaces.Environment[AnswerAction, PuzzleObservation, 
         self, seed: int | None = None, episode_id: str | None = None, index: int | None = None, **_: Any
     ) -> PuzzleObservation:
         """Poses the task at `index`; without one, a task that `seed` draws. Raises IndexError if there is none."""
-        place = random.Random(seed).randrange(len(self._tasks)) if index is None else index
-        task = self._tasks[place]
+        index = random.Random(seed).randrange(len(self._tasks)) if index is None else index
+        task = self._tasks[index]
         self._task = task
         self._state = types.State(episode_id=episode_id, step_count=0, task=task.id)
         return PuzzleObservation(prompt=_question(task), kind=task.kind, metadata={"id": task.id})

@@ -41,7 +41,7 @@ def solved(
     columns = zip(kind, program, inputs, outputs, message, strict=True)
     names = ("kind", "program", "inputs", "outputs", "message")
     tasks = [task_of(dict(zip(names, row, strict=True))) for row in columns]
-    verdicts = attempt_verdicts(tasks, [text_of(each) for each in completions], style, opening)
+    verdicts = attempt_verdicts(tasks, [text_of(completion) for completion in completions], style, opening)
     _log(verdicts, log_metric)
     return pay_attempts(verdicts)
 
@@ -58,7 +58,7 @@ def passes_tests(
     `tests` is a column of your data set: for each row a list of assertions, of `{"stdin", "stdout"}` or of
     `{"function", "arguments", "expected"}`. None after a fault of the machine.
     """
-    outcomes = program_outcomes([text_of(each) for each in completions], tests)
+    outcomes = program_outcomes([text_of(completion) for completion in completions], tests)
     _log(outcomes, log_metric)
     return pay_programs(outcomes)
 
@@ -109,13 +109,13 @@ def text_of(completion: Any) -> str:
     if isinstance(completion, str):
         return completion
     messages = cast("Sequence[Mapping[str, Any]]", completion)
-    said = [message.get("content") for message in messages if message.get("role") == "assistant"]
-    return str(said[-1] or "") if said else ""
+    replies = [message.get("content") for message in messages if message.get("role") == "assistant"]
+    return str(replies[-1] or "") if replies else ""
 
 
 def _log(judged: Sequence[Verdict | Outcome], log_metric: Callable[[str, float], object] | None) -> None:
     """Gives TRL the share of each status, as `jail/STATUS`."""
     if log_metric is None or not judged:
         return
-    for status, count in sorted(Counter(each.status for each in judged).items()):
+    for status, count in sorted(Counter(result.status for result in judged).items()):
         log_metric(f"jail/{status}", count / len(judged))

@@ -90,14 +90,14 @@ class Puzzles(vf.Taskset[Puzzle, PuzzlesConfig]):
 
     def load(self) -> list[Puzzle]:
         """Returns the tasks. Raises UserError if the file has a row that is none."""
-        found: list[Puzzle] = []
+        puzzles: list[Puzzle] = []
         for row in task_rows_of(self.FILE):
             data = puzzle_data(task_of(row), row.get("solve_rate"))
             rate = data.solve_rate
             in_range = rate is None or self.config.least_solved <= rate <= self.config.most_solved
             if in_range and (not self.config.kinds or data.kind in self.config.kinds):
-                found.append(Puzzle(data, self.config.task))
-        return found
+                puzzles.append(Puzzle(data, self.config.task))
+        return puzzles
 
 
 def task_rows_of(file: Path) -> Iterator[dict[str, Any]]:

@@ -71,13 +71,13 @@ def judge(
     asked = [_Asked.of(number, test) for number, test in enumerate(tests)]
     sandbox = sandbox or shared_sandbox()
     limits = limits or JUDGED
-    values = [each for each in asked if each.stdin is None]
+    values = [test for test in asked if test.stdin is None]
     outcome = Outcome(status="ok")
     if values:
         outcome = _values(sandbox, program, values, limits)
-    for each in asked:
-        if outcome.status == "ok" and each.stdin is not None:
-            outcome = _script(sandbox, program, each, limits)
+    for test in asked:
+        if outcome.status == "ok" and test.stdin is not None:
+            outcome = _script(sandbox, program, test, limits)
     return outcome
 
 
@@ -98,7 +98,7 @@ class _Asked:
             case Script(stdin=stdin, stdout=stdout):
                 return _Asked(number=number, expression="", stdin=stdin, expected=stdout)
             case Call(function=function, arguments=arguments, expected=expected):
-                if not all(part.isidentifier() for part in function.split(".")):
+                if not all(name.isidentifier() for name in function.split(".")):
                     raise ValueError(f"test {number}: {function!r} is no name of a function")
                 text = f"{function}({', '.join(to_literal(value) for value in arguments)})"
                 return _Asked(number=number, expression=text, stdin=None, expected=expected)
@@ -127,11 +127,11 @@ def _assertion(number: int, text: str) -> tuple[str, Any]:
 
 def _values(sandbox: Sandbox, program: str, asked: Sequence[_Asked], limits: Limits) -> Outcome:
     """Returns the outcome of the tests that ask for values."""
-    outcome = sandbox.submit(values_job(program, [each.expression for each in asked], limits)).result()
-    for each, text in zip(asked, outcome.outputs, strict=False):
+    outcome = sandbox.submit(values_job(program, [test.expression for test in asked], limits)).result()
+    for test, text in zip(asked, outcome.outputs, strict=False):
         # A wrong value decides, whatever the program did after it.
-        if not _equal(parse_literal(text, limits.output_bytes), each.expected):
-            return replace(outcome, status="wrong", detail=f"test {each.number} gave {_short(text)}")
+        if not _equal(parse_literal(text, limits.output_bytes), test.expected):
+            return replace(outcome, status="wrong", detail=f"test {test.number} gave {_short(text)}")
     if outcome.status == "error" and outcome.detail.startswith(_NO_PROGRAM):
         return replace(outcome, status="malformed")
     return outcome
@@ -147,9 +147,9 @@ def _script(sandbox: Sandbox, program: str, asked: _Asked, limits: Limits) -> Ou
         return replace(outcome, status="error", outputs=(), detail=f"test {asked.number}: a forged result")
     outputs = (to_literal(wrote.stdout),)
     if wrote.code != 0:
-        said = (wrote.stderr.strip().splitlines() or [f"exit code {wrote.code}"])[-1]
-        status = "malformed" if said.startswith(_NO_PROGRAM) else "error"
-        return replace(outcome, status=status, outputs=outputs, detail=f"test {asked.number}: {_short(said)}")
+        last_line = (wrote.stderr.strip().splitlines() or [f"exit code {wrote.code}"])[-1]
+        status = "malformed" if last_line.startswith(_NO_PROGRAM) else "error"
+        return replace(outcome, status=status, outputs=outputs, detail=f"test {asked.number}: {_short(last_line)}")
     if _lines(wrote.stdout) != _lines(asked.expected):
         detail = f"test {asked.number} printed {_short(outputs[0])}"
         return replace(outcome, status="wrong", outputs=outputs, detail=detail)

@@ -78,8 +78,8 @@ def to_literal(value: Any, depth: int = 0) -> str:
         return repr(value) if math.isfinite(value) else f"float('{value!r}')"
     # Python prints some complex numbers in a way that reads back to another number.
     if kind is complex:
-        parts = f"complex({to_literal(value.real)}, {to_literal(value.imag)})"
-        return parts if _awkward(value) else repr(value)
+        spelled = f"complex({to_literal(value.real)}, {to_literal(value.imag)})"
+        return spelled if _awkward(value) else repr(value)
     if kind is dict:
         pairs = [f"{to_literal(k, depth + 1)}: {to_literal(v, depth + 1)}" for k, v in value.items()]
         return "{" + ", ".join(pairs) + "}"
@@ -141,8 +141,10 @@ def _decimal(value: int) -> str:
 
 def _awkward(value: complex) -> bool:
     """Whether Python's own spelling of this complex number reads back to another one."""
-    parts = (value.real, value.imag)
-    return any(not math.isfinite(part) or (part == 0 and math.copysign(1, part) < 0) for part in parts)
+    components = (value.real, value.imag)
+    return any(
+        not math.isfinite(component) or (component == 0 and math.copysign(1, component) < 0) for component in components
+    )
 
 
 class _Reader:
@@ -273,7 +275,7 @@ class _Reader:
             word = arguments[0].strip().lower()
             if word in _FLOAT_WORDS:
                 return float(word)
-        if name == "complex" and len(arguments) == 2 and all(type(part) in (int, float) for part in arguments):
+        if name == "complex" and len(arguments) == 2 and all(type(argument) in (int, float) for argument in arguments):
             return complex(float(arguments[0]), float(arguments[1]))
         raise LiteralError(f"{name}(...) with arguments that make no literal")
 

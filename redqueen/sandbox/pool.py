@@ -38,7 +38,7 @@ class Sandbox(AbstractContextManager["Sandbox", None]):
         self.profile = profile
         self.tier, probes = probe()
         if self.tier == PROCESS and not allow_unsafe:
-            failed = [f"{each.name} ({each.detail})" for each in probes if each.required and not each.ok]
+            failed = [f"{result.name} ({result.detail})" for result in probes if result.required and not result.ok]
             raise IsolationError(
                 f"programs cannot be isolated on this machine: {', '.join(failed)}; "
                 "--unsafe-no-isolation runs them anyway, with this user's rights"
@@ -116,9 +116,9 @@ class _FreeWorkers:
         with self._lock:
             if self._workers:
                 return self._workers.popleft()
-            place: SimpleQueue[Worker] = SimpleQueue()
-            self._waiting.append((place, job, work))
-        return place.get()
+            turn: SimpleQueue[Worker] = SimpleQueue()
+            self._waiting.append((turn, job, work))
+        return turn.get()
 
     def give_back(self, worker: Worker) -> None:
         """Hands a worker to the thread that has waited longest, if one waits, with its job begun."""
@@ -126,8 +126,8 @@ class _FreeWorkers:
             if not self._waiting:
                 self._workers.append(worker)
                 return
-            place, job, work = self._waiting.popleft()
+            turn, job, work = self._waiting.popleft()
         try:
             worker.begin(job, work)
         finally:
-            place.put(worker)
+            turn.put(worker)

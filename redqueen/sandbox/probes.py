@@ -112,7 +112,7 @@ def _probe_once() -> tuple[str, tuple[Probe, ...]]:
         Probe("same start", isolation["traces"] == "", str(isolation["traces"]), required=False),
         Probe("fixed layout", bool(isolation["unrandomised"]), _layout(isolation), required=False),
     ]
-    if not all(found.ok for found in probes if found.required):
+    if not all(result.ok for result in probes if result.required):
         return PROCESS, tuple(probes)
     if readable_by:
         return CLOCKS, tuple(probes)

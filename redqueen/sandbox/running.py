@@ -145,14 +145,14 @@ class Child:
         # Registered without POLLIN: this thread sleeps while the child writes its small values.
         ends = select.poll()
         ends.register(self._socket, 0)
-        left = self._asked.cap
+        remaining = self._asked.cap
         begun = time.monotonic()
         while True:
             ended = bool(ends.poll(LOOK_MS))
             waited = not self._pid
             while (data := self._read()) is not None:
-                left -= len(data)
-                if left < 0:
+                remaining -= len(data)
+                if remaining < 0:
                     return Stop.FLOOD
                 if data and hear(data, ended):
                     return Stop.HEARD

@@ -76,7 +76,7 @@ class _Request:
     which: str
     """The interpreter."""
     asked: Asked
-    said: Transcript
+    transcript: Transcript
     """Reads what the child will write."""
     allowed_s: float
     """Seconds of CPU after which it is ended."""
@@ -162,25 +162,25 @@ class Worker:
         # are worse). This bounds what the child may send; the text itself is measured in the parent.
         value_limit = 2 * limits.output_bytes + 64
         memory_mb = limits.memory_mb + _MORE_MEMORY_MB * VARIANTS[which]
-        said = Transcript(passes * len(job.inputs), value_limit, most_events)
+        transcript = Transcript(passes * len(job.inputs), value_limit, most_events)
         asked = Asked(
             limits=(int(cpu_s * 1e6), memory_mb << 20, passes, value_limit, most_events),
             processors=self.interpreters.processors(job.program if job.one_processor else None),
             work=work,
             wall_s=limits.wall_s if which == "A" else _CHECK_LIMIT * limits.wall_s,
-            cap=said.cap,
+            cap=transcript.cap,
             watch_s=0.0 if allowed_s == cpu_s else allowed_s,
         )
-        return _Request(which, asked, said, allowed_s)
+        return _Request(which, asked, transcript, allowed_s)
 
     def _child(self, job: Job, request: _Request) -> Run:
         """Runs one child. At the first miss it is ended, and only what it wrote before that counts."""
-        said = request.said
+        transcript = request.transcript
         reading = None if job.expected is None else Reading(job.expected, self._limits(job).output_bytes)
 
         def hear(data: bytes, ended: bool) -> bool:
-            said.feed(data)
-            return reading is not None and not ended and reading.see(said.values)
+            transcript.feed(data)
+            return reading is not None and not ended and reading.see(transcript.values)
 
         zygote = self.interpreters.get(request.which)
         child = self._begun or zygote.order(request.asked)
@@ -191,9 +191,9 @@ class Worker:
             zygote.failed = True
             raise
         # A verdict that stands outweighs how the child ended: a miss cannot be undone by a crash or a loop after it.
-        if reading is not None and not (reply.code == 0 and said.whole) and reading.see(said.values):
-            return Run(status="ok", detail="", values=said.values, cpu_ms=reply.cpu_ms)
-        return judge_reply(reply, said, request.allowed_s, bool(zygote.isolation["seccomp"]))
+        if reading is not None and not (reply.code == 0 and transcript.whole) and reading.see(transcript.values):
+            return Run(status="ok", detail="", values=transcript.values, cpu_ms=reply.cpu_ms)
+        return judge_reply(reply, transcript, request.allowed_s, bool(zygote.isolation["seccomp"]))
 
     def _limits(self, job: Job) -> Limits:
         return job.limits or self.interpreters.profile.limits

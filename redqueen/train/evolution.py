@@ -191,9 +191,9 @@ def update_hall_of_fame(population: Population, policy: MemberPolicy, step: int,
 
     It must come before the births, which may replace a member that is about to become a champion.
     """
-    entered, left = add_champions(population, step, config)
+    entered, leavers = add_champions(population, step, config)
     # First those who leave: the adapter bank has just as many slots as the run has members and champions.
-    for champion in left:
+    for champion in leavers:
         policy.leave(champion.name)
     for champion in entered:
         policy.join(champion.name, policy.adapter(champion.member), trained=False)
@@ -206,10 +206,10 @@ def add_champions(population: Population, step: int, config: Config) -> tuple[li
     Only a member that has played, and has played its burn-in, is a candidate.
     """
     entered: list[Champion] = []
-    left: list[Champion] = []
+    leavers: list[Champion] = []
     league = config.league
     if not (league.hall_of_fame and is_evolution_step(step, config.evolution)):
-        return entered, left
+        return entered, leavers
     for role in ROLES:
         # A member that never played has its prior rating, so without a game it could be a champion by default.
         ranked = fittest_first(population.members_of(role), role, config, step)
@@ -218,8 +218,8 @@ def add_champions(population: Population, step: int, config: Config) -> tuple[li
             best = proven[0]
             champion = champion_of(best.name, role, step, best.rating, fitness_of(best, league))
             entered.append(champion)
-            left += population.add_champion(champion, league.hall_of_fame)
-    return entered, left
+            leavers += population.add_champion(champion, league.hall_of_fame)
+    return entered, leavers
 
 
 def plan(population: Population, role: Role, step: int, config: Config) -> list[Birth]:

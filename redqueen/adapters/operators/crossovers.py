@@ -114,6 +114,6 @@ def _pair(terms: list[Factors]) -> tuple[Update, tuple[Components, Components]]:
     """Returns the sum of two updates, and the components of each as combinations of its own factors."""
     pair = update(terms)
     rank = terms[0].a.shape[1]
-    parts = slice(rank), slice(rank, 2 * rank)
-    first, second = (components(pair.gram_a[i, i], pair.gram_b[i, i], pair.sign_weights[i]) for i in parts)
+    blocks = slice(rank), slice(rank, 2 * rank)
+    first, second = (components(pair.gram_a[i, i], pair.gram_b[i, i], pair.sign_weights[i]) for i in blocks)
     return pair, (first, second)

@@ -64,9 +64,9 @@ def update(terms: Sequence[Factors]) -> Update:
 
     The result of a single term may share its storage, so callers only read it.
     """
-    one = terms[0] if len(terms) == 1 else None
-    a = one.a.float() if one else torch.cat([f.a.float() for f in terms], dim=1)
-    b = one.b.float() if one else torch.cat([f.b.float() for f in terms], dim=0)
+    single = terms[0] if len(terms) == 1 else None
+    a = single.a.float() if single else torch.cat([f.a.float() for f in terms], dim=1)
+    b = single.b.float() if single else torch.cat([f.b.float() for f in terms], dim=0)
     gram_a, gram_b = gram(a), gram(b.T)
     # Each term has its own share of the diagonals, whose sums are its factors' squared norms.
     squares_a = gram_a.diagonal().reshape(len(terms), -1).sum(1).tolist()
@@ -80,8 +80,8 @@ def gram(tall: Tensor) -> Tensor:
     # Gram matrices are fp64 because a Gram matrix squares the condition number of its factor. In fp64 about fp32's
     # precision is left (sqrt(eps64) = 1.5e-8), so ill-conditioned factors lose nothing against a QR in fp32.
     total = torch.zeros(tall.shape[1], tall.shape[1], dtype=torch.float64)
-    for part in tall.split(GRAM_ROWS):
-        wide = part.double()
+    for rows in tall.split(GRAM_ROWS):
+        wide = rows.double()
         total += wide.T @ wide
     return total
 
@@ -91,8 +91,8 @@ def _sign_weights(tall: Tensor) -> Tensor:
     # fp64 as in `gram`: where nearly parallel columns are separated, their sums almost cancel.
     root_N = torch.arange(1, len(tall) + 1, dtype=torch.float64).sqrt()
     total = torch.zeros(tall.shape[1], dtype=torch.float64)
-    for root, part in zip(root_N.split(GRAM_ROWS), tall.split(GRAM_ROWS), strict=True):
-        total += root @ part.double()
+    for root, rows in zip(root_N.split(GRAM_ROWS), tall.split(GRAM_ROWS), strict=True):
+        total += root @ rows.double()
     return total
 
 
@@ -156,9 +156,9 @@ def weighted_sum(source: Update, weights: Sequence[float], reader: Tensor) -> Fa
     `source` is the `update` of the terms, which all have `reader`'s rank; there is one weight for each term.
     """
     # A weight scales b, so it enters the Gram matrix of b from both sides; a negative one needs no special case.
-    each = torch.tensor(weights, dtype=torch.float64).repeat_interleave(reader.shape[1])
-    p, s, q = components(source.gram_a, each[:, None] * source.gram_b * each, source.sign_weights)
-    return rebuilt(source, Components(p, s, q * each), reader)
+    column_weights = torch.tensor(weights, dtype=torch.float64).repeat_interleave(reader.shape[1])
+    p, s, q = components(source.gram_a, column_weights[:, None] * source.gram_b * column_weights, source.sign_weights)
+    return rebuilt(source, Components(p, s, q * column_weights), reader)
 
 
 def copied(factors: Factors) -> Factors:

@@ -30,7 +30,7 @@ class CompletionPrompts:
 
     def attempt(self, task: Task, examples: Sequence[Task]) -> Prompt:
         kind = find(task.kind)
-        worked = "".join(f"{kind.question(each).text}{kind.write_answer(each)}\n\n" for each in examples)
+        worked = "".join(f"{kind.question(example).text}{kind.write_answer(example)}\n\n" for example in examples)
         question = kind.question(task)
         return replace(question, text=worked + question.text)
 

@@ -67,13 +67,13 @@ def parse(text: str) -> Expression:
 
 def _tokens(text: str) -> list[str]:
     tokens: list[str] = []
-    place = 0
-    while place < len(text):
-        match = _TOKEN.match(text, place)
+    index = 0
+    while index < len(text):
+        match = _TOKEN.match(text, index)
         if match is None:
-            raise Fault("malformed", f"no expression: {text[place:].strip()[:12]!r} is no part of one")
+            raise Fault("malformed", f"no expression: {text[index:].strip()[:12]!r} is no part of one")
         tokens.append(match[1])
-        place = match.end()
+        index = match.end()
     return tokens
 
 
@@ -82,7 +82,7 @@ class _Reader:
 
     def __init__(self, tokens: list[str]) -> None:
         self.tokens = tokens
-        self.place = 0
+        self.index = 0
         self.open = 0
 
     def whole(self) -> Expression:
@@ -93,11 +93,11 @@ class _Reader:
         return expression
 
     def peek(self) -> str:
-        return self.tokens[self.place] if self.place < len(self.tokens) else ""
+        return self.tokens[self.index] if self.index < len(self.tokens) else ""
 
     def take(self) -> str:
         token = self.peek()
-        self.place += 1
+        self.index += 1
         return token
 
     def expect(self, wanted: str) -> None:
@@ -181,12 +181,12 @@ def size_of(expression: Expression) -> tuple[int, int, frozenset[str]]:
     names: set[str] = set()
     waiting = [(expression, 0)]
     while waiting:
-        part, above = waiting.pop()
+        node, above = waiting.pop()
         depth = max(depth, above)
-        if part.operands:
+        if node.operands:
             operators += 1
-            names.add(part.name)
-        waiting += [(operand, above + 1) for operand in part.operands]
+            names.add(node.name)
+        waiting += [(operand, above + 1) for operand in node.operands]
     return depth, operators, frozenset(names)
 
 
@@ -252,7 +252,7 @@ def spell(expression: Expression, least: int = 0) -> str:
     tightness = _TIGHTNESS[name]
     if name == "if":
         condition, yes, no = operands
-        left, right = (spell(part, 1) for part in condition.operands)
+        left, right = (spell(operand, 1) for operand in condition.operands)
         text = f"{spell(yes, 1)} if {left} {condition.name} {right} else {spell(no)}"
     elif name == "neg":
         text = f"-{spell(operands[0], tightness)}"

@@ -73,12 +73,12 @@ def examples(program: str, most: int) -> tuple[str, ...]:
     except Fault:
         return ()
     rng = streams.python("expr", "inputs", spell(expression))
-    found: dict[str, None] = {}
+    inputs: dict[str, None] = {}
     for _ in range(_TRIES):
         x, y = rng.choice(_INPUTS), rng.choice(_INPUTS)
-        if len(found) < most and _gives(expression, x, y) is not None:
-            found[f"{x}, {y}"] = None
-    return tuple(found)
+        if len(inputs) < most and _gives(expression, x, y) is not None:
+            inputs[f"{x}, {y}"] = None
+    return tuple(inputs)
 
 
 def _gives(expression: Expression, x: int, y: int) -> int | None:
@@ -114,7 +114,7 @@ def _worthwhile(program: str) -> bool:
 
 def stream(depth: int, *name: str) -> Iterator[str]:
     """Yields expressions of a depth without end, each of another shape, in the order that `name` decides."""
-    known: set[str] = set()
+    shapes: set[str] = set()
     for number in count():
         rng = streams.python("expr", "program", *name, depth, number)
         expression = drawn(rng, depth)
@@ -124,8 +124,8 @@ def stream(depth: int, *name: str) -> Iterator[str]:
             fits = size_of(parse(program))[0] == depth
         except Fault:
             continue
-        if fits and shape(program) not in known and _worthwhile(program):
-            known.add(shape(program))
+        if fits and shape(program) not in shapes and _worthwhile(program):
+            shapes.add(shape(program))
             yield program
 
 
@@ -148,14 +148,14 @@ def seeds() -> tuple[Draft, ...]:
 
 def _shallow(wanted: int) -> list[str]:
     """Returns expressions of depth 1, which may be alike: there are few shapes."""
-    found: dict[str, None] = {}
+    programs: dict[str, None] = {}
     number = 0
-    while len(found) < wanted:
+    while len(programs) < wanted:
         program = spell(drawn(streams.python("expr", "program", "shallow", number), 1))
         number += 1
         if _worthwhile(program):
-            found[program] = None
-    return list(found)
+            programs[program] = None
+    return list(programs)
 
 
 @cache

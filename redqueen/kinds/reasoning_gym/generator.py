@@ -122,7 +122,7 @@ def generator_of(name: str) -> Generator | None:
     match = _NAME.fullmatch(name)
     if match is None:
         return None
-    settings = dict(each.split("=", 1) for each in match["settings"].split(":") if each)
+    settings = dict(setting.split("=", 1) for setting in match["settings"].split(":") if setting)
     return Generator(name, match["dataset"], {key: _value(text) for key, text in settings.items()})
 
 
@@ -140,20 +140,20 @@ def _drafts(name: str, first: int, count: int) -> tuple[Draft, ...]:
     generator = generator_of(name)
     assert generator is not None
     library = require(SOURCE, EXTRA, f"the kind {name}")
-    known = sorted(library.factory.DATASETS)
-    if generator.dataset not in known:
+    datasets = sorted(library.factory.DATASETS)
+    if generator.dataset not in datasets:
         # A cutoff of 0 always gives a name, however different.
-        near = difflib.get_close_matches(generator.dataset, known, n=1, cutoff=0.0)[0]
+        near = difflib.get_close_matches(generator.dataset, datasets, n=1, cutoff=0.0)[0]
         raise SeedError(f"{SOURCE} has no generator '{generator.dataset}': did you mean '{near}'?")
     drafts: dict[str, Draft] = {}
     settings = to_literal(generator.settings)
     for item in range(first, first + count):
         try:
-            made = library.create_dataset(generator.dataset, size=1, seed=item, **generator.settings)[0]
+            entry = library.create_dataset(generator.dataset, size=1, seed=item, **generator.settings)[0]
         except Exception as error:
             # It has no error of its own: an assertion is a setting that it refuses, a TypeError one that it lacks.
             raise SeedError(f"{name}: {SOURCE} cannot make it: {type(error).__name__}: {error}") from error
-        question = str(made["question"])
+        question = str(entry["question"])
         given = f"{to_literal(generator.dataset)}, {settings}, {item}"
         drafts.setdefault(question, Draft(question, (given,)))
     return tuple(drafts.values())

@@ -53,9 +53,9 @@ def tile_rows(slots: Sequence[int], tiles: int) -> Tensor:
     tile = 0
     for slot, rows in sorted(by_slot.items()):
         for start in range(0, len(rows), TILE):
-            part = rows[start : start + TILE]
+            rows_of_tile = rows[start : start + TILE]
             table[tile, 0] = slot
-            table[tile, 1 : 1 + len(part)] = part
+            table[tile, 1 : 1 + len(rows_of_tile)] = rows_of_tile
             tile += 1
     return torch.from_numpy(table)
 

@@ -88,9 +88,9 @@ def cached_heads_kernel(
     is_k = there & (head >= QUERIES) & (head < QUERIES + KV)
     is_v = there & (head >= QUERIES + KV)
     dtype = out.dtype.element_ty
-    place = qkv + row * stride + head * SIZE + d
-    one_BD = tl.load(place, mask=there, other=0.0).to(tl.float32)
-    two_BD = tl.load(place + half, mask=there, other=0.0).to(tl.float32)
+    pointers = qkv + row * stride + head * SIZE + d
+    one_BD = tl.load(pointers, mask=there, other=0.0).to(tl.float32)
+    two_BD = tl.load(pointers + half, mask=there, other=0.0).to(tl.float32)
 
     turned_one = one_BD
     turned_two = two_BD

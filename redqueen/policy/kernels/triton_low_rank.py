@@ -155,9 +155,9 @@ def add_kernel(
         column = tl.multiple_of(column, 16)
         first = tl.multiple_of(first, 16)
     o = first + tl.arange(0, COLUMNS)[None]
-    place = y + row * stride + column + o
+    pointers = y + row * stride + column + o
     has_y = (row >= 0) & (o < outputs)
-    total = tl.load(place, mask=has_y, other=0.0).to(tl.float32)
+    total = tl.load(pointers, mask=has_y, other=0.0).to(tl.float32)
     for start_r in range(0, rank, RANKS):
         r = start_r + tl.arange(0, RANKS)
         has_inner = (row >= 0) & (r < rank)[None]
@@ -169,4 +169,4 @@ def add_kernel(
         )
         # x A is rounded to the dtype of B, as tensor cores take it.
         total = tl.dot(inner_MR.to(b_RO.dtype), b_RO, total, input_precision="ieee")
-    tl.store(place, total.to(y.dtype.element_ty), mask=has_y)
+    tl.store(pointers, total.to(y.dtype.element_ty), mask=has_y)

@@ -133,7 +133,7 @@ def _accumulate_part(
     # The sums run over thousands of tokens and are therefore taken in float64.
     per_token = torch.cat([loss_S.detach().double()[None], ratios.sums_5S])
     tokens = tuple(sum(len(weighted.sample.token_ids) for weighted in group.samples) for group in groups)
-    sums_6G = torch.stack([part.sum(1) for part in per_token.split(tokens, 1)], 1)
+    sums_6G = torch.stack([columns.sum(1) for columns in per_token.split(tokens, 1)], 1)
     return BatchSums(tuple(slots), tokens, sums_6G)
 
 

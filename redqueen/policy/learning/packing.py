@@ -102,17 +102,17 @@ def group_by_prompt(samples: Sequence[WeightedSample], budget: int) -> Iterator[
     for weighted in samples:
         by_prompt.setdefault((weighted.slot, weighted.sample.prompt_ids), []).append(weighted)
     for (slot, prompt_ids), members in by_prompt.items():
-        part: list[WeightedSample] = []
+        group: list[WeightedSample] = []
         rows = len(prompt_ids)
         for weighted in members:
             suffix = len(weighted.sample.token_ids) - 1
-            if part and rows + suffix > budget:
-                yield PromptGroup(slot, prompt_ids, tuple(part))
-                part = []
+            if group and rows + suffix > budget:
+                yield PromptGroup(slot, prompt_ids, tuple(group))
+                group = []
                 rows = len(prompt_ids)
-            part.append(weighted)
+            group.append(weighted)
             rows += suffix
-        yield PromptGroup(slot, prompt_ids, tuple(part))
+        yield PromptGroup(slot, prompt_ids, tuple(group))
 
 
 def padded_parts(groups: Sequence[PromptGroup]) -> list[list[PromptGroup]]:
@@ -125,12 +125,12 @@ def padded_parts(groups: Sequence[PromptGroup]) -> list[list[PromptGroup]]:
     for group in groups:
         singles += [PromptGroup(group.slot, group.prompt_ids, (sample,)) for sample in group.samples]
     parts: list[list[PromptGroup]] = []
-    for single in sorted(singles, key=lambda each: -each.tokens):
+    for single in sorted(singles, key=lambda group: -group.tokens):
         # The first of a part is its longest.
         if not parts or (len(parts[-1]) + 1) * parts[-1][0].tokens > budget:
             parts.append([])
         parts[-1].append(single)
-    return [sorted(part, key=lambda each: each.slot) for part in parts]
+    return [sorted(part, key=lambda single: single.slot) for part in parts]
 
 
 def build_micro_batch(groups: Sequence[PromptGroup], device: torch.device) -> MicroBatch:

@@ -97,7 +97,9 @@ class AdapterBank:
 
         sites = tuple(sites)
         if self.targets == AUTO_TARGETS:
-            self.targets = tuple(dict.fromkeys(_layer_type(part) for site in sites for part in site.projections))
+            self.targets = tuple(
+                dict.fromkeys(_layer_type(projection) for site in sites for projection in site.projections)
+            )
         adapted = _adapted(sites, self.targets)
         present: set[str] = set()
         for _, projections in adapted:

@@ -104,15 +104,15 @@ def _vllm(config: Config, machine: Machine, members: int) -> list[Item]:
     adapters = copies * (members + 1) * shape.factors * largest_rank(config.model.rank) * size
     logits = sampling.batch_rows * shape.vocabulary * (size + 4)
     prompts = max(sampling.prefill_tokens, sampling.batch_rows) * _pass_bytes(shape, size)
-    found = [
+    needed = [
         Item("vLLM: base weights", shape.weights * size),
         Item("vLLM: cache of keys and values", int(sampling.vllm_cache_gb * 2**30), 1, "sampling.vllm_cache_gb"),
         Item("vLLM: adapters", adapters, 1, _members_knob(members)),
         Item("vLLM: logits and prompts", max(logits, prompts), 1, "sampling.prefill_tokens"),
     ]
     if not machine.on_gpu:
-        found.append(Item("vLLM: interpreters and libraries", _VLLM_LIBRARIES))
-    return found
+        needed.append(Item("vLLM: interpreters and libraries", _VLLM_LIBRARIES))
+    return needed
 
 
 def _pass_bytes(shape: Shape, size: int) -> int:

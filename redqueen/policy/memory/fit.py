@@ -149,11 +149,11 @@ def _plan_on_a_gpu(config: Config, machine: Machine, lengths: PromptLengths, mem
     plan = _started(config, "cuda")
     plan = plan.model_copy(update={"model": plan.model.model_copy(update={"workers": 1})})
     held = total(held_items(plan, machine, members))
-    left = _planned(machine.free) - held
+    remaining = _planned(machine.free) - held
 
     gradients = gradients_item(plan, machine, members).total
     # An update that has begun keeps its gradients until the next step is sampled.
-    room = left - gradients if config.learning.max_staleness else left
+    room = remaining - gradients if config.learning.max_staleness else remaining
     paged = machine.pages
     # The cache of more rows is worth more than larger passes over prompts: these shrink first.
     while total(sampling_items(plan, machine, lengths)) > room:
@@ -170,7 +170,7 @@ def _plan_on_a_gpu(config: Config, machine: Machine, lengths: PromptLengths, mem
 
     most = plan.learning.batch_tokens
     longest = longest_text(plan, lengths)
-    while gradients + total(training_items(plan, machine, lengths)) > left:
+    while gradients + total(training_items(plan, machine, lengths)) > remaining:
         tokens = plan.learning.batch_tokens
         # A text is never split, so that smaller micro-batches than the longest text would save nothing. Recomputing
         # costs half of the work again, a smaller micro-batch next to nothing as long as it fills the GPU.
@@ -265,5 +265,5 @@ def _what_helps(plan: Config, machine: Machine, lengths: PromptLengths, members:
     }
     best = min(needed, key=lambda what: needed[what])
     saved = total(items(least(plan), machine, lengths, members)) - needed[best]
-    other = "" if plan.model.name == BUNDLED else ", or choose a smaller model.name"
-    return f"{best}, which saves {saved / 2**30:.1f} GiB{other}"
+    alternative = "" if plan.model.name == BUNDLED else ", or choose a smaller model.name"
+    return f"{best}, which saves {saved / 2**30:.1f} GiB{alternative}"

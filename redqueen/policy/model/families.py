@@ -125,8 +125,8 @@ def refusal(config: Mapping[str, Any]) -> str:
         return f"{named}: it has {what}, and every layer must have attention over keys and values: {_NEAR}"
     if family in _CONVOLUTIONS:
         return f"{named}: its layers are Conv1D and not Linear: {_NEAR}"
-    heads = [each for each in config.get("architectures") or () if isinstance(each, str)]
-    if heads and all(any(part in head for part in _HEADS) for head in heads):
+    heads = [head for head in config.get("architectures") or () if isinstance(head, str)]
+    if heads and all(any(kind in head for kind in _HEADS) for head in heads):
         return f"its head is {heads[0]}, which gives no next token: choose the model it was made from"
     return _quantized_refusal(config)
 

@@ -187,12 +187,12 @@ class HostedDecoder:
         seen_T = torch.ones_like(position_T)
         seen_T[0] = 0
         padded_T = torch.cat([ids_T[-1:], ids_T])
-        for part in (slice(0, _PROBE), slice(_PROBE, None)):
+        for span in (slice(0, _PROBE), slice(_PROBE, None)):
             hidden_1TH = self.run(
                 None,
-                input_ids=padded_T[None, part],
-                attention_mask=seen_T[None, : part.stop],
-                position_ids=position_T[None, part],
+                input_ids=padded_T[None, span],
+                attention_mask=seen_T[None, : span.stop],
+                position_ids=position_T[None, span],
                 past_key_values=cache,
                 use_cache=True,
             )
@@ -204,14 +204,14 @@ def adaptable(model: Any) -> list[tuple[str, Any]]:
     text: Any = model.get_decoder()
     start = next(name for name, module in model.named_modules() if module is text)
     count = int(model.config.get_text_config().num_hidden_layers)
-    found: list[tuple[str, Any]] = []
+    layers: list[tuple[str, Any]] = []
     for list_name, blocks in text.named_modules():
         if not isinstance(blocks, nn.ModuleList) or len(blocks) != count or "." in list_name:
             continue
         for name, module in blocks.named_modules():
             if is_linear(module) and not _ROUTING.intersection(name.split(".")):
-                found.append((f"{start}.{list_name}.{name}", module))
-    return found
+                layers.append((f"{start}.{list_name}.{name}", module))
+    return layers
 
 
 def is_linear(module: Any) -> bool:

@@ -87,11 +87,11 @@ def _plain(name: str, tensor: Any) -> Iterator[tuple[str, Tensor]]:
     if not hasattr(tensor, "__tensor_flatten__"):
         yield name, tensor
         return
-    parts, _ = tensor.__tensor_flatten__()
-    for part in parts:
-        inner = getattr(tensor, part)
+    attributes, _ = tensor.__tensor_flatten__()
+    for attribute in attributes:
+        inner = getattr(tensor, attribute)
         if inner is not None:
-            yield from _plain(f"{name}.{part}", inner)
+            yield from _plain(f"{name}.{attribute}", inner)
 
 
 def kind_of(shell: Any, config: ModelConfig) -> str:

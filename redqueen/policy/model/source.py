@@ -85,32 +85,32 @@ def read_config(name: str) -> Any:
 
     Raises ModelError if it cannot be read, or if its family is not supported.
     """
-    found = source(name)
+    origin = source(name)
     try:
         # The plain dictionary comes first: transformers refuses types that it does not know with a page of advice, and
         # asks whether it may run code of a model that brings its own.
-        plain, _ = PreTrainedConfig.get_config_dict(found.where, local_files_only=found.local)
+        plain, _ = PreTrainedConfig.get_config_dict(origin.where, local_files_only=origin.local)
     except Exception as error:
         raise cannot_load(name, error) from error
     check_config(name, plain)
     family = plain["model_type"]
     if family not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         near = get_close_matches(family, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, 3)
-        known = "knows it, but not as a causal decoder" if family in CONFIG_MAPPING_NAMES else "does not know it"
+        support = "knows it, but not as a causal decoder" if family in CONFIG_MAPPING_NAMES else "does not know it"
         closest = f"; near are {', '.join(near)}" if near else ""
-        which = f"transformers {transformers.__version__} {known}{closest}"
+        which = f"transformers {transformers.__version__} {support}{closest}"
         raise ModelError(f"{name}: model family '{family}' is not supported: {which}")
     try:
-        return AutoConfig.from_pretrained(found.where, local_files_only=found.local)
+        return AutoConfig.from_pretrained(origin.where, local_files_only=origin.local)
     except Exception as error:
         raise cannot_load(name, error) from error
 
 
 def read_tokenizer(config: ModelConfig) -> Any:
     """Returns the tokenizer of the base. Raises ModelError if it cannot be read, or if chat prompts need a template."""
-    found = source(config.name)
+    origin = source(config.name)
     try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(found.where, local_files_only=found.local)
+        tokenizer: Any = AutoTokenizer.from_pretrained(origin.where, local_files_only=origin.local)
     except Exception as error:
         raise cannot_load(config.name, error) from error
     if config.prompts == "chat" and not tokenizer.chat_template:

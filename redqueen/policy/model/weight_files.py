@@ -47,11 +47,11 @@ def _places(where: str) -> dict[str, Path]:
         files: dict[str, str] = json.loads(index.read_text())["weight_map"]
         # All files of an index lie beside it.
         return {name: index.parent / file for name, file in files.items()}
-    one = _file(where, _ONE_FILE)
-    if one is None:
+    single = _file(where, _ONE_FILE)
+    if single is None:
         return {}
-    with safe_open(one, "pt") as file:
-        return dict.fromkeys(file.keys(), one)
+    with safe_open(single, "pt") as file:
+        return dict.fromkeys(file.keys(), single)
 
 
 def _read(places: dict[str, Path], wanted: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
@@ -70,5 +70,5 @@ def _file(where: str, name: str) -> Path | None:
     if Path(where).is_dir():
         path = Path(where) / name
         return path if path.is_file() else None
-    found = huggingface_hub.try_to_load_from_cache(where, name)
-    return Path(found) if isinstance(found, str) else None
+    cached = huggingface_hub.try_to_load_from_cache(where, name)
+    return Path(cached) if isinstance(cached, str) else None

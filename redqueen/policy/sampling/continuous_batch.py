@@ -207,8 +207,8 @@ class ContinuousBatch:
         )
 
         # One pass computes prompts of all members; the bank wants its rows sorted by slot.
-        for part in self._passes(sorted(prompts, key=lambda prompt: prompt.slot)):
-            self.device.prefill(part)
+        for chunk in self._passes(sorted(prompts, key=lambda prompt: prompt.slot)):
+            self.device.prefill(chunk)
         self._rows_changed()
 
     def _free_pages(self) -> float:
@@ -269,18 +269,18 @@ class ContinuousBatch:
         # A pass holds a block's activations for all of its tokens. A batch's prompts at once would take more memory
         # than everything else. A prompt is not split: its attention would have to read the cache as well, and the
         # longest prompt alone takes little.
-        part: list[PlacedPrompt] = []
+        chunk: list[PlacedPrompt] = []
         tokens = 0
         for prompt in prompts:
             length = len(prompt.prompt_ids)
-            if part and tokens + length > self.prefill_tokens:
-                yield part
-                part = []
+            if chunk and tokens + length > self.prefill_tokens:
+                yield chunk
+                chunk = []
                 tokens = 0
-            part.append(prompt)
+            chunk.append(prompt)
             tokens += length
-        if part:
-            yield part
+        if chunk:
+            yield chunk
 
     def _rows_changed(self) -> None:
         """Tells the device which member each row belongs to, and how it is sampled."""

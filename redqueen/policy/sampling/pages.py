@@ -57,9 +57,9 @@ def batch_pages(rows: int, room: int, tokens: int = 0) -> int:
 
     `tokens` is how many tokens of all rows are held at once (0: as many as there can be). One row always fits.
     """
-    each = pages_of(room)
-    most = rows * each
-    held = min(most, max(each, tokens // PAGE)) if tokens else most
+    row_pages = pages_of(room)
+    most = rows * row_pages
+    held = min(most, max(row_pages, tokens // PAGE)) if tokens else most
     # One page more belongs to nobody: rows that have ended write there until their places are used again.
     return held + 1
 

@@ -55,13 +55,13 @@ class LocalSampler:
 
     def _sample(self, requests: Sequence[Request], follow: Follow, max_further: int) -> list[Completion]:
         """Samples requests and the further ones, at most `max_further`, that completions lead to."""
-        known: list[Request] = []
+        all_requests: list[Request] = []
         prompt_ids: dict[int, tuple[int, ...]] = {}
         completions: dict[int, Completion] = {}
 
         def groups_of(new: Sequence[Request]) -> list[RowGroup]:
-            groups = self._groups(new, len(known))
-            known.extend(new)
+            groups = self._groups(new, len(all_requests))
+            all_requests.extend(new)
             for group in groups:
                 work.prompt_tokens += len(group.prompt_ids)
                 for row in group.rows:
@@ -70,7 +70,7 @@ class LocalSampler:
 
         # Completions are handed over as they end, so that verification overlaps with the sampling of the others.
         def on_row(row: Row) -> Further[list[RowGroup]] | None:
-            completion = self._completion(known[row.index], prompt_ids[row.index], row)
+            completion = self._completion(all_requests[row.index], prompt_ids[row.index], row)
             completions[row.index] = completion
             further = follow(row.index, completion)
             return None if further is None else further.made_into(groups_of)
@@ -78,7 +78,7 @@ class LocalSampler:
         with self.meter.sampling() as work:
             work.decode_steps = self.executor.sample(groups_of(requests), self.limits, on_row, max_further)
             work.sampled_tokens = sum(len(completion.token_ids) for completion in completions.values())
-        return [completions[i] for i in range(len(known))]
+        return [completions[i] for i in range(len(all_requests))]
 
     def _groups(self, requests: Sequence[Request], first: int) -> list[RowGroup]:
         """Groups requests by member and prompt, at most a batch's rows in each; the longest come first.

@@ -38,8 +38,8 @@ class Engine:
         Raises MissingLibraryError without vLLM, WorkerError if it does not start.
         """
         allocated = largest_rank(rank)
-        found = source(base.name)
-        _set_environment(found.local)
+        origin = source(base.name)
+        _set_environment(origin.local)
         self._vllm = _import("vllm")
         self._inputs = _import("vllm.inputs.engine")
         self._lora = _import("vllm.lora.request")
@@ -48,7 +48,7 @@ class Engine:
         """The most tokens that a prompt and its completion have together."""
         self._end_ids = sorted(base.end_ids)
         arguments = _import("vllm.engine.arg_utils").EngineArgs(
-            model=found.where,
+            model=origin.where,
             dtype=str(base.model.dtype).removeprefix("torch."),
             max_model_len=self.longest,
             max_num_seqs=sampling.batch_rows,

@@ -88,10 +88,10 @@ class Server:
         while not self._pieces.empty():
             arrived.append(self._pieces.get())
         pieces: list[Piece] = []
-        for each in arrived:
-            if isinstance(each, WorkerError):
-                raise each
-            pieces.append(each)
+        for item in arrived:
+            if isinstance(item, WorkerError):
+                raise item
+            pieces.append(item)
         return pieces
 
     def abort(self, requests: Collection[str]) -> None:

@@ -189,7 +189,7 @@ class WorkerPool:
             for gone in ready:
                 if gone in sentinels and not sentinels[gone].poll():
                     raise self._ended(sentinels[gone])
-            for pipe in [each for each in ready if each not in sentinels]:
+            for pipe in [item for item in ready if item not in sentinels]:
                 try:
                     message = pipe.recv()
                 except (EOFError, OSError) as error:

@@ -40,10 +40,10 @@ def move(variant: int) -> None:
     everything = gc.get_objects()
     # What has such keys is filled again: else nothing would be found in it.
     tables: list[tuple[Any, list[Any]]] = []
-    for each in everything:
-        if type(each) in (dict, set) and not all(type(key) in _PLAIN for key in each):
-            tables.append((each, list(each.items() if type(each) is dict else each)))
-    metaclasses = [each for each in everything if isinstance(each, type) and issubclass(each, type)]
+    for value in everything:
+        if type(value) in (dict, set) and not all(type(key) in _PLAIN for key in value):
+            tables.append((value, list(value.items() if type(value) is dict else value)))
+    metaclasses = [value for value in everything if isinstance(value, type) and issubclass(value, type)]
     # All bits turned around: that reverses the order of most sets. Then, any of them.
     bits = (1 << _BITS) - 1 if variant == _FIRST else random.Random(variant).getrandbits(_BITS)
     codes: dict[int, int] = {}

@@ -59,36 +59,36 @@ def look_at(code: CodeType, strangers: frozenset[str]) -> Look:
     # One loop with few objects: each object that a child makes or looks at costs it a page.
     chance = sets = views = imports = strange = classes = as_text = functions = False
     own: list[str] = []
-    left = [code]
-    for each in left:
-        names = each.co_names
-        operations = each.co_code[::2]
+    blocks = [code]
+    for block in blocks:
+        names = block.co_names
+        operations = block.co_code[::2]
         imports = imports or _IMPORT in operations
         chance = chance or not _NAMES.isdisjoint(names)
         strange = strange or not strangers.isdisjoint(names)
         for name in names:
             if name[0] == "_" and name not in _HARMLESS:
                 chance = True
-            functions = functions or (each is not code and name in own)
+            functions = functions or (block is not code and name in own)
         for operation in _SETS:
             sets = sets or operation in operations
         sets = sets or not _SET_NAMES.isdisjoint(names)
         views = views or not _VIEWS.isdisjoint(names)
         classes = classes or _CLASS in operations
         as_text = as_text or not _TO_TEXT.isdisjoint(names) or any(format in operations for format in _FORMATS)
-        for index, constant in enumerate(each.co_consts):
+        for index, constant in enumerate(block.co_consts):
             kind = type(constant)
             if kind is CodeType:
-                left.append(constant)
+                blocks.append(constant)
                 name = constant.co_name
                 # No comprehension, which is called where it is made.
-                if name == "<lambda>" or (each is not code and name[0] != "<"):
+                if name == "<lambda>" or (block is not code and name[0] != "<"):
                     functions = True
-                elif each is code:
+                elif block is code:
                     own.append(name)
-            elif kind is frozenset and _shown(each.co_code, index):
+            elif kind is frozenset and _shown(block.co_code, index):
                 sets = True
-    sets = sets or (views and any(_combines(each.co_code) for each in left))
+    sets = sets or (views and any(_combines(block.co_code) for block in blocks))
     # Without an import the names of modules are just names.
     chance = chance or (imports and strange) or (classes and as_text)
     return Look(chance, sets, as_text and functions)

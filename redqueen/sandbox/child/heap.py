@@ -126,8 +126,8 @@ def _arrange(objects: list[object], order: random.Random, mirrored: bool) -> Non
     """Brings objects into a random order of their addresses, page by page, or into its mirror image."""
     # Page by page, because each page that a child writes to is copied for it.
     pages: dict[int, list[object]] = {}
-    for each in sorted(objects, key=id, reverse=mirrored):
-        pages.setdefault(id(each) // _PAGE, []).append(each)
+    for value in sorted(objects, key=id, reverse=mirrored):
+        pages.setdefault(id(value) // _PAGE, []).append(value)
     objects.clear()
     groups = list(pages.values())
     order.shuffle(groups)

@@ -69,10 +69,10 @@ def run(
     try:
         code = load(rules, program)
         # Now, since a program that has started could keep it back.
-        found = rules.variant == LOOKS and depends_on_chance(rules, code, program, inputs)
-        if found:
+        depends = rules.variant == LOOKS and depends_on_chance(rules, code, program, inputs)
+        if depends:
             tell(b"", UNSTEADY)
-        if found or rules.variant > LOOKS:
+        if depends or rules.variant > LOOKS:
             scatter(rules.variant)
         function = start(rules, code)
     except ForbiddenError as error:
@@ -154,13 +154,13 @@ def start(rules: Rules, code: CodeType) -> Any:
 
 def withholds(code: CodeType, withheld: frozenset[str]) -> bool:
     """Whether `check` has to look at names: for most programs a syntax tree costs more than to run them."""
-    left = [code]
-    for each in left:
-        if not withheld.isdisjoint(each.co_names):
+    blocks = [code]
+    for block in blocks:
+        if not withheld.isdisjoint(block.co_names):
             return True
-        for constant in each.co_consts:
+        for constant in block.co_consts:
             if type(constant) is CodeType:
-                left.append(constant)
+                blocks.append(constant)
     return False
 
 

@@ -52,7 +52,7 @@ def shows_order(program: str, entry: str, arguments: list[Any]) -> bool:
 
 def is_scattered(value: Any) -> bool:
     """Whether a value is a set whose order follows from a hash seed: that of numbers does not."""
-    return type(value) in (set, frozenset) and any(type(each) is not int for each in value)
+    return type(value) in (set, frozenset) and any(type(item) is not int for item in value)
 
 
 def holds(value: Any, what: Callable[[Any], bool]) -> bool:
@@ -61,7 +61,7 @@ def holds(value: Any, what: Callable[[Any], bool]) -> bool:
         return True
     if type(value) is dict:
         return any(holds(pair, what) for pair in value.items())
-    return type(value) in _CONTAINERS and any(holds(each, what) for each in value)
+    return type(value) in _CONTAINERS and any(holds(item, what) for item in value)
 
 
 _CONTAINERS = (list, tuple, set, frozenset)
@@ -138,11 +138,11 @@ class SetOrder:
     def _follow(self) -> None:
         """Looks where each set goes, until no more names turn out to be sets."""
         for _ in range(_MOST_ROUNDS):
-            known = len(self._sets) + len(self._functions)
+            count = len(self._sets) + len(self._functions)
             for node in self._nodes:
                 self.shown |= self._is_set(node) and not self._hidden(node)
                 self.shown |= isinstance(node, ast.Name) and node.id in self._functions and not self._called(node)
-            if self.shown or known == len(self._sets) + len(self._functions):
+            if self.shown or count == len(self._sets) + len(self._functions):
                 break
         else:
             self.shown = True
@@ -273,7 +273,7 @@ class SetOrder:
         function = self._parents[top]
         while not isinstance(function, ast.FunctionDef):
             function = self._parents[function]
-        if function.decorator_list or any(isinstance(each, ast.Yield | ast.YieldFrom) for each in ast.walk(function)):
+        if function.decorator_list or any(isinstance(inner, ast.Yield | ast.YieldFrom) for inner in ast.walk(function)):
             return False
         if function.name == self._entry and not self._calls_entry:
             return isinstance(self._parents[function], ast.Module)

@@ -70,14 +70,14 @@ def _unmap_time() -> str:
 
 def _time_pages() -> list[tuple[int, int]]:
     """Where the kernel has mapped its time: `[vvar]`, and on newer kernels `[vvar_vclock]`."""
-    found: list[tuple[int, int]] = []
+    pages: list[tuple[int, int]] = []
     with open("/proc/self/maps", encoding="ascii", errors="replace") as maps:
         for line in maps:
-            place, _, rest = line.partition(" ")
+            addresses, _, rest = line.partition(" ")
             if rest.split()[-1].startswith("[vvar"):
-                start, _, end = place.partition("-")
-                found.append((int(start, 16), int(end, 16)))
-    return found
+                start, _, end = addresses.partition("-")
+                pages.append((int(start, 16), int(end, 16)))
+    return pages
 
 
 def _entry_points(base: int) -> tuple[dict[int, int], int]:

@@ -95,12 +95,12 @@ class Printed(io.BytesIO):
 
     def write(self, data: Any, /) -> int:
         """Keeps the bytes; beyond the limit it drops them, or raises OutputError."""
-        left = self.most - self.tell()
-        if len(data) <= left:
+        remaining = self.most - self.tell()
+        if len(data) <= remaining:
             return super().write(data)
         if not self.drops:
             raise OutputError(f"more than {self.most} bytes of output")
-        super().write(bytes(data)[: max(0, left)])
+        super().write(bytes(data)[: max(0, remaining)])
         return len(data)
 
     def say(self, text: str) -> None:

@@ -46,19 +46,19 @@ def item_of(dataset: str, settings: dict[str, Any], item: int) -> tuple[Any, dic
 
 def answer_of(dataset: str, settings: dict[str, Any], item: int, question: str) -> str:
     """Returns the recorded answer. Raises ValueError if the item asks another question, or its answer scores less."""
-    made, found = item_of(dataset, settings, item)
-    if found["question"] != question:
+    made, entry = item_of(dataset, settings, item)
+    if entry["question"] != question:
         raise ValueError("another question")
-    answer = found["answer"]
-    if not isinstance(answer, str) or made.score_answer(answer, found) != 1.0:
+    answer = entry["answer"]
+    if not isinstance(answer, str) or made.score_answer(answer, entry) != 1.0:
         raise ValueError("no text that scores 1")
     return answer
 
 
 def score_of(dataset: str, settings: dict[str, Any], item: int, answer: str) -> float:
     """Returns the score of an answer, in [0, 1]."""
-    made, found = item_of(dataset, settings, item)
-    return float(made.score_answer(answer, found))
+    made, entry = item_of(dataset, settings, item)
+    return float(made.score_answer(answer, entry))
 
 
 for _name in reasoning_gym.factory.DATASETS:

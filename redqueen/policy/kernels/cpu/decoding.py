@@ -169,8 +169,8 @@ def _adapted(rows: RowTasks, task: int, factors: SiteFactors, x_NI: Array, y_NO:
         y, out = y_NO[rows.order[start + n]], rows.outputs[n]
         for o in range(outputs):
             out[o] = wide(y[o])
-    parts = len(factors.columns)
-    if parts == 0:
+    projections = len(factors.columns)
+    if projections == 0:
         return
     inputs = x_NI.shape[1]
     wide_NI = rows.inputs[: count * inputs].reshape(count, inputs)
@@ -183,7 +183,7 @@ def _adapted(rows: RowTasks, task: int, factors: SiteFactors, x_NI: Array, y_NO:
     slots = len(factors.a)
     rank = factors.rank
     at = 0
-    for j in range(parts):
+    for j in range(projections):
         first, last = factors.columns[j]
         size = rank * (last - first)
         b_RO = factors.b[at + slot * size : at + (slot + 1) * size].reshape(rank, last - first)

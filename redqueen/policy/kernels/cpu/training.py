@@ -126,9 +126,9 @@ def swiglu_backward(dy_NF: Array, both_N2F: Array, d_both_N2F: Array) -> None:
         for f in range(half):
             x, slope = wide(gate[f]), wide(dy[f])
             # The derivative of x * sigmoid(x) is sigmoid(x) * (1 + x * (1 - sigmoid(x))).
-            part = sigmoid(x)
-            put(d_up, f, slope * x * part)
-            put(d_gate, f, slope * wide(up[f]) * part * (np.float32(1) + x * (np.float32(1) - part)))
+            sigmoid_x = sigmoid(x)
+            put(d_up, f, slope * x * sigmoid_x)
+            put(d_gate, f, slope * wide(up[f]) * sigmoid_x * (np.float32(1) + x * (np.float32(1) - sigmoid_x)))
 
 
 @compiled
