@@ -26,6 +26,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from redqueen.base.intervals import mean
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory
 from tools.experiments import EXPERIMENTS, EXPR, PASSES, STRANGERS, Experiment
@@ -54,19 +55,21 @@ def main() -> None:
         numbers = NUMBERS / f"{name}.json"
         print(f"{name}: {'done' if numbers.exists() else 'to do'}", flush=True)
         if given.what == "runs" and not numbers.exists():
-            document = _document(experiment, arm, seed, given.data)
             NUMBERS.mkdir(exist_ok=True)
-            numbers.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        if given.what == "again" and numbers.exists() and (RUNS / name / "metrics.jsonl").exists():
+            _write(numbers, _document(experiment, arm, seed, given.data))
+        # The folder of strangers holds runs and is none itself.
+        if given.what in ("again", "passes") and numbers.exists() and (RUNS / name / "metrics.jsonl").exists():
             document = json.loads(numbers.read_text(encoding="utf-8"))
-            document["secondary"] = _secondary(RunDirectory(RUNS / name).metrics())
-            numbers.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        if given.what == "passes" and arm != STRANGERS and numbers.exists() and (RUNS / name).exists():
-            document = json.loads(numbers.read_text(encoding="utf-8"))
-            if "passes" not in document:
-                run = RunDirectory(RUNS / name)
+            run = RunDirectory(RUNS / name)
+            if given.what == "again":
+                document["secondary"] = _secondary(run.metrics())
+            elif "passes" not in document:
                 document["passes"] = {str(step): _passes(run, step, given.data) for step in (0, experiment.steps)}
-                numbers.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+            _write(numbers, document)
+
+
+def _write(numbers: Path, document: dict[str, Any]) -> None:
+    numbers.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 def _document(experiment: Experiment, arm: str, seed: int, data: Path | None) -> dict[str, Any]:
@@ -155,7 +158,7 @@ def _secondary(lines: list[dict[str, Any]]) -> dict[str, list[float] | None]:
     }
     found: dict[str, list[float] | None] = {}
     for name, values in endpoints.items():
-        means = [fmean(known) for line in lines if (known := [value for value in values(line) if value is not None])]
+        means = [value for line in lines if (value := mean(values(line))) is not None]
         found[name] = [round(fmean(means[:10]), 4), round(fmean(means[-10:]), 4)] if means else None
     return found
 

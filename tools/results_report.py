@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 
 from redqueen.analysis.drawing import write
 from redqueen.analysis.hues import HUES
-from redqueen.base.intervals import Interval, interval, slope, t_probability
+from redqueen.base.intervals import Interval, interval, interval_text, slope, t_probability
 from tools.experiments import CODE, EXPERIMENTS, PASSES, STRANGERS, Experiment
 
 ROOT = Path(__file__).parents[1]
@@ -180,13 +180,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _points(values: Iterable[float], scale: float = 100, digits: int = 1) -> str:
     """Formats the mean of some numbers with its interval: `+5.1 [+2.0, +8.2]`."""
-    found = interval(list(values))
-    if found is None:
-        return "-"
-    mean = f"{scale * found.mean:+.{digits}f}"
-    if found.low is None or found.high is None:
-        return mean
-    return f"{mean} [{scale * found.low:+.{digits}f}, {scale * found.high:+.{digits}f}]"
+    return interval_text(interval(list(values)), f"+.{digits}f", scale)
 
 
 def _gain_table(runs: Runs) -> str:
