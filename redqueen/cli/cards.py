@@ -18,8 +18,6 @@ from redqueen.train.trainer import capacity
 
 RECIPES = ("coder_0_5b", "coder_1_5b", "coder_3b", "coder_7b", "paper_7b")
 """The recipes for GPUs, the smallest base first."""
-# The share of a card that is free before a run.
-_FREE = 0.98
 
 
 def run_cards() -> int:
@@ -44,7 +42,7 @@ def cards_table() -> str:
 
 def _cell(config: Config, lengths: PromptLengths, card: Card) -> str:
     """Returns what a run would be on a card, in a few words."""
-    machine = gpu_machine(config.model, int(card.memory * 1e9 * _FREE))
+    machine = gpu_machine(config.model, card.memory * 10**9)
     try:
         fitted = fit(config, machine, lengths, capacity(config))
     except ModelError:

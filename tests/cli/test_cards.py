@@ -48,7 +48,7 @@ def test_a_plan_for_a_card_needs_neither_the_base_nor_a_network(
         assert ", of which " in first
         assert others == []
         return
-    assert first.startswith("80,000 MB are free there: it fits")
+    assert first.startswith("78,400 MB are free there: it fits")
     assert others[0].startswith("batches: 512 rows at once")
     assert others[1].startswith("time, modelled and not measured, without the sandbox: ")
     assert others[1].split(":")[0].count("measured") == 1

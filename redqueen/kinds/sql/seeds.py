@@ -32,7 +32,7 @@ IDENTITY = (
 _FORM = "A seed is a line `-- message`, a query, and lines with a database, e.g. {'t': [('a', 'b'), (1, 'x')]}"
 _NULLS = 0.08
 _VARIATIONS = 6
-_RESERVED = 3
+_RESERVED = 8
 """How often each pattern is used."""
 # A table, its column of texts, its column of numbers, the texts; then another table that shares the texts' column.
 _WORLDS = (

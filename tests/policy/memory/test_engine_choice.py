@@ -57,8 +57,8 @@ def test_it_is_the_embedded_sampler_where_vllm_is_not_installed(monkeypatch: pyt
 @pytest.mark.usefixtures("vllm_is_there")
 def test_a_plan_names_what_was_chosen_and_counts_it() -> None:
     config = asked("coder_1_5b", "model.device=cuda")
-    found = fit(config, gpu_machine(config.model, 78 * GB), LENGTHS, 8)
-    assert found.changes[:2] == ("sampling.engine=vllm", "sampling.vllm_cache_gb=14.5")
+    found = fit(config, gpu_machine(config.model, 80 * GB), LENGTHS, 8)
+    assert found.changes[:2] == ("sampling.engine=vllm", "sampling.vllm_cache_gb=14.6")
     assert found.config.sampling.engine == "vllm"
     small = fit(config, gpu_machine(config.model, 12 * GB), LENGTHS, 8)
     assert small.config.sampling.engine == "embedded"
