@@ -57,9 +57,7 @@ def _chart(measure: str, title: str, unit: str) -> MetricChart:
     _chart("node_types", "Different types of nodes", "types"),
 )
 def complexity_by_kind(step: CountedStep) -> dict[Kind, dict[str, dict[str, float]] | None]:
-    """Means of the programs, `written` and `reached`: `depth`, `cyclomatic`, `lines`, `variables`, `nodes`,
-    `node_types`; null without a task. Those of code_f are given to the teacher.
-    """
+    """Mean of each measure of complexity, `written` and `reached`. The programs of code_f are given to the teacher."""
     return step.by_kind(step.measured, _complexity)
 
 
@@ -82,7 +80,7 @@ def _complexity(tasks: Sequence[MeasuredTask]) -> dict[str, dict[str, float]] | 
     ),
 )
 def dead_code_by_kind(step: CountedStep) -> dict[Kind, float | None]:
-    """Mean share of a program's nodes that can never run."""
+    """Mean share of dead code."""
     return step.by_kind(step.measured, _dead_code)
 
 
@@ -106,7 +104,7 @@ def _dead_code(tasks: Sequence[MeasuredTask]) -> float | None:
     ),
 )
 def sizes_by_kind(step: CountedStep) -> dict[Kind, dict[str, float] | None]:
-    """Mean sizes of `input` and `output`; null without a task."""
+    """Mean sizes of `input` and `output`."""
     return step.by_kind(step.measured, _sizes)
 
 
@@ -136,9 +134,7 @@ def _sizes(tasks: Sequence[MeasuredTask]) -> dict[str, float] | None:
     ),
 )
 def executed_by_kind(step: CountedStep) -> dict[Kind, dict[str, Any] | None]:
-    """Means of the columns `lines_run` (`lines`) and `line_events` (`events`) over the `tasks` that have them; null
-    without one.
-    """
+    """Means of the columns `lines_run` (`lines`) and `line_events` (`events`) over the `tasks` that have them."""
     return step.by_kind(step.measured, _executed)
 
 

@@ -89,8 +89,8 @@ def _rarefied(cell: str, **units: str) -> CurvesOf:
 
 @METRICS.add("number", *chain.from_iterable(_charts(cell, words) for cell, words in _COUNTED))
 def coverage(step: CountedStep) -> dict[str, dict[str, Any]]:
-    """By coverage (`programs`, `paths`, `functions`, `signatures`, `behaviours`), up to this step: `tasks`, `cells`,
-    `beyond_seeds`; by number of tasks or nodes `rarefied`, `rarefied_beyond_seeds`, `rarefied_by_nodes`.
+    """By coverage: `tasks`, `cells`, `beyond_seeds`; by number of tasks or nodes `rarefied`, `rarefied_beyond_seeds`,
+    `rarefied_by_nodes`.
     """
     return {name: asdict(covered) for name, covered in step.record.measures.covered.items()}
 
@@ -126,7 +126,7 @@ def repeated_rate(step: CountedStep) -> float | None:
     ),
 )
 def new_paths(step: CountedStep) -> float | None:
-    """Mean number of paths that neither a seed nor an earlier task has."""
+    """Mean number of a task's paths that neither a seed nor an earlier task has."""
     return mean(task.row.new_paths for task in step.measured)
 
 
@@ -164,8 +164,8 @@ def _ways(lines: Sequence[Line], name: str) -> Curves:
     ),
 )
 def guessable(step: CountedStep) -> dict[str, float | None]:
-    """Of the novel `tasks` that were called: `rate`, those that can be guessed, and the shares `by_random`, `by_echo`,
-    `by_few_outputs`.
+    """Of the `tasks` that were called the shares that can be guessed: `by_random`, `by_echo`, `by_few_outputs`, in any
+    way (`rate`).
     """
     called = [task.row for task in step.measured if task.row.typed_inputs is not None]
     return {
@@ -192,9 +192,7 @@ def _novel_rate(valid: Sequence[ScoredProposal]) -> float | None:
     ),
 )
 def novel_rate(step: CountedStep) -> float | None:
-    """Valid tasks with a new idea / valid tasks: the program up to names and constants, for code_f the message up to
-    case and punctuation, that neither a seed nor the task bank has.
-    """
+    """Novel tasks / valid tasks."""
     return _novel_rate(step.valid)
 
 
@@ -214,7 +212,7 @@ def novel_rate_by_kind(step: CountedStep) -> dict[Kind, float | None]:
     ),
 )
 def seed_references(step: CountedStep) -> float | None:
-    """References that are seeds / references that teachers were shown."""
+    """Seeds / references that teachers were shown."""
     references = chain.from_iterable(proposal.proposed.references for proposal in step.proposals)
     return mean(task.author == AUTHOR for task in references)
 

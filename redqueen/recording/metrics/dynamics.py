@@ -41,7 +41,7 @@ def step(step: CountedStep) -> int:
 
 @METRICS.add("")
 def time(_: CountedStep) -> str:
-    """When the line was written, UTC: 2026-01-31T12:00:00Z."""
+    """When the line was written: 2026-01-31T12:00:00Z."""
     return now()
 
 
@@ -64,9 +64,9 @@ def _students(lines: Sequence[Line], name: str) -> Curves:
     optional=True,
 )
 def held_out(step: CountedStep) -> dict[str, Any] | None:
-    """All benchmarks of `evals` together: how many `problems`, what the `start` of all members solves, and of each of
-    the `students` its `rate` and its `gain` over the start, paired by problem, with a 95 % interval from `low` to
-    `high` (Student's t; null if no problem tells them apart).
+    """All benchmarks of `evals` together: the number of `problems`, the share that the `start` solves, and of each of
+    the `students` the `rate` and its `gain`, paired by problem, with a 95 % interval from `low` to `high` (Student's t;
+    null if no problem tells them apart).
     """
     return held_out_scores(step.record.answers, step.record.start)
 
@@ -91,9 +91,7 @@ def _benchmarks(lines: Sequence[Line], name: str) -> Curves:
     optional=True,
 )
 def evals(step: CountedStep) -> dict[str, dict[str, float | None]] | None:
-    """Held-out: right / judged answers by benchmark and student, in the steps of `evals.every`
-    ([EVALUATION.md](EVALUATION.md#while-a-run-goes-on)).
-    """
+    """[Held-out](EVALUATION.md#while-a-run-goes-on): right / judged answers by benchmark and student."""
     return rates(step.record.answers) or None
 
 
@@ -138,7 +136,7 @@ def solve_rate_by_kind(step: CountedStep) -> dict[Kind, float | None]:
 
 @METRICS.add("tasks")
 def tasks_by_kind(step: CountedStep) -> dict[Kind, int]:
-    """Tasks with a solve rate, of living teachers or the task bank, for living students."""
+    """Tasks with a solve rate, those of the task bank too."""
     return step.by_kind(step.rated, len)
 
 
@@ -229,7 +227,7 @@ def _counts_of_statuses(verdicts: Iterable[Verdict]) -> dict[str, int]:
     ),
 )
 def statuses(step: CountedStep) -> dict[str, dict[str, int]]:
-    """How many `proposals` and `attempts` ended with each status, those of champions too."""
+    """How many `proposals` and `attempts` ended with each status."""
     return {
         "proposals": _counts_of_statuses(proposal.proposed.verdict for proposal in step.all_proposals),
         "attempts": _counts_of_statuses(attempt.attempted.verdict for attempt in step.all_attempts),
@@ -271,12 +269,12 @@ def student_reward(step: CountedStep) -> float | None:
     ),
 )
 def outcomes(step: CountedStep) -> dict[str, int]:
-    """Games that the `student` won, that were a `draw`, that the `teacher` won."""
+    """Games won by the `student`, by the `teacher`, by nobody (`draw`)."""
     counts = Counter(game.outcome for game in step.record.games)
     return {"student": counts["student"], "draw": counts["draw"], "teacher": counts["teacher"]}
 
 
 @METRICS.add("share")
 def par(step: CountedStep) -> dict[Kind, float]:
-    """By kind: the solve rate that games were judged by; none for a kind that was never solved."""
+    """By kind that was ever solved: the solve rate that games were judged by."""
     return {kind: step.record.par[kind] for kind in step.kinds if kind in step.record.par}

@@ -74,8 +74,8 @@ def members(step: CountedStep) -> dict[str, dict[str, Any]]:
 
 @METRICS.add("matches")
 def matches(step: CountedStep) -> list[dict[str, Any]]:
-    """Each match: `teacher`, `student`, `score` (mean over its tasks of solve rate minus par, above 0 for the student;
-    null without a solve rate), `outcome` (`student`, `draw`, `teacher`; null without a game).
+    """Each match: `teacher`, `student`, `score` ([solve rate less par](EVOLUTION.md#games)), `outcome` (`student`,
+    `draw`, `teacher`; null without a game).
     """
     return [
         {"teacher": game.match.teacher, "student": game.match.student, "score": game.score, "outcome": game.outcome}
@@ -139,5 +139,5 @@ def _champions(lines: Sequence[Line], name: str) -> Curves:
     ),
 )
 def hall(step: CountedStep) -> list[str]:
-    """The champions in the hall of fame."""
+    """Champions in the hall of fame."""
     return list(step.record.hall_of_fame)

@@ -34,8 +34,8 @@ def _mean_member(lines: Sequence[Line], name: str) -> Curves:
     ),
 )
 def entropy(step: CountedStep) -> dict[Role, dict[str, float]]:
-    """Nats per token by role and member: mean negative log-probability of its sampled tokens, at the sampling
-    temperature, after `top_p` and `top_k`.
+    """Nats per token by role and member: mean negative log-probability of what it sampled, after temperature, `top_p`
+    and `top_k`.
     """
     # The mean of -log p(token) over tokens drawn from p is an unbiased estimate of p's entropy. It costs nothing, and
     # it is over everything that a member wrote, whereas the learner sees only the samples that have an advantage.
@@ -68,7 +68,7 @@ def _truncated_rates(rollouts: Sequence[Rollout]) -> dict[str, float | None]:
     ),
 )
 def truncated_rate(step: CountedStep) -> dict[str, float | None]:
-    """Shares of `proposals` and `attempts` that the token limit cut off; such a text is malformed."""
+    """Shares of `proposals` and `attempts` that the token limit cut off."""
     return _truncated_rates(step.rollouts)
 
 
@@ -88,7 +88,7 @@ def truncated_rate_by_kind(step: CountedStep) -> dict[Kind, dict[str, float | No
     ),
 )
 def response_tokens(step: CountedStep) -> dict[Role, float | None]:
-    """By role: mean length of what living members wrote."""
+    """By role: mean length of a text."""
     lengths: dict[Role, list[int]] = {role: [] for role in ROLES}
     for rollout in step.rollouts:
         lengths[rollout.role].append(len(rollout.completion.token_ids))
@@ -105,7 +105,7 @@ def response_tokens(step: CountedStep) -> dict[Role, float | None]:
     ),
 )
 def tokens_sampled(step: CountedStep) -> int:
-    """Tokens of proposals and attempts, those of champions too."""
+    """Tokens of proposals and attempts."""
     tokens = tokens_by_phase(step)
     return tokens["propose"] + tokens["solve"]
 
@@ -149,11 +149,10 @@ def seconds(step: CountedStep) -> dict[str, float]:
 
 @METRICS.add("")
 def throughput(step: CountedStep) -> dict[str, dict[str, float | None]]:
-    """By phase that sampled or trained (`play`: propose and solve; `learn`, `evolve`, `evaluate`), of that time alone:
-    `sampled_per_second` (tokens), `prompt_tokens` (once for rows that share a prompt), `decode_rows` (mean unfinished
-    rows of a process's decode step), `trained_rows_per_second` (tokens, prompts too), `mfu` (model FLOPs of the base's
-    products / the GPU's bf16 peak; null where it is not known), `device_gib` (peak of the GPU's tensors; null on a
-    CPU), `host_gib` (peak of the main process so far).
+    """By phase (`play`: propose and solve; `learn`, `evolve`, `evaluate`), of the time in which it sampled or trained:
+    `sampled_per_second` (tokens), `trained_rows_per_second` (tokens, prompts too), `prompt_tokens` (a shared prompt
+    once), `decode_rows` (mean unfinished rows of a process's decode step), `mfu` (FLOPs of the base's products / the
+    GPU's bf16 peak), `device_gib` and `host_gib` (peaks of the GPU's tensors and of the main process).
     """
     work = step.record.work
     return {phase: _throughput(done) for phase, done in work.items() if done.sampling_s or done.training_s}
@@ -249,7 +248,7 @@ def skipped(step: CountedStep) -> dict[str, str]:
     ),
 )
 def logprob_gap(step: CountedStep) -> float | None:
-    """Nats per token: mean absolute difference of sampler's and learner's log-probabilities of the trained tokens."""
+    """Nats per token: mean absolute difference of sampler's and learner's log-probabilities of trained tokens."""
     updates = step.record.updates
     tokens = tokens_trained(step)
     return _finite(sum(update.logprob_gap * update.tokens for update in updates) / tokens) if tokens else None
@@ -279,9 +278,8 @@ def _largest(lines: Sequence[Line], name: str) -> Curves:
     ),
 )
 def importance_ratio(step: CountedStep) -> dict[str, dict[str, Any]]:
-    """By trained member, learner's / sampler's probability of a trained token, even if `learning.importance_ratio` is
-    off: `mean`, `std`, `clipped` (the share that was truncated), and `gap`, its own `logprob_gap`
-    ([ALGORITHM.md](ALGORITHM.md#learning)).
+    """By trained member: `mean`, `std` and share above the cap (`clipped`) of the
+    [importance ratio](ALGORITHM.md#learning), applied or not, and its own `logprob_gap` (`gap`).
     """
     ratios: dict[str, dict[str, Any]] = {}
     for update in step.record.updates:
@@ -305,9 +303,7 @@ def importance_ratio(step: CountedStep) -> dict[str, dict[str, Any]]:
     ),
 )
 def dropped(step: CountedStep) -> int:
-    """Proposals and attempts without a reward: faults of the machine, and attempts at withdrawn tasks
-    (`nondeterministic`).
-    """
+    """Proposals and attempts without a reward: faults of the machine, attempts at withdrawn tasks."""
     rewards = [proposal.reward for proposal in step.all_proposals]
     rewards += [attempt.reward for attempt in step.all_attempts]
     return sum(reward is None for reward in rewards)
