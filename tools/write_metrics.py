@@ -20,6 +20,8 @@ TITLES = {
     "training": "Training",
     "league": "League",
 }
+SAME = "The same by kind."
+"""The text of a metric that shares the row of the one before it."""
 
 
 def reference() -> str:
@@ -27,7 +29,11 @@ def reference() -> str:
     lines: list[str] = []
     for section, metrics in groupby(METRICS, key=lambda metric: metric.section):
         lines += ["", f"### {TITLES[section]}", "", "| key | meaning |", "|---|---|"]
-        lines += [f"| `{metric.name}` | {metric.doc} |" for metric in metrics]
+        for metric in metrics:
+            if metric.doc == SAME:
+                lines[-1] = lines[-1].replace("` |", f"`, `{metric.name}` |", 1)
+            else:
+                lines.append(f"| `{metric.name}` | {metric.doc} |")
     return "\n".join(lines) + "\n\n"
 
 

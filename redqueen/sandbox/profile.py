@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from redqueen.sandbox.child.values import encode
 from redqueen.sandbox.job import Limits
 
-# Pure and deterministic modules; `collections.abc` and other loaded submodules come with their parent.
+# Pure and deterministic modules; `collections.abc` and other loaded submodules come with their parent. Nobody can work
+# out the values of `random`, and `queue` brings `threading` and a clock.
 _GAME_MODULES = (
     "math itertools functools collections re string heapq bisect operator statistics fractions decimal "
     "copy typing dataclasses enum textwrap json abc cmath numbers __future__"

@@ -74,7 +74,7 @@ def truncated_rate(step: CountedStep) -> dict[str, float | None]:
 
 @METRICS.add("share")
 def truncated_rate_by_kind(step: CountedStep) -> dict[Kind, dict[str, float | None]]:
-    """The same by kind: `proposals` and `attempts`."""
+    """The same by kind."""
     return step.by_kind(step.rollouts, _truncated_rates)
 
 

@@ -30,6 +30,7 @@ def count_lines(
     lines: set[int] = set()
     events = 0
 
+    # From Python 3.12 on a comprehension is part of its function.
     def enter(frame: FrameType, _event: str, _value: Any) -> Any:
         return step if frame.f_code.co_filename == FILENAME else None
 
