@@ -26,6 +26,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from redqueen.analysis.diversity.rarefaction import rarefaction
+from redqueen.analysis.dynamics.oscillation import oscillation
 from redqueen.base.intervals import mean
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory
@@ -38,6 +40,9 @@ NUMBERS = ROOT / "docs" / "results"
 CURRICULA = ("C", "A", "E")
 """The arms whose tasks strangers are trained on."""
 STRANGER_STEPS = 30
+WINDOW = 10
+RAREFIED = 100
+"""Coverage is counted in so many tasks of so many steps."""
 
 
 def main() -> None:
@@ -62,7 +67,7 @@ def main() -> None:
             document = json.loads(numbers.read_text(encoding="utf-8"))
             run = RunDirectory(RUNS / name)
             if given.what == "again":
-                document["secondary"] = _secondary(run.metrics())
+                document |= {"secondary": _secondary(run), "breadth": _breadth(run)}
             elif "passes" not in document:
                 document["passes"] = {str(step): _passes(run, step, given.data) for step in (0, experiment.steps)}
             _write(numbers, document)
@@ -129,7 +134,8 @@ def _numbers(experiment: Experiment, arm: str, seed: int, data: Path | None) -> 
         "evaluation_hours": round(sum(line["seconds"].get("evaluate", 0) for line in lines) / 3600, 3),
         "log_nodes": _log_nodes(run),
         "steps": [_step(line) for line in lines],
-        "secondary": _secondary(lines),
+        "secondary": _secondary(run),
+        "breadth": _breadth(run),
         "held_out": [{"step": line["step"], **line["held_out"]} for line in lines if "held_out" in line],
         "wrong_golds": wrong_golds(run) if experiment is EXPR else None,
         "evaluations": {
@@ -144,8 +150,12 @@ def _step(line: Any) -> dict[str, Any]:
     return {"step": line["step"], **{name: _short(line[name]) for name in names}}
 
 
-def _secondary(lines: list[dict[str, Any]]) -> dict[str, list[float] | None]:
-    """Returns by endpoint the means over the first and over the last ten steps; None where nothing was measured."""
+def _secondary(run: RunDirectory) -> dict[str, list[float] | None]:
+    """Returns by endpoint the means over the first and over the last ten steps; None where nothing was measured.
+
+    What is one number of a whole run is a list of that one.
+    """
+    lines = run.metrics()
     endpoints: dict[str, Callable[[dict[str, Any]], Iterable[float | None]]] = {
         "entropy of students": lambda line: line["entropy"]["student"].values(),
         "entropy of teachers": lambda line: line["entropy"].get("teacher", {}).values(),
@@ -160,6 +170,26 @@ def _secondary(lines: list[dict[str, Any]]) -> dict[str, list[float] | None]:
     for name, values in endpoints.items():
         means = [value for line in lines if (value := mean(values(line))) is not None]
         found[name] = [round(fmean(means[:10]), 4), round(fmean(means[-10:]), 4)] if means else None
+    swings = oscillation([line["solve_rate"] for line in lines])
+    rates = [each["rate"] for each in lines[-1]["held_out"]["students"].values()]
+    return {
+        **found,
+        "solve rate swings (share of runs)": [float(swings.swings)] if swings else None,
+        "best less weakest student, points": [round(100 * (max(rates) - min(rates)), 2)] if rates[1:] else None,
+    }
+
+
+def _breadth(run: RunDirectory) -> dict[str, dict[int, float]]:
+    """Returns how much the tasks of ten steps cover by the last of these steps, in equally many tasks (rarefied)."""
+    with ArchiveReader(run.archive) as reader:
+        measures = reader.measures_of_members()
+    found: dict[str, dict[int, float]] = {"programs": {}, "paths": {}}
+    for last in range(WINDOW, max((row.step for row in measures), default=0) + 1, WINDOW):
+        rows = [row for row in measures if last - WINDOW < row.step <= last]
+        if len(rows) < RAREFIED:
+            continue
+        for what, by_step in found.items():
+            by_step[last] = round(rarefaction(rows, what, [RAREFIED])[0], 2)
     return found
 
 

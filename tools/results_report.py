@@ -122,6 +122,22 @@ def slopes(runs: Runs) -> Values:
     return found
 
 
+def breadth(run: Run) -> dict[int, float]:
+    """Returns by step the paths through the programs in equally many tasks of the ten steps before (rarefied)."""
+    return {int(step): value for step, value in run["breadth"]["paths"].items()}
+
+
+def narrowing(runs: Runs) -> Values:
+    """Returns the log of `breadth` at the end of a run less that at its beginning, by arm and seed."""
+    found: dict[str, dict[int, float]] = {}
+    for arm, by_seed in runs.items():
+        for seed, run in by_seed.items():
+            points = list(breadth(run).values())
+            if len(points) > 1:
+                found.setdefault(arm, {})[seed] = math.log(points[-1] / points[0])
+    return found
+
+
 def paired(values: Values, one: str, other: str) -> list[float]:
     """Returns the differences of two arms, seed by seed."""
     first = values.get(one, {})
@@ -169,7 +185,8 @@ def tables(runs: Runs, strangers: Mapping[int, Run], experiment: Experiment = CO
         parts.append(_pass_table(runs))
     if strangers:
         parts.append(_stranger_table(strangers))
-    parts += [_comparison_table(runs, strangers, experiment), _run_table(runs, strangers)]
+    parts += [_comparison_table(runs, strangers, experiment), _breadth_table(runs, experiment)]
+    parts.append(_run_table(runs, strangers))
     return "\n\n".join(parts)
 
 
@@ -231,7 +248,9 @@ def _secondary_table(runs: Runs) -> str:
             ends = [run["secondary"][name] for run in by_seed.values() if run["secondary"].get(name)]
             cells.append(" to ".join(f"{fmean(values):.2f}" for values in zip(*ends, strict=True)) or "-")
         rows.append(cells)
-    return "**Secondary** (means of the first and of the last ten steps)\n\n" + _table(["arm", *names], rows)
+    return "**Secondary** (means of the first and of the last ten steps; one number is of whole runs)\n\n" + _table(
+        ["arm", *names], rows
+    )
 
 
 def _pass_table(runs: Runs) -> str:
@@ -290,6 +309,23 @@ def _comparison_table(runs: Runs, strangers: Mapping[int, Run], experiment: Expe
     return "**Comparisons, paired by seed**\n\n" + _table(head, rows)
 
 
+def _breadth_table(runs: Runs, experiment: Experiment) -> str:
+    """Returns the change of the tasks' breadth by arm, and its differences between arms."""
+    values = narrowing(runs)
+    rows: list[list[str]] = []
+    for arm, by_seed in values.items():
+        points = [list(breadth(runs[arm][seed]).values()) for seed in by_seed]
+        ends = f"{fmean(each[0] for each in points):.0f} to {fmean(each[-1] for each in points):.0f}"
+        rows.append([NAMES[arm], str(len(by_seed)), ends, _points(by_seed.values(), 1, 2), "-"])
+    for one, other in experiment.compared:
+        if differences := paired(values, one, other):
+            change = _points(differences, 1, 2)
+            rows.append([f"{one} - {other}", str(len(differences)), "-", change, _p(p_value(differences))])
+    head = ["arm", "seeds", "paths", "change of the log", "p"]
+    title = "**Breadth of the tasks** (secondary, not corrected): paths through 100 tasks, first to last ten steps"
+    return f"{title}\n\n{_table(head, rows)}"
+
+
 def _p(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
@@ -307,14 +343,19 @@ def _run_table(runs: Runs, strangers: Mapping[int, Run]) -> str:
 
 
 def draw_gains(runs: Runs) -> Figure:
-    """Draws the gain of each run, and each arm's mean with its interval."""
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    """Draws the gain of each run, each arm's mean with its interval, and how broad the tasks stayed."""
     ways = measured(runs)[1]
-    for place, way in enumerate(ways, 1):
-        axes = figure.add_subplot(1, len(ways), place)
+    figure = Figure(figsize=(4 + 3.6 * len(ways), 3.6), layout="constrained")
+    panels = figure.subplots(1, len(ways) + 1)
+    for axes, way in zip(panels, ways, strict=False):
         _dots(axes, gains(runs, way), lambda arm: NAMES[arm])
         axes.set_title("greedy" if way == "greedy" else "drawn at temperature 1, as trained", fontsize=10)
         axes.set_xlabel("held-out gain over the start, points")
+        if axes is not panels[0]:
+            axes.set_yticklabels([])
+    _courses(panels[-1], runs, breadth, 1)
+    panels[-1].set_title("paths through 100 tasks of a run", fontsize=10)
+    panels[-1].set_ylim(bottom=0)
     return figure
 
 
@@ -350,26 +391,31 @@ def _mean(axes: Axes, found: Interval, row: int) -> None:
 
 
 def draw_courses(runs: Runs) -> Figure:
-    """Draws over the steps what the held-out score, the tasks' size, novelty and validity did: runs and arms' means."""
+    """Draws over the steps what the held-out score, the tasks' size, novelty and breadth did: runs and arms' means."""
     figure = Figure(figsize=(9, 6), layout="constrained")
     panels: list[tuple[str, Callable[[Run], dict[int, float]], int]] = [
         ("held-out gain in the run, points (drawn)", _held_out, 1),
         ("log of reached AST nodes of valid tasks", course, 9),
         ("novel tasks among the valid ones", lambda run: _line(run, "novel_rate"), 9),
-        ("valid proposals", lambda run: _line(run, "valid_rate"), 9),
+        ("paths through the programs in 100 tasks (rarefied)", breadth, 1),
     ]
     for place, (title, of, window) in enumerate(panels, 1):
         axes = figure.add_subplot(2, 2, place)
-        for number, (arm, by_seed) in enumerate(runs.items()):
-            lines = [points for run in by_seed.values() if len(points := of(run)) > 1]
-            if lines:
-                _curve(axes, lines, window, HUES[number % len(HUES)], NAMES[arm])
+        _courses(axes, runs, of, window)
         axes.set_title(title, fontsize=10)
-        axes.set_xlabel("step")
-        axes.spines[["top", "right"]].set_visible(False)
         if place == 1:
             axes.legend(fontsize=7, frameon=False)
     return figure
+
+
+def _courses(axes: Axes, runs: Runs, of: Callable[[Run], dict[int, float]], window: int) -> None:
+    """Draws one number over the steps, arm by arm."""
+    for number, (arm, by_seed) in enumerate(runs.items()):
+        lines = [points for run in by_seed.values() if len(points := of(run)) > 1]
+        if lines:
+            _curve(axes, lines, window, HUES[number % len(HUES)], NAMES[arm])
+    axes.set_xlabel("step")
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _held_out(run: Run) -> dict[int, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ def run(arm: str, seed: int, gain: float, rise: float) -> dict[str, Any]:
         **{"arm": arm, "seed": seed, "commit": "0123456789abc", "hours": 0.5, "machine": {"processor": "P"}},
         "log_nodes": {} if arm == "R" else {"code_o": {str(step): 3 + rise * step / 100 for step in (1, 2, 3, 4)}},
         "secondary": {"entropy of students": [0.5, 0.1], "guessable tasks": None if arm == "R" else [0.2, 0.3]},
+        "breadth": {"paths": {} if arm == "R" else {"10": 300.0, "20": 250.0, "60": 300 * math.exp(rise)}},
         "steps": [{**line, "step": step, "novel_rate": step / 10} for step in (1, 2, 3, 4)],
         "held_out": [{"step": 4, "students": {"S0": {"gain": gain}, "S1": {"gain": gain}}}],
         "evaluations": {"0": {"S0": cells(0.2)}, "60": {"S0": cells(0.2 + gain), "S1": cells(0.2 + gain)}},
@@ -52,6 +54,14 @@ def test_gains_are_weighted_by_problems_and_paired_by_seed() -> None:
     assert report.paired(values, "E", "A") == pytest.approx([0.05, 0.04]), "seed 2 has no partner"
     assert report.slopes(RUNS)["A"] == pytest.approx({0: -1, 1: -2, 2: -2})
     assert "R" not in report.slopes(RUNS)
+
+
+def test_breadth_is_the_change_of_paths_from_the_first_window_to_the_last() -> None:
+    assert report.narrowing(RUNS)["E"] == pytest.approx({0: 0.5, 1: -0.5})
+    assert "R" not in report.narrowing(RUNS)
+    text = report.tables(RUNS, {})
+    assert "| A: single agent, per adapter | 3 | 300 to 64 |" in text
+    assert "| E - A | 2 | - | +1.50 | - |" in text
 
 
 def test_passes_are_the_start_and_the_gain_of_the_runs_that_have_them() -> None:
@@ -90,6 +100,6 @@ def test_the_page_has_every_run() -> None:
 
 
 def test_figures_are_drawn_of_what_is_there() -> None:
-    assert len(report.draw_gains(RUNS).axes) == 2
+    assert len(report.draw_gains(RUNS).axes) == 3
     assert len(report.draw_courses(RUNS).axes) == 4
     assert len(report.draw_strangers(STRANGERS).axes) == 2
