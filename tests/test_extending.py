@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,10 +43,11 @@ from redqueen.play.judging import judge_proposals
 from redqueen.plugins import PluginError
 from redqueen.policy.model.base import load
 from redqueen.recording.metrics import check_own, step_metrics
-from redqueen.recording.metrics.own import own_metrics, own_panels
+from redqueen.recording.metrics.own import own_metrics, own_panels, own_values
 from redqueen.recording.metrics.step import CountedStep
 from redqueen.recording.metrics_file import MetricsRecorder
-from redqueen.recording.trackers.opening import open_recorders
+from redqueen.recording.trackers.opening import check_trackers, open_recorders, open_trackers
+from redqueen.recording.trackers.tracker import Tracker
 from redqueen.records import Completion, Draft, Kind, Proposal, Request, Sampler, Task, Verdict
 from redqueen.runs.directory import RunDirectory
 from redqueen.runs.numbers import numbers
@@ -189,6 +191,9 @@ def test_a_kind_of_task(name: str, seed_tasks: dict[Kind, list[Task]], verifier:
         assert isinstance(draft, Draft)
         assert draft == Draft(task.program, tuple(pair.input for pair in task.pairs)[: len(draft.inputs)], task.message)
         assert form.read_attempt("code_r", form.write_attempt(task)) == task.program
+        question = repair.read_question(repair.write_question(task).splitlines())
+        assert question is not None
+        assert (question.message, question.pairs) == (task.message, task.pairs)
     verdict, task = verifier.judge_proposal(
         Proposal(id="p", kind="code_r", author="T0", step=1, draft=Draft("def f(x):\n    return x + 1", *REPAIRED))
     ).result()
@@ -335,6 +340,40 @@ def test_a_recorder(tmp_path: Path, verifier: LocalVerifier) -> None:
     assert re.findall(r"^(\d): \w+ replaces \w+ \(\w+\)$", births, re.M) == ["1", "1", "2", "2"]
 
 
+def test_a_tracker(tmp_path: Path, verifier: LocalVerifier) -> None:
+    snippet("tracker")
+    config = toy.config(tmp_path, **{"run.steps": 2, "run.trackers": "Lines"})
+    trainer = toy.trainer(config, tmp_path / "run", verifier)
+    said: list[str] = []
+    (tracker,) = open_trackers(config, trainer.directory, 1, said.append)
+    trainer.watchers = (tracker,)
+    trainer.run()
+    trainer.close()
+    tracker.close()
+    assert said == [f"Lines: {tmp_path / 'run' / 'lines.txt'}"]
+    lines = (tmp_path / "run" / "lines.txt").read_text().splitlines()
+    assert [line.split()[0] for line in lines] == ["1", "2"]
+
+
+def test_a_tracker_without_an_end_is_refused_before_the_run() -> None:
+    class Endless(Tracker):
+        def send(self, step: int, values: Mapping[str, float]) -> None:
+            del step, values
+
+    plugins.tracker(Endless)
+    with pytest.raises(plugins.PluginError, match="the tracker 'Endless' has no finish"):
+        check_trackers(Config().override(["run.trackers=Endless"]))
+
+
+def test_a_metric_that_fails_is_one_line() -> None:
+    @plugins.metric("share", title="Broken")
+    def broken(step: CountedStep) -> float:
+        raise AttributeError("no task")
+
+    with pytest.raises(plugins.PluginError, match="the metric 'broken' fails: AttributeError: no task: repair it"):
+        own_values([broken.__name__], CountedStep(full()))
+
+
 def test_a_metric(tmp_path: Path) -> None:
     snippet("metric")
     assert [key.choices for key in describe(Config) if key.name == "run.metrics"] == [("short_rate",)]
@@ -399,6 +438,27 @@ def test_a_benchmark(verifier: LocalVerifier) -> None:
         (rows,) = Runner(plan, Calculator(), graders, store).run(loaded, [player])
     # The 55 of the 100 sums that have one digit.
     assert Counter(row.status for row in rows) == {"correct": 55, "wrong": 45}
+
+
+def test_verdicts_of_a_changed_grader_are_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verifier: LocalVerifier
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(plugins, "_loaded", set())
+    plan = Plan(template="completion", samples=1, temperature=0.0, max_tokens=None, base="")
+    counts: list[Counter[str]] = []
+    for rule in ("answer == ", "answer != "):
+        (tmp_path / "graded.py").write_text(SNIPPETS["benchmark"].replace("answer == ", rule))
+        # As in a process of its own.
+        monkeypatch.delitem(sys.modules, "graded", raising=False)
+        importlib.invalidate_caches()
+        importlib.import_module("graded")
+        (loaded,) = load_benchmarks(["addition"], Config(), verifier, None, None)
+        with OpenGraders(verifier) as graders, SampleStore(tmp_path / "out") as store:
+            runner = Runner(plan, Calculator(), graders, store)
+            (rows,) = runner.run(loaded, [Player(name="S0", adapter="S0", label="S0")])
+        counts.append(Counter(row.status for row in rows))
+    assert counts == [{"correct": 55, "wrong": 45}, {"correct": 45, "wrong": 55}]
 
 
 def test_a_benchmark_with_a_name_that_is_taken_is_refused() -> None:

@@ -14,7 +14,7 @@ from redqueen.analysis.tasks import Order, Proposed, given_program, proposals, s
 from redqueen.cli.tables import table_console
 from redqueen.errors import UserError
 from redqueen.game.questions import write_question
-from redqueen.kinds import find_or_plain
+from redqueen.kinds import TaskKind, find_or_plain
 from redqueen.records import Kind
 from redqueen.runs.allowed import NOTHING, Allowed, check_kind, playable
 from redqueen.runs.archive.reader import ArchiveReader
@@ -53,6 +53,9 @@ def run_show(
         for proposed in chosen[:limit]:
             _print(console, proposed)
     console.print(printable(_summary(every, chosen, limit, order)), soft_wrap=True, markup=False)
+    own = {proposed.proposal.kind for proposed in chosen[:limit]}
+    if plain := sorted(kind for kind in own if type(find_or_plain(kind)) is TaskKind):
+        console.print(f"{', '.join(plain)}: of the run's own modules; --load-plugins words these tasks as they do")
     return 0
 
 

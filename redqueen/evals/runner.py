@@ -11,7 +11,7 @@ from itertools import product
 
 from redqueen.adapters.factors import Adapter
 from redqueen.base.futures import finished
-from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Loaded, Template
+from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Loaded, Template, own_code
 from redqueen.evals.graders.grader import Grader, Problem
 from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.samples import Key, SampleRow, SampleStore
@@ -116,6 +116,7 @@ class Runner:
         source = loaded.benchmark.source
         data = loaded.sha256 if source.files or source.made else loaded.origin
         shared = [self.plan.base, data, sampling.max_tokens, sampling.temperature, SEED, repr(first)]
+        shared += own_code(loaded.benchmark)
         return hashlib.sha256(json.dumps(shared).encode()).hexdigest()[:24]
 
     def _sample(

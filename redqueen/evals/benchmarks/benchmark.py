@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from redqueen.evals.graders.grader import Problem
@@ -77,6 +79,20 @@ class Benchmark:
     def form(self, template: Template) -> Form:
         """Returns how problems are written under a template."""
         return self.standard if template == "standard" else template
+
+
+def own_code(benchmark: Benchmark) -> list[str]:
+    """Returns the code of the modules that read and judge a user's own benchmark; nothing for the project's.
+
+    Whoever changes a rule means to see its new verdicts, and not the stored ones.
+    """
+    modules = {part.__module__ for part in (benchmark.problem, benchmark.read, benchmark.grader)}
+    files = [getattr(sys.modules.get(module), "__file__", None) for module in sorted(modules) if not _is_ours(module)]
+    return [Path(file).read_text(encoding="utf-8") for file in files if file is not None]
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] == __name__.partition(".")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

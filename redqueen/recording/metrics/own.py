@@ -24,8 +24,22 @@ def own_metrics(names: Sequence[str]) -> list[OwnMetric]:
 
 
 def own_values(names: Sequence[str], step: CountedStep) -> dict[str, Any]:
-    """Returns the values of own metrics. Raises PluginError if one is no number, and no dict of numbers, or None."""
-    values = {name: plugins.find("metric", name)(step) for name in names}
+    """Returns the values of own metrics.
+
+    Raises PluginError if one fails, or is no number, and no dict of numbers, or None.
+    """
+    values: dict[str, Any] = {}
+    for name in names:
+        try:
+            values[name] = plugins.find("metric", name)(step)
+        except PluginError:
+            raise
+        # A user's code may raise anything.
+        except Exception as error:
+            raise PluginError(
+                f"the metric '{name}' fails: {type(error).__name__}: {error}: repair it, and go on with --resume, "
+                "which plays this step again"
+            ) from error
     for name, value in values.items():
         numbers = list(cast(Mapping[str, Any], value).values()) if isinstance(value, Mapping) else [value]
         if not all(number is None or isinstance(number, int | float) for number in numbers):

@@ -24,11 +24,17 @@ TRACKERS: dict[str, type[Tracker]] = {
 
 
 def check_trackers(config: Config) -> None:
-    """Raises MissingLibraryError, before anything is loaded or written, if a tracker's library is not installed."""
+    """Raises, before anything is loaded or written, if a tracker cannot be opened.
+
+    MissingLibraryError if its library is not installed, PluginError if an own one lacks a method.
+    """
     # The library and its extra have the tracker's name. What a plugin needs, it has imported.
     for name in config.run.trackers:
-        if name in TRACKERS and not is_installed(name):
-            raise missing(name, name, f"run.trackers={name}")
+        if name in TRACKERS:
+            if not is_installed(name):
+                raise missing(name, name, f"run.trackers={name}")
+        elif lacking := sorted(getattr(plugins.find("tracker", name), "__abstractmethods__", ())):
+            raise plugins.PluginError(f"the tracker '{name}' has no {' and no '.join(lacking)}: write what it does")
 
 
 def open_recorders(config: Config, directory: RunDirectory, first: int, say: Callable[[str], None]) -> list[Recorder]:
@@ -56,7 +62,7 @@ def open_trackers(config: Config, directory: RunDirectory, first: int, say: Call
         except Exception as error:  # noqa: BLE001
             say(failure(name, error))
             continue
-        say(f"{name}: {tracker.where}")
+        say(f"{name}: {tracker.where}" if tracker.where else f"{name} is on")
         opened.append(tracker)
         if tracker.id is not None:
             ids[name] = tracker.id
