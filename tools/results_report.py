@@ -20,6 +20,8 @@ from matplotlib.figure import Figure
 
 from redqueen.analysis.drawing import write
 from redqueen.analysis.hues import HUES
+from redqueen.analysis.retention.figure import draw
+from redqueen.analysis.retention.study import RetentionPlan, RetentionTrial
 from redqueen.base.intervals import Interval, interval, interval_text, slope, t_probability
 from tools.experiments import CODE, EXPERIMENTS, PASSES, STRANGERS, Experiment
 
@@ -445,9 +447,18 @@ def _smoothed(line: Mapping[int, float], window: int) -> dict[int, float]:
     return {step: fmean(value for other, value in line.items() if abs(other - step) <= reach) for step in sorted(line)}
 
 
+def draw_retention(numbers: Path) -> Figure:
+    """Draws what `redqueen retention --json` wrote."""
+    document = json.loads(numbers.read_text(encoding="utf-8"))
+    plan = RetentionPlan(**{name: size for name, size in document["plan"].items() if name != "measured"})
+    return draw([RetentionTrial(**trial) for trial in document["trials"]], plan)
+
+
 def main() -> None:
     """Writes the figures and the pages."""
     FIGURES.mkdir(exist_ok=True)
+    for numbers in sorted(NUMBERS.glob("retention-*.json")):
+        write(draw_retention(numbers), FIGURES / f"results-{numbers.stem}.svg")
     for experiment in EXPERIMENTS.values():
         runs, strangers = read(experiment)
         if not runs:

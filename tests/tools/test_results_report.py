@@ -103,3 +103,5 @@ def test_figures_are_drawn_of_what_is_there() -> None:
     assert len(report.draw_gains(RUNS).axes) == 3
     assert len(report.draw_courses(RUNS).axes) == 4
     assert len(report.draw_strangers(STRANGERS).axes) == 2
+    # Each operator and control has a panel.
+    assert len(report.draw_retention(report.NUMBERS / "retention-E-1.json").axes) == 12
