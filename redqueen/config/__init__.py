@@ -172,7 +172,11 @@ class Config(Section):
 
     def without_isolation(self, *, allowed: bool) -> Config:
         """Returns a copy that says whether programs may run on a machine that cannot isolate them."""
-        return self.model_copy(update={"sandbox": self.sandbox.model_copy(update={"unsafe_no_isolation": allowed})})
+        return self.with_values("sandbox", unsafe_no_isolation=allowed)
+
+    def with_values(self, section: str, **values: object) -> Config:
+        """Returns a copy with other values in one section, which are not checked."""
+        return self.model_copy(update={section: getattr(self, section).model_copy(update=values)})
 
     def differences(self, asked: Config) -> list[tuple[str, object, object]]:
         """Returns the settings of a run that differ from those asked for, as (key, the run's value, asked value)."""

@@ -13,7 +13,7 @@ from redqueen.errors import UserError
 from redqueen.members.base_names import ORIGINAL
 from redqueen.members.card import Exported, Score, card
 from redqueen.policy.model.base import location
-from redqueen.policy.model.merge import write_merged
+from redqueen.policy.model.member import write_merged
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory, occupied
 from redqueen.session import Listener, announce_conversion, quiet_libraries

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from torch import Tensor
 
 from redqueen.adapters.factors import Adapter, Factors
+from redqueen.base.closing import Closing
 from redqueen.base.machine import cores
 from redqueen.base.request_stream import Follow
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
@@ -121,7 +121,7 @@ class MemberPolicy(Protocol):
         ...
 
 
-class Policy(MemberPolicy):
+class Policy(Closing, MemberPolicy):
     """Owns a base, its adapter bank, the executor, the sampler, the learner and the version of each member.
 
     A member is known by its name from `join` to `leave`. A policy is a `redqueen.records.Sampler`. Use it as a context
@@ -225,21 +225,11 @@ class Policy(MemberPolicy):
         return updates
 
     def take_work(self) -> Work:
-        """Returns what was sampled and trained since the last call, and the time and the memory that it took."""
         return self.meter.take()
 
     def close(self) -> None:
-        """Ends the worker processes, if there are any. It may be called twice."""
         self._computing.shutdown(wait=False)
         self.executor.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def open_policy(

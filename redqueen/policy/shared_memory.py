@@ -32,6 +32,10 @@ class SharedBlock:
         self.path = path
         self._bytes = torch.from_file(path, shared=True, size=size, dtype=torch.uint8)
 
+    def __reduce__(self) -> tuple[type[SharedBlock], tuple[int, str]]:
+        # Pickled, a block is where it is: the process that unpickles it attaches to it, and copies nothing.
+        return SharedBlock, (self.size, self.path)
+
     def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """Returns the next tensor. Raises MemoryError if the block is too small for it."""
         start = self.used

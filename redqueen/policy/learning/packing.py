@@ -22,9 +22,7 @@ class WeightedSample:
     """A sample, its member's slot and the weight of its tokens."""
 
     sample: Sample
-    """The sample."""
     slot: int
-    """The member's slot in the adapter bank."""
     weight: float
     """The weight of each of the sample's tokens in the loss, multiplied by the sample's advantage."""
 
@@ -36,9 +34,7 @@ class PromptGroup:
     slot: int
     """The member's slot in the adapter bank."""
     prompt_ids: tuple[int, ...]
-    """The prompt's tokens."""
     samples: tuple[WeightedSample, ...]
-    """The samples that continue the prompt."""
 
     @property
     def suffix_lengths(self) -> tuple[int, ...]:
@@ -55,8 +51,6 @@ class PromptGroup:
 class MicroBatch:
     """The input of one forward and backward pass."""
 
-    groups: tuple[PromptGroup, ...]
-    """The groups that the batch was built from, in the order of their rows."""
     prefixes: tuple[SharedPrefix, ...]
     """Where each group's prompt and samples are."""
     ids_N: Tensor
@@ -162,7 +156,6 @@ def build_micro_batch(groups: Sequence[PromptGroup], device: torch.device) -> Mi
         return to_device(torch.tensor(values, dtype=dtype), device)
 
     return MicroBatch(
-        groups=tuple(groups),
         prefixes=tuple(prefixes),
         ids_N=tensor(ids, torch.long),
         position_N=tensor(positions, torch.long),

@@ -110,7 +110,10 @@ class AdapterBank:
         allocate = allocate or (lambda shape, dtype: torch.zeros(shape, dtype=dtype, device=device))
         # All of a member's weights lie in one row, so that the optimizer sees one vector per member. They are fp32,
         # because bf16 weights would round small updates away.
-        self.masters = allocate((slots, sum(_parameters(*pair, rank) for pair in adapted)), master)
+        parameters = 0
+        for site, projections in adapted:
+            parameters += rank * sum(site.fan_in + projection.width for projection in projections)
+        self.masters = allocate((slots, parameters), master)
 
         self.places: dict[str, _Place] = {}
         self.stacked: dict[str, StackedFactors] = {}
@@ -150,7 +153,7 @@ class AdapterBank:
         self.free.remove(slot)
         self.slots[member] = slot
         self.write(member, adapter)
-        return self.slots[member]
+        return slot
 
     def retire(self, member: str) -> None:
         """Frees the slot of `member`."""
@@ -266,11 +269,6 @@ def _adapted(sites: Iterable[AdaptedSite], targets: Sequence[str]) -> list[tuple
 def _layer_type(projection: Projection) -> str:
     """Returns the last part of a layer's name: `q_proj` for `model.layers.0.self_attn.q_proj`."""
     return projection.name.rpartition(".")[2]
-
-
-def _parameters(site: AdaptedSite, projections: Sequence[Projection], rank: int) -> int:
-    """Returns the number of one member's parameters at a site."""
-    return rank * sum(site.fan_in + projection.width for projection in projections)
 
 
 def _copy(tensor: Tensor) -> Tensor:

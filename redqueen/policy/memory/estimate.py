@@ -15,9 +15,9 @@ import torch
 
 from redqueen.config import Config
 from redqueen.policy.kernels.dispatch import kernels_of
+from redqueen.policy.kernels.interface import Kernels
 from redqueen.policy.kernels.onednn import packs
 from redqueen.policy.memory import hosted
-from redqueen.policy.memory.flash_attention import backward_bytes, keys_of_a_token
 from redqueen.policy.memory.machine import Machine
 from redqueen.policy.model.base import streams_to
 from redqueen.policy.model.dimensions import Shape
@@ -130,7 +130,7 @@ def host_items(config: Config, machine: Machine, members: int) -> list[Item]:
     held = 2 * shape.vocabulary * shape.hidden if streams_to(machine.device) else shape.weights
     weights = Item("host: base while it is loaded", held * machine.dtype.itemsize)
     saved = Item("host: members while they are saved", members * shape.factors * config.model.rank * 12)
-    return [Item("host: interpreter and libraries", _HOST_LIBRARIES), max(weights, saved, key=total_of)]
+    return [Item("host: interpreter and libraries", _HOST_LIBRARIES), max(weights, saved, key=lambda item: item.total)]
 
 
 def gradients_item(config: Config, machine: Machine, members: int) -> Item:
@@ -143,7 +143,7 @@ def gradients_item(config: Config, machine: Machine, members: int) -> Item:
 
 def fragmentation(allocated: Sequence[Item]) -> Item:
     """Returns what a CPU's heap needs beyond the items that a step allocates there and frees."""
-    largest = max(allocated, key=total_of)
+    largest = max(allocated, key=lambda item: item.total)
     size = int(_FRAGMENTATION * sum(item.size for item in allocated))
     return Item("fragmentation of the heap", size, largest.processes, largest.knob)
 
@@ -194,15 +194,7 @@ def training_items(config: Config, machine: Machine, lengths: PromptLengths) -> 
     tokens = max(config.learning.batch_tokens, longest)
     # A GPU need not be here to be planned for, and what is computed on it is computed on meta tensors too.
     kernels = kernels_of(torch.empty(0, dtype=dtype, device="meta" if machine.on_gpu else machine.device))
-    if shape.hosted:
-        model = config.model
-        whole = hosted.saved_per_token(model.name, model.targets, model.rank, dtype, longest)
-        per_token = -(-whole // shape.layers)
-    elif kernels.varlen is not None:
-        per_token = _saved_on_a_gpu(config, shape, lengths, dtype)
-    else:
-        per_token = dtype.itemsize * _saved_per_token(config, shape, longest, compiled=kernels.compiled)
-    block = tokens * per_token
+    block = tokens * _saved_per_token(config, machine, lengths, kernels)
     activations = shape.layers * block
     # A checkpoint keeps only each block's residual stream. One block at a time is recomputed; twice its
     # size allows for its activations and the gradients that are computed from them.
@@ -219,7 +211,7 @@ def training_items(config: Config, machine: Machine, lengths: PromptLengths) -> 
     ]
     if kernels.varlen is not None:
         items.append(
-            Item("training: attention's backward pass", backward_bytes(config, shape, lengths, tokens), 1, knob)
+            Item("training: attention's backward pass", _backward_bytes(config, shape, lengths, tokens), 1, knob)
         )
     return items
 
@@ -229,31 +221,60 @@ def longest_text(config: Config, lengths: PromptLengths) -> int:
     return max(lengths.proposal + config.sampling.proposal_tokens, lengths.attempt + config.sampling.attempt_tokens)
 
 
-def _saved_per_token(config: Config, shape: Shape, longest: int, *, compiled: bool) -> int:
-    """Returns how many numbers one block of the decoder saves per token where attention is plain products."""
+def _saved_per_token(config: Config, machine: Machine, lengths: PromptLengths, kernels: Kernels) -> int:
+    """Returns how many bytes one block of the decoder saves for its backward pass, per token."""
+    shape = machine.shape
+    model = config.model
+    longest = longest_text(config, lengths)
+    if shape.hosted:
+        whole = hosted.saved_per_token(model.name, model.targets, model.rank, machine.dtype, longest)
+        return -(-whole // shape.layers)
     qkv = (shape.heads + 2 * shape.kv_heads) * shape.head_size
     # Residual streams and norms, the attention's output, its q, k and v, gate and up and their product.
     saved = 4 * shape.hidden + shape.heads * shape.head_size + qkv + 3 * shape.intermediate
     # x A of each adapted layer.
-    saved += shape.inner * config.model.rank
-    if shape.head_norms or not compiled:
-        # q, k and v a second time, as the product wrote them. Only the compiled kernels without norms do not keep them.
+    saved += shape.inner * model.rank
+    flash = kernels.varlen is not None
+    if shape.head_norms or not (flash or kernels.compiled):
+        # q, k and v a second time, as the product wrote them: the backward pass of the norms needs them, and plain
+        # operations keep them in any case.
         saved += qkv
+    if flash:
+        keys = 2 * shape.kv_heads * shape.head_size * _keys_of_a_token(config, lengths)
+        # The logarithms of the softmax's sums are in fp32.
+        return int((saved + keys) * machine.dtype.itemsize) + 4 * shape.heads
     # A row's attention weights over its sequence.
-    return saved + shape.heads * longest
+    return machine.dtype.itemsize * (saved + shape.heads * longest)
 
 
-def _saved_on_a_gpu(config: Config, shape: Shape, lengths: PromptLengths, dtype: torch.dtype) -> int:
-    """Returns how many bytes one block saves per token where attention is one call of flash attention."""
-    qkv = (shape.heads + 2 * shape.kv_heads) * shape.head_size
-    saved = 4 * shape.hidden + shape.heads * shape.head_size + qkv + 3 * shape.intermediate
-    saved += shape.inner * config.model.rank
-    if shape.head_norms:
-        # q, k and v a second time, as the product wrote them: the backward pass of the norms needs them.
-        saved += qkv
-    keys = 2 * shape.kv_heads * shape.head_size * keys_of_a_token(config, lengths)
-    # The logarithms of the softmax's sums are in fp32.
-    return int((saved + keys) * dtype.itemsize) + 4 * shape.heads
+def _keys_of_a_token(config: Config, lengths: PromptLengths) -> float:
+    """Returns how many keys flash attention has for each token of a micro-batch of attempts."""
+    # Keys and values are laid out anew, a prompt's before each of its continuations. The shorter these are, the more of
+    # all keys are a prompt's; they are taken to have a quarter of the most tokens.
+    attempts = config.game.attempts
+    text = _text_tokens(config)
+    laid_out = lengths.attempt + attempts * (lengths.attempt + text)
+    return laid_out / (lengths.attempt + attempts * text)
+
+
+def _text_tokens(config: Config) -> int:
+    """Returns how many tokens an attempt is taken to have where short ones need more memory."""
+    return max(1, config.sampling.attempt_tokens // 4)
+
+
+def _backward_bytes(config: Config, shape: Shape, lengths: PromptLengths, tokens: int) -> int:
+    """Returns what the backward pass of flash attention allocates in one layer, besides its results.
+
+    As in FlashAttention-2: the gradient of q in fp32, with up to 128 rows more for each sequence, and gradients of k
+    and v for all heads of q, where several of these share one of k and v.
+    """
+    width = shape.heads * shape.head_size
+    attempts = config.game.attempts
+    # A prompt is a sequence of its own, and so is each of its continuations.
+    sequences = tokens * (attempts + 1) / (lengths.attempt + attempts * _text_tokens(config))
+    wide = 4 * (width + shape.heads) * (tokens + 128 * sequences)
+    keys = tokens * _keys_of_a_token(config, lengths) if shape.heads > shape.kv_heads else 0
+    return int(wide + 2 * 2 * width * keys)
 
 
 def sampling_items(config: Config, machine: Machine, lengths: PromptLengths) -> list[Item]:
@@ -328,23 +349,11 @@ def least(config: Config) -> Config:
 
     Every text ends at once and every task is attempted once, so that only prompts fill the KV cache and micro-batches.
     """
-    return config.model_copy(
-        update={
-            "game": config.game.model_copy(update={"attempts": 1}),
-            # Pages are needed for one row.
-            "sampling": config.sampling.model_copy(
-                update={"proposal_tokens": 1, "attempt_tokens": 1, "cache_tokens": 1}
-            ),
-            "learning": config.learning.model_copy(update={"batch_tokens": 1, "checkpointing": True}),
-        }
-    )
+    # Pages are needed for one row.
+    config = config.with_values("sampling", proposal_tokens=1, attempt_tokens=1, cache_tokens=1)
+    return config.with_values("learning", batch_tokens=1, checkpointing=True).with_values("game", attempts=1)
 
 
 def total(need: Sequence[Item]) -> int:
     """Returns the bytes of all items in all processes."""
     return sum(item.total for item in need)
-
-
-def total_of(item: Item) -> int:
-    """Returns an item's bytes in all processes, as a key to sort by."""
-    return item.total

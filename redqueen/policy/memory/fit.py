@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import torch
 
-from redqueen.config import BUNDLED, Config
+from redqueen.base.optional import is_installed
+from redqueen.config import BUNDLED, Config, SamplingConfig
 from redqueen.errors import ModelError
-from redqueen.policy.memory.engine_choice import with_engine
 from redqueen.policy.memory.estimate import (
     Item,
     gradients_item,
@@ -23,7 +24,6 @@ from redqueen.policy.memory.estimate import (
     longest_text,
     sampling_items,
     total,
-    total_of,
     training_items,
 )
 from redqueen.policy.memory.machine import Machine
@@ -35,8 +35,6 @@ from redqueen.records import PromptLengths
 _LEAST_TOKENS = 256
 _LEAST_ROWS = 16
 _LEAST_PREFILL = 2048
-
-
 # What auto begins with.
 _ROWS = {"cpu": 64, "cuda": 512}
 _BATCH_TOKENS = {"cpu": 4096, "cuda": 16384}
@@ -50,6 +48,10 @@ _BUSY_TOKENS = 4096
 # What is left of a GPU's free memory to kernels' code, CUDA graphs and fragmentation: a share, and at least some bytes.
 _LEFT_SHARE = 0.05
 _LEFT_BYTES = 1_500_000_000
+# The largest share of a GPU's free memory that vLLM's copy of the base may take, and what its cache gets.
+_VLLM_SHARE = 0.2
+# What a plan makes smaller.
+_SHRUNK = ("learning.batch_tokens", "sampling.batch_rows", "sampling.cache_tokens", "sampling.prefill_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,23 @@ def fit(config: Config, machine: Machine, lengths: PromptLengths, members: int) 
     return Fit(plan, changes(asked, plan, machine), machine.free, warning)
 
 
+def with_engine(config: Config, machine: Machine) -> Config:
+    """Returns `config` with the embedded sampler or vLLM in place of auto.
+
+    vLLM samples on a GPU where it is installed and where its copy of the base takes less than a fifth of what is free.
+    It then gets as much for its keys and values, unless the configuration says how much.
+    """
+    if config.sampling.engine != "auto":
+        return config
+    # A second copy of a base that takes more would leave too little to rows and to training, whoever samples faster.
+    copy = machine.shape.weights * machine.dtype.itemsize
+    suits = machine.on_gpu and copy < _VLLM_SHARE * machine.free and is_installed("vllm")
+    chosen: dict[str, object] = {"engine": "vllm" if suits else "embedded"}
+    if suits and config.sampling.vllm_cache_gb == SamplingConfig().vllm_cache_gb:
+        chosen["vllm_cache_gb"] = round(_VLLM_SHARE * machine.free / 2**30, 1)
+    return config.with_values("sampling", **chosen)
+
+
 def _planned(free: int) -> int:
     """Returns how many of a GPU's free bytes a plan may use."""
     return free - max(int(free * _LEFT_SHARE), _LEFT_BYTES)
@@ -131,23 +150,22 @@ def plans(config: Config, machine: Machine, lengths: PromptLengths, members: int
     config = _started(config, "cpu")
     # One worker less costs more speed than small batches do, so batches shrink first.
     for workers in range(machine.workers, 0, -1):
-        plan = config.model_copy(update={"model": config.model.model_copy(update={"workers": workers})})
+        plan = config.with_values("model", workers=workers)
         yield plan
         if not plan.learning.checkpointing:
-            plan = _with(plan, "learning", checkpointing=True)
+            plan = plan.with_values("learning", checkpointing=True)
             yield plan
         while plan.learning.batch_tokens >= 2 * _LEAST_TOKENS:
-            plan = _with(plan, "learning", batch_tokens=plan.learning.batch_tokens // 2)
+            plan = plan.with_values("learning", batch_tokens=plan.learning.batch_tokens // 2)
             yield plan
         while plan.sampling.batch_rows >= 2 * _LEAST_ROWS:
-            plan = _with(plan, "sampling", batch_rows=plan.sampling.batch_rows // 2)
+            plan = plan.with_values("sampling", batch_rows=plan.sampling.batch_rows // 2)
             yield plan
 
 
 def _plan_on_a_gpu(config: Config, machine: Machine, lengths: PromptLengths, members: int) -> Config:
     """Returns what suits a GPU: training and sampling take turns there, so each is made to fit by itself."""
-    plan = _started(config, "cuda")
-    plan = plan.model_copy(update={"model": plan.model.model_copy(update={"workers": 1})})
+    plan = _started(config, "cuda").with_values("model", workers=1)
     held = total(held_items(plan, machine, members))
     remaining = _planned(machine.free) - held
 
@@ -159,12 +177,12 @@ def _plan_on_a_gpu(config: Config, machine: Machine, lengths: PromptLengths, mem
     while total(sampling_items(plan, machine, lengths)) > room:
         smaller = _with_fewer_pages(plan, machine, lengths, room) if paged else None
         if plan.sampling.prefill_tokens > 2 * _LEAST_PREFILL:
-            plan = _with(plan, "sampling", prefill_tokens=plan.sampling.prefill_tokens // 2)
+            plan = plan.with_values("sampling", prefill_tokens=plan.sampling.prefill_tokens // 2)
         elif smaller is not None:
             plan = smaller
         elif plan.sampling.batch_rows > _LEAST_ROWS:
             fewer = max(rows for rows in _ROWS_ON_A_GPU if rows < plan.sampling.batch_rows)
-            plan = _with(plan, "sampling", batch_rows=fewer)
+            plan = plan.with_values("sampling", batch_rows=fewer)
         else:
             break
 
@@ -176,9 +194,9 @@ def _plan_on_a_gpu(config: Config, machine: Machine, lengths: PromptLengths, mem
         # costs half of the work again, a smaller micro-batch next to nothing as long as it fills the GPU.
         smallest = longest if plan.learning.checkpointing else max(longest, _BUSY_TOKENS)
         if tokens > smallest:
-            plan = _with(plan, "learning", batch_tokens=max(tokens // 2, smallest))
+            plan = plan.with_values("learning", batch_tokens=max(tokens // 2, smallest))
         elif not plan.learning.checkpointing:
-            plan = _with(plan, "learning", checkpointing=True, batch_tokens=most)
+            plan = plan.with_values("learning", checkpointing=True, batch_tokens=most)
         else:
             break
     return plan
@@ -193,30 +211,23 @@ def _with_fewer_pages(config: Config, machine: Machine, lengths: PromptLengths, 
     longest = longest_text(config, lengths)
     if pages < pages_of(longest) or pages * PAGE * _ROWS_A_ROOM < config.sampling.batch_rows * longest:
         return None
-    return _with(config, "sampling", cache_tokens=min(pages, cache.size // page) * PAGE)
+    return config.with_values("sampling", cache_tokens=min(pages, cache.size // page) * PAGE)
 
 
 def _started(config: Config, device: str) -> Config:
     """Returns the configuration with the largest values in place of auto."""
     sampling = config.sampling
     learning = config.learning
-    config = _with(
-        config,
+    config = config.with_values(
         "sampling",
         batch_rows=sampling.batch_rows or _ROWS[device],
         prefill_tokens=sampling.prefill_tokens or _PREFILL_TOKENS,
     )
-    return _with(
-        config,
+    return config.with_values(
         "learning",
         batch_tokens=learning.batch_tokens or _BATCH_TOKENS[device],
         checkpointing=learning.checkpointing is True,
     )
-
-
-def _with(config: Config, section: str, **values: object) -> Config:
-    """Returns a copy with other values in one section."""
-    return config.model_copy(update={section: getattr(config, section).model_copy(update=values)})
 
 
 def changes(asked: Config, plan: Config, machine: Machine) -> tuple[str, ...]:
@@ -232,20 +243,16 @@ def changes(asked: Config, plan: Config, machine: Machine) -> tuple[str, ...]:
         differing.append(f"model.workers={plan.model.workers}")
     if plan.learning.checkpointing != most.learning.checkpointing:
         differing.append("learning.checkpointing=true")
-    if plan.learning.batch_tokens != most.learning.batch_tokens:
-        differing.append(f"learning.batch_tokens={plan.learning.batch_tokens}")
-    if plan.sampling.batch_rows != most.sampling.batch_rows:
-        differing.append(f"sampling.batch_rows={plan.sampling.batch_rows}")
-    if plan.sampling.cache_tokens != most.sampling.cache_tokens:
-        differing.append(f"sampling.cache_tokens={plan.sampling.cache_tokens}")
-    if plan.sampling.prefill_tokens != most.sampling.prefill_tokens:
-        differing.append(f"sampling.prefill_tokens={plan.sampling.prefill_tokens}")
+    for key in _SHRUNK:
+        value = attrgetter(key)(plan)
+        if value != attrgetter(key)(most):
+            differing.append(f"{key}={value}")
     return tuple(differing)
 
 
 def advice(need: Sequence[Item]) -> str:
     """Returns advice on which setting to change: the one that shrinks the largest part."""
-    most = max((item for item in need if item.knob), key=total_of)
+    most = max((item for item in need if item.knob), key=lambda item: item.total)
     what = f"set {most.knob}" if "=" in most.knob else f"lower {most.knob}"
     return f"{what} ({most.name}: {most.total / 2**30:.1f} GiB)"
 
@@ -254,7 +261,7 @@ def _what_helps(plan: Config, machine: Machine, lengths: PromptLengths, members:
     """Returns the change that saves most of what a run needs in any case."""
     choices: dict[str, tuple[Config, Machine, int]] = {}
     if plan.model.rank > 1:
-        smaller = _with(plan, "model", rank=plan.model.rank // 2)
+        smaller = plan.with_values("model", rank=plan.model.rank // 2)
         choices[f"set model.rank={plan.model.rank // 2}"] = (smaller, machine, members)
     if machine.dtype == torch.float32:
         choices["set model.dtype=bfloat16 (slower)"] = (plan, replace(machine, dtype=torch.bfloat16), members)

@@ -46,12 +46,11 @@ class _Cached:
         if not dispatch.on_gpu(used_M.device):
             # A CPU can read the longest length without waiting, and need not read what lies behind it.
             self.width = int(used_M.max())
-        if not flash:
-            self.mix = _Plain(used_M, self.width)
-        elif self.table_MC is None:
-            self.mix = _Flash(used_M, group, cache.room)
+        if flash:
+            room = cache.room if self.table_MC is None else self.table_MC.shape[1] * cache.keys.shape[3]
+            self.mix = _Flash(used_M, group, room, self.table_MC)
         else:
-            self.mix = _PagedFlash(used_M, group, self.table_MC, cache.keys.shape[3])
+            self.mix = _Plain(used_M, self.width)
         self.flash = flash
 
     def _mixed(self, layer: int, q: Tensor) -> Tensor:
@@ -136,24 +135,32 @@ class _Plain:
 class _Flash:
     """Computes the attention by torch's flash attention, which reads of each sequence only the tokens that it has.
 
-    Every pair of a row and a kv head is a sequence: the memory of the cache is read as it lies, in one launch.
+    Every pair of a row and a kv head is a sequence: the memory of the cache is read as it lies, in one launch. With
+    pages, a sequence has a list of pages of single heads.
     """
 
-    def __init__(self, used_M: Tensor, group: int, room: int) -> None:
+    def __init__(self, used_M: Tensor, group: int, room: int, table_MC: Tensor | None) -> None:
+        """A sequence has room for `room` tokens."""
         self.used_M = used_M
         self.group = group
         self.room = room
+        # Older versions of the operator know no pages, and are not given any.
+        self.pages = {} if table_MC is None else {"block_table": table_MC}
         first_M = torch.arange(len(used_M) + 1, dtype=torch.int32, device=used_M.device)
         self.first_query_M = first_M * group
+        # The operator asks for these too where pages say where the keys are.
         self.first_key_M = first_M * room
 
     def __call__(self, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        if not self.pages:
+            keys = keys.flatten(0, 1)
+            values = values.flatten(0, 1)
         # The public function for sequences of different lengths (`torch.nn.attention.varlen`) knows `seqused_k` only
         # since torch 2.12; this operator, which it calls, had it before.
         return torch.ops.aten._flash_attention_forward(
             q.flatten(0, 1)[:, None],
-            keys.flatten(0, 1)[:, None],
-            values.flatten(0, 1)[:, None],
+            keys.unsqueeze(-2),
+            values.unsqueeze(-2),
             self.first_query_M,
             self.first_key_M,
             self.group,
@@ -163,35 +170,5 @@ class _Flash:
             False,
             scale=q.shape[2] ** -0.5,
             seqused_k=self.used_M,
-        )[0].view(q.shape)
-
-
-class _PagedFlash:
-    """The same over keys and values in pages: each pair of a row and a kv head has a list of pages of single heads."""
-
-    def __init__(self, used_M: Tensor, group: int, table_MC: Tensor, size: int) -> None:
-        """A page has `size` tokens."""
-        self.used_M = used_M
-        self.group = group
-        self.table_MC = table_MC
-        first_M = torch.arange(len(used_M) + 1, dtype=torch.int32, device=used_M.device)
-        self.first_query_M = first_M * group
-        # The operator asks for these too, though the pages say where the keys are.
-        self.first_key_M = first_M * (table_MC.shape[1] * size)
-
-    def __call__(self, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        return torch.ops.aten._flash_attention_forward(
-            q.flatten(0, 1)[:, None],
-            keys[:, :, None],
-            values[:, :, None],
-            self.first_query_M,
-            self.first_key_M,
-            self.group,
-            self.table_MC.shape[1] * keys.shape[1],
-            0.0,
-            False,
-            False,
-            scale=q.shape[2] ** -0.5,
-            seqused_k=self.used_M,
-            block_table=self.table_MC,
+            **self.pages,
         )[0].view(q.shape)

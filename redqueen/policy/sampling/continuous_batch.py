@@ -55,7 +55,6 @@ class TextModel:
     """The parts that turn rows into text and are the same for all members."""
 
     decoder: Forward
-    """The base's forward pass."""
     tokenizer: Any
     """A tokenizer of the `tokenizers` library."""
     end_ids: frozenset[int]
@@ -69,9 +68,7 @@ class RowGroup:
     slot: int
     """The member's slot in the adapter bank."""
     prompt_ids: tuple[int, ...]
-    """The prompt's tokens."""
     rows: list[Row]
-    """The completions of the prompt."""
 
     @property
     def max_tokens(self) -> int:

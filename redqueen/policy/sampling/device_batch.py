@@ -32,9 +32,7 @@ class PlacedPrompt:
     slot: int
     """The member's slot in the adapter bank."""
     prompt_ids: tuple[int, ...]
-    """The prompt's tokens."""
     places: list[int]
-    """The rows."""
 
 
 @dataclass(frozen=True, slots=True)

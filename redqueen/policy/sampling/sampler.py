@@ -96,15 +96,12 @@ class LocalSampler:
             if key not in groups:
                 slot = self.bank.slots[request.member]
                 groups[key] = RowGroup(slot, encode(self.base.tokenizer, request.prompt), [])
-            groups[key].rows.append(self._row(index, request))
+            prompt = request.prompt
+            row = Row(index, request.seed, request.sampling, prompt.stop, prompt.max_lines)
+            groups[key].rows.append(row)
 
         # Rows that may become the longest start first: if they started last, they would end alone.
         return sorted(groups.values(), key=lambda g: (-g.max_tokens, -len(g.prompt_ids)))
-
-    @staticmethod
-    def _row(index: int, request: Request) -> Row:
-        prompt = request.prompt
-        return Row(index, request.seed, request.sampling, prompt.stop, prompt.max_lines)
 
     def _completion(self, request: Request, prompt_ids: tuple[int, ...], row: Row) -> Completion:
         assert row.finish_reason is not None, "only complete rows are handed over"

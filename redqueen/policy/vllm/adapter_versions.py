@@ -74,11 +74,6 @@ class AdapterVersions:
         self.loaded: dict[int, LoadedAdapter] = {}
         self._numbers = count(1)
 
-    @property
-    def size(self) -> int:
-        """The bytes of one adapter's file, at most."""
-        return adapter_bytes(self.bank, self.dtype)
-
     def update(self, slots: Iterable[int]) -> None:
         """Loads the present weights of these slots, and unloads what they replace and what has left the bank."""
         for slot in sorted(self.loaded.keys() & set(self.bank.free)):
@@ -101,7 +96,8 @@ class AdapterVersions:
         writes = self.bank.writes[slot]
         # Who needs the files longer than `load` takes makes a copy. Our own engine never drops an adapter by itself, so
         # that shared memory holds one adapter at a time.
-        with tempfile.TemporaryDirectory(prefix="redqueen-", dir=shared_memory(self.size)) as parent:
+        size = adapter_bytes(self.bank, self.dtype)
+        with tempfile.TemporaryDirectory(prefix="redqueen-", dir=shared_memory(size)) as parent:
             folder = Path(parent) / name
             self._write(member, slot, folder)
             handle = self.host.load(name, number, folder)

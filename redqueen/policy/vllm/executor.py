@@ -127,10 +127,8 @@ class VllmExecutor:
         options: ForwardOptions,
         on_batch: Callable[[int], None],
     ) -> list[dict[int, TokenStats]]:
-        """Computes gradients with the other executor."""
         return self.learning.accumulate(groups, budget, gradients, options, on_batch)
 
     def close(self) -> None:
-        """Ends vLLM's processes and the other executor's."""
         self.engine.close()
         self.learning.close()

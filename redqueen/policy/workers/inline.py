@@ -25,7 +25,6 @@ class InlineExecutor:
         warm_up(base.decoder)
 
     def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: OnRow, max_further: int = 0) -> int:
-        """Samples the groups, and what they lead to, as one continuous batch. Returns its decode steps."""
         base = self._base
         model = TextModel(base.decoder, base.tokenizer.backend_tokenizer, base.end_ids)
         steps = 0
@@ -50,7 +49,6 @@ class InlineExecutor:
         options: ForwardOptions,
         on_batch: Callable[[int], None],
     ) -> list[dict[int, TokenStats]]:
-        """Computes one micro-batch after the other."""
         sums: list[BatchSums] = []
         for batch in fill_micro_batches(groups, budget):
             sums.append(accumulate(self._base.decoder, self._bank, gradients, batch, options))

@@ -35,7 +35,6 @@ from redqueen.policy.workers.worker import (
     GradientResult,
     SampleJob,
     SampleResult,
-    SharedRegion,
     WorkerSetup,
     serve,
 )
@@ -73,11 +72,11 @@ class WorkerPool:
             self.blocks.append(gradients)
             self.gradients.append(gradients.allocate(tuple(bank.masters.shape), bank.masters.dtype))
             setup = WorkerSetup(
-                base=SharedRegion(base.block.path, base.block.size),
+                base=base.block,
                 decoder=decoder,
                 tokenizer=tokenizer,
-                members=SharedRegion(members.path, members.size),
-                gradients=SharedRegion(gradients.path, gradients.size),
+                members=members,
+                gradients=gradients,
                 slots=len(bank.masters),
                 rank=bank.rank,
                 alpha=bank.alpha,
@@ -108,7 +107,6 @@ class WorkerPool:
         self.processes = []
 
     def sample(self, groups: Sequence[RowGroup], limits: BatchLimits, on_row: OnRow, max_further: int = 0) -> int:
-        """Samples a share of the groups in each worker. Returns the decode steps of all."""
         del max_further
         # Shares are divided by the expected cost, because the slowest worker decides when the phase ends. A token of a
         # prompt costs about a quarter of a sampled one (measured).
@@ -136,7 +134,6 @@ class WorkerPool:
         options: ForwardOptions,
         on_batch: Callable[[int], None],
     ) -> list[dict[int, TokenStats]]:
-        """Computes a share of the groups in each worker and adds up the workers' gradients."""
         slots = tuple(sorted({group.slot for group in groups}))
         scales = tuple(self.bank.scales)
 

@@ -26,33 +26,19 @@ from redqueen.policy.shared_memory import SharedBlock
 from redqueen.policy.workers.shared_decoder import load_decoder
 
 
-@dataclass(frozen=True, slots=True)
-class SharedRegion:
-    """How another process finds a block of shared memory."""
-
-    path: str
-    """The file that the block is mapped from."""
-    size: int
-    """The block's size in bytes."""
-
-    def attach(self) -> SharedBlock:
-        """Maps the block into this process."""
-        return SharedBlock(self.size, self.path)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSetup:
-    """The message that a worker gets when it starts."""
+    """The message that a worker gets when it starts. Its blocks are attached to as they arrive."""
 
-    base: SharedRegion
+    base: SharedBlock
     """The base's weights."""
     decoder: bytes
     """The pickled decoder, whose tensors are places in the base's memory."""
     tokenizer: str
     """The tokenizer as JSON."""
-    members: SharedRegion
+    members: SharedBlock
     """The adapter bank."""
-    gradients: SharedRegion
+    gradients: SharedBlock
     """The worker's own gradients; the parent reads them."""
     slots: int
     """How many slots the bank has."""
@@ -71,9 +57,7 @@ class SampleJob:
     """Asks a worker to sample these groups. The worker sends each complete `Row`, a `SampleResult`, then `Done`."""
 
     groups: Sequence[RowGroup]
-    """The prompts and the rows that continue them."""
     limits: BatchLimits
-    """How large the worker's batch may become."""
     end_ids: frozenset[int]
     """Tokens that end a completion."""
 
@@ -86,9 +70,7 @@ class GradientJob:
     """
 
     batches: Sequence[Sequence[PromptGroup]]
-    """The micro-batches."""
     options: ForwardOptions
-    """How each micro-batch is computed."""
     slots: tuple[int, ...]
     """The slots to clear first: those of all workers' batches."""
     scales: tuple[float, ...]
@@ -100,7 +82,7 @@ class GradientResult:
     """The message that one micro-batch is done."""
 
     stats: dict[int, TokenStats]
-    """The micro-batch's token statistics, by slot."""
+    """By slot."""
     tokens: int
     """How many rows the micro-batch had."""
 
@@ -152,7 +134,7 @@ class _Worker:
     """Holds a decoder and an adapter bank that read the parent's memory, so that no weight is copied or stale."""
 
     def __init__(self, setup: WorkerSetup) -> None:
-        self.decoder = load_decoder(setup.decoder, setup.base.attach())
+        self.decoder = load_decoder(setup.decoder, setup.base)
         self.tokenizer: Any = Tokenizer.from_str(setup.tokenizer)
         self.bank = AdapterBank(
             self.decoder.sites,
@@ -160,9 +142,9 @@ class _Worker:
             setup.rank,
             setup.alpha,
             setup.targets,
-            allocate=setup.members.attach().allocate,
+            allocate=setup.members.allocate,
         )
-        self.gradients = self.bank.gradients(setup.gradients.attach().allocate)
+        self.gradients = self.bank.gradients(setup.gradients.allocate)
         # Before the first batch: what is loaded or compiled during a batch fragments the heap (see `warm_up`).
         warm_up(self.decoder)
 

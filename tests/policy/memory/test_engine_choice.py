@@ -9,9 +9,8 @@ import torch
 
 from redqueen.config import Config, ConfigError
 from redqueen.config.recipes import recipe
-from redqueen.policy.memory import engine_choice
-from redqueen.policy.memory.engine_choice import with_engine
-from redqueen.policy.memory.fit import fit
+from redqueen.policy.memory import fit as memory
+from redqueen.policy.memory.fit import fit, with_engine
 from redqueen.policy.memory.machine import gpu_machine, other_machine
 from redqueen.policy.vllm.engine import check_engine
 from redqueen.records import PromptLengths
@@ -23,7 +22,7 @@ LENGTHS = PromptLengths(proposal=900, attempt=1024)
 
 @pytest.fixture
 def vllm_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_choice, "is_installed", lambda name: name == "vllm")
+    monkeypatch.setattr(memory, "is_installed", lambda name: name == "vllm")
 
 
 def chosen(config: Config, free: int, device: torch.device = CUDA) -> tuple[str, float]:
@@ -50,7 +49,7 @@ def test_it_is_vllm_where_its_copy_of_the_base_is_a_small_part_of_the_gpu() -> N
 
 
 def test_it_is_the_embedded_sampler_where_vllm_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_choice, "is_installed", lambda _name: False)
+    monkeypatch.setattr(memory, "is_installed", lambda _name: False)
     assert chosen(asked("coder_0_5b"), 78 * GB) == ("embedded", 2.0)
 
 

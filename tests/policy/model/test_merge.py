@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from redqueen.adapters.factors import Factors
 from redqueen.adapters.peft_files import save_adapter
 from redqueen.errors import AdapterError, ModelError
-from redqueen.policy.model.merge import write_merged
+from redqueen.policy.model.member import write_merged
 
 
 def adapter(folder: Path) -> dict[str, Factors]:

@@ -71,7 +71,8 @@ def test_adapters_that_do_not_fit_into_shared_memory_are_written_elsewhere(
     host = Host()
     versions = AdapterVersions(policy.adapters, host, "base", torch.float32)
     monkeypatch.setattr(adapter_versions, "_SHARED_MEMORY", tmp_path)
-    for free in (adapter_versions._SPARE + versions.size, adapter_versions._SPARE + versions.size - 1):
+    size = adapter_versions.adapter_bytes(policy.adapters, torch.float32)
+    for free in (adapter_versions._SPARE + size, adapter_versions._SPARE + size - 1):
         # As in a container, where shared memory has 64 MB.
         usage = shutil.disk_usage(tmp_path)._replace(free=free)
         monkeypatch.setattr(shutil, "disk_usage", lambda _, usage=usage: usage)
@@ -92,8 +93,9 @@ def test_no_file_is_larger_than_it_is_taken_to_be(tiny_policy: Build) -> None:
 
     versions = AdapterVersions(policy.adapters, Measuring(), "base", torch.bfloat16)
     versions.update([0])
+    size = adapter_versions.adapter_bytes(policy.adapters, torch.bfloat16)
     # Beside the weights, the file has a table of their names.
-    assert versions.size < sizes[0] < versions.size + 10_000
+    assert size < sizes[0] < size + 10_000
 
 
 def test_the_scale_is_folded_once(tiny_policy: Build) -> None:
