@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from redqueen import config
 from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS
-from redqueen.config import Config, ConfigError, Crossover, Mutation, resolve
+from redqueen.config import Config, ConfigError, resolve
 from redqueen.config.keys import describe, keys
+from redqueen.config.league import Crossover, Mutation
 from redqueen.config.recipes import RECIPES, configure, recipe
 from redqueen.game.prompts import prompts
 from redqueen.kinds import BUILT_IN

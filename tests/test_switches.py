@@ -9,7 +9,8 @@ from typing import get_args
 
 import pytest
 
-from redqueen.config import Config, ConfigError, Crossover, Mutation
+from redqueen.config import Config, ConfigError
+from redqueen.config.league import Crossover, Mutation
 from redqueen.config.recipes import configure
 from redqueen.league.matchmaking import matchmake
 from redqueen.league.population import Population

@@ -12,19 +12,8 @@ from pydantic import ValidationError, model_validator
 
 from redqueen.config.evals import EvalsConfig
 from redqueen.config.game import GameConfig, ReferenceSource
-from redqueen.config.keys import keys, parse_value, unknown_key
-from redqueen.config.league import (
-    Crossover,
-    EvolutionConfig,
-    FitnessName,
-    GameRule,
-    LeagueConfig,
-    Matchmaking,
-    Mutation,
-    ParentSelection,
-    SurvivorSelection,
-    TeacherFitness,
-)
+from redqueen.config.keys import flat, keys, parse_value, unknown_key
+from redqueen.config.league import EvolutionConfig, LeagueConfig
 from redqueen.config.section import ANY_PART, Section
 from redqueen.config.training import (
     AUTO_TARGETS,
@@ -36,7 +25,6 @@ from redqueen.config.training import (
     RunConfig,
     SamplingConfig,
     SandboxConfig,
-    TrackerName,
 )
 from redqueen.errors import UserError
 from redqueen.kinds import find_or_plain
@@ -48,27 +36,18 @@ __all__ = [
     "ClusterConfig",
     "Config",
     "ConfigError",
-    "Crossover",
     "EvalsConfig",
     "EvolutionConfig",
-    "FitnessName",
     "GameConfig",
-    "GameRule",
     "LeagueConfig",
     "LearningConfig",
-    "Matchmaking",
     "ModelConfig",
-    "Mutation",
-    "ParentSelection",
     "PopulationConfig",
     "ReferenceSource",
     "RunConfig",
     "SamplingConfig",
     "SandboxConfig",
     "Section",
-    "SurvivorSelection",
-    "TeacherFitness",
-    "TrackerName",
     "resolve",
 ]
 
@@ -180,7 +159,7 @@ class Config(Section):
 
     def differences(self, asked: Config) -> list[tuple[str, object, object]]:
         """Returns the settings of a run that differ from those asked for, as (key, the run's value, asked value)."""
-        pairs = zip(_flat(self.model_dump(mode="json")), _flat(asked.model_dump(mode="json")), strict=True)
+        pairs = zip(flat(self.model_dump(mode="json")), flat(asked.model_dump(mode="json")), strict=True)
         # A run has the number format that auto chose when it began, so auto asks for any. Isolation is a matter of the
         # process that runs.
         any_format = ("model.dtype", "auto")
@@ -200,13 +179,6 @@ def kinds_of(source: str) -> str:
     if not colon or not all(names.split(",")):
         raise ConfigError(f"{SOURCE}={source}: write {SOURCE}=reasoning_gym:NAME or reasoning_gym:NAME,NAME")
     return ",".join(f"{library}:{name.strip()}" for name in names.split(","))
-
-
-def _flat(data: dict[str, Any], prefix: str = "") -> list[tuple[str, object]]:
-    flat: list[tuple[str, object]] = []
-    for name, value in data.items():
-        flat += _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
-    return flat
 
 
 def resolve(data: dict[str, Any]) -> Config:

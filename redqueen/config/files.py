@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import textwrap
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from redqueen.base.optional import require
 from redqueen.config import SOURCE, Config, ConfigError, kinds_of, resolve
-from redqueen.config.keys import Key, describe, keys, parse_value, unknown_key
+from redqueen.config.keys import Key, describe, flat, keys, parse_value, unknown_key
 
 ENDINGS = (".toml", ".yaml", ".yml")
 WIDTH = 100
@@ -36,7 +36,7 @@ def read_settings(file: Path) -> dict[str, Any]:
         raise ConfigError(f"{file}: {' '.join(str(error).split())}") from error
     if not isinstance(data, dict):
         raise ConfigError(f"{file} holds no settings: write sections, such as [learning] and lr = 1e-4")
-    return dict(_flat(cast("dict[str, Any]", data)))
+    return dict(flat(cast("dict[str, Any]", data)))
 
 
 def _yaml(file: Path, text: str) -> Any:
@@ -45,14 +45,6 @@ def _yaml(file: Path, text: str) -> Any:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(error) from error
-
-
-def _flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in data.items():
-        if isinstance(value, dict):
-            yield from _flat(cast("dict[str, Any]", value), f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def with_settings(config: Config, settings: Mapping[str, Any]) -> Config:

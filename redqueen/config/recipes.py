@@ -127,10 +127,7 @@ def paper_7b() -> Config:
 
 def paper_7b_identity() -> Config:
     """`paper_7b` from AZR's start: the task bank begins with the identity function alone. For large models."""
-    paper = paper_7b()
-    return paper.model_copy(
-        update={"recipe": "paper_7b_identity", "game": paper.game.model_copy(update={"seed_tasks": 0})}
-    )
+    return paper_7b().with_values("game", seed_tasks=0).model_copy(update={"recipe": "paper_7b_identity"})
 
 
 def population_4t4s() -> Config:
@@ -232,18 +229,11 @@ def match_compute(config: Config, how: str) -> Config:
         raise ConfigError(f"matched={how} makes the single agent of a population, and this is a single agent already")
     larger = max(population.teachers, population.students)
     smaller = min(population.teachers, population.students)
-    alone = population.model_copy(update={"teachers": 1, "students": 1, "single_agent": True})
-    matches = larger if how == "total" else math.ceil(larger / smaller)
-    return config.model_copy(
-        update={
-            "recipe": f"{config.recipe} matched={how}",
-            "population": alone,
-            "game": config.game.model_copy(update={"matches": matches}),
-            # One member has no rival to be replaced by, and no past opponent.
-            "league": config.league.model_copy(update={"hall_of_fame": 0, "hall_matches": 0.0}),
-            "evolution": config.evolution.model_copy(update={"enabled": False}),
-        }
-    )
+    alone = config.with_values("population", teachers=1, students=1, single_agent=True)
+    alone = alone.with_values("game", matches=larger if how == "total" else math.ceil(larger / smaller))
+    # One member has no rival to be replaced by, and no past opponent.
+    alone = alone.with_values("league", hall_of_fame=0, hall_matches=0.0).with_values("evolution", enabled=False)
+    return alone.model_copy(update={"recipe": f"{config.recipe} matched={how}"})
 
 
 def configure(

@@ -152,8 +152,7 @@ def open_table(
 ) -> Generator[Table]:
     """Loads the base of a run and seats a member. Raises ModelError or CheckpointError if it cannot be loaded."""
     # One answer needs no worker processes.
-    config = config.model_copy(update={"model": config.model.model_copy(update={"workers": 1})})
-    config = fit(config, 1, listener)
+    config = fit(config.with_values("model", workers=1), 1, listener)
     saved = found.saved if found else load_step(directory, step)
     with open_replay(config, saved, 1) as replay:
         table = Table(replay, config, verifier)
@@ -201,7 +200,15 @@ def posed(question: Question, verifier: LocalVerifier) -> Task:
             pairs = tuple(Pair(pair.input, spell(pair.output)) for pair in question.pairs)
         except (CodecError, LiteralError, OversizeError) as error:
             raise QuestionError(f"an output must be a literal such as 3, 'a' or [1, 2]: {error}") from error
-        return _as_task(question, pairs)
+        return Task(
+            id="question",
+            kind=question.kind,
+            author=YOU,
+            step=0,
+            program=question.program,
+            pairs=pairs,
+            message=question.message,
+        )
     draft = Draft(question.program, (question.pairs[0].input,))
     # The program is of no kind here: a person may ask about one that no teacher may propose.
     name = find(question.kind).language.name
@@ -210,15 +217,3 @@ def posed(question: Question, verifier: LocalVerifier) -> Task:
     if task is None:
         raise QuestionError(f"the program gives no answer to judge by: {verdict.status}, {verdict.detail}")
     return replace(task, kind=question.kind)
-
-
-def _as_task(question: Question, pairs: tuple[Pair, ...]) -> Task:
-    return Task(
-        id="question",
-        kind=question.kind,
-        author=YOU,
-        step=0,
-        program=question.program,
-        pairs=pairs,
-        message=question.message,
-    )

@@ -88,8 +88,7 @@ def evaluate_targets(
 def _fitted(config: Config, loaded: Sequence[Loaded], wanted: EvalOptions, members: int, listener: Listener) -> Config:
     """Returns the configuration with as many workers and rows as fit into memory with the longest answers."""
     longest = max(wanted.max_tokens or one.benchmark.max_tokens for one in loaded)
-    sampling = config.sampling.model_copy(update={"attempt_tokens": longest})
-    fitted = fit(config.model_copy(update={"sampling": sampling}), members, listener)
+    fitted = fit(config.with_values("sampling", attempt_tokens=longest), members, listener)
     # What else `fit` knows is about training. The run's own limit stays: the reserved programs go by it.
-    sampling = config.sampling.model_copy(update={"batch_rows": fitted.sampling.batch_rows})
-    return config.model_copy(update={"model": fitted.model, "sampling": sampling})
+    config = config.with_values("sampling", batch_rows=fitted.sampling.batch_rows)
+    return config.model_copy(update={"model": fitted.model})

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redqueen.config import FitnessName, LeagueConfig, TeacherFitness
+from redqueen.config import LeagueConfig
+from redqueen.config.league import FitnessName, TeacherFitness
 from redqueen.league.fitness import game_learnability, named_fitness
 from redqueen.league.population import Member
 from redqueen.league.rating import Rating

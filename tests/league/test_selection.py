@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redqueen import plugins
-from redqueen.config import Config, ConfigError, EvolutionConfig, ParentSelection, SurvivorSelection
+from redqueen.config import Config, ConfigError, EvolutionConfig
+from redqueen.config.league import ParentSelection, SurvivorSelection
 from redqueen.league.fitness import Fitness, lcb, named_fitness
 from redqueen.league.parents import PARENTS
 from redqueen.league.population import Member
