@@ -15,7 +15,7 @@ from redqueen.config import AUTO_TARGETS, ModelConfig
 from redqueen.policy.model.decoder import unsuited
 from redqueen.policy.model.families import check_quantized
 from redqueen.policy.model.hosted import adaptable
-from redqueen.policy.model.known_bases import CHARACTERS_A_TOKEN, KnownBase, known_base
+from redqueen.policy.model.known_bases import CHARACTERS_A_TOKEN, known_base
 from redqueen.policy.model.quantized import kind_of, stored_bytes
 from redqueen.policy.model.source import cannot_load, read_config, read_tokenizer
 from redqueen.policy.model.tokens import encode
@@ -66,14 +66,12 @@ class Shape:
 def shape_of(config: ModelConfig) -> Shape:
     """Returns the dimensions of the base called `config.name`. Of a model of the Hub only its config.json is fetched.
 
-    Of the recipes' bases nothing is.
-
-    Raises ModelError if the base cannot be found or its family is not supported.
+    Of the recipes' bases nothing is. Raises ModelError if the base cannot be found or its family is not supported.
     """
-    if base := known_base(config.name):
-        return shape_of_known(base, config.targets, config.quantize)
-    shell = read_config(config.name)
-    check_quantized(config, shell.to_dict())
+    shell = transformers_config(config.name)
+    # A known base is planned where the library that quantises it need not be.
+    if known_base(config.name) is None:
+        check_quantized(config, shell.to_dict())
     try:
         return shape_in(shell, config.targets, kind_of(shell, config))
     except Exception as error:
@@ -112,45 +110,6 @@ def shape_in(shell: Any, targets: Collection[str], quantize: str = "off") -> Sha
     )
 
 
-def shape_of_known(base: KnownBase, targets: Collection[str], quantize: str = "off") -> Shape:
-    """Returns the dimensions of a known base, with adapters at the layers of `targets`, without building it."""
-    head_size = base.hidden // base.heads
-    queries = base.heads * head_size
-    keys = base.kv_heads * head_size
-    linears = {
-        "q_proj": (base.hidden, queries),
-        "k_proj": (base.hidden, keys),
-        "v_proj": (base.hidden, keys),
-        "o_proj": (queries, base.hidden),
-        "gate_proj": (base.hidden, base.intermediate),
-        "up_proj": (base.hidden, base.intermediate),
-        "down_proj": (base.intermediate, base.hidden),
-    }
-    sizes = {name: inputs * outputs for name, (inputs, outputs) in linears.items()}
-    adapted = [linears[name] for name in linears if tuple(targets) == AUTO_TARGETS or name in targets]
-    table = base.vocabulary * base.hidden
-    # A block has two norms besides, and the products of q, k and v have biases.
-    block = sum(sizes.values()) + 2 * base.hidden + queries + 2 * keys
-    return Shape(
-        layers=base.layers,
-        hidden=base.hidden,
-        intermediate=base.intermediate,
-        heads=base.heads,
-        kv_heads=base.kv_heads,
-        head_size=head_size,
-        vocabulary=base.vocabulary,
-        weights=base.layers * block + base.hidden + table * (1 if base.tied else 2),
-        linear=base.layers * sum(sizes.values()) + table,
-        stacked=base.layers * sum(sizes[name] for name in _STACKED),
-        factors=base.layers * sum(map(sum, adapted)),
-        inner=len(adapted),
-        head_norms=False,
-        dtype=torch.bfloat16,
-        hosted=quantize != "off",
-        quantized=quantize,
-    )
-
-
 def transformers_config(name: str) -> Any:
     """Returns the transformers configuration of the base called `name`, of a known one without a network.
 
@@ -168,6 +127,7 @@ def transformers_config(name: str) -> Any:
         num_attention_heads=base.heads,
         num_key_value_heads=base.kv_heads,
         tie_word_embeddings=base.tied,
+        dtype="bfloat16",
     )
 
 
