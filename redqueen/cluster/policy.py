@@ -241,14 +241,12 @@ class ClusterPolicy(MemberPolicy):
                 self.replicas.mend()
                 # Whether the update has survived is known by the version that the present owner holds. If it has not,
                 # the member has not moved anywhere that counts, and is updated again.
-                moved = [result for result in moved if self._held(result.update.member) == result.version]
+                moved = [
+                    result for result in moved if self._ask(result.update.member, "weights").version == result.version
+                ]
                 self.replicas.spread([result.update.member for result in moved])
             learned |= {result.update.member: result for result in moved}
         return learned
-
-    def _held(self, name: str) -> int:
-        """Returns the version of a member that its owner holds."""
-        return self._ask(name, "weights").version
 
     def take_work(self) -> Work:
         """Returns the tokens that were sampled since the last call, and the seconds; replicas count nothing else."""

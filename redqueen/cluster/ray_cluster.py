@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from redqueen.base.closing import Closing
 from redqueen.base.machine import cores
 from redqueen.base.optional import require
 from redqueen.errors import UserError
@@ -62,7 +63,7 @@ class Node:
         return min(has // need for has, need in pairs if need)
 
 
-class Cluster:
+class Cluster(Closing):
     """A connection to Ray. Use it as a context manager, or call `close`."""
 
     def __init__(self, address: str) -> None:
@@ -137,12 +138,6 @@ class Cluster:
     def close(self) -> None:
         """Leaves the cluster. One that was started here ends."""
         self.ray.shutdown()
-
-    def __enter__(self) -> Cluster:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 @dataclass(slots=True)

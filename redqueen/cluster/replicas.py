@@ -147,12 +147,6 @@ class Replicas:
             own = [name for name in names if self.owners[name] == owner]
             self.send(owner, self.actors[owner].call("weights", own))
 
-    def hand_over(self, owner: int, names: Sequence[str]) -> None:
-        """Lets the heir of `owner` keep the states of these members."""
-        heir = self.heir(owner)
-        if heir is not None and names:
-            self.wait({heir: self.actors[heir].call("keep", self.actors[owner].call("states", names))})
-
     def welcome(self, members: Sequence[str]) -> None:
         """Takes a new replica in, if one was lost and another could be started since; nothing waits for it."""
         if len(self.actors) >= self._wanted:
@@ -208,8 +202,11 @@ class Replicas:
 
     def _hand_over_all(self) -> None:
         """Lets every heir keep the states of all members that it is to train if their owner is lost."""
-        for index in list(self.actors):
-            self.hand_over(index, [name for name, owner in self.owners.items() if owner == index])
+        for owner in list(self.actors):
+            heir = self.heir(owner)
+            names = [name for name, trainer in self.owners.items() if trainer == owner]
+            if heir is not None and names:
+                self.wait({heir: self.actors[heir].call("keep", self.actors[owner].call("states", names))})
 
     def close(self) -> None:
         """Ends all of them."""

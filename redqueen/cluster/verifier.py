@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from redqueen.base.closing import Closing
 from redqueen.cluster.judge import FunctionCall, Judge, ProgramRun, Question
 from redqueen.cluster.ray_cluster import Actor, Cluster, ClusterError, LostError
 from redqueen.config import Config
@@ -20,7 +20,7 @@ _IN_FLIGHT = 2
 """Messages that a judge has at once: while one is answered the next one is on its way."""
 
 
-class ClusterVerifier(AbstractContextManager["ClusterVerifier", None]):
+class ClusterVerifier(Closing):
     """Verifies on every machine of a cluster (see `redqueen.records.Verifier`)."""
 
     def __init__(self, cluster: Cluster, config: Config, report: Callable[[str], None]) -> None:
@@ -117,6 +117,3 @@ class ClusterVerifier(AbstractContextManager["ClusterVerifier", None]):
         for judge in self._judges:
             judge.kill()
         self._judges = []
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
