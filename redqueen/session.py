@@ -30,6 +30,7 @@ from redqueen.game.reward_probe import check_rewards
 from redqueen.game.seeds import seeds_of
 from redqueen.game.verifier import LocalVerifier
 from redqueen.policy.memory import fit as memory
+from redqueen.policy.memory.estimate import longest_text
 from redqueen.policy.memory.machine import this_machine
 from redqueen.policy.model.base import BaseFacts, facts_of, load
 from redqueen.policy.model.bundled import cached, installed
@@ -185,7 +186,7 @@ def fit(config: Config, members: int, listener: Listener) -> Config:
 
 def _beyond_window(config: Config, lengths: PromptLengths, window: int) -> str:
     """Returns the warning that texts may become longer than the base's sliding window; empty if they cannot."""
-    longest = max(lengths.proposal + config.sampling.proposal_tokens, lengths.attempt + config.sampling.attempt_tokens)
+    longest = longest_text(config, lengths)
     if not window or longest <= window:
         return ""
     # The lengths are bounds that few prompts reach, so this is no refusal: the sampler refuses what is too long.
@@ -235,7 +236,8 @@ def _train(
                 if saved is None:
                     _begin(trainer, attached.listener)
                 else:
-                    _restore(trainer, saved, attached.listener)
+                    trainer.restore(saved)
+                    attached.listener.note(f"resuming at step {trainer.played + 1} of {config.run.steps}")
                     directory.set_config(config)
                     directory.add_session(session(fitted, attached.command, players.verifier.tier))
                 attached.listener.training()
@@ -298,12 +300,6 @@ def _begin(trainer: Trainer, listener: Listener) -> None:
             f"{left_out} of them were left out: they are invalid or give other outputs here, are alike to held-out "
             "programs, are there twice, or of other kinds than game.kinds"
         )
-
-
-def _restore(trainer: Trainer, saved: checkpoint.Checkpoint, listener: Listener) -> None:
-    """Goes back to where the checkpoint was made."""
-    trainer.restore(saved)
-    listener.note(f"resuming at step {trainer.played + 1} of {trainer.config.run.steps}")
 
 
 @contextmanager

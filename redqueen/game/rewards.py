@@ -84,8 +84,9 @@ def teacher_reward(proposed: Proposed, rho: float | None, novel: bool, pay: Game
         return pay.teacher_invalid
     if rho is None:
         return None
-    reward = named_teacher_reward(pay)(PlayedTask(proposed=proposed, rho=rho, novel=novel), pay)
-    return _finite("teacher reward", pay.teacher_reward, reward)
+    name = pay.teacher_reward
+    reward = TEACHER_REWARDS[name] if name in TEACHER_REWARDS else plugins.find("teacher reward", name)
+    return _finite("teacher reward", name, reward(PlayedTask(proposed=proposed, rho=rho, novel=novel), pay))
 
 
 def student_reward(attempted: Attempted, pay: GameConfig) -> float | None:
@@ -97,19 +98,9 @@ def student_reward(attempted: Attempted, pay: GameConfig) -> float | None:
         return None
     if not is_well_formed(attempted.verdict):
         return pay.student_malformed
-    return _finite("student reward", pay.student_reward, named_student_reward(pay)(attempted, pay))
-
-
-def named_teacher_reward(pay: GameConfig) -> TeacherReward:
-    """Returns the reward that `pay.teacher_reward` names, ours or a plugin's."""
-    name = pay.teacher_reward
-    return TEACHER_REWARDS[name] if name in TEACHER_REWARDS else plugins.find("teacher reward", name)
-
-
-def named_student_reward(pay: GameConfig) -> StudentReward:
-    """Returns the reward that `pay.student_reward` names, ours or a plugin's."""
     name = pay.student_reward
-    return STUDENT_REWARDS[name] if name in STUDENT_REWARDS else plugins.find("student reward", name)
+    reward = STUDENT_REWARDS[name] if name in STUDENT_REWARDS else plugins.find("student reward", name)
+    return _finite("student reward", name, reward(attempted, pay))
 
 
 def is_well_formed(verdict: Verdict) -> bool:

@@ -94,17 +94,12 @@ class TrueSkill:
             return self._update(teacher, student, drawn=True)
         raise ValueError(f"unknown outcome {score!r}")
 
-    def win_probability(self, a: Rating, b: Rating) -> float:
-        """Returns the predicted probability that `a` beats `b`, in [0, 1]. A draw counts as half a win for each.
-
-        It is the probability that a's performance is the higher one and ignores the draw margin, so that the
-        probabilities of the two players add up to 1. Drift (tau) is not added, because the prediction is about the
-        present skill.
-        """
-        return next(self.win_probabilities([(a, b)]))[0]
-
     def win_probabilities(self, pairs: Iterable[tuple[Rating, Rating]]) -> Iterator[tuple[float, float]]:
-        """Yields for each pair (a, b) the `win_probability` of a over b and of b over a, each exact in its own tail."""
+        """Yields for each pair the predicted probability that the one wins, and the other, each exact in its own tail.
+
+        A draw counts as half a win for each: it is the probability that a performance is the higher one and ignores the
+        draw margin. Drift (tau) is not added, because the prediction is about the present skill.
+        """
         noise_var = 2.0 * self.beta**2
         root2 = math.sqrt(2.0)
         for a, b in pairs:

@@ -180,8 +180,7 @@ def score_held_out(
     # The attempts cost a phase of sampling, so they are made only where a ranking is about to use them.
     if config.league.student_fitness != "held_out" or not is_evolution_step(step, config.evolution):
         return []
-    students = [member.name for member in population.members.values() if member.role != "teacher"]
-    attempted = attempt(students)
+    attempted = attempt(list(population.players("student")))
     population.set_held_out(scores(attempted))
     return attempted
 

@@ -36,7 +36,7 @@ from redqueen.recording.measures import Measures, Spread
 from redqueen.recording.metrics_file import MetricsRecorder
 from redqueen.recording.phases import Phases
 from redqueen.recording.recorder import Recorder, StepRecord
-from redqueen.records import Attempted, GradedRollout, MemberUpdate, Proposed, Task, Verifier
+from redqueen.records import Attempted, MemberUpdate, Proposed, Task, Verifier
 from redqueen.runs import checkpoint
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory, RunError
@@ -110,14 +110,14 @@ class Trainer:
         # Held-out scores must be there before the ranking, and champions are copied before the births, which may remove
         # the original.
         with phases.phase("evolve"):
-            held_out = score_held_out(self.population, self._attempt_held_out, step, config)
+            held_out = score_held_out(self.population, lambda members: self.held_out.attempt(members), step, config)
             standings = standings_of(self.population, config.league)
             champions = update_hall_of_fame(self.population, self.policy, step, config)
             births = replace_weakest(self.population, self.policy, step, config)
         answers: Sequence[HeldOutAnswer] = ()
         if self.evaluation is not None and (step % config.evals.every == 0 or step == config.run.steps):
             with phases.phase("evaluate"):
-                answers = self.evaluation.answers(self._students(), phases.progress)
+                answers = self.evaluation.answers(list(self.population.players("student")), phases.progress)
 
         living = [standing.member.name for standing in standings]
         return StepRecord(
@@ -158,7 +158,9 @@ class Trainer:
 
     def _learn(self, step: int, played: PlayedStep, phases: Phases) -> list[MemberUpdate]:
         """Updates each member once, on this step's rollouts alone."""
-        samples = advantages(self._trainable(played), self.config.game)
+        # Champions play, but are not trained.
+        living = [graded for graded in played.graded() if graded.rollout.member in self.population.members]
+        samples = advantages(living, self.config.game)
         # Where members come or go at the end of the step, the next one cannot be sampled before that.
         if not self.config.learning.max_staleness or self._is_last_before_a_change(step):
             # The rollouts were sampled from the weights that are updated here, and nothing changes these in between.
@@ -307,16 +309,6 @@ class Trainer:
         )
         champions = self.population.hall_of_fame.values()
         return add_champion_matches(drawn, champions, league.hall_matches, step, streams.python(seed, step, "hall"))
-
-    def _students(self) -> list[str]:
-        return [member.name for member in self.population.members.values() if member.role != "teacher"]
-
-    def _attempt_held_out(self, members: Sequence[str]) -> list[Attempted]:
-        return self.held_out.attempt(members)
-
-    def _trainable(self, played: PlayedStep) -> list[GradedRollout]:
-        """Returns the rewarded rollouts of the living: champions play, but are not trained."""
-        return [graded for graded in played.graded() if graded.rollout.member in self.population.members]
 
 
 def _novel_tasks(played: PlayedStep) -> list[Task]:

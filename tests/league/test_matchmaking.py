@@ -83,7 +83,8 @@ def free_draws(weighting: str, draws: int = 6000) -> dict[str, float]:
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 def test_free_draws_follow_the_weights(weighting):
-    p = {name: TrueSkill().win_probability(Rating(25, 1), Rating(mu, 1)) for name, mu in (("even", 25), ("strong", 33))}
+    pairs = [(Rating(25, 1), Rating(mu, 1)) for mu in (25, 33)]
+    p = dict(zip(("even", "strong"), (one for one, _ in TrueSkill().win_probabilities(pairs)), strict=True))
     weigh = {"balanced": lambda p: p * (1 - p), "hard": lambda p: 1 - p, "uniform": lambda p: 1.0}[weighting]
     total = sum(weigh(x) for x in p.values())
     for name, share in free_draws(weighting).items():

@@ -99,12 +99,14 @@ def test_roles_are_symmetric_and_probabilities_mirror(mu_a, mu_b, sigma_a, sigma
     b = Rating(mu_b, sigma_b)
     ts = TrueSkill()
     assert ts.rate(a, b, "teacher") == ts.rate(b, a, "student")[::-1]
-    assert ts.win_probability(a, b) + ts.win_probability(b, a) == pytest.approx(1)
+    assert sum(next(ts.win_probabilities([(a, b)]))) == pytest.approx(1)
 
 
 def test_win_probability_is_one_half_between_equals_and_exact_in_the_tail():
-    assert TrueSkill().win_probability(Rating(), Rating()) == 0.5
-    assert 0 < TrueSkill().win_probability(Rating(0, 1), Rating(100, 1)) < 1e-30
+    pairs = [(Rating(), Rating()), (Rating(0, 1), Rating(100, 1))]
+    (equal, _), (hopeless, _) = TrueSkill().win_probabilities(pairs)
+    assert equal == 0.5
+    assert 0 < hopeless < 1e-30
 
 
 def test_a_draw_with_no_draw_margin_pulls_equals_nowhere():
