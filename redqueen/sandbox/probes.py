@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import time
 from dataclasses import dataclass
-from typing import Any
 
 from redqueen.errors import UserError
 from redqueen.sandbox.interpreters import Interpreters
@@ -104,13 +103,15 @@ def _probe_once() -> tuple[str, tuple[Probe, ...]]:
         interpreters.close()
     # What the zygote could not take away, it says. What it took away, the probe looks for.
     readable_by = str(isolation["clocks"]) or ("" if clocks.ok else clocks.detail)
+    randomised = "the kernel keeps address randomisation on, so that more is left to chance"
+    layout = "" if isolation["unrandomised"] else randomised
     probes += [
         Probe("seccomp", bool(isolation["seccomp"]), "" if isolation["seccomp"] else "the filter does not load"),
         Probe("landlock", not isolation["landlock"], str(isolation["landlock"]), required=False),
         Probe("own user", bool(isolation["unprivileged"]), "", required=False),
         Probe("clocks", readable_by == "", readable_by or clocks.detail, required=False),
         Probe("same start", isolation["traces"] == "", str(isolation["traces"]), required=False),
-        Probe("fixed layout", bool(isolation["unrandomised"]), _layout(isolation), required=False),
+        Probe("fixed layout", bool(isolation["unrandomised"]), layout, required=False),
     ]
     if not all(result.ok for result in probes if result.required):
         return PROCESS, tuple(probes)
@@ -119,12 +120,6 @@ def _probe_once() -> tuple[str, tuple[Probe, ...]]:
     if isolation["landlock"]:
         return NO_LANDLOCK, tuple(probes)
     return (FULL if isolation["unprivileged"] else SAME_USER), tuple(probes)
-
-
-def _layout(isolation: dict[str, Any]) -> str:
-    return (
-        "" if isolation["unrandomised"] else "the kernel keeps address randomisation on, so that more is left to chance"
-    )
 
 
 def _clocks(worker: Worker) -> Probe:

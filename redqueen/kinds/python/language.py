@@ -73,8 +73,5 @@ class Python(Calls):
     def reserved(self, half: Half | None = None) -> tuple[Draft, ...]:
         return reserved.reserved(half)
 
-    def is_reserved(self, program: str) -> bool:
-        return shape(program) in reserved.reserved_shapes()
-
 
 PYTHON = Python()

@@ -10,7 +10,6 @@ from functools import cache
 
 from redqueen.kinds.language import Half, halved
 from redqueen.kinds.python.seeds import read_blocks
-from redqueen.programs.normal_form import shape
 from redqueen.records import Draft
 
 FILES = ("reserved/taken_out.txt", "reserved/written.txt")
@@ -23,9 +22,3 @@ def reserved(half: Half | None = None) -> tuple[Draft, ...]:
     The halves take turns in the files, which go from simple to less simple programs, so both are equally hard.
     """
     return halved(read_blocks(FILES), half)
-
-
-@cache
-def reserved_shapes() -> frozenset[str]:
-    """Returns the shapes of all reserved programs (`redqueen.programs.normal_form.shape`)."""
-    return frozenset(shape(draft.program) for draft in reserved())
