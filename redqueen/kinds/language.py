@@ -50,8 +50,8 @@ class Recipe:
     name: str
     sentence: str
     """What it trains, for the list of recipes."""
-    settings: tuple[str, ...]
-    """What differs from the defaults, as a user writes it: `game.kinds=code_o,code_i`."""
+    settings: str
+    """What differs from the defaults, as a user writes it: `game.kinds=code_o,code_i run.steps=40`."""
 
 
 class Language(Protocol):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from pathlib import Path
 
 from redqueen.kinds.calls import Calls
 from redqueen.kinds.language import Half, Words
 from redqueen.kinds.python import reserved, seeds
+from redqueen.kinds.seed_files import read_own
 from redqueen.programs.normal_form import ENTRY, fingerprint, shape
 from redqueen.programs.trees import parse
 from redqueen.records import Draft
@@ -68,7 +70,7 @@ class Python(Calls):
         return program + _CALL
 
     def seeds(self, own: str | None = None) -> tuple[Draft, ...]:
-        return seeds.seeds_of(own)
+        return seeds.seeds() if own is None else read_own(Path(own))
 
     def reserved(self, half: Half | None = None) -> tuple[Draft, ...]:
         return reserved.reserved(half)

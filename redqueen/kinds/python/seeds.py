@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from importlib import resources
-from pathlib import Path
 
-from redqueen.kinds.seed_files import parse_block, read_own
+from redqueen.kinds.seed_files import parse_block
 from redqueen.programs.normal_form import ENTRY
 from redqueen.records import Draft
 
@@ -41,11 +40,6 @@ def read_blocks(names: Iterable[str]) -> tuple[Draft, ...]:
         text = (folder / name).read_text(encoding="utf-8")
         drafts += [parse_block(block) for block in text.strip().split("\n\n")]
     return tuple(drafts)
-
-
-def seeds_of(own: str | None) -> tuple[Draft, ...]:
-    """Returns the seed drafts of a user's file, or the shipped ones. Raises SeedError."""
-    return seeds() if own is None else read_own(Path(own))
 
 
 def write_block(draft: Draft) -> str:

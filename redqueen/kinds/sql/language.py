@@ -25,6 +25,7 @@ from redqueen.sandbox import (
     Outcome,
     OversizeError,
     Profile,
+    Status,
     canonical,
     encode_arguments,
     to_literal,
@@ -69,6 +70,13 @@ STEPS = 1_000_000
 ORDERED = canonical(())[:1]
 """How the identity of an ordered result begins."""
 
+# What it means that a query cannot be asked of a database.
+_STATUS: dict[type[Exception], Status] = {
+    OversizeError: "oversize",
+    LiteralError: "malformed",
+    ForbiddenError: "forbidden",
+    QueryError: "error",
+}
 _ARROW = re.compile(r"(\{.*\})\s*->\s*(\S.*)")
 _INPUT_GAP = re.compile(r"([\[(].*[\])])\s*<-\s*\?")
 
@@ -137,30 +145,12 @@ class Sql(Literals):
             try:
                 database = read_database(given)
                 asked = meaning(query, database)
-            except OversizeError as error:
-                return Outcome(status="oversize", detail=f"{error}{where}")
-            except LiteralError as error:
-                return Outcome(status="malformed", detail=f"{error}{where}")
-            except ForbiddenError as error:
-                return Outcome(status="forbidden", detail=f"{error}{where}")
-            except QueryError as error:
-                return Outcome(status="error", detail=f"{error}{where}")
+            except tuple(_STATUS) as error:
+                return Outcome(status=_STATUS[type(error)], detail=f"{error}{where}")
             bag = expected is not None and not expected[index].startswith(ORDERED)
-            packed.append(
-                encode_arguments(
-                    (
-                        asked.sql,
-                        database.value(),
-                        asked.width,
-                        asked.keys,
-                        asked.first,
-                        asked.count,
-                        bag,
-                        loose,
-                        STEPS // 2 if validate else STEPS,
-                    )
-                )
-            )
+            rows = (asked.width, asked.keys, asked.first, asked.count)
+            steps = STEPS // 2 if validate else STEPS
+            packed.append(encode_arguments((asked.sql, database.value(), *rows, bag, loose, steps)))
         return Job(RUNNER, tuple(packed), validate=validate, expected=expected)
 
     def identity_of(self, value: str) -> bytes:

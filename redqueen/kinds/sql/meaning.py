@@ -241,11 +241,7 @@ class _Writer:
                 for name, (kind, bound) in zip(table.columns, table.kinds(), strict=True)
             ]
             return f'"{of}"', columns, len(table.rows)
-        if not of.plain:
-            raise QueryError("ORDER BY and LIMIT belong to the end of the whole query")
-        self.named.append(dict(of.named))
-        sql, values, rows = self.cores(of, None)
-        self.named.pop()
+        sql, values, rows = self.inner(of, None)
         columns = [(name, f'"c{index + 1}"', value.kind, value.bound) for index, (name, value) in enumerate(values)]
         return f"({sql})", columns, rows
 
@@ -260,14 +256,14 @@ class _Writer:
         finally:
             self.named = saved
 
-    def inner(self, query: Query, scope: Scope) -> tuple[str, list[tuple[str, Value]]]:
-        """Returns a query inside an expression."""
+    def inner(self, query: Query, scope: Scope | None) -> tuple[str, list[tuple[str, Value]], int]:
+        """Returns a query inside another one, as `cores` does. Without a scope it is in FROM, and knows no row."""
         if not query.plain:
             raise QueryError("ORDER BY and LIMIT belong to the end of the whole query")
         self.named.append(dict(query.named))
-        sql, values, _ = self.cores(query, scope)
+        inside = self.cores(query, scope)
         self.named.pop()
-        return sql, values
+        return inside
 
     # Expressions.
 
@@ -311,7 +307,7 @@ class _Writer:
             case Among(value, items):
                 return self._among(self.expression(value, scope), items, scope)
             case Inner(query, exists):
-                sql, values = self.inner(query, scope)
+                sql, values, _ = self.inner(query, scope)
                 if exists:
                     return Value(f"(EXISTS ({sql}))", "integer", 1)
                 _check_single(query)
@@ -391,7 +387,7 @@ class _Writer:
 
     def _among(self, value: Value, items: tuple[Expression, ...] | Query, scope: Scope) -> Value:
         if isinstance(items, Query):
-            sql, columns = self.inner(items, scope)
+            sql, columns, _ = self.inner(items, scope)
             if len(columns) != 1:
                 raise QueryError("IN needs a query of one column")
             comparable(value, columns[0][1])
