@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from redqueen.config import Config, ConfigError
-from redqueen.config.files import read_settings, with_settings, write_settings
+from redqueen.config.files import read_settings, write_settings
 from redqueen.config.keys import keys
 from redqueen.config.recipes import RECIPES, configure, match_compute, recipe, settings_of
 from tests.cli.running import redqueen
@@ -82,7 +82,7 @@ def test_a_yaml_file_of_another_form_is_refused(tmp_path: Path, text: str) -> No
 def test_a_module_in_a_file_is_not_imported_unless_that_is_allowed(tmp_path: Path) -> None:
     written(tmp_path, f"open({str(tmp_path / 'ran')!r}, 'w')\n", "parts_of_a_file.py")
     file = written(tmp_path, 'plugins = ["parts_of_a_file"]\n')
-    assert with_settings(Config(), read_settings(file)).plugins == ("parts_of_a_file",)
+    assert Config().with_settings(read_settings(file)).plugins == ("parts_of_a_file",)
     done = redqueen("train", "--config", str(file), "--run", str(tmp_path / "run"), cwd=tmp_path)
     assert done.returncode == 2
     assert "--load-plugins" in done.stderr

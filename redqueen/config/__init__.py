@@ -5,7 +5,7 @@ Values that the paper does not publish have their reason next to them; docs/ALGO
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Self, cast
 
 from pydantic import ValidationError, model_validator
@@ -129,23 +129,38 @@ class Config(Section):
         Raises ConfigError, with the nearest valid key, for an unknown key or an impossible value, PluginError if a
         module cannot be imported.
         """
-        # All assignments are applied before any is validated: single_agent=true needs teachers=1 and students=1 too.
-        data = self.model_dump()
-        valid = set(keys(type(self)))
+        settings: dict[str, str] = {}
         for assignment in assignments:
             name, equals, text = assignment.partition("=")
-            name = name.strip().lstrip("-")
-            if name == SOURCE:
-                name, text = "game.kinds", kinds_of(text)
             if not equals:
                 raise ConfigError(f"'{assignment}' is not an override: write section.field=value, e.g. run.steps=20")
+            settings[name.strip().lstrip("-")] = text.strip()
+        return self.with_settings(settings, load_plugins=True)
+
+    def with_settings(self, settings: Mapping[str, Any], *, load_plugins: bool = False) -> Config:
+        """Returns a copy with these settings, by their keys. Nothing is imported for it without `load_plugins`.
+
+        A text is read as in KEY=VALUE: "none" is a missing value, and commas make a list.
+        Raises ConfigError, with the nearest valid key, for an unknown key or an impossible value, PluginError if a
+        module cannot be imported.
+        """
+        # All settings are applied before any is validated: single_agent=true needs teachers=1 and students=1 too.
+        data = self.model_dump()
+        valid = list(keys(type(self)))
+        for name, value in settings.items():
+            if name == SOURCE:
+                name = "game.kinds"
+                value = kinds_of(",".join(value) if isinstance(value, list) else str(value))
+            if value is None and any(key.startswith(f"{name}.") for key in valid):
+                # A section of YAML that holds comments only.
+                continue
             if name not in valid:
-                raise ConfigError(unknown_key(name, keys(type(self))))
+                raise ConfigError(unknown_key(name, valid))
             section, _, field = name.rpartition(".")
             target = cast(dict[str, Any], data[section]) if section else data
-            target[field] = parse_value(text.strip(), target[field])
+            target[field] = parse_value(value, target[field]) if isinstance(value, str) else value
             # What a module registers can be named by any other key, so it is imported before these are checked.
-            if name == "plugins" and isinstance(target[field], tuple):
+            if load_plugins and name == "plugins" and isinstance(target[field], tuple):
                 load(target[field])
         return resolve(data)
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import textwrap
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from redqueen.base.optional import require
-from redqueen.config import SOURCE, Config, ConfigError, kinds_of, resolve
-from redqueen.config.keys import Key, describe, flat, keys, parse_value, unknown_key
+from redqueen.config import Config, ConfigError
+from redqueen.config.keys import Key, describe, flat
 
 ENDINGS = (".toml", ".yaml", ".yml")
 WIDTH = 100
@@ -45,30 +44,6 @@ def _yaml(file: Path, text: str) -> Any:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(error) from error
-
-
-def with_settings(config: Config, settings: Mapping[str, Any]) -> Config:
-    """Returns `config` with these settings. Nothing is imported for it, also not what `plugins` names.
-
-    A text is read as in KEY=VALUE: "none" is a missing value, and commas make a list.
-    Raises ConfigError, with the nearest valid key, for an unknown key or an impossible value.
-    """
-    data = config.model_dump()
-    valid = set(keys(Config))
-    for key, value in settings.items():
-        name = key
-        if key == SOURCE:
-            name = "game.kinds"
-            value = kinds_of(",".join(value) if isinstance(value, list) else str(value))
-        if value is None and any(valid_key.startswith(f"{name}.") for valid_key in valid):
-            # A section of YAML that holds comments only.
-            continue
-        if name not in valid:
-            raise ConfigError(unknown_key(name, valid))
-        section, _, field = name.rpartition(".")
-        target: dict[str, Any] = data[section] if section else data
-        target[field] = parse_value(value, target[field]) if isinstance(value, str) else value
-    return resolve(data)
 
 
 def write_settings(config: Config, file: Path) -> None:

@@ -20,7 +20,7 @@ from redqueen.config import (
     SamplingConfig,
     SandboxConfig,
 )
-from redqueen.config.files import read_settings, with_settings
+from redqueen.config.files import read_settings
 from redqueen.config.keys import keys, nearest_key
 from redqueen.kinds import Recipe, recipes_of_languages
 
@@ -172,7 +172,7 @@ def _of_language(comes_with: Recipe) -> Callable[[], Config]:
 
     def made() -> Config:
         # The name is no setting.
-        return Config().override(list(comes_with.settings)).model_copy(update={"recipe": comes_with.name})
+        return Config().override(comes_with.settings.split()).model_copy(update={"recipe": comes_with.name})
 
     made.__name__ = comes_with.name
     made.__doc__ = comes_with.sentence
@@ -293,7 +293,7 @@ def settings_of(file: Path) -> Config:
     name = str(settings.pop("recipe", "quickstart"))
     how = str(settings.pop("matched", "none"))
     try:
-        return match_compute(with_settings(recipe(name), settings), how)
+        return match_compute(recipe(name).with_settings(settings), how)
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from error
 
