@@ -20,8 +20,9 @@ def starting_adapter(config: Config, shapes: Mapping[str, tuple[int, int]]) -> d
     """
     model = config.model
     noise = generator(config.run.seed, "fresh")
-    folder = _starting_folder(config)
-    if folder is None:
+    init = config.population.init
+    folder = warm_start(config) if init == "auto" else Path(init)
+    if init == "fresh" or folder is None:
         return fresh(shapes, model.rank, noise)
     adapter, alpha = load_adapter(folder)
     if adapter.keys() != shapes.keys():
@@ -29,11 +30,3 @@ def starting_adapter(config: Config, shapes: Mapping[str, tuple[int, int]]) -> d
     # The folder may have another rank and alpha than this run. Refitting keeps the update of the weights the same.
     rank = next(iter(adapter.values())).a.shape[1]
     return refit(adapter, alpha / rank, model.rank, model.alpha / model.rank, noise)
-
-
-def _starting_folder(config: Config) -> Path | None:
-    """Returns the folder of the first adapter according to `population.init`, or None if it is drawn at random."""
-    init = config.population.init
-    if init == "auto":
-        return warm_start(config)
-    return None if init == "fresh" else Path(init)

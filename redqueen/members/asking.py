@@ -18,12 +18,11 @@ from redqueen.errors import UserError
 from redqueen.game.questions import Question, QuestionError, read_question
 from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds import find, names, names_of_languages
-from redqueen.members.question import BASE, SEED
+from redqueen.members.question import BASE, SEED, task_of_run
 from redqueen.play.judging import ask, cut_off, submit_attempt, submit_proposal
 from redqueen.play.self_play import verified_seeds
 from redqueen.records import Completion, Draft, Kind, Pair, Proposal, Request, Task, Verdict
 from redqueen.runs.allowed import Allowed, playable
-from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory
 from redqueen.sandbox import CodecError, LiteralError, OversizeError
 from redqueen.session import Listener, fit
@@ -164,17 +163,11 @@ def task_of(question: Sequence[str], directory: RunDirectory, game: GameConfig, 
     """Returns the task that is asked for by its id, or by a text. Raises UserError if there is none."""
     if len(question) == 1:
         word = question[0]
-        task = _seed(word, game, verifier) if word.startswith(SEED) else _task_of_run(word, directory)
+        task = _seed(word, game, verifier) if word.startswith(SEED) else task_of_run(directory, word)
         if task is not None:
             return task
     # Questions look alike in several languages: the run's own are meant.
     return posed(read_question("\n".join(question), names_of_languages(game.kinds)), verifier)
-
-
-def _task_of_run(word: str, directory: RunDirectory) -> Task | None:
-    """Returns the task of the run that has this id, as `redqueen show` prints it; None if there is none."""
-    with ArchiveReader(directory.archive) as archive:
-        return next((row.task() for row in archive.tasks() if row.id == word), None)
 
 
 def _seed(word: str, game: GameConfig, verifier: LocalVerifier) -> Task | None:

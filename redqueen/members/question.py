@@ -13,7 +13,7 @@ from redqueen.analysis.lineage.tree import check_name
 from redqueen.errors import UserError
 from redqueen.game.questions import read_question
 from redqueen.kinds import names_of_languages
-from redqueen.records import ROLES
+from redqueen.records import ROLES, Task
 from redqueen.runs.allowed import NOTHING, Allowed, playable
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory
@@ -51,17 +51,17 @@ def checked_member(run: Path, name: str, step: int | None, allowed: Allowed) -> 
 
 def asked_lines(directory: RunDirectory, question: Sequence[str]) -> list[str]:
     """Returns the lines of a question, or the id of a task. Raises UserError if nothing can be read."""
-    if len(question) == 1 and (question[0].startswith(SEED) or _is_task(directory, question[0])):
+    if len(question) == 1 and (question[0].startswith(SEED) or task_of_run(directory, question[0])):
         return list(question)
     text = _text(question)
     read_question(text, names_of_languages(directory.config().game.kinds))
     return text.split("\n")
 
 
-def _is_task(directory: RunDirectory, word: str) -> bool:
-    """Returns whether a task of the run has this id, as `redqueen show` prints it."""
+def task_of_run(directory: RunDirectory, word: str) -> Task | None:
+    """Returns the task of the run that has this id, as `redqueen show` prints it; None if there is none."""
     with ArchiveReader(directory.archive) as archive:
-        return any(row.id == word for row in archive.tasks())
+        return next((row.task() for row in archive.tasks() if row.id == word), None)
 
 
 def _text(question: Sequence[str]) -> str:
