@@ -208,7 +208,7 @@ class AdapterBank:
         """Returns zeros for all members, made by `allocate` (default: on the masters' device)."""
         allocate = allocate or (lambda shape, dtype: torch.zeros(shape, dtype=dtype, device=self.masters.device))
         flat = allocate(tuple(self.masters.shape), self.masters.dtype)
-        return Gradients(flat, {name: stacked.gradients(flat) for name, stacked in self.stacked.items()})
+        return Gradients(flat, {name: SiteGradients(*stacked.views(flat)) for name, stacked in self.stacked.items()})
 
     def rows(
         self, slots: Sequence[int], lengths: Sequence[int] | None = None, gradients: Gradients | None = None

@@ -100,10 +100,6 @@ class StackedFactors:
         b = flat_SP[:, self.middle : self.end]
         return a.view(slots, -1, self.fan_in), b.view(slots, self.rank, -1).split(self.widths, dim=2)
 
-    def gradients(self, flat_SP: Tensor) -> SiteGradients:
-        """Returns this site's share of the gradients `flat_SP`."""
-        return SiteGradients(*self.views(flat_SP))
-
     @property
     def middle(self) -> int:
         """The column of P at which the factors A end and B begin."""

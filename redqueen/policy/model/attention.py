@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TypeVar
 
 import torch
@@ -40,6 +40,19 @@ class SharedPrefix:
         """The row after the last one."""
         return self.start + self.prompt + sum(self.suffix_lengths)
 
+    @property
+    def rows(self) -> range:
+        """The prompt's rows."""
+        return range(self.start, self.start + self.prompt)
+
+    @property
+    def suffixes(self) -> list[range]:
+        """The rows of each continuation that has any."""
+        starts = accumulate(self.suffix_lengths, initial=self.start + self.prompt)
+        return [
+            range(start, start + length) for start, length in zip(starts, self.suffix_lengths, strict=False) if length
+        ]
+
 
 class SharedPrefixAttention:
     """Computes the attention of one batch (see `redqueen.policy.model.decoder.Attention`).
@@ -48,7 +61,7 @@ class SharedPrefixAttention:
     """
 
     def __init__(self, prefixes: Sequence[SharedPrefix], device: torch.device) -> None:
-        self.prefixes = [_continued(prefix) for prefix in prefixes]
+        self.prefixes = prefixes
         self.device = device
 
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -65,16 +78,15 @@ class SharedPrefixAttention:
         queries: list[range] = []
         keys: list[tuple[range, ...]] = []
         for prefix in self.prefixes:
-            queries.append(prefix.prompt)
-            keys.append((prefix.prompt,))
-            for suffix in prefix.suffixes:
-                queries.append(suffix)
-                keys.append((prefix.prompt, suffix))
-            if len(prefix.suffixes) == 1:
+            suffixes = prefix.suffixes
+            if len(suffixes) == 1:
                 # A prompt and its only continuation are one sequence.
-                whole = range(prefix.prompt.start, prefix.suffixes[0].stop)
-                queries[-2:] = [whole]
-                keys[-2:] = [(whole,)]
+                whole = range(prefix.start, suffixes[0].stop)
+                queries.append(whole)
+                keys.append((whole,))
+                continue
+            queries += [prefix.rows, *suffixes]
+            keys += [(prefix.rows,), *((prefix.rows, suffix) for suffix in suffixes)]
 
         key_rows_M = torch.cat([torch.arange(rows.start, rows.stop) for parts in keys for rows in parts])
         query_lengths = [len(rows) for rows in queries]
@@ -92,59 +104,31 @@ class SharedPrefixAttention:
     def parts(self) -> list[PaddedSequences]:
         """The batch as padded batches of similar sequences; made by the first layer that needs them."""
         sequences: list[range] = []
-        by_shape: dict[tuple[int, int], list[_Continued]] = {}
-        for continued in self.prefixes:
+        by_shape: dict[tuple[int, int], list[SharedPrefix]] = {}
+        for prefix in self.prefixes:
+            suffixes = prefix.suffixes
             # A prompt, and a prompt with its only continuation, are plain sequences.
-            if len(continued.suffixes) == 1:
-                sequences.append(range(continued.prompt.start, continued.suffixes[0].stop))
+            if len(suffixes) == 1:
+                sequences.append(range(prefix.start, suffixes[0].stop))
                 continue
             # The tokens of a prompt never see its continuations, so its own rows are a plain sequence as well.
-            sequences.append(continued.prompt)
+            sequences.append(prefix.rows)
             # A batched product needs prompts of one length with equally many continuations each.
-            if continued.suffixes:
-                by_shape.setdefault((len(continued.prompt), len(continued.suffixes)), []).append(continued)
+            if suffixes:
+                by_shape.setdefault((prefix.prompt, len(suffixes)), []).append(prefix)
 
         # The prompts' own rows come first: a prompt's gradient is written there, and its continuations add to it.
         parts = [PaddedSequences([range(0)], group, self.device) for group in _similar(sequences, len)]
         for same_shape in by_shape.values():
-            for group in _similar(same_shape, _longest_suffix):
-                suffixes: list[range] = []
-                for continued in group:
-                    suffixes.extend(continued.suffixes)
-                parts.append(PaddedSequences([continued.prompt for continued in group], suffixes, self.device))
+            for group in _similar(same_shape, lambda prefix: max(prefix.suffix_lengths)):
+                rows = list(chain.from_iterable(prefix.suffixes for prefix in group))
+                parts.append(PaddedSequences([prefix.rows for prefix in group], rows, self.device))
         return parts
 
 
 def _ends(lengths: Sequence[int]) -> Tensor:
     """Returns 0 and the end of each of these consecutive parts, in int32."""
     return torch.tensor([0, *accumulate(lengths)], dtype=torch.int32)
-
-
-@dataclass(frozen=True, slots=True)
-class _Continued:
-    """The rows of a prompt and of its continuations."""
-
-    prompt: range
-    """The prompt's rows."""
-    suffixes: tuple[range, ...]
-    """The rows of each continuation; empty continuations are left out."""
-
-
-def _continued(prefix: SharedPrefix) -> _Continued:
-    """Returns where the rows of `prefix` lie in the batch."""
-    suffixes: list[range] = []
-    start = prefix.start + prefix.prompt
-    prompt = range(prefix.start, start)
-    for length in prefix.suffix_lengths:
-        if length:
-            suffixes.append(range(start, start + length))
-        start += length
-    return _Continued(prompt, tuple(suffixes))
-
-
-def _longest_suffix(continued: _Continued) -> int:
-    """Returns the length of the longest continuation."""
-    return max(map(len, continued.suffixes))
 
 
 _Item = TypeVar("_Item")

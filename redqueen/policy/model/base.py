@@ -115,6 +115,7 @@ def load(config: ModelConfig) -> Base:
     tokenizer = read_tokenizer(config)
     origin = source(config.name)
     dtype = dtype_of(config, device)
+    placement = {"device_map": {"": device}} if streams_to(device) else {}
     try:
         # With the loading info the call returns a pair, which its type does not say.
         answer: Any = AutoModelForCausalLM.from_pretrained(
@@ -122,7 +123,7 @@ def load(config: ModelConfig) -> Base:
             dtype=dtype,
             local_files_only=origin.local,
             output_loading_info=True,
-            **(_placement(device) | quantized.options(config, dtype, device)),
+            **(placement | quantized.options(config, dtype, device)),
         )
     except UserError:
         raise
@@ -155,11 +156,6 @@ def load(config: ModelConfig) -> Base:
 def streams_to(device: torch.device) -> bool:
     """Returns whether weights go from their files to the device one by one, so that they never are in host memory."""
     return device.type == "cuda" and is_installed("accelerate")
-
-
-def _placement(device: torch.device) -> dict[str, Any]:
-    """Returns what tells transformers to load the weights to the device at once, where that can be done."""
-    return {"device_map": {"": device}} if streams_to(device) else {}
 
 
 def workers_of(config: ModelConfig) -> int:

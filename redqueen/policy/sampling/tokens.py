@@ -25,7 +25,8 @@ class SamplingTensors:
     """The sampling parameters of a batch's rows, as a tensor."""
 
     values_4R: Tensor
-    """A row's scale, top_p, top_k and greediness, in fp32."""
+    """In fp32: a row's factor from a logit to bits at its temperature (of a greedy row: at 1), its top_p and its top_k
+    (infinite where it does not use them), and whether it takes the likeliest token."""
     truncates: bool
     """Whether any row uses top_p or top_k."""
     has_greedy: bool
@@ -44,26 +45,6 @@ class SamplingTensors:
             truncates=min(top_p, default=math.inf) < math.inf or min(top_k, default=math.inf) < math.inf,
             has_greedy=any(greedy),
         )
-
-    @property
-    def scale(self) -> Tensor:
-        """[R], the factor from a logit to bits at the row's temperature; for a greedy row at temperature 1."""
-        return self.values_4R[0]
-
-    @property
-    def top_p(self) -> Tensor:
-        """[R], the row's top_p; infinite if the row does not use it."""
-        return self.values_4R[1]
-
-    @property
-    def top_k(self) -> Tensor:
-        """[R], the row's top_k; infinite if the row does not use it."""
-        return self.values_4R[2]
-
-    @property
-    def greedy(self) -> Tensor:
-        """[R], whether the row takes the likeliest token."""
-        return self.values_4R[3] > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +67,18 @@ def sample_tokens(
     """
     if work_RV is None:
         work_RV = torch.empty_like(logits_RV, dtype=torch.float32)
-    bits_RV = work_RV.copy_(logits_RV).mul_(params.scale[:, None])
+    scale_R, top_p_R, top_k_R, greedy_R = params.values_4R
+    bits_RV = work_RV.copy_(logits_RV).mul_(scale_R[:, None])
     # Truncation sorts the whole vocabulary, so it is skipped unless some row needs it.
     if params.truncates:
-        bits_RV = _truncate(bits_RV, params)
+        bits_RV = _truncate(bits_RV, top_p_R, top_k_R)
     # Subtracting the largest keeps exp2 from overflowing.
     top_R1 = bits_RV.amax(-1, keepdim=True)
     token_R, total_R = _invert(bits_RV.sub_(top_R1).exp2_(), uniform_R)
     if params.has_greedy:
-        token_R = torch.where(params.greedy, logits_RV.argmax(-1), token_R)
+        token_R = torch.where(greedy_R > 0, logits_RV.argmax(-1), token_R)
     chosen_R = logits_RV.gather(1, token_R[:, None])[:, 0].float()
-    return SampledTokens(token_R, (chosen_R * params.scale - top_R1[:, 0] - total_R.log2()) / _BITS_PER_NAT)
+    return SampledTokens(token_R, (chosen_R * scale_R - top_R1[:, 0] - total_R.log2()) / _BITS_PER_NAT)
 
 
 def _invert(mass_RV: Tensor, uniform_R: Tensor) -> tuple[Tensor, Tensor]:
@@ -129,13 +111,13 @@ def _last(cumulated: Tensor) -> Tensor:
     return index_R1.clamp_(max=cumulated.shape[1] - 1)
 
 
-def _truncate(bits_RV: Tensor, params: SamplingTensors) -> Tensor:
+def _truncate(bits_RV: Tensor, top_p_R: Tensor, top_k_R: Tensor) -> Tensor:
     """Returns the logits, in bits, with -inf for tokens that are cut off. The likeliest is never cut off."""
     sorted_RV, order_RV = bits_RV.sort(-1, descending=True)
     rank_V = torch.arange(bits_RV.shape[1], device=bits_RV.device)
-    drop_RV = rank_V >= params.top_k[:, None]
+    drop_RV = rank_V >= top_k_R[:, None]
     p_RV = sorted_RV.mul(math.log(2)).masked_fill_(drop_RV, float("-inf")).softmax(-1)
     # A token is kept if the mass before it is below top_p, so the token that reaches top_p is kept too.
-    drop_RV |= p_RV.cumsum(-1) - p_RV >= params.top_p[:, None]
+    drop_RV |= p_RV.cumsum(-1) - p_RV >= top_p_R[:, None]
     drop_RV[:, 0] = False
     return bits_RV.masked_fill(torch.zeros_like(drop_RV).scatter_(1, order_RV, drop_RV), float("-inf"))

@@ -19,7 +19,7 @@ from redqueen.config import Config, ConfigError, SamplingConfig
 from redqueen.errors import AdapterError, WorkerError
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.source import source
-from redqueen.policy.vllm.token_engine import Piece
+from redqueen.policy.vllm.token_engine import Piece, sampling_options
 from redqueen.records import SamplingParams
 
 # The ranks that vLLM allocates memory for.
@@ -86,25 +86,12 @@ class Engine:
         return adapter
 
     def unload(self, number: int) -> None:
-        """Unloads an adapter that no request uses."""
         with self._living():
             self._engine.remove_lora(number)
 
     def add(self, request: str, prompt_ids: Collection[int], sampling: SamplingParams, seed: int, adapter: Any) -> None:
-        params = self._vllm.SamplingParams(
-            max_tokens=sampling.max_tokens,
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
-            seed=seed,
-            # No other token's probability is wanted beside that of the sampled one.
-            logprobs=0,
-            # The base's end tokens are ours, which may be more than the one that vLLM reads from the model's files.
-            stop_token_ids=self._end_ids,
-            ignore_eos=True,
-            detokenize=False,
-            output_kind=_import("vllm.sampling_params").RequestOutputKind.DELTA,
-        )
+        kind = _import("vllm.sampling_params").RequestOutputKind.DELTA
+        params = self._vllm.SamplingParams(**sampling_options(sampling, seed, self._end_ids), output_kind=kind)
         with self._living():
             self._engine.add_request(request, self._inputs.tokens_input(list(prompt_ids)), params, lora_request=adapter)
 
@@ -122,7 +109,6 @@ class Engine:
         return pieces
 
     def abort(self, requests: Collection[str]) -> None:
-        """Ends requests; no further piece of them comes."""
         if requests:
             with self._living():
                 self._engine.abort_request(list(requests))

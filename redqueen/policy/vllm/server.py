@@ -21,7 +21,7 @@ from redqueen.base.optional import require
 from redqueen.errors import WorkerError
 from redqueen.policy.model.base import Base
 from redqueen.policy.vllm.adapter_versions import shared_memory
-from redqueen.policy.vllm.token_engine import Piece
+from redqueen.policy.vllm.token_engine import Piece, sampling_options
 from redqueen.records import SamplingParams
 
 _GENERATE = "/inference/v1/generate"
@@ -80,7 +80,8 @@ class Server:
         shutil.rmtree(self.folder / name)
 
     def add(self, request: str, prompt_ids: Collection[int], sampling: SamplingParams, seed: int, adapter: Any) -> None:
-        body = self._body(prompt_ids, sampling, seed, adapter)
+        params = sampling_options(sampling, seed, self._end_ids)
+        body = {"model": adapter, "token_ids": list(prompt_ids), "sampling_params": params, "stream": True}
         self._loop.call_soon_threadsafe(self._start, request, body)
 
     def step(self) -> list[Piece]:
@@ -129,20 +130,6 @@ class Server:
             )
         window = base.decoder.window or base.model.config.get_text_config().max_position_embeddings
         return min(int(served["max_model_len"]), window, base.model.config.max_position_embeddings)
-
-    def _body(self, prompt_ids: Collection[int], sampling: SamplingParams, seed: int, adapter: Any) -> dict[str, Any]:
-        params = {
-            "max_tokens": sampling.max_tokens,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k,
-            "seed": seed,
-            "logprobs": 0,
-            "stop_token_ids": self._end_ids,
-            "ignore_eos": True,
-            "detokenize": False,
-        }
-        return {"model": adapter, "token_ids": list(prompt_ids), "sampling_params": params, "stream": True}
 
     def _start(self, request: str, body: dict[str, Any]) -> None:
         task = self._loop.create_task(self._stream(request, body))

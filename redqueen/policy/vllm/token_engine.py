@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -19,6 +19,23 @@ class Piece:
     logprobs: list[float]
     ended: Literal["", "stop", "length", "abort", "error", "repetition"]
     """Why vLLM ended the request; "" while it goes on."""
+
+
+def sampling_options(sampling: SamplingParams, seed: int, end_ids: Sequence[int]) -> dict[str, Any]:
+    """Returns vLLM's sampling parameters of a request that ends at these tokens."""
+    return {
+        "max_tokens": sampling.max_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "seed": seed,
+        # No other token's probability is wanted beside that of the sampled one.
+        "logprobs": 0,
+        # The base's end tokens are ours, which may be more than the one that vLLM reads from the model's files.
+        "stop_token_ids": end_ids,
+        "ignore_eos": True,
+        "detokenize": False,
+    }
 
 
 class TokenEngine(AdapterHost, Protocol):
