@@ -55,7 +55,6 @@ class ClusterPolicy(MemberPolicy):
 
     @property
     def base(self) -> BaseFacts:
-        """What there is to know of the base."""
         return self.replicas.facts
 
     def shapes(self) -> Mapping[str, tuple[int, int]]:

@@ -185,7 +185,6 @@ class Actor:
         return getattr(self.handle, method).options(num_returns="streaming").remote(*arguments)
 
     def kill(self) -> None:
-        """Ends the actor's process."""
         with contextlib.suppress(Exception):
             self.ray.kill(self.handle)
 

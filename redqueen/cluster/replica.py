@@ -57,7 +57,6 @@ class Learned:
 
     update: MemberUpdate
     version: int
-    """The version of its new weights."""
 
 
 class Replica:
@@ -149,7 +148,6 @@ class Replica:
         return {member.name: member.version for member in members}
 
     def leave(self, name: str) -> None:
-        """Removes a member."""
         with self._lock:
             self._kept.pop(name, None)
             self.policy.leave(name)
@@ -160,7 +158,6 @@ class Replica:
             return [self._state(name) for name in names]
 
     def weights(self, names: Sequence[str]) -> list[MemberState]:
-        """Returns the present weights of members."""
         return [replace(state, optimizer=None) for state in self.states(names)]
 
     def sample(self, requests: Sequence[Request]) -> Iterator[list[tuple[int, Completion]]]:

@@ -209,7 +209,6 @@ class Replicas:
                 self.wait({heir: self.actors[heir].call("keep", self.actors[owner].call("states", names))})
 
     def close(self) -> None:
-        """Ends all of them."""
         # vLLM has processes and shared memory of its own, which nobody frees if its parent is killed.
         for closing in [actor.call("close") for actor in self.actors.values()]:
             closing.wait(_CLOSED_IN)
@@ -237,7 +236,6 @@ def _agreed(opened: Sequence[Pending]) -> BaseFacts:
 
 
 def _answers(replica: Actor) -> bool:
-    """Whether a replica is there."""
     try:
         replica.call("pid").get()
     except LostError:

@@ -97,7 +97,6 @@ def is_kind(name: str) -> bool:
 
 
 def _own(name: str) -> TaskKind | None:
-    """Returns the project's own kind of this name."""
     return _built_in.get(name) or _made(name)
 
 

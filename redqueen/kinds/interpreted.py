@@ -44,7 +44,6 @@ class Interpreted(Calls):
     """Sentences for chat prompts: what a program may be, and what inputs and outputs are."""
     identity: Draft
     seed_drafts: tuple[Draft, ...] = ()
-    """The seed programs."""
     reserved_drafts: tuple[Draft, ...] = ()
     """The reserved programs, from which every second one is for each half."""
 

@@ -194,7 +194,6 @@ def _round(
 
 
 def _draw(weights: list[float], rng: random.Random) -> int:
-    """Returns an index, drawn by `weights`."""
     # Weights of pairs that are far apart underflow to zero, and `choices` refuses a total of zero.
     if not sum(weights) > 0.0:
         weights = [1.0] * len(weights)

@@ -160,12 +160,10 @@ class Population:
 
 
 def _latest(values: tuple[float, ...], value: float | None) -> tuple[float, ...]:
-    """Returns the latest `RECENT` of `values` and `value`."""
     return values if value is None else (*values, value)[-RECENT:]
 
 
 def _counted(member: Member, result: Outcome, role: Role) -> Member:
-    """Returns `member` with one more win, draw or loss in `role`."""
     if result == "draw":
         return replace(member, draws=member.draws + 1)
     if result == role:

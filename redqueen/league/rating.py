@@ -29,9 +29,7 @@ class Rating:
     """
 
     mu: float = 25.0
-    """The mean."""
     sigma: float = 25.0 / 3.0
-    """The standard deviation."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.mu) and math.isfinite(self.sigma) and self.sigma > 0.0):

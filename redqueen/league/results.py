@@ -42,7 +42,6 @@ class Replacement:
     victim_age: int
     """The steps that the victim lived."""
     victim_games: int
-    """The games that the victim played."""
     tie: bool
     """Whether a member that stayed had the victim's fitness: then mean reward or a draw chose between them."""
     parent_fitness: tuple[float | None, ...]

@@ -36,7 +36,6 @@ class Birth:
     """
 
     victim: str
-    """The name of the member that is replaced."""
     parents: tuple[str, ...]
     """One or two names, fitter first."""
     operator: str

@@ -58,12 +58,10 @@ class PlayedStep:
 
     @property
     def proposals(self) -> list[ScoredProposal]:
-        """The proposals of all matches."""
         return list(chain.from_iterable(match.proposals for match in self.matches))
 
     @property
     def attempts(self) -> list[ScoredAttempt]:
-        """The attempts of all matches."""
         return list(chain.from_iterable(proposal.attempts for proposal in self.proposals))
 
     def graded(self) -> list[GradedRollout]:

@@ -159,7 +159,6 @@ class SelfPlay:
         return [replace(attempt, number=index % attempts) for index, attempt in enumerate(attempted)]
 
     def attempt_requests(self, member: str, task: Task, prompt: Prompt, attempts: int) -> list[Request]:
-        """Returns the requests for a member's attempts at a task."""
         sampling = self.config.sampling.params(self.config.sampling.attempt_tokens)
         return [
             Request(member=member, prompt=prompt, sampling=sampling, seed=(self.seed, "attempt", task.id, number))
@@ -167,7 +166,6 @@ class SelfPlay:
         ]
 
     def _assign(self, match: Match, kind: Kind, number: int) -> _Assignment:
-        """Returns one assignment with its prompt."""
         # The stream has the proposal's own name. How much another proposal draws does not change this one's references.
         name = f"{match.id}.{kind}.{number}"
         rng = streams.python(self.seed, "references", name)

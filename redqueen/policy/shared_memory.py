@@ -46,7 +46,6 @@ class SharedBlock:
         return self._bytes[start : start + size].view(dtype).view(shape)
 
     def store(self, tensor: Tensor) -> Tensor:
-        """Returns a copy of `tensor` in this block."""
         return self.allocate(tuple(tensor.shape), tensor.dtype).copy_(tensor)
 
     def offset(self, tensor: Tensor) -> int | None:

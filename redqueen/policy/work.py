@@ -29,7 +29,6 @@ class Work:
     """The most memory that this process has had since it began, without worker processes."""
 
     def add(self, other: Work) -> None:
-        """Adds later work to this one."""
         self.sampled_tokens += other.sampled_tokens
         self.prompt_tokens += other.prompt_tokens
         self.decode_steps += other.decode_steps

@@ -49,6 +49,5 @@ class Interpreters:
         return self._each[zlib.crc32(program.encode("utf-8", "surrogatepass")) % len(self._each)]
 
     def close(self) -> None:
-        """Ends all zygotes."""
         while self.zygotes:
             self.zygotes.popitem()[1].close()

@@ -74,7 +74,6 @@ class _Request:
     """One child to come."""
 
     which: str
-    """The interpreter."""
     asked: Asked
     transcript: Transcript
     """Reads what the child will write."""

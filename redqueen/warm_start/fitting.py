@@ -127,11 +127,9 @@ class Warmup:
         return dict(statuses)
 
     def adapter(self) -> dict[str, Factors]:
-        """Returns the weights that were fitted so far."""
         return self.policy.adapter(MEMBER)
 
     def close(self) -> None:
-        """Ends the worker processes, if there are any."""
         self.policy.close()
 
     def _propose(self, kind: Kind, count: int, round_: int) -> list[tuple[Verdict, Task | None]]:

@@ -127,7 +127,6 @@ def generator_of(name: str) -> Generator | None:
 
 
 def _value(text: str) -> Any:
-    """Returns a setting's number, truth value or text."""
     try:
         return json.loads(text)
     except ValueError:

@@ -71,7 +71,6 @@ class Database:
         return {name: [table.columns, *table.rows] for name, table in self.tables.items()}
 
     def text(self) -> str:
-        """Returns its text."""
         return to_literal(self.value())
 
 

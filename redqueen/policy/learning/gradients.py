@@ -27,12 +27,10 @@ class TokenStats:
     loss: float = 0.0
     """The weighted negative log-probabilities, in nats."""
     tokens: int = 0
-    """The number of tokens."""
     ratio: RatioStats = field(default_factory=RatioStats)
     """The sums over those tokens that were sampled."""
 
     def add(self, other: TokenStats) -> None:
-        """Adds the sums of other tokens."""
         self.loss += other.loss
         self.tokens += other.tokens
         self.ratio.add(other.ratio)
@@ -43,7 +41,6 @@ class BatchSums:
     """Sums over the tokens of each of a micro-batch's groups, on the device that computes them."""
 
     slots: tuple[int, ...]
-    """The groups' slots."""
     tokens: tuple[int, ...]
     """The number of each group's tokens."""
     sums_6G: Tensor
@@ -110,7 +107,6 @@ def _accumulate_part(
     groups: Sequence[PromptGroup],
     options: ForwardOptions,
 ) -> BatchSums:
-    """Does one forward and backward pass."""
     # Only the adapters' gradients are computed, inside the layers; the base's weights require none.
     batch = build_micro_batch(groups, bank.masters.device)
     slots = [group.slot for group in groups]
@@ -138,7 +134,6 @@ def _accumulate_part(
 
 
 def _joined(sums: Sequence[BatchSums]) -> BatchSums:
-    """Returns the sums of the parts of one micro-batch together."""
     slots: list[int] = []
     tokens: list[int] = []
     for part in sums:

@@ -54,7 +54,6 @@ class RatioStats:
     """Sums over one member's trained tokens that were sampled."""
 
     tokens: float = 0.0
-    """The number of tokens."""
     gap: float = 0.0
     """The absolute log-ratios, in nats: how far sampler and learner are apart."""
     excess: float = 0.0
@@ -65,7 +64,6 @@ class RatioStats:
     """How many ratios were truncated."""
 
     def add(self, other: RatioStats) -> None:
-        """Adds the sums of other tokens."""
         self.tokens += other.tokens
         self.gap += other.gap
         self.excess += other.excess

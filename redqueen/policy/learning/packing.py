@@ -54,13 +54,11 @@ class MicroBatch:
     prefixes: tuple[SharedPrefix, ...]
     """Where each group's prompt and samples are."""
     ids_N: Tensor
-    """The token of each row."""
     position_N: Tensor
     """The position of each row in its own sequence."""
     source_S: Tensor
     """The row that predicts each scored token."""
     target_S: Tensor
-    """The scored tokens."""
     logprob_S: Tensor
     """The sampler's log-probabilities of the targets; NaN where no member sampled them."""
     weight_S: Tensor

@@ -156,7 +156,6 @@ class AdapterBank:
         return slot
 
     def retire(self, member: str) -> None:
-        """Frees the slot of `member`."""
         self.free.insert(0, self.slots.pop(member))
 
     def write(self, member: str, adapter: Adapter) -> None:

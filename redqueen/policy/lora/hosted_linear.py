@@ -23,7 +23,6 @@ class HostedLinear:
     """One linear layer of a transformers model."""
 
     name: str
-    """The layer's name in the model."""
     fan_in: int
     """I."""
     fan_out: int
@@ -31,7 +30,6 @@ class HostedLinear:
     dtype: torch.dtype
     """The dtype of inputs and outputs."""
     device: torch.device
-    """Where the weights are."""
 
     @property
     def projections(self) -> tuple[Projection, ...]:

@@ -84,7 +84,6 @@ class _Run:
 
 
 def _runs(groups: Sequence[Group]) -> Iterator[_Run]:
-    """Yields the runs of members in consecutive slots with equally many rows."""
     run: list[Group] = []
     for slot, start, end in groups:
         if run:

@@ -147,7 +147,6 @@ class _Speed:
 
 
 def _lengths(rng: random.Random, count: int, limit: int) -> list[int]:
-    """Returns the lengths of texts with this limit."""
     mean = MEAN_TEXT * limit
     return [max(1, min(limit, int(mean * rng.lognormvariate(-(_SIGMA**2) / 2, _SIGMA)))) for _ in range(count)]
 
@@ -183,12 +182,10 @@ class _Batch:
 
     @property
     def live(self) -> int:
-        """The rows that are there."""
         return int(np.count_nonzero(self._left))
 
     @property
     def tokens(self) -> int:
-        """The tokens of all rows."""
         return int(self._reached.sum())
 
     def takes(self, prompt: int, texts: Sequence[int]) -> bool:
@@ -200,7 +197,6 @@ class _Batch:
         return self._pages.needed(prompt, len(texts)) <= self._pages.free - self._pages.spare(self.live)
 
     def begin(self, prompt: int, texts: Sequence[int]) -> None:
-        """Takes a group."""
         places = np.flatnonzero(self._left == 0)[: len(texts)]
         self._left[places] = texts
         self._reached[places] = prompt

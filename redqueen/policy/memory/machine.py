@@ -21,13 +21,10 @@ class Machine:
     """A machine, which need not be here, and a base on it."""
 
     device: torch.device
-    """Where a run computes."""
     dtype: torch.dtype
-    """The number format of the base's weights."""
     workers: int
     """The most processes that sample and train."""
     shape: Shape
-    """The base's dimensions."""
     free: int = 0
     """Free bytes of the device."""
     host: int | None = None
@@ -35,7 +32,6 @@ class Machine:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether the device is a GPU."""
         return self.device.type == "cuda"
 
     @property

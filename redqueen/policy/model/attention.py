@@ -49,9 +49,8 @@ class SharedPrefix:
     def suffixes(self) -> list[range]:
         """The rows of each continuation that has any."""
         starts = accumulate(self.suffix_lengths, initial=self.start + self.prompt)
-        return [
-            range(start, start + length) for start, length in zip(starts, self.suffix_lengths, strict=False) if length
-        ]
+        pairs = zip(starts, self.suffix_lengths, strict=False)
+        return [range(start, start + length) for start, length in pairs if length]
 
 
 class SharedPrefixAttention:

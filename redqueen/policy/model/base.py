@@ -47,7 +47,6 @@ class Base:
 
     @property
     def end_ids(self) -> frozenset[int]:
-        """The ids of the tokens that end a completion."""
         # A model may name several end tokens, its tokenizer another one, and its chat template one more: any of them
         # ends a completion.
         ids: set[int] = set()

@@ -138,6 +138,5 @@ def _publish(scratch: Path, final: Path) -> None:
 
 
 def _sha256(path: Path) -> str:
-    """Returns a file's SHA-256 in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -37,7 +37,6 @@ class Shape:
     head_size: int
     vocabulary: int
     weights: int
-    """All weights."""
     linear: int
     """Weights of the linear layers, the output matrix included."""
     stacked: int
@@ -53,7 +52,6 @@ class Shape:
     hosted: bool = False
     """Whether transformers' own modules compute it, and not our own forward pass."""
     quantized: str = "off"
-    """How the weights of its blocks are quantised."""
 
     def stored(self, dtype: torch.dtype) -> int:
         """Returns the bytes of all weights, where those that are not quantised have this dtype."""

@@ -257,7 +257,6 @@ class _Given(nn.Module):
     """Takes the place of a text model, and returns the states that it is given."""
 
     def forward(self, *others: Any, inputs_embeds: Tensor, **named: Any) -> MoeModelOutputWithPast:
-        """Returns `inputs_embeds` as the last hidden states."""
         del others, named
         # The output of a mixture of experts has all fields of an ordinary one.
         return MoeModelOutputWithPast(last_hidden_state=inputs_embeds)

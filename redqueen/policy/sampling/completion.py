@@ -20,11 +20,9 @@ class Row:
     sampling: SamplingParams
     """How the row's tokens are sampled, and how many at most."""
     stop: tuple[str, ...]
-    """Strings that end the row."""
     max_lines: int = 0
     """The row also ends at the end of this many lines; 0: no limit."""
     token_ids: list[int] = field(default_factory=list[int])
-    """The tokens sampled so far."""
     logprobs: list[float] = field(default_factory=list[float])
     """The log-probabilities of these tokens, in nats."""
     finish_reason: FinishReason | None = None

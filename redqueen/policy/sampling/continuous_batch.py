@@ -58,7 +58,6 @@ class TextModel:
     tokenizer: Any
     """A tokenizer of the `tokenizers` library."""
     end_ids: frozenset[int]
-    """Tokens that end a completion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,6 @@ class RowGroup:
 
     @property
     def max_tokens(self) -> int:
-        """The largest token limit among the rows."""
         return max(row.sampling.max_tokens for row in self.rows)
 
 

@@ -150,7 +150,6 @@ class DeviceBatch:
         self.hidden_RH[place_R] = hidden_NH[last_R]
 
     def free(self, places: Sequence[int]) -> None:
-        """Ends these rows."""
         self.cache.end(places)
         self.count_R[to_device(torch.tensor(places), self.device)] = 0
 
@@ -171,7 +170,6 @@ class DeviceBatch:
         self.params = replace(of_rows, values_4R=self.params.values_4R)
 
     def sample(self, rows: int) -> None:
-        """Samples the next token of each row."""
         width = self.width(rows)
         self.repeat(("sample", width, self.params.truncates, self.params.has_greedy), lambda: self._sample(width))
 
@@ -213,6 +211,5 @@ class DeviceBatch:
 
 
 def _just_do(key: Hashable, work: Work) -> None:
-    """Does the work as it is."""
     del key
     work()

@@ -113,7 +113,6 @@ class HostedDecoding:
         """Does nothing: rows are counted on the device."""
 
     def end(self, rows: Sequence[int]) -> None:
-        """Empties these rows, whose places will be used again."""
         row_R = to_device(torch.tensor(rows), self.length_R.device)
         self.length_R[row_R] = 0
         self.limit_R[row_R] = 0

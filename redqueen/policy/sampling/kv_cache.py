@@ -145,7 +145,6 @@ class PrefillEntry:
     """One prompt of a flat batch."""
 
     prefix: SharedPrefix
-    """Where the prompt's tokens are in the batch."""
     rows: list[int]
     """The rows of the cache that continue the prompt."""
 

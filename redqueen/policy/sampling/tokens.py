@@ -30,7 +30,6 @@ class SamplingTensors:
     truncates: bool
     """Whether any row uses top_p or top_k."""
     has_greedy: bool
-    """Whether any row is greedy."""
 
     @staticmethod
     def of(params: Sequence[SamplingParams]) -> SamplingTensors:

@@ -114,7 +114,6 @@ class Engine:
                 self._engine.abort_request(list(requests))
 
     def close(self) -> None:
-        """Ends vLLM's processes. It may be called twice."""
         self._engine.engine_core.shutdown()
 
     @contextmanager

@@ -28,10 +28,9 @@ from redqueen.policy.workers.shared_decoder import load_decoder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSetup:
-    """The message that a worker gets when it starts. Its blocks are attached to as they arrive."""
+    """The message that a worker gets when it starts: what it needs for a bank over the same memory."""
 
     base: SharedBlock
-    """The base's weights."""
     decoder: bytes
     """The pickled decoder, whose tensors are places in the base's memory."""
     tokenizer: str
@@ -41,15 +40,10 @@ class WorkerSetup:
     gradients: SharedBlock
     """The worker's own gradients; the parent reads them."""
     slots: int
-    """How many slots the bank has."""
     rank: int
-    """The bank's rank: the largest that a member can have."""
     alpha: float
-    """The numerator of a member's scale, alpha / rank."""
     targets: tuple[str, ...]
-    """The modules that adapters change."""
     threads: int
-    """How many threads torch uses in the worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +53,6 @@ class SampleJob:
     groups: Sequence[RowGroup]
     limits: BatchLimits
     end_ids: frozenset[int]
-    """Tokens that end a completion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +85,6 @@ class SampleResult:
     """The message that all groups of a job are sampled."""
 
     steps: int
-    """How many decode steps it took."""
 
 
 @dataclass(frozen=True, slots=True)
