@@ -172,9 +172,7 @@ class Run:
         The columns are those of `redqueen tasks export` (docs/DATA.md). Raises MissingLibraryError if pandas is not
         installed.
         """
-        pandas = require("pandas", "data", "tasks_frame()")
-        names = list(TaskRecord.__dataclass_fields__)
-        return pandas.DataFrame([asdict(record) for record in read_tasks(self.path)], columns=names)
+        return _frame(TaskRecord, read_tasks(self.path), "tasks_frame()")
 
     def members(self) -> list[Life]:
         """Returns every member that ever lived, in order of birth: role, parents, fitness, and when it was replaced."""

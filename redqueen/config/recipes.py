@@ -132,23 +132,23 @@ def paper_7b_identity() -> Config:
 
 def population_4t4s() -> Config:
     """4 teachers and 4 students, as in the paper, on the bundled model."""
-    evolution = EvolutionConfig(every=3, gamma=0.25, burn_in=3)
-    return _quickstart_of("population_4t4s", PopulationConfig(teachers=4, students=4), evolution)
+    return _quickstart_of("population_4t4s", teachers=4, students=4)
 
 
 def asymmetric() -> Config:
     """4 teachers and 8 students on the bundled model."""
-    evolution = EvolutionConfig(every=3, gamma=0.25, burn_in=3)
-    return _quickstart_of("asymmetric", PopulationConfig(teachers=4, students=8), evolution)
+    return _quickstart_of("asymmetric", teachers=4, students=8)
 
 
 def ablation_1t1s() -> Config:
     """One teacher against one student: co-evolution without a population, hence without evolution."""
-    return _quickstart_of("ablation_1t1s", PopulationConfig(teachers=1, students=1), EvolutionConfig(enabled=False))
+    return _quickstart_of("ablation_1t1s", teachers=1, students=1)
 
 
-def _quickstart_of(name: str, population: PopulationConfig, evolution: EvolutionConfig) -> Config:
+def _quickstart_of(name: str, *, teachers: int, students: int) -> Config:
     """Returns the quickstart with another population."""
+    population = PopulationConfig(teachers=teachers, students=students)
+    evolution = EvolutionConfig(enabled=False) if teachers == 1 else EvolutionConfig(every=3, gamma=0.25, burn_in=3)
     return quickstart().model_copy(update={"recipe": name, "population": population, "evolution": evolution})
 
 

@@ -126,14 +126,9 @@ def matchmake(
         chances = trueskill.win_probabilities((drawers[drawer], pool[other]) for other in candidates)
         weighed: list[float] = []
         for other, (drawer_wins, other_wins) in zip(candidates, chances, strict=True):
-            if teachers_draw:
-                odds = Odds(
-                    teacher=drawers[drawer], student=pool[other], teacher_wins=drawer_wins, student_wins=other_wins
-                )
-            else:
-                odds = Odds(
-                    teacher=pool[other], student=drawers[drawer], teacher_wins=other_wins, student_wins=drawer_wins
-                )
+            sides = [(drawers[drawer], drawer_wins), (pool[other], other_wins)]
+            (teacher, teacher_wins), (student, student_wins) = sides if teachers_draw else reversed(sides)
+            odds = Odds(teacher=teacher, student=student, teacher_wins=teacher_wins, student_wins=student_wins)
             weighed.append(weigh(odds))
         return weighed
 

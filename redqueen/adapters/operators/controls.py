@@ -18,10 +18,8 @@ def copy_parent(parents: Sequence[Adapter], generator: torch.Generator) -> Adapt
 def linear_mean(parents: Sequence[Adapter], generator: torch.Generator) -> Adapter:
     """Takes the best rank-r approximation (Eckart-Young) of the mean of the updates of any number of parents.
 
-    Raises ValueError if there is no parent, or `checked` refuses the parents.
+    Raises ValueError if `checked` refuses the parents.
     """
-    if not parents:
-        raise ValueError("an operator needs a parent")
 
     def make(module: Module, terms: list[Factors], module_generator: torch.Generator) -> Factors:
         # The products are averaged, not the factors: mean(a) @ mean(b) has cross terms (PEFT #3004).

@@ -76,9 +76,7 @@ def by_module(parents: Sequence[Adapter], generator: torch.Generator, make: Make
 
 
 def first_of(parents: Sequence[Adapter]) -> list[Adapter]:
-    """Returns the fittest parent alone, checked. Raises ValueError if there is no parent, or `checked` refuses it."""
-    if not parents:
-        raise ValueError("an operator needs a parent")
+    """Returns the fittest parent alone, checked. Raises ValueError if `checked` refuses it."""
     return checked(parents[:1])
 
 
@@ -95,9 +93,11 @@ def two_of(parents: Sequence[Adapter]) -> list[Adapter]:
 def checked(parents: Sequence[Adapter]) -> list[Adapter]:
     """Returns the parents, if every one has the first one's sites, shapes and dtypes.
 
-    Raises ValueError if they differ, or a site's factors are not a [.., in, r] and b [.., r, out] with at most one axis
-    before these.
+    Raises ValueError if there is none, if they differ, or if a site's factors are not a [.., in, r] and b [.., r, out]
+    with at most one axis before these.
     """
+    if not parents:
+        raise ValueError("an operator needs a parent")
     first = parents[0]
     for parent in parents:
         if parent.keys() != first.keys():
