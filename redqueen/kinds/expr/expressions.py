@@ -118,19 +118,18 @@ class _Reader:
         self.expect("else")
         return Expression("if", (condition, value, self.choice()))
 
-    def sum(self) -> Expression:
-        value = self.product()
-        while self.peek() in ("+", "-"):
+    def chain(self, part: Callable[[], Expression], *operators: str) -> Expression:
+        value = part()
+        while self.peek() in operators:
             name = self.take()
-            value = Expression(name, (value, self.product()))
+            value = Expression(name, (value, part()))
         return value
 
+    def sum(self) -> Expression:
+        return self.chain(self.product, "+", "-")
+
     def product(self) -> Expression:
-        value = self.factor()
-        while self.peek() in ("*", "//", "%"):
-            name = self.take()
-            value = Expression(name, (value, self.factor()))
-        return value
+        return self.chain(self.factor, "*", "//", "%")
 
     def factor(self) -> Expression:
         if self.peek() == "-":

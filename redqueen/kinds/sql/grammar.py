@@ -277,7 +277,7 @@ class _Parser:
     def column(self) -> tuple[Expression, str]:
         if self.take("*"):
             return Name("", "*"), ""
-        value = self.expression(stars=True)
+        value = self.starred()
         if self.take("as") or (self.next.sort == "name" and self.next.text not in OUTSIDE):
             return value, self.name()
         return value, ""
@@ -312,9 +312,9 @@ class _Parser:
 
     # Expressions, from what binds least to what binds most.
 
-    def expression(self, stars: bool = False) -> Expression:
+    def expression(self) -> Expression:
         self.deeper()
-        value = self.chain(self.conjunction, "or") if not stars else self.starred()
+        value = self.chain(self.conjunction, "or")
         self.levels -= 1
         return value
 
@@ -325,7 +325,7 @@ class _Parser:
             table = self.name()
             self.at += 2
             return Name(table, "*")
-        return self.chain(self.conjunction, "or")
+        return self.expression()
 
     def chain(self, part: Callable[[], Expression], *operators: str) -> Expression:
         value = part()
