@@ -16,7 +16,7 @@ from benchmarks.timing import BenchmarkError
 from redqueen.adapters.initialisation import generator
 from redqueen.base import streams
 from redqueen.kinds.python.seeds import seeds
-from redqueen.policy.learning.token_weights import token_weights
+from redqueen.policy.learning.learner import token_weights
 from redqueen.policy.model.base import Base
 from redqueen.policy.model.logprobs import TokenLogprobs
 from redqueen.records import Prompt, Request, Sample, SamplingParams

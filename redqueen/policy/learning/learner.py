@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -16,7 +17,6 @@ from redqueen.policy.executor import Executor
 from redqueen.policy.learning.gradients import ForwardOptions, TokenStats
 from redqueen.policy.learning.importance_ratio import refuse_mismatch
 from redqueen.policy.learning.packing import PromptGroup, WeightedSample, group_by_prompt
-from redqueen.policy.learning.token_weights import token_weights
 from redqueen.policy.lora.adapter_bank import AdapterBank, Gradients
 from redqueen.policy.meter import Meter
 from redqueen.records import MemberUpdate, Progress, Sample
@@ -252,6 +252,23 @@ class LocalLearner:
             }
             fresh[moment].copy_(self.bank.pack(factors))
         self._steps_taken[member] = int(state["step"])
+
+
+def token_weights(samples: Sequence[Sample], loss: Literal["token_mean", "sequence_mean"]) -> list[float]:
+    """Returns one weight for each sample: that of each of its tokens in the loss.
+
+    token_mean: 1 / (the completion tokens of the sample's member).
+    sequence_mean: 1 / (the samples of the sample's member x the sample's tokens).
+    """
+    # The sums run over the samples of one member: its update must not depend on the other members in the batch.
+    tokens: dict[str, int] = {}
+    count: dict[str, int] = {}
+    for sample in samples:
+        tokens[sample.member] = tokens.get(sample.member, 0) + len(sample.token_ids)
+        count[sample.member] = count.get(sample.member, 0) + 1
+    if loss == "token_mean":
+        return [1 / tokens[sample.member] for sample in samples]
+    return [1 / (count[sample.member] * len(sample.token_ids)) for sample in samples]
 
 
 def _norms(vectors: Sequence[Tensor]) -> list[float]:

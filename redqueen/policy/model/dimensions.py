@@ -16,7 +16,7 @@ from redqueen.policy.model.decoder import unsuited
 from redqueen.policy.model.families import check_quantized
 from redqueen.policy.model.hosted import adaptable
 from redqueen.policy.model.known_bases import CHARACTERS_A_TOKEN, known_base
-from redqueen.policy.model.quantized import kind_of, stored_bytes
+from redqueen.policy.model.quantized import BITS, kind_of
 from redqueen.policy.model.source import cannot_load, read_config, read_tokenizer
 from redqueen.policy.model.tokens import encode
 from redqueen.records import Prompt
@@ -58,7 +58,7 @@ class Shape:
         if self.quantized == "off":
             return self.weights * dtype.itemsize
         blocks = self.linear - self.vocabulary * self.hidden
-        return (self.weights - blocks) * dtype.itemsize + stored_bytes(self.quantized, blocks)
+        return (self.weights - blocks) * dtype.itemsize + int(blocks * BITS[self.quantized] / 8)
 
 
 def shape_of(config: ModelConfig) -> Shape:

@@ -25,9 +25,7 @@ _ENCODERS = frozenset(
         "switch_transformers", "t5", "t5gemma", "umt5", "whisper", "xlm-roberta",
     )
 )
-# fmt: on
 # What these keep of a text is a state, and a batch cannot take states of rows of different lengths.
-# fmt: off
 _STATES = frozenset(
     (
         "bamba", "falcon_h1", "falcon_mamba", "granitemoehybrid", "jamba", "kimi_linear", "lfm2", "lfm2_moe",

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from redqueen.base.optional import require
 from redqueen.config import ModelConfig
 
-_BITS = {
+BITS = {
     # A scale of 8 bits for each 64 weights, and one of 32 bits for each 256 of those.
     "nf4": 4 + 8 / 64 + 32 / (64 * 256),
     # The scales of whole rows are not counted.
@@ -24,6 +24,7 @@ _BITS = {
     "torchao_int8": 8.0,
     "torchao_fp8": 8.0,
 }
+"""Bits of a quantised weight with its scales, by the kind."""
 
 
 def options(config: ModelConfig, dtype: torch.dtype, device: torch.device) -> dict[str, Any]:
@@ -103,8 +104,3 @@ def kind_of(shell: Any, config: ModelConfig) -> str:
     if plain.get("load_in_4bit"):
         return "nf4"
     return "torchao_int8" if plain.get("quant_method") == "torchao" else "int8"
-
-
-def stored_bytes(kind: str, weights: int) -> int:
-    """Returns the bytes of so many quantised weights with their scales."""
-    return int(weights * _BITS[kind] / 8)

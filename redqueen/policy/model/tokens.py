@@ -38,12 +38,9 @@ def end_of_turn(tokenizer: Any) -> int | None:
     text = tokenizer.apply_chat_template(messages, tokenize=False)
     after = text.rpartition(content)[2]
     for token in tokenizer(after.lstrip(), add_special_tokens=False).input_ids:
+        # Not every special token has a role of its own: it may only have been added to the vocabulary as one.
+        added = tokenizer.added_tokens_decoder.get(token)
+        special = token in tokenizer.all_special_ids or (added is not None and added.special)
         # The first one decides: what follows belongs to the next turn.
-        return token if token in tokenizer.all_special_ids or _is_special(tokenizer, token) else None
+        return token if special else None
     return None
-
-
-def _is_special(tokenizer: Any, token: int) -> bool:
-    """Whether the token was added to the vocabulary as a special one: not all of them have a role of their own."""
-    added = tokenizer.added_tokens_decoder.get(token)
-    return added is not None and added.special

@@ -40,12 +40,7 @@ class LocalSampler:
 
         Raises KeyError if the bank does not hold a member, PromptError if a prompt is empty or too long.
         """
-
-        def follow(index: int, completion: Completion) -> None:
-            if on_completion:
-                on_completion(index, completion)
-
-        return self._sample(requests, follow, 0)
+        return self._sample(requests, on_completion or (lambda index, completion: None), 0)
 
     def stream(self, requests: Sequence[Request], follow: Follow, max_further: int) -> list[Completion]:
         """Samples requests and what they lead to, together if the executor can, else one after the other."""

@@ -9,7 +9,7 @@ import torch
 
 from redqueen.adapters.initialisation import fresh
 from redqueen.config import LearningConfig
-from redqueen.policy.learning.token_weights import token_weights
+from redqueen.policy.learning.learner import token_weights
 from redqueen.policy.model.base import fingerprint
 from redqueen.policy.model.decoder import FAMILIES
 from redqueen.records import Sample

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redqueen.policy.learning.token_weights import token_weights
+from redqueen.policy.learning.learner import token_weights
 from redqueen.records import Sample
 
 
