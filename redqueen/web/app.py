@@ -30,22 +30,6 @@ from redqueen.web.views import evaluation, matrix
 from redqueen.web.way import task_with_way
 
 STATIC = Path(__file__).with_name("static")
-PAGES = (
-    "/",
-    "/runs",
-    "/compare",
-    "/evaluation",
-    "/league",
-    "/matrix",
-    "/tree",
-    "/operators",
-    "/tasks",
-    "/task",
-    "/member",
-    "/machine",
-    "/settings",
-)
-"""What a browser's address bar may show. Each is the same file, whose script asks for the view's data."""
 
 View = Callable[[LiveRun, str, Mapping[str, str]], object]
 """(run, its title, query) -> JSON."""
@@ -65,6 +49,9 @@ VIEWS: dict[str, View] = {
     "task": lambda run, title, query: task_with_way(run, query.get("id", "")),
     "member": lambda run, title, query: member(run, query.get("name", "")),
 }
+_NO_PAGES = ("state", "stamp", "overview")
+PAGES = ("/", "/runs", "/compare", *(f"/{name}" for name in VIEWS if name not in _NO_PAGES))
+"""What a browser's address bar may show. Each is the same file, whose script asks for the view's data."""
 
 
 def make_app(folder: Folder) -> Starlette:
@@ -76,7 +63,7 @@ def make_app(folder: Folder) -> Starlette:
     return Starlette(
         routes=routes,
         middleware=[Middleware(Guard)],
-        exception_handlers={404: _no_page, UnknownError: _unknown, UserError: _refused},
+        exception_handlers={404: _no_page, UserError: _refused},
     )
 
 
@@ -139,11 +126,6 @@ async def _no_page(request: Request, error: Exception) -> Response:
     return FileResponse(STATIC / "index.html", 404)
 
 
-async def _unknown(request: Request, error: Exception) -> Response:
-    del request
-    return JSONResponse({"error": str(error)}, 404)
-
-
 async def _refused(request: Request, error: Exception) -> Response:
     del request
-    return JSONResponse({"error": str(error)}, 400)
+    return JSONResponse({"error": str(error)}, 404 if isinstance(error, UnknownError) else 400)

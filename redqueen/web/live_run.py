@@ -54,16 +54,18 @@ class LiveRun:
         """Returns now.json, what the present step is doing; {} where no process trains."""
         return _read_json(self.directory.now_file)
 
+    def sessions(self) -> list[dict[str, Any]]:
+        """Returns what environment.json says of each session, the first one's and then those that resumed the run."""
+        environment = self.environment()
+        resumed: Any = environment.pop("resumed", None)
+        every = [environment, *(cast(list[Any], resumed) if isinstance(resumed, list) else [])]
+        return [cast(dict[str, Any], session) for session in every if isinstance(session, dict)]
+
     def isolation(self) -> str:
         """Returns how well programs were isolated in the newest session that says so."""
         # A resumed run may run on another machine than the one that it began on.
-        environment = self.environment()
-        resumed: Any = environment.get("resumed")
-        sessions = [environment, *(cast(list[Any], resumed) if isinstance(resumed, list) else [])]
-        isolations = [
-            cast(dict[str, Any], session).get("isolation") for session in sessions if isinstance(session, dict)
-        ]
-        return next((isolation for isolation in reversed(isolations) if isinstance(isolation, str)), "not recorded")
+        isolations = [session.get("isolation") for session in reversed(self.sessions())]
+        return next((isolation for isolation in isolations if isinstance(isolation, str)), "not recorded")
 
     def lines(self) -> list[StepMetrics]:
         """Returns the lines of metrics.jsonl. Raises RunError if the file is damaged."""

@@ -10,7 +10,7 @@ from redqueen.web.by_kind import by_kind
 from redqueen.web.first_charts import first_charts
 from redqueen.web.headline import better, health
 from redqueen.web.live_run import LiveRun
-from redqueen.web.questions import question_of
+from redqueen.web.questions import QUESTIONS, question_of
 
 Drawn = dict[str, Any]
 """A panel as `static/charts.js` draws it."""
@@ -21,13 +21,14 @@ def overview(run: LiveRun) -> dict[str, object]:
     lines = run.lines()
     verdict = run.verdict()
     drawn = with_bands([panel_json(panel) for panel in panels(lines, run.directory.own_metrics())])
+    asked = [{**panel, "question": question_of(panel["key"], panel["section"])} for panel in drawn]
     return {
         "verdict": {"word": verdict.word, "reason": verdict.reason},
         "better": better(lines, run.config().evals.every),
         "health": health(lines),
         "first": first_charts(lines),
         "kinds": by_kind(lines),
-        "panels": [{**panel, "question": question_of(panel["key"], panel["section"])} for panel in drawn],
+        "panels": sorted(asked, key=lambda panel: QUESTIONS.index(panel["question"])),
     }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal
 
-Section = Literal["dynamics", "complexity", "coverage", "training", "league", "own"]
+Section = Literal["dynamics", "complexity", "coverage", "training", "league", "own", "machine"]
 Column = tuple[float | None, ...]
 Curves = dict[str, Column]
 # A line as a reader finds it. Another version of Red Queen may have written it, so any key can be missing.

@@ -29,9 +29,8 @@ def markdown(run: LiveRun) -> str:
         f"## Verdict: {verdict.word}",
         f"{verdict.reason} {oscillation_words(verdict.oscillation)}",
     ]
-    rows = [[row.name, row.first, row.last, row.change] for row in trend_rows(verdict)]
-    if rows:
-        blocks.append(_table([HEAD.name, HEAD.first, HEAD.last, HEAD.change], rows))
+    if rows := trend_rows(verdict):
+        blocks.append(_table(HEAD, rows))
     blocks += _evaluation(evaluation(run)["evaluation"])
     shown = [panel for panel in panels(lines, run.directory.own_metrics()) if not panel.key.startswith(_LEFT_OUT)]
     blocks += [
