@@ -251,7 +251,7 @@ def lineage(
     """
     # The text needs no matplotlib, so the figure is a module of its own.
     if figure is not None:
-        from redqueen.cli.lineage_figure import run_lineage_figure
+        from redqueen.cli.figure_files import run_lineage_figure
 
         run_lineage_figure(run, figure)
     from redqueen.cli.lineage import run_lineage

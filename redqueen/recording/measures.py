@@ -73,14 +73,9 @@ class Measures:
 
     def __init__(self, spread: Spread = map) -> None:
         self._spread = spread
-        seeds = seed_cells()
-        self._coverage = {
-            "programs": Coverage(seed_shapes()),
-            "paths": Coverage(seeds["paths"]),
-            "functions": Coverage(seeds["functions"]),
-            "signatures": Coverage(seeds["signatures"]),
-            "behaviours": Coverage(seeds["behaviours"]),
-        }
+        seeds = {"programs": seed_shapes(), **seed_cells()}
+        names = ("programs", "paths", "functions", "signatures", "behaviours")
+        self._coverage = {name: Coverage(seeds[name]) for name in names}
         self._identities: set[str] = set()
 
     def restore(self, rows: Iterable[MeasureRow]) -> None:

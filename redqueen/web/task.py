@@ -7,7 +7,7 @@ from dataclasses import asdict
 from redqueen.analysis.tasks import given_program
 from redqueen.kinds import find_or_plain
 from redqueen.runs.archive import queries
-from redqueen.runs.archive.rows import TaskRow
+from redqueen.runs.archive.rows import MatchRow, MeasureRow, ProposalRow, TaskRow
 from redqueen.web.folder import UnknownError
 from redqueen.web.live_run import LiveRun
 from redqueen.web.pay import why_attempt, why_proposal
@@ -20,12 +20,12 @@ def task_view(run: LiveRun, name: str) -> dict[str, object]:
     """
     pay = run.config().game
     with run.archive() as archive:
-        row = queries.proposal(archive, name)
+        row = archive.one(ProposalRow, name)
         if row is None:
             raise UnknownError(f"this run has no task '{name}'")
-        task = queries.task(archive, name)
-        match = queries.match(archive, row.match)
-        measures = queries.measures(archive, name)
+        task = archive.one(TaskRow, name)
+        match = archive.one(MatchRow, row.match)
+        measures = archive.one(MeasureRow, name)
         attempts = queries.attempts_at(archive, name)
         existing = queries.existing(archive, row.reference_ids)
     return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from redqueen.runs.archive import queries, search
+from redqueen.runs.archive.rows import ProposalRow
 from redqueen.web.live_run import LiveRun
 from redqueen.web.task import task_view
 
@@ -20,7 +21,7 @@ def task_with_way(run: LiveRun, name: str) -> dict[str, object]:
 def _way(run: LiveRun, name: str) -> dict[str, object]:
     newest = run.newest()
     with run.archive() as archive:
-        row = queries.proposal(archive, name)
+        row = archive.one(ProposalRow, name)
         assert row is not None, "it was found a moment ago, and a run removes nothing"
         came_from = queries.lines_of(archive, sorted(queries.existing(archive, row.reference_ids)))
         # A task can be shown from the step after its own.

@@ -26,7 +26,6 @@ class JailedGrader(ThreadedGrader):
         super().__init__(2 * cores())
 
     def close(self) -> None:
-        """Finishes what was submitted. Does nothing the second time."""
         super().close()
         if self._own:
             self._sandbox.close()
