@@ -240,11 +240,7 @@ def _check_member(targets: list[str], name: str) -> None:
 
 
 @runs.command(epilog=examples.LINEAGE)
-def lineage(
-    run: Run,
-    as_json: AsJson = False,
-    figure: Figure = None,
-) -> None:
+def lineage(run: Run, as_json: AsJson = False, figure: Figure = None) -> None:
     """Print the family tree of a run.
 
     It says who descends from whom, by which operator, and what became of each member.

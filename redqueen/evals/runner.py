@@ -38,7 +38,6 @@ class Plan:
     """SHA-256 of the base's weights."""
 
     def sampling(self, benchmark: Benchmark) -> SamplingParams:
-        """Returns how an answer is sampled."""
         return SamplingParams(max_tokens=self.max_tokens or benchmark.max_tokens, temperature=self.temperature)
 
 
@@ -120,11 +119,7 @@ class Runner:
         return hashlib.sha256(json.dumps(shared).encode()).hexdigest()[:24]
 
     def _sample(
-        self,
-        setting: str,
-        loaded: Loaded,
-        places: Sequence[Place],
-        progress: Progress | None,
+        self, setting: str, loaded: Loaded, places: Sequence[Place], progress: Progress | None
     ) -> list[SampleRow]:
         benchmark = loaded.benchmark
         if not places:

@@ -185,7 +185,6 @@ class RunDirectory:
             return []
 
     def add_session(self, session: Mapping[str, object]) -> None:
-        """Adds a resumed session to environment.json."""
         file = self.path / _ENVIRONMENT
         data = read_object(file)
         before = data.get("resumed")

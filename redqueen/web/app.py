@@ -61,9 +61,7 @@ def make_app(folder: Folder) -> Starlette:
     routes += [Route(f"/api/{name}", _view(folder, view)) for name, view in VIEWS.items()]
     routes.append(Mount("/static", StaticFiles(directory=STATIC)))
     return Starlette(
-        routes=routes,
-        middleware=[Middleware(Guard)],
-        exception_handlers={404: _no_page, UserError: _refused},
+        routes=routes, middleware=[Middleware(Guard)], exception_handlers={404: _no_page, UserError: _refused}
     )
 
 

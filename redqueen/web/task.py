@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Any
 
 from redqueen.analysis.tasks import given_program
 from redqueen.kinds import find_or_plain
@@ -13,7 +14,7 @@ from redqueen.web.live_run import LiveRun
 from redqueen.web.pay import why_attempt, why_proposal
 
 
-def task_view(run: LiveRun, name: str) -> dict[str, object]:
+def task_view(run: LiveRun, name: str) -> dict[str, Any]:
     """Returns a proposal, its task if it is valid, and all attempts, each with its pay and the reason.
 
     Raises UnknownError if the run has no such proposal.

@@ -28,11 +28,7 @@ QUESTIONS = (
     Question(
         key="curriculum",
         title="Is the curriculum richer?",
-        charts=(
-            "rarefaction-programs--whole-run",
-            "rarefied-paths--in-1000-nodes",
-            "nodes--reached",
-        ),
+        charts=("rarefaction-programs--whole-run", "rarefied-paths--in-1000-nodes", "nodes--reached"),
     ),
     Question(
         key="health",

@@ -31,7 +31,6 @@ class JailedGrader(ThreadedGrader):
             self._sandbox.close()
 
     def run(self, job: Job) -> Outcome:
-        """Returns what became of one job."""
         return self._sandbox.submit(job).result()
 
 

@@ -33,9 +33,8 @@ class Panel:
     note: str
     """One or two plain sentences: what is counted, in sample or held-out."""
     low: float | None
-    """The lower limit of the axis; None where it follows the data."""
     high: float | None
-    """The upper limit of the axis; None where it follows the data."""
+    """The limits of the axis; None where it follows the data."""
     steps: tuple[int, ...]
     curves: Mapping[str, Column]
     """By label, each as long as `steps`; None is a gap."""

@@ -29,9 +29,8 @@ class Filter:
     student: str | None = None
     """Who was matched with the teacher."""
     first: int | None = None
-    """The first step."""
     last: int | None = None
-    """The last step."""
+    """The first and the last step."""
     status: str | None = "valid"
     """A verdict; "refused" is every verdict but "valid"."""
     least: float | None = None
@@ -39,7 +38,6 @@ class Filter:
     most: float | None = None
     """The largest solve rate."""
     novel: bool | None = None
-    """Whether its idea was new."""
     nodes: int | None = None
     """The least number of AST nodes of the reached program."""
 

@@ -59,13 +59,7 @@ class Table:
 TABLES = (
     Table("members", MemberRow, key=("name",)),
     Table("matches", MatchRow, key=("id",)),
-    Table(
-        "proposals",
-        ProposalRow,
-        key=("id",),
-        references={"match": "matches (id)"},
-        indexes=(("step",),),
-    ),
+    Table("proposals", ProposalRow, key=("id",), references={"match": "matches (id)"}, indexes=(("step",),)),
     Table("tasks", TaskRow, key=("id",), references={"id": "proposals (id)"}),
     Table("attempts", AttemptRow, key=("task", "number"), references={"task": "proposals (id)"}, indexes=(("step",),)),
     Table("replacements", ReplacementRow, key=("child",)),
@@ -73,13 +67,7 @@ TABLES = (
     Table("champions", ChampionRow, key=("name",)),
     Table("probes", ProbeRow, key=("step", "member", "task")),
     Table("evaluations", EvaluationRow, key=("step", "member", "benchmark", "problem")),
-    Table(
-        "measures",
-        MeasureRow,
-        key=("task",),
-        references={"task": "tasks (id)"},
-        indexes=(("step",),),
-    ),
+    Table("measures", MeasureRow, key=("task",), references={"task": "tasks (id)"}, indexes=(("step",),)),
     # Searches scan the listing: its rows are short, and those of a match are neighbours.
     Table(
         "listing",

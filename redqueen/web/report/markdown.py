@@ -10,7 +10,7 @@ from redqueen.base.intervals import mean
 from redqueen.recording.metrics import Panel, panels
 from redqueen.web.live_run import LiveRun
 from redqueen.web.members import league
-from redqueen.web.report.content import Tasks, check, facts, tasks
+from redqueen.web.report.content import check, facts, tasks
 from redqueen.web.views import evaluation
 
 _OF_RUN = ("mean", "best", "worst")
@@ -97,9 +97,9 @@ def _league(data: Mapping[str, object]) -> str:
     return _table(["member", "role", "rating", "won-drawn-lost", "games", "made by"], rows)
 
 
-def _tasks(chosen: Tasks) -> list[str]:
+def _tasks(chosen: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
     blocks: list[str] = []
-    for title, views in (("Best paid tasks", chosen.best), ("Typical tasks", chosen.typical)):
+    for title, views in (("Best paid tasks", chosen["best"]), ("Typical tasks", chosen["typical"])):
         if views:
             blocks.append(f"## {title}")
         for view in views:
