@@ -41,7 +41,7 @@ def curve_table(results: Results) -> Cells:
 def curve_document(results: Results) -> dict[str, object]:
     """Returns the curves as plain data, by benchmark and run."""
     return {
-        column: {run: [asdict(point) for point in points] for run, points in curves(results, column).items()}
+        column: {run: list(map(asdict, points)) for run, points in curves(results, column).items()}
         for column in results.columns()
     }
 

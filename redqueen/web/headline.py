@@ -73,12 +73,13 @@ def health(lines: Sequence[Line]) -> Answer:
 
 
 def _games(lines: Sequence[Line]) -> str:
-    sides = ("student", "draw", "teacher")
-    won = {side: int(sum(count or 0 for count in column(lines, "outcomes", side))) for side in sides}
-    played = sum(won.values())
+    def won(side: str) -> int:
+        return int(sum(count or 0 for count in column(lines, "outcomes", side)))
+
+    played = won("student") + won("draw") + won("teacher")
     if not played:
         return "no game was rated."
-    return f"of {played} games students won {won['student']}, teachers {won['teacher']}."
+    return f"of {played} games students won {won('student')}, teachers {won('teacher')}."
 
 
 def _points(score: Mapping[str, float | None]) -> str:

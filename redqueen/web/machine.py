@@ -20,8 +20,11 @@ def _chart(key: str, title: str, unit: str, note: str) -> MetricChart:
 
 def _of_main_process(lines: Sequence[Line], name: str) -> Curves:
     # The most so far is the same for all phases of a step, but for those before it grew.
-    found = [[phase.get("host_gib") for phase in (line.get(name) or {}).values()] for line in lines]
-    return {"main process": tuple(max((v for v in values if v is not None), default=None) for values in found)}
+    def most(line: Line) -> float | None:
+        found = [phase.get("host_gib") for phase in (line.get(name) or {}).values()]
+        return max((value for value in found if value is not None), default=None)
+
+    return {"main process": tuple(map(most, lines))}
 
 
 _CHARTS = (
