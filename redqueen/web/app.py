@@ -25,9 +25,9 @@ from redqueen.web.operators import operators
 from redqueen.web.overview import overview
 from redqueen.web.settings import settings
 from redqueen.web.state import stamp_of, state
+from redqueen.web.task import task_with_way
 from redqueen.web.tasks import browse
 from redqueen.web.views import evaluation, matrix
-from redqueen.web.way import task_with_way
 
 STATIC = Path(__file__).with_name("static")
 
