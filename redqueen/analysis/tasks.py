@@ -46,10 +46,7 @@ def proposals(run: Path, step: int | None = None) -> list[Proposed]:
         rows = archive.proposals(step)
     every = [
         Proposed(
-            proposal=row,
-            student=students[row.match],
-            task=tasks.get(row.id),
-            attempts=tuple(attempts.get(row.id, ())),
+            proposal=row, student=students[row.match], task=tasks.get(row.id), attempts=tuple(attempts.get(row.id, ()))
         )
         for row in rows
     ]

@@ -130,7 +130,9 @@ def train(
 
     Each step has five phases: match, propose, solve, learn, evolve.
     """
-    overrides = [*(args or []), *_unsafe(unsafe_no_isolation), *_workers(workers), *_ray(ray)]
+    short = {"model.workers": workers, "cluster.address": ray}
+    given = [f"{key}={value}" for key, value in short.items() if value is not None]
+    overrides = [*(args or []), *_unsafe(unsafe_no_isolation), *given]
     options = {"run.steps": steps, "model.name": model, "matched": matched}
     check_repeats(overrides, [key for key, value in options.items() if value is not None])
     if resume:
@@ -191,14 +193,6 @@ def memory_size(text: str) -> int:
     number, unit = match.groups()
     base = 1000 if unit.upper() in ("GB", "MB") else 1024
     return int(float(number) * base ** (3 if unit.upper().startswith("G") else 2))
-
-
-def _workers(count: int | None) -> list[str]:
-    return [] if count is None else [f"model.workers={count}"]
-
-
-def _ray(address: str | None) -> list[str]:
-    return [] if address is None else [f"cluster.address={address}"]
 
 
 def _resume(directory: RunDirectory, overrides: list[str], *, load_plugins: bool) -> NoReturn:

@@ -240,18 +240,14 @@ def _check_member(targets: list[str], name: str) -> None:
 
 
 @runs.command(epilog=examples.LINEAGE)
-def lineage(
-    run: Run,
-    as_json: AsJson = False,
-    figure: Figure = None,
-) -> None:
+def lineage(run: Run, as_json: AsJson = False, figure: Figure = None) -> None:
     """Print the family tree of a run.
 
     It says who descends from whom, by which operator, and what became of each member.
     """
     # The text needs no matplotlib, so the figure is a module of its own.
     if figure is not None:
-        from redqueen.cli.lineage_figure import run_lineage_figure
+        from redqueen.cli.figure_files import run_lineage_figure
 
         run_lineage_figure(run, figure)
     from redqueen.cli.lineage import run_lineage

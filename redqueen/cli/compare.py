@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.table import Table
-
 from redqueen.analysis.compare.arms import Arm, runs_of
 from redqueen.analysis.compare.breadth import rarefaction_charts
 from redqueen.analysis.compare.charts import QUESTIONS, Chart, charts
 from redqueen.analysis.compare.compared import compare
 from redqueen.analysis.compare.files import write_files
 from redqueen.analysis.compare.gains import gain_charts
-from redqueen.analysis.compare.summary import Budget, Quantity, quantity_rows
-from redqueen.base.machine import clock
+from redqueen.analysis.compare.summary import BUDGET_HEAD, Budget, Quantity, budget_rows, quantity_rows
 from redqueen.cli.tables import plain_table, progress_console, table_console
 from redqueen.errors import UserError
 from redqueen.runs.directory import write_text
@@ -92,21 +89,8 @@ def _show(read: Sequence[Arm], costs: Sequence[Budget], table: Sequence[Quantity
         console.print(f"{run.name}: {answer['value']}. {answer['text']}", soft_wrap=True, markup=False)
         console.print(f"  {run.verdict.word}. {run.verdict.reason}", soft_wrap=True, markup=False)
     console.print()
-    console.print(_budgets(costs))
+    budgets = plain_table(*BUDGET_HEAD)
+    for row in budget_rows(costs):
+        budgets.add_row(*row)
+    console.print(budgets)
     console.print(NOTES, soft_wrap=True, markup=False)
-
-
-def _budgets(costs: Sequence[Budget]) -> Table:
-    budgets = plain_table("arm", "runs", "verdict", "steps", "tokens sampled", "tokens trained", "time")
-    for cost in costs:
-        words = ", ".join(f"{word} ({count})" if cost.runs > 1 else word for word, count in cost.verdicts.items())
-        budgets.add_row(
-            cost.arm,
-            str(cost.runs),
-            words,
-            f"{cost.steps:g}",
-            f"{cost.tokens_sampled:,.0f}",
-            f"{cost.tokens_trained:,.0f}",
-            clock(cost.seconds),
-        )
-    return budgets

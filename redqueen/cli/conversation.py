@@ -127,7 +127,6 @@ class Conversation:
 
     @property
     def who(self) -> str:
-        """The name of who is asked."""
         return "base" if self.table.found is None else self.table.found.member.name
 
     def turn(self, lines: Iterator[str]) -> bool:

@@ -9,14 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from redqueen.cli.eval_curve import FIGURE, curve_document, curve_figure, curve_table
-from redqueen.cli.eval_table import (
-    markdown,
-    member_table,
-    notes,
-    paper_table,
-    rich_table,
-    weakest_lines,
-)
+from redqueen.cli.eval_table import markdown, member_table, notes, paper_table, rich_table, weakest_lines
 from redqueen.cli.figure_files import write_figure
 from redqueen.cli.listening import Lines
 from redqueen.cli.tables import table_console

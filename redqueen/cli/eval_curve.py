@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from matplotlib.figure import Figure
 
+from redqueen.analysis.hues import HUES
 from redqueen.base.intervals import interval_text
 from redqueen.cli.eval_table import Cells, percent
 from redqueen.evals.curve import Point, curves
@@ -14,7 +15,6 @@ from redqueen.evals.paper import row_title
 from redqueen.evals.scores import Results
 
 FIGURE = "curve.png"
-_COLOURS = ("#1f5fa8", "#b3541e", "#2f7d4f", "#7a4fa3", "#8a7a1f", "#a33b5b")
 
 
 def curve_table(results: Results) -> Cells:
@@ -41,7 +41,7 @@ def curve_table(results: Results) -> Cells:
 def curve_document(results: Results) -> dict[str, object]:
     """Returns the curves as plain data, by benchmark and run."""
     return {
-        column: {run: [asdict(point) for point in points] for run, points in curves(results, column).items()}
+        column: {run: list(map(asdict, points)) for run, points in curves(results, column).items()}
         for column in results.columns()
     }
 
@@ -53,7 +53,7 @@ def curve_figure(results: Results) -> Figure:
     for index, column in enumerate(columns, 1):
         axes = figure.add_subplot(1, len(columns), index)
         for number, (run, points) in enumerate(curves(results, column).items()):
-            colour = _COLOURS[number % len(_COLOURS)]
+            colour = HUES[number % len(HUES)]
             steps = [point.step for point in points]
             axes.plot(steps, [100 * point.score.mean for point in points], "o-", color=colour, label=run)
             axes.fill_between(steps, _ends(points, "low"), _ends(points, "high"), color=colour, alpha=0.15)

@@ -105,7 +105,7 @@ def notes(benchmarks: Sequence[Loaded], plan: Plan) -> list[str]:
     count = "1 answer" if plan.samples == 1 else f"{plan.samples} answers"
     lines = [
         f"{how}, {count} to each problem, prompts: {plan.template}. [..]: 95 % bootstrap intervals, of an adapter over "
-        "problems, of a mean over the members of the run. Best and worst are chosen on these problems.",
+        "problems, of a mean over the members of the run. Best and worst are chosen on these problems."
     ]
     for loaded in benchmarks:
         benchmark = loaded.benchmark

@@ -60,10 +60,7 @@ EVAL = _examples(
 )
 LINEAGE = _examples("redqueen lineage runs/quickstart", "redqueen lineage runs/quickstart --figure tree.svg")
 REPORT = _examples("redqueen report runs/quickstart", "redqueen report runs/quickstart --markdown")
-WATCH = _examples(
-    "redqueen watch runs/quickstart",
-    "redqueen watch runs --port 9000",
-)
+WATCH = _examples("redqueen watch runs/quickstart", "redqueen watch runs --port 9000")
 COMPARE = _examples(
     "redqueen compare runs/one runs/two --out comparison",
     "redqueen compare sweeps/matched/*/seed-* --by recipe --out comparison",
@@ -73,8 +70,7 @@ RETENTION = _examples(
     "redqueen retention runs/quickstart --figure retention.png",
 )
 ANCESTRY = _examples(
-    "redqueen ancestry runs/quickstart",
-    "redqueen ancestry runs/quickstart --attempts 4 --figure ancestry.png",
+    "redqueen ancestry runs/quickstart", "redqueen ancestry runs/quickstart --attempts 4 --figure ancestry.png"
 )
 TASKS_EXPORT = _examples(
     "redqueen tasks export runs/quickstart --out tasks.parquet",
@@ -83,19 +79,14 @@ TASKS_EXPORT = _examples(
     "redqueen tasks export runs/quickstart --format verifiers --out redqueen_tasks/",
 )
 TASKS_IMPORT = _examples(
-    "redqueen tasks import tasks.parquet --out seeds.txt",
-    "redqueen tasks import my-tasks --out seeds.txt",
+    "redqueen tasks import tasks.parquet --out seeds.txt", "redqueen tasks import my-tasks --out seeds.txt"
 )
 TASKS = _examples(
-    "redqueen tasks export runs/quickstart --out tasks.parquet",
-    "redqueen tasks import tasks.parquet --out seeds.txt",
+    "redqueen tasks export runs/quickstart --out tasks.parquet", "redqueen tasks import tasks.parquet --out seeds.txt"
 )
 VERIFY = _examples(
     """echo '{"id": 1, "kind": "code_o", "program": "def f(x): return x * 2", "input": "4"}' | redqueen verify -""",
     "redqueen verify answers.jsonl > verdicts.jsonl",
 )
 DOCTOR = _examples("redqueen doctor")
-JAIL = _examples(
-    "redqueen jail serve",
-    "redqueen jail serve --host 0.0.0.0 --port 8080 --seconds 30 --memory 1024",
-)
+JAIL = _examples("redqueen jail serve", "redqueen jail serve --host 0.0.0.0 --port 8080 --seconds 30 --memory 1024")

@@ -33,14 +33,7 @@ Probes = dict[str, dict[int, float]]
 
 
 def run_sweep(
-    args: Sequence[str],
-    options: Sequence[str],
-    seeds: int,
-    out: Path,
-    jobs: int,
-    probe: int,
-    *,
-    as_json: bool,
+    args: Sequence[str], options: Sequence[str], seeds: int, out: Path, jobs: int, probe: int, *, as_json: bool
 ) -> int:
     """Trains the rest of the sweep and prints its table; returns the exit code. Raises UserError for a bad grid."""
     cells, runs = plan_sweep(args, options, seeds, out, probe)

@@ -186,7 +186,6 @@ class _Progress:
         self._start = self._shown = time.monotonic()
 
     def count(self, status: str) -> None:
-        """Counts one verdict."""
         self._counts[status] += 1
         now = time.monotonic()
         if now - self._shown >= self._every:

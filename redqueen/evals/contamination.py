@@ -42,11 +42,7 @@ def overlaps(run: str, benchmarks: Sequence[Loaded]) -> list[Overlap]:
         alike = tuple(problem.id for problem, program in pairs if shape(program) in played)
         results.append(
             Overlap(
-                run=run,
-                benchmark=loaded.benchmark.name,
-                programs=len(loaded.programs),
-                alike=alike,
-                tasks=len(played),
+                run=run, benchmark=loaded.benchmark.name, programs=len(loaded.programs), alike=alike, tasks=len(played)
             )
         )
     return results

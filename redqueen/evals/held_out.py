@@ -31,7 +31,6 @@ class HeldOutEvaluation:
     sampler: Sampler
     verifier: Verifier
     sampling: SamplingParams
-    """How attempts are sampled."""
     seed: int
     """Names the random numbers of the attempts."""
 

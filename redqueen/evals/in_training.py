@@ -69,5 +69,4 @@ class TrainingEvaluation:
         return answers
 
     def close(self) -> None:
-        """Ends the graders."""
         self.graders.close()

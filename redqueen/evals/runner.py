@@ -14,7 +14,7 @@ from redqueen.base.futures import finished
 from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Loaded, Template, own_code
 from redqueen.evals.graders.grader import Grader, Problem
 from redqueen.evals.graders.opened import OpenGraders
-from redqueen.evals.samples import Key, SampleRow, SampleStore
+from redqueen.evals.samples import SampleRow, SampleStore
 from redqueen.play.judging import ask, cut_off
 from redqueen.records import Completion, Progress, Request, Sampler, SamplingParams, Verdict
 
@@ -38,7 +38,6 @@ class Plan:
     """SHA-256 of the base's weights."""
 
     def sampling(self, benchmark: Benchmark) -> SamplingParams:
-        """Returns how an answer is sampled."""
         return SamplingParams(max_tokens=self.max_tokens or benchmark.max_tokens, temperature=self.temperature)
 
 
@@ -120,11 +119,7 @@ class Runner:
         return hashlib.sha256(json.dumps(shared).encode()).hexdigest()[:24]
 
     def _sample(
-        self,
-        setting: str,
-        loaded: Loaded,
-        places: Sequence[Place],
-        progress: Progress | None,
+        self, setting: str, loaded: Loaded, places: Sequence[Place], progress: Progress | None
     ) -> list[SampleRow]:
         benchmark = loaded.benchmark
         if not places:
@@ -151,8 +146,21 @@ class Runner:
         rows: list[SampleRow] = []
         for index, (completion, verdict) in enumerate(ask(self.sampler, requests, submit, progress)):
             problem, number, player = places[index]
-            key = (player.adapter, problem.id, number)
-            rows.append(_row(setting, benchmark, key, player.label, completion, answers[index], verdict))
+            row = SampleRow(
+                setting=setting,
+                adapter=player.adapter,
+                benchmark=benchmark.name,
+                problem=problem.id,
+                number=number,
+                label=player.label,
+                text=completion.text,
+                answer=answers[index],
+                status=verdict.status,
+                detail=verdict.detail,
+                tokens=len(completion.token_ids),
+                cut_off=int(completion.finish_reason == "length"),
+            )
+            rows.append(row)
         self.store.add(rows)
         return rows
 
@@ -175,29 +183,3 @@ def judge(
     if answer is None:
         return None, finished(Verdict("malformed", detail="no answer"))
     return answer, grader.submit(problem, answer)
-
-
-def _row(
-    setting: str,
-    benchmark: Benchmark,
-    key: Key,
-    label: str,
-    completion: Completion,
-    answer: str | None,
-    verdict: Verdict,
-) -> SampleRow:
-    adapter, problem, number = key
-    return SampleRow(
-        setting=setting,
-        adapter=adapter,
-        benchmark=benchmark.name,
-        problem=problem,
-        number=number,
-        label=label,
-        text=completion.text,
-        answer=answer,
-        status=verdict.status,
-        detail=verdict.detail,
-        tokens=len(completion.token_ids),
-        cut_off=int(completion.finish_reason == "length"),
-    )

@@ -81,7 +81,6 @@ class SampleStore(Closing):
             )
 
     def close(self) -> None:
-        """Closes the file."""
         self.connection.close()
 
 

@@ -31,7 +31,6 @@ class ScoreEntry:
 
     @property
     def label(self) -> str:
-        """The target's name, and the member's."""
         return f"{self.target} {self.member}".strip()
 
 

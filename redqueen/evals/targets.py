@@ -13,6 +13,7 @@ from redqueen.assets import warm_start
 from redqueen.config import Config
 from redqueen.config.recipes import configure
 from redqueen.errors import UserError
+from redqueen.evals.scores import ScoreEntry
 from redqueen.league.population import Member
 from redqueen.runs import checkpoint
 from redqueen.runs.directory import RunDirectory, RunError
@@ -26,23 +27,15 @@ Step = int | Literal["all"] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entrant:
-    """One adapter that is evaluated."""
+class Entrant(ScoreEntry):
+    """One adapter that is evaluated; its `target` is as it was given."""
 
-    target: str
-    """The target as it was given."""
-    member: str
-    """The member's name; "" where the target is one adapter."""
     adapter: Adapter | None
     """None stands for the bare base."""
     alpha: float
     """The scale of the adapter, as PEFT defines it."""
     fingerprint: str | None
     """SHA-256 of the base's weights that a run was made on; None where it is not known."""
-    single_agent: bool = False
-    """Whether its run trained a single agent."""
-    step: int | None = None
-    """The step of its run's checkpoint; None where it is of no run."""
 
 
 def read_targets(

@@ -28,10 +28,7 @@ BODY_S = 30.0
 def make_app(sandbox: Sandbox, most: Most, waiting: int = MOST_WAITING) -> ASGIApp:
     """Returns the application. Its owner closes the sandbox, which is of the profile `PROGRAMS`."""
     service = _Service(sandbox, most, _Room(waiting, MOST_BODIES))
-    routes = [
-        Route("/run_code", service.run_code, methods=["POST"]),
-        Route("/v1/ping", _ping, methods=["GET"]),
-    ]
+    routes = [Route("/run_code", service.run_code, methods=["POST"]), Route("/v1/ping", _ping, methods=["GET"])]
     return Starlette(routes=routes, exception_handlers={404: _not_found})
 
 
@@ -44,7 +41,6 @@ class _Service:
         self._room = room
 
     async def run_code(self, request: Request) -> Response:
-        """Runs the program of a request."""
         try:
             size = _size(request)
             if not self._room.take(size):
@@ -86,7 +82,6 @@ class _Room:
             return True
 
     def give_back(self, size: int) -> None:
-        """Frees the place of a request of so many bytes."""
         with self._lock:
             self._requests += 1
             self._bytes += size

@@ -23,11 +23,7 @@ _LONGEST_S = 1e6
 _LARGEST_MB = 1 << 24
 
 # Fields of the wire that this service cannot do. Nobody loses an answer if they are empty.
-_REFUSED = {
-    "files": "the jail has no files",
-    "fetch_files": "the jail has no files",
-    "args": "they are for pytest",
-}
+_REFUSED = {"files": "the jail has no files", "fetch_files": "the jail has no files", "args": "they are for pytest"}
 _KNOWN = frozenset(["code", "language", "stdin", "run_timeout", "compile_timeout", "memory_limit_MB", *_REFUSED])
 
 
@@ -70,10 +66,7 @@ def read_request(body: bytes, most: Most) -> Job:
     # Nothing is compiled apart from running it, but a wrong value is a mistake of the caller all the same.
     _seconds(asked, "compile_timeout", _LONGEST_S)
     limits = replace(
-        PROGRAMS.limits,
-        cpu_s=seconds,
-        wall_s=2 * seconds + PATIENCE_S,
-        memory_mb=_memory_mb(asked, most.memory_mb),
+        PROGRAMS.limits, cpu_s=seconds, wall_s=2 * seconds + PATIENCE_S, memory_mb=_memory_mb(asked, most.memory_mb)
     )
     return script_job(_text(asked, "code"), _text(asked, "stdin", optional=True), limits)
 

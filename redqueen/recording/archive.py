@@ -10,7 +10,7 @@ from redqueen.evals.answers import HeldOutAnswer
 from redqueen.league.hall_of_fame import Champion
 from redqueen.league.population import Member
 from redqueen.league.rating import Rating
-from redqueen.league.results import Game, Replacement, Standing
+from redqueen.league.results import Game, Standing
 from redqueen.play.played_step import PlayedStep, ScoredAttempt, ScoredProposal
 from redqueen.recording.recorder import Recorder, StepRecord
 from redqueen.records import Attempted, Task
@@ -51,7 +51,6 @@ class ArchiveRecorder(Recorder):
         self.archive.write(rows_of(record))
 
     def close(self) -> None:
-        """Closes the archive."""
         self.archive.close()
 
 
@@ -65,7 +64,7 @@ def rows_of(record: StepRecord) -> list[Row]:
     members = {standing.member.name: standing.member for standing in record.population}
     rows: list[Row] = [_match_row(step, game, record.ratings) for game in record.games]
     rows += _played_rows(record.played)
-    rows += [_replacement_row(step, birth) for birth in record.births]
+    rows += [ReplacementRow(step=step, **asdict(birth)) for birth in record.births]
     rows += [member_row(members[birth.child]) for birth in record.births]
     rows += [_standing_row(step, standing) for standing in record.standings]
     rows += [_champion_row(champion) for champion in record.champions]
@@ -213,7 +212,3 @@ def _attempt_row(step: int, scored: ScoredAttempt) -> AttemptRow:
         cpu_ms=attempted.verdict.cpu_ms,
         reward=scored.reward,
     )
-
-
-def _replacement_row(step: int, birth: Replacement) -> ReplacementRow:
-    return ReplacementRow(step=step, **asdict(birth))

@@ -35,12 +35,7 @@ def held_out_scores(answers: Sequence[HeldOutAnswer], start: Sequence[HeldOutAns
         # The problems are the same for both, so the differences are paired. No difference is an interval of no width.
         gain = interval(differences(right, first)) if first else None
         if gain is not None:
-            students[member] = {
-                "rate": fmean(right.values()),
-                "gain": gain.mean,
-                "low": gain.low,
-                "high": gain.high,
-            }
+            students[member] = {"rate": fmean(right.values()), "gain": gain.mean, "low": gain.low, "high": gain.high}
     if not first or not students:
         return None
     return {"problems": len(first), "start": fmean(first.values()), "students": students}

@@ -73,14 +73,9 @@ class Measures:
 
     def __init__(self, spread: Spread = map) -> None:
         self._spread = spread
-        seeds = seed_cells()
-        self._coverage = {
-            "programs": Coverage(seed_shapes()),
-            "paths": Coverage(seeds["paths"]),
-            "functions": Coverage(seeds["functions"]),
-            "signatures": Coverage(seeds["signatures"]),
-            "behaviours": Coverage(seeds["behaviours"]),
-        }
+        seeds = {"programs": seed_shapes(), **seed_cells()}
+        names = ("programs", "paths", "functions", "signatures", "behaviours")
+        self._coverage = {name: Coverage(seeds[name]) for name in names}
         self._identities: set[str] = set()
 
     def restore(self, rows: Iterable[MeasureRow]) -> None:
@@ -122,7 +117,7 @@ class Measures:
         )
 
     def _count(self, row: MeasureRow) -> None:
-        for name, cells in _cells(row).items():
+        for name, cells in cells_of(row).items():
             self._coverage[name].add(cells, row.reached_nodes)
         self._identities.add(row.identity)
 
@@ -175,8 +170,8 @@ def _columns(prefix: str, size: Complexity) -> dict[str, Any]:
     return {f"{prefix}_{name}": getattr(size, name) for name in MEASURES}
 
 
-def _cells(row: MeasureRow) -> dict[str, list[str]]:
-    """What a task covers, by the name of the coverage."""
+def cells_of(row: MeasureRow) -> dict[str, list[str]]:
+    """Returns what a task covers, by the name of the coverage (docs/METRICS.md)."""
     cells = {
         "programs": [row.shape],
         "paths": row.paths.split(),

@@ -25,7 +25,6 @@ class StepRecord:
     """Everything that one step leaves to record, made once at its end."""
 
     kinds: tuple[Kind, ...]
-    """The kinds of tasks that the run has."""
     played: PlayedStep
     updates: tuple[MemberUpdate, ...]
     games: tuple[Game, ...]

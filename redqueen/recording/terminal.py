@@ -175,7 +175,6 @@ class StepClock:
         self.seconds: list[float] = []
 
     def finished(self, line: StepMetrics) -> None:
-        """Counts a step that has ended."""
         self.seconds.append(line["seconds"]["total"])
 
     def left(self, step: int, elapsed: float = 0.0) -> str:
@@ -224,7 +223,6 @@ class _Left(ProgressColumn):
         self.began = time.monotonic()
 
     def begin(self, step: int) -> None:
-        """Notes that `step` begins."""
         if step != self.step:
             self.step = step
             self.began = time.monotonic()
@@ -276,11 +274,7 @@ class LiveReporter(Recorder):
         # The evaluation is no part of most steps, so it has no number.
         position = f" ({PHASES.index(name) + 1}/{len(PHASES)})" if name in PHASES else ""
         # `reset` restarts the elapsed time, so the view shows the time of the phase and not of the run.
-        self.bar.reset(
-            self.task,
-            total=None,
-            description=f"step {step}/{self.steps}  {name}{position}",
-        )
+        self.bar.reset(self.task, total=None, description=f"step {step}/{self.steps}  {name}{position}")
 
     def progress(self, done: int, total: int) -> None:
         self.bar.update(self.task, completed=done, total=total)

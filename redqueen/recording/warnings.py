@@ -124,9 +124,5 @@ class Warnings:
 
     def of(self, line: StepMetrics) -> list[str]:
         """Counts a step and returns its warnings."""
-        warnings = (
-            self.no_valid.warning(line),
-            self.one_sided.warning(line["outcomes"]),
-            self.mismatch.warning(line),
-        )
+        warnings = (self.no_valid.warning(line), self.one_sided.warning(line["outcomes"]), self.mismatch.warning(line))
         return [warning for warning in warnings if warning]

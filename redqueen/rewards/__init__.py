@@ -3,7 +3,8 @@
 docs/JAIL.md shows each in a few lines. Nothing here loads torch, TRL or verl.
 """
 
-from redqueen.rewards.exported import task_of, task_rows
+from redqueen.analysis.dataset.fixed import task_of
+from redqueen.rewards.exported import task_rows
 from redqueen.rewards.judges import pay_attempts, pay_programs
 
 __all__ = ["pay_attempts", "pay_programs", "task_of", "task_rows"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,8 +11,7 @@ from redqueen.config import GameConfig
 from redqueen.errors import UserError
 from redqueen.game.prompts import prompts
 from redqueen.game.reserved import is_reserved
-from redqueen.kinds import is_kind
-from redqueen.records import Pair, Task
+from redqueen.records import Task
 
 Style = Literal["chat", "completion"]
 
@@ -80,28 +78,6 @@ def task_row(task: Task, style: Style) -> TaskRow:
     return TaskRow(task=task, style=style, prompt=asked.text + asked.prefix, opening=asked.prefix)
 
 
-def task_of(row: Mapping[str, Any]) -> Task:
-    """Returns the task of a row of `task_rows`, or of an exported file. Raises UserError if the row is none."""
-    kind = str(row.get("kind"))
-    inputs = _texts(row, "inputs")
-    outputs = _texts(row, "outputs")
-    program = row.get("program")
-    if not is_kind(kind) or not isinstance(program, str) or not inputs or len(inputs) != len(outputs):
-        raise UserError(
-            "a row is no task of redqueen tasks export: it needs kind, program, and as many inputs as outputs, and has "
-            f"kind={kind!r}, {len(inputs)} inputs and {len(outputs)} outputs"
-        )
-    return Task(
-        id=str(row.get("id") or ""),
-        kind=kind,
-        author="",
-        step=0,
-        program=program,
-        pairs=tuple(Pair(given, output) for given, output in zip(inputs, outputs, strict=True)),
-        message=str(row.get("message") or ""),
-    )
-
-
 def answer_in(task: Task, text: str, style: Style, opening: str = "") -> str | None:
     """Returns the answer in a model's text, or None if there is none. What follows the end of an answer does not count.
 
@@ -112,8 +88,3 @@ def answer_in(task: Task, text: str, style: Style, opening: str = "") -> str | N
     for stop in stops:
         text = text.partition(stop)[0]
     return reader.read_attempt(task.kind, opening + text)
-
-
-def _texts(row: Mapping[str, Any], name: str) -> Sequence[str]:
-    value = row.get(name)
-    return [str(text) for text in value] if isinstance(value, list | tuple) else []

@@ -84,11 +84,9 @@ class PuzzleEnvironment(interfaces.Environment[AnswerAction, PuzzleObservation, 
         return self._state
 
     def list_splits(self) -> list[str]:
-        """Returns the one split that there is."""
         return [SPLIT]
 
     def num_tasks(self, split: str) -> int:
-        """Returns how many tasks there are."""
         return len(self._tasks) if split == SPLIT else 0
 
     def list_tasks(self, split: str) -> list[dict[str, Any]]:

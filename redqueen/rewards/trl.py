@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from redqueen.analysis.dataset.fixed import task_of
 from redqueen.records import Verdict
-from redqueen.rewards.exported import task_of
 from redqueen.rewards.judges import attempt_verdicts, pay_attempts, pay_programs, program_outcomes
 from redqueen.sandbox import JUDGED, Outcome
 from redqueen.sandbox.judging import shared_sandbox

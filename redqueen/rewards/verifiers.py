@@ -7,18 +7,16 @@ module needs verifiers; nothing else of the package imports it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import Field
 
-from redqueen.analysis.dataset.files import read_rows
+from redqueen.analysis.dataset.fixed import exported_rows, task_of
 from redqueen.base.optional import require
-from redqueen.errors import UserError
 from redqueen.game.verifier import answer_to
 from redqueen.records import Draft, Kind, Proposal, Task
-from redqueen.rewards.exported import answer_in, task_of, task_row
+from redqueen.rewards.exported import answer_in, task_row
 from redqueen.rewards.judges import shared_verifier
 
 vf = require("verifiers.v1", "verifiers", "a taskset")
@@ -91,21 +89,13 @@ class Puzzles(vf.Taskset[Puzzle, PuzzlesConfig]):
     def load(self) -> list[Puzzle]:
         """Returns the tasks. Raises UserError if the file has a row that is none."""
         puzzles: list[Puzzle] = []
-        for row in task_rows_of(self.FILE):
+        for row in exported_rows(self.FILE):
             data = puzzle_data(task_of(row), row.get("solve_rate"))
             rate = data.solve_rate
             in_range = rate is None or self.config.least_solved <= rate <= self.config.most_solved
             if in_range and (not self.config.kinds or data.kind in self.config.kinds):
                 puzzles.append(Puzzle(data, self.config.task))
         return puzzles
-
-
-def task_rows_of(file: Path) -> Iterator[dict[str, Any]]:
-    """Yields the rows of an exported file. Raises UserError for a line that is none."""
-    for number, row in enumerate(read_rows(file), 1):
-        if isinstance(row, str):
-            raise UserError(f"{file}, row {number}: {row}")
-        yield row
 
 
 def puzzle_data(task: Task, solve_rate: float | None = None) -> Any:

@@ -16,15 +16,15 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from redqueen.analysis.dataset.fixed import exported_rows, task_of
 from redqueen.base.optional import require
 from redqueen.config import GameConfig
 from redqueen.errors import UserError
 from redqueen.game.prompts import ChatPrompts
 from redqueen.kinds import find
 from redqueen.records import Draft, Kind, Proposal, Task, Verdict
-from redqueen.rewards.exported import task_of
 from redqueen.rewards.judges import shared_verifier
-from redqueen.rewards.verifiers import JailFaultError, Puzzle, puzzle_data, task_rows_of
+from redqueen.rewards.verifiers import JailFaultError, Puzzle, puzzle_data
 
 vf = require("verifiers.v1", "verifiers", "the game")
 PAY = GameConfig()
@@ -74,7 +74,7 @@ class Openings(vf.Taskset[Opening, OpeningsConfig]):
     def load(self) -> list[Opening]:
         """Returns the requests; the kinds take turns. Raises UserError if the file has no task of the kinds."""
         by_kind: dict[Kind, list[Task]] = {}
-        for row in task_rows_of(self.FILE):
+        for row in exported_rows(self.FILE):
             task = task_of(row)
             by_kind.setdefault(task.kind, []).append(task)
         kinds = [kind for kind in by_kind if not self.config.kinds or kind in self.config.kinds]

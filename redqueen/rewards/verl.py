@@ -9,8 +9,9 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
+from redqueen.analysis.dataset.fixed import task_of
 from redqueen.errors import UserError
-from redqueen.rewards.exported import task_of, task_rows
+from redqueen.rewards.exported import task_rows
 from redqueen.rewards.judges import attempt_verdicts, pay_attempts, pay_programs, program_outcomes
 
 TRIES = 3

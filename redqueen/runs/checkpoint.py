@@ -59,7 +59,6 @@ class Checkpoint:
     """The scale of the adapters, as PEFT defines it."""
     population: Population
     bank: list[Entry]
-    """The content of the task bank."""
     adapters: Mapping[str, Mapping[str, Factors]]
     """Weights by member or champion and by module."""
     optimizers: Mapping[str, Mapping[str, Tensor]]

@@ -16,7 +16,17 @@ from typing import Any, cast
 
 from redqueen.config import Config, resolve
 from redqueen.errors import UserError
-from redqueen.runs.files import LARGE, RunError, open_plain, parse_json, read_plain, to_json, write_json, write_text
+from redqueen.runs.files import (
+    LARGE,
+    RunError,
+    open_plain,
+    parse_json,
+    read_object,
+    read_plain,
+    to_json,
+    write_json,
+    write_text,
+)
 from redqueen.runs.metrics import OwnMetric, StepMetrics
 
 _LOCK = ".lock"
@@ -157,33 +167,28 @@ class RunDirectory:
     def fitted(self) -> dict[str, object]:
         """Returns the settings that the newest session of the run was fitted into memory with; {} if they are lost."""
         # environment.json is a record for people. A run can do without it, and be resumed on another machine.
+        data = read_object(self.path / _ENVIRONMENT)
         try:
-            data: Any = parse_json(read_plain(self.path / _ENVIRONMENT))
-            newest = [data, *data.get("resumed", [])][-1]["fitted"]
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            newest: Any = [data, *data.get("resumed", [])][-1]["fitted"]
+        except (LookupError, TypeError):
             return {}
         # The file may have come from somebody else with the run, and may set nothing but these.
         return {key: newest[key] for key in FITTED if key in newest} if isinstance(newest, dict) else {}
 
     def own_metrics(self) -> list[OwnMetric]:
         """Returns what is kept of the metrics of the run's plugins; [] if that is lost."""
+        kept = read_object(self.path / _ENVIRONMENT).get("metrics", [])
+        names = [field.name for field in fields(OwnMetric)]
         try:
-            data: Any = parse_json(read_plain(self.path / _ENVIRONMENT))
-            names = [field.name for field in fields(OwnMetric)]
-            return [OwnMetric(**{name: str(metric[name]) for name in names}) for metric in data.get("metrics", [])]
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return [OwnMetric(**{name: str(metric[name]) for name in names}) for metric in kept]
+        except (LookupError, TypeError):
             return []
 
     def add_session(self, session: Mapping[str, object]) -> None:
-        """Adds a resumed session to environment.json."""
         file = self.path / _ENVIRONMENT
-        try:
-            data: Any = parse_json(read_plain(file))
-            resumed = [*data.get("resumed", []), dict(session)]
-        except (OSError, ValueError, TypeError, AttributeError):
-            data = {}
-            resumed = [dict(session)]
-        write_json(file, {**data, "resumed": resumed})
+        data = read_object(file)
+        before = data.get("resumed")
+        write_json(file, {**data, "resumed": [*(before if isinstance(before, list) else []), dict(session)]})
 
     def saved(self) -> list[int]:
         """Returns the steps that have a checkpoint, in order."""
@@ -235,11 +240,7 @@ class RunDirectory:
     def tracker_ids(self) -> dict[str, str]:
         """Returns what trackers know the run by, as `set_tracker_ids` left it; {} if that is lost."""
         # Without an id a tracker starts a new run of its own, which is better than none.
-        try:
-            data: Any = parse_json(read_plain(self.path / _TRACKERS))
-        except (OSError, ValueError):
-            return {}
-        return {str(name): str(value) for name, value in data.items()} if isinstance(data, dict) else {}
+        return {name: str(value) for name, value in read_object(self.path / _TRACKERS).items()}
 
     def set_tracker_ids(self, ids: Mapping[str, str]) -> None:
         """Keeps what trackers know the run by, for a session that resumes it."""

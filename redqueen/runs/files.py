@@ -57,6 +57,15 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError("it is nested too deeply") from error
 
 
+def read_object(path: Path) -> dict[str, Any]:
+    """Returns the object in a small JSON file that a run can do without; {} where there is none that can be read."""
+    try:
+        data = parse_json(read_plain(path))
+    except (OSError, ValueError):
+        return {}
+    return cast(dict[str, Any], data) if isinstance(data, dict) else {}
+
+
 def to_json(data: object, *, indent: int | None = None, ascii_only: bool = True) -> str:
     """Returns data as JSON. A number that is not finite is null: with it, no other program could read the text."""
     try:

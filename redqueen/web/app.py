@@ -25,27 +25,11 @@ from redqueen.web.operators import operators
 from redqueen.web.overview import overview
 from redqueen.web.settings import settings
 from redqueen.web.state import stamp_of, state
+from redqueen.web.task import task_with_way
 from redqueen.web.tasks import browse
 from redqueen.web.views import evaluation, matrix
-from redqueen.web.way import task_with_way
 
 STATIC = Path(__file__).with_name("static")
-PAGES = (
-    "/",
-    "/runs",
-    "/compare",
-    "/evaluation",
-    "/league",
-    "/matrix",
-    "/tree",
-    "/operators",
-    "/tasks",
-    "/task",
-    "/member",
-    "/machine",
-    "/settings",
-)
-"""What a browser's address bar may show. Each is the same file, whose script asks for the view's data."""
 
 View = Callable[[LiveRun, str, Mapping[str, str]], object]
 """(run, its title, query) -> JSON."""
@@ -65,6 +49,9 @@ VIEWS: dict[str, View] = {
     "task": lambda run, title, query: task_with_way(run, query.get("id", "")),
     "member": lambda run, title, query: member(run, query.get("name", "")),
 }
+_NO_PAGES = ("state", "stamp", "overview")
+PAGES = ("/", "/runs", "/compare", *(f"/{name}" for name in VIEWS if name not in _NO_PAGES))
+"""What a browser's address bar may show. Each is the same file, whose script asks for the view's data."""
 
 
 def make_app(folder: Folder) -> Starlette:
@@ -74,9 +61,7 @@ def make_app(folder: Folder) -> Starlette:
     routes += [Route(f"/api/{name}", _view(folder, view)) for name, view in VIEWS.items()]
     routes.append(Mount("/static", StaticFiles(directory=STATIC)))
     return Starlette(
-        routes=routes,
-        middleware=[Middleware(Guard)],
-        exception_handlers={404: _no_page, UnknownError: _unknown, UserError: _refused},
+        routes=routes, middleware=[Middleware(Guard)], exception_handlers={404: _no_page, UserError: _refused}
     )
 
 
@@ -139,11 +124,6 @@ async def _no_page(request: Request, error: Exception) -> Response:
     return FileResponse(STATIC / "index.html", 404)
 
 
-async def _unknown(request: Request, error: Exception) -> Response:
-    del request
-    return JSONResponse({"error": str(error)}, 404)
-
-
 async def _refused(request: Request, error: Exception) -> Response:
     del request
-    return JSONResponse({"error": str(error)}, 400)
+    return JSONResponse({"error": str(error)}, 404 if isinstance(error, UnknownError) else 400)

@@ -17,7 +17,7 @@ from redqueen.runs.files import damage_of
 from redqueen.web.folder import Folder
 from redqueen.web.headline import better, health
 from redqueen.web.live_run import LiveRun
-from redqueen.web.report.comparison import chart_panel, folded_panel
+from redqueen.web.report.comparison import chart_panel, folded_panels
 from redqueen.web.settings import setting_of
 
 MOST = 6
@@ -49,9 +49,9 @@ def comparison(folder: Folder, names: Sequence[str]) -> dict[str, object]:
         "runs": [_row(arm, run) for arm, run in zip(arms, runs.values(), strict=True)],
         "differ": _differ([arm.runs[0].config for arm in arms]),
         "first": first,
-        "panels": [
-            folded_panel(chart) for chart in shown if chart.key not in keys_shown and chart.panel.key != _OF_STUDENTS
-        ],
+        "panels": folded_panels(
+            chart for chart in shown if chart.key not in keys_shown and chart.panel.key != _OF_STUDENTS
+        ),
     }
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from redqueen.analysis.compare.gains import mean_gain
 from redqueen.recording.metrics.panel import Line, column, contested_share, named
-from redqueen.web.charts import chart
 from redqueen.web.headline import RECENT
 
 Scores = Mapping[str, Mapping[str, Any]]
@@ -26,7 +25,7 @@ def _gain(lines: Sequence[Line]) -> dict[str, Any]:
     """Returns how far each student is above the start on held-out problems, in points, with its interval."""
     measured = [line for line in lines if line.get("held_out")]
     if not measured:
-        return chart([], "first", "gain", "", "", "", [])
+        return _chart([], "gain", "", "", "", [])
     students: list[Scores] = [line["held_out"]["students"] for line in measured]
     first: Mapping[str, Any] = lines[0].get("members") or {}
     # Its axis ends where those of the other charts do.
@@ -52,7 +51,7 @@ def _gain(lines: Sequence[Line]) -> dict[str, Any]:
         "Right answers on held-out problems, which nobody is trained or selected by: percentage points from the start, "
         "with 95 % intervals over problems. A student is better if its band is above 0."
     )
-    gained = chart(measured, "first", "gain", "Better than the start?", "points", note, curves, low=None)
+    gained = _chart(measured, "gain", "Better than the start?", "points", note, curves)
     steps = [0, *gained["steps"], *([newest] if beyond else [])]
     return {**gained, "steps": steps, "plain": True, "zero": True}
 
@@ -73,7 +72,7 @@ def _health(lines: Sequence[Line]) -> dict[str, Any]:
         {"label": "contested tasks", "values": [contested_share(line) for line in lines]},
     ]
     note = "Only tasks that a student solves sometimes, but not always, teach it something. In sample."
-    return chart(lines, "first", "health", "Healthy? Valid and contested", "share", note, curves, high=1)
+    return _chart(lines, "health", "Healthy? Valid and contested", "share", note, curves)
 
 
 def _winners(lines: Sequence[Line]) -> dict[str, Any]:
@@ -97,11 +96,28 @@ def _winners(lines: Sequence[Line]) -> dict[str, Any]:
         f"Shares of the rated games of {RECENT} steps, up to each step. A student wins if it solves more than par, the "
         "running solve rate."
     )
-    return {**chart(lines, "first", "winners", "Who wins?", "share", note, curves, high=1), "plain": True}
+    return {**_chart(lines, "winners", "Who wins?", "share", note, curves), "plain": True}
 
 
 def _solved(lines: Sequence[Line]) -> dict[str, Any]:
     kinds = named(lines, "solve_rate_by_kind")
     curves = [{"label": kind, "values": column(lines, "solve_rate_by_kind", kind)} for kind in kinds]
     note = "Right answers by kind of task, in sample: it rises if students learn, and if teachers write easier tasks."
-    return chart(lines, "first", "solved", "How much do students solve?", "share", note, curves, high=1)
+    return _chart(lines, "solved", "How much do students solve?", "share", note, curves)
+
+
+def _chart(
+    lines: Sequence[Line], key: str, title: str, unit: str, note: str, curves: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Returns a chart, as `static/charts.js` draws it; a curve without any value is left out."""
+    return {
+        "key": f"first-{key}",
+        "section": "first",
+        "title": title,
+        "unit": unit,
+        "note": note,
+        "low": 0 if unit == "share" else None,
+        "high": 1 if unit == "share" else None,
+        "steps": [line["step"] for line in lines],
+        "curves": [curve for curve in curves if set(curve["values"]) - {None}],
+    }

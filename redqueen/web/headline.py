@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
-from redqueen.base.intervals import mean
+from redqueen.base.intervals import Interval, interval_text, mean
 from redqueen.recording.metrics.panel import Line, column, contested_share
 
 RECENT = 10
@@ -73,19 +73,14 @@ def health(lines: Sequence[Line]) -> Answer:
 
 
 def _games(lines: Sequence[Line]) -> str:
-    won = {side: _sum(column(lines, "outcomes", side)) for side in ("student", "draw", "teacher")}
-    played = sum(won.values())
+    def won(side: str) -> int:
+        return int(sum(count or 0 for count in column(lines, "outcomes", side)))
+
+    played = won("student") + won("draw") + won("teacher")
     if not played:
         return "no game was rated."
-    return f"of {played} games students won {won['student']}, teachers {won['teacher']}."
-
-
-def _sum(counts: Sequence[float | None]) -> int:
-    return int(sum(count or 0 for count in counts))
+    return f"of {played} games students won {won('student')}, teachers {won('teacher')}."
 
 
 def _points(score: Mapping[str, float | None]) -> str:
-    gain = score["gain"] or 0
-    if score["low"] is None or score["high"] is None:
-        return f"{100 * gain:+.1f}"
-    return f"{100 * gain:+.1f} [{100 * score['low']:+.1f}, {100 * score['high']:+.1f}]"
+    return interval_text(Interval(score["gain"] or 0, score["low"], score["high"], 0), "+.1f", 100)

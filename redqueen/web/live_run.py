@@ -15,7 +15,7 @@ from redqueen.analysis.dynamics.verdict import Verdict, verdict
 from redqueen.config import Config
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory, RunError
-from redqueen.runs.files import parse_json, read_plain
+from redqueen.runs.files import read_object
 from redqueen.runs.metrics import StepMetrics
 
 Stamp = tuple[tuple[int, int], ...]
@@ -48,22 +48,24 @@ class LiveRun:
 
     def environment(self) -> dict[str, Any]:
         """Returns environment.json; {} where it cannot be read, for it is a record that the run can do without."""
-        return _read_json(self._environment)
+        return read_object(self._environment)
 
     def now(self) -> dict[str, Any]:
         """Returns now.json, what the present step is doing; {} where no process trains."""
-        return _read_json(self.directory.now_file)
+        return read_object(self.directory.now_file)
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """Returns what environment.json says of each session, the first one's and then those that resumed the run."""
+        environment = self.environment()
+        resumed: Any = environment.pop("resumed", None)
+        every = [environment, *(cast(list[Any], resumed) if isinstance(resumed, list) else [])]
+        return [cast(dict[str, Any], session) for session in every if isinstance(session, dict)]
 
     def isolation(self) -> str:
         """Returns how well programs were isolated in the newest session that says so."""
         # A resumed run may run on another machine than the one that it began on.
-        environment = self.environment()
-        resumed: Any = environment.get("resumed")
-        sessions = [environment, *(cast(list[Any], resumed) if isinstance(resumed, list) else [])]
-        isolations = [
-            cast(dict[str, Any], session).get("isolation") for session in sessions if isinstance(session, dict)
-        ]
-        return next((isolation for isolation in reversed(isolations) if isinstance(isolation, str)), "not recorded")
+        isolations = [session.get("isolation") for session in reversed(self.sessions())]
+        return next((isolation for isolation in isolations if isinstance(isolation, str)), "not recorded")
 
     def lines(self) -> list[StepMetrics]:
         """Returns the lines of metrics.jsonl. Raises RunError if the file is damaged."""
@@ -123,15 +125,6 @@ class LiveRun:
                     shutil.copyfile(source, Path(self._copy.name) / source.name)
                 self._copy_stamp = now
             return self._copy
-
-
-def _read_json(file: Path) -> dict[str, Any]:
-    """Returns a JSON object; {} where there is none that can be read."""
-    try:
-        data: Any = parse_json(read_plain(file))
-    except (OSError, ValueError):
-        return {}
-    return cast(dict[str, Any], data) if isinstance(data, dict) else {}
 
 
 def stamp(*files: Path) -> Stamp:

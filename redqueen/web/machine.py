@@ -3,37 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from redqueen.base.intervals import mean
-from redqueen.recording.metrics.panel import Line, column, named
-from redqueen.web.charts import chart
+from redqueen.recording.metrics.panel import Curves, Line, MetricChart, by_key, column, named, part
 from redqueen.web.live_run import LiveRun
+from redqueen.web.overview import panel_json
+
+
+def _chart(key: str, title: str, unit: str, note: str) -> MetricChart:
+    def curves(lines: Sequence[Line], name: str) -> Curves:
+        # A phase that does nothing of the kind has zeros.
+        return {phase: values for phase, values in part(key)(lines, name).items() if any(values)}
+
+    return MetricChart(f"machine-{key.replace('_', '-')}", title, note, curves, unit)
+
+
+def _of_main_process(lines: Sequence[Line], name: str) -> Curves:
+    # The most so far is the same for all phases of a step, but for those before it grew.
+    def most(line: Line) -> float | None:
+        found = [phase.get("host_gib") for phase in (line.get(name) or {}).values()]
+        return max((value for value in found if value is not None), default=None)
+
+    return {"main process": tuple(map(most, lines))}
+
 
 _CHARTS = (
-    ("sampled_per_second", "Tokens sampled a second", "tokens / s", "Tokens sampled in a second of sampling."),
-    (
+    _chart("sampled_per_second", "Tokens sampled a second", "tokens / s", "Tokens sampled in a second of sampling."),
+    _chart(
         "trained_rows_per_second",
         "Tokens trained a second",
         "tokens / s",
         "Tokens through the model in a second of training, those of prompts included.",
     ),
-    (
+    _chart(
         "decode_rows",
         "Rows of a decode step",
         "rows",
         "Mean number of texts that are written at the same time. More of them use a GPU better.",
     ),
-    (
+    _chart(
         "mfu",
         "Use of the device",
         "share",
         "Model FLOPs over what the device could do in bf16 in the same time (MFU). Unknown where its peak is.",
     ),
-    ("device_gib", "Memory of the GPU", "GiB", "The most that tensors had on the GPU in the phase."),
-    ("host_gib", "Memory of the main process", "GiB", "The most that the run's main process has had so far."),
-    ("prompt_tokens", "Prompt tokens", "tokens", "Tokens of prompts that were computed for sampling."),
+    _chart("device_gib", "Memory of the GPU", "GiB", "The most that tensors had on the GPU in the phase."),
+    MetricChart(
+        "machine-host-gib",
+        "Memory of the main process",
+        "The most that the run's main process has had so far.",
+        _of_main_process,
+        "GiB",
+    ),
+    _chart("prompt_tokens", "Prompt tokens", "tokens", "Tokens of prompts that were computed for sampling."),
 )
+_SECONDS = MetricChart("machine-step-seconds", "Seconds of a step", "Wall time by phase.", by_key, "seconds")
 _ENVIRONMENT = ("gpu", "processor", "cores", "device", "dtype", "threads")
 
 
@@ -41,38 +65,13 @@ def machine(run: LiveRun) -> dict[str, object]:
     """Returns the charts, a row for each phase, and what the run says of its machine."""
     lines = run.lines()
     environment = run.environment()
-    charts = [_chart(lines, *arguments) for arguments in _CHARTS]
-    charts.append(_seconds(lines))
+    drawn = [chart.panel(lines, "throughput", "machine", "") for chart in _CHARTS]
+    drawn.append(_SECONDS.panel(lines, "seconds", "machine", ""))
     return {
         "phases": _phases(lines),
         "machine": [(name, str(environment[name])) for name in _ENVIRONMENT if environment.get(name) is not None],
-        "panels": [panel for panel in charts if panel["curves"]],
+        "panels": [panel_json(panel) for panel in drawn if panel.curves],
     }
-
-
-def _chart(lines: Sequence[Line], key: str, title: str, unit: str, note: str) -> dict[str, Any]:
-    curves: list[dict[str, Any]] = []
-    for phase in named(lines, "throughput"):
-        values = column(lines, "throughput", phase, key)
-        if any(values):
-            curves.append({"label": phase, "values": values})
-    if key == "host_gib":
-        # The most so far is the same for all phases of a step, but for those before it grew.
-        whole = [_most(line, key) for line in lines]
-        curves = [{"label": "main process", "values": whole}] if any(whole) else []
-    return chart(
-        lines, "machine", key.replace("_", "-"), title, unit, note, curves, high=1 if unit == "share" else None
-    )
-
-
-def _most(line: Line, key: str) -> float | None:
-    rates = [phase.get(key) for phase in (line.get("throughput") or {}).values()]
-    return max((value for value in rates if value is not None), default=None)
-
-
-def _seconds(lines: Sequence[Line]) -> dict[str, Any]:
-    curves = [{"label": phase, "values": column(lines, "seconds", phase)} for phase in named(lines, "seconds")]
-    return chart(lines, "machine", "step-seconds", "Seconds of a step", "seconds", "Wall time by phase.", curves)
 
 
 def _phases(lines: Sequence[Line]) -> list[dict[str, object]]:

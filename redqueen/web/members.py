@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from redqueen.analysis.lineage.tree import Life, lives_in
 from redqueen.runs.archive import queries, totals
 from redqueen.runs.archive.queries import Filter, Sort
 from redqueen.runs.archive.reader import ArchiveReader
-from redqueen.runs.archive.rows import MatchRow, StandingRow
 from redqueen.web.folder import UnknownError
 from redqueen.web.live_run import LiveRun
 
@@ -17,13 +16,7 @@ _SHOWN = 5
 """How many best and worst tasks of a member are shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rated:
-    """What a member's games came to: its last rating, and the games that it won, drew and lost."""
-
-    mu: float
-    sigma: float
-    record: tuple[int, int, int]
+_UNRATED = {"mu": None, "sigma": None, "record": None}
 
 
 def league(run: LiveRun) -> dict[str, object]:
@@ -34,7 +27,7 @@ def league(run: LiveRun) -> dict[str, object]:
         champions = archive.champions()
     ranked = sorted(everybody, key=lambda life: (life.role != "teacher", life.died is not None, -_fitness(life)))
     return {
-        "members": [_row(life, rated.get(life.name)) for life in ranked],
+        "members": [{**asdict(life), **rated.get(life.name, _UNRATED)} for life in ranked],
         "champions": [asdict(champion) for champion in champions],
     }
 
@@ -61,11 +54,11 @@ def member(run: LiveRun, name: str) -> dict[str, object]:
         best = _tasks(archive, life, best=True)
         worst = _tasks(archive, life, best=False)
     return {
-        "life": _row(life, rated.get(name)),
+        "life": {**asdict(life), **rated.get(name, _UNRATED)},
         "children": [child.name for child in everybody if name in child.parents],
         "successor": next((successor.name for successor in everybody if successor.victim == name), None),
-        "rating": [_rating(standing) for standing in standings],
-        "games": [_game(match) for match in games],
+        "rating": [some_of(standing, "step", "mu", "sigma", "fitness") for standing in standings],
+        "games": [some_of(match, "step", "teacher", "student", "outcome", "score") for match in games],
         "best": best,
         "worst": worst,
     }
@@ -82,8 +75,8 @@ def _tasks(archive: ArchiveReader, life: Life, *, best: bool) -> list[dict[str, 
     return [asdict(line) for line in lines]
 
 
-def _rated(archive: ArchiveReader, run: LiveRun) -> dict[str, Rated]:
-    """Returns what everybody's games came to, by member."""
+def _rated(archive: ArchiveReader, run: LiveRun) -> dict[str, dict[str, object]]:
+    """Returns what everybody's games came to: the last rating, and the `record` of games won, drawn and lost."""
     # metrics.jsonl knows the ratings of newborns, who have played no game. It no longer has those that were replaced at
     # the step's end, but the archive has their games.
     newest = run.newest()
@@ -102,28 +95,16 @@ def _rated(archive: ArchiveReader, run: LiveRun) -> dict[str, Rated]:
         lost[student] += games["teacher"]
         drawn[teacher] += games["draw"]
         drawn[student] += games["draw"]
-    return {name: Rated(mu, sigma, (won[name], drawn[name], lost[name])) for name, (mu, sigma) in ratings.items()}
-
-
-def _row(life: Life, rated: Rated | None) -> dict[str, object]:
-    """Returns a member with its last rating and its record of games won, drawn and lost."""
-    rating: dict[str, object] = {"mu": None, "sigma": None, "record": None} if rated is None else asdict(rated)
-    return {**asdict(life), **rating}
+    rated: dict[str, dict[str, object]] = {}
+    for name, (mu, sigma) in ratings.items():
+        rated[name] = {"mu": mu, "sigma": sigma, "record": (won[name], drawn[name], lost[name])}
+    return rated
 
 
 def _fitness(life: Life) -> float:
     return float("-inf") if life.last is None else life.last
 
 
-def _rating(standing: StandingRow) -> dict[str, object]:
-    return {"step": standing.step, "mu": standing.mu, "sigma": standing.sigma, "fitness": standing.fitness}
-
-
-def _game(match: MatchRow) -> dict[str, object]:
-    return {
-        "step": match.step,
-        "teacher": match.teacher,
-        "student": match.student,
-        "outcome": match.outcome,
-        "score": match.score,
-    }
+def some_of(row: object, *names: str) -> dict[str, object]:
+    """Returns these fields of a row. A long run has tens of thousands of rows, and `asdict` copies every field."""
+    return {name: getattr(row, name) for name in names}

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
+from redqueen.base.intervals import mean
 from redqueen.recording.metrics import Panel, panels
-from redqueen.web.by_kind import by_kind
+from redqueen.recording.metrics.panel import Line, column, named
 from redqueen.web.first_charts import first_charts
 from redqueen.web.headline import better, health
 from redqueen.web.live_run import LiveRun
-from redqueen.web.questions import question_of
+from redqueen.web.questions import QUESTIONS, question_of
 
 Drawn = dict[str, Any]
 """A panel as `static/charts.js` draws it."""
@@ -21,13 +23,14 @@ def overview(run: LiveRun) -> dict[str, object]:
     lines = run.lines()
     verdict = run.verdict()
     drawn = with_bands([panel_json(panel) for panel in panels(lines, run.directory.own_metrics())])
+    asked = [{**panel, "question": question_of(panel["key"], panel["section"])} for panel in drawn]
     return {
         "verdict": {"word": verdict.word, "reason": verdict.reason},
         "better": better(lines, run.config().evals.every),
         "health": health(lines),
         "first": first_charts(lines),
         "kinds": by_kind(lines),
-        "panels": [{**panel, "question": question_of(panel["key"], panel["section"])} for panel in drawn],
+        "panels": sorted(asked, key=lambda panel: QUESTIONS.index(panel["question"])),
     }
 
 
@@ -62,3 +65,31 @@ def _rating_band(ratings: Drawn, sigmas: Drawn) -> Drawn:
         high = [None if mu is None or sigma is None else mu + sigma for mu, sigma in pairs]
         curves.append({**curve, "low": low, "high": high})
     return {**ratings, "note": f"{ratings['note']} The band is one sigma on both sides.", "curves": curves}
+
+
+def by_kind(lines: Sequence[Line]) -> dict[str, object]:
+    """Returns a row for each kind of task, and the steps that they are over."""
+    quarter = lines[-max(1, len(lines) // 4) :] if lines else []
+    kinds = named(quarter, "valid_rate_by_kind")
+    return {
+        "first": quarter[0]["step"] if quarter else 0,
+        "last": quarter[-1]["step"] if quarter else 0,
+        "rows": [_kind(quarter, kind) for kind in kinds],
+    }
+
+
+def _kind(lines: Sequence[Line], kind: str) -> dict[str, object]:
+    tasks = [count or 0 for count in column(lines, "tasks_by_kind", kind)]
+    contested = [count or 0 for count in column(lines, "contested_by_kind", kind)]
+    rates = [rate or 0 for rate in column(lines, "solve_rate_by_kind", kind)]
+    solved = sum(count * rate for count, rate in zip(tasks, rates, strict=True))
+    played = sum(tasks)
+    return {
+        "kind": kind,
+        "tasks": played,
+        "valid": mean(column(lines, "valid_rate_by_kind", kind)),
+        "solved": solved / played if played else None,
+        "contested": sum(contested) / played if played else None,
+        "novel": mean(column(lines, "novel_rate_by_kind", kind)),
+        "nodes": mean(column(lines, "complexity_by_kind", kind, "reached", "nodes")),
+    }

@@ -30,7 +30,11 @@ def settings(run: LiveRun) -> dict[str, object]:
                 "chosen": value != (key.default if by_recipe is None else by_recipe),
             }
         )
-    return {"recipe": config.recipe, "settings": rows, "sessions": sessions(run)}
+    return {
+        "recipe": config.recipe,
+        "settings": rows,
+        "sessions": [_flat(session) for session in run.sessions() if session],
+    }
 
 
 def setting_of(config: Config, key: str) -> str:
@@ -39,16 +43,6 @@ def setting_of(config: Config, key: str) -> str:
     for name in key.split("."):
         value = getattr(value, name)
     return as_text(value)
-
-
-def sessions(run: LiveRun) -> list[list[tuple[str, str]]]:
-    """Returns what is known of the machine, the versions and the command, session by session."""
-    environment = run.environment()
-    resumed: Any = environment.pop("resumed", None)
-    environments = [environment, *(cast(list[Any], resumed) if isinstance(resumed, list) else [])]
-    return [
-        _flat(cast(Mapping[str, Any], session)) for session in environments if isinstance(session, dict) and session
-    ]
 
 
 def _recipe(name: str) -> Config | None:

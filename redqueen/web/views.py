@@ -7,10 +7,10 @@ from itertools import chain
 from typing import Any, cast
 
 from redqueen.runs.archive import totals
-from redqueen.runs.archive.totals import Cell
 from redqueen.runs.directory import RunError
 from redqueen.runs.files import parse_json, read_plain
 from redqueen.web.live_run import LiveRun
+from redqueen.web.members import some_of
 
 
 def evaluation(run: LiveRun) -> dict[str, object]:
@@ -47,17 +47,6 @@ def matrix(run: LiveRun) -> dict[str, object]:
     return {
         "teachers": [member for member in everybody if member["role"] != "student"],
         "students": [member for member in everybody if member["role"] != "teacher"],
-        "cells": [_cell(cell) for cell in cells],
+        "cells": [some_of(cell, "teacher", "student", "kind", "tasks", "rho") for cell in cells],
         "games": games,
-    }
-
-
-def _cell(cell: Cell) -> dict[str, object]:
-    # A long run has tens of thousands of cells, and `asdict` copies each field of each.
-    return {
-        "teacher": cell.teacher,
-        "student": cell.student,
-        "kind": cell.kind,
-        "tasks": cell.tasks,
-        "rho": cell.rho,
     }

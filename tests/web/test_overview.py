@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from redqueen.recording.metrics import panels
-from redqueen.web.by_kind import by_kind
 from redqueen.web.first_charts import MANY, first_charts
 from redqueen.web.live_run import LiveRun
-from redqueen.web.overview import overview, panel_json, with_bands
+from redqueen.web.overview import by_kind, overview, panel_json, with_bands
 from redqueen.web.questions import QUESTIONS, question_of
 from tests.web import drawn_run
 

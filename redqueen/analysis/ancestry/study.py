@@ -7,17 +7,17 @@ their tasks from the archive.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 
 from redqueen.adapters.factors import Adapter
 from redqueen.analysis.replay import Replay, ranked_students
-from redqueen.analysis.stratified import in_turns
 from redqueen.base import streams
 from redqueen.config import Config
 from redqueen.game.rewards import solve_rate
-from redqueen.records import Task, Verdict
+from redqueen.records import Kind, Task, Verdict
 from redqueen.runs import checkpoint
 from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory, RunError
@@ -174,6 +174,23 @@ def _archived(directory: RunDirectory) -> dict[int, list[Task]]:
         for row in archive.tasks():
             by_step.setdefault(row.step, []).append(row.task())
     return by_step
+
+
+def in_turns(tasks: Sequence[Task], kinds: Sequence[Kind], rng: random.Random) -> list[Task]:
+    """Returns the tasks of these kinds in random order, the kinds taking turns: one of each, then another of each.
+
+    Kinds differ in difficulty. With a plain draw a change in the mix of kinds would look like a change of difficulty.
+    """
+    # `turn` is a task's place among those of its kind: sorting by it takes one of each kind, then another of each. A
+    # kind that has fewer tasks drops out of the later turns, so that any number of tasks from the start is as mixed as
+    # can be.
+    shuffled = rng.sample(list(tasks), len(tasks))
+    turns: list[tuple[int, int, Task]] = []
+    for position, kind in enumerate(kinds):
+        of_kind = [task for task in shuffled if task.kind == kind]
+        turns += [(turn, position, task) for turn, task in enumerate(of_kind)]
+    turns.sort(key=lambda entry: entry[:2])
+    return [task for _, _, task in turns]
 
 
 def _draw(tasks: Sequence[Task], count: int, config: Config, last: int) -> tuple[Task, ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from redqueen.analysis.compare.arms import Arm, ComparedRun, runs_of
-from redqueen.analysis.compare.charts import ArmCurve, Chart
+from redqueen.analysis.compare.charts import ArmCurve, Chart, with_values
 from redqueen.analysis.compare.summary import Quantity
-from redqueen.analysis.diversity.rarefaction import CELLS, levels, rarefaction
+from redqueen.analysis.diversity.rarefaction import levels, rarefaction
 from redqueen.analysis.diversity.vendi import rarefied_vendi_score
 from redqueen.base.intervals import interval
 from redqueen.recording.metrics import Panel
@@ -48,12 +48,12 @@ def rarefaction_charts(arms: Sequence[Arm], rows: Rows) -> list[Chart]:
         return []
     at = tuple(sorted({level for tasks in counts for level in levels(tasks)}))
     charts: list[Chart] = []
-    for what in CELLS:
+    for what, title in _TITLES.items():
         curves = [_arm_curve(arm, rows, what, at) for arm in arms]
         panel = Panel(
             key=f"rarefaction-{what}",
             section="coverage",
-            title=f"Different {_TITLES[what]}",
+            title=f"Different {title}",
             unit="number",
             note="The expected number in so many tasks, drawn without replacement from all tasks of a run. The higher "
             "curve is the broader run, whatever their lengths.",
@@ -62,8 +62,7 @@ def rarefaction_charts(arms: Sequence[Arm], rows: Rows) -> list[Chart]:
             steps=at,
             curves={},
         )
-        shown = tuple(curve for curve in curves if any(point is not None for point in curve.points))
-        charts.append(Chart(panel=panel, label="whole run", steps=at, curves=shown, along="tasks"))
+        charts.append(Chart(panel=panel, label="whole run", steps=at, curves=with_values(curves), along="tasks"))
     return charts
 
 

@@ -28,11 +28,7 @@ QUESTIONS = (
     Question(
         key="curriculum",
         title="Is the curriculum richer?",
-        charts=(
-            "rarefaction-programs--whole-run",
-            "rarefied-paths--in-1000-nodes",
-            "nodes--reached",
-        ),
+        charts=("rarefaction-programs--whole-run", "rarefied-paths--in-1000-nodes", "nodes--reached"),
     ),
     Question(
         key="health",
@@ -92,9 +88,13 @@ def charts(arms: Sequence[Arm]) -> list[Chart]:
         if panel.key.startswith(_OF_MEMBERS):
             continue
         pooled = [ArmCurve(arm=arm.name, points=_pooled(arm, panel.key, label, steps)) for arm in arms]
-        shown = tuple(curve for curve in pooled if any(point is not None for point in curve.points))
-        made.append(Chart(panel=panel, label=label, steps=steps, curves=shown))
+        made.append(Chart(panel=panel, label=label, steps=steps, curves=with_values(pooled)))
     return made
+
+
+def with_values(curves: Sequence[ArmCurve]) -> tuple[ArmCurve, ...]:
+    """Returns the curves that have a value somewhere."""
+    return tuple(curve for curve in curves if set(curve.points) - {None})
 
 
 def quarter(run: ComparedRun, panel: str, label: str, *, last: bool) -> float | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from redqueen.analysis.compare.arms import Arm, ComparedRun, runs_of
-from redqueen.analysis.compare.charts import ArmCurve, Chart
+from redqueen.analysis.compare.charts import ArmCurve, Chart, with_values
 from redqueen.base.intervals import interval, mean
 from redqueen.recording.metrics import Panel
 
@@ -44,9 +44,8 @@ def gain_charts(arms: Sequence[Arm]) -> list[Chart]:
     for arm in arms:
         by_run = [gains[run.name] for run in arm.runs]
         points = [interval([by_step[step] for by_step in by_run if step in by_step]) for step in steps]
-        if any(point is not None for point in points):
-            curves.append(ArmCurve(arm=arm.name, points=tuple(points)))
-    return [Chart(panel=panel, label="mean of the students", steps=steps, curves=tuple(curves))]
+        curves.append(ArmCurve(arm=arm.name, points=tuple(points)))
+    return [Chart(panel=panel, label="mean of the students", steps=steps, curves=with_values(curves))]
 
 
 def _gains(run: ComparedRun) -> dict[int, float]:

@@ -11,6 +11,7 @@ from typing import Literal
 from redqueen.analysis.compare.arms import Arm, ComparedRun
 from redqueen.analysis.compare.charts import quarter
 from redqueen.base.intervals import Interval, interval, interval_text
+from redqueen.base.machine import clock
 
 _QUANTITIES = (
     ("solve rate, mean of the kinds", "solve-rate", "mean of kinds"),
@@ -83,6 +84,19 @@ def _total(run: ComparedRun, key: Literal["tokens_sampled", "tokens_trained"]) -
 
 def _seconds(run: ComparedRun) -> float:
     return sum(line["seconds"]["total"] for line in run.lines)
+
+
+BUDGET_HEAD = ("arm", "runs", "verdict", "steps", "tokens sampled", "tokens trained", "time")
+
+
+def budget_rows(costs: Sequence[Budget]) -> list[list[str]]:
+    """Returns what each arm cost as texts, below `BUDGET_HEAD`."""
+    rows: list[list[str]] = []
+    for cost in costs:
+        words = ", ".join(f"{word} ({count})" if cost.runs > 1 else word for word, count in cost.verdicts.items())
+        tokens = (f"{cost.tokens_sampled:,.0f}", f"{cost.tokens_trained:,.0f}")
+        rows.append([cost.arm, str(cost.runs), words, f"{cost.steps:g}", *tokens, clock(cost.seconds)])
+    return rows
 
 
 def quantities(arms: Sequence[Arm]) -> list[Quantity]:

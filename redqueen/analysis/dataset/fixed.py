@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,44 +26,46 @@ def fixed_tasks(source: Path) -> list[Task]:
         with ArchiveReader(run.archive) as reader:
             tasks = [row.task() for row in reader.tasks()]
     else:
-        tasks = [_task(number, row, source) for number, row in enumerate(read_rows(source), 1)]
+        tasks: list[Task] = []
+        for number, row in enumerate(exported_rows(source), 1):
+            tasks.append(replace(task_of(row, f"{source}, row {number}"), id=f"row-{number}", author=BANK))
     if not tasks:
         raise UserError(f"{source} holds no tasks")
     return tasks
 
 
-def _task(number: int, row: dict[str, Any] | str, source: Path) -> Task:
-    if isinstance(row, str):
-        raise UserError(f"{source}, row {number}: {row}")
-    kind = row.get("kind")
-    program = row.get("program")
+def exported_rows(file: Path) -> Iterator[dict[str, Any]]:
+    """Yields the rows of an exported file. Raises UserError for a line that is none."""
+    for number, row in enumerate(read_rows(file), 1):
+        if isinstance(row, str):
+            raise UserError(f"{file}, row {number}: {row}")
+        yield row
+
+
+def task_of(row: Mapping[str, Any], what: str = "a row") -> Task:
+    """Returns the task of a row of an exported file. Raises UserError, which begins with `what`, if the row is none."""
+    kind = str(row.get("kind"))
     inputs = _texts(row.get("inputs"))
     outputs = _texts(row.get("outputs"))
-    if (
-        not isinstance(kind, str)
-        or not is_kind(kind)
-        or not isinstance(program, str)
-        or not inputs
-        or len(inputs) != len(outputs)
-    ):
+    program = row.get("program")
+    if not is_kind(kind) or not isinstance(program, str) or not inputs or len(inputs) != len(outputs):
         raise UserError(
-            f"{source}, row {number} is no task of redqueen tasks export: it needs kind, program, inputs and outputs. "
-            "To take programs from elsewhere: redqueen tasks import, then game.seeds=FILE"
+            f"{what} is no task of redqueen tasks export: it needs kind, program, and as many inputs as outputs, and "
+            f"has kind={kind!r}, {len(inputs)} inputs and {len(outputs)} outputs. To take programs from elsewhere: "
+            "redqueen tasks import, then game.seeds=FILE"
         )
     return Task(
-        id=f"row-{number}",
+        id=str(row.get("id") or ""),
         kind=kind,
-        author=BANK,
+        author="",
         step=0,
         program=program,
-        pairs=tuple(Pair(input_text, output) for input_text, output in zip(inputs, outputs, strict=True)),
+        pairs=tuple(Pair(given, output) for given, output in zip(inputs, outputs, strict=True)),
         message=str(row.get("message") or ""),
     )
 
 
-def _texts(value: object) -> tuple[str, ...]:
+def _texts(value: object) -> Sequence[str]:
     """Returns a list of texts, or nothing if it is none."""
-    if not isinstance(value, list):
-        return ()
-    texts = cast(list[object], value)
-    return tuple(text for text in texts if isinstance(text, str)) if all(isinstance(t, str) for t in texts) else ()
+    texts = cast(Sequence[object], value) if isinstance(value, list | tuple) else ()
+    return cast(Sequence[str], texts) if all(isinstance(text, str) for text in texts) else ()

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Sequence
 
 from redqueen.programs.coverage import rarefied
+from redqueen.recording.measures import cells_of
 from redqueen.runs.archive.rows import MeasureRow
 
 _POINTS = 24
-
-CELLS: Mapping[str, Callable[[MeasureRow], Collection[str]]] = {
-    "programs": lambda row: (row.shape,),
-    "paths": lambda row: row.paths.split(),
-    "functions": lambda row: row.functions.split(),
-    "signatures": lambda row: (row.signature,),
-}
-"""What a task covers, by the name of the coverage (docs/METRICS.md)."""
 
 
 def levels(tasks: int) -> tuple[int, ...]:
@@ -30,8 +23,7 @@ def rarefaction(rows: Sequence[MeasureRow], what: str, at: Sequence[int]) -> lis
 
     It is the rarefied count of docs/METRICS.md for every number in `at`, none of which may be above len(rows).
     """
-    cells = CELLS[what]
     counts: Counter[str] = Counter()
     for row in rows:
-        counts.update(set(cells(row)))
+        counts.update(set(cells_of(row)[what]))
     return [rarefied(counts.values(), len(rows), level) for level in at]

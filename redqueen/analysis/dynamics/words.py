@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from redqueen.analysis.dynamics.oscillation import SHORTEST, Oscillation
-from redqueen.analysis.dynamics.trend import LEVEL, Trend
+from redqueen.analysis.dynamics.trend import LEVEL
 from redqueen.analysis.dynamics.verdict import Verdict
 from redqueen.base.intervals import interval_text
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrendRow:
-    """One quantity over the run, as people read it."""
-
-    name: str
-    first: str
-    last: str
-    change: str
+HEAD = ("quantity", "first quarter", "last quarter", f"change over the run [{LEVEL:.0%} interval]")
 
 
-HEAD = TrendRow(
-    name="quantity",
-    first="first quarter",
-    last="last quarter",
-    change=f"change over the run [{LEVEL:.0%} interval]",
-)
-
-
-def trend_rows(verdict: Verdict) -> list[TrendRow]:
-    """Returns the numbers that a verdict rests on; none where the run is too short."""
+def trend_rows(verdict: Verdict) -> list[list[str]]:
+    """Returns the numbers that a verdict rests on, below `HEAD`; none where the run is too short."""
     named = (
         ("solve rate, mean of the kinds", verdict.solve_rate),
         ("contested tasks, share", verdict.contested),
         (f"size of the programs, {verdict.size_of}", verdict.size),
     )
-    return [_row(name, trend) for name, trend in named if trend is not None]
+    return [
+        [name, f"{trend.first:.2f}", f"{trend.last:.2f}", interval_text(trend.change)]
+        for name, trend in named
+        if trend is not None
+    ]
 
 
 def oscillation_words(found: Oscillation | None) -> str:
@@ -49,8 +35,3 @@ def oscillation_words(found: Oscillation | None) -> str:
     if found.cycles:
         return f"{more} A wave of about {found.period:.0f} steps stands out of a drift (p = {found.p_cycle:.3f})."
     return f"{more} No wave stands out of a drift (p = {found.p_cycle:.3f}), so a cycle is not shown."
-
-
-def _row(name: str, trend: Trend) -> TrendRow:
-    change = interval_text(trend.change)
-    return TrendRow(name=name, first=f"{trend.first:.2f}", last=f"{trend.last:.2f}", change=change)

@@ -6,7 +6,7 @@ Steps are counted from 1; 0 is the start.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from redqueen.runs.archive import totals
@@ -108,10 +108,7 @@ def _life(member: MemberRow, birth: ReplacementRow | None, died: int | None, car
         victim=birth.victim if birth else "",
         parent_fitness=birth.parent_fitness if birth else (),
         victim_fitness=birth.victim_fitness if birth else None,
-        first=career.first,
-        first_rated=career.first_rated,
-        last=career.last,
-        games=career.games,
+        **asdict(career),
         distance=birth.distance if birth else None,
         tries=birth.tries if birth and birth.distance is not None else None,
     )

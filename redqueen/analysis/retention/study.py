@@ -45,7 +45,6 @@ class RetentionPlan:
     seeds: int
     """Repetitions; each draws its own tasks, children and random numbers."""
     updates: int
-    """Updates of each child."""
     tasks: int
     """Fixed tasks on reserved programs, on which reward is measured."""
     every: int = 2

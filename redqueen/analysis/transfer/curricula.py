@@ -38,7 +38,6 @@ class Curriculum:
         return f"{self.run}-{self.part}"
 
     def counts(self) -> dict[str, int]:
-        """Returns how many tasks there are of each kind."""
         counts: dict[str, int] = {}
         for record in self.records:
             counts[record.kind] = counts.get(record.kind, 0) + 1
@@ -79,10 +78,7 @@ def _parts(run: Path) -> list[Curriculum]:
     name = run.resolve().name
     first = tuple(record for record in records if record.step <= third)
     last = tuple(record for record in records if record.step > steps - third)
-    return [
-        Curriculum(run=name, part="first", records=first),
-        Curriculum(run=name, part="last", records=last),
-    ]
+    return [Curriculum(run=name, part="first", records=first), Curriculum(run=name, part="last", records=last)]
 
 
 def shortened(found: Sequence[Curriculum], seed: int) -> list[Curriculum]:

@@ -22,17 +22,17 @@ class TransferRow:
     """The strangers of one cell."""
 
     cell: str
-    tasks: int | None
+    tasks: int | None = None
     """How many tasks they were trained on; None for the seeds."""
-    lines: float | None
+    lines: float | None = None
     """The mean number of lines of the programs; None for the seeds."""
-    solve_rate: float | None
+    solve_rate: float | None = None
     """How often the run's own students solved these tasks, in [0, 1]; None for the seeds."""
     gain: Interval | None
     """Over the seeds of the strangers (Student's t)."""
-    over_seeds: Interval | None
+    over_seeds: Interval | None = None
     """The gain less that of the cell `SEEDS`, paired by seed."""
-    last_over_first: Interval | None
+    last_over_first: Interval | None = None
     """In the row of a last third: its gain less that of the first third of the same run, paired by seed."""
 
 
@@ -48,17 +48,7 @@ def gain(lines: Sequence[StepMetrics]) -> float | None:
 def rows(curricula: Sequence[Curriculum], gains: Gains) -> list[TransferRow]:
     """Returns the table: the seeds first, then the parts of each run."""
     seeds = gains[SEEDS]
-    table = [
-        TransferRow(
-            cell=SEEDS,
-            tasks=None,
-            lines=None,
-            solve_rate=None,
-            gain=interval(list(seeds.values())),
-            over_seeds=None,
-            last_over_first=None,
-        )
-    ]
+    table = [TransferRow(cell=SEEDS, gain=interval(list(seeds.values())))]
     first: Mapping[int, float] = {}
     for curriculum in curricula:
         own = gains[curriculum.name]

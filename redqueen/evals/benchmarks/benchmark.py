@@ -41,7 +41,6 @@ class Source:
     """Its id on the Hugging Face hub; "" if it has none there."""
     subset: str | None = None
     split: str = "test"
-    """The split of the data set."""
     revision: str = ""
     """The commit on the hub whose files are read as they are; "" if the data set is loaded by its split."""
     release: str = ""
@@ -77,7 +76,6 @@ class Benchmark:
     their own harnesses do."""
 
     def form(self, template: Template) -> Form:
-        """Returns how problems are written under a template."""
         return self.standard if template == "standard" else template
 
 

@@ -41,13 +41,7 @@ def cruxeval_benchmark(*, name: str, title: str, asks: Asked) -> Benchmark:
             id=row["id"],
             benchmark=name,
             prompt=row["code"],
-            data={
-                "task": task,
-                "kind": asks,
-                "code": row["code"],
-                "input": row["input"],
-                "output": row["output"],
-            },
+            data={"task": task, "kind": asks, "code": row["code"], "input": row["input"], "output": row["output"]},
         )
 
     return Benchmark(

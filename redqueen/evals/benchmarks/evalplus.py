@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
+from redqueen.evals.graders.code import reference
 from redqueen.evals.graders.extraction import code_answer
 from redqueen.evals.graders.grader import Problem
 from redqueen.evals.graders.opened import evalplus
@@ -46,7 +47,7 @@ def evalplus_benchmark(*, name: str, title: str, source: Source, stop: tuple[str
         standard="completion",
         max_tokens=768,
         grader=evalplus,
-        programs=whole_program,
+        programs=reference,
     )
 
 
@@ -55,11 +56,6 @@ def read(problem: Problem, form: Form, text: str) -> str | None:
     if form == "chat":
         return code_answer(text, problem.data["entry_point"])
     return problem.prompt + text
-
-
-def whole_program(row: Row) -> str:
-    """Returns the reference solution as a whole program."""
-    return row["prompt"] + row["canonical_solution"]
 
 
 HUMANEVAL = evalplus_benchmark(

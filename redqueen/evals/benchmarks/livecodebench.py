@@ -80,11 +80,7 @@ def problem(row: Row) -> Problem:
     if not sum(1 for _ in tests):
         raise ValueError("no tests")
     metadata = json.loads(row["metadata"] or "{}")
-    data = {
-        "tests": tests,
-        "function": metadata.get("func_name"),
-        "starter_code": row["starter_code"],
-    }
+    data = {"tests": tests, "function": metadata.get("func_name"), "starter_code": row["starter_code"]}
     return Problem(id=row["question_id"], benchmark=NAME, prompt=row["question_content"], data=data)
 
 

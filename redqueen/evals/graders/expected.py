@@ -59,7 +59,6 @@ class ExpectedFile:
         return Expected(outputs=outputs, cpu_s=cpu_s)
 
     def write(self, key: str, expected: Expected) -> None:
-        """Keeps outputs under a key."""
         encoded = encode_arguments((dict(expected.outputs), dict(expected.cpu_s)))
         self._execute(
             "INSERT OR REPLACE INTO expected VALUES (?, ?, ?)", key, encoded, hashlib.sha256(encoded).hexdigest()

@@ -18,7 +18,6 @@ class GameGrader:
         self.verifier = verifier
 
     def submit(self, problem: Problem, answer: str) -> Future[Verdict]:
-        """Queues one answer."""
         task: Task = problem.data["task"]
         return then(self.verifier.judge_answer(answer_to(task, answer)), _of_the_answer)
 

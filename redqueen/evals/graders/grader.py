@@ -51,7 +51,6 @@ class ThreadedGrader(Closing):
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="grader")
 
     def submit(self, problem: Problem, answer: str) -> Future[Verdict]:
-        """Queues one answer."""
         return self._threads.submit(self.grade, problem, answer)
 
     def grade(self, problem: Problem, answer: str) -> Verdict:
@@ -59,7 +58,6 @@ class ThreadedGrader(Closing):
         raise NotImplementedError
 
     def close(self) -> None:
-        """Finishes what was submitted. Does nothing the second time."""
         self._threads.shutdown(wait=True)
 
 
@@ -71,7 +69,6 @@ class DataGrader:
         self.right = right
 
     def submit(self, problem: Problem, answer: str) -> Future[Verdict]:
-        """Judges one answer at once."""
         return finished(Verdict("correct" if self.right(problem, answer) else "wrong"))
 
     def close(self) -> None:

@@ -26,13 +26,11 @@ class JailedGrader(ThreadedGrader):
         super().__init__(2 * cores())
 
     def close(self) -> None:
-        """Finishes what was submitted. Does nothing the second time."""
         super().close()
         if self._own:
             self._sandbox.close()
 
     def run(self, job: Job) -> Outcome:
-        """Returns what became of one job."""
         return self._sandbox.submit(job).result()
 
 

@@ -48,7 +48,6 @@ class MathsGrader(ThreadedGrader):
         super().__init__(count)
 
     def grade(self, problem: Problem, answer: str) -> Verdict:
-        """Returns what becomes of one answer."""
         if not answer.strip():
             return Verdict("malformed", detail="no answer")
         if len(answer) > MOST_TEXT:
@@ -60,7 +59,6 @@ class MathsGrader(ThreadedGrader):
             self._free.put(process)
 
     def close(self) -> None:
-        """Finishes what was submitted and ends the processes. Does nothing the second time."""
         super().close()
         for process in self._processes:
             process.close()
@@ -92,7 +90,6 @@ class MathsProcess:
         return Verdict("error", detail=f"the process for mathematics ended with {code}")
 
     def close(self) -> None:
-        """Ends the process."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()

@@ -40,7 +40,6 @@ class OpenGraders(Closing):
         return self._opened[opens]
 
     def close(self) -> None:
-        """Ends the graders' processes."""
         for grader in self._opened.values():
             grader.close()
         if self._sandbox is not None:

@@ -70,14 +70,12 @@ def _complexity(tasks: Sequence[MeasuredTask]) -> dict[str, dict[str, float]] | 
     return sizes
 
 
-@METRICS.add(
+@METRICS.drawn(
     "share",
-    MetricChart(
-        "dead-code",
-        "Code that can never run",
-        "Mean over the valid tasks of the share of a program's nodes that can never run.",
-        by_key,
-    ),
+    "dead-code",
+    "Code that can never run",
+    "Mean over the valid tasks of the share of a program's nodes that can never run.",
+    by_key,
 )
 def dead_code_by_kind(step: CountedStep) -> dict[Kind, float | None]:
     """Mean share of dead code."""
@@ -144,14 +142,12 @@ def _executed(tasks: Sequence[MeasuredTask]) -> dict[str, Any] | None:
     return {"tasks": len(lines), "lines": fmean(lines), "events": fmean(events)} if lines else None
 
 
-@METRICS.add(
+@METRICS.drawn(
     "lines",
-    MetricChart(
-        "lines-by-kind",
-        "Lines of a program by kind",
-        "Mean lines of the valid tasks' programs as written. The programs of code_f are given to the teacher.",
-        by_key,
-    ),
+    "lines-by-kind",
+    "Lines of a program by kind",
+    "Mean lines of the valid tasks' programs as written. The programs of code_f are given to the teacher.",
+    by_key,
 )
 def lines_by_kind(step: CountedStep) -> dict[Kind, float | None]:
     """Mean lines of the programs, with comments and blank lines."""

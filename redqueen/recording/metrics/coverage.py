@@ -95,15 +95,13 @@ def coverage(step: CountedStep) -> dict[str, dict[str, Any]]:
     return {name: asdict(covered) for name, covered in step.record.measures.covered.items()}
 
 
-@METRICS.add(
+@METRICS.drawn(
     "share",
-    MetricChart(
-        "new-shapes",
-        "New and repeated programs",
-        "Valid tasks whose program, up to names and constants, neither a seed nor an earlier task of the run has; "
-        "and those that repeat program, inputs and message of an earlier task.",
-        several(new="new_shape_rate", repeated="repeated_rate"),
-    ),
+    "new-shapes",
+    "New and repeated programs",
+    "Valid tasks whose program, up to names and constants, neither a seed nor an earlier task of the run has; "
+    "and those that repeat program, inputs and message of an earlier task.",
+    several(new="new_shape_rate", repeated="repeated_rate"),
 )
 def new_shape_rate(step: CountedStep) -> float | None:
     """Tasks with a new shape / tasks."""
@@ -116,28 +114,24 @@ def repeated_rate(step: CountedStep) -> float | None:
     return mean(task.row.repeated for task in step.measured)
 
 
-@METRICS.add(
+@METRICS.drawn(
     "paths",
-    MetricChart(
-        "new-paths",
-        "New paths of syntax a task",
-        "Mean number of a task's paths that neither a seed nor an earlier task of the run has.",
-        one("paths"),
-    ),
+    "new-paths",
+    "New paths of syntax a task",
+    "Mean number of a task's paths that neither a seed nor an earlier task of the run has.",
+    one("paths"),
 )
 def new_paths(step: CountedStep) -> float | None:
     """Mean number of a task's paths that neither a seed nor an earlier task has."""
     return mean(task.row.new_paths for task in step.measured)
 
 
-@METRICS.add(
+@METRICS.drawn(
     "paths per node",
-    MetricChart(
-        "paths-per-node",
-        "Paths of syntax per node",
-        "Different paths of a program over its nodes. It falls where programs grow by repeating themselves.",
-        one("paths per node"),
-    ),
+    "paths-per-node",
+    "Paths of syntax per node",
+    "Different paths of a program over its nodes. It falls where programs grow by repeating themselves.",
+    one("paths per node"),
 )
 def paths_per_node(step: CountedStep) -> float | None:
     """Mean of different paths / nodes, reached."""
@@ -153,15 +147,13 @@ def _ways(lines: Sequence[Line], name: str) -> Curves:
     }
 
 
-@METRICS.add(
+@METRICS.drawn(
     "share",
-    MetricChart(
-        "guessable",
-        "Tasks that can be guessed",
-        "Of the novel tasks: at least 40 % of random inputs give their output, the output given as the input gives "
-        "itself, or the program gives at most three outputs.",
-        _ways,
-    ),
+    "guessable",
+    "Tasks that can be guessed",
+    "Of the novel tasks: at least 40 % of random inputs give their output, the output given as the input gives "
+    "itself, or the program gives at most three outputs.",
+    _ways,
 )
 def guessable(step: CountedStep) -> dict[str, float | None]:
     """Of the `tasks` that were called the shares that can be guessed: `by_random`, `by_echo`, `by_few_outputs`, in any
@@ -181,15 +173,13 @@ def _novel_rate(valid: Sequence[ScoredProposal]) -> float | None:
     return mean(proposal.novel for proposal in valid)
 
 
-@METRICS.add(
+@METRICS.drawn(
     "share",
-    MetricChart(
-        "new-ideas",
-        "Tasks with a new idea",
-        "Valid tasks whose program, up to names and constants, neither a seed nor the task bank had; for code_f it "
-        "is the message.",
-        with_kinds("all"),
-    ),
+    "new-ideas",
+    "Tasks with a new idea",
+    "Valid tasks whose program, up to names and constants, neither a seed nor the task bank had; for code_f it "
+    "is the message.",
+    with_kinds("all"),
 )
 def novel_rate(step: CountedStep) -> float | None:
     """Novel tasks / valid tasks."""
@@ -202,14 +192,12 @@ def novel_rate_by_kind(step: CountedStep) -> dict[Kind, float | None]:
     return step.by_kind(step.valid, _novel_rate)
 
 
-@METRICS.add(
+@METRICS.drawn(
     "share",
-    MetricChart(
-        "seed-references",
-        "Seed programs among the references",
-        "Of the programs that teachers are shown, the share that are seeds and not the run's own tasks.",
-        one("seeds"),
-    ),
+    "seed-references",
+    "Seed programs among the references",
+    "Of the programs that teachers are shown, the share that are seeds and not the run's own tasks.",
+    one("seeds"),
 )
 def seed_references(step: CountedStep) -> float | None:
     """Seeds / references that teachers were shown."""
@@ -217,14 +205,12 @@ def seed_references(step: CountedStep) -> float | None:
     return mean(task.author == AUTHOR for task in references)
 
 
-@METRICS.add(
+@METRICS.drawn(
     "tasks",
-    MetricChart(
-        "task-bank",
-        "Tasks in the task bank",
-        "The seeds and the valid tasks that teachers can be shown as references.",
-        one("tasks"),
-    ),
+    "task-bank",
+    "Tasks in the task bank",
+    "The seeds and the valid tasks that teachers can be shown as references.",
+    one("tasks"),
 )
 def task_bank_size(step: CountedStep) -> int:
     """Tasks in the task bank."""

@@ -105,29 +105,25 @@ def _solve_rate(answered: Sequence[ScoredAttempt]) -> float | None:
     return mean(attempt.attempted.verdict.status == "correct" for attempt in answered)
 
 
-@METRICS.add(
+@METRICS.drawn(
     "share",
-    MetricChart(
-        "solve-rate",
-        "Solve rate",
-        "Correct attempts among the judged ones, over all tasks and as the mean of the kinds. A change in the "
-        f"mix of kinds does not move the mean of the kinds. {IN_SAMPLE}",
-        _with_mean_of_kinds,
-    ),
+    "solve-rate",
+    "Solve rate",
+    "Correct attempts among the judged ones, over all tasks and as the mean of the kinds. A change in the "
+    f"mix of kinds does not move the mean of the kinds. {IN_SAMPLE}",
+    _with_mean_of_kinds,
 )
 def solve_rate(step: CountedStep) -> float | None:
     """Correct / judged attempts, in sample."""
     return _solve_rate(step.answered)
 
 
-@METRICS.add(
+@METRICS.drawn(
     "share",
-    MetricChart(
-        "solve-rate-by-kind",
-        "Solve rate by kind",
-        f"Correct attempts among the judged ones, each kind of task for itself. {IN_SAMPLE}",
-        by_key,
-    ),
+    "solve-rate-by-kind",
+    "Solve rate by kind",
+    f"Correct attempts among the judged ones, each kind of task for itself. {IN_SAMPLE}",
+    by_key,
 )
 def solve_rate_by_kind(step: CountedStep) -> dict[Kind, float | None]:
     """The same by kind."""
@@ -173,14 +169,12 @@ def _valid_rate(judged: Sequence[ScoredProposal]) -> float | None:
     return mean(is_valid(proposal) for proposal in judged)
 
 
-@METRICS.add(
+@METRICS.drawn(
     "share",
-    MetricChart(
-        "valid-rate",
-        "Valid proposals",
-        "Proposals that the sandbox could run and that gave the same result again, among the judged ones.",
-        with_kinds("all"),
-    ),
+    "valid-rate",
+    "Valid proposals",
+    "Proposals that the sandbox could run and that gave the same result again, among the judged ones.",
+    with_kinds("all"),
 )
 def valid_rate(step: CountedStep) -> float | None:
     """Valid tasks / judged proposals."""
@@ -259,14 +253,12 @@ def student_reward(step: CountedStep) -> float | None:
     return mean(attempt.reward for attempt in step.attempts)
 
 
-@METRICS.add(
+@METRICS.drawn(
     "games",
-    MetricChart(
-        "outcomes",
-        "Games by winner",
-        "Rated matches of the step by outcome. A student wins if it solves more than par, the running solve rate.",
-        by_key,
-    ),
+    "outcomes",
+    "Games by winner",
+    "Rated matches of the step by outcome. A student wins if it solves more than par, the running solve rate.",
+    by_key,
 )
 def outcomes(step: CountedStep) -> dict[str, int]:
     """Games won by the `student`, by the `teacher`, by nobody (`draw`)."""

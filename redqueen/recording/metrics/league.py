@@ -92,14 +92,12 @@ def _births_so_far(lines: Sequence[Line], name: str) -> Curves:
     }
 
 
-@METRICS.add(
+@METRICS.drawn(
     "births",
-    MetricChart(
-        "births",
-        "Births so far",
-        "Members that were born up to the end of the step, by the operator that made them.",
-        _births_so_far,
-    ),
+    "births",
+    "Births so far",
+    "Members that were born up to the end of the step, by the operator that made them.",
+    _births_so_far,
 )
 def replacements(step: CountedStep) -> list[dict[str, Any]]:
     """Each birth: `victim`, its `age` in steps and `games`, `child`, `parents`, `operator`, `tie` (a member that stayed
@@ -129,14 +127,12 @@ def _champions(lines: Sequence[Line], name: str) -> Curves:
     return {"champions": counts} if any(counts) else {}
 
 
-@METRICS.add(
+@METRICS.drawn(
     "champions",
-    MetricChart(
-        "hall-of-fame",
-        "Champions in the hall of fame",
-        "Frozen copies of former best members that the living ones still play against.",
-        _champions,
-    ),
+    "hall-of-fame",
+    "Champions in the hall of fame",
+    "Frozen copies of former best members that the living ones still play against.",
+    _champions,
 )
 def hall(step: CountedStep) -> list[str]:
     """Champions in the hall of fame."""

@@ -1,6 +1,6 @@
 """A metric of a step: one function says everything about it.
 
-    @METRICS.add("share", MetricChart("new-shapes", "New programs", "Tasks whose program is new.", one("new")))
+    @METRICS.drawn("share", "new-shapes", "New programs", "Tasks whose program is new.", one("new"))
     def new_shape_rate(step: CountedStep) -> float | None:
         '''Tasks with a new shape / tasks.'''
 
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from redqueen.recording.metrics.panel import Line, MetricChart, Panel, Section
+from redqueen.recording.metrics.panel import CurvesOf, Line, MetricChart, Panel, Section
 from redqueen.recording.metrics.step import CountedStep
 
 Compute = TypeVar("Compute", bound=Callable[[CountedStep], Any])
@@ -72,3 +72,7 @@ class Metrics:
             return compute
 
         return decorator
+
+    def drawn(self, unit: str, key: str, title: str, note: str, curves: CurvesOf) -> Callable[[Compute], Compute]:
+        """Returns the same decorator for a metric with one chart, of what `MetricChart` takes."""
+        return self.add(unit, MetricChart(key, title, note, curves))

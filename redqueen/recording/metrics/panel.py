@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal
 
-Section = Literal["dynamics", "complexity", "coverage", "training", "league", "own"]
+Section = Literal["dynamics", "complexity", "coverage", "training", "league", "own", "machine"]
 Column = tuple[float | None, ...]
 Curves = dict[str, Column]
 # A line as a reader finds it. Another version of Red Queen may have written it, so any key can be missing.
@@ -33,9 +33,8 @@ class Panel:
     note: str
     """One or two plain sentences: what is counted, in sample or held-out."""
     low: float | None
-    """The lower limit of the axis; None where it follows the data."""
     high: float | None
-    """The upper limit of the axis; None where it follows the data."""
+    """The limits of the axis; None where it follows the data."""
     steps: tuple[int, ...]
     curves: Mapping[str, Column]
     """By label, each as long as `steps`; None is a gap."""

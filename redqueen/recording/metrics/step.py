@@ -59,7 +59,6 @@ class CountedStep:
         """The valid tasks of living teachers, as they were measured."""
 
     def by_kind(self, items: Iterable[I], value: Callable[[list[I]], T]) -> dict[Kind, T]:
-        """Returns a value of the items of each kind."""
         groups: dict[Kind, list[I]] = {kind: [] for kind in self.kinds}
         for item in items:
             groups.setdefault(_kind(item), []).append(item)

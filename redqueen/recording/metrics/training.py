@@ -24,14 +24,12 @@ def _mean_member(lines: Sequence[Line], name: str) -> Curves:
     return curves
 
 
-@METRICS.add(
+@METRICS.drawn(
     "nats per token",
-    MetricChart(
-        "entropy",
-        "Entropy by role",
-        "Mean over the living members of the negative log-probability of a sampled token.",
-        _mean_member,
-    ),
+    "entropy",
+    "Entropy by role",
+    "Mean over the living members of the negative log-probability of a sampled token.",
+    _mean_member,
 )
 def entropy(step: CountedStep) -> dict[Role, dict[str, float]]:
     """Nats per token by role and member: mean negative log-probability of what it sampled, after temperature, `top_p`
@@ -58,14 +56,12 @@ def _truncated_rates(rollouts: Sequence[Rollout]) -> dict[str, float | None]:
     return {"proposals": _truncated(rollouts, "teacher"), "attempts": _truncated(rollouts, "student")}
 
 
-@METRICS.add(
+@METRICS.drawn(
     "share",
-    MetricChart(
-        "truncated",
-        "Texts cut off by the token limit",
-        "Proposals and attempts that did not end by themselves; such a text counts as malformed.",
-        by_key,
-    ),
+    "truncated",
+    "Texts cut off by the token limit",
+    "Proposals and attempts that did not end by themselves; such a text counts as malformed.",
+    by_key,
 )
 def truncated_rate(step: CountedStep) -> dict[str, float | None]:
     """Shares of `proposals` and `attempts` that the token limit cut off."""
@@ -78,14 +74,12 @@ def truncated_rate_by_kind(step: CountedStep) -> dict[Kind, dict[str, float | No
     return step.by_kind(step.rollouts, _truncated_rates)
 
 
-@METRICS.add(
+@METRICS.drawn(
     "tokens",
-    MetricChart(
-        "response-tokens",
-        "Length of the texts by role",
-        "Mean length of what living members wrote: proposals of teachers and attempts of students.",
-        by_key,
-    ),
+    "response-tokens",
+    "Length of the texts by role",
+    "Mean length of what living members wrote: proposals of teachers and attempts of students.",
+    by_key,
 )
 def response_tokens(step: CountedStep) -> dict[Role, float | None]:
     """By role: mean length of a text."""
@@ -95,14 +89,12 @@ def response_tokens(step: CountedStep) -> dict[Role, float | None]:
     return {role: mean(tokens) for role, tokens in lengths.items()}
 
 
-@METRICS.add(
+@METRICS.drawn(
     "tokens",
-    MetricChart(
-        "tokens",
-        "Tokens a step",
-        "Tokens sampled and trained on.",
-        several(sampled="tokens_sampled", trained="tokens_trained"),
-    ),
+    "tokens",
+    "Tokens a step",
+    "Tokens sampled and trained on.",
+    several(sampled="tokens_sampled", trained="tokens_trained"),
 )
 def tokens_sampled(step: CountedStep) -> int:
     """Tokens of proposals and attempts."""
@@ -116,14 +108,12 @@ def tokens_trained(step: CountedStep) -> int:
     return sum(update.tokens for update in step.record.updates)
 
 
-@METRICS.add(
+@METRICS.drawn(
     "tokens",
-    MetricChart(
-        "tokens-by-phase",
-        "Tokens by phase",
-        "Tokens sampled to propose, to solve and for held-out scores, and trained on.",
-        by_key,
-    ),
+    "tokens-by-phase",
+    "Tokens by phase",
+    "Tokens sampled to propose, to solve and for held-out scores, and trained on.",
+    by_key,
 )
 def tokens_by_phase(step: CountedStep) -> dict[str, int]:
     """`propose` and `solve` (together `tokens_sampled`), `learn`, and `evolve` for held-out attempts."""
@@ -212,14 +202,12 @@ def _by_role(lines: Sequence[Line], name: str) -> Curves:
     return curves
 
 
-@METRICS.add(
+@METRICS.drawn(
     "norm",
-    MetricChart(
-        "gradient-norm",
-        "Norm of the gradient by role",
-        "Mean over the living members that were updated, before clipping.",
-        _by_role,
-    ),
+    "gradient-norm",
+    "Norm of the gradient by role",
+    "Mean over the living members that were updated, before clipping.",
+    _by_role,
 )
 def grad_norm(step: CountedStep) -> dict[str, float | None]:
     """By member, before clipping."""
@@ -238,14 +226,12 @@ def skipped(step: CountedStep) -> dict[str, str]:
     return {update.member: update.skipped for update in step.record.updates if update.skipped}
 
 
-@METRICS.add(
+@METRICS.drawn(
     "nats per token",
-    MetricChart(
-        "logprob-gap",
-        "Sampler and learner apart",
-        "Mean absolute difference between the log-probabilities of the sampler and of the learner.",
-        one("gap"),
-    ),
+    "logprob-gap",
+    "Sampler and learner apart",
+    "Mean absolute difference between the log-probabilities of the sampler and of the learner.",
+    one("gap"),
 )
 def logprob_gap(step: CountedStep) -> float | None:
     """Nats per token: mean absolute difference of sampler's and learner's log-probabilities of trained tokens."""
@@ -267,15 +253,13 @@ def _largest(lines: Sequence[Line], name: str) -> Curves:
     }
 
 
-@METRICS.add(
+@METRICS.drawn(
     "ratio",
-    MetricChart(
-        "importance-ratio",
-        "Importance ratio",
-        "Learner's / sampler's probability of a trained token: spread and truncated share, of the member that has "
-        "the most.",
-        _largest,
-    ),
+    "importance-ratio",
+    "Importance ratio",
+    "Learner's / sampler's probability of a trained token: spread and truncated share, of the member that has "
+    "the most.",
+    _largest,
 )
 def importance_ratio(step: CountedStep) -> dict[str, dict[str, Any]]:
     """By trained member: `mean`, `std` and share above the cap (`clipped`) of the
@@ -293,14 +277,12 @@ def importance_ratio(step: CountedStep) -> dict[str, dict[str, Any]]:
     return ratios
 
 
-@METRICS.add(
+@METRICS.drawn(
     "samples",
-    MetricChart(
-        "dropped",
-        "Samples without a reward",
-        "Faults of the machine, and attempts at tasks that were withdrawn.",
-        one("dropped"),
-    ),
+    "dropped",
+    "Samples without a reward",
+    "Faults of the machine, and attempts at tasks that were withdrawn.",
+    one("dropped"),
 )
 def dropped(step: CountedStep) -> int:
     """Proposals and attempts without a reward: faults of the machine, attempts at withdrawn tasks."""

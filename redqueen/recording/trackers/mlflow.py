@@ -29,7 +29,6 @@ class MLflow(Tracker):
     name = "mlflow"
 
     def __init__(self, session: Session) -> None:
-        """Makes the run, or opens it again."""
         super().__init__(session)
         # It tells of each table that it makes.
         logging.getLogger("mlflow").setLevel(logging.WARNING)
@@ -56,7 +55,6 @@ class MLflow(Tracker):
             self._client.log_batch(self.id, params=batch)
 
     def send(self, step: int, values: Mapping[str, float]) -> None:
-        """Sends the numbers."""
         now = int(time.time() * 1000)
         metric = self._mlflow.entities.Metric
         metrics = (metric(_NO_NAME.sub("_", name), value, now, step) for name, value in values.items())
@@ -72,5 +70,4 @@ class MLflow(Tracker):
             self._client.log_table(self.id, columns, f"{NAME}/step-{step:06}.json")
 
     def finish(self) -> None:
-        """Ends the run."""
         self._client.set_terminated(self.id)

@@ -48,5 +48,4 @@ class TensorBoard(Tracker):
         self._writer.flush()
 
     def finish(self) -> None:
-        """Closes the file."""
         self._writer.close()

@@ -20,7 +20,6 @@ class Trackio(Tracker):
     name = "trackio"
 
     def __init__(self, session: Session) -> None:
-        """Starts the run, or goes on with it."""
         super().__init__(session)
         self._trackio: Any = require("trackio", "trackio", "run.trackers=trackio")
         # A run is found again by its name, so no other run may have it.
@@ -39,14 +38,11 @@ class Trackio(Tracker):
         self.where = f"trackio show --project {PROJECT}"
 
     def send(self, step: int, values: Mapping[str, float]) -> None:
-        """Sends the numbers."""
         self._run.log(dict(values), step=step)
 
     def send_samples(self, step: int, rows: Sequence[Row]) -> None:
-        """Sends a table."""
         self._run.log({NAME: self._trackio.Table(data=[dict(row) for row in rows])}, step=step)
 
     def finish(self) -> None:
-        """Waits until everything is written."""
         with contextlib.redirect_stdout(io.StringIO()):
             self._trackio.finish()

@@ -46,5 +46,4 @@ class WeightsAndBiases(Tracker):
         self._run.log({NAME: table}, step=step)
 
     def finish(self) -> None:
-        """Waits until everything is sent, and ends the run."""
         self._run.finish()

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from redqueen.records import Kind
 from redqueen.runs.archive.reader import ArchiveReader
-from redqueen.runs.archive.rows import AttemptRow, MatchRow, MeasureRow, ProposalRow, StandingRow, TaskRow
+from redqueen.runs.archive.rows import AttemptRow, MatchRow, StandingRow
 
 Sort = Literal["step", "rho", "reward", "tokens", "nodes", "lines", "depth"]
 """What proposals can be sorted by: the step, or a column of the listing. The last three are of the reached program of a
@@ -29,9 +29,8 @@ class Filter:
     student: str | None = None
     """Who was matched with the teacher."""
     first: int | None = None
-    """The first step."""
     last: int | None = None
-    """The last step."""
+    """The first and the last step."""
     status: str | None = "valid"
     """A verdict; "refused" is every verdict but "valid"."""
     least: float | None = None
@@ -39,7 +38,6 @@ class Filter:
     most: float | None = None
     """The largest solve rate."""
     novel: bool | None = None
-    """Whether its idea was new."""
     nodes: int | None = None
     """The least number of AST nodes of the reached program."""
 
@@ -124,26 +122,6 @@ def _line(row: tuple[Any, ...]) -> Line:
     if values["novel"] is not None:
         values["novel"] = bool(values["novel"])
     return Line(**values)
-
-
-def proposal(archive: ArchiveReader, name: str) -> ProposalRow | None:
-    """Returns the proposal of this id."""
-    return archive.first(ProposalRow, "id = ?", [name])
-
-
-def task(archive: ArchiveReader, name: str) -> TaskRow | None:
-    """Returns the valid task of this id; None also for a proposal that was refused."""
-    return archive.first(TaskRow, "id = ?", [name])
-
-
-def measures(archive: ArchiveReader, name: str) -> MeasureRow | None:
-    """Returns what was measured of the valid task of this id."""
-    return archive.first(MeasureRow, "task = ?", [name])
-
-
-def match(archive: ArchiveReader, name: str) -> MatchRow | None:
-    """Returns the match of this id."""
-    return archive.first(MatchRow, "id = ?", [name])
 
 
 def attempts_at(archive: ArchiveReader, name: str) -> list[AttemptRow]:

@@ -26,7 +26,7 @@ from redqueen.runs.archive.rows import (
     StandingRow,
     TaskRow,
 )
-from redqueen.runs.archive.schema import check_layout, row_of, select_statement
+from redqueen.runs.archive.schema import check_layout, key_column, row_of, select_statement
 from redqueen.runs.directory import RunError, saved_steps
 
 R = TypeVar("R", bound=Row)
@@ -40,7 +40,10 @@ _INSTRUCTIONS = 100_000
 
 
 class ArchiveReader(Closing):
-    """Read-only access to one archive. Each query returns typed rows by step, and as written within a step."""
+    """Read-only access to one archive.
+
+    A table is read as typed rows, those of `step` or of all steps: by step, and as written within a step.
+    """
 
     def __init__(self, path: Path) -> None:
         """Opens the archive. Raises RunError if there is none, if it is damaged or if another version wrote it."""
@@ -99,7 +102,6 @@ class ArchiveReader(Closing):
         return time.thread_time() > self._deadline
 
     def close(self) -> None:
-        """Closes the file."""
         self.connection.close()
         if self.copy is not None:
             self.copy.cleanup()
@@ -121,31 +123,27 @@ class ArchiveReader(Closing):
         return self._rows(ChampionRow)
 
     def matches(self, step: int | None = None) -> list[MatchRow]:
-        """Returns the matches of `step`, or of all steps."""
         return self._rows(MatchRow, step)
 
     def proposals(self, step: int | None = None) -> list[ProposalRow]:
-        """Returns the proposals of `step`, or of all steps."""
         return self._rows(ProposalRow, step)
 
     def tasks(self, step: int | None = None) -> list[TaskRow]:
-        """Returns the valid tasks of `step`, or of all steps; `TaskRow.task()` is the task itself."""
+        """Returns the valid tasks; `TaskRow.task()` is the task itself."""
         return self._rows(TaskRow, step)
 
     def attempts(self, step: int | None = None) -> list[AttemptRow]:
-        """Returns the attempts of `step`, or of all steps."""
         return self._rows(AttemptRow, step)
 
     def probes(self, step: int | None = None) -> list[ProbeRow]:
-        """Returns the attempts at held-out tasks after `step`, or after all steps."""
+        """Returns the attempts at held-out tasks."""
         return self._rows(ProbeRow, step)
 
     def evaluations(self, step: int | None = None) -> list[EvaluationRow]:
-        """Returns the answers to the problems of `evals.benchmarks` after `step`, or after all steps; 0: the start."""
+        """Returns the answers to the problems of `evals.benchmarks`; at step 0 those of the start."""
         return self._rows(EvaluationRow, step)
 
     def measures(self, step: int | None = None) -> list[MeasureRow]:
-        """Returns the measures of the valid tasks of `step`, or of all steps."""
         return self._rows(MeasureRow, step)
 
     def measures_of_members(self) -> list[MeasureRow]:
@@ -154,8 +152,8 @@ class ArchiveReader(Closing):
         return self.rows(MeasureRow, f"{of_members} ORDER BY step, rowid")
 
     def _rows(self, row: type[R], step: int | None = None) -> list[R]:
-        """Returns the rows of one table in a fixed order, so that every analysis of them gives the same numbers."""
-        # `rowid` is the order of writing, which SQL does not promise unless it is asked for.
+        # Every analysis of them gives the same numbers: `rowid` is the order of writing, which SQL does not promise
+        # unless it is asked for.
         order = "ORDER BY step, rowid"
         return self.rows(row, f"1 {order}") if step is None else self.rows(row, f"step = ? {order}", [step])
 
@@ -167,9 +165,9 @@ class ArchiveReader(Closing):
         except ValueError as error:
             raise _damaged(self.path, error) from error
 
-    def first(self, row: type[R], where: str, values: Sequence[object] = ()) -> R | None:
-        """Returns the first of these rows, None if there is none."""
-        rows = self.rows(row, f"{where} LIMIT 1", values)
+    def one(self, row: type[R], key: str) -> R | None:
+        """Returns the row of a table with this key, None if there is none."""
+        rows = self.rows(row, f"{key_column(row)} = ? LIMIT 1", [key])
         return rows[0] if rows else None
 
     def select(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:

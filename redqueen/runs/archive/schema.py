@@ -59,13 +59,7 @@ class Table:
 TABLES = (
     Table("members", MemberRow, key=("name",)),
     Table("matches", MatchRow, key=("id",)),
-    Table(
-        "proposals",
-        ProposalRow,
-        key=("id",),
-        references={"match": "matches (id)"},
-        indexes=(("step",),),
-    ),
+    Table("proposals", ProposalRow, key=("id",), references={"match": "matches (id)"}, indexes=(("step",),)),
     Table("tasks", TaskRow, key=("id",), references={"id": "proposals (id)"}),
     Table("attempts", AttemptRow, key=("task", "number"), references={"task": "proposals (id)"}, indexes=(("step",),)),
     Table("replacements", ReplacementRow, key=("child",)),
@@ -73,13 +67,7 @@ TABLES = (
     Table("champions", ChampionRow, key=("name",)),
     Table("probes", ProbeRow, key=("step", "member", "task")),
     Table("evaluations", EvaluationRow, key=("step", "member", "benchmark", "problem")),
-    Table(
-        "measures",
-        MeasureRow,
-        key=("task",),
-        references={"task": "tasks (id)"},
-        indexes=(("step",),),
-    ),
+    Table("measures", MeasureRow, key=("task",), references={"task": "tasks (id)"}, indexes=(("step",),)),
     # Searches scan the listing: its rows are short, and those of a match are neighbours.
     Table(
         "listing",
@@ -90,7 +78,7 @@ TABLES = (
     ),
     Table("tallies", TallyRow, key=("match", "kind", "status"), references={"match": "matches (id)"}),
 )
-_NAMES: dict[type[Row], str] = {table.row: table.name for table in TABLES}
+_TABLE_OF: dict[type[Row], Table] = {table.row: table for table in TABLES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +136,20 @@ def insert_statement(row: type[Row]) -> str:
     """Returns `INSERT INTO members (name, ...) VALUES (?, ...)`; `values_of` gives the values."""
     names = [column.name for column in columns(row)]
     marks = ", ".join("?" for _ in names)
-    return f"INSERT INTO {_NAMES[row]} ({', '.join(names)}) VALUES ({marks})"
+    return f"INSERT INTO {_TABLE_OF[row].name} ({', '.join(names)}) VALUES ({marks})"
 
 
 @cache
 def select_statement(row: type[Row]) -> str:
     """Returns `SELECT name, ... FROM members`, in the order that `row_of` takes."""
     names = ", ".join(column.name for column in columns(row))
-    return f"SELECT {names} FROM {_NAMES[row]}"
+    return f"SELECT {names} FROM {_TABLE_OF[row].name}"
+
+
+def key_column(row: type[Row]) -> str:
+    """Returns the column that tells the rows of a table apart, of a table that has one such column."""
+    (column,) = _TABLE_OF[row].key
+    return column
 
 
 def values_of(row: Row) -> list[object]:
@@ -207,7 +201,7 @@ def _check_types(row: type[Row], types: tuple[type, ...]) -> None:
     stored = {bool: int, tuple: str}
     for column, actual in zip(columns(row), types, strict=True):
         if actual is not stored.get(column.type, column.type) and not (column.nullable and actual is NoneType):
-            raise ValueError(f"{_NAMES[row]}.{column.name} holds {actual.__name__}")
+            raise ValueError(f"{_TABLE_OF[row].name}.{column.name} holds {actual.__name__}")
     _admitted(row).add(types)
 
 

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 
 from redqueen.analysis.compare.arms import Arm, runs_of
 from redqueen.analysis.compare.charts import Chart, answering
 from redqueen.analysis.compare.gains import KEY
-from redqueen.analysis.compare.summary import Budget, Quantity, budget, quantity_rows, run_row
-from redqueen.web.questions import question_of
-from redqueen.web.report.inline import document
+from redqueen.analysis.compare.summary import BUDGET_HEAD, Quantity, budget, budget_rows, quantity_rows, run_row
+from redqueen.web.questions import QUESTIONS, question_of
+from redqueen.web.report.inline import document, table
 
 
-def comparison_page(arms: Sequence[Arm], charts: Sequence[Chart], table: Sequence[Quantity]) -> str:
+def comparison_page(arms: Sequence[Arm], charts: Sequence[Chart], quantities: Sequence[Quantity]) -> str:
     """Returns the page."""
     answers = answering(charts)
     first = [chart for _, shown in answers for chart in shown]
-    others = [chart for chart in charts if chart not in first]
     data = {
         "overview": [chart_panel(chart, question.title) for question, shown in answers for chart in shown],
-        "others": [folded_panel(chart) for chart in others],
+        "others": folded_panels(chart for chart in charts if chart not in first),
     }
-    return document("Comparison · Red Queen", _body(arms, table), data, "compare.js")
+    return document("Comparison · Red Queen", _body(arms, quantities), data, "compare.js")
 
 
-def folded_panel(chart: Chart) -> dict[str, object]:
-    """Returns a chart as `static/views/folded_charts.js` draws it."""
-    question = question_of(chart.panel.key, chart.panel.section)
-    return {**chart_panel(chart, chart.panel.section), "question": question}
+def folded_panels(charts: Iterable[Chart]) -> list[dict[str, object]]:
+    """Returns charts as `static/views/folded_charts.js` draws them: with their questions, in the order of these."""
+    asked = [(question_of(chart.panel.key, chart.panel.section), chart) for chart in charts]
+    asked.sort(key=lambda pair: QUESTIONS.index(pair[0]))
+    return [{**chart_panel(chart, chart.panel.section), "question": question} for question, chart in asked]
 
 
 def chart_panel(chart: Chart, section: str) -> dict[str, object]:
@@ -61,13 +61,12 @@ def chart_panel(chart: Chart, section: str) -> dict[str, object]:
     }
 
 
-def _body(arms: Sequence[Arm], table: Sequence[Quantity]) -> str:
-    rows = [_budget_row(budget(arm)) for arm in arms]
-    budgets = _table(["arm", "runs", "verdict", "steps", "tokens sampled", "tokens trained", "time in steps"], rows)
-    changes = quantity_rows(table, len(arms), "→", "–")
-    numbers = _table(["first → last quarter of the steps", *(arm.name for arm in arms)], changes)
+def _body(arms: Sequence[Arm], quantities: Sequence[Quantity]) -> str:
+    budgets = table(BUDGET_HEAD, budget_rows([budget(arm) for arm in arms]))
+    changes = quantity_rows(quantities, len(arms), "→", "–")
+    numbers = table(["first → last quarter of the steps", *(arm.name for arm in arms)], changes)
     fields = [run_row(run) for run in runs_of(arms)]
-    runs = _table(list(fields[0]), [list(map(str, row.values())) for row in fields])
+    runs = table(list(fields[0]), [list(map(str, row.values())) for row in fields])
     return (
         '<header><div class="top"><strong id="title">Comparison</strong>'
         '<button id="theme" type="button"></button></div>'
@@ -79,26 +78,3 @@ def _body(arms: Sequence[Arm], table: Sequence[Quantity]) -> str:
         '<section id="others"></section>'
         f"<h2>Runs</h2>{runs}</main>"
     )
-
-
-def _budget_row(cost: Budget) -> list[str]:
-    return [
-        cost.arm,
-        str(cost.runs),
-        ", ".join(f"{word} ({count})" for word, count in cost.verdicts.items()),
-        f"{cost.steps:g}",
-        f"{cost.tokens_sampled:,.0f}",
-        f"{cost.tokens_trained:,.0f}",
-        f"{cost.seconds / 60:.1f} min",
-    ]
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    titles = "".join(f"<th>{escape(title)}</th>" for title in head)
-    body = "".join(_row(row) for row in rows)
-    box = f'<div class="wide" tabindex="0" role="group" aria-label="{escape(head[0])}">'
-    return f"{box}<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"

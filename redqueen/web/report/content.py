@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -21,16 +20,6 @@ from redqueen.web.views import evaluation
 
 SHOWN = 4
 """How many best tasks are shown, and how many typical ones."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tasks:
-    """Tasks as `redqueen.web.task.task_view` gives them."""
-
-    best: Sequence[Mapping[str, Any]]
-    """Those that paid their teachers most, the newest first."""
-    typical: Sequence[Mapping[str, Any]]
-    """Drawn at random from the last quarter of the steps, always the same ones."""
 
 
 def check(run: LiveRun) -> Sequence[StepMetrics]:
@@ -62,18 +51,21 @@ def facts(run: LiveRun) -> dict[str, str]:
 
 def views(run: LiveRun) -> dict[str, object]:
     """Returns the data of the page's views, as the live page's scripts take them."""
-    chosen = tasks(run)
     return {
         "overview": overview(run),
         "evaluation": evaluation(run),
         "league": league(run),
         "tree": tree(run),
-        "tasks": {"best": list(chosen.best), "typical": list(chosen.typical)},
+        "tasks": tasks(run),
     }
 
 
-def tasks(run: LiveRun) -> Tasks:
-    """Returns the best and some typical tasks."""
+def tasks(run: LiveRun) -> dict[str, list[dict[str, Any]]]:
+    """Returns tasks as `redqueen.web.task.task_view` gives them.
+
+    The `best` are those that paid their teachers most, the newest first; the `typical` are drawn at random from the
+    last quarter of the steps, always the same ones.
+    """
     last = run.lines()[-1]["step"]
     late = Filter(first=last - last // 4 + 1) if last >= 4 else Filter()
     with run.archive() as archive:
@@ -82,7 +74,7 @@ def tasks(run: LiveRun) -> Tasks:
         count = queries.count(archive, late)
         offsets = sorted(random.Random(0).sample(range(count), min(SHOWN, count)))
         typical = [queries.find(archive, late, "step", descending=False, limit=1, offset=offset) for offset in offsets]
-    return Tasks(
-        best=[task_view(run, line.id) for line in best],
-        typical=[task_view(run, line.id) for line in chain.from_iterable(typical)],
-    )
+    return {
+        "best": [task_view(run, line.id) for line in best],
+        "typical": [task_view(run, line.id) for line in chain.from_iterable(typical)],
+    }

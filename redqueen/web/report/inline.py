@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
@@ -40,6 +41,17 @@ def document(title: str, body: str, data: object, entry: str) -> str:
             "</body>\n</html>\n",
         ]
     )
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Returns a table of texts, which scrolls by itself where it is wider than the page."""
+    body = "".join(_row("td", row) for row in rows)
+    box = f'<div class="wide" tabindex="0" role="group" aria-label="{escape(head[0])}">'
+    return f"{box}<table><thead>{_row('th', head)}</thead><tbody>{body}</tbody></table></div>"
+
+
+def _row(tag: str, cells: Sequence[str]) -> str:
+    return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
 
 
 def bundle(entry: str) -> str:

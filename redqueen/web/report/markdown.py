@@ -10,7 +10,7 @@ from redqueen.base.intervals import mean
 from redqueen.recording.metrics import Panel, panels
 from redqueen.web.live_run import LiveRun
 from redqueen.web.members import league
-from redqueen.web.report.content import Tasks, check, facts, tasks
+from redqueen.web.report.content import check, facts, tasks
 from redqueen.web.views import evaluation
 
 _OF_RUN = ("mean", "best", "worst")
@@ -29,9 +29,8 @@ def markdown(run: LiveRun) -> str:
         f"## Verdict: {verdict.word}",
         f"{verdict.reason} {oscillation_words(verdict.oscillation)}",
     ]
-    rows = [[row.name, row.first, row.last, row.change] for row in trend_rows(verdict)]
-    if rows:
-        blocks.append(_table([HEAD.name, HEAD.first, HEAD.last, HEAD.change], rows))
+    if rows := trend_rows(verdict):
+        blocks.append(_table(HEAD, rows))
     blocks += _evaluation(evaluation(run)["evaluation"])
     shown = [panel for panel in panels(lines, run.directory.own_metrics()) if not panel.key.startswith(_LEFT_OUT)]
     blocks += [
@@ -98,9 +97,9 @@ def _league(data: Mapping[str, object]) -> str:
     return _table(["member", "role", "rating", "won-drawn-lost", "games", "made by"], rows)
 
 
-def _tasks(chosen: Tasks) -> list[str]:
+def _tasks(chosen: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
     blocks: list[str] = []
-    for title, views in (("Best paid tasks", chosen.best), ("Typical tasks", chosen.typical)):
+    for title, views in (("Best paid tasks", chosen["best"]), ("Typical tasks", chosen["typical"])):
         if views:
             blocks.append(f"## {title}")
         for view in views:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from html import escape
 
 from redqueen.analysis.dynamics.verdict import Verdict
-from redqueen.analysis.dynamics.words import HEAD, TrendRow, oscillation_words, trend_rows
+from redqueen.analysis.dynamics.words import HEAD, oscillation_words, trend_rows
 from redqueen.web.live_run import LiveRun
 from redqueen.web.report.content import check, facts, views
-from redqueen.web.report.inline import document
+from redqueen.web.report.inline import document, table
 from redqueen.web.views import matrix
 
 _CAUTION = (
@@ -30,13 +30,10 @@ def page(run: LiveRun) -> str:
 def verdict_section(verdict: Verdict) -> str:
     """Returns the verdict, the numbers that it rests on and what it leaves open."""
     rows = trend_rows(verdict)
-    table = ""
-    if rows:
-        cells = _row(HEAD, "th") + "".join(_row(row, "td") for row in rows)
-        table = f'<div class="wide" tabindex="0" role="group" aria-label="verdict"><table>{cells}</table></div>'
+    numbers = table(HEAD, rows) if rows else ""
     return (
         f'<section id="verdict"><h2>Verdict: {escape(verdict.word)}</h2><p>{escape(verdict.reason)} '
-        f"{escape(oscillation_words(verdict.oscillation))}</p>{table}</section>"
+        f"{escape(oscillation_words(verdict.oscillation))}</p>{numbers}</section>"
     )
 
 
@@ -51,8 +48,3 @@ def _body(title: str, known: dict[str, str], verdict: Verdict) -> str:
         "<noscript><p>The charts and tables are drawn with JavaScript from this file alone. "
         "<code>redqueen report RUN --markdown</code> needs none.</p></noscript>"
     )
-
-
-def _row(row: TrendRow, tag: str) -> str:
-    cells = "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in (row.name, row.first, row.last, row.change))
-    return f"<tr>{cells}</tr>"

@@ -62,6 +62,34 @@ export function factList(lines) {
   return h("dl", { class: "facts" }, parts);
 }
 
+/** A remark in a paler colour. */
+export function soft(...words) {
+  return h("p", { class: "soft" }, words);
+}
+
+/**
+ * The boxes of a view, which stay when it is drawn again. Returns what finds each by its name.
+ * Somebody may be using what is in a box: `keep(name, make)` leaves that alone, and else puts what `make()` gives there.
+ */
+export function boxes(root, title, view, names) {
+  if (!root.querySelector(`.${view}`)) {
+    const made = names.map((name) => h("div", { class: name }));
+    root.replaceChildren(h("h1", {}, title), h("div", { class: view }, made));
+  }
+  const part = (name) => root.querySelector(`.${view} .${name}`);
+  const keep = (name, make) => part(name).contains(document.activeElement) || part(name).replaceChildren(make());
+  return { part, keep };
+}
+
+/** For each role that somebody has, a heading and below it what `draw(those, title)` makes. */
+export function byRole(members, draw) {
+  const titles = { teacher: "Teachers", student: "Students", both: "The single agent" };
+  return Object.entries(titles).flatMap(([role, title]) => {
+    const those = members.filter((member) => member.role === role);
+    return those.length ? [h("h2", {}, title), ...draw(those, title)] : [];
+  });
+}
+
 /** The name of a setting, `learning.lr`, which a narrow column may break after its dots. */
 export function settingName(key) {
   const parts = key.split(".");
@@ -81,10 +109,10 @@ export function percent(value) {
   return value === null || value === undefined ? "–" : `${Math.round(value * 100)}%`;
 }
 
-/** A reward with its sign. */
-export function signed(value) {
+/** A number with its sign. */
+export function signed(value, digits = 2) {
   if (value === null || value === undefined) return "–";
-  return `${value > 0 ? "+" : value < 0 ? "−" : ""}${Math.abs(value).toFixed(2)}`;
+  return `${value > 0 ? "+" : value < 0 ? "−" : ""}${Math.abs(value).toFixed(digits)}`;
 }
 
 /** Seconds as 1:15, or 2:05:00. */

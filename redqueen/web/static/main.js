@@ -71,8 +71,8 @@ async function ask(name, query) {
 }
 
 /** Goes to another address of the page, as a link does. */
-function go(address, { replace = false } = {}) {
-  history[replace ? "replaceState" : "pushState"](null, "", address);
+function go(address) {
+  history.pushState(null, "", address);
   return show();
 }
 

@@ -1,6 +1,6 @@
 // Two or more runs beside one another: what differs, what they came to, and their curves.
 
-import { clock, h, settingName, table } from "../dom.js";
+import { boxes, clock, h, settingName, table } from "../dom.js";
 import { drawPanels } from "../charts.js";
 import { chartControls } from "../chart_view.js";
 import { foldedCharts } from "./folded_charts.js";
@@ -10,19 +10,15 @@ export const comparison = {
   title: "Compare",
   render(root, data, page) {
     const chosen = data.chosen.join("\n");
-    let box = root.querySelector(".comparison");
-    if (box?.dataset.chosen !== chosen) {
-      box = h("div", { class: "comparison", "data-chosen": chosen });
-      box.append(...["chooser", "tables", "controls", "first", "folded"].map((name) => h("div", { class: name })));
-      root.replaceChildren(h("h1", {}, "Compare runs"), box);
-    }
-    const part = (name) => box.querySelector(`.${name}`);
-    if (!part("chooser").contains(document.activeElement)) part("chooser").replaceChildren(chooser(data, page));
+    if (root.querySelector(".comparison")?.dataset.chosen !== chosen) root.replaceChildren();
+    const { part, keep } = boxes(root, "Compare runs", "comparison", ["chooser", "tables", "controls", "first", "folded"]);
+    root.querySelector(".comparison").dataset.chosen = chosen;
+    keep("chooser", () => chooser(data, page));
     if (!data.runs.length) return;
     part("tables").replaceChildren(...tables(data));
     if (!data.first.length) return;
     const steps = data.first.at(-1).steps;
-    if (!part("controls").contains(document.activeElement)) part("controls").replaceChildren(chartControls(steps));
+    keep("controls", () => chartControls(steps));
     drawPanels(part("first"), data.first);
     foldedCharts(part("folded"), data.panels, {});
   },

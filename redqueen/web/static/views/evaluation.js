@@ -1,6 +1,6 @@
 // The paper's table: what the base, the single agent and the population solve of problems that nobody trained on.
 
-import { h, table } from "../dom.js";
+import { h, soft, table } from "../dom.js";
 
 export const evaluation = {
   api: "evaluation",
@@ -15,23 +15,12 @@ export const evaluation = {
     const columns = [["", "stay"], ...found.columns.map((column) => [headOf(column), "right"])];
     root.replaceChildren(
       head,
-      h(
-        "p",
-        { class: "soft" },
+      soft(
         "Right answers and texts cut off by the token limit, in per cent; below them 95 % intervals. No member is trained or selected by these problems.",
       ),
       table(columns, rowsOf(found), "held-out evaluation"),
-      h(
-        "ul",
-        { class: "said" },
-        found.sentences.map((sentence) => h("li", {}, sentence)),
-      ),
-      h(
-        "details",
-        {},
-        h("summary", {}, "How it was measured"),
-        found.notes.map((note) => h("p", { class: "soft" }, note)),
-      ),
+      h("ul", { class: "said" }, found.sentences.map((sentence) => h("li", {}, sentence))),
+      h("details", {}, h("summary", {}, "How it was measured"), found.notes.map((note) => soft(note))),
     );
   },
 };

@@ -3,11 +3,11 @@
 import { h } from "../dom.js";
 import { drawPanels } from "../charts.js";
 
-/** Draws panels, each with a `question`, into `root`. What is folded is drawn when it is opened. */
+/** Draws panels, each with a `question`, the questions in order, into `root`. What is folded is drawn when it is opened. */
 export function foldedCharts(root, panels, options) {
   const groups = new Map();
   for (const panel of panels) groups.set(panel.question, [...(groups.get(panel.question) ?? []), panel]);
-  const titles = [...groups.keys()].sort((one, other) => place(one) - place(other));
+  const titles = [...groups.keys()];
   const shape = JSON.stringify(titles);
   if (root.dataset.shape !== shape) build(root, titles);
   root.dataset.shape = shape;
@@ -17,22 +17,6 @@ export function foldedCharts(root, panels, options) {
     part.options = options;
   }
   find(root);
-}
-
-const ORDER = [
-  "Do students learn?",
-  "Are the tasks valid, and worth solving?",
-  "Are the tasks hard and long?",
-  "Are the tasks new?",
-  "How much have the tasks covered?",
-  "Who wins?",
-  "What does it cost?",
-  "How does the training go?",
-];
-
-function place(title) {
-  const found = ORDER.indexOf(title);
-  return found < 0 ? ORDER.length : found;
 }
 
 function build(root, titles) {

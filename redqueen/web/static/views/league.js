@@ -1,8 +1,7 @@
 // Every member that ever lived, teachers and students apart: their ratings have no common meaning.
 
-import { h, table, number } from "../dom.js";
+import { byRole, h, number, soft, table } from "../dom.js";
 
-const ROLES = { teacher: "Teachers", student: "Students", both: "The single agent" };
 const COLUMNS = [
   ["member", ""],
   ["rating", "right"],
@@ -20,31 +19,25 @@ export const league = {
   api: "league",
   title: "League",
   render(root, { members, champions }, page) {
-    const parts = Object.entries(ROLES).map(([role, title]) => {
-      const rows = members.filter((member) => member.role === role).map((member) => row(member, page));
-      return rows.length ? [h("h2", {}, title), table(COLUMNS, rows, title)] : [];
-    });
-    if (champions.length) parts.push(hall(champions, page));
+    const rows = (those) => those.map((member) => row(member, page));
     root.replaceChildren(
       h("h1", {}, "League table"),
-      h(
-        "p",
-        { class: "soft" },
+      soft(
         "A rating is TrueSkill: mean ± deviation. It is relative to the opponents of the day. " +
           "The living come first, the fittest on top; those that were replaced are pale.",
       ),
-      ...parts.flat(),
+      ...byRole(members, (those, title) => [table(COLUMNS, rows(those), title)]),
+      ...(champions.length ? hall(champions, page) : []),
     );
   },
 };
 
 function row(member, page) {
-  const rating = member.mu === null ? "–" : `${number(member.mu, 1)} ± ${number(member.sigma, 1)}`;
   return {
     className: member.died === null ? "" : "dead",
     cells: [
       page.memberLink(member.name),
-      rating,
+      rating(member),
       number(member.last),
       member.record ? member.record.join("-") : "–",
       member.games,
@@ -57,24 +50,23 @@ function row(member, page) {
   };
 }
 
+function rating({ mu, sigma }) {
+  return mu === null ? "–" : `${number(mu, 1)} ± ${number(sigma, 1)}`;
+}
+
 function hall(champions, page) {
-  const columns = [
-    ["champion", ""],
-    ["rating", "right"],
-    ["fitness", "right"],
-    ["entered", ""],
-  ];
+  const columns = [["champion", ""], ["rating", "right"], ["fitness", "right"], ["entered", ""]];
   const rows = champions.map((each) => ({
     cells: [
       [each.name, " of ", page.memberLink(each.member)],
-      `${number(each.mu, 1)} ± ${number(each.sigma, 1)}`,
+      rating(each),
       number(each.fitness),
       `step ${each.step}`,
     ],
   }));
   return [
     h("h2", {}, "Hall of fame"),
-    h("p", { class: "soft" }, "Frozen copies of members, whom the living still meet."),
+    soft("Frozen copies of members, whom the living still meet."),
     table(columns, rows, "hall of fame"),
   ];
 }

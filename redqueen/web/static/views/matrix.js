@@ -1,6 +1,6 @@
 // Teachers x students: solve rates, or games.
 
-import { h, percent, wide } from "../dom.js";
+import { h, percent, soft, wide } from "../dom.js";
 
 const ALL = "all kinds";
 const LEVELS = 7; // the colours heat-0 to heat-6 of style.css
@@ -19,8 +19,9 @@ export const matrix = {
     const teachers = some(data.teachers);
     const students = some(data.students);
     const kinds = ["", ...new Set(data.cells.map((cell) => cell.kind))].sort();
-    const choose = (values) =>
+    const address = (values) =>
       page.link("/matrix", { kind, show: games ? "games" : "", all: page.query.get("all"), ...values });
+    const choose = (values) => page.go(address(values));
     const pairs = teachers.map((t) => students.map((s) => (games ? gamesOf(data, t, s) : rateOf(data, t, s, kind))));
     const scale = scaleOf(pairs.flat());
     const head = h(
@@ -39,9 +40,7 @@ export const matrix = {
     );
     root.replaceChildren(
       h("h1", {}, "Teachers × students"),
-      h(
-        "p",
-        { class: "soft" },
+      soft(
         games
           ? "Games that the student won, that were drawn, and that the teacher won. The colour is the student's share; a draw is half a game."
           : "Mean solve rate of the teacher's valid tasks by the student it was matched with, in sample; below it the number of tasks.",
@@ -51,25 +50,11 @@ export const matrix = {
       h(
         "div",
         { class: "choices" },
-        pick(
-          "show",
-          [
-            ["", "solve rates"],
-            ["games", "games"],
-          ],
-          games ? "games" : "",
-          (value) => page.go(choose({ show: value })),
-        ),
-        !games &&
-          pick(
-            "kind",
-            kinds.map((each) => [each, each || ALL]),
-            kind,
-            (value) => page.go(choose({ kind: value })),
-          ),
+        pick("show", { "": "solve rates", games: "games" }, games ? "games" : "", choose),
+        !games && pick("kind", Object.fromEntries(kinds.map((each) => [each, each || ALL])), kind, choose),
         h(
           "a",
-          { href: choose({ all: everybody ? "0" : "1" }) },
+          { href: address({ all: everybody ? "0" : "1" }) },
           everybody ? "only the living" : "everybody that ever lived",
         ),
       ),
@@ -89,8 +74,8 @@ function base(name) {
 function pick(name, options, value, choose) {
   const select = h(
     "select",
-    { id: `matrix-${name}`, "data-filter": true, change: (event) => choose(event.target.value) },
-    options.map(([each, text]) => h("option", { value: each, selected: each === value }, text)),
+    { id: `matrix-${name}`, "data-filter": true, change: (event) => choose({ [name]: event.target.value }) },
+    Object.entries(options).map(([each, text]) => h("option", { value: each, selected: each === value }, text)),
   );
   return h("label", {}, `${name} `, select);
 }

@@ -14,16 +14,8 @@ const SIZES = [
 export function measuresSection(found) {
   if (!found) return [];
   const rows = SIZES.map(([key, name]) => ({ cells: [name, found[`written_${key}`], found[`reached_${key}`]] }));
-  const columns = [
-    ["", ""],
-    ["as written", "right"],
-    ["reached", "right"],
-  ];
-  return [
-    h("h2", {}, "Measures"),
-    table(columns, rows, "measures of the program"),
-    factList(facts(found)),
-  ];
+  const columns = [["", ""], ["as written", "right"], ["reached", "right"]];
+  return [h("h2", {}, "Measures"), table(columns, rows, "measures of the program"), factList(facts(found))];
 }
 
 function facts(found) {

@@ -1,6 +1,6 @@
 // A member's life: rating, games, family, and the tasks that went best and worst.
 
-import { factList, h, number, table } from "../dom.js";
+import { factList, h, number, soft, table } from "../dom.js";
 import { drawPanels } from "../charts.js";
 import { taskRows } from "./task_rows.js";
 
@@ -121,18 +121,12 @@ function panels({ rating, games, life }) {
 }
 
 function rows(tasks, page) {
-  return tasks.length ? taskRows(tasks, page) : h("p", { class: "soft" }, "none yet");
+  return tasks.length ? taskRows(tasks, page) : soft("none yet");
 }
 
 function games({ games: played }, page) {
-  if (!played.length) return h("p", { class: "soft" }, "none yet");
-  const columns = [
-    ["step", "right"],
-    ["teacher", ""],
-    ["student", ""],
-    ["outcome", ""],
-    ["score", "right"],
-  ];
+  if (!played.length) return soft("none yet");
+  const columns = [["step", "right"], ["teacher", ""], ["student", ""], ["outcome", ""], ["score", "right"]];
   const rows = [...played].reverse().map((game) => ({
     cells: [
       h(

@@ -1,8 +1,7 @@
 // Which operators' children did well: each child's change of fitness beside its fitter parent, and the mean of them.
 
-import { h, number, svg, wide } from "../dom.js";
+import { byRole, h, number, signed, soft, svg, wide } from "../dom.js";
 
-const ROLES = { teacher: "Teachers", student: "Students", both: "The single agent" };
 const WIDTH = 260;
 const HEIGHT = 30;
 
@@ -10,15 +9,10 @@ export const operators = {
   api: "operators",
   title: "Operators",
   render(root, { rows }, page) {
-    const parts = Object.entries(ROLES).flatMap(([role, title]) => {
-      const some = rows.filter((row) => row.role === role);
-      return some.length ? [h("h2", {}, title), best(some), chart(title, some, page)] : [];
-    });
+    const parts = byRole(rows, (those, title) => [best(those), chart(title, those, page)]);
     root.replaceChildren(
       h("h1", {}, "Operators: whose children did well?"),
-      h(
-        "p",
-        { class: "soft" },
+      soft(
         "The change is a child's last fitness less its fitter parent's at the birth. A dot is a child (hollow: it was replaced), " +
           "the bar is the mean with its 95 % interval. Fitness is relative to the opponents of the day, so compare operators " +
           "with each other and with the controls, not with 0. Held out is the mean gain of the children over the start.",
@@ -34,7 +28,7 @@ function best(rows) {
   if (!first) return h("p", {}, "No operator has two children with a fitness yet, so none can be said to be better.");
   const others = known.filter((row) => row !== first);
   const clear = others.length && others.every((row) => row.change.high < first.change.low);
-  const words = `${first.operator}: ${signed(first.change.mean)} [${signed(first.change.low)}, ${signed(first.change.high)}]`;
+  const words = `${first.operator}: ${tenths(first.change.mean)} [${tenths(first.change.low)}, ${tenths(first.change.high)}]`;
   return h(
     "p",
     {},
@@ -51,7 +45,8 @@ function chart(title, rows, page) {
   const low = Math.min(0, ...known) - 0.2 * room;
   const high = Math.max(0, ...known) + 0.2 * room;
   const x = (value) => Math.min(Math.max((value - low) / (high - low), 0), 1) * WIDTH;
-  const head = ["operator", `change, from ${signed(low)} to ${signed(high)}`, "mean", "children", "living", "had children", "age", "held out"];
+  const change = `change, from ${tenths(low)} to ${tenths(high)}`;
+  const head = ["operator", change, "mean", "children", "living", "had children", "age", "held out"];
   const body = rows.map((row) =>
     h(
       "tr",
@@ -63,7 +58,7 @@ function chart(title, rows, page) {
       h("td", { class: "right" }, row.living),
       h("td", { class: "right" }, row.parents),
       h("td", { class: "right" }, number(row.age, 0)),
-      h("td", { class: "right" }, row.held_out === null ? "–" : `${signed(100 * row.held_out)} points`),
+      h("td", { class: "right" }, row.held_out === null ? "–" : `${tenths(100 * row.held_out)} points`),
     ),
   );
   const heads = head.map((text, i) => h("th", { scope: "col", class: i > 1 ? "right" : "" }, text));
@@ -71,7 +66,7 @@ function chart(title, rows, page) {
 }
 
 function interval({ mean, low, high }) {
-  return [signed(mean), low !== null && h("small", {}, `${signed(low)} to ${signed(high)}`)];
+  return [tenths(mean), low !== null && h("small", {}, `${tenths(low)} to ${tenths(high)}`)];
 }
 
 function plot(row, x, page) {
@@ -82,7 +77,7 @@ function plot(row, x, page) {
       const dot = svg(
         "circle",
         { class: child.lives ? "dot lives" : "dot", cx: x(child.change), cy: middle, r: 4 },
-        svg("title", {}, `${child.name}, born after step ${child.born}: ${signed(child.change)}`),
+        svg("title", {}, `${child.name}, born after step ${child.born}: ${tenths(child.change)}`),
       );
       const link = page.link("/member", { name: child.name });
       return link ? svg("a", { href: link, "aria-label": child.name }, dot) : dot;
@@ -98,6 +93,6 @@ function plot(row, x, page) {
   );
 }
 
-function signed(value) {
-  return `${value > 0 ? "+" : value < 0 ? "−" : ""}${Math.abs(value).toFixed(1)}`;
+function tenths(value) {
+  return signed(value, 1);
 }

@@ -1,6 +1,6 @@
 // The overview: four answers, four charts, the kinds of task, and all other charts folded under the question they answer.
 
-import { ago, clock, h, number, percent, table } from "../dom.js";
+import { ago, boxes, clock, h, number, percent, soft, table } from "../dom.js";
 import { drawPanels } from "../charts.js";
 import { chartControls } from "../chart_view.js";
 import { foldedCharts } from "./folded_charts.js";
@@ -9,12 +9,8 @@ export const overview = {
   api: "overview",
   title: "Overview",
   render(root, data, page) {
-    let box = root.querySelector(".overview");
-    if (!box) {
-      box = frame();
-      root.replaceChildren(h("h1", {}, "Overview"), box);
-    }
-    const part = (name) => box.querySelector(`.${name}`);
+    const names = ["answers", "verdict", "none", "controls", "first", "kinds", "folded"];
+    const { part, keep } = boxes(root, "Overview", "overview", names);
     part("answers").replaceChildren(...answers(data, page.state));
     const words = page.state?.course !== "finished" ? "Verdict so far: " : "Verdict: ";
     const verdict = [words, h("strong", {}, data.verdict.word), `. ${data.verdict.reason}`];
@@ -25,21 +21,13 @@ export const overview = {
     if (!data.panels.length) return;
     const steps = data.panels.reduce((longest, { steps }) => (steps.length > longest.length ? steps : longest), []);
     // The controls know the first and the last step, and somebody may be setting one of them.
-    if (!part("controls").contains(document.activeElement)) part("controls").replaceChildren(chartControls(steps));
+    keep("controls", () => chartControls(steps));
     const linkOf = page.link("/tasks") ? (step) => page.link("/tasks", { from: step, to: step }) : null;
     drawPanels(part("first"), data.first, { linkOf, go: page.go });
     part("kinds").replaceChildren(...kinds(data.kinds, page));
     foldedCharts(part("folded"), data.panels, { linkOf, go: page.go });
   },
 };
-
-function frame() {
-  return h(
-    "div",
-    { class: "overview" },
-    ["answers", "verdict", "none", "controls", "first", "kinds", "folded"].map((name) => h("div", { class: name })),
-  );
-}
 
 /** The four numbers. A report, which shows a run that nobody follows, has two. */
 function answers({ better, health }, state) {
@@ -56,7 +44,7 @@ function answer(question, value, text, tone) {
     { class: `answer ${tone}` },
     h("h2", {}, question),
     h("p", { class: "value" }, value),
-    h("p", { class: "soft" }, text),
+    soft(text),
   );
 }
 
@@ -85,32 +73,23 @@ function kinds({ first, last, rows }, page) {
   if (!rows.length) return [];
   const columns = [
     ["kind of task", ""],
-    ["tasks", "right"],
-    ["valid", "right"],
-    ["solved", "right"],
-    ["contested", "right"],
-    ["new ideas", "right"],
-    ["nodes", "right"],
+    ...["tasks", "valid", "solved", "contested", "new ideas", "nodes"].map((title) => [title, "right"]),
   ];
   const best = rows.reduce((one, other) => ((other.contested ?? -1) > (one.contested ?? -1) ? other : one));
-  const cells = (row) => [
-    page.link("/tasks") ? h("a", { href: page.link("/tasks", { kind: row.kind }) }, row.kind) : row.kind,
-    row.tasks,
-    percent(row.valid),
-    percent(row.solved),
-    percent(row.contested),
-    percent(row.novel),
-    number(row.nodes, 0),
-  ];
+  const line = (row) => ({
+    className: row === best && best.contested ? "average" : "",
+    cells: [
+      page.link("/tasks") ? h("a", { href: page.link("/tasks", { kind: row.kind }) }, row.kind) : row.kind,
+      row.tasks,
+      ...[row.valid, row.solved, row.contested, row.novel].map(percent),
+      number(row.nodes, 0),
+    ],
+  });
   const steps = first === last ? `step ${last}` : `steps ${first} to ${last}`;
   const most = best.contested ? ` ${best.kind} has the largest share of contested tasks: only these tell good answers from bad ones.` : "";
   return [
     h("h2", {}, "Which kind of task works best?"),
-    h("p", { class: "soft" }, `The last quarter: ${steps}. In sample.${most}`),
-    table(
-      columns,
-      rows.map((row) => ({ className: row === best && best.contested ? "average" : "", cells: cells(row) })),
-      "kinds of task",
-    ),
+    soft(`The last quarter: ${steps}. In sample.${most}`),
+    table(columns, rows.map(line), "kinds of task"),
   ];
 }

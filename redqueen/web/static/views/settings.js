@@ -35,24 +35,17 @@ export const settings = {
 };
 
 function all(rows, caption) {
-  const columns = [
-    ["setting", ""],
-    ["value", "short"],
-    ["recipe", "short"],
-    ["default", "short"],
-    ["meaning", "wrap"],
-  ];
-  return table(
-    columns,
-    rows.map((row) => ({
-      cells: [
-        settingName(row.key),
-        h("code", {}, row.value || "(empty)"),
-        row.recipe === null ? "–" : row.recipe === row.value ? "the same" : h("code", {}, row.recipe || "(empty)"),
-        row.default === row.value ? "the same" : h("code", {}, row.default || "(empty)"),
-        row.text,
-      ],
-    })),
-    caption,
-  );
+  const columns = [["setting", ""], ["value", "short"], ["recipe", "short"], ["default", "short"], ["meaning", "wrap"]];
+  const code = (value) => h("code", {}, value || "(empty)");
+  const unless = (row, value) => (value === row.value ? "the same" : code(value));
+  const lines = rows.map((row) => ({
+    cells: [
+      settingName(row.key),
+      code(row.value),
+      row.recipe === null ? "–" : unless(row, row.recipe),
+      unless(row, row.default),
+      row.text,
+    ],
+  }));
+  return table(columns, lines, caption);
 }

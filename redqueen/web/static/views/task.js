@@ -1,6 +1,6 @@
 // One proposal: what was written, what it became, every attempt, and what each was paid and why.
 
-import { factList, h, number, percent, table } from "../dom.js";
+import { factList, h, number, percent, soft, table } from "../dom.js";
 import { measuresSection } from "./measures.js";
 import { taskRows } from "./task_rows.js";
 
@@ -10,6 +10,7 @@ export const task = {
   fixed: true, // a step is written once and never changes
   render(root, data, page) {
     const { proposal, task: valid, attempts } = data;
+    const end = proposal.finish_reason === "length" ? "the token limit" : "a stop";
     root.replaceChildren(
       h("h1", {}, `Task ${proposal.id}`),
       facts(data, page),
@@ -25,11 +26,7 @@ export const task = {
         h("summary", {}, "The prompt, and what the teacher wrote"),
         h("h3", {}, "Prompt"),
         h("pre", {}, proposal.prompt),
-        h(
-          "h3",
-          {},
-          `Written (${proposal.tokens} tokens, ended by ${proposal.finish_reason === "length" ? "the token limit" : "a stop"})`,
-        ),
+        h("h3", {}, `Written (${proposal.tokens} tokens, ended by ${end})`),
         h("pre", {}, proposal.text),
       ),
     );
@@ -37,6 +34,7 @@ export const task = {
 };
 
 function facts({ kind, proposal, task: valid, student, references }, page) {
+  const named = ({ id, here }) => (here ? h("a", { href: page.link("/task", { id }) }, id) : id);
   const lines = [
     ["kind", kind],
     ["step", h("a", { href: page.link("/tasks", { from: proposal.step, to: proposal.step }) }, proposal.step)],
@@ -45,15 +43,7 @@ function facts({ kind, proposal, task: valid, student, references }, page) {
     ["verdict", h("span", { class: valid ? "good" : "bad" }, proposal.status)],
     valid && ["solve rate", percent(valid.rho)],
     valid && ["idea", valid.novel ? "new: no seed and no task of the bank has it" : "not new"],
-    [
-      "references",
-      references.length
-        ? references.map((each, i) => [
-            i ? ", " : "",
-            each.here ? h("a", { href: page.link("/task", { id: each.id }) }, each.id) : each.id,
-          ])
-        : "none",
-    ],
+    ["references", references.length ? references.map((each, i) => [i ? ", " : "", named(each)]) : "none"],
     ["judged in", `${number(proposal.cpu_ms, 1)} ms of CPU time`],
   ];
   return factList(lines);
@@ -61,49 +51,32 @@ function facts({ kind, proposal, task: valid, student, references }, page) {
 
 function question(valid) {
   const rows = valid.pairs.map(([input, output], i) => ({
-    cells: [
-      valid.asks || (i < valid.shown ? "shown" : "hidden"),
-      h("code", {}, `f(${input})`),
-      h("code", {}, output),
-    ],
+    cells: [valid.asks || (i < valid.shown ? "shown" : "hidden"), h("code", {}, `f(${input})`), h("code", {}, output)],
   }));
   return [
     h("h2", {}, "Program"),
     h("pre", { class: "program" }, valid.program),
     valid.message && [h("h2", {}, "Message"), h("pre", {}, valid.message)],
     h("h2", {}, "Inputs and outputs"),
-    table(
-      [
-        ["", ""],
-        ["input", "wrap"],
-        ["output", "wrap"],
-      ],
-      rows,
-      "inputs and outputs",
-    ),
-  ]
-    .flat()
-    .filter(Boolean);
+    table([["", ""], ["input", "wrap"], ["output", "wrap"]], rows, "inputs and outputs"),
+  ].flat().filter(Boolean);
 }
 
 /** The run's tasks that the teacher was shown, and those whose teachers were shown this one. */
 function way({ came_from: before, led_to: after, task: valid }, page) {
   if (!after) return []; // a report shows single tasks
-  const none = (text) => h("p", { class: "soft" }, text);
   const read = after.complete ? "" : ` The steps up to ${after.last} were read.`;
-  const more = after.more ? none(`${after.more} more, at least.`) : null;
+  const more = after.more ? soft(`${after.more} more, at least.`) : null;
   return [
     h("h2", {}, "Where it came from, and what it led to"),
     h("h3", {}, "It came from"),
-    before.length ? taskRows(before, page) : none("No task of this run: its teacher was shown seed programs, or nothing."),
+    before.length ? taskRows(before, page) : soft("No task of this run: its teacher was shown seed programs, or nothing."),
     valid && [
       h("h3", {}, "It led to"),
-      after.tasks.length ? taskRows(after.tasks, page) : none(`No teacher was shown it yet.${read}`),
+      after.tasks.length ? taskRows(after.tasks, page) : soft(`No teacher was shown it yet.${read}`),
       more,
     ],
-  ]
-    .flat()
-    .filter(Boolean);
+  ].flat().filter(Boolean);
 }
 
 function refused(proposal) {
@@ -114,9 +87,7 @@ function refused(proposal) {
     proposal.given && h("h3", {}, "It wrote"),
     h("pre", { class: "program" }, proposal.text),
     proposal.output && [h("h3", {}, "Its output"), h("pre", {}, proposal.output)],
-  ]
-    .flat()
-    .filter(Boolean);
+  ].flat().filter(Boolean);
 }
 
 function answers({ task: valid }, attempts) {

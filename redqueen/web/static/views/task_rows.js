@@ -15,16 +15,8 @@ export function taskRows(tasks, page) {
       task.novel && h("span", { class: "good" }, "new"),
     ];
     const text = task.message ? `# ${task.message}\n${task.text}` : task.text;
-    return h(
-      "li",
-      {},
-      h(
-        "a",
-        { href: page.link("/task", { id: task.id }), "data-row": true, id: `row-${task.id}` },
-        h("span", { class: "what" }, facts),
-        h("pre", {}, text.trim()),
-      ),
-    );
+    const link = { href: page.link("/task", { id: task.id }), "data-row": true, id: `row-${task.id}` };
+    return h("li", {}, h("a", link, h("span", { class: "what" }, facts), h("pre", {}, text.trim())));
   });
   return h("ol", { class: "rows" }, rows);
 }

@@ -40,17 +40,15 @@ function controls(data, page, form) {
   const now = (name) => page.query.get(name) ?? "";
   const apply = () => {
     const values = Object.fromEntries(new FormData(form));
-    page.go(page.link("/tasks", values), { replace: false });
+    page.go(page.link("/tasks", values));
   };
   const label = (text, control) => h("label", {}, text, control);
   const select = (name, text, options, chosen = now(name)) =>
     label(
       text,
-      h(
-        "select",
-        { name, id: `filter-${name}`, change: apply },
-        options.map(([value, words]) => h("option", { value, selected: value === chosen }, words)),
-      ),
+      h("select", { name, id: `filter-${name}`, change: apply }, options.map(([value, words]) =>
+        h("option", { value, selected: value === chosen }, words),
+      )),
     );
   const input = (name, text, attributes) =>
     label(
@@ -76,10 +74,7 @@ function controls(data, page, form) {
   });
   return [
     label("text", text),
-    select("in", "in", [
-      ["", "tasks"],
-      ["answers", "answers"],
-    ]),
+    select("in", "in", [["", "tasks"], ["answers", "answers"]]),
     select("kind", "kind", any(data.kinds)),
     select("teacher", "author", any(data.teachers)),
     select("student", "student", any(data.students)),
@@ -88,11 +83,7 @@ function controls(data, page, form) {
     input("to", "to step", { min: 1, step: 1 }),
     input("least", "solved at least", { min: 0, max: 1, step: "any" }),
     input("most", "at most", { min: 0, max: 1, step: "any" }),
-    select("novel", "idea", [
-      ["", "all"],
-      ["1", "new"],
-      ["0", "not new"],
-    ]),
+    select("novel", "idea", [["", "all"], ["1", "new"], ["0", "not new"]]),
     input("nodes", "nodes at least", { min: 0, step: 1 }),
     select("sort", "order", SORTS, now("sort") || "-step"),
     h("a", { href: page.link("/tasks") }, "reset"),

@@ -1,13 +1,12 @@
 // The family tree: a line is a life, from birth to the end; arcs come from the parents.
 
-import { h, number, svg, wide } from "../dom.js";
+import { byRole, h, number, soft, svg, wide } from "../dom.js";
 import { HUES } from "../series.js";
 
 const ROW = 22;
 const TOP = 8;
 const LEFT = 52;
 const RIGHT = 60;
-const ROLES = { teacher: "Teachers", student: "Students", both: "The single agent" };
 const DASHES = ["", "6 3", "2 2"];
 
 export const tree = {
@@ -17,25 +16,14 @@ export const tree = {
     const operators = [...new Set(members.filter((m) => m.parents.length).map((m) => m.operator))].sort();
     const look = (member) => style(member.parents.length ? operators.indexOf(member.operator) : -1);
     const room = Math.max(root.clientWidth - 40, 520);
-    const parts = Object.keys(ROLES).map((role) => {
-      const lives = members.filter((member) => member.role === role);
-      return lives.length
-        ? [
-            h("h2", {}, ROLES[role]),
-            wide(ROLES[role], draw(lives, steps, room, look, page)),
-          ]
-        : [];
-    });
     const key = operators.map((name, i) => h("li", {}, sample(style(i)), name));
     root.replaceChildren(
       h("h1", {}, "Family tree"),
-      h(
-        "p",
-        { class: "soft" },
+      soft(
         "A line is a life. A cross ends the line of a member that was replaced, a dot that of one that lives; the number is its last fitness. An arc comes from each parent: solid from the fitter one, dashed from the other.",
       ),
       h("ul", { class: "key" }, h("li", {}, sample(style(-1)), "start"), key),
-      ...parts.flat(),
+      ...byRole(members, (lives, title) => [wide(title, draw(lives, steps, room, look, page))]),
     );
   },
 };
@@ -50,11 +38,8 @@ function style(index) {
 }
 
 function sample(look) {
-  return svg(
-    "svg",
-    { width: 26, height: 8, "aria-hidden": "true" },
-    svg("line", { x1: 0, x2: 26, y1: 4, y2: 4, "stroke-width": 3, ...look }),
-  );
+  const line = svg("line", { x1: 0, x2: 26, y1: 4, y2: 4, "stroke-width": 3, ...look });
+  return svg("svg", { width: 26, height: 8, "aria-hidden": "true" }, line);
 }
 
 function draw(lives, steps, width, look, page) {
@@ -86,20 +71,10 @@ function line(life, steps, x, y, look, page) {
     life.died === null
       ? svg("circle", { cx: to, cy: at, r: 4, fill: stroke.stroke })
       : svg("path", { d: `M${to - 4} ${at - 4}l8 8m0-8l-8 8`, stroke: stroke.stroke, "stroke-width": 2 });
-  const name = svg(
-    "a",
-    { href: page.link("/member", { name: life.name }) },
-    svg(
-      "text",
-      { x: from - 6, y: at + 4, "text-anchor": "end" },
-      life.name,
-      svg(
-        "title",
-        {},
-        `${life.name}: ${life.parents.length ? `${life.operator} of ${life.parents.join(" + ")}` : "start"}`,
-      ),
-    ),
-  );
+  const made = life.parents.length ? `${life.operator} of ${life.parents.join(" + ")}` : "start";
+  const title = svg("title", {}, `${life.name}: ${made}`);
+  const text = svg("text", { x: from - 6, y: at + 4, "text-anchor": "end" }, life.name, title);
+  const name = svg("a", { href: page.link("/member", { name: life.name }) }, text);
   return [
     svg("line", { x1: from, x2: to, y1: at, y2: at, "stroke-width": 3, ...stroke }),
     end,
