@@ -19,7 +19,8 @@ from redqueen.config import GameConfig
 from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds.python import PYTHON
 from redqueen.kinds.python.reserved import reserved
-from redqueen.kinds.python.seeds import read_own, write_block
+from redqueen.kinds.python.seeds import write_block
+from redqueen.kinds.seed_files import read_own
 from redqueen.play.self_play import verified_seeds
 from redqueen.records import Draft
 from tests.cli.archived import ADD, ADD_TOO, JOIN, archived
