@@ -18,13 +18,12 @@ from redqueen.config.recipes import recipe
 from redqueen.errors import ModelError
 from redqueen.policy.memory.estimate import items, total
 from redqueen.policy.memory.fit import Fit, fit
-from redqueen.policy.memory.machine import Machine
+from redqueen.policy.memory.machine import FREE_SHARE, Machine
 from redqueen.policy.model.dimensions import Shape, shape_in
 from redqueen.train.trainer import capacity
 
 CARDS = (24, 48, 80, 141)
-"""GPUs by their memory in GB, of which about 2 % are never free."""
-_FREE = 0.98
+"""GPUs by their memory in GB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ def gpu(base: str, free: float = 0) -> Machine:
 def plan(config: Config, base: str, card: int) -> Fit | None:
     """Returns how a run is made to fit on a card of so many GB; None if it does not fit."""
     try:
-        return fit(config, gpu(base, card * _FREE), lengths(config), capacity(config))
+        return fit(config, gpu(base, card * FREE_SHARE), lengths(config), capacity(config))
     except ModelError:
         return None
 

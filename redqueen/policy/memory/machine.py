@@ -12,8 +12,8 @@ from redqueen.policy.model.base import can_share, device_of, dtype_of, workers_o
 from redqueen.policy.model.dimensions import Shape, shape_of
 from redqueen.policy.sampling.pages import pages_suit
 
-# The share of a GPU's memory that is free before a run: its driver takes the rest.
-_FREE = 0.98
+FREE_SHARE = 0.98
+"""The share of a GPU's memory that is free before a run: its driver takes the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ def this_machine(config: ModelConfig) -> Machine:
 
 def gpu_machine(config: ModelConfig, size: int) -> Machine:
     """Returns a machine with a GPU of `size` bytes. Raises ModelError as `this_machine` does for the base."""
-    return replace(other_machine(config, torch.device("cuda")), free=int(_FREE * size))
+    return replace(other_machine(config, torch.device("cuda")), free=int(FREE_SHARE * size))
 
 
 def other_machine(config: ModelConfig, device: torch.device) -> Machine:
