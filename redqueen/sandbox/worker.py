@@ -11,6 +11,7 @@ from redqueen.sandbox.child.values import CodecError, OversizeError, canonical, 
 from redqueen.sandbox.interpreters import VARIANTS, Interpreters
 from redqueen.sandbox.job import MAX_EVENTS, MAX_PROGRAM_BYTES, Job, Limits, Outcome, Status
 from redqueen.sandbox.literals import parse_arguments, to_literal
+from redqueen.sandbox.process import Zygote
 from redqueen.sandbox.running import Asked, Child, NoChildError, ZygoteError
 from redqueen.sandbox.transcript import Run, Transcript, judge_reply
 
@@ -86,7 +87,7 @@ class Worker:
 
     def __init__(self, interpreters: Interpreters) -> None:
         self.interpreters = interpreters
-        self._begun: Child | None = None
+        self._begun: tuple[Zygote, Child] | None = None
 
     def run(self, job: Job) -> Outcome:
         """The outcome of one job, by this worker alone."""
@@ -102,27 +103,31 @@ class Worker:
         zygote = self.interpreters.zygotes.get("A")
         if zygote is not None:
             with contextlib.suppress(NoChildError):
-                self._begun = zygote.order(self._reference(job, work).asked)
+                self._begun = zygote, zygote.order(self._reference(job, work).asked)
 
     def runs(self, job: Job, work: bytes) -> list[Run]:
         """What interpreter A made of a job and then, if it is to be validated, the others, up to the first objection.
 
-        If a zygote or a child dies the job is tried once more. Raises ZygoteError if that fails too.
+        If a child dies the job is tried once more, and also if a zygote gives no child. Raises ZygoteError if the same
+        happens again.
         """
-        for last in (False, True):
+        # What kills a child may end its zygote a moment later, so that a job meets both.
+        failures: set[bool] = set()
+        while True:
             try:
                 return self._runs(job, work)
             except (ZygoteError, OSError) as error:
                 self.close()
-                if last:
+                no_child = isinstance(error, NoChildError)
+                if no_child in failures:
                     raise ZygoteError(str(error)) from error
-        raise AssertionError
+                failures.add(no_child)
 
     def close(self) -> None:
         """Ends the child that has begun, if there is one."""
         begun, self._begun = self._begun, None
         if begun is not None:
-            begun.abandon()
+            begun[1].abandon()
 
     def _runs(self, job: Job, work: bytes) -> list[Run]:
         cpu_s = self._limits(job).cpu_s
@@ -181,8 +186,7 @@ class Worker:
             transcript.feed(data)
             return reading is not None and not ended and reading.see(transcript.values)
 
-        zygote = self.interpreters.get(request.which)
-        child = self._begun or zygote.order(request.asked)
+        zygote, child = self._begun or self._order(request)
         self._begun = None
         try:
             reply = child.wait(hear)
@@ -193,6 +197,10 @@ class Worker:
         if reading is not None and not (reply.code == 0 and transcript.whole) and reading.see(transcript.values):
             return Run(status="ok", detail="", values=transcript.values, cpu_ms=reply.cpu_ms)
         return judge_reply(reply, transcript, request.allowed_s, bool(zygote.isolation["seccomp"]))
+
+    def _order(self, request: _Request) -> tuple[Zygote, Child]:
+        zygote = self.interpreters.get(request.which)
+        return zygote, zygote.order(request.asked)
 
     def _limits(self, job: Job) -> Limits:
         return job.limits or self.interpreters.profile.limits

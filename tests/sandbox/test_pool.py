@@ -181,6 +181,38 @@ def test_a_job_that_has_begun_is_done_once_and_also_after_its_zygote_died() -> N
         assert worker.run(Job("def f(x):\n    return x", ("2",))).outputs == ("2",)
 
 
+def test_a_zygote_that_dies_after_the_child_that_has_begun_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    interpreters = Interpreters(GAME)
+    worker = Worker(interpreters)
+    with contextlib.closing(interpreters):
+        assert worker.run(ONE).status == "ok"
+        dying = interpreters.zygotes["A"]
+        worker.begin(SPIN, marshalled((SPIN.program, [pack(())])))
+        while len(of_group(dying.process.pid)) < 2:
+            time.sleep(0.001)
+        # The child's death is seen first: to the next look its mother still seems to live.
+        os.killpg(dying.process.pid, signal.SIGKILL)
+        monkeypatch.setattr(dying, "alive", lambda: not dying.failed)
+        assert [run.status for run in worker.runs(SPIN, marshalled((SPIN.program, [pack(())])))] == ["timeout"]
+        assert interpreters.zygotes["A"] is not dying
+
+
+def test_a_child_that_has_begun_fails_its_own_zygote_alone() -> None:
+    interpreters = Interpreters(GAME)
+    worker = Worker(interpreters)
+    with contextlib.closing(interpreters):
+        assert worker.run(ONE).status == "ok"
+        dead = interpreters.zygotes["A"]
+        os.kill(dead.process.pid, signal.SIGSTOP)
+        worker.begin(ONE, marshalled((ONE.program, [pack(())])))
+        os.killpg(dead.process.pid, signal.SIGKILL)
+        while dead.alive():
+            time.sleep(0.001)
+        fresh = interpreters.get("A")
+        assert [run.status for run in worker.runs(ONE, marshalled((ONE.program, [pack(())])))] == ["ok"]
+        assert interpreters.zygotes["A"] is fresh
+
+
 def test_a_child_that_has_begun_and_is_not_waited_for_is_ended() -> None:
     interpreters = Interpreters(GAME)
     worker = Worker(interpreters)

@@ -50,8 +50,8 @@ def test_a_zygote_that_dies_twice_over_one_job_is_the_machines_fault() -> None:
             killed |= kill_zygotes(sandbox)
             time.sleep(0.05)
         outcome = future.result()
-        # One, if it was still dying when the second child was asked of it.
-        assert 1 <= len(killed) <= 2
+        # Three, if the first died before it gave a child.
+        assert 2 <= len(killed) <= 3
         assert (outcome.status, outcome.outputs) == ("infra_error", ())
         assert sandbox.run([ONE])[0].status == "ok"
 
