@@ -54,6 +54,8 @@ NAMES = {
     "W10": "W10: A, a tenth of the golds wrong",
     "W30": "W30: A, three tenths of the golds wrong",
 }
+# An arm has one colour in all figures. P and Q are never beside W10 and W30.
+HUE_OF = dict(zip("RABCDESPQ", HUES, strict=False)) | dict(zip(("W10", "W30"), HUES[7:], strict=False))
 
 
 def read(experiment: Experiment = CODE, folder: Path = NUMBERS) -> tuple[Runs, Mapping[int, Run]]:
@@ -374,27 +376,29 @@ def draw_strangers(strangers: Mapping[int, Run]) -> Figure:
 
 
 def _dots(axes: Axes, values: Values, name: Callable[[str], str]) -> None:
-    for row, by_seed in enumerate(values.values()):
+    for row, (each, by_seed) in enumerate(values.items()):
+        # A stranger has the colour of the arm whose tasks it was trained on.
+        hue = HUE_OF["R" if each == "seeds" else each.partition("-")[0]]
         points = [100 * value for value in by_seed.values()]
-        axes.plot(points, [row] * len(points), "o", color=HUES[row % len(HUES)], alpha=0.45, markersize=5)
+        axes.plot(points, [row] * len(points), "o", color=hue, alpha=0.45, markersize=5)
         found = interval(points)
         if found is not None:
-            _mean(axes, found, row)
+            _mean(axes, found, row, hue)
     axes.axvline(0, color="#888888", linewidth=0.8)
     axes.set_yticks(range(len(values)), [name(arm) for arm in values], fontsize=9)
     axes.invert_yaxis()
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _mean(axes: Axes, found: Interval, row: int) -> None:
-    axes.plot([found.mean], [row], "D", color=HUES[row % len(HUES)], markersize=7)
+def _mean(axes: Axes, found: Interval, row: int, hue: str) -> None:
+    axes.plot([found.mean], [row], "D", color=hue, markersize=7)
     if found.low is not None and found.high is not None:
-        axes.plot([found.low, found.high], [row, row], "-", color=HUES[row % len(HUES)], linewidth=2)
+        axes.plot([found.low, found.high], [row, row], "-", color=hue, linewidth=2)
 
 
 def draw_courses(runs: Runs) -> Figure:
     """Draws over the steps what the held-out score, the tasks' size, novelty and breadth did: runs and arms' means."""
-    figure = Figure(figsize=(9, 6), layout="constrained")
+    figure = Figure(figsize=(9, 6.5), layout="constrained")
     panels: list[tuple[str, Callable[[Run], dict[int, float]], int]] = [
         ("held-out gain in the run, points (drawn)", _held_out, 1),
         ("log of reached AST nodes of valid tasks", course, 9),
@@ -405,17 +409,17 @@ def draw_courses(runs: Runs) -> Figure:
         axes = figure.add_subplot(2, 2, place)
         _courses(axes, runs, of, window)
         axes.set_title(title, fontsize=10)
-        if place == 1:
-            axes.legend(fontsize=7, frameon=False)
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
     return figure
 
 
 def _courses(axes: Axes, runs: Runs, of: Callable[[Run], dict[int, float]], window: int) -> None:
     """Draws one number over the steps, arm by arm."""
-    for number, (arm, by_seed) in enumerate(runs.items()):
+    for arm, by_seed in runs.items():
         lines = [points for run in by_seed.values() if len(points := of(run)) > 1]
         if lines:
-            _curve(axes, lines, window, HUES[number % len(HUES)], NAMES[arm])
+            _curve(axes, lines, window, HUE_OF[arm], NAMES[arm])
     axes.set_xlabel("step")
     axes.spines[["top", "right"]].set_visible(False)
 
