@@ -27,6 +27,12 @@ class Faulty(TaskKind):
     """A kind of which `share` of the proposed tasks are recorded with wrong outputs."""
 
     share: float
+    mode: str
+
+    @property
+    def held_out_as(self) -> str:
+        # With names of their own these kinds would be tested on other inputs than the kinds that they stand beside.
+        return self.mode
 
     def made(
         self, proposal: Proposal, pairs: tuple[Pair, ...], verdict: Verdict, counts: InputCounts
@@ -60,4 +66,5 @@ for _percent in SHARES:
     for _class, _mode in ((FaultyPrediction, "expr_o"), (FaultySearch, "expr_i")):
         _kind = _class(f"{_mode}_wrong{_percent}", EXPR)
         _kind.share = _percent / 100
+        _kind.mode = _mode
         plugins.kind(_kind)

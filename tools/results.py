@@ -40,6 +40,7 @@ NUMBERS = ROOT / "docs" / "results"
 CURRICULA = ("C", "A", "E")
 """The arms whose tasks strangers are trained on."""
 STRANGER_STEPS = 30
+MACHINE = ("processor", "cores", "dtype")
 WINDOW = 10
 RAREFIED = 100
 """Coverage is counted in so many tasks of so many steps."""
@@ -105,11 +106,13 @@ def _strangers(seed: int, data: Path | None) -> dict[str, Any]:
     done = subprocess.run([*command, *settings], check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     runs = {path.parent.name: RunDirectory(path) for path in sorted(out.glob(f"*/seed-{seed}"))}
     start = next(iter(runs.values()))
+    environment = json.loads((start.path / "environment.json").read_text())
     return {
         "arm": STRANGERS,
         "seed": seed,
-        "commit": json.loads((start.path / "environment.json").read_text())["commit"],
+        "commit": environment["commit"],
         "settings": settings,
+        "machine": {key: environment[key] for key in MACHINE},
         "hours": round(sum(line["seconds"]["total"] for run in runs.values() for line in run.metrics()) / 3600, 3),
         "table": json.loads(done.stdout),
         # All strangers of a seed start from the same weights.
@@ -129,7 +132,7 @@ def _numbers(experiment: Experiment, arm: str, seed: int, data: Path | None) -> 
         "seed": seed,
         "commit": environment["commit"],
         "settings": experiment.settings(arm),
-        "machine": {key: environment[key] for key in ("processor", "cores", "dtype")},
+        "machine": {key: environment[key] for key in MACHINE},
         "hours": round(seconds / 3600, 3),
         "evaluation_hours": round(sum(line["seconds"].get("evaluate", 0) for line in lines) / 3600, 3),
         "log_nodes": _log_nodes(run),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -22,7 +23,7 @@ from redqueen.analysis.drawing import write
 from redqueen.analysis.hues import HUES
 from redqueen.analysis.retention.figure import draw
 from redqueen.analysis.retention.study import RetentionPlan, RetentionTrial
-from redqueen.base.intervals import Interval, interval, interval_text, slope, t_probability
+from redqueen.base.intervals import Interval, difference, interval, interval_text, slope, t_probability
 from tools.experiments import CODE, EXPERIMENTS, PASSES, STRANGERS, Experiment
 
 ROOT = Path(__file__).parents[1]
@@ -41,6 +42,8 @@ Values = Mapping[str, Mapping[int, float]]
 SETS = ("reserved", "cruxeval-i", "cruxeval-o", "depth 2", "depth 3", "depth 4")
 """All sets of held-out problems. A run has some of them."""
 WAYS = ("greedy", "drawn")
+COUNTED = ("paths", "programs")
+"""What breadth is counted in."""
 NAMES = {
     "R": "R: fixed tasks",
     "A": "A: single agent, per adapter",
@@ -142,11 +145,31 @@ def narrowing(runs: Runs) -> Values:
     return found
 
 
-def paired(values: Values, one: str, other: str) -> list[float]:
-    """Returns the differences of two arms, seed by seed."""
-    first = values.get(one, {})
-    second = values.get(other, {})
-    return [value - second[seed] for seed, value in sorted(first.items()) if seed in second]
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two arms by one number of each run."""
+
+    name: str
+    one: Mapping[int, float]
+    other: Mapping[int, float]
+    scale: float
+    digits: int
+
+    @property
+    def differences(self) -> list[float]:
+        """The differences, seed by seed."""
+        return [value - self.other[seed] for seed, value in sorted(self.one.items()) if seed in self.other]
+
+    @property
+    def unpaired(self) -> Interval | None:
+        """The difference of the means over the same seeds, with Welch's interval."""
+        seeds = self.one.keys() & self.other.keys()
+        return difference([self.one[seed] for seed in seeds], [self.other[seed] for seed in seeds])
+
+
+def compared(name: str, values: Values, one: str, other: str, scale: float = 100, digits: int = 1) -> Comparison:
+    """Returns the comparison of two arms by some values."""
+    return Comparison(f"{name}: {one} - {other}", values.get(one, {}), values.get(other, {}), scale, digits)
 
 
 def p_value(differences: Sequence[float]) -> float | None:
@@ -160,12 +183,15 @@ def p_value(differences: Sequence[float]) -> float | None:
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Returns the p values after Holm's correction (1979) over those that are there."""
+    """Returns the p values after Holm's correction (1979) over all, also those that are not known yet (None).
+
+    So a comparison is not helped by others that are still to come.
+    """
     order = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
     corrected: list[float | None] = [None] * len(p_values)
     largest = 0.0
     for rank, (p, place) in enumerate(order):
-        largest = max(largest, min(1.0, (len(order) - rank) * p))
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p))
         corrected[place] = largest
     return corrected
 
@@ -201,7 +227,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _points(values: Iterable[float], scale: float = 100, digits: int = 1) -> str:
     """Formats the mean of some numbers with its interval: `+5.1 [+2.0, +8.2]`."""
-    return interval_text(interval(list(values)), f"+.{digits}f", scale)
+    return interval_text(interval(list(values)), f"+z.{digits}f", scale)
 
 
 def _gain_table(runs: Runs) -> str:
@@ -238,7 +264,8 @@ def _course_table(runs: Runs) -> str:
             ends = [_ends(run, name) for run in by_seed.values()]
             cells.append(" to ".join(f"{fmean(values):.{digits}f}" for values in zip(*ends, strict=True)))
         rows.append(cells)
-    return "**What teachers wrote** (means of the first and of the last ten steps)\n\n" + _table(head, rows)
+    title = "**What teachers wrote** (the slope of log nodes; else means of the first and of the last ten steps)"
+    return f"{title}\n\n{_table(head, rows)}"
 
 
 def _secondary_table(runs: Runs) -> str:
@@ -270,7 +297,10 @@ def _pass_table(runs: Runs) -> str:
             cells.append(f"{100 * start:.1f} {_points(gained)}")
         rows.append(cells)
     head = ["arm", "seeds", *(f"pass@{k}" for k in PASSES)]
-    return "**pass@k, in %: the start, and the gain over it** (drawn at temperature 1)\n\n" + _table(head, rows)
+    title = (
+        "**pass@k, in %: the start, and the gain over it** (drawn, first 100 problems of each set, sets weigh the same)"
+    )
+    return f"{title}\n\n{_table(head, rows)}"
 
 
 def _stranger_table(strangers: Mapping[int, Run]) -> str:
@@ -283,34 +313,32 @@ def _stranger_table(strangers: Mapping[int, Run]) -> str:
     return "**Strangers: gain over the start, in points**\n\n" + _table(["tasks of", "seeds", "greedy", "drawn"], rows)
 
 
-def comparisons(
-    runs: Runs, strangers: Mapping[int, Run], experiment: Experiment = CODE
-) -> list[tuple[str, list[float], float, int]]:
-    """Returns the primary comparisons: what is compared, the paired differences, their scale and digits."""
-    found: list[tuple[str, list[float], float, int]] = []
+def comparisons(runs: Runs, strangers: Mapping[int, Run], experiment: Experiment = CODE) -> list[Comparison]:
+    """Returns the primary comparisons of the plan, those without a run included."""
+    found: list[Comparison] = []
     for way in measured(runs)[1]:
         values = gains(runs, way)
-        found += [(f"gain, {way}: {a} - {b}", paired(values, a, b), 100, 1) for a, b in experiment.compared]
+        found += [compared(f"gain, {way}", values, one, other) for one, other in experiment.compared]
     values = slopes(runs)
-    found += [(f"log nodes for 100 steps: {a} - {b}", paired(values, a, b), 1, 2) for a, b in experiment.slopes]
-    for way in WAYS if strangers else ():
-        values = stranger_gains(strangers, way)
-        found += [
-            (f"stranger, {way}: {a} - {b}", paired(values, f"{a}-last", f"{b}-last"), 100, 1)
-            for a, b in experiment.compared
-        ]
-    return [row for row in found if row[1]]
+    found += [compared("log nodes for 100 steps", values, one, other, 1, 2) for one, other in experiment.slopes]
+    for way in WAYS if STRANGERS in experiment.seeds else ():
+        values = {name.removesuffix("-last"): each for name, each in stranger_gains(strangers, way).items()}
+        found += [compared(f"stranger, {way}", values, one, other) for one, other in experiment.compared]
+    return found
 
 
 def _comparison_table(runs: Runs, strangers: Mapping[int, Run], experiment: Experiment) -> str:
-    compared = comparisons(runs, strangers, experiment)
-    p_values = [p_value(differences) for _, differences, _, _ in compared]
-    rows = [
-        [name, str(len(differences)), _points(differences, scale, digits), _p(p), _p(corrected)]
-        for (name, differences, scale, digits), p, corrected in zip(compared, p_values, holm(p_values), strict=True)
-    ]
-    head = ["primary comparison", "pairs", "difference", "p", "p, Holm"]
-    return "**Comparisons, paired by seed**\n\n" + _table(head, rows)
+    planned = comparisons(runs, strangers, experiment)
+    p_values = [p_value(one.differences) for one in planned]
+    rows: list[list[str]] = []
+    for one, p, corrected in zip(planned, p_values, holm(p_values), strict=True):
+        if pairs := one.differences:
+            paired = _points(pairs, one.scale, one.digits)
+            unpaired = interval_text(one.unpaired, f"+z.{one.digits}f", one.scale)
+            rows.append([one.name, str(len(pairs)), paired, _p(p), _p(corrected), unpaired])
+    head = ["primary comparison", "pairs", "difference, paired", "p", "p, Holm", "unpaired (Welch)"]
+    title = f"**Comparisons, paired by seed** (Holm's correction is over the {len(planned)} of the plan)"
+    return f"{title}\n\n{_table(head, rows)}"
 
 
 def _breadth_table(runs: Runs, experiment: Experiment) -> str:
@@ -318,16 +346,21 @@ def _breadth_table(runs: Runs, experiment: Experiment) -> str:
     values = narrowing(runs)
     rows: list[list[str]] = []
     for arm, by_seed in values.items():
-        points = [list(breadth(runs[arm][seed]).values()) for seed in by_seed]
-        ends = f"{fmean(each[0] for each in points):.0f} to {fmean(each[-1] for each in points):.0f}"
-        rows.append([NAMES[arm], str(len(by_seed)), ends, _points(by_seed.values(), 1, 2), "-"])
+        ends = [_first_and_last([runs[arm][seed]["breadth"][what] for seed in by_seed]) for what in COUNTED]
+        rows.append([NAMES[arm], str(len(by_seed)), *ends, _points(by_seed.values(), 1, 2), "-"])
     for one, other in experiment.compared:
-        if differences := paired(values, one, other):
+        if differences := compared("", values, one, other).differences:
             change = _points(differences, 1, 2)
-            rows.append([f"{one} - {other}", str(len(differences)), "-", change, _p(p_value(differences))])
-    head = ["arm", "seeds", "paths", "change of the log", "p"]
-    title = "**Breadth of the tasks** (secondary, not corrected): paths through 100 tasks, first to last ten steps"
+            rows.append([f"{one} - {other}", str(len(differences)), "-", "-", change, _p(p_value(differences))])
+    head = ["arm", "seeds", *COUNTED, "change of the log of paths", "p"]
+    title = "**Breadth of the tasks** (secondary, not corrected): in 100 tasks of the first and of the last ten steps"
     return f"{title}\n\n{_table(head, rows)}"
+
+
+def _first_and_last(runs: Sequence[Mapping[str, float]]) -> str:
+    """Returns the mean over runs of the first and of the last number of each."""
+    ends = [list(by_step.values()) for by_step in runs]
+    return f"{fmean(each[0] for each in ends):.0f} to {fmean(each[-1] for each in ends):.0f}"
 
 
 def _p(value: float | None) -> str:
@@ -339,10 +372,10 @@ def _run_table(runs: Runs, strangers: Mapping[int, Run]) -> str:
     everything = [run for by_seed in runs.values() for run in by_seed.values()] + list(strangers.values())
     for run in everything:
         machine = run.get("machine", {})
-        what = " ".join(str(machine.get(key, "")) for key in ("processor", "dtype")).strip()
-        rows.append([f"{run['arm']}-{run['seed']}", run["commit"][:9], f"{run['hours']:.2f}", what or "as above"])
+        what = " ".join(str(machine[key]) for key in ("processor", "dtype", "cores") if key in machine)
+        rows.append([f"{run['arm']}-{run['seed']}", run["commit"][:9], f"{run['hours']:.2f}", what or "not recorded"])
     hours = sum(run["hours"] for run in everything)
-    head = ["run", "commit", "hours of training", "machine"]
+    head = ["run", "commit", "hours of training", "machine, dtype, cores"]
     return f"**Runs: {len(rows)}, {hours:.1f} hours of training in all**\n\n" + _table(head, rows)
 
 
@@ -392,7 +425,8 @@ def _dots(axes: Axes, values: Values, name: Callable[[str], str]) -> None:
 
 def _mean(axes: Axes, found: Interval, row: int, hue: str) -> None:
     axes.plot([found.mean], [row], "D", color=hue, markersize=7)
-    if found.low is not None and found.high is not None:
+    # An interval of two runs is so wide (t(1) = 12.7) that nothing else would be seen.
+    if found.low is not None and found.high is not None and found.n > 2:
         axes.plot([found.low, found.high], [row, row], "-", color=hue, linewidth=2)
 
 

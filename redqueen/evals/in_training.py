@@ -12,13 +12,24 @@ from pathlib import Path
 
 from redqueen.config import Config
 from redqueen.evals.answers import HeldOutAnswer
-from redqueen.evals.benchmarks.benchmark import form_of
+from redqueen.evals.benchmarks.benchmark import Loaded, form_of
 from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
 from redqueen.evals.benchmarks.reserved import HALF
 from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.runner import Plan, Player, Runner
 from redqueen.evals.samples import SampleStore
+from redqueen.kinds import find
 from redqueen.records import Progress, Sampler, Verifier
+
+
+def load_held_out(config: Config, verifier: Verifier) -> list[Loaded]:
+    """Returns the problems of `evals.benchmarks`. Raises UserError if one is not known or its data cannot be had."""
+    evals = config.evals
+    folder = Path(evals.data) if evals.data else None
+    kinds = list(dict.fromkeys(find(kind).held_out_as for kind in config.game.kinds))
+    # Where students are selected by one half of the reserved programs, that half is no longer held out.
+    half = HALF if config.league.student_fitness == "held_out" else None
+    return load_benchmarks(chosen(evals.benchmarks), config, verifier, folder, evals.limit, kinds, half)
 
 
 class TrainingEvaluation:
@@ -30,11 +41,7 @@ class TrainingEvaluation:
         Raises UserError if a benchmark is not known or its data cannot be had.
         """
         evals = config.evals
-        folder = Path(evals.data) if evals.data else None
-        names = chosen(evals.benchmarks)
-        # Where students are selected by one half of the reserved programs, that half is no longer held out.
-        half = HALF if config.league.student_fitness == "held_out" else None
-        self.loaded = load_benchmarks(names, config, verifier, folder, evals.limit, config.game.kinds, half)
+        self.loaded = load_held_out(config, verifier)
         self.plan = Plan(
             template=form_of(config.model.prompts),
             samples=1,

@@ -89,6 +89,11 @@ class TaskKind:
         """The name in configurations, archives and prompts, e.g. `code_o`."""
         self.language = language
 
+    @property
+    def held_out_as(self) -> str:
+        """The kind in which students are tested on held-out programs; a variant of another kind names that one."""
+        return self.name
+
     def idea(self, program: str, message: str) -> str:
         """Returns what the author of a task thought of, as a text to compare: the program's shape."""
         del message

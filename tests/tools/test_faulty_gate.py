@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from redqueen import plugins
+from redqueen.config import Config
+from redqueen.evals.in_training import load_held_out
 from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds import find, task_on
 from redqueen.kinds.expr import EXPR
@@ -56,3 +58,12 @@ def test_seeds_and_held_out_tasks_stay_right(verifier: LocalVerifier) -> None:
         assert task is not None
         assert task.pairs == (Pair(whole.pairs[0].input, whole.pairs[0].output),)
     assert find("expr_o_wrong30").language is EXPR
+
+
+def test_students_are_tested_on_the_tasks_of_the_kinds_without_the_fault(verifier: LocalVerifier) -> None:
+    faulty, right = (
+        load_held_out(Config().override([f"game.kinds={kinds}", "evals.limit=6"]), verifier)[0]
+        for kinds in ("expr_o_wrong30,expr_i_wrong30", "expr_o,expr_i")
+    )
+    assert faulty.sha256 == right.sha256
+    assert [problem.id for problem in faulty.problems] == [problem.id for problem in right.problems]

@@ -25,7 +25,9 @@ def run(arm: str, seed: int, gain: float, rise: float) -> dict[str, Any]:
         **{"arm": arm, "seed": seed, "commit": "0123456789abc", "hours": 0.5, "machine": {"processor": "P"}},
         "log_nodes": {} if arm == "R" else {"code_o": {str(step): 3 + rise * step / 100 for step in (1, 2, 3, 4)}},
         "secondary": {"entropy of students": [0.5, 0.1], "guessable tasks": None if arm == "R" else [0.2, 0.3]},
-        "breadth": {"paths": {} if arm == "R" else {"10": 300.0, "20": 250.0, "60": 300 * math.exp(rise)}},
+        "breadth": dict.fromkeys(
+            ("paths", "programs"), {} if arm == "R" else {"10": 300.0, "20": 250.0, "60": 300 * math.exp(rise)}
+        ),
         "steps": [{**line, "step": step, "novel_rate": step / 10} for step in (1, 2, 3, 4)],
         "held_out": [{"step": 4, "students": {"S0": {"gain": gain}, "S1": {"gain": gain}}}],
         "evaluations": {"0": {"S0": cells(0.2)}, "60": {"S0": cells(0.2 + gain), "S1": cells(0.2 + gain)}},
@@ -51,7 +53,11 @@ def test_gains_are_weighted_by_problems_and_paired_by_seed() -> None:
     assert report.score(uneven, "drawn") == 0
     values = report.gains(RUNS, "drawn")
     assert values["E"] == pytest.approx({0: 0.07, 1: 0.08})
-    assert report.paired(values, "E", "A") == pytest.approx([0.05, 0.04]), "seed 2 has no partner"
+    difference = report.compared("gain", values, "E", "A")
+    assert difference.differences == pytest.approx([0.05, 0.04]), "seed 2 has no partner"
+    assert difference.unpaired is not None
+    assert difference.unpaired.mean == pytest.approx(0.045)
+    assert difference.unpaired.n == 4
     assert report.slopes(RUNS)["A"] == pytest.approx({0: -1, 1: -2, 2: -2})
     assert "R" not in report.slopes(RUNS)
 
@@ -60,8 +66,8 @@ def test_breadth_is_the_change_of_paths_from_the_first_window_to_the_last() -> N
     assert report.narrowing(RUNS)["E"] == pytest.approx({0: 0.5, 1: -0.5})
     assert "R" not in report.narrowing(RUNS)
     text = report.tables(RUNS, {})
-    assert "| A: single agent, per adapter | 3 | 300 to 64 |" in text
-    assert "| E - A | 2 | - | +1.50 | - |" in text
+    assert "| A: single agent, per adapter | 3 | 300 to 64 | 300 to 64 |" in text
+    assert "| E - A | 2 | - | - | +1.50 | - |" in text
 
 
 def test_passes_are_the_start_and_the_gain_of_the_runs_that_have_them() -> None:
@@ -86,7 +92,8 @@ def test_p_values_are_those_of_tables() -> None:
     assert report.p_value([0.0, 1.0, 2.0, 3.0, 4.0]) == pytest.approx(0.0474, abs=1e-4)
     assert report.p_value([1.0]) is None
     assert report.p_value([1.0, 1.0]) is None
-    assert report.holm([0.01, None, 0.04, 0.03]) == pytest.approx([0.03, None, 0.06, 0.06])
+    # What has no p yet counts as one of those that are corrected for.
+    assert report.holm([0.01, None, 0.04, 0.03]) == pytest.approx([0.04, None, 0.09, 0.09])
     assert report.holm([0.6, 0.7]) == [1.0, 1.0]
 
 
