@@ -77,9 +77,9 @@ def test_every_recipe_has_its_compute_matched_single_agents(name: str, how: str)
     assert alone.game.matches == (max(sizes) if how == "total" else -(-max(sizes) // min(sizes)))
     # All that a match costs, and all that is learnt from it, is the same.
     assert alone.game.model_copy(update={"matches": 0}) == whole.game
-    assert (alone.model, alone.sampling, alone.learning, alone.run) == (
-        whole.model, whole.sampling, whole.learning, whole.run,
-    )  # fmt: skip
+    assert (alone.model, alone.sampling, alone.run) == (whole.model, whole.sampling, whole.run)
+    # It is teacher and student, and has the one rate of students.
+    assert alone.learning == whole.learning.model_copy(update={"teacher_lr": None})
 
 
 def test_matching_comes_after_all_other_overrides() -> None:

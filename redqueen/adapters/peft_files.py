@@ -32,7 +32,11 @@ _VARIANTS = (
     "fan_in_fan_out",
     "modules_to_save",
     "layer_replication",
+    "use_qalora",
+    "alora_invocation_tokens",
 )
+# Starts of PEFT that take something off the base's weights, which then are not those of the base that members share.
+_CHANGED_BASE = ("pissa", "olora", "corda", "loftq")
 
 
 def save_adapter(
@@ -100,6 +104,8 @@ def load_adapter(folder: Path) -> tuple[dict[str, Factors], float]:
     except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError, SafetensorError) as error:
         raise AdapterError(f"{folder} is not a readable PEFT adapter: {error}") from error
     used = [name for name in _VARIANTS if config.get(name)]
+    start = str(config.get("init_lora_weights")).lower()
+    used += [f"init_lora_weights={start}"] if start.startswith(_CHANGED_BASE) else []
     if config.get("peft_type") != "LORA" or used:
         variant = ", ".join(used) or config.get("peft_type")
         raise AdapterError(f"{folder}: only plain LoRA is supported, this uses {variant}")

@@ -144,7 +144,7 @@ class Conversation:
                 break
         if not asked:
             return False
-        self._ask(task_of(asked_lines(self.directory, asked), self.directory, self.config.game, self.table.verifier))
+        self._ask(task_of(asked_lines(self.directory, asked), self.directory, self.config, self.table.verifier))
         return True
 
     def _is_whole(self, asked: list[str], line: str) -> bool:

@@ -31,16 +31,16 @@ class GameConfig(Section):
     references: int = Field(default=3, ge=0)
     """Tasks of the bank that a teacher sees before it writes."""
     shots: int = Field(default=0, ge=0)
-    """Worked seed tasks that a student sees (completion prompts only)."""
+    """Worked tasks of the bank that a student sees, of seeds where it is tested (completion prompts only)."""
     min_inputs: int = Field(default=4, ge=2)
-    """Distinct inputs that a proposal of an induction task must have; half of them stay hidden."""
+    """Distinct inputs that an induction task must have, a seed as well; half of them stay hidden."""
     max_inputs: int = Field(default=10, ge=2, le=256)
     """Inputs of a proposal of an induction task that are used."""
     references_from: ReferenceSource = "all"
     """Tasks that references are drawn from: all of the bank, its seeds, or the 64 newest of the kind."""
     seed_tasks: int | None = Field(default=None, ge=0)
-    """Seed programs that the task bank starts with, drawn by the run's seed; none: all of them; 0: the identity
-    function alone, which is AZR's start."""
+    """Seed programs of each language that the task bank starts with, drawn by the run's seed; none: all of them; 0: the
+    identity function alone, which is AZR's start."""
     seed_lines: int | None = Field(default=None, ge=2)
     """Lines of the longest seed program in the task bank; none: any. What teachers write may be longer."""
     seeds: str | None = None
@@ -49,7 +49,7 @@ class GameConfig(Section):
     """Students alone: whose tasks they are posed, a run's folder or a file of `redqueen tasks export`; none: the
     seeds."""
     bank_size: int = Field(default=4096, ge=16)
-    """Tasks of each kind that the task bank holds."""
+    """Tasks of each kind that the task bank holds. When it is full the oldest that is no seed is dropped."""
     teacher_reward: Annotated[str, Named("teacher reward", ("populora", "novel", "learnability"))] = "populora"
     """What a valid task pays its teacher. populora: 1 - rho, or `teacher_unsolved`; novel: the same for a new idea
     alone; learnability: 4 rho (1 - rho)."""

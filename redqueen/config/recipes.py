@@ -116,7 +116,7 @@ def paper_7b() -> Config:
         recipe="paper_7b",
         model=ModelConfig(name="Qwen/Qwen2.5-Coder-7B", prompts="chat", rank=32, alpha=64.0),
         population=PopulationConfig(teachers=4, students=4),
-        game=GameConfig(proposals=16, attempts=8, references=6, min_inputs=10, bank_size=16384),
+        game=GameConfig(proposals=16, attempts=8, references=6, min_inputs=8, bank_size=16384),
         sampling=SamplingConfig(proposal_tokens=2048, attempt_tokens=2048, batch_rows=0, prefill_tokens=0),
         learning=LearningConfig(lr=1e-5, batch_tokens=0),
         evolution=EvolutionConfig(every=10, gamma=0.25, burn_in=5),
@@ -215,8 +215,9 @@ def match_compute(config: Config, how: str) -> Config:
     """Returns the single agent (AZR with LoRA: one member in both roles) that a population is compared with.
 
     `how` is "total" (as many matches a step as the population plays in all, so as many proposals and attempts),
-    "per_adapter" (as many as its busiest member plays) or "none" (the population itself). Everything else stays as it
-    is. Raises ConfigError for another word, and for a configuration that is a single agent already.
+    "per_adapter" (as many as a member of its smaller role plays on average, rounded up) or "none" (the population
+    itself). Everything else stays as it is, except that the single agent has the students' rate. Raises ConfigError for
+    another word, and for a configuration that is a single agent already.
     """
     if how == "none":
         return config
@@ -231,6 +232,8 @@ def match_compute(config: Config, how: str) -> Config:
     smaller = min(population.teachers, population.students)
     alone = config.with_values("population", teachers=1, students=1, single_agent=True)
     alone = alone.with_values("game", matches=larger if how == "total" else math.ceil(larger / smaller))
+    # It writes and solves, and has the one rate of those who solve.
+    alone = alone.with_values("learning", teacher_lr=None)
     # One member has no rival to be replaced by, and no past opponent.
     alone = alone.with_values("league", hall_of_fame=0, hall_matches=0.0).with_values("evolution", enabled=False)
     return alone.model_copy(update={"recipe": f"{config.recipe} matched={how}"})

@@ -129,6 +129,12 @@ def solve_rate(verdicts: Sequence[Verdict]) -> float | None:
     return fmean(verdict.status == "correct" for verdict in judged) if judged else None
 
 
+def _or_zero(difference: float) -> float:
+    """Returns a reward less its baseline. Equal rewards give 0, of which rounding would leave some 1e-17."""
+    # A text with an advantage is computed, and lets its member move along its momentum, however small the advantage is.
+    return difference if abs(difference) > 1e-9 else 0.0
+
+
 def advantages(graded: Sequence[GradedRollout], pay: GameConfig) -> list[Sample]:
     """Returns the samples to learn from: rewards less their group's baseline, divided by their role's deviation.
 
@@ -139,7 +145,7 @@ def advantages(graded: Sequence[GradedRollout], pay: GameConfig) -> list[Sample]
     for item in graded:
         groups[item.rollout.group].append(item)
     baselines = {name: _baseline(group, pay) for name, group in groups.items()}
-    centred = [item.reward - baselines[item.rollout.group] for item in graded]
+    centred = [_or_zero(item.reward - baselines[item.rollout.group]) for item in graded]
     # Each role is divided by its own deviation, because teachers and students are paid on different scales.
     by_role: dict[Role, list[float]] = defaultdict(list)
     for item, value in zip(graded, centred, strict=True):

@@ -28,7 +28,7 @@ class Entry:
 
 
 class TaskBank:
-    """Holds each task once; when a kind is full, its oldest task is dropped.
+    """Holds each task once; when a kind is full, its oldest task that is no seed is dropped.
 
     Two tasks of a kind are the same if they have the same program (in normal form), inputs and message.
     """
@@ -57,15 +57,17 @@ class TaskBank:
         self._tasks.pop(task.kind, None)
         self._ideas.setdefault(task.kind, Counter())[idea(task)] += 1
         if len(shelf) > self.capacity:
-            # A dictionary keeps the order of insertion, so the first key is the oldest task.
-            self._drop(task.kind, next(iter(shelf)))
+            # A dictionary keeps the order of insertion, so the first key is the oldest task. Seeds stay while there are
+            # others, since references may be drawn from seeds alone.
+            written = (identity for identity, entry in shelf.items() if entry.task.author != AUTHOR)
+            self._drop(task.kind, next(written, next(iter(shelf))))
         return True
 
     def remove(self, program: str) -> int:
         """Drops every task on this program, of any kind and in any spelling. Returns how many. Seeds stay."""
         # A seed is the project's own and does repeat its outputs. The bank may hold nothing else.
         dropped = 0
-        for kind, shelf in self._entries.items():
+        for kind, shelf in list(self._entries.items()):
             name = find(kind).language.fingerprint(program)
             for identity, entry in list(shelf.items()):
                 if entry.task.author != AUTHOR and fingerprint_of(entry.task) == name:
@@ -76,6 +78,9 @@ class TaskBank:
     def _drop(self, kind: Kind, identity: tuple[str, ...]) -> None:
         entry = self._entries[kind].pop(identity)
         self._tasks.pop(kind, None)
+        # A kind without tasks is not there: programs to start from are drawn by kind first.
+        if not self._entries[kind]:
+            del self._entries[kind]
         ideas = self._ideas[kind]
         name = idea(entry.task)
         ideas[name] -= 1
@@ -120,12 +125,12 @@ class TaskBank:
     def in_turn(self, kind: Kind, first: int, count: int, order: Callable[[int], random.Random]) -> list[Task]:
         """Returns `count` tasks of `kind` from the place `first` on, in rounds that hold each task once.
 
-        `order` gives the random numbers that a round, counted from 0, is shuffled by.
-        Raises IndexError if there is no task of the kind.
+        `order` gives the random numbers that a round, counted from 0, is shuffled by. A task that is removed changes
+        the rounds. There are none if the bank has no task of the kind.
         """
         tasks = self._shelf(kind)
         if not tasks:
-            raise IndexError(f"the task bank has no task of the kind {kind}")
+            return []
         rounds: dict[int, list[Task]] = {}
         chosen: list[Task] = []
         for index in range(first, first + count):

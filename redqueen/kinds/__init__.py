@@ -122,13 +122,16 @@ def find_or_plain(name: str) -> TaskKind:
         return TaskKind(name, find(FIRST).language)
 
 
-def task_on(whole: Task, name: str, rng: random.Random | None = None) -> Task | None:
+def task_on(whole: Task, name: str, rng: random.Random | None = None, least: int = 2) -> Task | None:
     """Returns a task of the kind called `name` on a program with all its inputs (`TaskKind.of_program`).
 
-    None if the kind makes no task of it, or is of another language.
+    None if the kind makes no task of it, is of another language, or shows examples and has fewer than `least` inputs.
     """
     kind = find(name)
-    return kind.of_program(whole, rng) if kind.language.name == find(whole.kind).language.name else None
+    if kind.language.name != find(whole.kind).language.name:
+        return None
+    task = kind.of_program(whole, rng)
+    return None if task is None or (kind.shows_examples and len(task.pairs) < least) else task
 
 
 def recipes_of_languages() -> list[Recipe]:

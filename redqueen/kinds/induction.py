@@ -47,13 +47,19 @@ class Induction(TaskKind):
         return " ".join(_WORD.findall(message.lower()))
 
     def of_program(self, whole: Task, rng: random.Random | None = None) -> Task | None:
-        return replace(whole, id=f"{whole.id}-{self.name}", kind=self.name)
+        task = replace(whole, id=f"{whole.id}-{self.name}", kind=self.name, pairs=self._different(whole.pairs))
+        # With nothing hidden every program would be right.
+        return task if self.judged_on(task) else None
+
+    def _different(self, pairs: Sequence[Pair]) -> tuple[Pair, ...]:
+        """Returns the pairs of different inputs."""
+        # Spellings of one value are one input. The last one is kept: a hidden pair must not also be shown.
+        return tuple({self.language.input_identity(pair.input): pair for pair in pairs}.values())
 
     def made(
         self, proposal: Proposal, pairs: tuple[Pair, ...], verdict: Verdict, counts: InputCounts
     ) -> tuple[Verdict, Task | None]:
-        # Spellings of one value are one input. The last one is kept: a hidden pair must not also be shown.
-        pairs = tuple({self.language.input_identity(pair.input): pair for pair in pairs}.values())
+        pairs = self._different(pairs)
         if len(pairs) < counts.least:
             detail = f"{len(pairs)} different inputs, {counts.least} are needed"
             return replace(verdict, status="malformed", detail=detail), None

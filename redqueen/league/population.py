@@ -49,11 +49,18 @@ class Member:
     """The learnability of each of its latest matches, in [0, 1], oldest first (`fitness.game_learnability`)."""
     held_out: float | None = None
     """Its latest score on the held-out tasks, in [0, 1]; None before the first."""
+    practised: int = 0
+    """Matches against the task bank, of students alone. They are no games, as nobody is rated."""
 
     @property
     def games(self) -> int:
         """How many games it has played since its birth."""
         return self.wins + self.draws + self.losses
+
+    @property
+    def trials(self) -> int:
+        """How often it has shown what it can do: what a burn-in counts."""
+        return self.games + self.practised
 
 
 class Population:
@@ -149,6 +156,11 @@ class Population:
             rewards=_latest(member.rewards, reward),
             learnability=_latest(member.learnability, learnability),
         )
+
+    def count_practice(self, name: str) -> None:
+        """Counts a match of a living member against the task bank."""
+        member = self.members[name]
+        self.members[name] = replace(member, practised=member.practised + 1)
 
     def set_held_out(self, scores: Mapping[str, float]) -> None:
         """Records held-out scores by member name. Raises KeyError if a name is not alive."""

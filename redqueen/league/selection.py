@@ -107,7 +107,7 @@ def _victims(ranked: Sequence[Member], config: EvolutionConfig, rng: random.Rand
     candidates = ranked[len(ranked) - open_to_risk :]
     chosen = at_risk(config.survivors, candidates, places, config.contestants, rng)
     # The filter comes after the choice of ranks: a protected member keeps its place and no other takes the risk.
-    return [member.name for rank, member in enumerate(candidates) if rank in chosen and member.games >= config.burn_in]
+    return [member.name for rank, member in enumerate(candidates) if rank in chosen and member.trials >= config.burn_in]
 
 
 def _places(size: int, gamma: float, rng: random.Random) -> int:

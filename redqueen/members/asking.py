@@ -13,14 +13,14 @@ from redqueen.analysis.find_member import Found, find_member
 from redqueen.analysis.replay import Replay, load_step, open_replay
 from redqueen.base import streams
 from redqueen.base.futures import finished
-from redqueen.config import Config, GameConfig
+from redqueen.config import Config
 from redqueen.errors import UserError
 from redqueen.game.questions import Question, QuestionError, read_question
 from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds import find, names, names_of_languages
 from redqueen.members.question import BASE, SEED, task_of_run
 from redqueen.play.judging import ask, cut_off, submit_attempt, submit_proposal
-from redqueen.play.self_play import verified_seeds
+from redqueen.play.self_play import planted_by, verified_seeds
 from redqueen.records import Completion, Draft, Kind, Pair, Proposal, Request, Task, Verdict
 from redqueen.runs.allowed import Allowed, playable
 from redqueen.runs.directory import RunDirectory
@@ -61,7 +61,7 @@ def asked(
     found = found_member(directory, config, name, step)
     with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:
         # The question is checked before the model is loaded, which takes longer.
-        task = task_of(question, directory, config.game, verifier)
+        task = task_of(question, directory, config, verifier)
         with open_table(directory, config, found, step, verifier, listener) as table:
             return Asked(found=found, task=task, answers=table.answers(task, attempts))
 
@@ -159,19 +159,20 @@ def open_table(
         yield table
 
 
-def task_of(question: Sequence[str], directory: RunDirectory, game: GameConfig, verifier: LocalVerifier) -> Task:
+def task_of(question: Sequence[str], directory: RunDirectory, config: Config, verifier: LocalVerifier) -> Task:
     """Returns the task that is asked for by its id, or by a text. Raises UserError if there is none."""
     if len(question) == 1:
         word = question[0]
-        task = _seed(word, game, verifier) if word.startswith(SEED) else task_of_run(directory, word)
+        task = _seed(word, config, verifier) if word.startswith(SEED) else task_of_run(directory, word)
         if task is not None:
             return task
     # Questions look alike in several languages: the run's own are meant.
-    return posed(read_question("\n".join(question), names_of_languages(game.kinds)), verifier)
+    return posed(read_question("\n".join(question), names_of_languages(config.game.kinds)), verifier)
 
 
-def _seed(word: str, game: GameConfig, verifier: LocalVerifier) -> Task | None:
+def _seed(word: str, config: Config, verifier: LocalVerifier) -> Task | None:
     """Returns the run's seed task `seed-12-KIND`; without a kind it is of the run's first. Raises UserError."""
+    game = config.game
     number, _, name = word.removeprefix(SEED).partition("-")
     kind = find(name if name in names() else game.kinds[0])
     drafts = kind.language.seeds(game.seeds)
@@ -179,7 +180,7 @@ def _seed(word: str, game: GameConfig, verifier: LocalVerifier) -> Task | None:
         last = names_of_languages([kind.name])[-1]
         raise UserError(f"no seed task '{word}': choose seed-0 to seed-{len(drafts) - 1}, or e.g. seed-1-{last}")
     (whole,) = verified_seeds(verifier, {int(number): drafts[int(number)]}, kind.language, game.seeds)
-    task = kind.of_program(whole)
+    task = kind.of_program(whole, planted_by(config.run.seed, whole, kind.name))
     if task is None:
         raise UserError(f"no seed task '{word}': the program of seed-{number} makes no task of the kind {kind.name}")
     return task

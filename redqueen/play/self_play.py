@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from functools import partial
 from redqueen.base import streams
 from redqueen.base.request_stream import Further, sample_stream
 from redqueen.config import Config
+from redqueen.errors import UserError
 from redqueen.game.prompts import Prompts, prompts
 from redqueen.game.reserved import is_reserved
 from redqueen.game.seeds import AUTHOR, SeedError
@@ -63,15 +65,20 @@ class SelfPlay:
     def add_seed_tasks(self) -> int:
         """Adds `game.seed_tasks` seed programs in all kinds to the task bank. Returns how many programs it adds."""
         kinds = self.config.game.kinds
-        added = 0
+        least = self.config.game.min_inputs
+        added = planted = 0
+        own = self.config.game.seeds
+        if own is not None and len(languages(kinds)) > 1:
+            raise SeedError(f"{own} is of one language, and game.kinds are of several: choose kinds of one")
         for language in languages(kinds):
             tasks = self._seed_programs(language)
             added += len(tasks)
             for task in tasks:
                 for kind in kinds:
-                    posed = task_on(task, kind, streams.python(self.seed, "plant", task.id, kind))
-                    if posed is not None:
-                        self.task_bank.add(posed, None)
+                    posed = task_on(task, kind, planted_by(self.seed, task, kind), least)
+                    planted += posed is not None and self.task_bank.add(posed, None)
+        if planted > len(self.task_bank):
+            raise SeedError(f"there are more than game.bank_size={self.task_bank.capacity} seeds of a kind: raise it")
         self._check_planted()
         return added
 
@@ -292,6 +299,11 @@ def seed_tasks(verifier: Verifier, language: Language, numbers: Sequence[int] | 
     return verified_seeds(verifier, {number: drafts[number] for number in chosen}, language, None)
 
 
+def planted_by(seed: int, whole: Task, kind: Kind) -> random.Random:
+    """Returns what a run draws by which input of a seed program it asks about in a kind."""
+    return streams.python(seed, "plant", whole.id, kind)
+
+
 def verified_seeds(verifier: Verifier, drafts: Mapping[int, Draft], language: Language, own: str | None) -> list[Task]:
     """Returns the seeds with these numbers as `verified_tasks` does.
 
@@ -316,4 +328,15 @@ def verified_tasks(verifier: Verifier, drafts: Mapping[str, Draft], language: La
     # The language's name stands for that. A kind may need more inputs than a program written by hand has.
     kind = language.name
     proposals = [Proposal(id=name, kind=kind, author=AUTHOR, step=0, draft=draft) for name, draft in drafts.items()]
-    return [task for _, task in judge_proposals(verifier, proposals) if task is not None]
+    judged = judge_proposals(verifier, proposals)
+    refuse_lost([verdict for verdict, _ in judged])
+    return [task for _, task in judged if task is not None]
+
+
+def refuse_lost(verdicts: Sequence[Verdict]) -> None:
+    """Raises UserError if the machine lost some programs: a run that begins without them would be another run."""
+    lost = [verdict for verdict in verdicts if verdict.status == "infra_error"]
+    if lost:
+        raise UserError(
+            f"the sandbox lost {len(lost)} of {len(verdicts)} programs ({lost[0].detail}): see redqueen doctor"
+        )

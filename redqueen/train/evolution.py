@@ -82,13 +82,13 @@ def _rate_match(
     # Fixed tasks have no author to be rated against. What the student earned counts for the fitnesses that look at it.
     if match.teacher == BANK:
         _record_student(population, match, played.proposals)
+        population.count_practice(match.student)
         return Game(match=match, score=score, outcome=None)
-    # A proposal without a reward was lost to a fault of the machine. It says nothing about either side.
-    paid = [proposal for proposal in played.proposals if proposal.reward is not None]
-    if paid:
-        _record_game(population, match, paid)
     result = outcome(score, band) if score is not None else _forfeit(played)
+    # What the machine lost says nothing about either side; without a game, nor do the invalid proposals beside it.
     if result is not None:
+        paid = [proposal for proposal in played.proposals if proposal.reward is not None]
+        _record_game(population, match, paid)
         population.rate_game(match.teacher, match.student, result, trueskill)
     return Game(match=match, score=score, outcome=result)
 
@@ -161,7 +161,7 @@ def proven_first(
     trial = max(1, config.evolution.burn_in)
     # The sort is stable: within a group the order of fitness stays. If nobody has finished its burn-in, those that
     # played at all come first.
-    return sorted(ranked, key=lambda member: (member.games < trial, member.games == 0))
+    return sorted(ranked, key=lambda member: (member.trials < trial, member.trials == 0))
 
 
 def standings_of(population: Population, league: LeagueConfig) -> tuple[Standing, ...]:

@@ -10,7 +10,7 @@ from redqueen.base import streams
 from redqueen.game.seeds import SeedError
 from redqueen.league.matchmaking import BANK, Match
 from redqueen.play.judging import judge_proposals
-from redqueen.play.self_play import SelfPlay
+from redqueen.play.self_play import SelfPlay, refuse_lost
 from redqueen.records import Attempted, Completion, Draft, Progress, Proposal, Proposed, Rollout, Task, Verdict
 
 
@@ -25,11 +25,15 @@ def add_fixed_tasks(play: SelfPlay, tasks: Sequence[Task], source: str) -> int:
         draft = Draft(task.program, tuple(pair.input for pair in task.pairs), task.message)
         proposals.append(Proposal(id=f"fixed-{number}", kind=task.kind, author=BANK, step=0, draft=draft))
     kinds = play.config.game.kinds
+    judged = judge_proposals(play.verifier, proposals)
+    refuse_lost([verdict for verdict, _ in judged])
     added = 0
-    for task, (_, verified) in zip(tasks, judge_proposals(play.verifier, proposals), strict=True):
+    for task, (_, verified) in zip(tasks, judged, strict=True):
         # The file's outputs may be of another version of Python, or made up.
         if task.kind in kinds and verified is not None and verified.pairs == task.pairs:
             added += play.task_bank.add(verified, None)
+    if added > len(play.task_bank):
+        raise SeedError(f"{source} has more than game.bank_size={play.task_bank.capacity} tasks of a kind: raise it")
     there = {entry.task.kind for entry in play.task_bank.entries()}
     missing = [kind for kind in kinds if kind not in there]
     if missing:
@@ -55,6 +59,8 @@ def practise(
             # The id of a task names what becomes of it in this match.
             for number, task in enumerate(drawn):
                 posed.append((match, replace(task, id=f"{match.id}.{kind}.{number}", step=step)))
+    if not posed:
+        raise SeedError("every task of the task bank was withdrawn, since it gave different outputs: choose others")
     attempted = play.attempt([(match.student, task) for match, task in posed], game.attempts, progress)
     return [_as_proposed(match, task) for match, task in posed], attempted
 

@@ -86,7 +86,9 @@ class Warmup:
         self.seeds_by_kind: dict[Kind, list[Task]] = {}
         """Those that can be posed in a kind. All kinds of a language are taught, whichever are played later."""
         for kind in names_of_languages(config.game.kinds):
-            suitable = [whole for whole in self.seed_tasks if task_on(whole, kind) is not None]
+            # What the game would refuse is not taught.
+            least = config.game.min_inputs
+            suitable = [whole for whole in self.seed_tasks if task_on(whole, kind, least=least) is not None]
             if suitable:
                 self.seeds_by_kind[kind] = suitable
         self.kinds = tuple(self.seeds_by_kind)
