@@ -18,7 +18,7 @@ from redqueen.evals.benchmarks.reserved import HALF
 from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.runner import Plan, Player, Runner
 from redqueen.evals.samples import SampleStore
-from redqueen.kinds import find
+from redqueen.kinds import held_out_kinds
 from redqueen.records import Progress, Sampler, Verifier
 
 
@@ -26,7 +26,7 @@ def load_held_out(config: Config, verifier: Verifier) -> list[Loaded]:
     """Returns the problems of `evals.benchmarks`. Raises UserError if one is not known or its data cannot be had."""
     evals = config.evals
     folder = Path(evals.data) if evals.data else None
-    kinds = list(dict.fromkeys(find(kind).held_out_as for kind in config.game.kinds))
+    kinds = held_out_kinds(config.game.kinds)
     # Where students are selected by one half of the reserved programs, that half is no longer held out.
     half = HALF if config.league.student_fitness == "held_out" else None
     return load_benchmarks(chosen(evals.benchmarks), config, verifier, folder, evals.limit, kinds, half)

@@ -21,6 +21,7 @@ from redqueen.evals.held_out import HeldOutEvaluation, run_evaluation
 from redqueen.evals.in_training import TrainingEvaluation
 from redqueen.game.behaviour import behaviours
 from redqueen.game.rewards import advantages
+from redqueen.kinds import held_out_kinds
 from redqueen.league.games import par_by
 from redqueen.league.hall_of_fame import add_champion_matches
 from redqueen.league.matchmaking import BANK, Match, matchmake, numbered
@@ -290,7 +291,8 @@ class Trainer:
         # Most runs do not use them, and preparing them runs their programs in the sandbox.
         play = self.self_play
         count = self.config.league.held_out_tasks
-        return run_evaluation(self.config, "selection", count, play.prompts, play.sampler, play.verifier)
+        kinds = held_out_kinds(self.config.game.kinds)
+        return run_evaluation(self.config, "selection", kinds, count, play.prompts, play.sampler, play.verifier)
 
     def _matches(self, step: int) -> list[Match]:
         """Returns who plays whom: pairs of the living, some of which are split to meet past champions instead."""
