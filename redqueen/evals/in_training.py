@@ -7,6 +7,8 @@ Problems and random numbers are the same each time, so a difference from the sta
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,10 +28,18 @@ def load_held_out(config: Config, verifier: Verifier) -> list[Loaded]:
     """Returns the problems of `evals.benchmarks`. Raises UserError if one is not known or its data cannot be had."""
     evals = config.evals
     folder = Path(evals.data) if evals.data else None
-    kinds = held_out_kinds(config.game.kinds)
+    # The order of the kinds decides which problems a limit leaves, so it is the same for all runs.
+    kinds = sorted(held_out_kinds(config.game.kinds))
     # Where students are selected by one half of the reserved programs, that half is no longer held out.
     half = HALF if config.league.student_fitness == "held_out" else None
     return load_benchmarks(chosen(evals.benchmarks), config, verifier, folder, evals.limit, kinds, half)
+
+
+def checksum(benchmarks: Sequence[Loaded]) -> str:
+    """Returns what tells these problems from others, in few characters."""
+    # A file has the same checksum whatever the limit is, so the problems are named too.
+    content = [[one.benchmark.name, one.sha256, [problem.id for problem in one.problems]] for one in benchmarks]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
 
 
 class TrainingEvaluation:
@@ -42,6 +52,8 @@ class TrainingEvaluation:
         """
         evals = config.evals
         self.loaded = load_held_out(config, verifier)
+        self.asked = checksum(self.loaded)
+        """Is the same in two runs that are asked the same problems."""
         self.plan = Plan(
             template=form_of(config.model.prompts),
             samples=1,

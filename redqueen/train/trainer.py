@@ -116,9 +116,11 @@ class Trainer:
             champions = update_hall_of_fame(self.population, self.policy, step, config)
             births = replace_weakest(self.population, self.policy, step, config)
         answers: Sequence[HeldOutAnswer] = ()
+        asked = ""
         if self.evaluation is not None and (step % config.evals.every == 0 or step == config.run.steps):
             with phases.phase("evaluate"):
                 answers = self.evaluation.answers(list(self.population.players("student")), phases.progress)
+            asked = self.evaluation.asked
 
         living = [standing.member.name for standing in standings]
         return StepRecord(
@@ -138,6 +140,7 @@ class Trainer:
             measures=self.measures.measure(played, called, living),
             answers=tuple(answers),
             start=self.start_answers if answers else (),
+            asked=asked,
             seconds=phases.seconds,
             work=phases.work,
         )
