@@ -1,6 +1,6 @@
 """What the students solve of held-out problems while a run goes on, beside the adapter that they started from.
 
-It is logged, and nothing is selected by it. A problem is attempted as in the game, at the run's temperature, since that
+It is logged, and nothing is selected by it. A problem is attempted and sampled as in the game, since that
 is what training changes first and most: greedy scores, and several attempts, are for `redqueen eval --step all`.
 Problems and random numbers are the same each time, so a difference from the start is paired, problem by problem.
 """
@@ -58,6 +58,8 @@ class TrainingEvaluation:
             template=form_of(config.model.prompts),
             samples=1,
             temperature=config.sampling.temperature,
+            top_p=config.sampling.top_p,
+            top_k=config.sampling.top_k,
             max_tokens=evals.max_tokens or None,
             base=base,
         )

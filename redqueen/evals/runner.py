@@ -36,9 +36,17 @@ class Plan:
     """The most tokens of an answer; None: each benchmark's own number."""
     base: str
     """SHA-256 of the base's weights."""
+    top_p: float = 1.0
+    """As `SamplingParams` has it, and `top_k` too."""
+    top_k: int = 0
 
     def sampling(self, benchmark: Benchmark) -> SamplingParams:
-        return SamplingParams(max_tokens=self.max_tokens or benchmark.max_tokens, temperature=self.temperature)
+        return SamplingParams(
+            max_tokens=self.max_tokens or benchmark.max_tokens,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=self.top_k,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +122,7 @@ class Runner:
         # The reserved programs have no file: the release that they are part of stands for them.
         source = loaded.benchmark.source
         data = loaded.sha256 if source.files or source.made else loaded.origin
-        shared = [self.plan.base, data, sampling.max_tokens, sampling.temperature, SEED, repr(first)]
+        shared = [self.plan.base, data, repr(sampling), SEED, repr(first)]
         shared += own_code(loaded.benchmark)
         return hashlib.sha256(json.dumps(shared).encode()).hexdigest()[:24]
 

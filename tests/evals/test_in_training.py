@@ -99,6 +99,21 @@ def test_the_order_of_the_kinds_does_not_decide_what_is_asked(verifier: LocalVer
     assert len({asked("code_o,code_i")[1], asked("code_o")[1], asked("code_o,code_i", 5)[1]}) == 3
 
 
+def test_answers_are_sampled_as_in_the_game(verifier: LocalVerifier) -> None:
+    settings = [
+        "game.kinds=code_o",
+        "evals.limit=1",
+        "sampling.temperature=0.7",
+        "sampling.top_p=0.9",
+        "sampling.top_k=20",
+    ]
+    config = Config().override(settings)
+    evaluation = TrainingEvaluation(config, Nobody(), verifier, "base")
+    benchmark = evaluation.loaded[0].benchmark
+    assert evaluation.plan.sampling(benchmark) == config.sampling.params(benchmark.max_tokens)
+    evaluation.close()
+
+
 def answer(problem: str, status: str, member: str = "S0") -> HeldOutAnswer:
     return HeldOutAnswer(
         member=member, benchmark="reserved", problem=problem, text="", status=status, tokens=1, cut_off=False
