@@ -14,13 +14,15 @@ from redqueen.runs.directory import RunDirectory
 def depth_scores(run: RunDirectory, step: int) -> dict[str, dict[str, dict[str, float]]]:
     """Returns the students' scores in the run's own evaluation after a step, by member and depth.
 
-    Answers are drawn as in training. Each score is the share of right answers and the number of problems. At step 0 the
-    member is the adapter that all others started from.
+    Answers are drawn as in training. Each score is the share of right answers and the number of problems, without those
+    that the machine lost. At step 0 the member is the adapter that all others started from.
     """
     programs = {f"reserved-all-{number}": draft.program for number, draft in enumerate(EXPR.reserved())}
     right: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
     with ArchiveReader(run.archive) as reader:
         for row in reader.evaluations(step):
+            if row.status == "infra_error":
+                continue
             name, _, _ = row.problem.rpartition("-")
             depth = size_of(parse(programs[name]))[0]
             right[row.member][f"depth {depth} drawn"].append(row.status == "correct")

@@ -45,7 +45,7 @@ def run_compare(paths: Sequence[Path], by: str, out: Path | None, *, as_json: bo
         table = compared.table
         shown = table if everything else [row for row in table if row.name in FIRST]
         _show(compared.arms, compared.costs, shown)
-    for line in compared.missing:
+    for line in compared.remarks:
         _progress(line)
     if out is not None:
         read = compared.arms

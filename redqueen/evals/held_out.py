@@ -16,8 +16,9 @@ from redqueen.evals.reserved_tasks import Examples, most_tasks, reserved_tasks, 
 from redqueen.game.prompts import Prompts
 from redqueen.game.reserved import Half
 from redqueen.game.rewards import solve_rate
+from redqueen.kinds import held_out_kinds
 from redqueen.play.judging import ask_attempts
-from redqueen.records import Attempted, Progress, Request, Sampler, SamplingParams, Task, Verdict, Verifier
+from redqueen.records import Attempted, Kind, Progress, Request, Sampler, SamplingParams, Task, Verdict, Verifier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +54,20 @@ class HeldOutEvaluation:
 
 
 def run_evaluation(
-    config: Config, half: Half, count: int, prompts: Prompts, sampler: Sampler, verifier: Verifier
+    config: Config,
+    half: Half,
+    kinds: Sequence[Kind],
+    count: int,
+    prompts: Prompts,
+    sampler: Sampler,
+    verifier: Verifier,
 ) -> HeldOutEvaluation:
     """Returns a run's evaluation on `count` tasks of a half: the same for all its members, and after a resume.
 
+    The tasks are of these `kinds` in turn, so their order is a part of what is asked.
+
     Raises UserError if a program fails in the sandbox.
     """
-    kinds = config.game.kinds
     seed = config.run.seed
     return HeldOutEvaluation(
         tasks=reserved_tasks(half, kinds, count, seed, verifier),
@@ -75,7 +83,7 @@ def run_evaluation(
 def check_held_out(config: Config) -> None:
     """Raises ConfigError if students are to be scored by more held-out tasks than there are."""
     count = config.league.held_out_tasks
-    most = most_tasks("selection", config.game.kinds)
+    most = most_tasks("selection", held_out_kinds(config.game.kinds))
     if config.league.student_fitness == "held_out" and count > most:
         raise ConfigError(f"league.held_out_tasks={count}: there are {most} held-out tasks, choose at most that")
 

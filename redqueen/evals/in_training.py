@@ -1,12 +1,14 @@
 """What the students solve of held-out problems while a run goes on, beside the adapter that they started from.
 
-It is logged, and nothing is selected by it. A problem is attempted as in the game, at the run's temperature, since that
+It is logged, and nothing is selected by it. A problem is attempted and sampled as in the game, since that
 is what training changes first and most: greedy scores, and several attempts, are for `redqueen eval --step all`.
 Problems and random numbers are the same each time, so a difference from the start is paired, problem by problem.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from redqueen.evals.benchmarks.reserved import HALF
 from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.runner import Plan, Player, Runner
 from redqueen.evals.samples import SampleStore
-from redqueen.kinds import find
+from redqueen.kinds import held_out_kinds
 from redqueen.records import Progress, Sampler, Verifier
 
 
@@ -26,10 +28,18 @@ def load_held_out(config: Config, verifier: Verifier) -> list[Loaded]:
     """Returns the problems of `evals.benchmarks`. Raises UserError if one is not known or its data cannot be had."""
     evals = config.evals
     folder = Path(evals.data) if evals.data else None
-    kinds = list(dict.fromkeys(find(kind).held_out_as for kind in config.game.kinds))
+    # The order of the kinds decides which problems a limit leaves, so it is the same for all runs.
+    kinds = sorted(held_out_kinds(config.game.kinds))
     # Where students are selected by one half of the reserved programs, that half is no longer held out.
     half = HALF if config.league.student_fitness == "held_out" else None
     return load_benchmarks(chosen(evals.benchmarks), config, verifier, folder, evals.limit, kinds, half)
+
+
+def checksum(benchmarks: Sequence[Loaded]) -> str:
+    """Returns what tells these problems from others, in few characters."""
+    # A file has the same checksum whatever the limit is, so the problems are named too.
+    content = [[one.benchmark.name, one.sha256, [problem.id for problem in one.problems]] for one in benchmarks]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
 
 
 class TrainingEvaluation:
@@ -42,10 +52,14 @@ class TrainingEvaluation:
         """
         evals = config.evals
         self.loaded = load_held_out(config, verifier)
+        self.asked = checksum(self.loaded)
+        """Is the same in two runs that are asked the same problems."""
         self.plan = Plan(
             template=form_of(config.model.prompts),
             samples=1,
             temperature=config.sampling.temperature,
+            top_p=config.sampling.top_p,
+            top_k=config.sampling.top_k,
             max_tokens=evals.max_tokens or None,
             base=base,
         )

@@ -39,7 +39,9 @@ def _of_language(
     # Half of 70 programs in three kinds makes 210 tasks. Only the programs that are needed run in the sandbox.
     name_of_half = half or "all"
     drafts = {f"reserved-{name_of_half}-{number}": draft for number, draft in enumerate(language.reserved(half))}
-    names = streams.python(seed, "reserved", name_of_half).sample(list(drafts), min(count, len(drafts)))
+    # All are drawn and then cut: what `sample` draws first depends on how many it is asked for.
+    drawn = streams.python(seed, "reserved", name_of_half).sample(list(drafts), len(drafts))
+    names = drawn[:count]
     programs = verified_tasks(verifier, {name: drafts[name] for name in names}, language)
     if len(programs) < len(names):
         raise UserError(

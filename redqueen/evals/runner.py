@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import product
@@ -36,9 +36,17 @@ class Plan:
     """The most tokens of an answer; None: each benchmark's own number."""
     base: str
     """SHA-256 of the base's weights."""
+    top_p: float = 1.0
+    """As `SamplingParams` has it, and `top_k` too."""
+    top_k: int = 0
 
     def sampling(self, benchmark: Benchmark) -> SamplingParams:
-        return SamplingParams(max_tokens=self.max_tokens or benchmark.max_tokens, temperature=self.temperature)
+        return SamplingParams(
+            max_tokens=self.max_tokens or benchmark.max_tokens,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=self.top_k,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +88,8 @@ class Runner:
 
     def run(self, loaded: Loaded, players: Sequence[Player], progress: Progress | None = None) -> list[list[SampleRow]]:
         """Returns the samples of each player, by problem and number; those that were there are among them."""
-        setting = self.setting(loaded)
-        name = loaded.benchmark.name
-        done = self.store.finished(setting, name)
+        settings = self.settings(loaded)
+        done = self.store.finished(settings, loaded.benchmark.name)
         # Equal adapters answer once.
         distinct = list({player.adapter: player for player in players}.values())
         count = len(distinct) * self.plan.samples
@@ -98,7 +105,7 @@ class Runner:
                 if (player.adapter, problem.id, number) not in done:
                     places.append((problem, number, player))
             before = min(start + size, len(loaded.problems)) * count - len(places)
-            for row in self._sample(setting, loaded, places, _shifted(progress, before, total)):
+            for row in self._sample(settings, loaded, places, _shifted(progress, before, total)):
                 done[row.adapter, row.problem, row.number] = row
         samples: list[list[SampleRow]] = []
         for player in players:
@@ -106,20 +113,23 @@ class Runner:
             samples.append([done[key] for key in keys])
         return samples
 
-    def setting(self, loaded: Loaded) -> str:
-        """Returns the checksum of what all samples of a benchmark share."""
-        sampling = self.plan.sampling(loaded.benchmark)
-        first = loaded.benchmark.pose(loaded.problems[0], loaded.benchmark.form(self.plan.template))
-        # The first prompt stands for the words of the template. The limit is not in it: more problems may be added.
-        # The reserved programs have no file: the release that they are part of stands for them.
-        source = loaded.benchmark.source
-        data = loaded.sha256 if source.files or source.made else loaded.origin
-        shared = [self.plan.base, data, sampling.max_tokens, sampling.temperature, SEED, repr(first)]
-        shared += own_code(loaded.benchmark)
-        return hashlib.sha256(json.dumps(shared).encode()).hexdigest()[:24]
+    def settings(self, loaded: Loaded) -> dict[str, str]:
+        """Returns by problem the checksum of what its samples and their verdicts depend on, but for the adapter."""
+        benchmark = loaded.benchmark
+        form = benchmark.form(self.plan.template)
+        # The limit is not in it: more problems may be added. So each task of the reserved programs, which have no file,
+        # stands for itself, beside the release that judges it.
+        in_rows = bool(benchmark.source.files or benchmark.source.made)
+        data = loaded.sha256 if in_rows else loaded.origin
+        shared = [self.plan.base, data, repr(self.plan.sampling(benchmark)), SEED, *own_code(benchmark)]
+        settings: dict[str, str] = {}
+        for problem in loaded.problems:
+            own = [repr(benchmark.pose(problem, form)), "" if in_rows else repr(problem.data)]
+            settings[problem.id] = hashlib.sha256(json.dumps([*shared, *own]).encode()).hexdigest()[:24]
+        return settings
 
     def _sample(
-        self, setting: str, loaded: Loaded, places: Sequence[Place], progress: Progress | None
+        self, settings: Mapping[str, str], loaded: Loaded, places: Sequence[Place], progress: Progress | None
     ) -> list[SampleRow]:
         benchmark = loaded.benchmark
         if not places:
@@ -147,7 +157,7 @@ class Runner:
         for index, (completion, verdict) in enumerate(ask(self.sampler, requests, submit, progress)):
             problem, number, player = places[index]
             row = SampleRow(
-                setting=setting,
+                setting=settings[problem.id],
                 adapter=player.adapter,
                 benchmark=benchmark.name,
                 problem=problem.id,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ class SampleRow:
     """One text with its verdict."""
 
     setting: str
-    """The checksum of everything that the text depends on but the adapter and the problem."""
+    """The checksum of everything that the text and its verdict depend on but the adapter: of the problem too, since a
+    later release may have another one under its name."""
     adapter: str
     """The checksum of the adapter's weights."""
     benchmark: str
@@ -62,13 +63,15 @@ class SampleStore(Closing):
         except sqlite3.Error as error:
             raise UserError(f"{path} holds no samples ({error}): choose another --out") from error
 
-    def finished(self, setting: str, benchmark: str) -> dict[Key, SampleRow]:
-        """Returns the samples of a benchmark that were made in this setting, but for those that the machine lost."""
+    def finished(self, settings: Mapping[str, str], benchmark: str) -> dict[Key, SampleRow]:
+        """Returns the samples of a benchmark that were made in the setting of their problem.
+
+        Those that the machine lost are left out.
+        """
         cursor = self.connection.execute(
-            f"SELECT {', '.join(_NAMES)} FROM samples WHERE setting = ? AND benchmark = ? AND status != 'infra_error'",
-            (setting, benchmark),
+            f"SELECT {', '.join(_NAMES)} FROM samples WHERE benchmark = ? AND status != 'infra_error'", (benchmark,)
         )
-        rows = [_row(values) for values in cursor]
+        rows = [row for row in map(_row, cursor) if settings.get(row.problem) == row.setting]
         return {(row.adapter, row.problem, row.number): row for row in rows}
 
     def add(self, rows: Iterable[SampleRow]) -> None:

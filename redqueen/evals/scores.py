@@ -63,6 +63,7 @@ class Results:
         self.benchmarks = list(benchmarks)
         self.cells: dict[str, list[ScoreCell]] = {}
         """The cells of a benchmark, in the order of the entries."""
+        self._rates: dict[str, Array] = {}
         self._draws: dict[str, Array] = {}
         self._means: dict[str, Array] = {}
 
@@ -71,6 +72,7 @@ class Results:
         name = loaded.benchmark.name
         part_of = {problem.id: str(problem.data.get("part", "")) for problem in loaded.problems}
         rates = np.array([_rates(loaded, samples) for samples in rows])
+        self._rates[name] = rates
         self._draws[name] = resampled_means(rates, name)
         cells: list[ScoreCell] = []
         for number, samples in enumerate(rows):
@@ -134,21 +136,40 @@ class Results:
 
     def mean_of(self, column: str, members: Sequence[int]) -> Interval | None:
         """Returns the mean of several entries with its interval over problems; None if one of them has no score."""
-        mean = float(np.mean([self.mean(column, entry) for entry in members]))
-        drawn = self.draws(column)[:, list(members)].mean(axis=1)
-        return None if np.isnan(mean) else percentiles(mean, drawn, self._problems(column, members[0]))
+        means, drawn, problems = self._shared(column, members)
+        mean = float(means.mean())
+        return None if np.isnan(mean) else percentiles(mean, drawn.mean(axis=1), problems)
 
     def mean_over(self, column: str, members: Sequence[int], others: Sequence[int]) -> Interval | None:
         """Returns how far the mean of several entries is above that of others, with its interval over problems.
 
-        All answered the same problems, so the difference is paired.
+        The difference is paired: only problems count that all of them have answered.
         """
-        means = [float(np.mean([self.mean(column, entry) for entry in group])) for group in (members, others)]
-        if np.isnan(means).any():
-            return None
-        drawn = self.draws(column)
-        difference = drawn[:, list(members)].mean(axis=1) - drawn[:, list(others)].mean(axis=1)
-        return percentiles(means[0] - means[1], difference, self._problems(column, members[0]))
+        means, drawn, problems = self._shared(column, [*members, *others])
+        count = len(members)
+        mean = float(means[:count].mean() - means[count:].mean())
+        difference = drawn[:, :count].mean(axis=1) - drawn[:, count:].mean(axis=1)
+        return None if np.isnan(mean) else percentiles(mean, difference, problems)
+
+    def _shared(self, column: str, entries: Sequence[int]) -> tuple[Array, Array, int]:
+        """Returns the scores of entries on the problems that all of them have answered: [entries]; the same on
+        resampled problems: [resamples, entries]; and how many problems these are.
+
+        A problem that the machine lost for one of them would otherwise move its score alone.
+        """
+        chosen = list(entries)
+        means: list[Array] = []
+        draws: list[Array] = []
+        problems = 0
+        for name in self.averaged(column):
+            rates = self._rates[name][chosen]
+            lost = np.isnan(rates).any(axis=0)
+            count = int((~lost).sum())
+            problems += count
+            means.append(rates[:, ~lost].mean(axis=1) if count else np.full(len(chosen), np.nan))
+            same = self._draws[name][:, chosen]
+            draws.append(resampled_means(np.where(lost, np.nan, rates), name) if lost.any() else same)
+        return np.mean(means, axis=0), np.mean(draws, axis=0), problems
 
     def _problems(self, column: str, entry: int) -> int:
         return sum(self.cells[name][entry].problems for name in self.averaged(column))
@@ -157,15 +178,14 @@ class Results:
         """Returns how far the weakest of several entries is above another one, with its interval over problems.
 
         In each draw of the problems the weakest is chosen anew, so that the choice is part of the interval.
+        Only problems count that all of them have answered.
         """
         column = self.overall()
-        means = [self.mean(column, entry) for entry in members]
-        difference = float(np.min(means)) - self.mean(column, baseline)
+        means, drawn, problems = self._shared(column, [*members, baseline])
+        difference = float(means[:-1].min() - means[-1])
         if np.isnan(difference):
             return None
-        drawn = self.draws(column)
-        weakest = drawn[:, list(members)].min(axis=1)
-        return percentiles(difference, weakest - drawn[:, baseline], self._problems(column, baseline))
+        return percentiles(difference, drawn[:, :-1].min(axis=1) - drawn[:, -1], problems)
 
 
 def _rates(loaded: Loaded, samples: Sequence[SampleRow]) -> list[float]:

@@ -48,6 +48,7 @@ __all__ = [
     "fence",
     "find",
     "find_or_plain",
+    "held_out_kinds",
     "is_kind",
     "is_made",
     "languages",
@@ -132,6 +133,11 @@ def task_on(whole: Task, name: str, rng: random.Random | None = None, least: int
         return None
     task = kind.of_program(whole, rng)
     return None if task is None or (kind.shows_examples and len(task.pairs) < least) else task
+
+
+def held_out_kinds(kinds: Iterable[str]) -> tuple[str, ...]:
+    """Returns the kinds in which students of these kinds are tested on held-out programs, each once."""
+    return tuple(dict.fromkeys(find(kind).held_out_as for kind in kinds))
 
 
 def recipes_of_languages() -> list[Recipe]:

@@ -28,16 +28,23 @@ def rates(answers: Sequence[HeldOutAnswer]) -> dict[str, dict[str, float | None]
 
 
 def held_out_scores(answers: Sequence[HeldOutAnswer], start: Sequence[HeldOutAnswer]) -> dict[str, Any] | None:
-    """Returns the students' scores beside the start's, or None if there is nothing to compare."""
-    first = judged(start).get(START)
-    students: dict[str, dict[str, float | None]] = {}
-    for member, right in judged(answers).items():
-        # The problems are the same for both, so the differences are paired. No difference is an interval of no width.
-        gain = interval(differences(right, first)) if first else None
-        if gain is not None:
-            students[member] = {"rate": fmean(right.values()), "gain": gain.mean, "low": gain.low, "high": gain.high}
-    if not first or not students:
+    """Returns the students' scores beside the start's, or None if there is nothing to compare.
+
+    All are over the same problems: those that the machine lost for none of them. A student is left out if it lost every
+    answer of it.
+    """
+    members = judged(answers)
+    asked = judged(start).get(START, {})
+    first = {problem: right for problem, right in asked.items() if all(problem in own for own in members.values())}
+    if not members or not first:
         return None
+    students: dict[str, dict[str, float | None]] = {}
+    for member, right in members.items():
+        # The differences are paired. No difference is an interval of no width.
+        gain = interval(differences(right, first))
+        if gain is not None:
+            rate = fmean(right[problem] for problem in first)
+            students[member] = {"rate": rate, "gain": gain.mean, "low": gain.low, "high": gain.high}
     return {"problems": len(first), "start": fmean(first.values()), "students": students}
 
 

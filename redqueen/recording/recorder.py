@@ -56,6 +56,8 @@ class StepRecord:
     """The living students' answers to the problems of `evals.benchmarks`; empty in a step that evaluates nothing."""
     start: tuple[HeldOutAnswer, ...] = ()
     """In a step that evaluates, the answers of the adapter that members started from."""
+    asked: str = ""
+    """What tells the problems of these answers from those of other runs."""
 
     @property
     def step(self) -> int:

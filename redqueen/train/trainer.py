@@ -21,6 +21,7 @@ from redqueen.evals.held_out import HeldOutEvaluation, run_evaluation
 from redqueen.evals.in_training import TrainingEvaluation
 from redqueen.game.behaviour import behaviours
 from redqueen.game.rewards import advantages
+from redqueen.kinds import held_out_kinds
 from redqueen.league.games import par_by
 from redqueen.league.hall_of_fame import add_champion_matches
 from redqueen.league.matchmaking import BANK, Match, matchmake, numbered
@@ -115,9 +116,11 @@ class Trainer:
             champions = update_hall_of_fame(self.population, self.policy, step, config)
             births = replace_weakest(self.population, self.policy, step, config)
         answers: Sequence[HeldOutAnswer] = ()
+        asked = ""
         if self.evaluation is not None and (step % config.evals.every == 0 or step == config.run.steps):
             with phases.phase("evaluate"):
                 answers = self.evaluation.answers(list(self.population.players("student")), phases.progress)
+            asked = self.evaluation.asked
 
         living = [standing.member.name for standing in standings]
         return StepRecord(
@@ -137,6 +140,7 @@ class Trainer:
             measures=self.measures.measure(played, called, living),
             answers=tuple(answers),
             start=self.start_answers if answers else (),
+            asked=asked,
             seconds=phases.seconds,
             work=phases.work,
         )
@@ -290,7 +294,8 @@ class Trainer:
         # Most runs do not use them, and preparing them runs their programs in the sandbox.
         play = self.self_play
         count = self.config.league.held_out_tasks
-        return run_evaluation(self.config, "selection", count, play.prompts, play.sampler, play.verifier)
+        kinds = held_out_kinds(self.config.game.kinds)
+        return run_evaluation(self.config, "selection", kinds, count, play.prompts, play.sampler, play.verifier)
 
     def _matches(self, step: int) -> list[Match]:
         """Returns who plays whom: pairs of the living, some of which are split to meet past champions instead."""

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.analysis.compare.arms import arms
+from redqueen.analysis.compare.arms import Arm, arms
 from redqueen.analysis.compare.breadth import measures, rarefaction_charts, vendi_quantities
 from redqueen.analysis.compare.charts import answering, charts
 from redqueen.analysis.compare.files import write_files
-from redqueen.analysis.compare.gains import gain_charts
+from redqueen.analysis.compare.gains import gain_charts, other_problems
 from redqueen.analysis.compare.summary import budget, quantities
 from redqueen.base.intervals import Interval, interval
 from redqueen.errors import UserError
@@ -128,6 +128,27 @@ def test_gains_begin_at_the_start_and_are_pooled(runs: list[Path]) -> None:
     (curve,) = chart.curves
     assert chart.steps == (0, 5)
     assert curve.points == (interval([0.0, 0.0]), interval([10.0, 20.0]))
+
+
+def test_it_is_said_that_the_arms_were_asked_other_problems(runs: list[Path]) -> None:
+    pooled = arms(runs, "recipe")
+
+    def asked(*names: str | None) -> list[Arm]:
+        one, two = pooled[0].runs
+        score = {"students": {"S0": {"gain": 0.1}}}
+        scores = [score if name is None else {**score, "asked": name} for name in names]
+        measured = [
+            replace(run, lines=[{**run.lines[0], "held_out": held_out}])
+            for run, held_out in zip((one, two), scores, strict=True)
+        ]
+        return [replace(pooled[0], runs=tuple(measured))]
+
+    # A run of a former version says nothing.
+    assert other_problems(asked("a", "a")) == other_problems(asked("a", None)) == other_problems(pooled) == []
+    (line,) = other_problems(asked("a", "b"))
+    assert "different held-out problems" in line
+    assert line in gain_charts(asked("a", "b"))[0].panel.note
+    assert line not in gain_charts(asked("a", "a"))[0].panel.note
 
 
 def test_what_cannot_be_compared_is_refused(runs: list[Path], tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ from typing import Any
 import psutil
 import pytest
 
+from redqueen.analysis.sweep import held_out
 from redqueen.analysis.sweep.grid import Combination, grid
+from redqueen.analysis.sweep.runs import SweepRun
 from redqueen.analysis.sweep.table import rows
 from redqueen.cli.sweep import run_sweep
 from redqueen.config import ConfigError
@@ -124,6 +126,27 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
         "population.init=fresh", "sandbox.workers=1", "game.kinds=code_o", "game.proposals=2", "game.attempts=2",
         "sampling.proposal_tokens=8", "sampling.attempt_tokens=4",
     )  # fmt: skip
+
+
+def test_a_kept_score_of_other_tasks_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The file says which kinds were asked, in which release.
+    measured: list[tuple[str, ...]] = []
+
+    def measure(run: SweepRun, _: int) -> dict[str, float]:
+        measured.append(run.config.game.kinds)
+        return {"S0": 0.5}
+
+    monkeypatch.setattr(held_out, "_measure", measure)
+
+    def score(kinds: str) -> float:
+        config = START.override([f"game.kinds={kinds}"])
+        return held_out.held_out_score(SweepRun("all", 0, (), config, tmp_path / "seed-0"), 3, lambda: None)
+
+    assert [score("code_o,code_i"), score("code_i,code_o"), score("code_o,code_f")] == [0.5] * 3
+    assert measured == [("code_o", "code_i"), ("code_o", "code_f")]
+    monkeypatch.setattr(held_out, "__version__", "0.0.0")
+    score("code_o,code_f")
+    assert len(measured) == 3
 
 
 AXIS = ["evolution.enabled=true,false"]

@@ -48,7 +48,8 @@ class Book:
 
 def probe(book: Book, verifier: LocalVerifier, **changes: object) -> HeldOutEvaluation:
     config = Config().override([f"{k}={v}" for k, v in changes.items()])
-    made = run_evaluation(config, "selection", 9, prompts(config.model.prompts, config.game), book, verifier)
+    formats = prompts(config.model.prompts, config.game)
+    made = run_evaluation(config, "selection", config.game.kinds, 9, formats, book, verifier)
     for task in made.tasks:
         book.answers[made.prompts.attempt(task, made.examples[task.kind]).text] = made.prompts.write_attempt(task)
     return made

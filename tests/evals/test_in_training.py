@@ -11,7 +11,7 @@ import pytest
 from redqueen.config import Config
 from redqueen.errors import UserError
 from redqueen.evals.answers import START, HeldOutAnswer, differences, judged
-from redqueen.evals.in_training import TrainingEvaluation
+from redqueen.evals.in_training import TrainingEvaluation, checksum, load_held_out
 from redqueen.game.verifier import LocalVerifier
 from redqueen.records import Completion, Request
 from redqueen.runs import checkpoint
@@ -34,7 +34,9 @@ def test_students_are_evaluated_every_few_steps_and_the_run_is_the_same(
     students = [name for name, member in lines[1]["members"].items() if member["role"] == "student"]
     assert lines[1].get("evals") == {"reserved": dict.fromkeys(students, 0.0)}
     nothing = {"rate": 0.0, "gain": 0.0, "low": None, "high": None}
-    assert lines[1].get("held_out") == {"problems": 3, "start": 0.0, "students": dict.fromkeys(students, nothing)}
+    scores = lines[1]["held_out"]
+    assert toy.without(scores, "asked") == {"problems": 3, "start": 0.0, "students": dict.fromkeys(students, nothing)}
+    assert scores["asked"] == lines[2]["held_out"]["asked"] != ""
     assert "evaluate" in lines[1]["seconds"]
     others = ("time", "seconds", "throughput", "evals", "held_out")
     assert [toy.without(line, *others) for line in lines] == [toy.without(line, *others) for line in plain.metrics()]
@@ -84,6 +86,31 @@ def test_the_half_that_students_are_selected_by_is_not_held_out(
     evaluation = TrainingEvaluation(Config().override(settings), Nobody(), verifier, "base")
     (loaded,) = evaluation.loaded
     assert len(loaded.problems) == tasks
+    evaluation.close()
+
+
+def test_the_order_of_the_kinds_does_not_decide_what_is_asked(verifier: LocalVerifier) -> None:
+    def asked(kinds: str, limit: int = 6) -> tuple[list[str], str]:
+        loaded = load_held_out(Config().override([f"game.kinds={kinds}", f"evals.limit={limit}"]), verifier)
+        return [problem.id for problem in loaded[0].problems], checksum(loaded)
+
+    assert asked("code_o,code_i") == asked("code_i,code_o")
+    # Other problems are told apart, and fewer of the same too.
+    assert len({asked("code_o,code_i")[1], asked("code_o")[1], asked("code_o,code_i", 5)[1]}) == 3
+
+
+def test_answers_are_sampled_as_in_the_game(verifier: LocalVerifier) -> None:
+    settings = [
+        "game.kinds=code_o",
+        "evals.limit=1",
+        "sampling.temperature=0.7",
+        "sampling.top_p=0.9",
+        "sampling.top_k=20",
+    ]
+    config = Config().override(settings)
+    evaluation = TrainingEvaluation(config, Nobody(), verifier, "base")
+    benchmark = evaluation.loaded[0].benchmark
+    assert evaluation.plan.sampling(benchmark) == config.sampling.params(benchmark.max_tokens)
     evaluation.close()
 
 

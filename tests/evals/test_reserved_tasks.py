@@ -11,6 +11,7 @@ from redqueen.errors import UserError
 from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks, worked_examples
 from redqueen.game.reserved import is_reserved
 from redqueen.game.verifier import LocalVerifier
+from redqueen.kinds import Half
 from redqueen.kinds.python import NAMES
 from redqueen.kinds.python.reserved import reserved
 
@@ -35,6 +36,13 @@ def test_the_seed_draws_the_tasks(verifier: LocalVerifier) -> None:
     one, again, other = (reserved_tasks("report", NAMES, 9, seed, verifier) for seed in (0, 0, 1))
     assert one == again
     assert one != other
+
+
+@pytest.mark.parametrize("half", [None, "report"])
+def test_fewer_tasks_are_the_first_of_more(half: Half | None, verifier: LocalVerifier) -> None:
+    every = reserved_tasks(half, NAMES, 30, 0, verifier)
+    for count in (2, 5, 16, 21):
+        assert reserved_tasks(half, NAMES, count, 0, verifier) == every[:count]
 
 
 def test_examples_are_of_the_kind_and_not_reserved(verifier: LocalVerifier) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,22 @@ def test_after_a_kill_only_the_missing_samples_are_made_and_the_result_is_the_sa
     other = Counting(policy)
     answers(other, loaded, graders, tmp_path, plan())
     assert len(other.requests) == total / 2
+
+
+@pytest.mark.integration
+def test_a_stored_sample_of_another_task_is_not_used_again(
+    policy: Policy, benchmarks: list[Loaded], graders: OpenGraders, tmp_path: Path
+) -> None:
+    loaded = benchmarks[1]
+    answers(policy, loaded, graders, tmp_path, plan())
+    # Another task has come under the name of the last one, which is no first prompt; only its outputs are others.
+    *rest, last = loaded.problems
+    task = last.data["task"]
+    pairs = tuple(replace(pair, output="'other'") for pair in task.pairs)
+    changed = replace(last, data={**last.data, "task": replace(task, pairs=pairs)})
+    again = Counting(policy)
+    answers(again, replace(loaded, problems=[*rest, changed]), graders, tmp_path, plan())
+    assert len(again.requests) == len(PLAYERS)
 
 
 @pytest.mark.integration

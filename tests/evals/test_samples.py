@@ -30,9 +30,12 @@ def test_samples_outlive_the_store_and_lost_ones_do_not_count(tmp_path: Path) ->
     with SampleStore(tmp_path / "new") as store:
         store.add([ROW, replace(ROW, problem="2", status="infra_error"), replace(ROW, setting="other")])
     with SampleStore(tmp_path / "new") as store:
-        assert store.finished("s", "gsm8k") == {("a", "1", 0): ROW}
+        settings = {"1": "s", "2": "s"}
+        assert store.finished(settings, "gsm8k") == {("a", "1", 0): ROW}
         store.add([replace(ROW, problem="2", status="correct")])
-        assert len(store.finished("s", "gsm8k")) == 2
+        assert len(store.finished(settings, "gsm8k")) == 2
+        # Another problem of that name has another setting.
+        assert list(store.finished({**settings, "1": "t"}, "gsm8k")) == [("a", "2", 0)]
 
 
 def test_a_file_that_holds_something_else_is_one_line(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from redqueen.base.intervals import Interval
 from redqueen.evals.scores import Results
 from tests.evals.made_up import ENTRIES, loaded, results, rows
 
@@ -41,6 +42,26 @@ def test_what_the_machine_lost_counts_nowhere() -> None:
     assert (cell.rate.mean, cell.problems, cell.samples, cell.cut_off) == (0.5, 2, 2, 0.0)
     assert cell.statuses == {"correct": 1, "infra_error": 1, "wrong": 1}
     assert cell.parts == {"a": (1, 2)}
+
+
+def test_what_the_machine_lost_for_one_entry_is_compared_for_none() -> None:
+    # Both give the same answers, and the machine lost four right ones of the first.
+    one = loaded("gsm8k", 40)
+    found = Results(ENTRIES[:2], [one])
+    rest = ["correct"] * 6 + ["wrong"] * 30
+    found.add(one, [rows("gsm8k", ["infra_error"] * 4 + rest), rows("gsm8k", ["correct"] * 4 + rest)])
+    for difference in (found.mean_over("gsm8k", [1], [0]), found.weakest_against([1], 0)):
+        assert difference == Interval(0.0, None, None, 36)
+    mean = found.mean_of("gsm8k", [0, 1])
+    assert mean is not None
+    assert (mean.mean, mean.n) == (pytest.approx(6 / 36), 36)
+    # In its own row an entry has all that it answered.
+    assert found.mean("gsm8k", 1) == 0.25
+    nothing = Results(ENTRIES[:2], [one])
+    nothing.add(one, [rows("gsm8k", ["infra_error"] * 40), rows("gsm8k", ["correct"] * 40)])
+    assert (
+        nothing.mean_over("gsm8k", [1], [0]) is nothing.weakest_against([1], 0) is nothing.mean_of("gsm8k", [0]) is None
+    )
 
 
 def test_several_samples_give_their_mean_and_pass_at_k() -> None:

@@ -34,10 +34,12 @@ def test_scores_by_benchmark_and_all_together() -> None:
     assert rates(made) == {"reserved": {"S0": pytest.approx(2 / 3), "S1": None}}
     found = held_out_scores(made, start)
     assert found is not None
-    assert found["problems"] == 4
-    assert found["start"] == 0.25
+    # The machine lost a problem, which counts for nobody: rate less start is the gain.
+    assert found["problems"] == 3
+    assert found["start"] == pytest.approx(1 / 3)
     assert found["students"].keys() == {"S0"}
     score = found["students"]["S0"]
+    assert score["rate"] == pytest.approx(2 / 3)
     # Of the three problems that both have, the student is right at one more: 1, 0, 0 with t(2) = 4.303.
     assert score["gain"] == pytest.approx(1 / 3)
     assert score["low"] == pytest.approx(1 / 3 - 4.3027 / 3, abs=1e-3)
@@ -49,6 +51,15 @@ def test_problems_of_two_benchmarks_are_told_apart_by_the_benchmark() -> None:
     found = held_out_scores([*answers("S0", True), *answers("S0", True, benchmark="other")], start)
     assert found is not None
     assert (found["problems"], found["start"], found["students"]["S0"]["gain"]) == (2, 0.5, 0.5)
+
+
+def test_students_are_scored_on_the_problems_that_all_of_them_answered() -> None:
+    start = answers(START, None, True, False, True, False)
+    found = held_out_scores([*answers("S0", True, True, None, True, True), *answers("S1", *[True] * 5)], start)
+    assert found is not None
+    assert (found["problems"], found["start"]) == (3, pytest.approx(2 / 3))
+    assert found["students"]["S0"] == found["students"]["S1"]
+    assert sentence("S0", found).startswith("S0 solves 100 % of 3 held-out tasks, the start 67 %: +33")
 
 
 def test_without_a_start_or_answers_there_is_nothing_to_compare() -> None:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from redqueen import plugins
-from redqueen.config import Config
+from redqueen.analysis.sweep.runs import SweepRun, check_probe
+from redqueen.config import Config, ConfigError
+from redqueen.errors import UserError
+from redqueen.evals.held_out import check_held_out
 from redqueen.evals.in_training import load_held_out
+from redqueen.evals.reserved_tasks import most_tasks
 from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds import find, task_on
 from redqueen.kinds.expr import EXPR
@@ -67,3 +72,20 @@ def test_students_are_tested_on_the_tasks_of_the_kinds_without_the_fault(verifie
     )
     assert faulty.sha256 == right.sha256
     assert [problem.id for problem in faulty.problems] == [problem.id for problem in right.problems]
+
+
+def test_a_sweep_asks_the_kinds_without_the_fault_whatever_their_order() -> None:
+    runs: list[SweepRun] = []
+    for kinds in ("expr_o_wrong30,expr_i_wrong30", "expr_o,expr_i"):
+        config = Config().override([f"game.kinds={kinds}"])
+        runs.append(SweepRun(kinds, 0, (), config, Path("run")))
+    assert [run.probed for run in runs] == [["expr_i", "expr_o"]] * 2
+    # A fault adds no tasks: both kinds are asked as the one without it.
+    both = Config().override(["game.kinds=expr_o,expr_o_wrong30", "league.student_fitness=held_out"])
+    most = most_tasks("selection", ["expr_o"])
+    check_held_out(both.override([f"league.held_out_tasks={most}"]))
+    with pytest.raises(ConfigError, match=f"there are {most} held-out tasks"):
+        check_held_out(both.override([f"league.held_out_tasks={most + 1}"]))
+    check_probe([SweepRun("both", 0, (), both, Path("run"))], most_tasks("report", ["expr_o"]))
+    with pytest.raises(UserError, match="reserved tasks, choose at most that"):
+        check_probe([SweepRun("both", 0, (), both, Path("run"))], most_tasks("report", ["expr_o"]) + 1)

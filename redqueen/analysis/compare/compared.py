@@ -9,6 +9,7 @@ from typing import Any
 
 from redqueen.analysis.compare.arms import Arm, arms, runs_of
 from redqueen.analysis.compare.breadth import measures, vendi_quantities
+from redqueen.analysis.compare.gains import other_problems
 from redqueen.analysis.compare.summary import Budget, Quantity, budget, quantities, run_row
 from redqueen.runs.archive.rows import MeasureRow
 from redqueen.runs.files import damage_of
@@ -21,8 +22,8 @@ class Compared:
     arms: Sequence[Arm]
     rows: Mapping[str, Sequence[MeasureRow]]
     """The measures of each run's tasks."""
-    missing: Sequence[str]
-    """One line for each run without measures."""
+    remarks: Sequence[str]
+    """One line for each run without measures, and one if the runs were asked different held-out problems."""
     costs: Sequence[Budget]
     table: Sequence[Quantity]
 
@@ -42,4 +43,4 @@ def compare(paths: Sequence[Path], by: str) -> Compared:
     with damage_of("one of the runs"):
         costs = [budget(arm) for arm in read]
         table = [*quantities(read), *vendi_quantities(read, rows)]
-    return Compared(arms=read, rows=rows, missing=missing, costs=costs, table=table)
+    return Compared(arms=read, rows=rows, remarks=[*missing, *other_problems(read)], costs=costs, table=table)

@@ -17,10 +17,24 @@ _NOTE = (
 )
 
 
+_OTHER = (
+    "The runs were asked different held-out problems, so their gains are not paired: game.kinds, evals or "
+    "league.student_fitness are not the same, or the version is not."
+)
+
+
 def mean_gain(scores: Mapping[str, Mapping[str, Any]]) -> float | None:
     """Returns how far the students of a step are above the start on average, in points; None without any."""
     gain = mean(score["gain"] for score in scores.values())
     return None if gain is None else 100 * gain
+
+
+def other_problems(arms: Sequence[Arm]) -> list[str]:
+    """Returns a line if the runs were not all asked the same held-out problems, otherwise nothing."""
+    scores = [line.get("held_out") or {} for run in runs_of(arms) for line in run.lines]
+    # Runs of former versions do not say what they were asked.
+    asked = {score["asked"] for score in scores if "asked" in score}
+    return [_OTHER] * (len(asked) > 1)
 
 
 def gain_charts(arms: Sequence[Arm]) -> list[Chart]:
@@ -34,7 +48,7 @@ def gain_charts(arms: Sequence[Arm]) -> list[Chart]:
         section="dynamics",
         title="Gain on held-out problems",
         unit="points",
-        note=_NOTE,
+        note=" ".join([_NOTE, *other_problems(arms)]),
         low=None,
         high=None,
         steps=steps,

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable
 from statistics import fmean
 
+from redqueen import __version__
 from redqueen.analysis.replay import load_step, open_replay
 from redqueen.analysis.sweep.runs import HALF, SweepRun
 from redqueen.errors import UserError
@@ -25,8 +26,15 @@ def held_out_score(run: SweepRun, tasks: int, on_start: Callable[[], None]) -> f
     """
     file = run.path.with_name(f"{run.path.name}.probe.json")
     steps = run.config.run.steps
-    # A score belongs to one step and these tasks: a sweep that was prolonged measures again.
-    wanted = {"programs": f"reserved, {HALF}", "tasks": tasks, "step": steps}
+    # A score belongs to one step and these tasks: a sweep that was prolonged measures again, and so does a release that
+    # may have other programs.
+    wanted = {
+        "programs": f"reserved, {HALF}",
+        "release": __version__,
+        "kinds": run.probed,
+        "tasks": tasks,
+        "step": steps,
+    }
     if file.exists():
         measured = json.loads(file.read_text())
         by_member = measured.pop("scores")
@@ -49,7 +57,7 @@ def _measure(run: SweepRun, tasks: int) -> dict[str, float]:
         for name in students:
             replay.policy.join(name, saved.adapters[name])
         play = replay.self_play
-        fixed = run_evaluation(run.config, HALF, tasks, play.prompts, play.sampler, play.verifier)
+        fixed = run_evaluation(run.config, HALF, run.probed, tasks, play.prompts, play.sampler, play.verifier)
         by_member = scores(fixed.attempt(students))
     if not by_member:
         raise UserError("the sandbox failed on every attempt: see redqueen doctor")

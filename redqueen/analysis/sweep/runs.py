@@ -22,6 +22,7 @@ from redqueen.config.recipes import configure
 from redqueen.errors import UserError
 from redqueen.evals.reserved_tasks import most_tasks
 from redqueen.game.reserved import Half
+from redqueen.kinds import held_out_kinds
 from redqueen.runs.directory import RunDirectory, RunError
 from redqueen.runs.metrics import StepMetrics
 
@@ -40,6 +41,11 @@ class SweepRun:
     config: Config
     """What `args` mean."""
     path: Path
+
+    @property
+    def probed(self) -> list[str]:
+        """The kinds of the reserved tasks of `--probe`, in an order that is not the run's: it decides what is asked."""
+        return sorted(held_out_kinds(self.config.game.kinds))
 
     @property
     def log(self) -> Path:
@@ -109,7 +115,7 @@ def play(runs: Sequence[SweepRun], jobs: int, on_end: Callable[[SweepRun, float]
 
 def check_probe(runs: Sequence[SweepRun], tasks: int) -> None:
     """Raises UserError if a run's kinds make fewer than `tasks` tasks: better now than after hours of training."""
-    most = min(most_tasks(HALF, run.config.game.kinds) for run in runs)
+    most = min(most_tasks(HALF, run.probed) for run in runs)
     if tasks > most:
         raise UserError(f"--probe {tasks}: there are {most} reserved tasks, choose at most that")
 

@@ -7,7 +7,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -31,12 +31,16 @@ class Rows:
 
 
 def problems(benchmark: Benchmark, found: Rows) -> Loaded:
-    """Returns the rows as problems. Raises UserError, in one line, if they are not what they should be."""
+    """Returns the rows as problems, each with an id of its own.
+
+    Raises UserError, in one line, if they are not what they should be.
+    """
     if not found.available:
         raise UserError(f"{benchmark.title}: {found.origin} has no rows: download it again")
+    made_of = [_problem(benchmark, row, number, found.origin) for number, row in enumerate(found.rows, 1)]
     return Loaded(
         benchmark=benchmark,
-        problems=[_problem(benchmark, row, number, found.origin) for number, row in enumerate(found.rows, 1)],
+        problems=_told_apart(made_of),
         available=found.available,
         origin=found.origin,
         sha256=found.sha256,
@@ -50,6 +54,20 @@ def _problem(benchmark: Benchmark, row: Row, number: int, origin: str) -> Proble
     except (KeyError, TypeError, ValueError, IndexError) as error:
         why = f"{type(error).__name__}: {error}"
         raise UserError(f"row {number} of {origin} is no row of {benchmark.title}: {why}") from error
+
+
+def _told_apart(problems: Sequence[Problem]) -> list[Problem]:
+    """Returns the problems with a number behind an id that has come before: two of one id would share an answer."""
+    taken: set[str] = set()
+    named: list[Problem] = []
+    for problem in problems:
+        name, number = problem.id, 1
+        while name in taken:
+            number += 1
+            name = f"{problem.id} ({number})"
+        taken.add(name)
+        named.append(replace(problem, id=name))
+    return named
 
 
 def made(benchmark: Benchmark, rows: Sequence[Row], limit: int | None) -> Rows:

@@ -55,6 +55,17 @@ def test_rows_of_the_hub_that_have_the_answer_alone_are_read() -> None:
     assert (problem.prompt, problem.data["answers"]) == ("How far?", ("1.6",))
 
 
+def test_two_rows_of_one_id_are_two_problems(tmp_path: Path) -> None:
+    # Where a row has no id its question is one, and data sets repeat questions.
+    asked = ["How far?", "How far?", "How far? (2)", "How far?"]
+    rows.write(tmp_path / "minerva_math.jsonl", [{"question": question, "answer": "1.6"} for question in asked])
+    loaded = load(MINERVA, tmp_path, None)
+    assert [problem.id for problem in loaded.problems] == [
+        "How far?", "How far? (2)", "How far? (2) (2)", "How far? (3)",
+    ]  # fmt: skip
+    assert [problem.prompt for problem in loaded.problems] == asked
+
+
 @pytest.mark.parametrize(
     ("benchmark", "message"),
     [
