@@ -85,9 +85,8 @@ def weakest_lines(results: Results) -> list[str]:
                 if difference.low is None
                 else f"95 % interval {_points(difference.low)} to {_points(difference.high)}"
             )
+            # Never "is below": the least of several noisy scores is low by itself, and the least of redrawn ones lower.
             verdict = "is above" if difference.above else "is not shown to be above"
-            if difference.below:
-                verdict = "is below"
             sentences.append(
                 f"The weakest member of {target} {verdict} {results.entries[baseline].label} "
                 f"({results.overall()}: {_points(difference.mean)} points, {ends})."

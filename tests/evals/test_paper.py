@@ -70,3 +70,9 @@ def test_the_weakest_is_compared_with_each_baseline() -> None:
     said = weakest_lines(found())
     assert len(said) == 3
     assert "The weakest member of runs/population is above base (all: " in said[2]
+
+
+def test_the_weakest_of_several_is_never_said_to_be_below() -> None:
+    # The least of several is low by chance alone, and the least of redrawn ones lower.
+    (said,) = weakest_lines(results({"gsm8k": (30, 4, 32)}))
+    assert said.startswith("The weakest member of run is not shown to be above base (gsm8k: -65.0 points, ")
