@@ -33,8 +33,8 @@ from redqueen.runs.directory import write_json
 NOTES = """\
 Each stranger is a fresh student, trained by rlvr with equally many tasks, updates and attempts. first, last: the tasks
 of the first and of the last third of a run's steps, each once; seeds: as many on seed programs. gain: held-out score
-less that of the start, in points; [..]: 95 % intervals over the strangers' seeds (Student's t). solved: by the run's
-own students."""
+less that of the start, in points; [..]: 95 % intervals over the strangers' seeds (Student's t). They leave out what all
+seeds share: the held-out problems, and the start's one answer to each. solved: by the run's own students."""
 
 
 def run_transfer(args: Sequence[str], seeds: int, out: Path, jobs: int, *, as_json: bool) -> int:

@@ -140,6 +140,7 @@ def test_gains_begin_at_the_start_and_are_pooled(runs: list[Path]) -> None:
     (curve,) = chart.curves
     assert chart.steps == (0, 5)
     assert curve.points == (interval([0.0, 0.0]), interval([10.0, 20.0]))
+    assert "leaves out what all seeds share: the problems, and the start's one answer" in chart.panel.note
 
 
 def test_what_cannot_be_compared_is_refused(runs: list[Path], tmp_path: Path) -> None:

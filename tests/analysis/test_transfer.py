@@ -21,7 +21,7 @@ from redqueen.analysis.transfer.curricula import (
     stranger_settings,
 )
 from redqueen.analysis.transfer.table import gain, rows
-from redqueen.cli.transfer import run_transfer
+from redqueen.cli.transfer import NOTES, run_transfer
 from redqueen.config.recipes import configure
 from redqueen.errors import UserError
 from redqueen.game.verifier import LocalVerifier
@@ -117,6 +117,10 @@ def test_the_seeds_have_as_many_tasks_of_each_kind() -> None:
 
 def test_lines_are_those_of_the_language() -> None:
     assert curriculum("first", record(1, "sql_o", "SELECT a FROM t")).lines()
+
+
+def test_the_notes_say_what_an_interval_over_seeds_leaves_out() -> None:
+    assert "They leave out what all\nseeds share: the held-out problems, and the start's one answer to each." in NOTES
 
 
 def test_a_transfer_needs_runs(tmp_path: Path) -> None:
