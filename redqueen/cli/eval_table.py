@@ -108,7 +108,7 @@ def notes(benchmarks: Sequence[Loaded], plan: Plan) -> list[str]:
     ]
     for loaded in benchmarks:
         benchmark = loaded.benchmark
-        form = benchmark.form(plan.template) if benchmark.source.files else benchmark.standard
+        form = benchmark.form(plan.template)
         lines.append(
             f"{benchmark.title}: {len(loaded.problems)} of {benchmark.source.rows} problems, {form}, at most "
             f"{plan.sampling(benchmark).max_tokens} tokens; {loaded.origin}, sha256 {loaded.sha256[:16]}"
