@@ -22,8 +22,8 @@ from redqueen.web.report.comparison import comparison_page
 FIRST = (
     "solve rate, mean of the kinds",
     "nodes of a program, reached",
-    "different programs in 100 tasks",
-    "paths of syntax in 1,000 nodes",
+    "different programs in 100 tasks since step 1",
+    "paths of syntax in 1,000 nodes since step 1",
     "new programs, share",
 )
 """The numbers that are printed without --all: what the kinds of tasks are like, and how many different ones."""

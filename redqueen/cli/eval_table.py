@@ -85,9 +85,8 @@ def weakest_lines(results: Results) -> list[str]:
                 if difference.low is None
                 else f"95 % interval {_points(difference.low)} to {_points(difference.high)}"
             )
+            # Never "is below": the least of several noisy scores is low by itself, and the least of redrawn ones lower.
             verdict = "is above" if difference.above else "is not shown to be above"
-            if difference.below:
-                verdict = "is below"
             sentences.append(
                 f"The weakest member of {target} {verdict} {results.entries[baseline].label} "
                 f"({results.overall()}: {_points(difference.mean)} points, {ends})."
@@ -109,7 +108,7 @@ def notes(benchmarks: Sequence[Loaded], plan: Plan) -> list[str]:
     ]
     for loaded in benchmarks:
         benchmark = loaded.benchmark
-        form = benchmark.form(plan.template) if benchmark.source.files else benchmark.standard
+        form = benchmark.form(plan.template)
         lines.append(
             f"{benchmark.title}: {len(loaded.problems)} of {benchmark.source.rows} problems, {form}, at most "
             f"{plan.sampling(benchmark).max_tokens} tokens; {loaded.origin}, sha256 {loaded.sha256[:16]}"

@@ -19,7 +19,7 @@ from redqueen.analysis.sweep.table import PROBE, SweepRow, rows
 from redqueen.base.intervals import interval_text
 from redqueen.cli.sweep_plan import plan_sweep, train_runs
 from redqueen.cli.tables import plain_table, progress_console, table_console
-from redqueen.runs.directory import write_json
+from redqueen.runs.directory import RunError, write_json
 from redqueen.runs.metrics import StepMetrics
 from redqueen.session import quiet_libraries
 
@@ -76,7 +76,10 @@ def _probes(cells: Sequence[Combination], runs: Sequence[SweepRun], tasks: int, 
     for run in runs:
         if run.done:
             message = f"{run.cell} seed {run.seed}: {tasks} reserved tasks"
-            probes[run.cell][run.seed] = held_out_score(run, tasks, lambda text=message: progress.print(text))
+            try:
+                probes[run.cell][run.seed] = held_out_score(run, tasks, lambda text=message: progress.print(text))
+            except RunError as error:
+                progress.print(f"not measured: {run.cell} seed {run.seed}: {error}", markup=False, soft_wrap=True)
     return probes
 
 

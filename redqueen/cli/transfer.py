@@ -1,7 +1,7 @@
 """`redqueen transfer`: what the tasks of runs are worth to a student that none of them has seen.
 
-OUT/NAME-first.jsonl and OUT/NAME-last.jsonl hold the tasks, OUT/CELL/seed-N is the run of a stranger, seed-N.log next
-to it what its process printed, OUT/transfer.json the table.
+OUT/NAME-first.jsonl, OUT/NAME-last.jsonl and OUT/seeds.jsonl hold the tasks, OUT/CELL/seed-N is the run of a stranger,
+seed-N.log next to it what its process printed, OUT/transfer.json the table.
 """
 
 from __future__ import annotations
@@ -14,8 +14,15 @@ from pathlib import Path
 from redqueen.analysis.dataset.files import write_tasks
 from redqueen.analysis.sweep.grid import Combination
 from redqueen.analysis.sweep.runs import SweepRun, plan_runs
-from redqueen.analysis.transfer.curricula import Curriculum, curricula, stranger_settings
-from redqueen.analysis.transfer.table import SEEDS, TransferRow, gain, rows
+from redqueen.analysis.transfer.curricula import (
+    Curriculum,
+    curricula,
+    seed_curriculum,
+    shared_kinds,
+    shortened,
+    stranger_settings,
+)
+from redqueen.analysis.transfer.table import TransferRow, gain, rows
 from redqueen.base.intervals import interval_text
 from redqueen.cli.sweep_plan import train_runs
 from redqueen.cli.tables import plain_table, progress_console, table_console
@@ -25,8 +32,9 @@ from redqueen.runs.directory import write_json
 
 NOTES = """\
 Each stranger is a fresh student, trained by rlvr with equally many tasks, updates and attempts. first, last: the tasks
-of the first and of the last third of a run's steps; seeds: as many seed programs. gain: held-out score less that of the
-start, in points; [..]: 95 % intervals over the strangers' seeds (Student's t). solved: by the run's own students."""
+of the first and of the last third of a run's steps, each once; seeds: as many on seed programs. gain: held-out score
+less that of the start, in points; [..]: 95 % intervals over the strangers' seeds (Student's t). They leave out what all
+seeds share: the held-out problems, and the start's one answer to each. solved: by the run's own students."""
 
 
 def run_transfer(args: Sequence[str], seeds: int, out: Path, jobs: int, *, as_json: bool) -> int:
@@ -38,22 +46,24 @@ def run_transfer(args: Sequence[str], seeds: int, out: Path, jobs: int, *, as_js
     overrides = [arg for arg in args if "=" in arg]
     if not paths:
         raise UserError("name the runs whose tasks are tried: redqueen transfer RUN... --out DIR")
-    thirds = curricula(paths, configure(["rlvr", *overrides]).run.seed)
-    sizes = thirds[0].counts()
-    settings = ["rlvr", *stranger_settings(paths, list(sizes)), *overrides]
-    cells = [Combination(SEEDS, (f"game.seed_tasks={max(sizes.values())}",))]
-    for curriculum in thirds:
-        cells.append(Combination(curriculum.name, (f"game.tasks={_file(out, curriculum)}",)))
+    parts = curricula(paths)
+    settings = ["rlvr", *stranger_settings(paths, shared_kinds(parts)), *overrides]
+    stranger = configure(settings)
+    found = shortened([seed_curriculum(stranger), *parts], stranger.run.seed)
+    sizes = found[0].counts()
+    # The task bank of a stranger holds them all.
+    settings.append(f"game.bank_size={max(stranger.game.bank_size, *sizes.values())}")
+    cells = [Combination(one.name, (f"game.tasks={_file(out, one)}",)) for one in found]
     # The runs are checked before a file is written.
     strangers = plan_runs(settings, cells, seeds, out)
-    _write(out, thirds)
+    _write(out, found)
     progress = progress_console()
     remaining = sum(not run.done for run in strangers)
     progress.print(f"{len(strangers)} strangers, {remaining} to train on {sum(sizes.values())} tasks each")
     if not train_runs(strangers, jobs, progress):
         progress.print("stopped: the same command goes on")
         return 130
-    table = rows(thirds, _gains(cells, strangers))
+    table = rows(found, _gains(cells, strangers))
     document = {"args": list(args), "tasks": sizes, "rows": [asdict(row) for row in table]}
     write_json(out / "transfer.json", document)
     if as_json:
@@ -100,7 +110,7 @@ def _show(table: Sequence[TransferRow]) -> None:
     for row in table:
         columns.add_row(
             row.cell,
-            "-" if row.tasks is None else str(row.tasks),
+            str(row.tasks),
             "-" if row.lines is None else f"{row.lines:.1f}",
             "-" if row.solve_rate is None else f"{row.solve_rate:.2f}",
             str(row.gain.n if row.gain else 0),

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from redqueen.errors import UserError
 from redqueen.evals.benchmarks.benchmark import Loaded
-from redqueen.game.novelty import seed_shapes
+from redqueen.game.seeds import seeds_of
 from redqueen.programs.normal_form import shape
 from redqueen.runs.archive.reader import ArchiveReader
-from redqueen.runs.directory import RunDirectory, RunError
+from redqueen.runs.directory import RunDirectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +32,7 @@ class Overlap:
 def overlaps(run: str, benchmarks: Sequence[Loaded]) -> list[Overlap]:
     """Returns an overlap for each benchmark that has programs.
 
-    Raises RunError if the run has no archive that can be read.
+    Raises RunError if the run has no archive that can be read, SeedError if its own seeds cannot be.
     """
     compared = [loaded for loaded in benchmarks if loaded.programs]
     if not compared:
@@ -39,7 +41,7 @@ def overlaps(run: str, benchmarks: Sequence[Loaded]) -> list[Overlap]:
     results: list[Overlap] = []
     for loaded in compared:
         pairs = zip(loaded.problems, loaded.programs, strict=True)
-        alike = tuple(problem.id for problem, program in pairs if shape(program) in played)
+        alike = tuple(problem.id for problem, program in pairs if plain_shape(program) in played)
         results.append(
             Overlap(
                 run=run, benchmark=loaded.benchmark.name, programs=len(loaded.programs), alike=alike, tasks=len(played)
@@ -55,7 +57,7 @@ def notes(runs: Sequence[str], benchmarks: Sequence[Loaded]) -> tuple[list[Overl
     for run in runs:
         try:
             every += overlaps(run, benchmarks)
-        except RunError as error:
+        except UserError as error:
             sentences.append(f"The tasks of {run} were not compared with the benchmarks: {error}.")
     for overlap in every:
         which = f": {', '.join(overlap.alike[:10])}" if overlap.alike else ""
@@ -68,6 +70,63 @@ def notes(runs: Sequence[str], benchmarks: Sequence[Loaded]) -> tuple[list[Overl
 
 
 def _shapes(run: str) -> frozenset[str]:
-    with ArchiveReader(RunDirectory(Path(run)).archive) as archive:
+    """Returns the shapes of all programs that a run has played, and of its seeds: its own ones or the shipped ones."""
+    directory = RunDirectory(Path(run))
+    with ArchiveReader(directory.archive) as archive:
         programs = [program for (program,) in archive.select("SELECT DISTINCT program FROM tasks")]
-    return frozenset(map(shape, programs)) | seed_shapes()
+    programs += [draft.program for draft in seeds_of(directory.config().game)]
+    return frozenset(map(plain_shape, programs))
+
+
+def plain_shape(program: str) -> str:
+    r"""Returns the shape of a program without its annotations and what is imported for them alone.
+
+    >>> written = "from typing import List\n\ndef total(x: List[int]) -> int:\n    return sum(x)"
+    >>> plain_shape(written) == plain_shape("def f(x):\n    return sum(x)")
+    True
+    """
+    # `shape` itself keeps all imports: by it runs tell what is new, and they write few annotations.
+    try:
+        tree = _Unannotated().visit(ast.parse(program))
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        return shape(ast.unparse(_Imports(used).visit(tree)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        # A program of another language, or one that `ast` cannot write.
+        return shape(program)
+
+
+class _Unannotated(ast.NodeTransformer):
+    """Removes all annotations."""
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        """Removes a parameter's."""
+        node.annotation = None
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
+        """Removes what a function is said to return."""
+        node.returns = None
+        return self.generic_visit(node)
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        """Makes a plain assignment of an annotated one."""
+        return node if node.value is None else ast.copy_location(ast.Assign([node.target], node.value), node)
+
+
+class _Imports(ast.NodeTransformer):
+    """Removes imports of names that are not used."""
+
+    def __init__(self, used: set[str]) -> None:
+        self.used = used
+
+    def visit_Import(self, node: ast.Import | ast.ImportFrom) -> ast.AST | None:
+        """Keeps the names that are used, or that are not known."""
+        node.names = [alias for alias in node.names if self._stays(alias)]
+        return node if node.names else None
+
+    visit_ImportFrom = visit_Import
+
+    def _stays(self, alias: ast.alias) -> bool:
+        return alias.name == "*" or (alias.asname or alias.name.partition(".")[0]) in self.used

@@ -13,7 +13,9 @@ from redqueen.assets import warm_start
 from redqueen.config import Config
 from redqueen.config.recipes import configure
 from redqueen.errors import UserError
+from redqueen.evals.benchmarks.reserved import answer_tokens
 from redqueen.evals.scores import ScoreEntry
+from redqueen.kinds import names_of_languages
 from redqueen.league.population import Member
 from redqueen.runs import checkpoint
 from redqueen.runs.directory import RunDirectory, RunError
@@ -59,6 +61,31 @@ def read_targets(
     for target in targets:
         entrants += _members_of(target, members, step) if target in runs else [_single(target, config)]
     return config, entrants
+
+
+def check_reserved(targets: Sequence[str], max_tokens: int | None) -> None:
+    """Raises UserError if the reserved tasks, which all are posed alike, would be others for one of the runs.
+
+    `max_tokens` is the limit of an answer, None for the runs' own.
+    """
+    runs = {target: RunDirectory(Path(target)).config() for target in targets if _is_run(target)}
+    posed = {target: _posed(config, max_tokens) for target, config in runs.items()}
+    for target, settings in posed.items():
+        first = next(iter(posed))
+        other = [name for name in settings if settings[name] != posed[first][name]]
+        if other:
+            raise UserError(
+                f"{target} is asked other reserved tasks than {first}, by its {' and '.join(other)}: evaluate it alone"
+            )
+
+
+def _posed(config: Config, max_tokens: int | None) -> dict[str, object]:
+    """Returns what of a configuration decides how the reserved tasks are posed, beside the base and the prompts."""
+    return {
+        "languages": names_of_languages(config.game.kinds),
+        "game.shots": config.game.shots,
+        "sampling.attempt_tokens": max_tokens or answer_tokens(config),
+    }
 
 
 def _is_run(target: str) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from redqueen.config import Config
 from redqueen.errors import UserError
+from redqueen.evals.benchmarks import reserved
 from redqueen.evals.benchmarks.benchmark import Loaded, Template, form_of
 from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
 from redqueen.evals.evaluation import Report, evaluate
@@ -15,7 +16,7 @@ from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.runner import Plan
 from redqueen.evals.samples import SampleStore
 from redqueen.evals.scores import Results
-from redqueen.evals.targets import Step, read_targets
+from redqueen.evals.targets import Step, check_reserved, read_targets
 from redqueen.game.verifier import LocalVerifier
 from redqueen.plugins import load as load_plugins
 from redqueen.policy.model.base import fingerprint_of, load
@@ -64,6 +65,8 @@ def evaluate_targets(
     config, entrants = read_targets(targets, members, model, wanted.step)
     config = with_allowed(config, wanted.allowed)
     names = chosen(wanted.benchmarks)
+    if reserved.NAME in names:
+        check_reserved(targets, wanted.max_tokens)
     with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:
         # Data that are missing are known before a model is loaded.
         loaded = load_benchmarks(names, config, verifier, wanted.data, wanted.limit)

@@ -58,6 +58,6 @@ def _data(loaded: Loaded, plan: Plan) -> dict[str, object]:
         "whole": benchmark.source.rows,
         "origin": loaded.origin,
         "sha256": loaded.sha256,
-        "form": benchmark.form(plan.template) if benchmark.source.files else benchmark.standard,
+        "form": benchmark.form(plan.template),
         "max_tokens": plan.sampling(benchmark).max_tokens,
     }

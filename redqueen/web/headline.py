@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
-from redqueen.base.intervals import Interval, interval_text, mean
+from redqueen.base.intervals import LEVEL, Interval, interval_text, mean, t_quantile
 from redqueen.recording.metrics.panel import Line, column, contested_share
 
 RECENT = 10
@@ -27,6 +27,7 @@ class Answer(TypedDict):
 def better(lines: Sequence[Line], every: int) -> Answer:
     """Returns whether a student is above the start on held-out problems, at the last step that measured it.
 
+    The more students there are, the more likely one of them is above by chance, so the level is that of all together.
     `every` is the setting evals.every, by which the answer says when there will be one.
     """
     measured = [line for line in lines if line.get("held_out")]
@@ -38,19 +39,36 @@ def better(lines: Sequence[Line], every: int) -> Answer:
     step: int = measured[-1]["step"]
     held_out: Mapping[str, Any] = measured[-1]["held_out"]
     students: Mapping[str, Mapping[str, float | None]] = held_out["students"]
-    above = [name for name, score in students.items() if (low := score["low"]) is not None and low > 0]
-    below = [name for name, score in students.items() if (high := score["high"]) is not None and high < 0]
-    best = max(students, key=lambda name: students[name]["gain"] or 0, default=None)
-    if best is None:
+    if not students:
         return Answer(value="not known", text=f"Step {step} measured no student.", tone="open")
-    where = f"on {held_out['problems']} held-out problems after step {step} (95 % interval)"
-    text = f"The best, {best}: {_points(students[best])} points {where}."
+    problems: int = held_out["problems"]
+    gains = [_corrected(score, problems, len(students)) for score in students.values()]
+    above = sum(gain.above for gain in gains)
+    where = f"on {problems} held-out problems after step {step}"
+    if len(gains) == 1:
+        text = f"{next(iter(students))}: {interval_text(gains[0], '+.1f', 100)} points {where} (95 % interval)."
+    else:
+        # The mean, and not the best one: the best of several noisy gains is too good.
+        average = mean(gain.mean for gain in gains) or 0.0
+        text = f"The {len(gains)} students: {100 * average:+.1f} points on average {where}."
     if above:
-        value = "yes" if len(students) == 1 else f"yes: {len(above)} of {len(students)} students"
+        value = "yes" if len(gains) == 1 else f"yes: {above} of {len(gains)} students"
         return Answer(value=value, text=text, tone="good")
-    if len(below) == len(students):
+    if all(gain.below for gain in gains):
         return Answer(value="no: below it", text=text, tone="bad")
     return Answer(value="not shown", text=text, tone="open")
+
+
+def _corrected(score: Mapping[str, float | None], problems: int, students: int) -> Interval:
+    """Returns a student's gain with an interval so wide that chance puts none of them beside zero in 95 % of runs."""
+    gain = score["gain"] or 0.0
+    low, high = score["low"], score["high"]
+    if low is None or high is None:
+        return Interval(gain, None, None, problems)
+    # Bonferroni's correction. What is kept is Student's interval of 95 %.
+    freedom = problems - 1
+    wider = t_quantile(1 - (1 - LEVEL) / students, freedom) / t_quantile(LEVEL, freedom)
+    return Interval(gain, gain - wider * (gain - low), gain + wider * (high - gain), problems)
 
 
 def health(lines: Sequence[Line]) -> Answer:
@@ -80,7 +98,3 @@ def _games(lines: Sequence[Line]) -> str:
     if not played:
         return "no game was rated."
     return f"of {played} games students won {won('student')}, teachers {won('teacher')}."
-
-
-def _points(score: Mapping[str, float | None]) -> str:
-    return interval_text(Interval(score["gain"] or 0, score["low"], score["high"], 0), "+.1f", 100)

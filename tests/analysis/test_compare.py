@@ -86,6 +86,18 @@ def test_breadth_is_compared_at_equal_numbers_of_tasks(runs: list[Path]) -> None
     assert vendi_quantities(pooled, {}) == []
 
 
+def test_counts_of_all_tasks_so_far_do_not_pass_for_a_quarters(runs: list[Path]) -> None:
+    arm = arms(runs, "recipe")[0]
+    counted = [panel for panel in arm.runs[0].panels if panel.key.startswith("rarefied-")]
+    assert counted
+    assert all("since step 1, rarefied" in panel.title for panel in counted)
+    # These runs are too short for 100 tasks.
+    longer = [replace(panel, curves={"in 100 tasks": (1.0,) * len(panel.steps)}) for panel in counted]
+    named = {row.name for row in quantities([replace(arm, runs=(replace(arm.runs[0], panels=longer),))])}
+    assert len(named) == 3
+    assert all(name.endswith(" in 100 tasks since step 1") for name in named)
+
+
 def test_every_figure_has_its_numbers(runs: list[Path], tmp_path: Path) -> None:
     pooled = arms(runs, "recipe")
     # Two panels are enough: a figure takes most of a second.
@@ -128,6 +140,7 @@ def test_gains_begin_at_the_start_and_are_pooled(runs: list[Path]) -> None:
     (curve,) = chart.curves
     assert chart.steps == (0, 5)
     assert curve.points == (interval([0.0, 0.0]), interval([10.0, 20.0]))
+    assert "leaves out what all seeds share: the problems, and the start's one answer" in chart.panel.note
 
 
 def test_it_is_said_that_the_arms_were_asked_other_problems(runs: list[Path]) -> None:

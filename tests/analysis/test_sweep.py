@@ -213,6 +213,20 @@ def test_sigterm_is_handed_on_to_the_run(tmp_path: Path, small: tuple[str, ...])
     assert "Resume" in log.read_text()
 
 
+def test_a_probe_scores_no_other_step_than_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    args = ("quickstart", "run.steps=100")
+    run = RunDirectory(tmp_path / "all" / "seed-0")
+    run.create(configure([*args, "run.seed=0", "run.steps=200"]), {})
+    run.metrics_file.touch()
+    for step in (195, 200):
+        (run.checkpoints / f"step-{step:06d}").mkdir(parents=True)
+    assert run_sweep(args, [], 1, tmp_path, 1, 3, as_json=True) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["probes"] == {"all": {}}
+    assert "not measured: all seed 0: " in said.err
+    assert "has no checkpoint at step 100: choose one of 195, 200" in said.err
+
+
 @pytest.mark.slow
 def test_one_failed_run_does_not_take_the_others_down(
     tmp_path: Path, small: tuple[str, ...], capsys: pytest.CaptureFixture[str]

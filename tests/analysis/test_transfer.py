@@ -9,9 +9,20 @@ from typing import Any
 import pytest
 
 from redqueen.analysis.dataset.rows import TaskRecord
-from redqueen.analysis.transfer.curricula import Curriculum, Part, curricula, shortened, stranger_settings
-from redqueen.analysis.transfer.table import SEEDS, gain, rows
-from redqueen.cli.transfer import run_transfer
+from redqueen.analysis.transfer.curricula import (
+    SEEDS,
+    Curriculum,
+    Part,
+    curricula,
+    once,
+    seed_curriculum,
+    shared_kinds,
+    shortened,
+    stranger_settings,
+)
+from redqueen.analysis.transfer.table import gain, rows
+from redqueen.cli.transfer import NOTES, run_transfer
+from redqueen.config.recipes import configure
 from redqueen.errors import UserError
 from redqueen.game.verifier import LocalVerifier
 from redqueen.records import Kind
@@ -32,6 +43,10 @@ def curriculum(part: Part, *records: TaskRecord) -> Curriculum:
     return Curriculum(run="r", part=part, records=records)
 
 
+def seeds_of(*records: TaskRecord) -> Curriculum:
+    return Curriculum(run=SEEDS, part=None, records=records)
+
+
 def test_curricula_are_as_long_as_the_shortest_in_each_kind_that_all_have() -> None:
     first = curriculum("first", *map(record, range(9)), record(9, "code_f"))
     last = curriculum("last", *map(record, range(4)), record(4, "code_i"))
@@ -40,8 +55,8 @@ def test_curricula_are_as_long_as_the_shortest_in_each_kind_that_all_have() -> N
     assert [one.step for one in short.records] == sorted(one.step for one in short.records), "oldest first"
     assert shortened([first, last], 0)[0] == short
     assert shortened([first, last], 1)[0] != short
-    with pytest.raises(UserError, match="the last third of r shares no kind"):
-        shortened([first, curriculum("last", record(1, "code_i"))], 0)
+    with pytest.raises(UserError, match="the tasks of r-last share no kind"):
+        shared_kinds([first, curriculum("last", record(1, "code_i"))])
 
 
 def line(*gains: float) -> Any:
@@ -52,10 +67,10 @@ def test_gains_are_compared_seed_by_seed() -> None:
     assert gain([line(0.5), line(0.2, 0.4), line()]) == pytest.approx(0.3)
     assert gain([line()]) is None
     longer = record(2, program="def f(x):\n    y = x\n    return y")
-    parts = [curriculum("first", record(1)), curriculum("last", longer)]
+    parts = [seeds_of(record(3), record(4)), curriculum("first", record(1)), curriculum("last", longer)]
     gains = {SEEDS: {0: 0.1, 1: 0.2}, "r-first": {0: 0.2, 1: 0.4}, "r-last": {1: 0.3}}
     seeds, first, last = rows(parts, gains)
-    assert (seeds.gain and seeds.gain.mean, seeds.over_seeds) == (pytest.approx(0.15), None)
+    assert (seeds.gain and seeds.gain.mean, seeds.over_seeds, seeds.tasks) == (pytest.approx(0.15), None, 2)
     assert (first.over_seeds and first.over_seeds.mean, first.last_over_first) == (pytest.approx(0.15), None)
     assert (last.over_seeds and last.over_seeds.mean) == pytest.approx(0.1)
     assert (last.last_over_first and last.last_over_first.mean) == pytest.approx(-0.1)
@@ -68,7 +83,7 @@ def played(tmp_path_factory: pytest.TempPathFactory, verifier: LocalVerifier) ->
 
 
 def test_parts_are_the_ends_of_a_run_and_strangers_are_of_its_base(played: RunDirectory, tmp_path: Path) -> None:
-    first, last = curricula([played.path], 0)
+    first, last = shortened(curricula([played.path]), 0)
     assert {one.step for one in first.records} == {1}
     assert {one.step for one in last.records} == {3}
     assert first.counts() == last.counts()
@@ -80,9 +95,32 @@ def test_parts_are_the_ends_of_a_run_and_strangers_are_of_its_base(played: RunDi
     with pytest.raises(UserError, match=r"model\.rank=2"):
         stranger_settings([played.path, other.path], ["code_o"])
     with pytest.raises(UserError, match="0 steps"):
-        curricula([other.path], 0)
+        curricula([other.path])
     with pytest.raises(UserError, match="one name"):
-        curricula([played.path, played.path], 0)
+        curricula([played.path, played.path])
+
+
+def test_a_repeated_task_counts_once_as_in_the_task_bank_of_a_stranger() -> None:
+    records = [record(1), record(2), record(3, program="def f(x):\n    return  x  # respelled"), record(4, "code_i")]
+    assert [one.id for one in once(records)] == ["1", "4"]
+
+
+def test_the_seeds_have_as_many_tasks_of_each_kind() -> None:
+    stranger = configure(["rlvr", "game.kinds=code_f,code_o", "game.seed_tasks=6"])
+    seeds = seed_curriculum(stranger)
+    first = curriculum("first", *map(record, range(3)), record(3, "code_f"))
+    found = shortened([seeds, first], 0)
+    assert [one.counts() for one in found] == [{"code_f": 1, "code_o": 3}] * 2
+    assert (found[0].name, found[0].solve_rate()) == (SEEDS, None)
+    assert found[0].lines()
+
+
+def test_lines_are_those_of_the_language() -> None:
+    assert curriculum("first", record(1, "sql_o", "SELECT a FROM t")).lines()
+
+
+def test_the_notes_say_what_an_interval_over_seeds_leaves_out() -> None:
+    assert "They leave out what all\nseeds share: the held-out problems, and the start's one answer to each." in NOTES
 
 
 def test_a_transfer_needs_runs(tmp_path: Path) -> None:
@@ -94,7 +132,7 @@ def test_a_transfer_needs_runs(tmp_path: Path) -> None:
 def test_strangers_are_trained_once(played: RunDirectory, tmp_path: Path) -> None:
     small = (
         *("model.threads=1", "model.workers=1", "model.dtype=float32", "sandbox.workers=1", "run.steps=1"),
-        *("game.proposals=2", "game.attempts=2", "sampling.attempt_tokens=4", "evals.limit=3"),
+        *("game.proposals=2", "game.attempts=2", "game.seed_tasks=20", "sampling.attempt_tokens=4", "evals.limit=3"),
     )
     out = tmp_path / "out"
     done = redqueen("transfer", str(played.path), *small, "--seeds", "1", "--out", str(out))
@@ -104,8 +142,9 @@ def test_strangers_are_trained_once(played: RunDirectory, tmp_path: Path) -> Non
     assert [row["cell"] for row in table["rows"]] == ["seeds", "run-first", "run-last"]
     assert all(row["gain"]["n"] == 1 for row in table["rows"])
     runs = [RunDirectory(out / cell / "seed-0") for cell in ("seeds", "run-first", "run-last")]
-    assert runs[0].config().game.seed_tasks == table["tasks"]["code_o"]
-    assert [Path(run.config().game.tasks or "").name for run in runs[1:]] == ["run-first.jsonl", "run-last.jsonl"]
+    names = [Path(run.config().game.tasks or "").name for run in runs]
+    assert names == ["seeds.jsonl", "run-first.jsonl", "run-last.jsonl"]
+    assert [row["tasks"] for row in table["rows"]] == [sum(table["tasks"].values())] * 3
     again = redqueen("transfer", str(played.path), *small, "--seeds", "1", "--out", str(out), "--json")
     assert "3 strangers, 0 to train" in again.stderr
     assert json.loads(again.stdout) == table

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from redqueen.cli.eval_table import markdown_table, paper_table, weakest_lines
+from dataclasses import replace
+
+from redqueen.cli.eval_table import markdown_table, notes, paper_table, weakest_lines
 from redqueen.evals import paper
+from redqueen.evals.benchmarks.benchmark import Source
+from redqueen.evals.runner import Plan
 from redqueen.evals.scores import Results, ScoreEntry
-from tests.evals.made_up import results
+from tests.evals.made_up import loaded, results
 
 ENTRIES = [
     ScoreEntry(target="runs/population", member="S3"),
@@ -70,3 +74,19 @@ def test_the_weakest_is_compared_with_each_baseline() -> None:
     said = weakest_lines(found())
     assert len(said) == 3
     assert "The weakest member of runs/population is above base (all: " in said[2]
+
+
+def test_the_weakest_of_several_is_never_said_to_be_below() -> None:
+    # The least of several is low by chance alone, and the least of redrawn ones lower.
+    (said,) = weakest_lines(results({"gsm8k": (30, 4, 32)}))
+    assert said.startswith("The weakest member of run is not shown to be above base (gsm8k: -65.0 points, ")
+
+
+def test_the_form_is_reported_as_problems_were_posed() -> None:
+    plan = Plan(template="chat", samples=1, temperature=0.0, max_tokens=None, base="")
+    gsm8k = loaded("gsm8k", 3)
+    made = replace(gsm8k, benchmark=replace(gsm8k.benchmark, source=Source(rows=3, made=lambda: [])))
+    # What languages hold out is posed in the run's own prompts.
+    reserved = replace(gsm8k, benchmark=replace(gsm8k.benchmark, source=Source(rows=3)))
+    forms = [line.split(", ")[1] for line in notes([gsm8k, made, reserved], plan)[1:]]
+    assert forms == ["chat", "chat", "completion"]

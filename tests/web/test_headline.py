@@ -27,8 +27,22 @@ def test_a_student_is_better_if_its_interval_is_above_zero() -> None:
     ]
     found = better(lines, 1)
     assert (found["value"], found["tone"]) == ("yes: 1 of 2 students", "good")
-    where = "on 250 held-out problems after step 2 (95 % interval)"
-    assert found["text"] == f"The best, S0: +8.0 [+3.0, +13.0] points {where}."
+    assert found["text"] == "The 2 students: +5.0 points on average on 250 held-out problems after step 2."
+    alone = better(lines[:1], 1)
+    where = "on 250 held-out problems after step 1 (95 % interval)"
+    assert (alone["value"], alone["text"]) == ("yes", f"S0: +50.0 [+40.0, +60.0] points {where}.")
+
+
+def test_yes_and_no_are_corrected_for_the_number_of_students() -> None:
+    just = (0.051, 0.001, 0.101)
+    assert better([line(1, held_out=held_out(S0=just))], 1)["value"] == "yes"
+    # Among eight students one is so far above by chance in every eighth run.
+    others = {f"S{number}": (0.0, -0.05, 0.05) for number in range(1, 8)}
+    assert better([line(1, held_out=held_out(S0=just, **others))], 1)["value"] == "not shown"
+    clear = (0.2, 0.1, 0.3)
+    assert better([line(1, held_out=held_out(S0=clear, **others))], 1)["value"] == "yes: 1 of 8 students"
+    below = {f"S{number}": (-0.051, -0.101, -0.001) for number in range(8)}
+    assert better([line(1, held_out=held_out(**below))], 1)["value"] == "not shown"
 
 
 def test_where_no_interval_is_above_zero_nothing_is_claimed() -> None:

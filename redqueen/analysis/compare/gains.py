@@ -13,7 +13,8 @@ from redqueen.recording.metrics import Panel
 KEY = "held-out-gain"
 _NOTE = (
     "Right answers on held-out problems, which nobody is trained or selected by: percentage points from the start of "
-    "the run, as the mean of its living students."
+    "the run, as the mean of its living students. An interval over seeds leaves out what all seeds share: the "
+    "problems, and the start's one answer to each."
 )
 
 

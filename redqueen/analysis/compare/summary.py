@@ -13,6 +13,7 @@ from redqueen.analysis.compare.charts import quarter
 from redqueen.base.intervals import Interval, interval, interval_text
 from redqueen.base.machine import clock
 
+# Rarefied counts go back to the first step in either quarter, and their names say so.
 _QUANTITIES = (
     ("solve rate, mean of the kinds", "solve-rate", "mean of kinds"),
     ("contested tasks, share", "contested", "all"),
@@ -23,10 +24,10 @@ _QUANTITIES = (
     ("cyclomatic complexity, reached", "cyclomatic", "reached"),
     ("lines, as written", "lines", "as written"),
     ("lines, reached", "lines", "reached"),
-    ("different programs in 100 tasks", "rarefied-programs", "in 100 tasks"),
-    ("paths of syntax in 100 tasks", "rarefied-paths", "in 100 tasks"),
-    ("paths of syntax in 1,000 nodes", "rarefied-paths", "in 1,000 nodes"),
-    ("signatures in 100 tasks", "rarefied-signatures", "in 100 tasks"),
+    ("different programs in 100 tasks since step 1", "rarefied-programs", "in 100 tasks"),
+    ("paths of syntax in 100 tasks since step 1", "rarefied-paths", "in 100 tasks"),
+    ("paths of syntax in 1,000 nodes since step 1", "rarefied-paths", "in 1,000 nodes"),
+    ("signatures in 100 tasks since step 1", "rarefied-signatures", "in 100 tasks"),
     ("new programs, share", "new-shapes", "new"),
 )
 

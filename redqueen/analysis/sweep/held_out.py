@@ -22,7 +22,8 @@ def held_out_score(run: SweepRun, tasks: int, on_start: Callable[[], None]) -> f
     """Returns the mean solve rate of the run's last students on `tasks` reserved tasks.
 
     It is measured once and kept in seed-N.probe.json next to the run; `on_start` is called only before a measurement.
-    Raises UserError if the base cannot be loaded, or the sandbox failed on every attempt.
+    Raises RunError if the checkpoint of the sweep's last step is gone, UserError if the base cannot be loaded, or the
+    sandbox failed on every attempt.
     """
     file = run.path.with_name(f"{run.path.name}.probe.json")
     steps = run.config.run.steps
@@ -47,11 +48,9 @@ def held_out_score(run: SweepRun, tasks: int, on_start: Callable[[], None]) -> f
 
 
 def _measure(run: SweepRun, tasks: int) -> dict[str, float]:
-    """Returns the solve rate of each student. Raises UserError."""
-    directory = RunDirectory(run.path)
-    steps = run.config.run.steps
-    # an earlier sweep may have played more steps; the checkpoint at exactly this one may be gone
-    saved = load_step(directory, steps if steps in directory.saved() else None)
+    """Returns the solve rate of each student. Raises UserError, RunError."""
+    # An earlier sweep may have played more steps, and the checkpoint of this one may be gone. No other stands for it.
+    saved = load_step(RunDirectory(run.path), run.config.run.steps)
     students = [member.name for member in saved.population.members.values() if member.role != "teacher"]
     with open_replay(run.config, saved, len(students)) as replay:
         for name in students:

@@ -1,25 +1,35 @@
-"""Curricula of equal length: the tasks that runs wrote at their beginning and at their end. Imports no torch."""
+"""Curricula of equal length: the tasks that runs wrote at their beginning and at their end, and seed programs.
+
+Imports no torch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import fmean
-from typing import Literal, get_args
+from typing import Literal, cast
 
+from redqueen.analysis.dataset.fixed import task_of
 from redqueen.analysis.dataset.rows import TaskRecord, Wanted, read_tasks, select
 from redqueen.base import streams
 from redqueen.base.intervals import mean
 from redqueen.config import Config
 from redqueen.errors import UserError
-from redqueen.programs.complexity import complexity
+from redqueen.game.seeds import AUTHOR
+from redqueen.game.task_bank import TaskBank
+from redqueen.game.verifier import LocalVerifier
+from redqueen.kinds import find
+from redqueen.play.self_play import SelfPlay
+from redqueen.programs.complexity import complexity_of
+from redqueen.records import Sampler, Task
 from redqueen.runs.directory import RunDirectory
 from redqueen.runs.files import damage_of
 
 Part = Literal["first", "last"]
-PARTS: tuple[Part, ...] = get_args(Part)
-"""The first and the last third of a run's steps."""
+"""The first or the last third of a run's steps."""
+SEEDS = "seeds"
+"""The curriculum of seed programs: the fixed tasks that a person wrote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,15 +37,16 @@ class Curriculum:
     """The tasks that a stranger is trained on."""
 
     run: str
-    """The name of the run that wrote them."""
-    part: Part
+    """The name of the run that wrote them; `SEEDS` for the seeds."""
+    part: Part | None
+    """None for the seeds."""
     records: tuple[TaskRecord, ...]
-    """Valid tasks, oldest first; none alike to a reserved program."""
+    """Valid tasks, oldest first; none alike to a reserved program, and none twice."""
 
     @property
     def name(self) -> str:
         """The name of its file and of its cell in the sweep."""
-        return f"{self.run}-{self.part}"
+        return self.run if self.part is None else f"{self.run}-{self.part}"
 
     def counts(self) -> dict[str, int]:
         counts: dict[str, int] = {}
@@ -43,28 +54,63 @@ class Curriculum:
             counts[record.kind] = counts.get(record.kind, 0) + 1
         return counts
 
-    def lines(self) -> float:
-        """Returns the mean number of lines of its programs."""
-        return fmean(complexity(record.program).lines for record in self.records)
+    def lines(self) -> float | None:
+        """Returns the mean number of lines of its programs; None if the measures do not apply to their language."""
+        trees = [find(record.kind).language.tree(record.program) for record in self.records]
+        return mean(None if tree is None else complexity_of(tree).lines for tree in trees)
 
     def solve_rate(self) -> float | None:
         """Returns the mean solve rate among the run's own students, in [0, 1]; None if none was attempted."""
         return mean(record.solve_rate for record in self.records)
 
 
-def curricula(runs: Sequence[Path], seed: int) -> list[Curriculum]:
-    """Returns both parts of each run, with equally many tasks of each kind: as many as the shortest part has.
+def curricula(runs: Sequence[Path]) -> list[Curriculum]:
+    """Returns both parts of each run.
 
-    Which tasks of a longer part are taken is drawn by `seed`. Raises UserError if two runs have one name, if a run has
-    no tasks in a part, or if the runs have no kind in common; RunError if there is no such run.
+    Raises UserError if two runs have one name, or if a run has fewer than 3 steps; RunError if there is no such run.
     """
-    thirds: list[Curriculum] = []
+    found: list[Curriculum] = []
     for run in runs:
-        thirds += _parts(run)
-    names = [curriculum.name for curriculum in thirds]
+        found += _parts(run)
+    names = [curriculum.name for curriculum in found]
     if len(set(names)) < len(names):
         raise UserError("two of the runs' folders have one name: rename one, so that the table can tell them apart")
-    return shortened(thirds, seed)
+    return found
+
+
+def seed_curriculum(config: Config) -> Curriculum:
+    """Returns the tasks that the seed programs make for a stranger of this configuration. Raises SeedError."""
+    with LocalVerifier(config.sandbox, config.game.min_inputs) as verifier:
+        # Nothing is sampled to plant seeds.
+        play = SelfPlay(config, cast(Sampler, None), verifier)
+        play.add_seed_tasks()
+    records = [_seed_record(number, entry.task) for number, entry in enumerate(play.task_bank.entries())]
+    return Curriculum(run=SEEDS, part=None, records=tuple(records))
+
+
+def _seed_record(number: int, task: Task) -> TaskRecord:
+    """Returns a seed as a row of a file of tasks; nobody has attempted it."""
+    kind = find(task.kind)
+    return TaskRecord(
+        run=SEEDS,
+        # One program makes a task of each kind.
+        id=f"seed-{number}",
+        step=0,
+        kind=task.kind,
+        author=AUTHOR,
+        student="",
+        program=task.program,
+        inputs=tuple(pair.input for pair in task.pairs),
+        outputs=tuple(pair.output for pair in task.pairs),
+        message=task.message,
+        shown=len(kind.shown(task)),
+        attempts=0,
+        solved=0,
+        solve_rate=None,
+        teacher_reward=None,
+        novel=False,
+        shape=kind.language.shape(task.program),
+    )
 
 
 def _parts(run: Path) -> list[Curriculum]:
@@ -76,27 +122,45 @@ def _parts(run: Path) -> list[Curriculum]:
     with damage_of(run):
         records = select(read_tasks(run), Wanted()).records
     name = run.resolve().name
-    first = tuple(record for record in records if record.step <= third)
-    last = tuple(record for record in records if record.step > steps - third)
-    return [Curriculum(run=name, part="first", records=first), Curriculum(run=name, part="last", records=last)]
+    first = [record for record in records if record.step <= third]
+    last = [record for record in records if record.step > steps - third]
+    return [
+        Curriculum(run=name, part="first", records=once(first)),
+        Curriculum(run=name, part="last", records=once(last)),
+    ]
+
+
+def once(records: Sequence[TaskRecord]) -> tuple[TaskRecord, ...]:
+    """Returns the tasks that a task bank would hold: each once, however often it was written."""
+    # A stranger has a task bank of its own, so a repeated task is no further one for it.
+    bank = TaskBank(max(1, len(records)))
+    return tuple(record for record in records if bank.add(task_of(asdict(record)), None))
+
+
+def shared_kinds(found: Sequence[Curriculum]) -> list[str]:
+    """Returns the kinds that all curricula have tasks of, by name. Raises UserError if there are none."""
+    kinds = set.intersection(*(set(curriculum.counts()) for curriculum in found))
+    if not kinds:
+        shortest = min(found, key=lambda curriculum: len(curriculum.records))
+        raise UserError(f"the tasks of {shortest.name} share no kind with the others")
+    return sorted(kinds)
 
 
 def shortened(found: Sequence[Curriculum], seed: int) -> list[Curriculum]:
-    """Returns the curricula with equally many tasks of each kind. Raises UserError if there would be none."""
+    """Returns the curricula with equally many tasks of each kind that all have, as many as the shortest has.
+
+    Which tasks of a longer one are taken is drawn by `seed`. Raises UserError if there would be none.
+    """
     counts = [curriculum.counts() for curriculum in found]
-    kinds = set.intersection(*(set(by_kind) for by_kind in counts))
-    if not kinds:
-        shortest = min(found, key=lambda curriculum: len(curriculum.records))
-        raise UserError(f"the {shortest.part} third of {shortest.run} shares no kind of task with the others")
-    # Kinds that some part lacks are left out: a stranger could learn nothing about them there.
-    sizes = {kind: min(by_kind[kind] for by_kind in counts) for kind in kinds}
+    # Kinds that some curriculum lacks are left out: a stranger could learn nothing about them there.
+    sizes = {kind: min(by_kind[kind] for by_kind in counts) for kind in shared_kinds(found)}
     return [_drawn(curriculum, sizes, seed) for curriculum in found]
 
 
 def _drawn(curriculum: Curriculum, sizes: Mapping[str, int], seed: int) -> Curriculum:
     """Returns a curriculum with so many of its tasks of each kind, in their old order."""
     taken: set[str] = set()
-    for kind, size in sorted(sizes.items()):
+    for kind, size in sizes.items():
         ids = [record.id for record in curriculum.records if record.kind == kind]
         taken.update(streams.python(seed, "transfer", curriculum.name, kind).sample(ids, size))
     records = tuple(record for record in curriculum.records if record.id in taken)
@@ -114,7 +178,7 @@ def stranger_settings(runs: Sequence[Path], kinds: Sequence[str]) -> list[str]:
         if settings != wanted[0]:
             different = ", ".join(text for text in settings if text not in wanted[0])
             raise UserError(f"{run} has {different}, and {runs[0]} has not: a stranger cannot be compared on both")
-    return [*wanted[0], f"game.kinds={','.join(sorted(kinds))}"]
+    return [*wanted[0], f"game.kinds={','.join(kinds)}"]
 
 
 def _settings(config: Config) -> list[str]:

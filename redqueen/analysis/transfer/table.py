@@ -6,12 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from redqueen.analysis.transfer.curricula import Curriculum
+from redqueen.analysis.transfer.curricula import SEEDS, Curriculum
 from redqueen.base.intervals import Interval, interval, paired
 from redqueen.runs.metrics import StepMetrics
-
-SEEDS = "seeds"
-"""The cell whose strangers are trained on the seed programs: the fixed tasks that a person wrote."""
 
 Gains = Mapping[str, Mapping[int, float]]
 """By cell and seed, the held-out score of a stranger less that of its start, in [-1, 1]."""
@@ -22,16 +19,16 @@ class TransferRow:
     """The strangers of one cell."""
 
     cell: str
-    tasks: int | None = None
-    """How many tasks they were trained on; None for the seeds."""
-    lines: float | None = None
-    """The mean number of lines of the programs; None for the seeds."""
-    solve_rate: float | None = None
+    tasks: int
+    """How many tasks they were trained on."""
+    lines: float | None
+    """The mean number of lines of the programs; None if the measures do not apply to their language."""
+    solve_rate: float | None
     """How often the run's own students solved these tasks, in [0, 1]; None for the seeds."""
     gain: Interval | None
     """Over the seeds of the strangers (Student's t)."""
     over_seeds: Interval | None = None
-    """The gain less that of the cell `SEEDS`, paired by seed."""
+    """The gain less that of the cell `SEEDS`, paired by seed; None in its own row."""
     last_over_first: Interval | None = None
     """In the row of a last third: its gain less that of the first third of the same run, paired by seed."""
 
@@ -46,9 +43,8 @@ def gain(lines: Sequence[StepMetrics]) -> float | None:
 
 
 def rows(curricula: Sequence[Curriculum], gains: Gains) -> list[TransferRow]:
-    """Returns the table: the seeds first, then the parts of each run."""
-    seeds = gains[SEEDS]
-    table = [TransferRow(cell=SEEDS, gain=interval(list(seeds.values())))]
+    """Returns the table, a row for each curriculum in their order."""
+    table: list[TransferRow] = []
     first: Mapping[int, float] = {}
     for curriculum in curricula:
         own = gains[curriculum.name]
@@ -59,7 +55,7 @@ def rows(curricula: Sequence[Curriculum], gains: Gains) -> list[TransferRow]:
                 lines=curriculum.lines(),
                 solve_rate=curriculum.solve_rate(),
                 gain=interval(list(own.values())),
-                over_seeds=paired(own, seeds),
+                over_seeds=None if curriculum.part is None else paired(own, gains[SEEDS]),
                 last_over_first=paired(own, first) if curriculum.part == "last" else None,
             )
         )

@@ -76,7 +76,10 @@ class Benchmark:
     their own harnesses do."""
 
     def form(self, template: Template) -> Form:
-        return self.standard if template == "standard" else template
+        """Returns the form that its problems are posed in."""
+        # What languages hold out has no rows of its own, and is posed in the run's own prompts.
+        of_run = not (self.source.files or self.source.hub or self.source.made)
+        return self.standard if of_run or template == "standard" else template
 
 
 def own_code(benchmark: Benchmark) -> list[str]:

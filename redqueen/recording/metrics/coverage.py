@@ -50,14 +50,14 @@ def _charts(cell: str, words: str) -> list[MetricChart]:
         ),
         MetricChart(
             f"rarefied-{cell}",
-            f"Different {words}, rarefied",
+            f"Different {words} since step 1, rarefied",
             "The expected number in equally many tasks, drawn from all since the first step; and in as many tasks "
             "as have so many nodes, which is the control for longer programs.",
             _rarefied(cell, rarefied="tasks", rarefied_by_nodes="nodes"),
         ),
         MetricChart(
             f"rarefied-new-{cell}",
-            f"Different {words} that no seed has, rarefied",
+            f"Different {words} that no seed has, since step 1, rarefied",
             "The expected number that no seed program has, in equally many tasks, drawn from all since the first step.",
             _rarefied(cell, rarefied_beyond_seeds="tasks"),
         ),
