@@ -88,6 +88,15 @@ def test_tasks_that_are_not_what_they_say_are_left_out(tmp_path: Path, verifier:
     trainer.close()
 
 
+def test_fixed_tasks_that_the_bank_cannot_hold_are_refused(tmp_path: Path, verifier: LocalVerifier) -> None:
+    trainer = unbegun(tmp_path, verifier, **{"game.bank_size": 16})
+    programs = [f"def f(x):\n    x = x + {number}\n    return 1" for number in range(17)]
+    tasks = [Task(id="", kind="code_o", author="", step=0, program=text, pairs=ONE.pairs) for text in programs]
+    with pytest.raises(SeedError, match=r"FILE has more than game\.bank_size=16 tasks of a kind"):
+        add_fixed_tasks(trainer.self_play, tasks, "FILE")
+    trainer.close()
+
+
 @pytest.mark.integration
 def test_the_tasks_of_a_run_and_its_exported_file_are_the_same(tmp_path: Path, verifier: LocalVerifier) -> None:
     run = toy.played(tmp_path, verifier, **{"run.steps": 2})

@@ -150,6 +150,10 @@ def test_our_bank_computes_the_same_logits_from_pefts_folder(
         ({"layer_replication": [[0, 1]]}, "layer_replication"),
         ({"use_dora": True, "use_rslora": True}, "use_dora, use_rslora"),
         ({"peft_type": "IA3"}, "IA3"),
+        # These were trained on a base that their start had changed.
+        ({"init_lora_weights": "pissa_niter_4"}, "init_lora_weights=pissa_niter_4"),
+        ({"init_lora_weights": "loftq"}, "init_lora_weights=loftq"),
+        ({"use_qalora": True}, "use_qalora"),
     ],
 )
 def test_a_variant_is_refused_by_name(saved: Path, change: dict[str, object], named: str) -> None:

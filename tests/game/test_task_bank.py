@@ -87,6 +87,33 @@ def test_the_oldest_of_the_kind_goes_first_and_other_kinds_stay() -> None:
     assert [e.task.id for e in bank.entries() if e.task.kind == "code_i"] == ["t0"]
 
 
+def test_seeds_stay_as_long_as_there_are_others() -> None:
+    bank = TaskBank(4)
+    seeds = [replace(task(number), author=AUTHOR) for number in range(3)]
+    for each in (*seeds, task(3), task(4), task(5)):
+        assert bank.add(each, None)
+    assert [entry.task.id for entry in bank.entries()] == ["t0", "t1", "t2", "t5"]
+    assert len(bank.references("code_o", 9, random.Random(0), "seeds")) == 3
+    full = TaskBank(2)
+    for each in seeds:
+        full.add(each, None)
+    assert [entry.task.id for entry in full.entries()] == ["t1", "t2"]
+
+
+def test_a_kind_whose_last_task_has_left_is_not_drawn_from() -> None:
+    bank = TaskBank(4)
+    bank.add(task(1, "code_i"), None)
+    bank.add(task(2), None)
+    bank.remove(task(1).program)
+    again = TaskBank(4)
+    again.restore(bank.entries())
+    for seed in range(20):
+        drawn = bank.program("code_f", random.Random(seed))
+        assert drawn == task(2)
+        assert drawn == again.program("code_f", random.Random(seed))
+    assert bank.in_turn("code_i", 0, 3, random.Random) == []
+
+
 def test_a_removed_program_leaves_with_all_its_tasks_and_may_come_back() -> None:
     bank = TaskBank(50)
     seed = replace(task(1), id="seed", author=AUTHOR)

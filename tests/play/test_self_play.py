@@ -13,16 +13,18 @@ import pytest
 from redqueen.base.futures import finished
 from redqueen.base.request_stream import Follow
 from redqueen.config import Config, GameConfig, SandboxConfig
+from redqueen.errors import UserError
 from redqueen.game.rewards import solve_rate, teacher_reward
 from redqueen.game.seeds import SeedError
 from redqueen.game.verifier import LocalVerifier
+from redqueen.kinds import task_on
 from redqueen.kinds.python import NAMES, PYTHON
 from redqueen.kinds.python.reserved import reserved
 from redqueen.kinds.python.seeds import IDENTITY
 from redqueen.league.matchmaking import Match
 from redqueen.play.judging import ask
 from redqueen.play.played_step import score_step
-from redqueen.play.self_play import SelfPlay, seed_tasks
+from redqueen.play.self_play import SelfPlay, refuse_lost, seed_tasks
 from redqueen.records import (
     Attempted,
     Completion,
@@ -133,6 +135,34 @@ def test_without_seeds_the_bank_starts_with_the_identity(verifier: LocalVerifier
     assert [entry.task.kind for entry in entries] == list(NAMES)
     assert {entry.task.program for entry in entries} == {IDENTITY.program}
     assert all(pair.input == pair.output for entry in entries for pair in entry.task.pairs)
+
+
+def test_a_seed_with_few_inputs_is_no_task_with_hidden_ones(verifier: LocalVerifier, tmp_path: Path) -> None:
+    program = "# first\ndef f(x):\n    return x[0]\n"
+    # "abc" is given twice, in two spellings.
+    calls = ["f('abc')\n", "f('abc')\nf(\"abc\")\n", "f('a')\nf('b')\nf('c')\n", "f('a')\nf('b')\nf('c')\nf('d')\n"]
+    file = tmp_path / "own.txt"
+    file.write_text("\n".join(program.replace("x", "xyzw"[number]) + each for number, each in enumerate(calls)))
+    play = self_play("a", verifier, seeds=str(file), kinds=("code_o", "code_f"), min_inputs=4)
+    play.add_seed_tasks()
+    tasks = [entry.task for entry in play.task_bank.entries()]
+    assert [task.id for task in tasks if task.kind == "code_f"] == ["seed-3-code_f"]
+    (whole,) = seed_tasks(verifier, PYTHON, [0])
+    for pairs in (whole.pairs[:1], (whole.pairs[0], whole.pairs[0])):
+        assert task_on(replace(whole, pairs=pairs), "code_f") is None
+
+
+def test_seeds_that_the_machine_lost_or_that_do_not_fit_end_the_run_before_it_begins(
+    verifier: LocalVerifier, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match="the sandbox lost 1 of 2 programs"):
+        refuse_lost([Verdict("valid"), Verdict("infra_error")])
+    with pytest.raises(SeedError, match=r"there are more than game\.bank_size=16 seeds of a kind"):
+        self_play("a", verifier, seed_tasks=17, bank_size=16).add_seed_tasks()
+    file = tmp_path / "own.txt"
+    file.write_text("# the first\ndef f(x):\n    return x[0]\nf('ab')\n")
+    with pytest.raises(SeedError, match="is of one language"):
+        self_play("a", verifier, seeds=str(file), kinds=("code_o", "expr_o")).add_seed_tasks()
 
 
 def test_seeds_are_planted_though_a_proposal_would_need_more_inputs() -> None:

@@ -17,7 +17,7 @@ from redqueen.config import Config, LeagueConfig, SandboxConfig
 from redqueen.game.verifier import LocalVerifier
 from redqueen.league.games import Par, par_by
 from redqueen.league.hall_of_fame import Champion, champion_of
-from redqueen.league.matchmaking import Match
+from redqueen.league.matchmaking import BANK, Match
 from redqueen.league.population import Population
 from redqueen.league.rating import Rating, TrueSkill
 from redqueen.league.selection import is_evolution_step
@@ -196,6 +196,32 @@ def test_a_task_that_the_machine_lost_saves_its_teacher_from_a_forfeit() -> None
     lost = replace(played.proposals[0], reward=None, solve_rate=None)
     step = replace(whole, matches=(replace(played, proposals=(lost, played.proposals[1])),))
     assert rate(league, step, TrueSkill(), LEAGUE)[0].outcome is None
+
+
+def test_invalid_proposals_beside_lost_ones_are_not_recorded() -> None:
+    league, match = table(), Match(id="0.0", teacher="T0", student="S0")
+    whole = game(match, [0.5, None])
+    (played,) = whole.matches
+    lost = replace(played.proposals[0], reward=None, solve_rate=None)
+    rate(league, replace(whole, matches=(replace(played, proposals=(lost, played.proposals[1])),)), TrueSkill(), LEAGUE)
+    assert league.members["T0"].rewards == ()
+    assert league.members["T0"].learnability == ()
+
+
+def test_students_alone_end_their_burn_in_by_matches_against_the_bank() -> None:
+    league = table(teachers=0, students=2)
+    config = configured(
+        *("population.teachers=0", "population.students=2", "league.student_fitness=mean_reward"),
+        *("evolution.every=1", "evolution.burn_in=2", "evolution.gamma=0.5"),
+    )
+    births: list[int] = []
+    for step in (1, 2):
+        for student in ("S0", "S1"):
+            match = Match(id=f"{step}.{student}", teacher=BANK, student=student)
+            rate(league, game(match, [0.5 if student == "S0" else 1.0]), TrueSkill(), config.league)
+        births.append(len(plan(league, "student", step, config)))
+    assert births == [0, 1]
+    assert league.members["S0"].games == 0
 
 
 def test_the_single_agent_plays_no_game() -> None:
