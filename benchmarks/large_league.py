@@ -28,7 +28,7 @@ from redqueen.config import Config
 from redqueen.config.recipes import recipe
 from redqueen.game.prompts import prompts
 from redqueen.game.verifier import LocalVerifier
-from redqueen.kinds import BUILT_IN, find
+from redqueen.kinds import find
 from redqueen.kinds.python import PYTHON
 from redqueen.play.self_play import seed_tasks
 from redqueen.policy.model.base import BaseFacts
@@ -181,7 +181,7 @@ class _LargeLeague(Trainer):
             for _ in range(config.population.teachers):
                 self.population.add_member(role, 0)
         for task in seeds:
-            for kind in BUILT_IN:
+            for kind in dict.fromkeys(config.game.kinds):
                 posed = find(kind).of_program(task)
                 if posed is not None:
                     self.self_play.task_bank.add(posed, None)
