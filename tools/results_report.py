@@ -364,7 +364,10 @@ def _first_and_last(runs: Sequence[Mapping[str, float]]) -> str:
 
 
 def _p(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
+    if value is None:
+        return "-"
+    # No p is 0.
+    return "< 0.001" if value < 0.0005 else f"{value:.3f}"
 
 
 def _run_table(runs: Runs, strangers: Mapping[int, Run]) -> str:

@@ -20,11 +20,11 @@ def test_arms_differ_in_who_plays_and_in_nothing_else(experiment: Experiment, ar
     config = configure(experiment.settings(arm))
     whole = configure(experiment.settings("E"))
     assert (config.run, config.evals.every) == (whole.run, whole.evals.every)
-    # Only the rate of teachers is changed: students alone and a single agent have none of their own.
+    # Only the rate of teachers is changed. A single agent and `rlvr` have none of their own.
     same_rate = config.learning.model_copy(update={"teacher_lr": whole.learning.teacher_lr})
     assert same_rate == whole.learning
-    if config.population.teachers and not config.population.single_agent:
-        assert (config.learning.teacher_lr is None) == (arm in ("S", "P"))
+    changed = config.learning.teacher_lr != whole.learning.teacher_lr
+    assert changed == (config.population.single_agent or (experiment is CODE and arm in ("R", "S", "P")))
     assert config.sampling == whole.sampling
     assert (config.game.kinds, config.game.proposals, config.game.attempts) == (
         whole.game.kinds,

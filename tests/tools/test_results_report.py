@@ -106,6 +106,12 @@ def test_the_page_has_every_run() -> None:
     assert "| R: fixed tasks | 0.50 to 0.10 | - |" in text
 
 
+def test_no_p_value_is_written_as_zero() -> None:
+    single = {seed: run("A", seed, 0.02, -1.0) for seed in range(4)}
+    others = {seed: run("C", seed, 0.08 + seed / 1e4, -1.0) for seed in range(4)}
+    assert "| gain, drawn: C - A | 4 | +6.0 [+6.0, +6.0] | < 0.001 |" in report.tables({"A": single, "C": others}, {})
+
+
 def test_figures_are_drawn_of_what_is_there() -> None:
     assert len(report.draw_gains(RUNS).axes) == 3
     assert len(report.draw_courses(RUNS).axes) == 4
