@@ -22,8 +22,8 @@ class ModelConfig(Section):
     name: str = BUNDLED
     """The bundled model, a Hugging Face id or a local folder."""
     dtype: Literal["auto", "bfloat16", "float32"] = "auto"
-    """The precision of the base. auto: bf16 where the processor multiplies it natively, else fp32. A run keeps what
-    auto chose."""
+    """The precision of the base. auto: bf16 where the processor multiplies it faster than fp32, else fp32. A run
+    keeps what auto chose."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where the run computes. auto: on the GPU if torch sees one, else on the CPU."""
     quantize: Literal["off", "nf4", "int8", "torchao_int8", "torchao_fp8"] = "off"

@@ -74,6 +74,25 @@ def test_the_environment_may_choose_what_auto_means(monkeypatch: pytest.MonkeyPa
         dtype_of(ModelConfig(), cpu)
 
 
+@pytest.mark.parametrize(
+    ("capabilities", "dtype"),
+    [
+        ({"cpu_name": "AMD EPYC", "avx2": True}, torch.float32),
+        ({"cpu_name": "AMD EPYC", "avx512_bf16": True}, torch.bfloat16),
+        ({"cpu_name": "Intel Xeon", "avx512_bf16": True, "amx_bf16": True}, torch.bfloat16),
+        ({"cpu_name": "Intel Xeon", "avx512_bf16": True, "amx_bf16": False}, torch.float32),
+        ({"cpu_name": "Neoverse V2", "bf16": True}, torch.bfloat16),
+        ({}, torch.float32),
+    ],
+)
+def test_auto_is_bf16_where_a_processor_multiplies_it_faster_than_fp32(
+    monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, object], dtype: torch.dtype
+) -> None:
+    monkeypatch.delenv("REDQUEEN_DTYPE", raising=False)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    assert dtype_of(ModelConfig(), torch.device("cpu")) == dtype
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("largest", ["1GB", "5KB"])
 def test_the_fingerprint_of_the_files_is_that_of_what_is_loaded_from_them(
