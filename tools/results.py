@@ -10,7 +10,8 @@
 A run is an ordinary run of `redqueen train`, in `runs/results/ARM-SEED`; its numbers are `docs/results/ARM-SEED.json`.
 What differs between the experiments is in `tools/experiments.py`.
 With `--data DIR` the last students and the start are also scored on CRUXEval, whose file `cruxeval.jsonl` is in DIR.
-`T` are the strangers (`redqueen transfer`) of the runs C, A and E of one seed. `tools/results_report.py` makes tables
+`T` are the strangers (`redqueen transfer`) of the runs C, A and E of one seed, whose tasks are kept in
+`docs/results/tasks`, so that strangers need no machine that has the runs. `tools/results_report.py` makes tables
 and figures of the numbers.
 """
 
@@ -37,6 +38,7 @@ from tools.expr_scores import depth_scores, wrong_golds
 ROOT = Path(__file__).parents[1]
 RUNS = ROOT / "runs" / "results"
 NUMBERS = ROOT / "docs" / "results"
+TASKS = NUMBERS / "tasks"
 CURRICULA = ("C", "A", "E")
 """The arms whose tasks strangers are trained on."""
 STRANGER_STEPS = 30
@@ -69,6 +71,7 @@ def main() -> None:
             run = RunDirectory(RUNS / name)
             if given.what == "again":
                 document |= {"secondary": _secondary(run), "breadth": _breadth(run)}
+                _keep_tasks(experiment, arm, seed)
             elif "passes" not in document:
                 document["passes"] = {str(step): _passes(run, step, given.data) for step in (0, experiment.steps)}
             _write(numbers, document)
@@ -101,7 +104,7 @@ def _strangers(seed: int, data: Path | None) -> dict[str, Any]:
     """Trains the strangers of a seed, and returns what the report needs of them."""
     out = RUNS / f"{STRANGERS}-{seed}"
     command = [sys.executable, "-m", "redqueen", "transfer", "--seeds", "1", "--out", str(out), "--json"]
-    command += [str(RUNS / f"{arm}-{seed}") for arm in CURRICULA]
+    command += [str(TASKS / f"{arm}-{seed}.parquet") for arm in CURRICULA]
     settings = [f"run.seed={seed}", f"run.steps={STRANGER_STEPS}", f"evals.every={STRANGER_STEPS}"]
     done = subprocess.run([*command, *settings], check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     runs = {path.parent.name: RunDirectory(path) for path in sorted(out.glob(f"*/seed-{seed}"))}
@@ -124,6 +127,7 @@ def _strangers(seed: int, data: Path | None) -> dict[str, Any]:
 def _numbers(experiment: Experiment, arm: str, seed: int, data: Path | None) -> dict[str, Any]:
     """Trains the rest of a run, and returns what the report needs of it."""
     run = _train(experiment, arm, seed)
+    _keep_tasks(experiment, arm, seed)
     lines = run.metrics()
     environment = json.loads((run.path / "environment.json").read_text())
     seconds = sum(line["seconds"]["total"] for line in lines)
@@ -146,6 +150,16 @@ def _numbers(experiment: Experiment, arm: str, seed: int, data: Path | None) -> 
             for step in (0, experiment.steps)
         },
     }
+
+
+def _keep_tasks(experiment: Experiment, arm: str, seed: int) -> None:
+    """Writes the tasks of a finished run to a file, if strangers are trained on them."""
+    if experiment is EXPR or arm not in CURRICULA:
+        return
+    TASKS.mkdir(parents=True, exist_ok=True)
+    name = f"{arm}-{seed}"
+    command = [sys.executable, "-m", "redqueen", "tasks", "export", str(RUNS / name)]
+    subprocess.run([*command, "--out", str(TASKS / f"{name}.parquet")], check=True, cwd=ROOT)
 
 
 def _step(line: Any) -> dict[str, Any]:

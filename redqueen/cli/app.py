@@ -295,7 +295,10 @@ def sweep(
 def transfer(
     args: Annotated[
         list[str],
-        typer.Argument(metavar="RUN... [KEY=VALUE]...", help="The runs' directories, then settings of the strangers."),
+        typer.Argument(
+            metavar="RUN... [KEY=VALUE]...",
+            help="The runs' directories, or files of their tasks; then settings of the strangers.",
+        ),
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the strangers; what is done in it is kept.")],
     seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Strangers of each curriculum.")] = 3,
@@ -305,7 +308,8 @@ def transfer(
     """Try the tasks of runs on strangers.
 
     Fresh students are trained on the tasks that each run wrote at its beginning and at its end, and on the seed
-    programs, all with equal budgets. The table says how much each gained on held-out tasks.
+    programs, all with equal budgets. The table says how much each gained on held-out tasks. A file is one of redqueen
+    tasks export; strangers of files alone start from the bundled model, unless model.name says otherwise.
     """
     check_repeats(args)
     say_loading()

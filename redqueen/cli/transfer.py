@@ -40,7 +40,7 @@ seeds share: the held-out problems, and the start's one answer to each. solved: 
 def run_transfer(args: Sequence[str], seeds: int, out: Path, jobs: int, *, as_json: bool) -> int:
     """Trains the strangers that are missing and prints their table; returns the exit code.
 
-    `args` are folders of runs, and settings as KEY=VALUE. Raises UserError.
+    `args` are folders of runs or exported files, and settings as KEY=VALUE. Raises UserError.
     """
     paths = [Path(arg) for arg in args if "=" not in arg]
     overrides = [arg for arg in args if "=" in arg]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -94,10 +95,32 @@ def test_parts_are_the_ends_of_a_run_and_strangers_are_of_its_base(played: RunDi
     other.create(played.config().override(["model.rank=2"]), {})
     with pytest.raises(UserError, match=r"model\.rank=2"):
         stranger_settings([played.path, other.path], ["code_o"])
-    with pytest.raises(UserError, match="0 steps"):
+    with pytest.raises(UserError, match="nothing was trained here"):
         curricula([other.path])
     with pytest.raises(UserError, match="one name"):
         curricula([played.path, played.path])
+
+
+@pytest.mark.parametrize("name", ["run.jsonl", "run.parquet"])
+def test_a_file_of_tasks_stands_for_the_run_that_wrote_them(played: RunDirectory, tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    exported = redqueen("tasks", "export", str(played.path), "--out", str(file))
+    assert exported.returncode == 0, exported.stderr
+    assert curricula([file]) == curricula([played.path])
+    assert stranger_settings([file], ["code_o"]) == ["game.kinds=code_o"]
+    assert stranger_settings([file, played.path], ["code_o"]) == stranger_settings([played.path], ["code_o"])
+
+
+def test_what_is_no_exported_file_of_a_run_is_refused_with_its_row(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.jsonl"
+    rows = [asdict(record(step)) for step in (1, 2)]
+    file.write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(UserError, match=r"tasks\.jsonl has 2 steps: its first and last third need at least 3"):
+        curricula([file])
+    del rows[1]["step"]
+    file.write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(UserError, match="row 2, step: Field required"):
+        curricula([file])
 
 
 def test_a_repeated_task_counts_once_as_in_the_task_bank_of_a_stranger() -> None:

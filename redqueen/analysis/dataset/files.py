@@ -50,6 +50,11 @@ def require_arrow(file: Path) -> Any:
     return require("pyarrow", "data", f"{file.name} is Parquet, which")
 
 
+def is_exported(source: Path) -> bool:
+    """Returns whether this is a file, or a folder that is a data set, and no run."""
+    return source.is_file() or (source / FOLDER_FILE).is_file()
+
+
 def read_rows(file: Path) -> Iterator[dict[str, Any] | str]:
     """Yields the rows of a file, or of a folder that is a data set, in order; of a bad line, what is wrong with it.
 

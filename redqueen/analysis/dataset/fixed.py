@@ -7,7 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from pydantic import TypeAdapter, ValidationError
+
 from redqueen.analysis.dataset.files import read_rows
+from redqueen.analysis.dataset.rows import TaskRecord
 from redqueen.errors import UserError
 from redqueen.kinds import is_kind
 from redqueen.league.matchmaking import BANK
@@ -40,6 +43,23 @@ def exported_rows(file: Path) -> Iterator[dict[str, Any]]:
         if isinstance(row, str):
             raise UserError(f"{file}, row {number}: {row}")
         yield row
+
+
+def exported_tasks(file: Path) -> list[TaskRecord]:
+    """Returns the tasks of an exported file, in order. Raises UserError for the first row that is none."""
+    columns = TypeAdapter(TaskRecord)
+    found: list[TaskRecord] = []
+    for number, row in enumerate(exported_rows(file), 1):
+        what = f"{file}, row {number}"
+        task_of(row, what)
+        try:
+            found.append(columns.validate_python(row))
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise UserError(
+                f"{what}, {first['loc'][0]}: {first['msg']}. Write the file by redqueen tasks export"
+            ) from error
+    return found
 
 
 def task_of(row: Mapping[str, Any], what: str = "a row") -> Task:

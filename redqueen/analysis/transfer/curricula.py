@@ -1,5 +1,7 @@
 """Curricula of equal length: the tasks that runs wrote at their beginning and at their end, and seed programs.
 
+The tasks are read from a run's folder, or from a file of `redqueen tasks export`.
+
 Imports no torch.
 """
 
@@ -10,7 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, cast
 
-from redqueen.analysis.dataset.fixed import task_of
+from redqueen.analysis.dataset.files import is_exported
+from redqueen.analysis.dataset.fixed import exported_tasks, task_of
 from redqueen.analysis.dataset.rows import TaskRecord, Wanted, read_tasks, select
 from redqueen.base import streams
 from redqueen.base.intervals import mean
@@ -37,7 +40,7 @@ class Curriculum:
     """The tasks that a stranger is trained on."""
 
     run: str
-    """The name of the run that wrote them; `SEEDS` for the seeds."""
+    """The name of the run's folder, or of the file without its ending; `SEEDS` for the seeds."""
     part: Part | None
     """None for the seeds."""
     records: tuple[TaskRecord, ...]
@@ -64,17 +67,17 @@ class Curriculum:
         return mean(record.solve_rate for record in self.records)
 
 
-def curricula(runs: Sequence[Path]) -> list[Curriculum]:
-    """Returns both parts of each run.
+def curricula(sources: Sequence[Path]) -> list[Curriculum]:
+    """Returns both parts of each run or exported file.
 
-    Raises UserError if two runs have one name, or if a run has fewer than 3 steps; RunError if there is no such run.
+    Raises UserError if two have one name, or if one has fewer than 3 steps; RunError if there is no such run.
     """
     found: list[Curriculum] = []
-    for run in runs:
-        found += _parts(run)
+    for source in sources:
+        found += _parts(source)
     names = [curriculum.name for curriculum in found]
     if len(set(names)) < len(names):
-        raise UserError("two of the runs' folders have one name: rename one, so that the table can tell them apart")
+        raise UserError("two of the runs have one name: rename one, so that the table can tell them apart")
     return found
 
 
@@ -113,15 +116,21 @@ def _seed_record(number: int, task: Task) -> TaskRecord:
     )
 
 
-def _parts(run: Path) -> list[Curriculum]:
+def _parts(source: Path) -> list[Curriculum]:
     """Returns the tasks of the first third and of the last third of a run's steps."""
-    steps = len(RunDirectory(run).metrics())
+    if is_exported(source):
+        name = source.resolve().name.removesuffix(source.suffix)
+        written = exported_tasks(source)
+        steps = max((record.step for record in written), default=0)
+    else:
+        name = source.resolve().name
+        steps = len(RunDirectory(source).metrics())
+        with damage_of(source):
+            written = read_tasks(source)
     third = steps // 3
     if not third:
-        raise UserError(f"{run} has {steps} steps: its first and last third need at least 3")
-    with damage_of(run):
-        records = select(read_tasks(run), Wanted()).records
-    name = run.resolve().name
+        raise UserError(f"{source} has {steps} steps: its first and last third need at least 3")
+    records = select(written, Wanted()).records
     first = [record for record in records if record.step <= third]
     last = [record for record in records if record.step > steps - third]
     return [
@@ -167,18 +176,19 @@ def _drawn(curriculum: Curriculum, sizes: Mapping[str, int], seed: int) -> Curri
     return Curriculum(run=curriculum.run, part=curriculum.part, records=records)
 
 
-def stranger_settings(runs: Sequence[Path], kinds: Sequence[str]) -> list[str]:
+def stranger_settings(sources: Sequence[Path], kinds: Sequence[str]) -> list[str]:
     """Returns the settings in which a stranger must equal the members of the runs: their base, prompts and start.
 
-    Raises UserError if the runs differ in them.
+    An exported file says nothing of them. Raises UserError if the runs differ in them.
     """
+    runs = [source for source in sources if not is_exported(source)]
     configs = [RunDirectory(run).config() for run in runs]
     wanted = [_settings(config) for config in configs]
     for run, settings in zip(runs, wanted, strict=True):
         if settings != wanted[0]:
             different = ", ".join(text for text in settings if text not in wanted[0])
             raise UserError(f"{run} has {different}, and {runs[0]} has not: a stranger cannot be compared on both")
-    return [*wanted[0], f"game.kinds={','.join(kinds)}"]
+    return [*(wanted[0] if wanted else ()), f"game.kinds={','.join(kinds)}"]
 
 
 def _settings(config: Config) -> list[str]:
