@@ -15,6 +15,7 @@ from benchmarks.llama import Llama
 from benchmarks.peers import Missing, Peft, Populora, plain
 from benchmarks.system import BenchmarkConfig
 from benchmarks.timing import BenchmarkError
+from redqueen.kinds.python.seeds import seeds
 from redqueen.policy.model.base import Base
 from redqueen.policy.policy import Policy
 from redqueen.records import Sample
@@ -46,7 +47,10 @@ def test_unequal_shares_of_rows() -> None:
     assert workload.owners([2, 0, 1]) == ["m0", "m0", "m2"]
 
 
-def test_prompts_are_different_and_exactly_as_long_as_asked(tiny_base: Base) -> None:
+def test_prompts_are_different_and_exactly_as_long_as_asked(tiny_base: Base, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = seeds()[:20]
+    # All places of all seed programs would be looked at before it is said that there are not so many.
+    monkeypatch.setattr(workload, "seeds", lambda: few)
     texts = workload.prompts(tiny_base, 40, 52)
     assert len(set(texts)) == 40
     assert {len(tiny_base.tokenizer(text).input_ids) for text in texts} == {52}

@@ -183,7 +183,7 @@ def test_a_start_that_failed_does_not_block_the_next(tmp_path: Path, model: str)
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", ["exp#1", "a?b", "lr50%25", "[lr=1e-4]", "mit Leerzeichen", "läuft-ピ", ":smile: 'x'"])
+@pytest.mark.parametrize("name", ["exp#1 a?b lr50%25", "[lr=1e-4] läuft-ピ", ":smile: 'x'"])
 def test_a_run_may_have_any_name(finished: Path, tmp_path: Path, name: str) -> None:
     shutil.copytree(finished, tmp_path / name)
     said = redqueen("train", "--config", f"{name}/config.json", "--run", name, cwd=tmp_path)

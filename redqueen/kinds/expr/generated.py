@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import count, islice
 
@@ -75,8 +75,10 @@ def examples(program: str, most: int) -> tuple[str, ...]:
     rng = streams.python("expr", "inputs", spell(expression))
     inputs: dict[str, None] = {}
     for _ in range(_TRIES):
+        if len(inputs) == most:
+            break
         x, y = rng.choice(_INPUTS), rng.choice(_INPUTS)
-        if len(inputs) < most and _gives(expression, x, y) is not None:
+        if _gives(expression, x, y) is not None:
             inputs[f"{x}, {y}"] = None
     return tuple(inputs)
 
@@ -112,8 +114,11 @@ def _worthwhile(program: str) -> bool:
     return len(inputs) == EXAMPLES and len(values) > _FEW_VALUES
 
 
-def stream(depth: int, *name: str) -> Iterator[str]:
-    """Yields expressions of a depth without end, each of another shape, in the order that `name` decides."""
+def stream(depth: int, *name: str, wanted: Callable[[str], bool] = lambda _: True) -> Iterator[str]:
+    """Yields expressions of a depth without end, each of another shape, in the order that `name` decides.
+
+    `wanted` says which ones, by nothing but their shape. It is asked first, since nearly none may be.
+    """
     shapes: set[str] = set()
     for number in count():
         rng = streams.python("expr", "program", *name, depth, number)
@@ -124,14 +129,14 @@ def stream(depth: int, *name: str) -> Iterator[str]:
             fits = size_of(parse(program))[0] == depth
         except Fault:
             continue
-        if fits and shape(program) not in shapes and _worthwhile(program):
+        if fits and wanted(program) and shape(program) not in shapes and _worthwhile(program):
             shapes.add(shape(program))
             yield program
 
 
 def reserved_stream(half: Half, depth: int) -> Iterator[str]:
     """Yields the reserved expressions of a half and a depth, without end."""
-    return (program for program in stream(depth, "reserved") if half_of(program) == half)
+    return stream(depth, "reserved", wanted=lambda program: half_of(program) == half)
 
 
 @cache
@@ -139,7 +144,7 @@ def seeds() -> tuple[Draft, ...]:
     """Returns the seed programs, the shallow ones first. None of them is reserved."""
     drafts: list[Draft] = []
     for depth, wanted in SEEDS.items():
-        allowed = (program for program in stream(depth, "seed") if half_of(program) is None)
+        allowed = stream(depth, "seed", wanted=lambda program: half_of(program) is None)
         # There are not so many shapes of depth 1.
         for program in islice(allowed, wanted) if depth > 1 else _shallow(wanted):
             drafts.append(Draft(program, examples(program, EXAMPLES)))
