@@ -67,7 +67,7 @@ CODE = Experiment(
         "Q": ("overnight", *AS_IN_THE_PAPER, "matched=per_adapter"),
     },
     seeds={"A": 4, "C": 4, "E": 4, "T": 4, "R": 3, "P": 3, "Q": 3, "S": 3, "B": 3, "D": 3},
-    order=(("C", "A", "E", "R", "T"), ("Q", "P"), ("S",), ("D", "B")),
+    order=(("C", "A", "E", "R"), ("D", "B"), ("T",), ("S", "Q"), ("P",)),
     compared=(("E", "A"), ("C", "A"), ("E", "C")),
     slopes=(("E", "A"), ("C", "A")),
 )

@@ -82,7 +82,7 @@ def _write(numbers: Path, document: dict[str, Any]) -> None:
 
 
 def _document(experiment: Experiment, arm: str, seed: int, data: Path | None) -> dict[str, Any]:
-    return _strangers(seed, data) if arm == STRANGERS else _numbers(experiment, arm, seed, data)
+    return _strangers(experiment, seed, data) if arm == STRANGERS else _numbers(experiment, arm, seed, data)
 
 
 def _train(experiment: Experiment, arm: str, seed: int) -> RunDirectory:
@@ -100,11 +100,18 @@ def _train(experiment: Experiment, arm: str, seed: int) -> RunDirectory:
     return run
 
 
-def _strangers(seed: int, data: Path | None) -> dict[str, Any]:
-    """Trains the strangers of a seed, and returns what the report needs of them."""
+def _strangers(experiment: Experiment, seed: int, data: Path | None) -> dict[str, Any]:
+    """Trains the strangers of a seed, and returns what the report needs of them.
+
+    A run whose tasks are not there is trained once more: the numbers of the first runs were kept without them.
+    """
+    for arm in CURRICULA:
+        if not _tasks_file(arm, seed).exists():
+            _train(experiment, arm, seed)
+            _keep_tasks(experiment, arm, seed)
     out = RUNS / f"{STRANGERS}-{seed}"
     command = [sys.executable, "-m", "redqueen", "transfer", "--seeds", "1", "--out", str(out), "--json"]
-    command += [str(TASKS / f"{arm}-{seed}.parquet") for arm in CURRICULA]
+    command += [str(_tasks_file(arm, seed)) for arm in CURRICULA]
     settings = [f"run.seed={seed}", f"run.steps={STRANGER_STEPS}", f"evals.every={STRANGER_STEPS}"]
     done = subprocess.run([*command, *settings], check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     runs = {path.parent.name: RunDirectory(path) for path in sorted(out.glob(f"*/seed-{seed}"))}
@@ -157,9 +164,12 @@ def _keep_tasks(experiment: Experiment, arm: str, seed: int) -> None:
     if experiment is EXPR or arm not in CURRICULA:
         return
     TASKS.mkdir(parents=True, exist_ok=True)
-    name = f"{arm}-{seed}"
-    command = [sys.executable, "-m", "redqueen", "tasks", "export", str(RUNS / name)]
-    subprocess.run([*command, "--out", str(TASKS / f"{name}.parquet")], check=True, cwd=ROOT)
+    command = [sys.executable, "-m", "redqueen", "tasks", "export", str(RUNS / f"{arm}-{seed}")]
+    subprocess.run([*command, "--out", str(_tasks_file(arm, seed))], check=True, cwd=ROOT)
+
+
+def _tasks_file(arm: str, seed: int) -> Path:
+    return TASKS / f"{arm}-{seed}.parquet"
 
 
 def _step(line: Any) -> dict[str, Any]:
