@@ -160,8 +160,8 @@ def _numbers(experiment: Experiment, arm: str, seed: int, data: Path | None) -> 
 
 
 def _keep_tasks(experiment: Experiment, arm: str, seed: int) -> None:
-    """Writes the tasks of a finished run to a file, if strangers are trained on them."""
-    if experiment is EXPR or arm not in CURRICULA:
+    """Writes the tasks of a finished run to a file, if strangers are trained on them and it is not there."""
+    if experiment is EXPR or arm not in CURRICULA or _tasks_file(arm, seed).exists():
         return
     TASKS.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "redqueen", "tasks", "export", str(RUNS / f"{arm}-{seed}")]
