@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from redqueen.analysis.dataset.files import read_rows
+from redqueen.analysis.dataset.files import is_exported, read_rows
 from redqueen.analysis.dataset.rows import TaskRecord
 from redqueen.errors import UserError
 from redqueen.kinds import is_kind
@@ -24,9 +24,8 @@ def fixed_tasks(source: Path) -> list[Task]:
 
     Raises UserError if there are none, or the first row that is no task, with its number.
     """
-    run = RunDirectory(source)
-    if run.archive.exists():
-        with ArchiveReader(run.archive) as reader:
+    if source.is_dir() and not is_exported(source):
+        with ArchiveReader(RunDirectory(source).archive) as reader:
             tasks = [row.task() for row in reader.tasks()]
     else:
         tasks: list[Task] = []
