@@ -5,14 +5,16 @@
     python -m tools.results list                     # the plan, and what is done
     python -m tools.results again                    # reads finished runs once more, without scoring anybody
     python -m tools.results passes                   # adds pass@1, 4 and 16 to the numbers of finished runs
+    python -m tools.results panels                   # plays students of all times against tasks of all times
     python -m tools.results runs --experiment expr   # the experiment of docs/RESULTS_EXPR.md
 
 A run is an ordinary run of `redqueen train`, in `runs/results/ARM-SEED`; its numbers are `docs/results/ARM-SEED.json`.
 What differs between the experiments is in `tools/experiments.py`.
 With `--data DIR` the last students and the start are also scored on CRUXEval, whose file `cruxeval.jsonl` is in DIR.
 `T` are the strangers (`redqueen transfer`) of the runs C, A and E of one seed, whose tasks are kept in
-`docs/results/tasks`, so that strangers need no machine that has the runs. `tools/results_report.py` makes tables
-and figures of the numbers.
+`docs/results/tasks`, so that strangers need no machine that has the runs. A run that is trained again for its tasks
+is in `runs/results/again`, and its numbers stay those of the first time. `tools/results_report.py` makes tables and
+figures of the numbers.
 """
 
 from __future__ import annotations
@@ -38,7 +40,11 @@ from tools.expr_scores import depth_scores, wrong_golds
 ROOT = Path(__file__).parents[1]
 RUNS = ROOT / "runs" / "results"
 NUMBERS = ROOT / "docs" / "results"
+AGAIN = RUNS / "again"
 TASKS = NUMBERS / "tasks"
+PANELS = NUMBERS / "panels"
+PANEL = ("--epochs", "6", "--tasks", "60", "--attempts", "4", "--students", "2")
+"""Who plays what in a panel: options of `redqueen ancestry`."""
 CURRICULA = ("C", "A", "E")
 """The arms whose tasks strangers are trained on."""
 STRANGER_STEPS = 30
@@ -51,7 +57,7 @@ RAREFIED = 100
 def main() -> None:
     """Reads the arguments and does what they say."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["runs", "list", "again", "passes"])
+    parser.add_argument("what", choices=["runs", "list", "again", "passes", "panels"])
     parser.add_argument("--experiment", choices=list(EXPERIMENTS), default="code", help="the language (default: code)")
     parser.add_argument("--only", metavar="ARM", help="one arm")
     parser.add_argument("--seeds", type=int, help="at most so many seeds of each arm")
@@ -65,13 +71,15 @@ def main() -> None:
         if given.what == "runs" and not numbers.exists():
             NUMBERS.mkdir(exist_ok=True)
             _write(numbers, _document(experiment, arm, seed, given.data))
+        if given.what == "panels":
+            _keep_panels(experiment, arm, seed)
         # The folder of strangers holds runs and is none itself.
         if given.what in ("again", "passes") and numbers.exists() and (RUNS / name / "metrics.jsonl").exists():
             document = json.loads(numbers.read_text(encoding="utf-8"))
             run = RunDirectory(RUNS / name)
             if given.what == "again":
                 document |= {"secondary": _secondary(run), "breadth": _breadth(run)}
-                _keep_tasks(experiment, arm, seed)
+                _keep_tasks(experiment, arm, seed, run)
             elif "passes" not in document:
                 document["passes"] = {str(step): _passes(run, step, given.data) for step in (0, experiment.steps)}
             _write(numbers, document)
@@ -85,9 +93,9 @@ def _document(experiment: Experiment, arm: str, seed: int, data: Path | None) ->
     return _strangers(experiment, seed, data) if arm == STRANGERS else _numbers(experiment, arm, seed, data)
 
 
-def _train(experiment: Experiment, arm: str, seed: int) -> RunDirectory:
-    """Trains the rest of a run. Raises CalledProcessError if it fails."""
-    run = RunDirectory(RUNS / f"{experiment.prefix}{arm}-{seed}")
+def _train(experiment: Experiment, arm: str, seed: int, folder: Path = RUNS) -> RunDirectory:
+    """Trains the rest of a run, in a folder of runs. Raises CalledProcessError if it fails."""
+    run = RunDirectory(folder / f"{experiment.prefix}{arm}-{seed}")
     command = [sys.executable, "-m", "redqueen", "train"]
     if run.saved() and run.saved()[-1] >= experiment.steps:
         return run
@@ -107,8 +115,7 @@ def _strangers(experiment: Experiment, seed: int, data: Path | None) -> dict[str
     """
     for arm in CURRICULA:
         if not _tasks_file(arm, seed).exists():
-            _train(experiment, arm, seed)
-            _keep_tasks(experiment, arm, seed)
+            _keep_tasks(experiment, arm, seed, _train(experiment, arm, seed, AGAIN))
     out = RUNS / f"{STRANGERS}-{seed}"
     command = [sys.executable, "-m", "redqueen", "transfer", "--seeds", "1", "--out", str(out), "--json"]
     command += [str(_tasks_file(arm, seed)) for arm in CURRICULA]
@@ -134,7 +141,7 @@ def _strangers(experiment: Experiment, seed: int, data: Path | None) -> dict[str
 def _numbers(experiment: Experiment, arm: str, seed: int, data: Path | None) -> dict[str, Any]:
     """Trains the rest of a run, and returns what the report needs of it."""
     run = _train(experiment, arm, seed)
-    _keep_tasks(experiment, arm, seed)
+    _keep_tasks(experiment, arm, seed, run)
     lines = run.metrics()
     environment = json.loads((run.path / "environment.json").read_text())
     seconds = sum(line["seconds"]["total"] for line in lines)
@@ -159,17 +166,43 @@ def _numbers(experiment: Experiment, arm: str, seed: int, data: Path | None) -> 
     }
 
 
-def _keep_tasks(experiment: Experiment, arm: str, seed: int) -> None:
+def _keep_tasks(experiment: Experiment, arm: str, seed: int, run: RunDirectory) -> None:
     """Writes the tasks of a finished run to a file, if strangers are trained on them and it is not there."""
     if experiment is EXPR or arm not in CURRICULA or _tasks_file(arm, seed).exists():
         return
     TASKS.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "redqueen", "tasks", "export", str(RUNS / f"{arm}-{seed}")]
+    command = [sys.executable, "-m", "redqueen", "tasks", "export", str(run.path)]
     subprocess.run([*command, "--out", str(_tasks_file(arm, seed))], check=True, cwd=ROOT)
 
 
 def _tasks_file(arm: str, seed: int) -> Path:
     return TASKS / f"{arm}-{seed}.parquet"
+
+
+def _keep_panels(experiment: Experiment, arm: str, seed: int) -> None:
+    """Plays the panel of a finished run whose teachers wrote tasks, if the run is here and the panel is not kept."""
+    name = f"{experiment.prefix}{arm}-{seed}"
+    kept = PANELS / f"{name}.json"
+    run = next((each for each in map(RunDirectory, (RUNS / name, AGAIN / name)) if each.archive.exists()), None)
+    if kept.exists() or run is None or not run.config().population.teachers:
+        return
+    if max(run.saved(), default=0) < experiment.steps:
+        return
+    command = [sys.executable, "-m", "redqueen", "ancestry", str(run.path), "--json", *PANEL, "--load-plugins"]
+    played = json.loads(subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout)
+    environment = json.loads((run.path / "environment.json").read_text())
+    PANELS.mkdir(parents=True, exist_ok=True)
+    document = {
+        "arm": arm,
+        "seed": seed,
+        "commit": environment["commit"],
+        "machine": {key: environment[key] for key in MACHINE},
+        "students": [epoch["step"] for epoch in played["students"]],
+        "tasks": [[epoch["first"], epoch["last"]] for epoch in played["tasks"]],
+        "solve_rates": [[_short(rate) for rate in row] for row in played["solve_rates"]],
+        "changes": {role: _short(finding["change"]) for role, finding in played["findings"].items()},
+    }
+    _write(kept, document)
 
 
 def _step(line: Any) -> dict[str, Any]:

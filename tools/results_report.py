@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from types import MappingProxyType
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -208,7 +209,19 @@ def stranger_gains(strangers: Mapping[int, Run], way: str) -> Values:
     return found
 
 
-def tables(runs: Runs, strangers: Mapping[int, Run], experiment: Experiment = CODE) -> str:
+def read_panels(experiment: Experiment = CODE, folder: Path = NUMBERS / "panels") -> Runs:
+    """Returns the panels of an experiment: how students of several steps solved the tasks of several times."""
+    panels: dict[str, dict[int, Run]] = {arm: {} for arm in experiment.arms}
+    for arm, seed in experiment.plan():
+        file = folder / f"{experiment.prefix}{arm}-{seed}.json"
+        if file.exists():
+            panels[arm][seed] = json.loads(file.read_text(encoding="utf-8"))
+    return {arm: by_seed for arm, by_seed in panels.items() if by_seed}
+
+
+def tables(
+    runs: Runs, strangers: Mapping[int, Run], experiment: Experiment = CODE, panels: Runs = MappingProxyType({})
+) -> str:
     """Returns the tables of the page as Markdown."""
     parts = [_gain_table(runs), _course_table(runs), _secondary_table(runs)]
     if any("passes" in run for by_seed in runs.values() for run in by_seed.values()):
@@ -216,6 +229,8 @@ def tables(runs: Runs, strangers: Mapping[int, Run], experiment: Experiment = CO
     if strangers:
         parts.append(_stranger_table(strangers))
     parts += [_comparison_table(runs, strangers, experiment), _breadth_table(runs, experiment)]
+    if panels:
+        parts.append(_panel_table(panels))
     parts.append(_run_table(runs, strangers))
     return "\n\n".join(parts)
 
@@ -354,6 +369,23 @@ def _breadth_table(runs: Runs, experiment: Experiment) -> str:
             rows.append([f"{one} - {other}", str(len(differences)), "-", "-", change, _p(p_value(differences))])
     head = ["arm", "seeds", *COUNTED, "change of the log of paths", "p"]
     title = "**Breadth of the tasks** (secondary, not corrected): in 100 tasks of the first and of the last ten steps"
+    return f"{title}\n\n{_table(head, rows)}"
+
+
+def _panel_table(panels: Runs) -> str:
+    rows: list[list[str]] = []
+    for arm, by_seed in panels.items():
+        played = list(by_seed.values())
+        cells = [NAMES[arm], str(len(played))]
+        for student in (0, -1):
+            ends = [(run["solve_rates"][student][0], run["solve_rates"][student][-1]) for run in played]
+            cells.append(" to ".join(f"{fmean(values):.2f}" for values in zip(*ends, strict=True)))
+        rows.append([*cells, _points(run["changes"]["teachers"]["mean"] for run in played)])
+    head = ["arm", "seeds", "solved by the start", "solved by the last students", "change of difficulty, points"]
+    title = (
+        "**Tasks of the first and of the last sixth of a run, for the same students** (secondary, not corrected; "
+        "harder is positive, fitted over all tasks and students)"
+    )
     return f"{title}\n\n{_table(head, rows)}"
 
 
@@ -514,7 +546,8 @@ def main() -> None:
         page = file.read_text(encoding="utf-8")
         before, _, rest = page.partition(BEGIN)
         _, _, after = rest.partition(END)
-        file.write_text(f"{before}{BEGIN}\n\n{tables(runs, strangers, experiment)}\n\n{END}{after}", encoding="utf-8")
+        made = tables(runs, strangers, experiment, read_panels(experiment))
+        file.write_text(f"{before}{BEGIN}\n\n{made}\n\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -70,6 +70,13 @@ def test_breadth_is_the_change_of_paths_from_the_first_window_to_the_last() -> N
     assert "| E - A | 2 | - | - | +1.50 | - |" in text
 
 
+def test_a_panel_is_the_first_and_the_last_tasks_for_the_first_and_the_last_students() -> None:
+    panel = {"solve_rates": [[0.2, 0.3, 0.4], [0.5, 0.7, 0.8]], "changes": {"teachers": {"mean": -0.1}}}
+    harder = {**panel, "changes": {"teachers": {"mean": 0.02}}}
+    table = report.tables(RUNS, {}, panels={"A": {0: panel, 1: harder}}).partition("of the last sixth")[2]
+    assert "| A: single agent, per adapter | 2 | 0.20 to 0.40 | 0.50 to 0.80 | -4.0 [" in table
+
+
 def test_passes_are_the_start_and_the_gain_of_the_runs_that_have_them() -> None:
     assert "pass@k" not in report.tables(RUNS, {})
     passes = {"0": {"1": 0.2, "4": 0.4, "16": 0.6}, "60": {"1": 0.3, "4": 0.45, "16": 0.6}}
