@@ -97,7 +97,7 @@ def _train(experiment: Experiment, arm: str, seed: int, folder: Path = RUNS) -> 
     """Trains the rest of a run, in a folder of runs. Raises CalledProcessError if it fails."""
     run = RunDirectory(folder / f"{experiment.prefix}{arm}-{seed}")
     command = [sys.executable, "-m", "redqueen", "train"]
-    if run.saved() and run.saved()[-1] >= experiment.steps:
+    if _is_finished(run, experiment):
         return run
     if run.saved():
         # The plugins of an arm are modules of this repository.
@@ -108,6 +108,16 @@ def _train(experiment: Experiment, arm: str, seed: int, folder: Path = RUNS) -> 
     return run
 
 
+def _is_finished(run: RunDirectory, experiment: Experiment) -> bool:
+    return max(run.saved(), default=0) >= experiment.steps
+
+
+def _finished(experiment: Experiment, arm: str, seed: int) -> RunDirectory | None:
+    """Returns the finished run that is here, of the first time or made again; None without one."""
+    runs = [RunDirectory(folder / f"{experiment.prefix}{arm}-{seed}") for folder in (RUNS, AGAIN)]
+    return next((run for run in runs if _is_finished(run, experiment)), None)
+
+
 def _strangers(experiment: Experiment, seed: int, data: Path | None) -> dict[str, Any]:
     """Trains the strangers of a seed, and returns what the report needs of them.
 
@@ -115,7 +125,8 @@ def _strangers(experiment: Experiment, seed: int, data: Path | None) -> dict[str
     """
     for arm in CURRICULA:
         if not _tasks_file(arm, seed).exists():
-            _keep_tasks(experiment, arm, seed, _train(experiment, arm, seed, AGAIN))
+            run = _finished(experiment, arm, seed) or _train(experiment, arm, seed, AGAIN)
+            _keep_tasks(experiment, arm, seed, run)
     out = RUNS / f"{STRANGERS}-{seed}"
     command = [sys.executable, "-m", "redqueen", "transfer", "--seeds", "1", "--out", str(out), "--json"]
     command += [str(_tasks_file(arm, seed)) for arm in CURRICULA]
@@ -123,13 +134,11 @@ def _strangers(experiment: Experiment, seed: int, data: Path | None) -> dict[str
     done = subprocess.run([*command, *settings], check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     runs = {path.parent.name: RunDirectory(path) for path in sorted(out.glob(f"*/seed-{seed}"))}
     start = next(iter(runs.values()))
-    environment = json.loads((start.path / "environment.json").read_text())
     return {
         "arm": STRANGERS,
         "seed": seed,
-        "commit": environment["commit"],
+        **_origin(start),
         "settings": settings,
-        "machine": {key: environment[key] for key in MACHINE},
         "hours": round(sum(line["seconds"]["total"] for run in runs.values() for line in run.metrics()) / 3600, 3),
         "table": json.loads(done.stdout),
         # All strangers of a seed start from the same weights.
@@ -143,14 +152,12 @@ def _numbers(experiment: Experiment, arm: str, seed: int, data: Path | None) -> 
     run = _train(experiment, arm, seed)
     _keep_tasks(experiment, arm, seed, run)
     lines = run.metrics()
-    environment = json.loads((run.path / "environment.json").read_text())
     seconds = sum(line["seconds"]["total"] for line in lines)
     return {
         "arm": arm,
         "seed": seed,
-        "commit": environment["commit"],
+        **_origin(run),
         "settings": experiment.settings(arm),
-        "machine": {key: environment[key] for key in MACHINE},
         "hours": round(seconds / 3600, 3),
         "evaluation_hours": round(sum(line["seconds"].get("evaluate", 0) for line in lines) / 3600, 3),
         "log_nodes": _log_nodes(run),
@@ -164,6 +171,12 @@ def _numbers(experiment: Experiment, arm: str, seed: int, data: Path | None) -> 
             for step in (0, experiment.steps)
         },
     }
+
+
+def _origin(run: RunDirectory) -> dict[str, Any]:
+    """Returns the commit and the machine that made a run."""
+    environment = json.loads((run.path / "environment.json").read_text())
+    return {"commit": environment["commit"], "machine": {key: environment[key] for key in MACHINE}}
 
 
 def _keep_tasks(experiment: Experiment, arm: str, seed: int, run: RunDirectory) -> None:
@@ -181,22 +194,17 @@ def _tasks_file(arm: str, seed: int) -> Path:
 
 def _keep_panels(experiment: Experiment, arm: str, seed: int) -> None:
     """Plays the panel of a finished run whose teachers wrote tasks, if the run is here and the panel is not kept."""
-    name = f"{experiment.prefix}{arm}-{seed}"
-    kept = PANELS / f"{name}.json"
-    run = next((each for each in map(RunDirectory, (RUNS / name, AGAIN / name)) if each.archive.exists()), None)
+    kept = PANELS / f"{experiment.prefix}{arm}-{seed}.json"
+    run = _finished(experiment, arm, seed)
     if kept.exists() or run is None or not run.config().population.teachers:
-        return
-    if max(run.saved(), default=0) < experiment.steps:
         return
     command = [sys.executable, "-m", "redqueen", "ancestry", str(run.path), "--json", *PANEL, "--load-plugins"]
     played = json.loads(subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout)
-    environment = json.loads((run.path / "environment.json").read_text())
     PANELS.mkdir(parents=True, exist_ok=True)
     document = {
         "arm": arm,
         "seed": seed,
-        "commit": environment["commit"],
-        "machine": {key: environment[key] for key in MACHINE},
+        **_origin(run),
         "students": [epoch["step"] for epoch in played["students"]],
         "tasks": [[epoch["first"], epoch["last"]] for epoch in played["tasks"]],
         "solve_rates": [[_short(rate) for rate in row] for row in played["solve_rates"]],

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from types import MappingProxyType
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -209,19 +208,7 @@ def stranger_gains(strangers: Mapping[int, Run], way: str) -> Values:
     return found
 
 
-def read_panels(experiment: Experiment = CODE, folder: Path = NUMBERS / "panels") -> Runs:
-    """Returns the panels of an experiment: how students of several steps solved the tasks of several times."""
-    panels: dict[str, dict[int, Run]] = {arm: {} for arm in experiment.arms}
-    for arm, seed in experiment.plan():
-        file = folder / f"{experiment.prefix}{arm}-{seed}.json"
-        if file.exists():
-            panels[arm][seed] = json.loads(file.read_text(encoding="utf-8"))
-    return {arm: by_seed for arm, by_seed in panels.items() if by_seed}
-
-
-def tables(
-    runs: Runs, strangers: Mapping[int, Run], experiment: Experiment = CODE, panels: Runs = MappingProxyType({})
-) -> str:
+def tables(runs: Runs, strangers: Mapping[int, Run], experiment: Experiment = CODE, panels: Runs | None = None) -> str:
     """Returns the tables of the page as Markdown."""
     parts = [_gain_table(runs), _course_table(runs), _secondary_table(runs)]
     if any("passes" in run for by_seed in runs.values() for run in by_seed.values()):
@@ -277,7 +264,7 @@ def _course_table(runs: Runs) -> str:
         cells = [NAMES[arm], _points(rate[arm].values(), 1, 2)]
         for name, digits in (("lines_by_kind", 1), ("valid_rate", 2), ("novel_rate", 2), ("solve_rate", 2)):
             ends = [_ends(run, name) for run in by_seed.values()]
-            cells.append(" to ".join(f"{fmean(values):.{digits}f}" for values in zip(*ends, strict=True)))
+            cells.append(_from_to(ends, digits))
         rows.append(cells)
     title = "**What teachers wrote** (the slope of log nodes; else means of the first and of the last ten steps)"
     return f"{title}\n\n{_table(head, rows)}"
@@ -292,7 +279,7 @@ def _secondary_table(runs: Runs) -> str:
         cells = [NAMES[arm]]
         for name in names:
             ends = [run["secondary"][name] for run in by_seed.values() if run["secondary"].get(name)]
-            cells.append(" to ".join(f"{fmean(values):.2f}" for values in zip(*ends, strict=True)) or "-")
+            cells.append(_from_to(ends, 2) or "-")
         rows.append(cells)
     return "**Secondary** (means of the first and of the last ten steps; one number is of whole runs)\n\n" + _table(
         ["arm", *names], rows
@@ -379,7 +366,7 @@ def _panel_table(panels: Runs) -> str:
         cells = [NAMES[arm], str(len(played))]
         for student in (0, -1):
             ends = [(run["solve_rates"][student][0], run["solve_rates"][student][-1]) for run in played]
-            cells.append(" to ".join(f"{fmean(values):.2f}" for values in zip(*ends, strict=True)))
+            cells.append(_from_to(ends, 2))
         rows.append([*cells, _points(run["changes"]["teachers"]["mean"] for run in played)])
     head = ["arm", "seeds", "solved by the start", "solved by the last students", "change of difficulty, points"]
     title = (
@@ -391,8 +378,13 @@ def _panel_table(panels: Runs) -> str:
 
 def _first_and_last(runs: Sequence[Mapping[str, float]]) -> str:
     """Returns the mean over runs of the first and of the last number of each."""
-    ends = [list(by_step.values()) for by_step in runs]
-    return f"{fmean(each[0] for each in ends):.0f} to {fmean(each[-1] for each in ends):.0f}"
+    lines = [list(by_step.values()) for by_step in runs]
+    return _from_to([(line[0], line[-1]) for line in lines], 0)
+
+
+def _from_to(ends: Sequence[Iterable[float]], digits: int) -> str:
+    """Formats the means over runs of a number at both ends, `0.50 to 0.10`, or of one number; "" without a run."""
+    return " to ".join(f"{fmean(values):.{digits}f}" for values in zip(*ends, strict=True))
 
 
 def _p(value: float | None) -> str:
@@ -546,7 +538,7 @@ def main() -> None:
         page = file.read_text(encoding="utf-8")
         before, _, rest = page.partition(BEGIN)
         _, _, after = rest.partition(END)
-        made = tables(runs, strangers, experiment, read_panels(experiment))
+        made = tables(runs, strangers, experiment, read(experiment, NUMBERS / "panels")[0])
         file.write_text(f"{before}{BEGIN}\n\n{made}\n\n{END}{after}", encoding="utf-8")
 
 
