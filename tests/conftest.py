@@ -55,8 +55,12 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.fixture(autouse=True)
 def same_numbers() -> None:
-    """Every test draws the same numbers from torch, alone and after any other, so that none fails by chance."""
+    """Every test draws the same numbers from torch and computes on as many threads, alone and after any other.
+
+    A test that loads a model as a user does gives torch all cores, and two threads may add in another order.
+    """
     torch.manual_seed(0)
+    torch.set_num_threads(THREADS)
 
 
 @pytest.fixture(scope="session")
