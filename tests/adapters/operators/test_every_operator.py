@@ -216,17 +216,13 @@ def test_a_stacked_site_is_as_many_slots_as_its_first_axis(name: str, dtype: tor
 @every
 def test_the_child_does_not_depend_on_the_number_of_threads(name: str) -> None:
     parents = parents_for(name, n_in=700, n_out=900, rank=16)
-    before = torch.get_num_threads()
     children: list[Adapter] = []
-    try:
-        for threads in (1, 2, 5):
-            torch.set_num_threads(threads)
-            children.append(ALL[name](parents, make.generator(0)))
-            assert torch.get_num_threads() == threads
-            with ThreadPoolExecutor(1) as later:  # a thread that starts afterwards
-                assert later.submit(torch.get_num_threads).result() == threads
-    finally:
-        torch.set_num_threads(before)
+    for threads in (1, 2, 5):
+        torch.set_num_threads(threads)
+        children.append(ALL[name](parents, make.generator(0)))
+        assert torch.get_num_threads() == threads
+        with ThreadPoolExecutor(1) as later:  # a thread that starts afterwards
+            assert later.submit(torch.get_num_threads).result() == threads
     assert all(make.same(children[0], child) for child in children[1:])
 
 
