@@ -21,7 +21,7 @@ _AT_RANDOM, _AT_EXECFN = 25, 31
 _RANDOM_BYTES = 16
 
 # How far to look for a process id: into the C library's description of a thread, and into the interpreter's.
-_THREAD_WORDS = 200
+_THREAD_WORDS = 100
 _STATE_WORDS = 64
 _NUMBER = 1
 
@@ -80,12 +80,15 @@ def process_numbers() -> list[ctypes.c_int]:
     thread = int(lockdown.libc.pthread_self())
     state = ctypes.pythonapi.PyThreadState_Get
     state.restype = ctypes.c_ulong
-    # The interpreter's copy only serves debuggers, so that it can go for good.
+    # The interpreter's copy only serves debuggers, so that it can go for good. It follows the thread's address; any
+    # other field may have the same value by accident.
     fields = (ctypes.c_ulong * _STATE_WORDS).from_address(state())
-    for index in range(_STATE_WORDS):
-        if fields[index] == pid:
+    for index in range(1, _STATE_WORDS):
+        if fields[index - 1] == thread and fields[index] == pid:
             fields[index] = _NUMBER
-    words = (ctypes.c_int.from_address(thread + 4 * index) for index in range(_THREAD_WORDS))
+    # Every other half word, since these are pointers too: the upper half of 0x7fff_f7d8_a740 is the process id 32767,
+    # and no lower half is as small as a process id.
+    words = (ctypes.c_int.from_address(thread + 8 * index) for index in range(_THREAD_WORDS))
     return [word for word in words if word.value == pid]
 
 
