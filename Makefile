@@ -19,7 +19,7 @@ TRITON_TESTS = tests/policy/kernels/test_triton_kernels.py
 # where cruxeval.jsonl is, for `make results`; without it only the reserved programs are measured on
 DATA ?=
 
-.PHONY: site results figures help train check test test-all test-page test-trackers test-trl test-verifiers test-openenv test-gym test-pythons test-clients test-quantized test-triton test-ray test-vllm bench lint format setup clean
+.PHONY: site results figures help train check test test-all test-thorough test-page test-trackers test-trl test-verifiers test-openenv test-gym test-pythons test-clients test-quantized test-triton test-ray test-vllm bench lint format setup clean
 
 help:
 	@echo "make train     train 2 teachers and 2 students on the bundled model, into $(RUN)"
@@ -27,6 +27,7 @@ help:
 	@echo "make test      the tests that a change should pass: a few minutes"
 	@echo "make test-all  all tests: long properties, real runs, the benchmarks at tiny size"
 	@echo "make test-trackers  the trackers with their real libraries, in an environment of their own: a few minutes"
+	@echo "make test-thorough  of these only what make test leaves out: CI runs the two"
 	@echo "make test-page  an audit of the page by axe-core in a browser; needs npm and chromium"
 	@echo "make test-quantized  bases in 4 and 8 bits by bitsandbytes and torchao, in an environment of their own: a few minutes"
 	@echo "make test-trl  TRL's GRPOTrainer with our rewards, in an environment of its own: a minute"
@@ -58,6 +59,10 @@ test: setup
 
 test-all: setup
 	@$(PYTEST) --hypothesis-profile thorough $(TESTS)
+
+# What `make test` leaves out, or draws fewer examples for.
+test-thorough: setup
+	@$(PYTEST) -m "slow or hypothesis" --hypothesis-profile thorough $(TESTS)
 
 # Some libraries are large, and most people use none of them. Their environments see what is in .venv, and add to it.
 EXTRAS_trackers = tensorboard wandb trackio mlflow
