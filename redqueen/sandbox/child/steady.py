@@ -87,7 +87,7 @@ def process_numbers() -> list[ctypes.c_int]:
         if fields[index - 1] == thread and fields[index] == pid:
             fields[index] = _NUMBER
     # Every other half word, since these are pointers too: the upper half of 0x7fff_f7d8_a740 is the process id 32767,
-    # and no lower half is as small as a process id.
+    # and a lower half is seldom as small as a process id.
     words = (ctypes.c_int.from_address(thread + 8 * index) for index in range(_THREAD_WORDS))
     return [word for word in words if word.value == pid]
 
