@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import select
 import shutil
@@ -13,10 +14,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from redqueen.sandbox import GAME, Job, Limits, Outcome, Sandbox
+from redqueen.sandbox import GAME, Job, Limits, Outcome, Sandbox, child
 from tests.sandbox.processes import of_group, zygotes
 
 Run = Callable[..., Outcome]
@@ -54,6 +56,13 @@ def runner(sandbox: Sandbox) -> Run:
 def run(sandbox: Sandbox) -> Run:
     """`run(program, *inputs, **job_fields)`: the outcome of one job; without inputs, one call without arguments."""
     return runner(sandbox)
+
+
+@pytest.fixture
+def child_module(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """`child_module("steady")` is a module of the child's, which are found in their own folder only."""
+    monkeypatch.syspath_prepend(str(Path(child.__file__).parent))
+    return importlib.import_module
 
 
 @pytest.fixture

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import struct
-from pathlib import Path
+from collections.abc import Callable
+from types import ModuleType
 
 import pytest
-
-from redqueen.sandbox import (
-    child,
-)
 
 ALLOWED = {
     "x86_64": {60, 231, 15, 12, 11, 25, 28},
@@ -46,10 +42,8 @@ def _verdict(code: bytes, arch: int, number: int, *arguments: int) -> int:
 
 
 @pytest.fixture
-def filters(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
-    monkeypatch.syspath_prepend(str(Path(child.__file__).parent))
-    seccomp = importlib.import_module("seccomp")  # the child's modules are found in their own folder only
-
+def filters(child_module: Callable[[str], ModuleType]) -> dict[str, bytes]:
+    seccomp = child_module("seccomp")
     return {machine: seccomp.filter_program(machine, 3) for machine in ARCH}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import encodings
-import importlib
 import os
 import pkgutil
 import resource
@@ -14,11 +13,12 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from redqueen.sandbox import GAME, Job, Outcome, Sandbox, child, parse_literal, probe
+from redqueen.sandbox import GAME, Job, Outcome, Sandbox, parse_literal, probe
 from tests.sandbox.conftest import AMPLE, runner
 from tests.sandbox.processes import zygotes
 from tests.sandbox.reach import reach
@@ -141,12 +141,12 @@ def test_addresses_do_not_depend_on_the_start() -> None:
     assert starts.most_common(1)[0][1] >= 2
 
 
-def test_no_pointer_is_taken_for_the_number_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(child.__file__).parent))
-    steady = importlib.import_module("steady")  # the child's modules are found in their own folder only
+def test_no_pointer_is_taken_for_the_number_of_a_process(
+    child_module: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
     upper_half = threading.get_ident() >> 32
     monkeypatch.setattr(os, "getpid", lambda: upper_half)
-    assert steady.process_numbers() == []
+    assert child_module("steady").process_numbers() == []
 
 
 ZONE = """
