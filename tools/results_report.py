@@ -196,15 +196,15 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return corrected
 
 
-def stranger_gains(strangers: Mapping[int, Run], way: str) -> Values:
-    """Returns the gains of strangers by curriculum (`seeds`, `C-last`, ...) and seed."""
+def stranger_gains(strangers: Mapping[int, Run], way: str, sets: Iterable[str] = SETS) -> Values:
+    """Returns the gains of strangers on some sets by curriculum (`seeds`, `C-last`, ...) and seed."""
     found: dict[str, dict[int, float]] = {}
     for seed, document in strangers.items():
-        start = score(document["start"], way)
+        start = score(document["start"], way, sets)
         for name, members in document["evaluations"].items():
             # The cell of the run E-0 is E-0-last.
             cell = name.replace(f"-{seed}-", "-")
-            found.setdefault(cell, {})[seed] = score(members, way) - start
+            found.setdefault(cell, {})[seed] = score(members, way, sets) - start
     return found
 
 
@@ -214,7 +214,7 @@ def tables(runs: Runs, strangers: Mapping[int, Run], experiment: Experiment = CO
     if any("passes" in run for by_seed in runs.values() for run in by_seed.values()):
         parts.append(_pass_table(runs))
     if strangers:
-        parts.append(_stranger_table(strangers))
+        parts.append(_stranger_table(strangers, measured(runs)[0]))
     parts += [_comparison_table(runs, strangers, experiment), _breadth_table(runs, experiment)]
     if panels:
         parts.append(_panel_table(panels))
@@ -305,14 +305,22 @@ def _pass_table(runs: Runs) -> str:
     return f"{title}\n\n{_table(head, rows)}"
 
 
-def _stranger_table(strangers: Mapping[int, Run]) -> str:
-    greedy = stranger_gains(strangers, "greedy")
-    drawn = stranger_gains(strangers, "drawn")
+def _stranger_table(strangers: Mapping[int, Run], sets: Sequence[str]) -> str:
+    columns = [stranger_gains(strangers, way) for way in WAYS]
+    columns += [stranger_gains(strangers, "drawn", [name]) for name in sets]
+    cells = sorted(columns[0])
     rows = [
-        [name, str(len(drawn[name])), _points(greedy[name].values()), _points(drawn[name].values())]
-        for name in sorted(drawn)
+        [name, str(len(columns[0][name])), *(_points(values[name].values()) for values in columns)] for name in cells
     ]
-    return "**Strangers: gain over the start, in points**\n\n" + _table(["tasks of", "seeds", "greedy", "drawn"], rows)
+    last = [name for name in cells if name.endswith("-last")]
+    pairs = [(name, name.replace("-last", "-first")) for name in last] + [(name, "seeds") for name in last]
+    for one, other in pairs:
+        differences = [compared("", values, one, other).differences for values in columns]
+        if differences[0]:
+            rows.append([f"{one} less {other}", str(len(differences[0])), *(_points(each) for each in differences)])
+    head = ["tasks of", "seeds", *(f"{way}, all" for way in WAYS), *(f"drawn, {name}" for name in sets)]
+    title = "**Strangers: gain over the start, in points** (differences: paired, secondary, not corrected)"
+    return f"{title}\n\n{_table(head, rows)}"
 
 
 def comparisons(runs: Runs, strangers: Mapping[int, Run], experiment: Experiment = CODE) -> list[Comparison]:

@@ -92,6 +92,9 @@ def test_strangers_are_named_after_the_arm() -> None:
     assert {name: by_seed[0] for name, by_seed in values.items()} == pytest.approx(
         {"seeds": 0.05, "A-last": 0.0, "E-last": 0.1}
     )
+    table = report.tables(RUNS, STRANGERS).partition("**Strangers")[2].partition("**Comp")[0]
+    assert "| E-last less seeds | 1 | +5.0 | +5.0 |" in table
+    assert "less A-first" not in table, "there is no such stranger"
 
 
 def test_p_values_are_those_of_tables() -> None:
