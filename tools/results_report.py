@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -214,7 +215,7 @@ def tables(runs: Runs, strangers: Mapping[int, Run], experiment: Experiment = CO
     if any("passes" in run for by_seed in runs.values() for run in by_seed.values()):
         parts.append(_pass_table(runs))
     if strangers:
-        parts.append(_stranger_table(strangers, measured(runs)[0]))
+        parts.append(_stranger_table(runs, strangers))
     parts += [_comparison_table(runs, strangers, experiment), _breadth_table(runs, experiment)]
     if panels:
         parts.append(_panel_table(panels))
@@ -232,15 +233,20 @@ def _points(values: Iterable[float], scale: float = 100, digits: int = 1) -> str
     return interval_text(interval(list(values)), f"+z.{digits}f", scale)
 
 
-def _gain_table(runs: Runs) -> str:
+def _columns(runs: Runs, gained: Callable[[str, Sequence[str]], Values]) -> dict[str, Values]:
+    """Returns the columns of a table of gains by their heads: all sets in each way, and each set drawn."""
     sets, ways = measured(runs)
-    head = ["arm", "seeds", *(f"{way}, all" for way in ways), *(f"drawn, {name}" for name in sets)]
-    columns = [*(gains(runs, way) for way in ways), *(gains(runs, "drawn", [name]) for name in sets)]
+    everything = {f"{way}, all": gained(way, SETS) for way in ways}
+    return everything | {f"drawn, {name}": gained("drawn", [name]) for name in sets}
+
+
+def _gain_table(runs: Runs) -> str:
+    columns = _columns(runs, partial(gains, runs))
     rows = [
-        [NAMES[arm], str(len(by_seed)), *(_points(values[arm].values()) for values in columns)]
+        [NAMES[arm], str(len(by_seed)), *(_points(values[arm].values()) for values in columns.values())]
         for arm, by_seed in runs.items()
     ]
-    return "**Held-out gain over the start, in points**\n\n" + _table(head, rows)
+    return "**Held-out gain over the start, in points**\n\n" + _table(["arm", "seeds", *columns], rows)
 
 
 def _ends(run: Run, name: str) -> tuple[float, float]:
@@ -305,22 +311,21 @@ def _pass_table(runs: Runs) -> str:
     return f"{title}\n\n{_table(head, rows)}"
 
 
-def _stranger_table(strangers: Mapping[int, Run], sets: Sequence[str]) -> str:
-    columns = [stranger_gains(strangers, way) for way in WAYS]
-    columns += [stranger_gains(strangers, "drawn", [name]) for name in sets]
-    cells = sorted(columns[0])
+def _stranger_table(runs: Runs, strangers: Mapping[int, Run]) -> str:
+    columns = _columns(runs, partial(stranger_gains, strangers))
+    cells = stranger_gains(strangers, "drawn")
     rows = [
-        [name, str(len(columns[0][name])), *(_points(values[name].values()) for values in columns)] for name in cells
+        [name, str(len(cells[name])), *(_points(values[name].values()) for values in columns.values())]
+        for name in sorted(cells)
     ]
-    last = [name for name in cells if name.endswith("-last")]
+    last = [name for name in sorted(cells) if name.endswith("-last")]
     pairs = [(name, name.replace("-last", "-first")) for name in last] + [(name, "seeds") for name in last]
     for one, other in pairs:
-        differences = [compared("", values, one, other).differences for values in columns]
+        differences = [compared("", values, one, other).differences for values in columns.values()]
         if differences[0]:
             rows.append([f"{one} less {other}", str(len(differences[0])), *(_points(each) for each in differences)])
-    head = ["tasks of", "seeds", *(f"{way}, all" for way in WAYS), *(f"drawn, {name}" for name in sets)]
     title = "**Strangers: gain over the start, in points** (differences: paired, secondary, not corrected)"
-    return f"{title}\n\n{_table(head, rows)}"
+    return f"{title}\n\n{_table(['tasks of', 'seeds', *columns], rows)}"
 
 
 def comparisons(runs: Runs, strangers: Mapping[int, Run], experiment: Experiment = CODE) -> list[Comparison]:
