@@ -28,7 +28,7 @@ help:
 	@echo "make test-all  all tests: long properties, real runs, the benchmarks at tiny size"
 	@echo "make test-thorough  of these only what make test leaves out: CI runs the two"
 	@echo "make test-trackers  the trackers with their real libraries, in an environment of their own: a few minutes"
-	@echo "make test-page  an audit of the page by axe-core in a browser; needs npm and chromium"
+	@echo "make test-page  the tests of the page, those in a browser and its audit by axe-core included; needs npm and chromium"
 	@echo "make test-quantized  bases in 4 and 8 bits by bitsandbytes and torchao, in an environment of their own: a few minutes"
 	@echo "make test-trl  TRL's GRPOTrainer with our rewards, in an environment of its own: a minute"
 	@echo "make test-verifiers  an exported package with verifiers itself, in an environment of its own: a minute"
@@ -78,7 +78,7 @@ test-trackers: setup .venv-trackers/requirements.txt
 
 # axe-core looks for what keeps people from using the page. It comes from npm and is in no wheel.
 test-page: setup tests/web/node_modules/axe-core
-	@.venv/bin/python -m pytest -n0 tests/web/test_audit.py
+	@.venv/bin/python -m pytest -n0 tests/web
 
 tests/web/node_modules/axe-core: tests/web/package-lock.json
 	@command -v npm >/dev/null || { echo "test-page: no npm found: install Node.js" >&2; exit 1; }
