@@ -313,12 +313,12 @@ def _pass_table(runs: Runs) -> str:
 
 def _stranger_table(runs: Runs, strangers: Mapping[int, Run]) -> str:
     columns = _columns(runs, partial(stranger_gains, strangers))
-    cells = stranger_gains(strangers, "drawn")
+    cells = dict(sorted(columns["drawn, all"].items()))
     rows = [
-        [name, str(len(cells[name])), *(_points(values[name].values()) for values in columns.values())]
-        for name in sorted(cells)
+        [name, str(len(by_seed)), *(_points(values[name].values()) for values in columns.values())]
+        for name, by_seed in cells.items()
     ]
-    last = [name for name in sorted(cells) if name.endswith("-last")]
+    last = [name for name in cells if name.endswith("-last")]
     pairs = [(name, name.replace("-last", "-first")) for name in last] + [(name, "seeds") for name in last]
     for one, other in pairs:
         differences = [compared("", values, one, other).differences for values in columns.values()]
