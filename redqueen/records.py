@@ -331,9 +331,12 @@ class Verifier(Protocol):
         """
         ...
 
-    def run(self, program: str, inputs: tuple[str, ...], cpu_s: float) -> Future[tuple[str, ...]]:
+    def run(
+        self, program: str, inputs: tuple[str, ...], cpu_s: float, output_bytes: int = 0
+    ) -> Future[tuple[str, ...]]:
         """Submits a program to be run on inputs and returns at once; nothing is judged.
 
-        The future has the outputs as far as the program got within `cpu_s` seconds of CPU. It may have none.
+        The future has the outputs as far as the program got within `cpu_s` seconds of CPU. It may have none. An output
+        has at most `output_bytes` bytes; 0: as many as one of a task.
         """
         ...

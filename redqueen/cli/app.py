@@ -335,6 +335,9 @@ def warm_start(
         bool,
         typer.Option("--answers-alone", help="Learn half of the answers without their inputs: where these are long."),
     ] = False,
+    answers: Annotated[
+        int, typer.Option(metavar="N", help="More answers in a lesson, about other programs: work takes practice.")
+    ] = 0,
     unsafe_no_isolation: Unsafe = False,
 ) -> None:
     """Fit the adapter that members start from.
@@ -349,7 +352,9 @@ def warm_start(
 
     # The arguments that give the same configuration, for the record next to the adapter.
     used = [*(args or []), *([f"model.name={model}"] if model else [])]
-    code = run_warm_start(out, config, used, steps, proposals, lessons, lr, answers_alone=answers_alone)
+    code = run_warm_start(
+        out, config, used, steps, proposals, lessons, lr, answers_alone=answers_alone, answers=answers
+    )
     raise typer.Exit(code)
 
 

@@ -36,6 +36,7 @@ def run_warm_start(
     lr: float,
     *,
     answers_alone: bool,
+    answers: int,
 ) -> int:
     """Fits and writes the adapter; returns the exit code. `args`, which gave the config, go into the record.
 
@@ -47,7 +48,7 @@ def run_warm_start(
         raise UserError(f"{out} is not empty: choose another folder")
     steps_by_round = _counts("--steps", steps)
     proposals_by_round = _counts("--proposals", proposals)
-    if len(proposals_by_round) < len(steps_by_round) - 1 or lessons < 1 or lr <= 0:
+    if len(proposals_by_round) < len(steps_by_round) - 1 or lessons < 1 or lr <= 0 or answers < 0:
         raise UserError("--proposals needs a number between each two rounds; --lessons and --lr must be positive")
     config = fit(config, 1, Lines(console))
     console.print(f"loading {config.model.name} ...")
@@ -56,7 +57,7 @@ def run_warm_start(
     with (
         LocalVerifier(config.sandbox, config.game.min_inputs, config.run.seed) as verifier,
         TaskReporter(console) as report,
-        closing(Warmup(base, verifier, config, lr, report, answers_alone=answers_alone)) as warm,
+        closing(Warmup(base, verifier, config, lr, report, answers_alone=answers_alone, more_answers=answers)) as warm,
     ):
         for round_, count in enumerate(steps_by_round):
             # Between two rounds the model itself proposes tasks, which the next round learns from.
@@ -68,7 +69,7 @@ def run_warm_start(
     digest = hashlib.sha256((out / WEIGHTS).read_bytes()).hexdigest()
     command = (
         f"redqueen warm-start OUT --steps {steps} --proposals {proposals} --lessons {lessons} --lr {lr} "
-        f"{'--answers-alone ' if answers_alone else ''}"
+        f"{'--answers-alone ' if answers_alone else ''}{f'--answers {answers} ' if answers else ''}"
         f"{' '.join(args)}"
     ).rstrip()
     note = {"command": command, "base": base.name, "sha256": {WEIGHTS: digest}, "proposals": history}

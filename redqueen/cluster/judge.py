@@ -26,6 +26,7 @@ class ProgramRun:
     program: str
     inputs: tuple[str, ...]
     cpu_s: float
+    output_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,4 +71,4 @@ class Judge:
             return self.verifier.judge_answer(question)
         if isinstance(question, FunctionCall):
             return finished(question.function(question.argument))
-        return self.verifier.run(question.program, question.inputs, question.cpu_s)
+        return self.verifier.run(question.program, question.inputs, question.cpu_s, question.output_bytes)

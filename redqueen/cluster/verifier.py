@@ -47,8 +47,10 @@ class ClusterVerifier(Closing):
     def judge_answer(self, answer: Answer) -> Future[Verdict]:
         return self._ask(answer)
 
-    def run(self, program: str, inputs: tuple[str, ...], cpu_s: float) -> Future[tuple[str, ...]]:
-        return self._ask(ProgramRun(program=program, inputs=inputs, cpu_s=cpu_s))
+    def run(
+        self, program: str, inputs: tuple[str, ...], cpu_s: float, output_bytes: int = 0
+    ) -> Future[tuple[str, ...]]:
+        return self._ask(ProgramRun(program=program, inputs=inputs, cpu_s=cpu_s, output_bytes=output_bytes))
 
     def spread(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
         """Yields a function of each item, in order; the machines compute it. It has to be one of a module of ours."""

@@ -114,11 +114,13 @@ class LocalVerifier(AbstractContextManager["LocalVerifier", None]):
                 self._others[profile] = self._open(profile)
         return self._others[profile].submit(job)
 
-    def run(self, program: str, inputs: tuple[str, ...], cpu_s: float) -> Future[tuple[str, ...]]:
+    def run(
+        self, program: str, inputs: tuple[str, ...], cpu_s: float, output_bytes: int = 0
+    ) -> Future[tuple[str, ...]]:
         """Runs a program once, in the jail of Python, and ends it after `cpu_s` seconds of CPU."""
         limits = self._sandbox.profile.limits
-        shorter = replace(limits, cpu_s=min(cpu_s, limits.cpu_s))
-        job = Job(program, inputs, limits=shorter)
+        own = replace(limits, cpu_s=min(cpu_s, limits.cpu_s), output_bytes=output_bytes or limits.output_bytes)
+        job = Job(program, inputs, limits=own)
         return then(self._sandbox.submit(job), lambda outcome: outcome.outputs)
 
 

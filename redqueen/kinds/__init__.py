@@ -27,6 +27,7 @@ from redqueen.kinds.kind import (
     validation,
 )
 from redqueen.kinds.language import Half, Language, Recipe, SeedError, Words
+from redqueen.kinds.work import Run, Workings, Written
 from redqueen.plugins import PluginError
 from redqueen.records import Task
 
@@ -40,10 +41,13 @@ __all__ = [
     "Question",
     "QuestionError",
     "Recipe",
+    "Run",
     "SeedError",
     "TaskKind",
     "Trial",
     "Words",
+    "Workings",
+    "Written",
     "attempt_verdict",
     "fence",
     "find",

@@ -17,6 +17,7 @@ from redqueen.kinds.kind import (
     fence,
     program_above,
 )
+from redqueen.kinds.work import Workings, Written
 from redqueen.records import Pair, Prompt, Task, Verdict
 from redqueen.sandbox import Outcome
 
@@ -49,6 +50,37 @@ class Abduction(TaskKind):
 
     def read_answer(self, text: str) -> str | None:
         return self.language.read_input(text.strip())
+
+    def write_work(self, task: Task, workings: Workings) -> str | None:
+        # Each input that is tried is followed by what the program does with it. The last one is the answer.
+        tries = [*(pair.input for pair in workings.misses(task)), task.pairs[0].input]
+        parts: list[str] = []
+        for given in tries:
+            lines = workings.trace(task, given)
+            if lines is None:
+                return None
+            parts += [self.language.call(given), *lines]
+        # The prompt holds the beginning of the first call.
+        return "\n".join(parts).removeprefix(self._opening)
+
+    def read_work(self, text: str) -> Written:
+        lines = text.strip("\n").split("\n")
+        calls = [number for number, line in enumerate(lines) if number and self._tried(line) is not None]
+        place = calls[-1] if calls else 0
+        answer = self._tried(lines[place]) if place else self.read_answer(lines[0])
+        work = "\n".join([*lines[:place], *lines[place + 1 :]])
+        return Written(work=work, answer=answer)
+
+    def _tried(self, line: str) -> str | None:
+        """Returns the input that a line of work tries, None if it tries none."""
+        if not line.startswith(self._opening):
+            return None
+        return self.language.read_input(line.removeprefix(self._opening).strip())
+
+    @property
+    def _opening(self) -> str:
+        """What stands before the input of a call."""
+        return self.language.call("").removesuffix(")")
 
     def goal(self, counts: InputCounts) -> str:
         del counts
@@ -83,8 +115,7 @@ class Abduction(TaskKind):
 
     def written(self, answer: str) -> str:
         # A completion prompt ends with the opening parenthesis of the call.
-        opened = self.language.call("").removesuffix(")")
-        return f"{opened}{answer}" if answer.endswith(")") else answer.strip()
+        return f"{self._opening}{answer}" if answer.endswith(")") else answer.strip()
 
     def recorded_answer(self, task: Task) -> str:
         return self.language.call(task.pairs[0].input)

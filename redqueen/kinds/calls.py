@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import random
 import re
 from functools import cached_property
 from pathlib import Path
 
 from redqueen.kinds.language import Half
+from redqueen.kinds.work import Run
 from redqueen.programs.normal_form import ENTRY, hashed, split_calls
 from redqueen.records import Draft, Pair
 from redqueen.sandbox import GAME, Profile, canonical, parse_arguments, parse_literal, to_literal
@@ -38,6 +40,12 @@ class Literals:
 
     def called(self, program: str) -> str | None:
         del program
+
+    def trace(self, program: str, given: str, run: Run) -> tuple[str, ...] | None:
+        del program, given, run
+
+    def drawn(self, rng: random.Random) -> Draft | None:
+        del rng
 
     def reserved(self, half: Half | None = None) -> tuple[Draft, ...]:
         del half

@@ -15,7 +15,9 @@ from redqueen.kinds.kind import (
     fence,
     program_above,
 )
+from redqueen.kinds.work import Workings, Written, after_arrow
 from redqueen.records import Pair, Prompt, Task, Verdict
+from redqueen.sandbox import CodecError
 
 
 class Deduction(TaskKind):
@@ -34,6 +36,29 @@ class Deduction(TaskKind):
 
     def write_answer(self, task: Task) -> str:
         return f" {task.pairs[0].output}"
+
+    def write_work(self, task: Task, workings: Workings) -> str | None:
+        lines = workings.trace(task, task.pairs[0].input)
+        if lines is None:
+            return None
+        text = "\n".join(["", *lines])
+        # A value that the jail writes in another way, such as an object of a class of the program, has no work.
+        answer = self.read_work(text).answer
+        right = answer is not None and self._is_value(answer) and self._same(answer, task.pairs[0].output)
+        return text if right else None
+
+    def _same(self, value: str, other: str) -> bool:
+        return self.language.identity_of(value) == self.language.identity_of(other)
+
+    def read_work(self, text: str) -> Written:
+        return after_arrow(text, self._is_value)
+
+    def _is_value(self, text: str) -> bool:
+        try:
+            self.language.identity_of(text)
+        except CodecError:
+            return False
+        return True
 
     def goal(self, counts: InputCounts) -> str:
         del counts

@@ -23,6 +23,7 @@ from redqueen.kinds.kind import (
     fence,
     input_blocks,
 )
+from redqueen.kinds.work import Workings, Written
 from redqueen.records import Draft, Pair, Prompt, Proposal, Task, Verdict
 
 _WORD = re.compile(r"\w+")
@@ -101,6 +102,22 @@ class Induction(TaskKind):
 
     def read_answer(self, text: str) -> str | None:
         return text.strip("\n") or None
+
+    def write_work(self, task: Task, workings: Workings) -> str | None:
+        # The first example is checked below the program, in comments.
+        given = task.shown[0].input
+        lines = workings.trace(task, given)
+        if lines is None:
+            return None
+        return "\n".join([task.program, *map(self.language.comment, [self.language.call(given), *lines])])
+
+    def read_work(self, text: str) -> Written:
+        lines = text.strip("\n").split("\n")
+        mark = self.language.comment("").strip()
+        end = len(lines)
+        while end and lines[end - 1].startswith(mark):
+            end -= 1
+        return Written(work="\n".join(lines[end:]), answer=self.read_answer("\n".join(lines[:end])))
 
     def goal(self, counts: InputCounts) -> str:
         return (

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from redqueen.errors import UserError
 from redqueen.kinds.language import Language
+from redqueen.kinds.work import Workings, Written
 from redqueen.records import Answer, Draft, Pair, Prompt, Proposal, Status, Task, Verdict
 from redqueen.sandbox import Job, Outcome
 
@@ -213,6 +214,16 @@ class TaskKind:
     def read_answer(self, text: str) -> str | None:
         """Returns the answer in a student's text, None if there is none."""
         return text.strip() or None
+
+    # Work before the answer, below the question of a completion prompt.
+
+    def write_work(self, task: Task, workings: Workings) -> str | None:
+        """Returns the text with which a student works `task` out and answers it as recorded; None if there is none."""
+        del task, workings
+
+    def read_work(self, text: str) -> Written:
+        """Returns the work and the answer in a student's text."""
+        return Written(work="", answer=self.read_answer(text))
 
     # Chat prompts: a description of what is asked, and an answer in fenced blocks.
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar
 
 from redqueen.errors import UserError
+from redqueen.kinds.work import Run
 from redqueen.records import Draft, Pair
 from redqueen.sandbox import Job, Outcome, Profile
 
@@ -115,6 +117,13 @@ class Language(Protocol):
         """
         ...
 
+    def trace(self, program: str, given: str, run: Run) -> tuple[str, ...] | None:
+        """Returns the work of a program on an input, a line for each thing that is worked out (`redqueen.kinds.work`).
+
+        None if the language has none, or not for this one. `run` runs programs in the jail.
+        """
+        ...
+
     # Values.
     def identity_of(self, value: str) -> bytes:
         """Returns bytes that are equal for equal values. Raises CodecError if the text is no value."""
@@ -185,6 +194,10 @@ class Language(Protocol):
     # The programs that come with it.
     def seeds(self, own: str | None = None) -> tuple[Draft, ...]:
         """Returns the seed programs: the shipped ones, or those of a user's file. Raises SeedError."""
+        ...
+
+    def drawn(self, rng: random.Random) -> Draft | None:
+        """Returns a random program with inputs, for lessons beyond the seeds; None if the language draws none."""
         ...
 
     def reserved(self, half: Half | None = None) -> tuple[Draft, ...]:

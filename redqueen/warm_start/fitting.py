@@ -23,11 +23,12 @@ from redqueen.game.prompts import Prompts, prompts
 from redqueen.game.reserved import is_reserved
 from redqueen.kinds import find, languages, names_of_languages, task_on
 from redqueen.play.judging import ask, submit_proposal
-from redqueen.play.self_play import verified_seeds
+from redqueen.play.self_play import verified_seeds, verified_tasks
 from redqueen.policy.model.base import Base
 from redqueen.policy.policy import open_policy
 from redqueen.records import Completion, Kind, Request, Sample, Task, Verdict, Verifier
 from redqueen.warm_start.lessons import Lessons
+from redqueen.warm_start.workings import SeedWorkings
 
 MEMBER = "warm"
 ANSWERS = 4
@@ -55,10 +56,12 @@ class Warmup:
         report: Report,
         *,
         answers_alone: bool = False,
+        more_answers: int = 0,
     ) -> None:
         """Opens a policy with one fresh adapter; `report(what, done, total)` is called as the work goes on.
 
-        With `answers_alone` half of the questions about a program are not learnt with their answers.
+        With `answers_alone` half of the questions about a program are not learnt with their answers. A lesson has
+        `more_answers` beside: about other programs, drawn ones where the language draws some.
         """
         self.base = base
         self.verifier = verifier
@@ -66,6 +69,7 @@ class Warmup:
         self.lr = lr
         self.report = report
         self.answers_alone = answers_alone
+        self.more_answers = more_answers
         self.seed = config.run.seed
         model = config.model
         # Every text counts by its weight. With a mean over tokens the proposals, which have hundreds of tokens, would
@@ -75,7 +79,6 @@ class Warmup:
         self.policy = open_policy(base, model, 1, config.sampling, learning, temperature=1.0)
         self.policy.join(MEMBER, _start(config, self.policy.shapes()))
         self.prompts: Prompts = prompts(model.prompts, config.game)
-        self.lessons = Lessons(MEMBER, self.prompts, base.tokenizer)
         self.seed_tasks: list[Task] = []
         """The seed programs with all their inputs."""
         for language in languages(config.game.kinds):
@@ -83,6 +86,9 @@ class Warmup:
             tasks = verified_seeds(verifier, drafts, language, config.game.seeds)
             # A user's own seeds may be like a reserved program; the shipped ones are not.
             self.seed_tasks += [task for task in tasks if not is_reserved(task.program, task.kind)]
+        self.workings = SeedWorkings(verifier, self.seed_tasks, self.seed)
+        most_tokens = config.sampling.attempt_tokens
+        self.lessons = Lessons(MEMBER, self.prompts, base.tokenizer, self.workings, most_tokens)
         self.seeds_by_kind: dict[Kind, list[Task]] = {}
         """Those that can be posed in a kind. All kinds of a language are taught, whichever are played later."""
         for kind in names_of_languages(config.game.kinds):
@@ -193,11 +199,24 @@ class Warmup:
         learnt = len(asked) // 2 if self.answers_alone else len(asked)
         samples += self.lessons.answers(asked[:learnt], ANSWER_WEIGHT)
         samples += self.lessons.answers(asked[learnt:], ANSWER_WEIGHT, alone=True)
+        for _ in range(self.more_answers // ANSWERS):
+            samples += self.lessons.answers(self._questions(self._program(rng), rng), ANSWER_WEIGHT, alone=True)
         for each in self.kinds:
             if find(each).shows_examples:
                 for _ in range(FUNCTIONS):
                     samples += self.lessons.answers([self._task(each, rng)], FUNCTION_WEIGHT)
         return samples
+
+    def _program(self, rng: random.Random) -> Task:
+        """Returns a program with all its inputs: a drawn one if its language draws some, else a seed."""
+        whole = rng.choice(self.seed_tasks)
+        language = find(whole.kind).language
+        draft = language.drawn(rng)
+        if draft is None:
+            return whole
+        (task,) = verified_tasks(self.verifier, {"drawn": draft}, language)
+        self.workings.know(task)
+        return task
 
     def _questions(self, whole: Task, rng: random.Random) -> list[Task]:
         """Returns tasks on up to `ANSWERS` pairs of one seed program, in the kinds that have one pair, in turn."""

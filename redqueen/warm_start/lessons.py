@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from redqueen.game.prompts import Prompts
-from redqueen.kinds import find
+from redqueen.kinds import Workings, find
 from redqueen.policy.model.tokens import encode
 from redqueen.records import Prompt, Sample, Task
 
@@ -14,10 +14,20 @@ from redqueen.records import Prompt, Sample, Task
 class Lessons:
     """Makes samples of `member` from tasks, in the format of `prompts`."""
 
-    def __init__(self, member: str, prompts: Prompts, tokenizer: Any) -> None:
+    def __init__(
+        self,
+        member: str,
+        prompts: Prompts,
+        tokenizer: Any,
+        workings: Workings | None = None,
+        most_tokens: int | None = None,
+    ) -> None:
+        """With `workings` answers have work, if the prompts' format has it and it takes at most `most_tokens`."""
         self.member = member
         self.prompts = prompts
         self.tokenizer = tokenizer
+        self.workings = workings
+        self.most_tokens = most_tokens
 
     def proposal(self, task: Task, references: Sequence[Task], weight: float) -> Sample:
         """Returns the proposal of `task` by a teacher that sees `references`, with `weight` as its advantage."""
@@ -39,7 +49,11 @@ class Lessons:
         for task in tasks:
             prompt = self.prompts.attempt(task, ())
             questions.append(encode(self.tokenizer, prompt))
-            answers.append(self._tokens(prompt, self.prompts.write_attempt(task)))
+            answer = self._tokens(prompt, self.prompts.write_attempt(task, self.workings))
+            if self.most_tokens is not None and len(answer) > self.most_tokens:
+                # A student's would be cut off, so it is taught to answer such a task at once.
+                answer = self._tokens(prompt, self.prompts.write_attempt(task))
+            answers.append(answer)
         # Questions about one program begin alike. What they share becomes the prompt, which is computed once for all of
         # them; the rest of each question is learnt with its answer.
         shared = common_prefix(questions) if questions else 0

@@ -1,6 +1,7 @@
 """How tasks become prompts and how answers are read.
 
-There are two implementations: raw completion for base and small models, chat for instruct models.
+There are three implementations: raw completion for base and small models, the same with work before the answer, and
+chat for instruct models.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from redqueen import plugins
 from redqueen.config import GameConfig
 from redqueen.game.prompts.chat import ChatPrompts
 from redqueen.game.prompts.completion import CompletionPrompts
+from redqueen.game.prompts.work import WorkPrompts
+from redqueen.kinds import Workings
 from redqueen.records import Draft, Kind, Prompt, Task
 
-__all__ = ["ChatPrompts", "CompletionPrompts", "Prompts", "prompts"]
+__all__ = ["ChatPrompts", "CompletionPrompts", "Prompts", "WorkPrompts", "prompts"]
 
 
 class Prompts(Protocol):
@@ -40,15 +43,24 @@ class Prompts(Protocol):
         """Returns the answer in a student's text (a literal, an argument list or a program), None if there is none."""
         ...
 
-    def write_attempt(self, task: Task) -> str:
-        """Returns the text, prefix included, that answers `task` as recorded."""
+    def write_attempt(self, task: Task, workings: Workings | None = None) -> str:
+        """Returns the text, prefix included, that answers `task` as recorded; with work, if the format has it.
+
+        Without `workings` there is none.
+        """
+        ...
+
+    def work(self, kind: Kind, text: str) -> str:
+        """Returns what a student wrote on the way to its answer; "" if it wrote none. It is never judged."""
         ...
 
 
 def prompts(name: str, game: GameConfig) -> Prompts:
-    """Returns the implementation called `name`: "completion", "chat", or a plugin's."""
+    """Returns the implementation called `name`: "completion", "work", "chat", or a plugin's."""
     if name == "completion":
         return CompletionPrompts(game)
+    if name == "work":
+        return WorkPrompts(game)
     if name == "chat":
         return ChatPrompts(game)
     return plugins.find("prompt format", name)(game)

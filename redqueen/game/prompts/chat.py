@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from redqueen.config import GameConfig
-from redqueen.kinds import Block, fence, find
+from redqueen.kinds import Block, Workings, fence, find
 from redqueen.records import Draft, Kind, Prompt, Task
 
 # A model reads the texts below and those of the kinds: a changed word makes runs incomparable with earlier ones.
@@ -48,13 +48,20 @@ class ChatPrompts:
         form = _FORMAT.format(what=kind.answer_form())
         return Prompt(f"{kind.chat_question(task)}\n\n{form}", _STOP, chat=True)
 
-    def write_attempt(self, task: Task) -> str:
+    def write_attempt(self, task: Task, workings: Workings | None = None) -> str:
+        del workings
         return f"<answer>\n{_fenced([find(task.kind).write_answer_block(task)])}\n"
 
     def read_attempt(self, kind: Kind, text: str) -> str | None:
         wanted = find(kind).answer_block
         answers = [body for name, body in _answer_blocks(text) or () if name == wanted]
         return answers[0] if len(answers) == 1 else None
+
+    def work(self, kind: Kind, text: str) -> str:
+        del kind
+        # Without the tag all of it is work, of which nothing came.
+        thought, _, _ = text.rpartition("<answer>")
+        return (thought or text).strip()
 
 
 def _fenced(blocks: Sequence[Block]) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -233,6 +233,42 @@ def value_of(expression: Expression, x: int, y: int) -> int:
     if abs(value) > LARGEST:
         raise Fault("error", f"overflow: {value} is beyond {LARGEST}")
     return value
+
+
+def reductions(expression: Expression, x: int, y: int) -> Iterator[Expression]:
+    """Yields an expression with its inputs, then with all computed that can be at once, and so on to its value.
+
+    Raises Fault as `value_of` does.
+    """
+    form = _with_inputs(expression, x, y)
+    yield form
+    while form.operands:
+        form = _reduced(form)
+        yield form
+
+
+def _with_inputs(expression: Expression, x: int, y: int) -> Expression:
+    if not expression.operands:
+        return Expression({"x": str(x), "y": str(y)}.get(expression.name, expression.name))
+    return Expression(expression.name, tuple(_with_inputs(operand, x, y) for operand in expression.operands))
+
+
+def _reduced(expression: Expression) -> Expression:
+    """Returns an expression in which every operator between numbers is replaced by what it gives."""
+    operands = expression.operands
+    if not operands:
+        return expression
+    if expression.name == "if":
+        condition, yes, no = operands
+        if not any(side.operands for side in condition.operands):
+            left, right = (int(side.name) for side in condition.operands)
+            return yes if _COMPUTED[condition.name](left, right) else no
+        # Nothing in the branches is computed before it is known which one is taken.
+        sides = tuple(map(_reduced, condition.operands))
+        return Expression("if", (Expression(condition.name, sides), yes, no))
+    if any(operand.operands for operand in operands):
+        return Expression(expression.name, tuple(map(_reduced, operands)))
+    return Expression(str(value_of(expression, 0, 0)))
 
 
 # How tightly an operator binds: a weaker one in a place that asks for a tighter one takes brackets.

@@ -27,6 +27,8 @@ EXAMPLES = 8
 """The inputs of a seed program and of a reserved one."""
 SEEDS = {1: 128, 2: 256, 3: 128}
 """How many seed programs there are of each depth."""
+DRAWN = {1: 5, 2: 4, 3: 1}
+"""How often lessons draw an expression of each depth."""
 RESERVED_DEPTHS = (2, 3, 4)
 RESERVED_EACH = 40
 """How many reserved programs of each depth stand in each half where a list of them is asked for."""
@@ -56,6 +58,16 @@ def drawn(rng: random.Random, depth: int) -> Expression:
     levels = [depth - 1, _lower(rng, depth)]
     rng.shuffle(levels)
     return Expression(operator, tuple(drawn(rng, level) for level in levels))
+
+
+def draft(rng: random.Random) -> Draft:
+    """Returns a random expression as shallow as the seeds, none of the reserved ones, with inputs."""
+    while True:
+        (depth,) = rng.choices(list(DRAWN), list(DRAWN.values()))
+        program = spell(drawn(rng, depth))
+        inputs = examples(program, EXAMPLES)
+        if len(inputs) == EXAMPLES and half_of(program) is None:
+            return Draft(program, inputs)
 
 
 def _lower(rng: random.Random, depth: int) -> int:

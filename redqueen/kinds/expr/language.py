@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import ast
+import random
 from pathlib import Path
 from typing import Any
 
 from redqueen.kinds.expr import generated
 from redqueen.kinds.expr.canonical import half_of, shape
-from redqueen.kinds.expr.expressions import LARGEST, LARGEST_CONSTANT, LARGEST_INPUT, parse, spell, value_of
+from redqueen.kinds.expr.expressions import (
+    LARGEST,
+    LARGEST_CONSTANT,
+    LARGEST_INPUT,
+    parse,
+    reductions,
+    spell,
+    value_of,
+)
 from redqueen.kinds.interpreted import Fault, Interpreted
 from redqueen.kinds.language import Half
+from redqueen.kinds.work import Run
 from redqueen.programs import trees
 from redqueen.programs.normal_form import hashed
+from redqueen.programs.tracing import ARROW
 from redqueen.records import Draft
+from redqueen.sandbox import parse_arguments
 
 
 class Expr(Interpreted):
@@ -37,6 +49,14 @@ class Expr(Interpreted):
             raise Fault("oversize", f"a number of an input is from -{LARGEST_INPUT} to {LARGEST_INPUT}")
         return value_of(expression, *arguments)
 
+    def trace(self, program: str, given: str, run: Run) -> tuple[str, ...] | None:
+        del run
+        try:
+            x, y = parse_arguments(given)
+            return (ARROW.join(map(spell, reductions(parse(program), x, y))),)
+        except Fault:
+            return None
+
     def fingerprint(self, program: str) -> str:
         try:
             return hashed(spell(parse(program)))
@@ -52,6 +72,9 @@ class Expr(Interpreted):
 
     def seeds(self, own: str | None = None) -> tuple[Draft, ...]:
         return generated.seeds() if own is None else super().seeds(own)
+
+    def drawn(self, rng: random.Random) -> Draft:
+        return generated.draft(rng)
 
     def reserved(self, half: Half | None = None) -> tuple[Draft, ...]:
         if half is None:

@@ -12,6 +12,7 @@ from redqueen.kinds.expr.generated import examples
 from redqueen.kinds.expr.language import EXPR
 from redqueen.kinds.induction import Induction
 from redqueen.kinds.kind import LINE, Block, InputCounts, TaskKind, fence
+from redqueen.kinds.work import Workings, Written
 from redqueen.records import Draft, Prompt, Task
 from redqueen.sandbox import Job, Outcome
 
@@ -87,6 +88,13 @@ class WriteExpression(_Unreserved, Induction):
 
     def read_answer(self, text: str) -> str | None:
         return text.strip() or None
+
+    def write_work(self, task: Task, workings: Workings) -> None:
+        # An expression has no comments.
+        return None
+
+    def read_work(self, text: str) -> Written:
+        return TaskKind.read_work(self, text)
 
     def goal(self, counts: InputCounts) -> str:
         return (

@@ -10,10 +10,12 @@ from redqueen.kinds.calls import Calls
 from redqueen.kinds.language import Half, Words
 from redqueen.kinds.python import reserved, seeds
 from redqueen.kinds.seed_files import read_own
+from redqueen.kinds.work import Run
 from redqueen.programs.normal_form import ENTRY, fingerprint, shape
-from redqueen.programs.trees import parse
+from redqueen.programs.tracing import TracedProgram
+from redqueen.programs.trees import ProgramError, parse
 from redqueen.records import Draft
-from redqueen.sandbox import Job
+from redqueen.sandbox import CodecError, Job, parse_literal
 
 # An error would end the child, and with it the calls after it.
 _CALL = f"""
@@ -68,6 +70,16 @@ class Python(Calls):
 
     def called(self, program: str) -> str:
         return program + _CALL
+
+    def trace(self, program: str, given: str, run: Run) -> tuple[str, ...] | None:
+        try:
+            traced = TracedProgram(program)
+            outputs = run(traced.instrumented, (given,))
+            lines = traced.work(parse_literal(outputs[0])) if outputs else None
+        except (ProgramError, CodecError, ValueError, RecursionError):
+            # The program is too deep, or it has replaced what notes its values.
+            return None
+        return tuple(lines) if lines else None
 
     def seeds(self, own: str | None = None) -> tuple[Draft, ...]:
         return seeds.seeds() if own is None else read_own(Path(own))
