@@ -293,6 +293,8 @@ class Attempted:
     number: int
     rollout: Rollout
     verdict: Verdict
+    work: str = ""
+    """What the student wrote on the way to its answer; "" if it wrote none. It is not judged."""
 
 
 Progress = Callable[[int, int], None]

@@ -8,6 +8,7 @@ from redqueen.config import BUNDLED, Config
 from redqueen.kinds import languages
 
 WARM = Path(__file__).parent / "smollm2-135m-warm"
+WARM_WORK = Path(__file__).parent / "smollm2-135m-work"
 
 
 def warm_start(config: Config) -> Path | None:
@@ -16,7 +17,9 @@ def warm_start(config: Config) -> Path | None:
     Of several languages the first decides.
     """
     model = config.model
-    own = languages(config.game.kinds)[0].warm_start
-    folder = own or WARM
+    if model.name != BUNDLED:
+        return None
     # A warm start teaches one prompt format; for another base or format it would be a bad start.
-    return folder if model.name == BUNDLED and model.prompts == "completion" and folder.is_dir() else None
+    folders = languages(config.game.kinds)[0].warm_starts or {"completion": WARM, "work": WARM_WORK}
+    folder = folders.get(model.prompts)
+    return folder if folder is not None and folder.is_dir() else None

@@ -13,6 +13,7 @@ from rich.text import Text
 from redqueen.analysis.tasks import Order, Proposed, given_program, proposals, select
 from redqueen.cli.tables import table_console
 from redqueen.errors import UserError
+from redqueen.game.prompts import taken_apart
 from redqueen.game.questions import write_question
 from redqueen.kinds import TaskKind, find_or_plain
 from redqueen.records import Kind
@@ -43,6 +44,7 @@ def run_show(
         playable(RunDirectory(run), allowed)
     with damage_of(run):
         name = None if member is None else _name(run, member)
+        prompts = RunDirectory(run).config().model.prompts
         every = proposals(run, step)
     if not every:
         raise UserError(f"{run} has no step {step}" if step is not None else f"{run} has played no step yet")
@@ -51,7 +53,7 @@ def run_show(
     with damage_of(run):
         chosen = select(every, name, kind, order)
         for proposed in chosen[:limit]:
-            _print(console, proposed)
+            _print(console, proposed, prompts)
     console.print(printable(_summary(every, chosen, limit, order)), soft_wrap=True, markup=False)
     own = {proposed.proposal.kind for proposed in chosen[:limit]}
     if plain := sorted(kind for kind in own if type(find_or_plain(kind)) is TaskKind):
@@ -74,7 +76,7 @@ def _name(run: Path, member: str) -> str:
     raise UserError(f"no member '{member}' ever lived in {run}: choose one of {', '.join(names)}")
 
 
-def _print(console: Console, proposed: Proposed) -> None:
+def _print(console: Console, proposed: Proposed, prompts: str) -> None:
     row = proposed.proposal
     head = f"step {row.step}  {row.kind} by {row.teacher} for {proposed.student}  ({row.id})"
     console.print(Text(printable(head), style="bold"))
@@ -97,7 +99,7 @@ def _print(console: Console, proposed: Proposed) -> None:
             console.print(Text(printable(f"  {row.teacher}'s answer  {answer}")))
         solved = sum(attempt.status == "correct" for attempt in proposed.attempts)
         console.print(_line(f"valid, solved {solved} of {len(proposed.attempts)}", "", row.reward, row.teacher))
-        _print_attempts(console, proposed)
+        _print_attempts(console, proposed, prompts)
     console.print()
 
 
@@ -107,12 +109,19 @@ def _line(what: str, detail: str, reward: float | None, teacher: str) -> Text:
     return Text(printable(f"  {what}{f' ({detail})' if detail else ''}; {pay}"))
 
 
-def _print_attempts(console: Console, proposed: Proposed) -> None:
-    """Prints equal answers once, with their number, the most frequent first."""
-    counts = Counter(
-        (attempt.status, _answer(attempt, proposed.proposal.kind), attempt.reward) for attempt in proposed.attempts
-    )
-    for (status, answer, reward), count in counts.most_common():
+def _print_attempts(console: Console, proposed: Proposed, prompts: str) -> None:
+    """Prints equal answers once, with their number and the work of one of them, the most frequent first."""
+    kind = proposed.proposal.kind
+    counts: Counter[tuple[str, str, float | None]] = Counter()
+    works: dict[tuple[str, str, float | None], str] = {}
+    for attempt in proposed.attempts:
+        written = taken_apart(prompts, kind, attempt.text)
+        answer = answer_text(attempt.text if prompts == "completion" else written.answer or "", kind)
+        key = (attempt.status, _with_reason(answer, attempt), attempt.reward)
+        counts[key] += 1
+        works.setdefault(key, written.work)
+    for key, count in counts.most_common():
+        status, answer, reward = key
         style = "green" if status == "correct" else ""
         pay = "" if reward is None else f"{reward:+.2f}"
         first, _, rest = answer.partition("\n")
@@ -123,14 +132,15 @@ def _print_attempts(console: Console, proposed: Proposed) -> None:
             console.print(indented(answer))
         else:
             console.print(Text(f"{head}{first}", style=style))
+        if works[key]:
+            console.print(indented(works[key]), style="dim")
 
 
-def _answer(attempt: AttemptRow, kind: Kind) -> str:
-    """Returns what a student wrote, and why that is no right answer if the verdict has a reason."""
-    text = answer_text(attempt.text, kind)
+def _with_reason(answer: str, attempt: AttemptRow) -> str:
+    """Returns an answer, and why it is no right one if the verdict has a reason."""
     if not attempt.detail:
-        return text
-    return f"{text}{_NEW_LINE if _NEW_LINE in text else '   '}({printable(attempt.detail)})"
+        return answer
+    return f"{answer}{_NEW_LINE if _NEW_LINE in answer else '   '}({printable(attempt.detail)})"
 
 
 def answer_text(text: str, kind: Kind) -> str:

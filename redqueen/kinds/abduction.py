@@ -117,6 +117,9 @@ class Abduction(TaskKind):
         # A completion prompt ends with the opening parenthesis of the call.
         return f"{self._opening}{answer}" if answer.endswith(")") else answer.strip()
 
+    def answered(self, answer: str) -> str:
+        return self.language.call(answer.strip())
+
     def recorded_answer(self, task: Task) -> str:
         return self.language.call(task.pairs[0].input)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import random
 import re
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -27,7 +28,7 @@ class Literals:
 
     prefix = ""
     profile: Profile = GAME
-    warm_start: Path | None = None
+    warm_starts: Mapping[str, Path] = {}
 
     def fingerprint(self, program: str) -> str:
         return hashed(program.strip())

@@ -292,6 +292,10 @@ class TaskKind:
         """Returns what a student wrote as it is shown to people."""
         return answer.strip()
 
+    def answered(self, answer: str) -> str:
+        """Returns an answer that was read, as it is shown to people."""
+        return answer.strip("\n")
+
     def recorded_answer(self, task: Task) -> str:
         """Returns the answer that was recorded, in a line; "" if it is the program."""
         del task

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar
@@ -73,9 +73,9 @@ class Language(Protocol):
     """What its programs may do in the sandbox."""
     identity: Draft
     """The program that returns its input, from which Absolute Zero starts."""
-    warm_start: Path | None
-    """The folder of an adapter for the bundled base and completion prompts, which members start near; None: there is
-    none of its own, and they start near the one that comes with Red Queen."""
+    warm_starts: Mapping[str, Path]
+    """The folders of the adapters for the bundled base that members start near, by the format of the prompts; without
+    any of its own they start near those that come with Red Queen."""
 
     # The text of programs.
     def fingerprint(self, program: str) -> str:

@@ -79,7 +79,8 @@ def ask_attempts(
     answers = ask(sampler, requests, submit, progress)
     for task, request, (completion, verdict) in zip(tasks, requests, answers, strict=True):
         rollout = attempt_rollout(request.member, task, completion)
-        attempted.append(Attempted(task=task, number=0, rollout=rollout, verdict=verdict))
+        work = prompts.work(task.kind, completion.text)
+        attempted.append(Attempted(task=task, number=0, rollout=rollout, verdict=verdict, work=work))
     return attempted
 
 

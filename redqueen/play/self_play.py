@@ -285,9 +285,15 @@ class _Judging:
         for place in sorted(self.attempts, key=lambda place: (self.places[place][0], self.places[place][2])):
             index, task, number = self.places[place]
             student = self.assignments[index].match.student
-            rollout = attempt_rollout(student, task, completions[len(self.assignments) + place])
+            completion = completions[len(self.assignments) + place]
             attempted.append(
-                Attempted(task=task, number=number, rollout=rollout, verdict=self.attempts[place].result())
+                Attempted(
+                    task=task,
+                    number=number,
+                    rollout=attempt_rollout(student, task, completion),
+                    verdict=self.attempts[place].result(),
+                    work=self.play.prompts.work(task.kind, completion.text),
+                )
             )
         return attempted
 

@@ -48,6 +48,8 @@ class StepRecord:
     task_bank_size: int
     measures: StepMeasures
     """What the step's valid tasks are like."""
+    true_work: Mapping[str, str] = field(default_factory=dict)
+    """The work of the tasks that have one right answer, by their ids, as far as an attempt at them has work."""
     seconds: Mapping[str, float]
     """Wall time by phase, and `total`."""
     work: Mapping[str, Work] = field(default_factory=dict[str, Work])

@@ -21,6 +21,7 @@ from redqueen.evals.held_out import HeldOutEvaluation, run_evaluation
 from redqueen.evals.in_training import TrainingEvaluation
 from redqueen.game.behaviour import behaviours
 from redqueen.game.rewards import advantages
+from redqueen.game.workings import true_work
 from redqueen.kinds import held_out_kinds
 from redqueen.league.games import par_by
 from redqueen.league.hall_of_fame import add_champion_matches
@@ -104,6 +105,7 @@ class Trainer:
             bank = self.self_play.task_bank
             played = score_step(step, sampled.matches, sampled.proposed, sampled.attempted, bank, config.game)
             called = behaviours(_novel_tasks(played), self.self_play.verifier)
+            works = true_work(sampled.attempted, self.self_play.prompts, self.self_play.verifier)
             games = rate(self.population, played, self.trueskill, config.league)
             par = par_by(config.league.game, self.population.recent_matches)
             ratings = {**self.population.ratings(), BANK: Rating()}
@@ -137,6 +139,7 @@ class Trainer:
             population=standings_of(self.population, config.league),
             hall_of_fame=tuple(self.population.hall_of_fame),
             task_bank_size=len(self.self_play.task_bank),
+            true_work=works,
             measures=self.measures.measure(played, called, living),
             answers=tuple(answers),
             start=self.start_answers if answers else (),

@@ -21,6 +21,7 @@ from redqueen.base import streams
 from redqueen.config import Config
 from redqueen.game.prompts import Prompts, prompts
 from redqueen.game.reserved import is_reserved
+from redqueen.game.workings import TracedWorkings
 from redqueen.kinds import find, languages, names_of_languages, task_on
 from redqueen.play.judging import ask, submit_proposal
 from redqueen.play.self_play import verified_seeds, verified_tasks
@@ -28,7 +29,6 @@ from redqueen.policy.model.base import Base
 from redqueen.policy.policy import open_policy
 from redqueen.records import Completion, Kind, Request, Sample, Task, Verdict, Verifier
 from redqueen.warm_start.lessons import Lessons
-from redqueen.warm_start.workings import SeedWorkings
 
 MEMBER = "warm"
 ANSWERS = 4
@@ -86,7 +86,7 @@ class Warmup:
             tasks = verified_seeds(verifier, drafts, language, config.game.seeds)
             # A user's own seeds may be like a reserved program; the shipped ones are not.
             self.seed_tasks += [task for task in tasks if not is_reserved(task.program, task.kind)]
-        self.workings = SeedWorkings(verifier, self.seed_tasks, self.seed)
+        self.workings = TracedWorkings(verifier, self.seed_tasks, self.seed)
         most_tokens = config.sampling.attempt_tokens
         self.lessons = Lessons(MEMBER, self.prompts, base.tokenizer, self.workings, most_tokens)
         self.seeds_by_kind: dict[Kind, list[Task]] = {}

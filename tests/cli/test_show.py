@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from redqueen.config import Config
 from redqueen.runs.archive.rows import AttemptRow, MatchRow, MemberRow, ProposalRow, TaskRow
 from redqueen.runs.archive.writer import Archive
 from redqueen.runs.directory import RunDirectory
+from redqueen.runs.files import write_json
 from tests.cli.running import redqueen
 
 MATCH = MatchRow(
@@ -72,6 +74,7 @@ ATTEMPT = AttemptRow(
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two steps: a code_o task and a refused proposal, then a code_i task that nobody solved."""
     folder = tmp_path_factory.mktemp("shown")
+    write_json(RunDirectory(folder).config_file, Config().model_dump(mode="json"))
     names = ("T0", "S0", "S1")
     inverse = replace(PROPOSAL, id="1.0.code_i.0", step=2, match="1.0", kind="code_i", reward=0.0)
     with Archive(RunDirectory(folder).archive) as archive:
@@ -146,3 +149,18 @@ def test_what_is_not_there_is_one_line(run: Path, args: tuple[str, ...], message
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_work_stands_below_the_answer_that_it_led_to(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "worked"
+    folder.mkdir()
+    config = Config().with_values("model", prompts="work")
+    write_json(RunDirectory(folder).config_file, config.model_dump(mode="json"))
+    with Archive(RunDirectory(folder).archive) as archive:
+        archive.write(
+            [MemberRow(name="S1", role="student", step=0, parents=(), operator="init"), MATCH, PROPOSAL, TASK]
+        )
+        worked = replace(ATTEMPT, text="\nreturn 4 * 2 -> 8")
+        archive.write([worked, replace(worked, number=1, text=" 8")])
+    shown = show(folder, "--kind", "code_o")
+    assert "  S1  2 x  correct      +1.00  8\n    return 4 * 2" in shown

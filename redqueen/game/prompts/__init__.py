@@ -7,6 +7,7 @@ chat for instruct models.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from redqueen import plugins
@@ -14,10 +15,10 @@ from redqueen.config import GameConfig
 from redqueen.game.prompts.chat import ChatPrompts
 from redqueen.game.prompts.completion import CompletionPrompts
 from redqueen.game.prompts.work import WorkPrompts
-from redqueen.kinds import Workings
+from redqueen.kinds import Workings, Written, find_or_plain
 from redqueen.records import Draft, Kind, Prompt, Task
 
-__all__ = ["ChatPrompts", "CompletionPrompts", "Prompts", "WorkPrompts", "prompts"]
+__all__ = ["ChatPrompts", "CompletionPrompts", "Prompts", "WorkPrompts", "prompts", "taken_apart"]
 
 
 class Prompts(Protocol):
@@ -64,3 +65,18 @@ def prompts(name: str, game: GameConfig) -> Prompts:
     if name == "chat":
         return ChatPrompts(game)
     return plugins.find("prompt format", name)(game)
+
+
+def taken_apart(name: str, kind: Kind, text: str) -> Written:
+    """Returns an attempt's work, and its answer as people are shown it, in a run whose prompts are called `name`.
+
+    All of an attempt in a format without work is its answer, and so it is in a format of a plugin that is not loaded.
+    """
+    asked = find_or_plain(kind)
+    if name == "work":
+        written = asked.read_work(text)
+        return replace(written, answer=written.answer and asked.answered(written.answer))
+    if name == "chat":
+        thought, tag, answer = text.rpartition("<answer>")
+        return Written(work=(thought if tag else text).strip(), answer=answer.strip() if tag else None)
+    return Written(work="", answer=asked.written(text))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import random
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,10 @@ class Expr(Interpreted):
         f"way may be beyond {LARGEST}."
     )
     identity = Draft("x", ("1, 0", "2, 3", "-7, 1", "0, 5", "9, 9", "4, -4", "-1, -2", "3, 8"))
-    warm_start: Path | None = Path(__file__).parent / "warm"
+    warm_starts: Mapping[str, Path] = {
+        "completion": Path(__file__).with_name("warm"),
+        "work": Path(__file__).with_name("warm_work"),
+    }
 
     def run(self, program: str, arguments: tuple[Any, ...]) -> int:
         expression = parse(program)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -108,7 +108,7 @@ class Sql(Literals):
         stdin="",
         limits=GAME.limits,
     )
-    warm_start: Path | None = Path(__file__).with_name("warm")
+    warm_starts: Mapping[str, Path] = {"completion": Path(__file__).with_name("warm")}
     identity = Draft("SELECT * FROM t", seeds.IDENTITY, "all rows")
 
     def fingerprint(self, program: str) -> str:

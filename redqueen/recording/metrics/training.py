@@ -11,7 +11,7 @@ from redqueen.policy.work import Work
 from redqueen.recording.metrics.metric import Metrics
 from redqueen.recording.metrics.panel import Curves, Line, MetricChart, at, by_key, named, one, several
 from redqueen.recording.metrics.step import CountedStep
-from redqueen.records import ROLES, Kind, MemberUpdate, Role, Rollout
+from redqueen.records import ROLES, Attempted, Kind, MemberUpdate, Role, Rollout
 
 METRICS = Metrics("training")
 
@@ -87,6 +87,54 @@ def response_tokens(step: CountedStep) -> dict[Role, float | None]:
     for rollout in step.rollouts:
         lengths[rollout.role].append(len(rollout.completion.token_ids))
     return {role: mean(tokens) for role, tokens in lengths.items()}
+
+
+@METRICS.add(
+    "tokens",
+    MetricChart("work-tokens", "Work of the students", "Mean length of the work before an answer.", one("work")),
+    optional=True,
+)
+def work_tokens(step: CountedStep) -> float | None:
+    """Mean length of the work in an attempt, 0 without any: its share of the text's characters, times its tokens. Only
+    if the prompts ask for work.
+    """
+    if not _has_work(step):
+        return None
+    return mean(_work_tokens(attempt.attempted) for attempt in step.attempts)
+
+
+@METRICS.add(
+    "share",
+    MetricChart(
+        "work",
+        "Attempts with work, and with the true one",
+        "Attempts that work the answer out, and those among them whose work is what the program does, line by line.",
+        several(work="work_rate", faithful="faithful_rate"),
+    ),
+    optional=True,
+)
+def work_rate(step: CountedStep) -> float | None:
+    """Attempts with work / attempts. Only if the prompts ask for work."""
+    return mean(bool(attempt.attempted.work) for attempt in step.attempts) if _has_work(step) else None
+
+
+@METRICS.add("share", optional=True)
+def faithful_rate(step: CountedStep) -> float | None:
+    """Attempts whose work is what the program does, line by line / attempts with work at tasks where that is known:
+    those with one right answer, in a language that traces its programs.
+    """
+    true = step.record.true_work
+    works = [attempt.attempted for attempt in step.attempts if attempt.attempted.work]
+    return mean(attempt.work == true[attempt.task.id] for attempt in works if attempt.task.id in true)
+
+
+def _has_work(step: CountedStep) -> bool:
+    return any(attempt.attempted.work for attempt in step.attempts)
+
+
+def _work_tokens(attempted: Attempted) -> float:
+    completion = attempted.rollout.completion
+    return len(completion.token_ids) * len(attempted.work) / len(completion.text) if completion.text else 0.0
 
 
 @METRICS.drawn(

@@ -1,4 +1,4 @@
-"""The work that lessons teach: the jail runs the programs of the lessons and says what their expressions were worth."""
+"""True work: the jail runs a program and says what its expressions were worth. Lessons teach it, metrics compare it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import random
 from collections.abc import Iterable, Sequence
 
 from redqueen.base import streams
+from redqueen.game.prompts import Prompts
 from redqueen.kinds import find
-from redqueen.records import Pair, Task, Verifier
+from redqueen.records import Attempted, Pair, Task, Verifier
 from redqueen.sandbox import MAX_TEXT_BYTES
 
 CPU_S = 1.0
@@ -15,11 +16,11 @@ MISSES = (0.7, 0.2, 0.1)
 """How often no, one or two inputs are tried in a lesson before the right one."""
 
 
-class SeedWorkings:
-    """Traces programs, and knows the other inputs of those it was given (`redqueen.kinds.Workings`)."""
+class TracedWorkings:
+    """Traces programs, and tries other inputs of those that it knows (`redqueen.kinds.Workings`)."""
 
-    def __init__(self, verifier: Verifier, tasks: Iterable[Task], seed: int) -> None:
-        """`tasks` are programs with all their inputs."""
+    def __init__(self, verifier: Verifier, tasks: Iterable[Task] = (), seed: int = 0) -> None:
+        """`tasks` are programs with all their inputs, which it knows."""
         self.verifier = verifier
         self.seed = seed
         self.pairs: dict[str, tuple[Pair, ...]] = {}
@@ -42,3 +43,19 @@ class SeedWorkings:
         rng: random.Random = streams.python(self.seed, "misses", task.program, right.input)
         (wanted,) = rng.choices(range(len(MISSES)), MISSES)
         return rng.sample(others, min(wanted, len(others)))
+
+
+def true_work(attempted: Iterable[Attempted], prompts: Prompts, verifier: Verifier) -> dict[str, str]:
+    """Returns the work of the tasks that have one right answer, by their ids, as far as an attempt at them has work.
+
+    It is empty if the format of `prompts` does not say how work is written.
+    """
+    workings = TracedWorkings(verifier)
+    tasks = {attempt.task.id: attempt.task for attempt in attempted if attempt.work}
+    works: dict[str, str] = {}
+    for name, task in tasks.items():
+        if find(task.kind).only_answer(task):
+            work = prompts.work(task.kind, prompts.write_attempt(task, workings))
+            if work:
+                works[name] = work
+    return works
