@@ -17,8 +17,8 @@ from redqueen.adapters.operators import MUTATIONS
 from redqueen.adapters.start import starting_adapter
 from redqueen.base.machine import set_library_defaults
 from redqueen.config import Config, GameConfig, LearningConfig, ModelConfig, SamplingConfig
+from redqueen.game.advantages import advantages
 from redqueen.game.prompts import CompletionPrompts
-from redqueen.game.rewards import advantages
 from redqueen.game.verifier import LocalVerifier
 from redqueen.league.games import match_score, outcome, par_of
 from redqueen.league.matchmaking import Match, matchmake
@@ -140,16 +140,15 @@ def play(step: int, ratings: Ratings, references: list[Task], policy: Policy, ve
             solve_rates[match.id].append(rho)
         if verdict.status != "infra_error":
             reward = teacher_reward(task, rho)
-            graded.append(GradedRollout(rollout=rollout, reward=reward, well_formed=task is not None))
+            graded.append(GradedRollout(rollout=rollout, reward=reward, verdict=verdict))
         for text, judged in attempts:
-            well_formed = judged.status != "malformed"
-            graded.append(GradedRollout(rollout=text, reward=student_reward(judged), well_formed=well_formed))
+            graded.append(GradedRollout(rollout=text, reward=student_reward(judged), verdict=judged))
         print(f"{match.teacher} -> {match.student}: {verdict.status}, solved {rho:.0%} of the time")
 
     # 4. Learn. A text's advantage is its reward less its group's mean, in units of its role's deviation: texts that did
     # better than their neighbours become likelier, the others less likely. One update moves all members at once, each
     # by its own texts and its own optimizer.
-    updates = policy.update(advantages(graded, GAME))
+    updates = policy.update(advantages(graded, CONFIG))
 
     # 5. Rate. A match is won against the level of the step, so both sides can win whatever that level is.
     rates = {match.id: {"code_o": solve_rates[match.id]} for match in matches if solve_rates[match.id]}

@@ -26,6 +26,7 @@ Part = Literal[
     "fitness",
     "teacher reward",
     "student reward",
+    "advantage",
     "prompt format",
     "matchmaking",
     "game rule",
@@ -88,6 +89,7 @@ crossover = _register("crossover")
 fitness = _register("fitness")
 teacher_reward = _register("teacher reward")
 student_reward = _register("student reward")
+advantage = _register("advantage")
 prompts = _register("prompt format")
 matchmaking = _register("matchmaking")
 game_rule = _register("game rule")

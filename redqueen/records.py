@@ -204,8 +204,8 @@ class GradedRollout:
 
     rollout: Rollout
     reward: float
-    well_formed: bool
-    """Whether the text is a valid task or an answer in the right form, whatever it is paid."""
+    verdict: Verdict
+    """What the verifier said of the proposal or the attempt, whatever it is paid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from redqueen.evals.benchmarks.registry import check_benchmarks
 from redqueen.evals.held_out import check_held_out
 from redqueen.game.prompt_lengths import prompt_lengths
 from redqueen.game.reserved import is_reserved
-from redqueen.game.reward_probe import check_rewards
+from redqueen.game.reward_probe import check_advantage, check_rewards
 from redqueen.game.seeds import seeds_of
 from redqueen.game.verifier import LocalVerifier
 from redqueen.policy.memory import fit as memory
@@ -132,6 +132,7 @@ def resume(config: Config, directory: RunDirectory, attached: Attached, given: C
 def check(config: Config) -> None:
     """Raises UserError for what no run can do with, before anything is loaded or written."""
     check_rewards(config.game)
+    check_advantage(config)
     check_trackers(config)
     check_own(config.run.metrics)
     check_engine(config)

@@ -24,7 +24,7 @@ from redqueen.config.files import is_settings
 from redqueen.config.keys import keys as all_keys
 from redqueen.config.recipes import RECIPES, check_repeats, configure, settings_of
 from redqueen.errors import UserError
-from redqueen.game.reward_probe import check_rewards
+from redqueen.game.reward_probe import check_advantage, check_rewards
 from redqueen.policy.model.families import check_files, check_model
 from redqueen.runs.allowed import with_own_parts
 from redqueen.runs.directory import RunDirectory, read_config
@@ -170,6 +170,7 @@ def _train_new(config: Config, directory: RunDirectory) -> NoReturn:
     """Ends with the exit code of a new run, or of a description if there is one already."""
     check_files(config.model)
     check_rewards(config.game)
+    check_advantage(config)
     # The same command twice must not destroy a run, and it should tell a person how to go on.
     if directory.exists and not directory.unstarted:
         check_same(directory, config)

@@ -86,6 +86,17 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def _best_of_fewer(self) -> Self:
+        k, attempts = self.learning.pass_k, self.game.attempts
+        # All attempts together are one try at pass@k, with nothing to compare it with.
+        if self.learning.advantage == "passk" and k >= attempts:
+            raise ValueError(
+                f"learning.advantage=passk compares the best of {k} attempts with that of {k} others: set "
+                f"learning.pass_k below game.attempts={attempts}"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _students_alone(self) -> Self:
         if self.population.teachers:
             generated = [kind for kind in self.game.kinds if find_or_plain(kind).generated]

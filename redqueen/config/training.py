@@ -111,8 +111,21 @@ class SamplingConfig(Section):
 
 
 class LearningConfig(Section):
-    """REINFORCE++ with a group baseline; one step on fresh samples, so no clip and no KL."""
+    """Policy gradient on group advantages; one step on fresh samples, so no clip and no KL."""
 
+    advantage: Annotated[str, Named("advantage", ("reinforce_plus_plus_baseline", "grpo", "rloo", "passk"))] = (
+        "reinforce_plus_plus_baseline"
+    )
+    """How rewards become advantages (docs/ALGORITHM.md): REINFORCE++ with a baseline, GRPO, RLOO, or pass@k, which is
+    for students and leaves teachers the first."""
+    pass_k: int = Field(default=4, ge=2)
+    """Advantage passk: of how many attempts the best is paid; below `game.attempts`."""
+    positive_weight: float = Field(default=1.0, ge=0)
+    """What a correct attempt's advantage is multiplied by. W-REINFORCE has 0.1; 0 learns from mistakes alone."""
+    imitation: float = Field(default=0.0, ge=0)
+    """What a solved task adds to the advantages of its correct attempts, in equal parts to different texts; 0: off."""
+    entropy_bonus: float = Field(default=0.0, ge=0)
+    """What is added to a token's advantage for each nat of its surprise, up to half the advantage's size; 0: off."""
     lr: float = Field(default=1e-4, ge=0)
     """Learning rate of AdamW."""
     teacher_lr: float | None = Field(default=None, ge=0)

@@ -1,11 +1,12 @@
-"""Tries a run's rewards before it starts: one of the user's own that fails would end the run after its first step."""
+"""Tries a run's rewards and advantage before it starts: one of the user's own that fails would end its first step."""
 
 from __future__ import annotations
 
-from redqueen.config import ConfigError, GameConfig
+from redqueen.config import Config, ConfigError, GameConfig
+from redqueen.game.advantages import advantages
 from redqueen.game.rewards import WELL_FORMED_MISSES, student_reward, teacher_reward
 from redqueen.kinds.python import DEDUCTION
-from redqueen.records import Attempted, Completion, Pair, Proposed, Role, Rollout, Task, Verdict
+from redqueen.records import Attempted, Completion, GradedRollout, Pair, Proposed, Role, Rollout, Status, Task, Verdict
 
 TASK = Task(
     id="probe", kind=DEDUCTION.name, author="T0", step=1, program="def f(x):\n    return x + 1", pairs=(Pair("1", "2"),)
@@ -29,6 +30,35 @@ def check_rewards(pay: GameConfig) -> None:
     except Exception as error:
         names = f"game.teacher_reward={pay.teacher_reward} or game.student_reward={pay.student_reward}"
         raise ConfigError(f"{names} fails when it is tried: {type(error).__name__}: {error}") from error
+
+
+def check_advantage(config: Config) -> None:
+    """Tries the advantage on a group of each role, and on an attempt that is alone in its group.
+
+    Raises ConfigError if it fails or gives anything but one finite number for each text.
+    """
+    pay = config.game
+    student: list[tuple[float, Status]] = [
+        (pay.student_correct, "correct"),
+        (pay.student_wrong, "wrong"),
+        (pay.student_malformed, "malformed"),
+    ]
+    batch = [_graded("teacher", "1.0", 1.0, "valid"), _graded("teacher", "1.0", pay.teacher_invalid, "error")]
+    batch += [_graded("student", TASK.id, reward, status) for reward, status in student]
+    batch.append(_graded("student", "another", pay.student_correct, "correct"))
+    try:
+        advantages(batch, config)
+    except ConfigError:
+        raise
+    # A user's code may raise anything.
+    except Exception as error:
+        name = f"learning.advantage={config.learning.advantage}"
+        raise ConfigError(f"{name} fails when it is tried: {type(error).__name__}: {error}") from error
+
+
+def _graded(role: Role, group: str, reward: float, status: Status) -> GradedRollout:
+    member = "T0" if role == "teacher" else "S0"
+    return GradedRollout(rollout=_rollout(member, role, group), reward=reward, verdict=Verdict(status))
 
 
 def probe_proposal(verdict: Verdict) -> Proposed:

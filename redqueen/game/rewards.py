@@ -1,16 +1,15 @@
-"""The reward of a rollout, and the advantages that rewards become (REINFORCE++ with a baseline; Hu et al. 2025)."""
+"""The reward of a rollout. What it is worth beside its neighbours is computed in `redqueen.game.advantages`."""
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from redqueen import plugins
 from redqueen.config import ConfigError, GameConfig
-from redqueen.records import Attempted, GradedRollout, Proposed, Role, Sample, Status, Verdict
+from redqueen.records import Attempted, Proposed, Status, Verdict
 
 # The student gave an answer in the right form, and the answer failed. All other failures are malformed.
 WELL_FORMED_MISSES: tuple[Status, ...] = (
@@ -127,65 +126,3 @@ def solve_rate(verdicts: Sequence[Verdict]) -> float | None:
     """Returns rho, the fraction of judged attempts that are correct, or None if none was judged (`is_judged`)."""
     judged = [verdict for verdict in verdicts if is_judged(verdict)]
     return fmean(verdict.status == "correct" for verdict in judged) if judged else None
-
-
-def _or_zero(difference: float) -> float:
-    """Returns a reward less its baseline. Equal rewards give 0, of which rounding would leave some 1e-17."""
-    # A text with an advantage is computed, and lets its member move along its momentum, however small the advantage is.
-    return difference if abs(difference) > 1e-9 else 0.0
-
-
-def advantages(graded: Sequence[GradedRollout], pay: GameConfig) -> list[Sample]:
-    """Returns the samples to learn from: rewards less their group's baseline, divided by their role's deviation.
-
-    The samples are in the order of `graded`. docs/ALGORITHM.md, "Learning", gives the reasons and the sources.
-    """
-    # A group holds the attempts at one task, or the proposals of one kind in one match.
-    groups: dict[str, list[GradedRollout]] = defaultdict(list)
-    for item in graded:
-        groups[item.rollout.group].append(item)
-    baselines = {name: _baseline(group, pay) for name, group in groups.items()}
-    centred = [_or_zero(item.reward - baselines[item.rollout.group]) for item in graded]
-    # Each role is divided by its own deviation, because teachers and students are paid on different scales.
-    by_role: dict[Role, list[float]] = defaultdict(list)
-    for item, value in zip(graded, centred, strict=True):
-        by_role[item.rollout.role].append(value)
-    scale = {role: _deviation(values) for role, values in by_role.items()}
-
-    samples: list[Sample] = []
-    for item, value in zip(graded, centred, strict=True):
-        rollout = item.rollout
-        deviation = scale[rollout.role]
-        sample = Sample(
-            member=rollout.member,
-            prompt_ids=rollout.completion.prompt_ids,
-            token_ids=rollout.completion.token_ids,
-            logprobs=rollout.completion.logprobs,
-            advantage=value / deviation if deviation else 0.0,
-            role=rollout.role,
-        )
-        samples.append(sample)
-    return samples
-
-
-def _baseline(group: Sequence[GradedRollout], pay: GameConfig) -> float:
-    """Returns the mean reward of a group and of one imagined text more, which has the right form.
-
-    The imagined one is paid what the group's texts of the right form are paid on average. If there is none, it is paid
-    the least that the right form can bring: a task that nobody solves, or a wrong answer.
-    """
-    # Without it the baseline of a group that holds nothing but invalid texts would be their own reward, so that its
-    # members would never feel it. A group without an invalid text has the same baseline as without the imagined one.
-    # What is invalid is known from the verdict and not from the reward: with rewards of 0 and 1 a wrong answer and a
-    # malformed one are paid alike.
-    least = pay.teacher_unsolved if group[0].rollout.role == "teacher" else pay.student_wrong
-    well_formed = [item.reward for item in group if item.well_formed]
-    imagined = fmean(well_formed) if well_formed else least
-    return fmean([*(item.reward for item in group), imagined])
-
-
-def _deviation(values: Sequence[float]) -> float:
-    """Returns the root mean square; the mean is about 0, as each group is centred."""
-    rms = fmean(value * value for value in values) ** 0.5
-    # Equal rewards leave about 1e-17 after centring. Divided by itself, that noise would be an advantage of 1.
-    return rms if rms > 1e-9 else 0.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from redqueen.config import GameConfig
-from redqueen.game.rewards import is_well_formed, solve_rate, student_reward, teacher_reward
+from redqueen.game.rewards import solve_rate, student_reward, teacher_reward
 from redqueen.game.task_bank import TaskBank
 from redqueen.league.matchmaking import BANK, Match
 from redqueen.play.judging import faults_of, withdrawn
@@ -71,7 +71,7 @@ class PlayedStep:
         paid = [(proposal.proposed, proposal.reward) for proposal in self.proposals]
         paid += [(attempt.attempted, attempt.reward) for attempt in self.attempts]
         return [
-            GradedRollout(rollout=text.rollout, reward=reward, well_formed=is_well_formed(text.verdict))
+            GradedRollout(rollout=text.rollout, reward=reward, verdict=text.verdict)
             for text, reward in paid
             if reward is not None
         ]

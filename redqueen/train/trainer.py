@@ -19,8 +19,8 @@ from redqueen.config import Config
 from redqueen.evals.answers import START, HeldOutAnswer
 from redqueen.evals.held_out import HeldOutEvaluation, run_evaluation
 from redqueen.evals.in_training import TrainingEvaluation
+from redqueen.game.advantages import advantages
 from redqueen.game.behaviour import behaviours
-from redqueen.game.rewards import advantages
 from redqueen.game.workings import true_work
 from redqueen.kinds import held_out_kinds
 from redqueen.league.games import par_by
@@ -167,7 +167,7 @@ class Trainer:
         """Updates each member once, on this step's rollouts alone."""
         # Champions play, but are not trained.
         living = [graded for graded in played.graded() if graded.rollout.member in self.population.members]
-        samples = advantages(living, self.config.game)
+        samples = advantages(living, self.config)
         # Where members come or go at the end of the step, the next one cannot be sampled before that.
         if not self.config.learning.max_staleness or self._is_last_before_a_change(step):
             # The rollouts were sampled from the weights that are updated here, and nothing changes these in between.

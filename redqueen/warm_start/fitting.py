@@ -74,7 +74,7 @@ class Warmup:
         model = config.model
         # Every text counts by its weight. With a mean over tokens the proposals, which have hundreds of tokens, would
         # drown the answers, which have a few.
-        learning = config.learning.model_copy(update={"loss": "sequence_mean", "lr": lr})
+        learning = config.learning.model_copy(update={"loss": "sequence_mean", "lr": lr, "entropy_bonus": 0.0})
         # Supervised targets were not sampled at any temperature, so the distribution at temperature 1 is fitted.
         self.policy = open_policy(base, model, 1, config.sampling, learning, temperature=1.0)
         self.policy.join(MEMBER, _start(config, self.policy.shapes()))

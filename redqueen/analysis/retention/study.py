@@ -24,8 +24,9 @@ from redqueen.analysis.retention.divergence import mean_kl
 from redqueen.base import streams
 from redqueen.errors import UserError
 from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks
+from redqueen.game.advantages import advantages
 from redqueen.game.reserved import Half
-from redqueen.game.rewards import advantages, is_well_formed, student_reward
+from redqueen.game.rewards import student_reward
 from redqueen.records import Attempted, GradedRollout, Sample, Task
 from redqueen.runs.checkpoint import Checkpoint
 from redqueen.train.evolution import OPERATORS
@@ -214,7 +215,7 @@ def _practice(
     samples: list[Sample] = []
     for name in children:
         own = [rollout for rollout in graded if rollout.rollout.member == name]
-        samples += advantages(own, replay.config.game)
+        samples += advantages(own, replay.config)
     return samples
 
 
@@ -224,8 +225,7 @@ def _graded(replay: Replay, attempted: Sequence[Attempted]) -> list[GradedRollou
     for attempt in attempted:
         reward = student_reward(attempt, replay.config.game)
         if reward is not None:
-            well_formed = is_well_formed(attempt.verdict)
-            graded.append(GradedRollout(rollout=attempt.rollout, reward=reward, well_formed=well_formed))
+            graded.append(GradedRollout(rollout=attempt.rollout, reward=reward, verdict=attempt.verdict))
     return graded
 
 

@@ -59,6 +59,8 @@ class ForwardOptions:
     """The largest importance ratio of a token."""
     corrected: bool = False
     """Whether the tokens are weighted by their importance ratios."""
+    entropy_bonus: float = 0.0
+    """What is added to a token's advantage for each nat of its surprise (`with_entropy_bonus`)."""
 
 
 def warm_up(decoder: Forward) -> None:
@@ -122,7 +124,11 @@ def _accumulate_part(
         source_SH = kernels_of(hidden_NH).take(hidden_NH, batch.source_S)
         logp_S = decoder.score(source_SH, batch.target_S, options.temperature)
         ratios = importance_ratios(logp_S, batch.logprob_S, options.ratio_cap)
-        weight_S = batch.weight_S * ratios.ratio_S if options.corrected else batch.weight_S
+        weight_S = batch.weight_S
+        if options.entropy_bonus:
+            weight_S = with_entropy_bonus(weight_S, batch.advantage_S, logp_S, options.entropy_bonus)
+        if options.corrected:
+            weight_S = weight_S * ratios.ratio_S
         loss_S = -weight_S * logp_S
         loss_S.sum().backward()
 
@@ -131,6 +137,23 @@ def _accumulate_part(
     tokens = tuple(sum(len(weighted.sample.token_ids) for weighted in group.samples) for group in groups)
     sums_6G = torch.stack([columns.sum(1) for columns in per_token.split(tokens, 1)], 1)
     return BatchSums(tuple(slots), tokens, sums_6G)
+
+
+# The bonus takes at most this part of an advantage's size, so no advantage changes its sign: 1 / kappa of the paper.
+LARGEST_BONUS = 0.5
+
+
+def with_entropy_bonus(weight_S: Tensor, advantage_S: Tensor, logp_S: Tensor, alpha: float) -> Tensor:
+    """Returns the weights with min(alpha x surprise, |A| / 2) added to each token's advantage A, which is not 0.
+
+    The surprise is -log p(token), and no gradient flows through it. The form is that of Cheng et al. (2025,
+    arXiv:2506.14758), who have the entropy of the token's distribution in its place. -log p of the token that was drawn
+    estimates that entropy from one sample, which costs nothing. It is another term all the same: on average over the
+    draws, and below the bound, its gradient is that of the token's entropy, whereas theirs is 0.
+    """
+    surprise_S = -logp_S.detach()
+    part_S = (alpha * surprise_S / advantage_S.abs()).clamp(max=LARGEST_BONUS)
+    return weight_S + weight_S.abs() * part_S
 
 
 def _joined(sums: Sequence[BatchSums]) -> BatchSums:

@@ -57,6 +57,7 @@ class LocalLearner:
             checkpointing=config.checkpointing is True,
             ratio_cap=config.importance_ratio_cap,
             corrected=config.importance_ratio == "truncated",
+            entropy_bonus=config.entropy_bonus,
         )
         self.optimizers: dict[str, torch.optim.AdamW] = {}
         # Counted here as well, because an optimizer keeps its count on the device.

@@ -63,6 +63,8 @@ class MicroBatch:
     """The sampler's log-probabilities of the targets; NaN where no member sampled them."""
     weight_S: Tensor
     """The targets' weights in the loss."""
+    advantage_S: Tensor
+    """The advantages of their texts, which are in the weights too."""
 
 
 def micro_batches(samples: Sequence[WeightedSample], budget: int) -> Iterator[list[PromptGroup]]:
@@ -133,6 +135,7 @@ def build_micro_batch(groups: Sequence[PromptGroup], device: torch.device) -> Mi
     targets: list[int] = []
     logprobs: list[float] = []
     weights: list[float] = []
+    advantages: list[float] = []
     prefixes: list[SharedPrefix] = []
     for group in groups:
         start = len(ids)
@@ -149,6 +152,7 @@ def build_micro_batch(groups: Sequence[PromptGroup], device: torch.device) -> Mi
             targets += weighted.sample.token_ids
             logprobs += weighted.sample.logprobs or (math.nan,) * len(weighted.sample.token_ids)
             weights += [weighted.weight] * len(weighted.sample.token_ids)
+            advantages += [weighted.sample.advantage] * len(weighted.sample.token_ids)
 
     def tensor(values: list[int] | list[float], dtype: torch.dtype) -> Tensor:
         return to_device(torch.tensor(values, dtype=dtype), device)
@@ -161,4 +165,5 @@ def build_micro_batch(groups: Sequence[PromptGroup], device: torch.device) -> Mi
         target_S=tensor(targets, torch.long),
         logprob_S=tensor(logprobs, torch.float32),
         weight_S=tensor(weights, torch.float32),
+        advantage_S=tensor(advantages, torch.float32),
     )
