@@ -28,8 +28,9 @@ from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.reserved_tasks import reserved_tasks
 from redqueen.evals.runner import Plan, Player, Runner
 from redqueen.evals.samples import SampleStore
+from redqueen.game.advantages import advantages
 from redqueen.game.prompts import Prompts, prompts
-from redqueen.game.reward_probe import probe_attempt, probe_proposal
+from redqueen.game.reward_probe import check_advantage, probe_attempt, probe_proposal
 from redqueen.game.rewards import student_reward, teacher_reward
 from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds import find
@@ -48,7 +49,19 @@ from redqueen.recording.metrics.step import CountedStep
 from redqueen.recording.metrics_file import MetricsRecorder
 from redqueen.recording.trackers.opening import check_trackers, open_recorders, open_trackers
 from redqueen.recording.trackers.tracker import Tracker
-from redqueen.records import Completion, Draft, Kind, Proposal, Request, Sampler, Task, Verdict
+from redqueen.records import (
+    Completion,
+    Draft,
+    GradedRollout,
+    Kind,
+    Proposal,
+    Request,
+    Role,
+    Sampler,
+    Status,
+    Task,
+    Verdict,
+)
 from redqueen.runs.directory import RunDirectory
 from redqueen.runs.numbers import numbers
 from redqueen.web.live_run import LiveRun
@@ -114,6 +127,20 @@ def test_a_reward() -> None:
     assert teacher_reward(probe_proposal(Verdict("infra_error")), None, False, pay) is None
     paid = [student_reward(probe_attempt(Verdict(status)), pay) for status in ("correct", "wrong", "malformed")]
     assert paid == [1, 0, -1]
+
+
+def test_an_advantage() -> None:
+    snippet("advantage")
+    config = Config().override(["learning.advantage=w_reinforce", "learning.positive_weight=0.1"])
+    check_advantage(config)
+
+    def graded(role: Role, status: Status, reward: float) -> GradedRollout:
+        rollout = replace(probe_attempt(Verdict(status)).rollout, role=role, group=role)
+        return GradedRollout(rollout=rollout, reward=reward, verdict=Verdict(status))
+
+    batch = [graded("student", status, -0.5) for status in ("wrong", "malformed", "timeout")]
+    batch += [graded("student", "correct", 1.0), graded("teacher", "valid", 1.0), graded("teacher", "valid", 0.0)]
+    assert [sample.advantage for sample in advantages(batch, config)] == [-1, -1, -1, 0.1, 1, -1]
 
 
 def test_a_prompt_format(seed_tasks: dict[Kind, list[Task]]) -> None:
@@ -495,7 +522,7 @@ def test_a_run_with_ones_own_parts_and_seeds(
     tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules = ("matchmaking", "game rule", "survivor rule", "parent rule")
-    own = ("operator", "fitness", "reward", "prompt format", "kind of task", *rules, "recorder", "metric")
+    own = ("operator", "fitness", "reward", "advantage", "prompt format", "kind of task", *rules, "recorder", "metric")
     (tmp_path / "my_parts.py").write_text("\n".join(SNIPPETS[title] for title in own))
     seeds = re.search(r"^```text\n(.*?)^```", PAGE.read_text(), re.M | re.S)
     assert seeds is not None

@@ -20,6 +20,7 @@ from redqueen.policy.model.base import Base
 from redqueen.records import Draft, Kind, Task
 from redqueen.warm_start.fitting import MAX_PAIRS, Warmup, varied
 from tests import toy
+from tests.reference import same
 
 Reports = list[tuple[str, int, int]]
 
@@ -117,6 +118,16 @@ def test_a_seed_task_becomes_one_of_each_kind(kind: Kind, seed_tasks: dict[Kind,
         assert task.kind == kind
         assert set(task.pairs) <= set(whole.pairs)
         assert len(task.pairs) == (min(len(whole.pairs), MAX_PAIRS) if kind == "code_f" else 1)
+
+
+def test_an_entropy_bonus_is_for_the_run_and_not_for_texts_to_imitate(
+    warm: Warmup, new_base: Callable[..., Base], verifier: LocalVerifier
+) -> None:
+    config = warm.config.override(["learning.entropy_bonus=1"])
+    with closing(Warmup(new_base("llama"), verifier, config, 2e-2, lambda *_: None)) as second:
+        for one in (warm, second):
+            one.fit(0, 1, 1)
+        assert same(warm.adapter(), second.adapter())
 
 
 def test_it_goes_on_from_the_adapter_that_is_named(
