@@ -56,6 +56,14 @@ def test_the_loop_learns(tmp_path: Path, verifier: LocalVerifier) -> None:
         assert fmean(line[what] for line in last) > fmean(line[what] for line in first) + gain, what
 
 
+def test_the_loop_learns_with_another_advantage_and_every_further_term(tmp_path: Path, verifier: LocalVerifier) -> None:
+    terms = {"positive_weight": 0.5, "imitation": 0.5, "entropy_bonus": 0.1, "advantage": "passk", "pass_k": 2}
+    changes = {f"learning.{name}": value for name, value in terms.items()}
+    lines = play(toy.trainer(toy.config(tmp_path, **changes, **{"run.steps": 15}), tmp_path / "run", verifier))
+    for what, gain in (("valid_rate", 0.2), ("solve_rate", 0.3)):
+        assert fmean(line[what] for line in lines[-3:]) > fmean(line[what] for line in lines[:2]) + gain, what
+
+
 def test_with_learning_rate_zero_it_does_not_learn(tmp_path: Path, verifier: LocalVerifier) -> None:
     trainer = toy.trainer(toy.config(tmp_path, **{"run.steps": 8, "learning.lr": 0}), tmp_path / "run", verifier)
     before = {name: trainer.policy.adapter(name) for name in trainer.population.members}
