@@ -237,7 +237,7 @@ class Run:
         limit: int | None = None,
         samples: int = 1,
         temperature: float = 0.0,
-        template: Literal["chat", "completion", "standard"] | None = None,
+        template: Literal["chat", "completion", "work", "standard"] | None = None,
         max_tokens: int | None = None,
         data: str | Path | None = None,
         out: str | Path | None = None,

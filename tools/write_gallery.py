@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from redqueen.analysis.tasks import Proposed, proposals
+from redqueen.game.prompts import taken_apart
 from redqueen.game.questions import write_question
 from redqueen.game.reserved import is_reserved
 from redqueen.kinds import find_or_plain
@@ -45,7 +46,7 @@ def page(run: Path) -> str:
         part = [one for one in every if after < one.proposal.step <= until]
         for kind in config.game.kinds:
             for one in divided(part, kind):
-                lines += task_lines(one)
+                lines += task_lines(one, config.model.prompts)
     lines += ["## What is refused", "", "The sandbox is the only judge of a proposal. The first of each reason:", ""]
     reasons: dict[str, Proposed] = {}
     for one in every:
@@ -68,12 +69,14 @@ def divided(part: Sequence[Proposed], kind: str) -> list[Proposed]:
     return sorted(tasks, key=key)[:EACH]
 
 
-def task_lines(one: Proposed) -> list[str]:
-    """Returns one task with its answers."""
+def task_lines(one: Proposed, prompts: str) -> list[str]:
+    """Returns one task with its answers, and the work of the first that was right."""
     assert one.task is not None
     task = one.task.task()
     kind = find_or_plain(task.kind)
-    answers = Counter((kind.written(attempt.text), attempt.status) for attempt in one.attempts)
+    written = [(taken_apart(prompts, task.kind, attempt.text), attempt.status) for attempt in one.attempts]
+    answers = Counter((parts.answer or "", status) for parts, status in written)
+    works = [parts.work for parts, status in written if status == "correct" and parts.work]
     paid = one.proposal.reward
     solved = sum(attempt.status == "correct" for attempt in one.attempts)
     lines = [
@@ -90,6 +93,8 @@ def task_lines(one: Proposed) -> list[str]:
     for (text, status), count in answers.most_common(4):
         shown = text.replace("\n", " ").replace("|", "\\|")[:80]
         lines.append(f"| `{shown or ' '}` | {count} | {status} |")
+    if works:
+        lines += ["", "The work of the first right answer:", "", "```", works[0], "```"]
     return [*lines, ""]
 
 

@@ -178,7 +178,7 @@ def evaluate(
     samples: Annotated[int, typer.Option(min=1, metavar="K", help="Answers to each problem.")] = 1,
     temperature: Annotated[float, typer.Option(min=0, metavar="T", help="0: the likeliest token each time.")] = 0.0,
     template: Annotated[
-        Literal["chat", "completion", "standard"] | None,
+        Literal["chat", "completion", "work", "standard"] | None,
         typer.Option(help="How problems are written; standard: each benchmark's own (default: as the run's)."),
     ] = None,
     max_tokens: Annotated[

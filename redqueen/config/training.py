@@ -30,7 +30,8 @@ class ModelConfig(Section):
     """The frozen base's layers in fewer bits: nf4 (4) or int8 by bitsandbytes, torchao_int8 or torchao_fp8 by torchao,
     extras of the package (docs/MODELS.md)."""
     prompts: Annotated[str, Named("prompt format", ("completion", "work", "chat"))] = "completion"
-    """The format of prompts: completion for base and small models, chat for instruct models."""
+    """The format of prompts: completion for base and small models, work for the same with work before the answer, chat
+    for instruct models."""
     rank: int = Field(default=8, ge=1, le=1024)
     """The rank of every adapter."""
     alpha: float = Field(default=16.0, gt=0)

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from redqueen.analysis.tasks import given_program
+from redqueen.game.prompts import taken_apart
 from redqueen.kinds import find_or_plain
 from redqueen.runs.archive import queries, search
 from redqueen.runs.archive.rows import MatchRow, MeasureRow, ProposalRow, TaskRow
@@ -22,7 +23,8 @@ def task_view(run: LiveRun, name: str) -> dict[str, Any]:
 
     Raises UnknownError if the run has no such proposal.
     """
-    pay = run.config().game
+    config = run.config()
+    pay = config.game
     with run.archive() as archive:
         row = archive.one(ProposalRow, name)
         if row is None:
@@ -40,7 +42,14 @@ def task_view(run: LiveRun, name: str) -> dict[str, Any]:
         "student": None if match is None else match.student,
         "match": None if match is None else asdict(match),
         "references": [{"id": reference, "here": reference in existing} for reference in row.reference_ids],
-        "attempts": [{**asdict(attempt), "why": why_attempt(attempt, pay)} for attempt in attempts],
+        "attempts": [
+            {
+                **asdict(attempt),
+                "why": why_attempt(attempt, pay),
+                "work": taken_apart(config.model.prompts, row.kind, attempt.text).work,
+            }
+            for attempt in attempts
+        ],
     }
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
+
 from redqueen.recording.metrics import step_metrics
 from redqueen.records import ImportanceRatio, MemberUpdate
 from tests.recording.steps import full, record
@@ -48,3 +50,28 @@ def test_the_entropy_is_each_members_own_over_all_tokens_that_it_sampled() -> No
     changed = replace(step, played=replace(step.played, matches=(replace(match, proposals=proposals),)))
     # Tokens count alike, not texts: (4 + 6 * 1) / 7.
     assert step_metrics(changed)["entropy"] == {"teacher": {"T0": 10 / 7}, "student": {"S0": 1.0}}
+
+
+def test_work_is_measured_where_students_write_some() -> None:
+    whole = full()
+    assert not {"work_tokens", "work_rate", "faithful_rate"} & set(step_metrics(whole))
+    (match,) = whole.played.matches
+    proposal = match.proposals[0]
+    works = ("y = 2", "y = 3", "")
+    attempts = []
+    for attempt, work in zip(proposal.attempts, works, strict=False):
+        written = replace(attempt.attempted.rollout.completion, text=f"{work}abcde", token_ids=(5,) * 8)
+        rollout = replace(attempt.attempted.rollout, completion=written)
+        attempts.append(replace(attempt, attempted=replace(attempt.attempted, rollout=rollout, work=work)))
+    attempts += proposal.attempts[len(works) :]
+    match = replace(match, proposals=(replace(proposal, attempts=tuple(attempts)), *match.proposals[1:]))
+    task = proposal.attempts[0].attempted.task
+    worked = replace(whole, played=replace(whole.played, matches=(match,)), true_work={task.id: "y = 2"})
+    metrics = step_metrics(worked)
+    count = len(attempts)
+    # Half of a text of eight tokens is work.
+    assert metrics["work_tokens"] == pytest.approx(2 * 4 / count)
+    assert metrics["work_rate"] == pytest.approx(2 / count)
+    assert metrics["faithful_rate"] == 0.5
+    unknown = replace(worked, true_work={})
+    assert "faithful_rate" not in step_metrics(unknown)

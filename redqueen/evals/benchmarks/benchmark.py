@@ -15,16 +15,17 @@ from redqueen.records import Prompt
 Row = Mapping[str, Any]
 Group = Literal["code", "maths", "other"]
 """The paper's table averages `code` and `maths`; what it does not have is `other`."""
-Template = Literal["chat", "completion", "standard"]
-TEMPLATES: tuple[Template, ...] = ("chat", "completion", "standard")
-Form = Literal["chat", "completion", "assert"]
-"""How a problem is written: as a message, as a text to go on with, or as CRUXEval's line `assert f(...) == ...`."""
+Template = Literal["chat", "completion", "work", "standard"]
+TEMPLATES: tuple[Template, ...] = ("chat", "completion", "work", "standard")
+Form = Literal["chat", "completion", "work", "assert"]
+"""How a problem is written: as a message, as a text to go on with, as one with work before the answer (where the game's
+own prompts pose it; else the same as `completion`), or as CRUXEval's line `assert f(...) == ...`."""
 
 
-def form_of(prompts: str) -> Literal["chat", "completion"]:
+def form_of(prompts: str) -> Literal["chat", "completion", "work"]:
     """Returns how problems are written for members that were trained with this format of prompts."""
     # A prompt format of a plugin is written for texts that go on, as `completion` is.
-    return "chat" if prompts == "chat" else "completion"
+    return prompts if prompts in ("chat", "work") else "completion"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """CRUXEval (Gu et al. 2024): 800 short functions; -O asks for the output of one, -I for an input that gives an output.
 
-These are deduction and abduction, so the forms `chat` and `completion` are the game's own prompts. The form `assert` is
-CRUXEval's: one line of Python with a gap.
+These are deduction and abduction, so the forms `chat`, `completion` and `work` are the game's own prompts. The form
+`assert` is CRUXEval's: one line of Python with a gap.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from redqueen.config import GameConfig
 from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
 from redqueen.evals.graders.grader import Problem
 from redqueen.evals.graders.opened import cruxeval
-from redqueen.game.prompts import ChatPrompts, CompletionPrompts
+from redqueen.game.prompts import prompts
 from redqueen.kinds.python import ABDUCTION, DEDUCTION
 from redqueen.records import Kind, Pair, Prompt, Task
 
 SOURCE = Source(files=("cruxeval.jsonl", "test.jsonl"), rows=800, hub="cruxeval-org/cruxeval")
-_CHAT = ChatPrompts(GameConfig())
-_COMPLETION = CompletionPrompts(GameConfig())
+_PROMPTS = {name: prompts(name, GameConfig()) for name in ("chat", "completion", "work")}
 _LINE = ("\n",)
 Asked = Literal["output", "input"]
 _KINDS: dict[Asked, Kind] = {"output": DEDUCTION.name, "input": ABDUCTION.name}
@@ -62,10 +61,8 @@ def cruxeval_benchmark(*, name: str, title: str, asks: Asked) -> Benchmark:
 def pose(problem: Problem, form: Form) -> Prompt:
     """Returns the prompt of a problem."""
     task: Task = problem.data["task"]
-    if form == "chat":
-        return _CHAT.attempt(task, ())
-    if form == "completion":
-        return _COMPLETION.attempt(task, ())
+    if form in _PROMPTS:
+        return _PROMPTS[form].attempt(task, ())
     pair = task.pairs[0]
     if problem.data["kind"] == "output":
         return Prompt(f"{task.program}\n\nassert f({pair.input}) ==", _LINE)
@@ -75,10 +72,8 @@ def pose(problem: Problem, form: Form) -> Prompt:
 def read(problem: Problem, form: Form, text: str) -> str | None:
     """Returns the literal or the arguments in a text."""
     task: Task = problem.data["task"]
-    if form == "chat":
-        return _CHAT.read_attempt(task.kind, text)
-    if form == "completion":
-        return _COMPLETION.read_attempt(task.kind, text)
+    if form in _PROMPTS:
+        return _PROMPTS[form].read_attempt(task.kind, text)
     return _asserted(task, problem.data["kind"], text)
 
 

@@ -40,3 +40,12 @@ def test_the_gap_is_the_output_or_the_input() -> None:
 )
 def test_the_forms_of_the_published_prompts_are_read(benchmark: Benchmark, text: str, answer: str | None) -> None:
     assert benchmark.read(benchmark.problem(ROW), "assert", text) == answer
+
+
+def test_with_work_the_answer_behind_it_is_read() -> None:
+    output, given = CRUXEVAL_O.problem(ROW), CRUXEVAL_I.problem(ROW)
+    assert CRUXEVAL_O.pose(output, "work").stop == ("\n\n",)
+    assert CRUXEVAL_O.read(output, "work", "\nreturn 'ab' * 2 -> 'abab'") == "'abab'"
+    assert (
+        CRUXEVAL_I.read(given, "work", "'ab', 1)\nreturn 'ab' * 1 -> 'ab'\nf('ab', 2)\nreturn -> 'abab'") == "'ab', 2"
+    )

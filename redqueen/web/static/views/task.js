@@ -107,7 +107,7 @@ function answers({ task: valid }, attempts) {
           h("span", { class: attempt.status === "correct" ? "good" : "bad" }, attempt.status),
           ` · paid ${attempt.why}`,
         ),
-        h("pre", {}, attempt.text),
+        ...(attempt.work ? worked(attempt) : [h("pre", {}, attempt.text)]),
         h("div", { class: "soft" }, [
           attempt.output && ["gave ", h("code", {}, attempt.output), " · "],
           attempt.detail && `${attempt.detail} · `,
@@ -116,4 +116,11 @@ function answers({ task: valid }, attempts) {
       ),
     ),
   ];
+}
+
+/** Work is marked off from the answer, which alone is judged. */
+function worked({ text, work }) {
+  const at = text.indexOf(work);
+  if (at < 0) return [h("pre", {}, text)]; // the answer stands within the work
+  return [h("pre", {}, text.slice(0, at), h("span", { class: "soft" }, work), text.slice(at + work.length))];
 }
