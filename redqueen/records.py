@@ -283,6 +283,8 @@ class Answer:
     """The identities of the right outputs, one for each input."""
     text: str | None
     """The answer as `Prompts.read_attempt` returns it; None if the text had no answer."""
+    patient: bool = False
+    """Whether what runs to judge it may take twice the CPU limit. No program can know of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

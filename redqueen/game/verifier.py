@@ -93,15 +93,16 @@ class LocalVerifier(AbstractContextManager["LocalVerifier", None]):
         trial = trial_of(answer)
         if isinstance(trial, Verdict):
             return finished(trial)
-        order = list(range(len(trial.jobs)))
+        jobs = [replace(job, patient=answer.patient) if isinstance(job, Job) else job for job in trial.jobs]
+        order = list(range(len(jobs)))
         if len(order) > 1:
             # The order is drawn, so that nothing outside the children says which of them is which either.
             rng = streams.python(self.seed, "recorded", answer.program, answer.text or "")
             if rng.random() < 0.5:
                 order.reverse()
         profile = find(answer.kind).language.profile
-        running = {number: self._outcome(trial.jobs[number], profile) for number in order}
-        return then(all_of([running[number] for number in range(len(trial.jobs))]), trial.verdict)
+        running = {number: self._outcome(jobs[number], profile) for number in order}
+        return then(all_of([running[number] for number in range(len(jobs))]), trial.verdict)
 
     def _outcome(self, job: Job | Outcome, profile: Profile) -> Future[Outcome]:
         """Runs a job under the rules of its language; what came of one that needs no sandbox is there already."""

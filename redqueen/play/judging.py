@@ -2,7 +2,7 @@
 
 This is the only place where a member's text is read, so the rule for cut-off texts holds for runs, held-out scores,
 studies and the warm start alike: a text that the token limit ended is malformed, whatever it says. A task whose program
-did not give its own output again is withdrawn (`faults_of`, `withdrawn`).
+did not do the same again is withdrawn (`faults_of`, `withdrawn`); `retrial.py` asks it.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def cut_off(completion: Completion) -> Verdict | None:
 
 
 def faults_of(attempted: Sequence[Attempted]) -> dict[str, str]:
-    """Returns what is wrong with the tasks that did not answer for themselves, by the task's id."""
+    """Returns what is wrong with the tasks that turned out not to be deterministic, by the task's id."""
     faults: dict[str, str] = {}
     for attempt in attempted:
         if attempt.verdict.status == "nondeterministic":

@@ -19,6 +19,7 @@ from redqueen.game.task_bank import TaskBank, fingerprint_of
 from redqueen.kinds import Language, find, languages, task_on
 from redqueen.league.matchmaking import Match
 from redqueen.play.judging import ask_attempts, attempt_rollout, judge_proposals, submit_attempt, submit_proposal
+from redqueen.play.retrial import settled
 from redqueen.records import (
     Attempted,
     Completion,
@@ -125,8 +126,8 @@ class SelfPlay:
         """Returns `game.proposals` judged proposals of each kind in each match, and the attempts at their valid tasks.
 
         The matched student makes `game.attempts` attempts at a task. They are sampled as soon as it is verified, while
-        other proposals are still being written. `on_proposed` is called when the last proposal has been written;
-        `progress` counts proposals before, and attempts from there on.
+        other proposals are still being written, and some are judged twice (`settled`). `on_proposed` is called when the
+        last proposal has been written; `progress` counts proposals before, and attempts from there on.
         """
         # All prompts are made before the first proposal is sampled. So every teacher of a step sees the same task bank,
         # whatever the order in which matches were drawn.
@@ -146,7 +147,11 @@ class SelfPlay:
         ]
         judging = _Judging(self, step, assignments, progress, on_proposed)
         completions = sample_stream(self.sampler, requests, judging.submit, len(requests) * self.config.game.attempts)
-        return judging.proposed(completions), judging.attempted(completions)
+        return judging.proposed(completions), self.settle(judging.attempted(completions))
+
+    def settle(self, attempted: Sequence[Attempted]) -> list[Attempted]:
+        """Judges a second time what of a step's attempts has to be (`settled`)."""
+        return settled(self.verifier, self.prompts, attempted, self.seed)
 
     def attempt(
         self, posed: Sequence[tuple[str, Task]], attempts: int, progress: Progress | None = None

@@ -32,7 +32,7 @@ class Limits:
     """What one job may use, all its inputs together."""
 
     cpu_s: float = 1.0
-    """CPU seconds of one child."""
+    """CPU seconds of one child; a determinism check has half of it, a patient job twice as much."""
     wall_s: float = 4.0
     """Seconds of one child. It only catches what the CPU limit cannot: a machine that stands still."""
     memory_mb: int = 256
@@ -69,6 +69,8 @@ class Job:
     """Whether the program runs on the processor that its text decides, which a child can find out without a call."""
     limits: Limits | None = None
     """What this job may use; None stands for the limits of the sandbox's profile."""
+    patient: bool = False
+    """Whether it may take twice as long, in CPU seconds and by the wall clock. The child cannot know of it."""
 
     def __post_init__(self) -> None:
         if len(self.inputs) > MAX_INPUTS:

@@ -22,6 +22,10 @@ _QUICK = 0.05
 """The share of the CPU limit that a quick program needs."""
 _CHECK_LIMIT = 1.5
 """The limits of a check as multiples of an attempt's: a validated program needs half of that for one pass."""
+_PATIENT = 2
+"""The limits of a patient job as multiples of an attempt's. Every child of A is told this CPU limit."""
+_RETRY_WALL = 4
+"""The wall clock of a job's second try as a multiple of the first one's: the machine may be busy."""
 _MORE_MEMORY_MB = 8
 """Each interpreter has so much more memory than the one before, so that a result cannot depend on its limit."""
 
@@ -108,8 +112,8 @@ class Worker:
     def runs(self, job: Job, work: bytes) -> list[Run]:
         """What interpreter A made of a job and then, if it is to be validated, the others, up to the first objection.
 
-        If a child dies the job is tried once more, and also if a zygote gives no child. Raises ZygoteError if the same
-        happens again.
+        If a child dies or gets no CPU time the job is tried once more, and also if a zygote gives no child. Raises
+        ZygoteError if the same happens again.
         """
         # What kills a child may end its zygote a moment later, so that a job meets both.
         failures: set[bool] = set()
@@ -122,6 +126,8 @@ class Worker:
                 if no_child in failures:
                     raise ZygoteError(str(error)) from error
                 failures.add(no_child)
+                limits = self._limits(job)
+                job = replace(job, limits=replace(limits, wall_s=_RETRY_WALL * limits.wall_s))
 
     def close(self) -> None:
         """Ends the child that has begun, if there is one."""
@@ -150,9 +156,13 @@ class Worker:
     def _reference(self, job: Job, work: bytes) -> _Request:
         """The request to interpreter A."""
         cpu_s = self._limits(job).cpu_s
-        # Validation has half the time of grading, so that an accepted task does not time out when it is graded. The
-        # child must not know: with the same limits and the same bytes a program cannot behave otherwise.
-        return self._request("A", job, work, 1, cpu_s, cpu_s / 2 if job.validate else cpu_s)
+        most_s = _PATIENT * cpu_s
+        # Validation has half the time of grading, so that an accepted task does not time out when it is graded, and a
+        # second judgement has twice as much. The child must not know which of them it is: with the same limits and the
+        # same bytes a program cannot behave otherwise.
+        if job.validate:
+            return self._request("A", job, work, 1, most_s, cpu_s / 2)
+        return self._request("A", job, work, 1, most_s, most_s if job.patient else cpu_s)
 
     def _request(
         self, which: str, job: Job, work: bytes, passes: int, cpu_s: float, allowed_s: float, most_events: int = 0
@@ -171,7 +181,7 @@ class Worker:
             limits=(int(cpu_s * 1e6), memory_mb << 20, passes, value_limit, most_events),
             processors=self.interpreters.processors(job.program if job.one_processor else None),
             work=work,
-            wall_s=limits.wall_s if which == "A" else _CHECK_LIMIT * limits.wall_s,
+            wall_s=self._wall_s(which, job),
             cap=transcript.cap,
             watch_s=0.0 if allowed_s == cpu_s else allowed_s,
         )
@@ -201,6 +211,12 @@ class Worker:
     def _order(self, request: _Request) -> tuple[Zygote, Child]:
         zygote = self.interpreters.get(request.which)
         return zygote, zygote.order(request.asked)
+
+    def _wall_s(self, which: str, job: Job) -> float:
+        wall_s = self._limits(job).wall_s
+        if which != "A":
+            return _CHECK_LIMIT * wall_s
+        return _PATIENT * wall_s if job.patient else wall_s
 
     def _limits(self, job: Job) -> Limits:
         return job.limits or self.interpreters.profile.limits

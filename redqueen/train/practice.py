@@ -62,7 +62,7 @@ def practise(
     if not posed:
         raise SeedError("every task of the task bank was withdrawn, since it gave different outputs: choose others")
     attempted = play.attempt([(match.student, task) for match, task in posed], game.attempts, progress)
-    return [_as_proposed(match, task) for match, task in posed], attempted
+    return [_as_proposed(match, task) for match, task in posed], play.settle(attempted)
 
 
 def _as_proposed(match: Match, task: Task) -> Proposed:
