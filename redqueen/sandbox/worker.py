@@ -117,6 +117,8 @@ class Worker:
         """
         # What kills a child may end its zygote a moment later, so that a job meets both.
         failures: set[bool] = set()
+        limits = self._limits(job)
+        longer = replace(job, limits=replace(limits, wall_s=_RETRY_WALL * limits.wall_s))
         while True:
             try:
                 return self._runs(job, work)
@@ -126,8 +128,7 @@ class Worker:
                 if no_child in failures:
                     raise ZygoteError(str(error)) from error
                 failures.add(no_child)
-                limits = self._limits(job)
-                job = replace(job, limits=replace(limits, wall_s=_RETRY_WALL * limits.wall_s))
+                job = longer
 
     def close(self) -> None:
         """Ends the child that has begun, if there is one."""

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from redqueen.sandbox import (
 )
 from redqueen.sandbox.interpreters import Interpreters
 from redqueen.sandbox.process import Zygote
+from redqueen.sandbox.running import Child, Reply, ZygoteError
 from redqueen.sandbox.worker import Worker
 from tests.sandbox.processes import alive, kill_zygotes
 
@@ -142,3 +144,20 @@ def test_everything_dies_with_the_parent() -> None:
     while time.monotonic() < deadline and any(alive(pid) for pid in pids):
         time.sleep(0.02)
     assert not any(alive(pid) for pid in pids)
+
+
+def test_a_program_that_was_starved_is_tried_again_with_four_times_the_wall_clock(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walls_s: list[float] = []
+
+    def starve(child: Child, hear: Callable[[bytes, bool], bool]) -> Reply:
+        del hear
+        walls_s.append(child._asked.wall_s)
+        child.abandon()
+        raise ZygoteError("starved: 300 ms of CPU in 4000 ms")
+
+    monkeypatch.setattr(Child, "wait", starve)
+    (outcome,) = sandbox.run([Job("def f(x):\n    return x", ("1",))])
+    assert (outcome.status, outcome.detail) == ("infra_error", "starved: 300 ms of CPU in 4000 ms")
+    assert walls_s == [sandbox.profile.limits.wall_s, 4 * sandbox.profile.limits.wall_s]

@@ -1,4 +1,4 @@
-"""A program cannot tell whether it is validated or graded: every trace that it can find is the same.
+"""A program cannot tell whether it is validated, graded or graded again: every trace that it can find is the same.
 
 One that could would decide which attempts at it are right, and so be paid for a solve rate of its own choice.
 """
@@ -6,6 +6,7 @@ One that could would decide which attempts at it are right, and so be paid for a
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -82,7 +83,8 @@ GC = {
 }
 MEMORY = {
     "timer": "list(sys.modules['lockdown']._setting)",
-    "whole limit": "arena().count(struct.pack('!Q', 5_000_000))",
+    "twice the limit": "arena().count(struct.pack('!Q', 10_000_000))",
+    "whole limit": "arena().count(struct.pack('!Q', 5_000_000)) + arena().count(struct.pack('<I', 5_000_000))",
     "half of it": "arena().count(struct.pack('!Q', 2_500_000)) + arena().count(struct.pack('<I', 2_500_000))",
     "passes": "arena().count(struct.pack('!II', 1, 2 * 16_384 + 64))",
     "environment": "at(ctypes.cast(libc.environ, ctypes.c_void_p).value or id(0), 64)",
@@ -143,8 +145,15 @@ def test_validation_and_grading_leave_the_same_traces(sandbox: Sandbox, code: st
     program = PROGRAM.format(code=code)
     validated = Job(program, ("41",), validate=True)
     graded = Job(program, ("41",))
-    outcomes = [seen(outcome) for outcome in sandbox.run([validated, graded])]
-    assert outcomes[0] == outcomes[1]
+    outcomes = [seen(outcome) for outcome in sandbox.run([validated, graded, replace(graded, patient=True)])]
+    assert outcomes[0] == outcomes[1] == outcomes[2]
+
+
+def test_a_patient_job_has_twice_the_cpu_limit(run_briefly: Run) -> None:
+    endless = "def f(x):\n    while True:\n        pass"
+    assert run_briefly(endless, "1").detail == "more than 0.1 s of CPU"
+    assert run_briefly(endless, "1", patient=True).detail == "more than 0.2 s of CPU"
+    assert run_briefly(endless, "1", validate=True).detail == "more than 0.05 s of CPU"
 
 
 ASKER = """
@@ -163,7 +172,7 @@ def f(x):
 def test_a_program_that_asks_for_its_limits_is_graded_as_it_was_validated() -> None:
     config = SandboxConfig(cpu_s=2.0, wall_s=120.0, workers=1)
     with LocalVerifier(config) as verifier:
-        for cpu_us in (1_000_000, 2_000_000):
+        for cpu_us in (1_000_000, 2_000_000, 4_000_000):
             draft = Draft(ASKER.format(cpu_us=cpu_us), ("41",), "")
             ((verdict, task),) = judge_proposals(
                 verifier, [Proposal(id="t", kind="code_i", author="a", step=0, draft=draft)]
