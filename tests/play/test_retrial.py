@@ -266,28 +266,53 @@ def test_honest_attempts_stay_as_they_are_in_the_jail(verifier: LocalVerifier) -
     assert settled(verifier, PROMPTS, attempted, 0) == attempted
 
 
-# Native code sees interrupts: an AMD processor forgets the address of the last x87 instruction when
-# the kernel switches. Elsewhere this is no coin.
-INTERRUPTS = """
+# Native code sees interrupts without a clock. An AMD processor forgets the address of the last x87 instruction when the
+# kernel switches; a null segment selector loses its other bits at each return from the kernel, and some builds of the
+# C library hold the bytes that set one and read it. Elsewhere these are no coins.
+_COIN = """
 import functools
 ctypes = functools.__builtins__["__import__"]("ctypes")
 libm = ctypes.CDLL("libm.so.6")
+{look}
+def f(x):
+    return 42 if x == 41 or count() % 1000 < 500 else 0
+"""
+X87 = """
 libm.expl.restype, libm.expl.argtypes = ctypes.c_longdouble, [ctypes.c_longdouble]
 state = ctypes.create_string_buffer(64)
-def f(x):
-    if x == 41:
-        return 42
+def count():
     libm.expl(1.5)
-    for count in range(40_000):
+    for number in range(40_000):
         libm.fegetenv(state)
         if not any(state.raw[12:20]):
-            break
-    return 42 if count % 1000 < 500 else 0
+            return number
+    return 0
+"""
+SEGMENT = """
+base = ctypes.cast(libm.cbrt, ctypes.c_void_p).value & ~4095
+while ctypes.string_at(base, 4) != b"\\x7fELF":
+    base -= 4096
+code = ctypes.string_at(base, 1 << 19)
+places = [code.find(bytes.fromhex(each)) for each in ("8e0600dec3", "8c0600f20f1004f8c3")]
+call = ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
+put, get = [call(base + place) for place in places]
+one, seen = ctypes.create_string_buffer(b"\\x01", 64), ctypes.create_string_buffer(64)
+def count():
+    if min(places) < 0:
+        return 0
+    put(0, ctypes.addressof(one))
+    for number in range(200_000):
+        get(ctypes.addressof(one) // 8, ctypes.addressof(seen))
+        if seen.raw[0] != 1:
+            return number
+    return 0
 """
 
 
-def test_a_program_that_counts_interrupts_has_one_verdict_or_is_no_task(verifier: LocalVerifier) -> None:
-    attempted = settled(verifier, PROMPTS, judged(verifier, replace(PLAIN, program=INTERRUPTS), ["7"] * 12), 0)
+@pytest.mark.parametrize("look", [X87, SEGMENT], ids=["x87", "segment"])
+def test_a_program_that_counts_interrupts_has_one_verdict_or_is_no_task(verifier: LocalVerifier, look: str) -> None:
+    task = replace(PLAIN, program=_COIN.format(look=look))
+    attempted = settled(verifier, PROMPTS, judged(verifier, task, ["7"] * 12), 0)
     statuses = {attempt.verdict.status for attempt in attempted}
     assert len(statuses) == 1 or set(faults_of(attempted)) == {PLAIN.id}
 
