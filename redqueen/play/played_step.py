@@ -35,7 +35,7 @@ class ScoredProposal:
     """None after a fault of the machine, its own or that of every attempt, and for a task of the task bank."""
     solve_rate: float | None
     """None where no attempt could be judged: the proposal is no valid task, or the machine failed. A task that was
-    withdrawn is none: its program did not repeat its own output (`withdrawn`)."""
+    withdrawn is none: its program did not do the same again (`withdrawn`)."""
     novel: bool
     """Whether it is a valid task with a new idea (`redqueen.game.novelty`)."""
     attempts: tuple[ScoredAttempt, ...]

@@ -42,7 +42,7 @@ def why_proposal(row: ProposalRow, task: TaskRow | None, pay: GameConfig) -> str
 def why_attempt(row: AttemptRow, pay: GameConfig) -> str:
     """Returns why a student was paid `row.reward`."""
     if row.reward is None and row.status == "nondeterministic":
-        return "Not paid: the task was withdrawn, because its program did not repeat its own output."
+        return "Not paid: the task was withdrawn, because its program did not give the same result again."
     if row.reward is None:
         return "Not paid: the machine failed, so this attempt counts nowhere."
     if row.status == "correct":
