@@ -145,6 +145,14 @@ def test_what_needs_no_process_is_judged_at_once(verifier: LocalVerifier) -> Non
     assert slow.result().status == "timeout"
 
 
+@pytest.mark.parametrize("kind", ["code_i", "code_f"])
+def test_a_patient_answer_has_twice_the_cpu_limit(verifier: LocalVerifier, kind: Kind) -> None:
+    loop = task("code_i", "def f(x):\n    while x < 0:\n        pass\n    return x", ("3", "3"))
+    answer = answer_to(loop, "-1") if kind == "code_i" else answer_to(ABS_F, ENDLESS)
+    details = [verifier.judge_answer(replace(answer, patient=patient)).result().detail for patient in (False, True)]
+    assert details == ["more than 0.4 s of CPU", "more than 0.8 s of CPU"]
+
+
 def test_leaving_in_an_error_ends_every_future() -> None:
     def leave(closing: LocalVerifier) -> None:
         with closing:
