@@ -66,8 +66,10 @@ class Toss:
     def judge_proposal(self, proposal: Proposal) -> Future[tuple[Verdict, Task | None]]:
         raise NotImplementedError(f"{proposal.id}: the task is there already")
 
-    def run(self, program: str, inputs: tuple[str, ...], cpu_s: float) -> Future[tuple[str, ...]]:
-        raise NotImplementedError(f"nothing is run: {program}, {inputs}, {cpu_s}")
+    def run(
+        self, program: str, inputs: tuple[str, ...], cpu_s: float, output_bytes: int = 0
+    ) -> Future[tuple[str, ...]]:
+        raise NotImplementedError(f"nothing is run: {program}, {inputs}, {cpu_s}, {output_bytes}")
 
 
 def rows(trials: int, attempts: Sequence[int] = ATTEMPTS) -> list[Row]:

@@ -16,6 +16,7 @@ from redqueen.base.futures import finished
 from redqueen.game.prompts import Prompts
 from redqueen.game.verifier import answer_to
 from redqueen.records import (
+    Answer,
     Attempted,
     Completion,
     Draft,
@@ -123,7 +124,12 @@ def submit_attempt(verifier: Verifier, prompts: Prompts, task: Task, completion:
     verdict = cut_off(completion)
     if verdict is not None:
         return finished(verdict)
-    return verifier.judge_answer(answer_to(task, prompts.read_attempt(task.kind, completion.text)))
+    return verifier.judge_answer(read_answer(prompts, task, completion))
+
+
+def read_answer(prompts: Prompts, task: Task, completion: Completion) -> Answer:
+    """Returns the answer to `task` in a text that was not cut off."""
+    return answer_to(task, prompts.read_attempt(task.kind, completion.text))
 
 
 def cut_off(completion: Completion) -> Verdict | None:

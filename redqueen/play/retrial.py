@@ -21,9 +21,8 @@ from dataclasses import dataclass, replace
 from redqueen.base import streams
 from redqueen.game.prompts import Prompts
 from redqueen.game.rewards import WELL_FORMED_MISSES
-from redqueen.game.verifier import answer_to
 from redqueen.kinds import find
-from redqueen.play.judging import submit_attempt
+from redqueen.play.judging import read_answer, submit_attempt
 from redqueen.records import Answer, Attempted, Status, Verdict, Verifier
 from redqueen.sandbox import CodecError
 
@@ -94,7 +93,7 @@ def _by_task(prompts: Prompts, attempted: Sequence[Attempted]) -> Iterator[tuple
         kind = find(attempt.task.kind)
         if not kind.runs_program or status not in ("correct", *WELL_FORMED_MISSES):
             continue
-        answer = answer_to(attempt.task, prompts.read_attempt(kind.name, attempt.rollout.completion.text))
+        answer = read_answer(prompts, attempt.task, attempt.rollout.completion)
         try:
             given = kind.language.spell_input(answer.text or "")
         except CodecError:

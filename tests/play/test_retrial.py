@@ -51,8 +51,10 @@ class Scripted:
     def judge_proposal(self, proposal: Proposal) -> Future[tuple[Verdict, Task | None]]:
         raise AssertionError(f"nothing is proposed: {proposal}")
 
-    def run(self, program: str, inputs: tuple[str, ...], cpu_s: float) -> Future[tuple[str, ...]]:
-        raise AssertionError(f"nothing is run: {program}, {inputs}, {cpu_s}")
+    def run(
+        self, program: str, inputs: tuple[str, ...], cpu_s: float, output_bytes: int = 0
+    ) -> Future[tuple[str, ...]]:
+        raise AssertionError(f"nothing is run: {program}, {inputs}, {cpu_s}, {output_bytes}")
 
 
 def completion(text: str) -> Completion:
@@ -333,7 +335,10 @@ class Coin(LocalVerifier):
     def judge_proposal(self, proposal: Proposal) -> Future[tuple[Verdict, Task | None]]:
         return self.real.judge_proposal(proposal)
 
-    def run(self, program: str, inputs: tuple[str, ...], cpu_s: float) -> Future[tuple[str, ...]]:
+    def run(
+        self, program: str, inputs: tuple[str, ...], cpu_s: float, output_bytes: int = 0
+    ) -> Future[tuple[str, ...]]:
+        del output_bytes
         return self.real.run(program, inputs, cpu_s)
 
 
