@@ -79,7 +79,8 @@ class TaskKind:
     shows_examples = False
     """Whether a task has several pairs, of which the student sees the first half and is judged on the rest."""
     runs_program = False
-    """Whether the task's program is run to judge an answer."""
+    """Whether the task's program is run to judge an answer, which is an input then. Equal answers have to get equal
+    verdicts: a task is withdrawn where they do not (`redqueen.play.retrial`)."""
     generated = False
     """Whether its tasks come from a generator, so that no teacher proposes them."""
     guessable = True
