@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Sequence
 
 from redqueen.base import streams
-from redqueen.game.prompts import Prompts
+from redqueen.game.prompts import Prompts, WithLessons
 from redqueen.kinds import find
 from redqueen.records import Attempted, Pair, Task, Verifier
 from redqueen.sandbox import MAX_TEXT_BYTES
@@ -50,12 +50,14 @@ def true_work(attempted: Iterable[Attempted], prompts: Prompts, verifier: Verifi
 
     It is empty if the format of `prompts` does not say how work is written.
     """
+    if not isinstance(prompts, WithLessons):
+        return {}
     workings = TracedWorkings(verifier)
     tasks = {attempt.task.id: attempt.task for attempt in attempted if attempt.work}
     works: dict[str, str] = {}
     for name, task in tasks.items():
         if find(task.kind).only_answer(task):
-            work = prompts.work(task.kind, prompts.write_attempt(task, workings))
-            if work:
-                works[name] = work
+            text = prompts.write_work(task, workings)
+            if text is not None:
+                works[name] = prompts.work(task.kind, text)
     return works

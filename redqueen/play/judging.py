@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from redqueen.base.futures import finished
-from redqueen.game.prompts import Prompts
+from redqueen.game.prompts import Prompts, work_of
 from redqueen.game.verifier import answer_to
 from redqueen.records import (
     Answer,
@@ -80,7 +80,7 @@ def ask_attempts(
     answers = ask(sampler, requests, submit, progress)
     for task, request, (completion, verdict) in zip(tasks, requests, answers, strict=True):
         rollout = attempt_rollout(request.member, task, completion)
-        work = prompts.work(task.kind, completion.text)
+        work = work_of(prompts, task.kind, completion.text)
         attempted.append(Attempted(task=task, number=0, rollout=rollout, verdict=verdict, work=work))
     return attempted
 

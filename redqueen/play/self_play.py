@@ -12,7 +12,7 @@ from redqueen.base import streams
 from redqueen.base.request_stream import Further, sample_stream
 from redqueen.config import Config
 from redqueen.errors import UserError
-from redqueen.game.prompts import Prompts, prompts
+from redqueen.game.prompts import Prompts, prompts, work_of
 from redqueen.game.reserved import is_reserved
 from redqueen.game.seeds import AUTHOR, SeedError
 from redqueen.game.task_bank import TaskBank, fingerprint_of
@@ -297,7 +297,7 @@ class _Judging:
                     number=number,
                     rollout=attempt_rollout(student, task, completion),
                     verdict=self.attempts[place].result(),
-                    work=self.play.prompts.work(task.kind, completion.text),
+                    work=work_of(self.play.prompts, task.kind, completion.text),
                 )
             )
         return attempted

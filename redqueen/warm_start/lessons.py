@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from redqueen.game.prompts import Prompts
+from redqueen.game.prompts import Prompts, WithLessons
 from redqueen.kinds import Workings, find
 from redqueen.policy.model.tokens import encode
 from redqueen.records import Prompt, Sample, Task
@@ -20,9 +20,9 @@ class Lessons:
         prompts: Prompts,
         tokenizer: Any,
         workings: Workings | None = None,
-        most_tokens: int | None = None,
+        most_tokens: int = 0,
     ) -> None:
-        """With `workings` answers have work, if the prompts' format has it and it takes at most `most_tokens`."""
+        """With `workings` answers have work, if the format teaches it and it takes at most `most_tokens`."""
         self.member = member
         self.prompts = prompts
         self.tokenizer = tokenizer
@@ -49,11 +49,7 @@ class Lessons:
         for task in tasks:
             prompt = self.prompts.attempt(task, ())
             questions.append(encode(self.tokenizer, prompt))
-            answer = self._tokens(prompt, self.prompts.write_attempt(task, self.workings))
-            if self.most_tokens is not None and len(answer) > self.most_tokens:
-                # A student's would be cut off, so it is taught to answer such a task at once.
-                answer = self._tokens(prompt, self.prompts.write_attempt(task))
-            answers.append(answer)
+            answers.append(self._worked(task, prompt) or self._tokens(prompt, self.prompts.write_attempt(task)))
         # Questions about one program begin alike. What they share becomes the prompt, which is computed once for all of
         # them; the rest of each question is learnt with its answer.
         shared = common_prefix(questions) if questions else 0
@@ -61,6 +57,19 @@ class Lessons:
             self._sample(question, answer, len(question) if alone else shared, weight)
             for question, answer in zip(questions, answers, strict=True)
         ]
+
+    def _worked(self, task: Task, prompt: Prompt) -> tuple[int, ...] | None:
+        """Returns an answer with its work as tokens after `prompt`.
+
+        None if there is none, or if it is longer than an attempt may be: such a task is answered at once.
+        """
+        if self.workings is None or not isinstance(self.prompts, WithLessons):
+            return None
+        text = self.prompts.write_work(task, self.workings)
+        if text is None:
+            return None
+        tokens = self._tokens(prompt, text)
+        return tokens if len(tokens) <= self.most_tokens else None
 
     def _tokens(self, prompt: Prompt, text: str) -> tuple[int, ...]:
         """Returns `text` as tokens after `prompt`: without the prompt's prefix, and with the string that ends it."""

@@ -10,11 +10,11 @@ from redqueen.config import GameConfig
 from redqueen.game.prompts import WorkPrompts, prompts, taken_apart
 from redqueen.game.verifier import LocalVerifier, answer_to
 from redqueen.game.workings import TracedWorkings
-from redqueen.kinds import find, languages, task_on
+from redqueen.kinds import languages, task_on
 from redqueen.play.self_play import verified_tasks
 from redqueen.records import Draft, Kind, Pair, Task
 
-PROMPTS = prompts("work", GameConfig())
+PROMPTS = WorkPrompts(GameConfig())
 PYTHON_KINDS = ("code_o", "code_i", "code_f")
 
 
@@ -48,7 +48,7 @@ WRITTEN = {
 
 @pytest.mark.parametrize("kind", WRITTEN)
 def test_a_lesson_works_the_answer_out(verifier: LocalVerifier, tasks: dict[Kind, Task], kind: Kind) -> None:
-    text = PROMPTS.write_attempt(tasks[kind], TracedWorkings(verifier))
+    text = PROMPTS.write_work(tasks[kind], TracedWorkings(verifier)) or PROMPTS.write_attempt(tasks[kind])
     assert text == WRITTEN[kind]
 
 
@@ -72,7 +72,8 @@ def test_inputs_that_miss_are_tried_before_the_right_one(verifier: LocalVerifier
         def misses(self, task: Task) -> list[Pair]:
             return [Pair("3", "8")]
 
-    text = PROMPTS.write_attempt(tasks["code_i"], Missing(verifier))
+    text = PROMPTS.write_work(tasks["code_i"], Missing(verifier))
+    assert text is not None
     assert text == "3)\ny = 3 + 1 -> 4\nreturn 4 * 2 -> 8\nf(1)\ny = 1 + 1 -> 2\nreturn 2 * 2 -> 4"
     assert PROMPTS.read_attempt("code_i", text) == "1"
 
@@ -132,6 +133,4 @@ def test_work_that_the_jail_cannot_follow_is_left_out(verifier: LocalVerifier) -
     program = "def f(x):\n    return [i for i in range(x)] * 100"
     pairs = (Pair("9", "0"),)
     task = Task(id="t", kind="code_o", author="seed", step=0, program=program, pairs=pairs)
-    assert isinstance(PROMPTS, WorkPrompts)
-    assert PROMPTS.write_attempt(task, TracedWorkings(verifier)) == " 0"
-    assert find("code_o").write_work(task, TracedWorkings(verifier)) is None
+    assert PROMPTS.write_work(task, TracedWorkings(verifier)) is None

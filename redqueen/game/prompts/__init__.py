@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from redqueen import plugins
 from redqueen.config import GameConfig
@@ -18,7 +18,17 @@ from redqueen.game.prompts.work import WorkPrompts
 from redqueen.kinds import Workings, Written, find_or_plain
 from redqueen.records import Draft, Kind, Prompt, Task
 
-__all__ = ["ChatPrompts", "CompletionPrompts", "Prompts", "WorkPrompts", "prompts", "taken_apart"]
+__all__ = [
+    "ChatPrompts",
+    "CompletionPrompts",
+    "Prompts",
+    "WithLessons",
+    "WithWork",
+    "WorkPrompts",
+    "prompts",
+    "taken_apart",
+    "work_of",
+]
 
 
 class Prompts(Protocol):
@@ -44,15 +54,26 @@ class Prompts(Protocol):
         """Returns the answer in a student's text (a literal, an argument list or a program), None if there is none."""
         ...
 
-    def write_attempt(self, task: Task, workings: Workings | None = None) -> str:
-        """Returns the text, prefix included, that answers `task` as recorded; with work, if the format has it.
-
-        Without `workings` there is none.
-        """
+    def write_attempt(self, task: Task) -> str:
+        """Returns the text, prefix included, that answers `task` as recorded."""
         ...
+
+
+@runtime_checkable
+class WithWork(Protocol):
+    """A format in which a student writes work before its answer."""
 
     def work(self, kind: Kind, text: str) -> str:
         """Returns what a student wrote on the way to its answer; "" if it wrote none. It is never judged."""
+        ...
+
+
+@runtime_checkable
+class WithLessons(WithWork, Protocol):
+    """A format whose work the warm start teaches."""
+
+    def write_work(self, task: Task, workings: Workings) -> str | None:
+        """Returns the text, prefix included, that works `task` out and answers it as recorded; None if there is none."""
         ...
 
 
@@ -65,6 +86,11 @@ def prompts(name: str, game: GameConfig) -> Prompts:
     if name == "chat":
         return ChatPrompts(game)
     return plugins.find("prompt format", name)(game)
+
+
+def work_of(prompts: Prompts, kind: Kind, text: str) -> str:
+    """Returns the work in a student's text; "" if there is none, or the format has none."""
+    return prompts.work(kind, text) if isinstance(prompts, WithWork) else ""
 
 
 def taken_apart(name: str, kind: Kind, text: str) -> Written:

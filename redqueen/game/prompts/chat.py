@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from redqueen.config import GameConfig
-from redqueen.kinds import Block, Workings, fence, find
+from redqueen.kinds import Block, fence, find
 from redqueen.records import Draft, Kind, Prompt, Task
 
 # A model reads the texts below and those of the kinds: a changed word makes runs incomparable with earlier ones.
@@ -48,8 +48,7 @@ class ChatPrompts:
         form = _FORMAT.format(what=kind.answer_form())
         return Prompt(f"{kind.chat_question(task)}\n\n{form}", _STOP, chat=True)
 
-    def write_attempt(self, task: Task, workings: Workings | None = None) -> str:
-        del workings
+    def write_attempt(self, task: Task) -> str:
         return f"<answer>\n{_fenced([find(task.kind).write_answer_block(task)])}\n"
 
     def read_attempt(self, kind: Kind, text: str) -> str | None:

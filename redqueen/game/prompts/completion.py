@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from redqueen.config import GameConfig
-from redqueen.kinds import Workings, find
+from redqueen.kinds import find
 from redqueen.records import Draft, Kind, Prompt, Task
 
 
@@ -34,13 +34,8 @@ class CompletionPrompts:
         question = kind.question(task)
         return replace(question, text=worked + question.text)
 
-    def write_attempt(self, task: Task, workings: Workings | None = None) -> str:
-        del workings
+    def write_attempt(self, task: Task) -> str:
         return find(task.kind).write_answer(task)
 
     def read_attempt(self, kind: Kind, text: str) -> str | None:
         return find(kind).read_answer(text)
-
-    def work(self, kind: Kind, text: str) -> str:
-        del kind, text
-        return ""

@@ -22,9 +22,8 @@ class WorkPrompts(CompletionPrompts):
         del examples
         return replace(find(task.kind).question(task), stop=BLOCK)
 
-    def write_attempt(self, task: Task, workings: Workings | None = None) -> str:
-        written = find(task.kind).write_work(task, workings) if workings is not None else None
-        return super().write_attempt(task) if written is None else written
+    def write_work(self, task: Task, workings: Workings) -> str | None:
+        return find(task.kind).write_work(task, workings)
 
     def read_attempt(self, kind: Kind, text: str) -> str | None:
         return find(kind).read_work(text).answer
