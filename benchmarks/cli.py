@@ -319,20 +319,20 @@ def gpu(
         list[str],
         typer.Argument(
             metavar="PART...",
-            help="env, smoke, correct, steps, steps-7b, decode, train, step, peers; table (modelled, without a GPU); "
-            "day (all parts, or those named after it, each in a process of its own).",
+            help="smoke, correct, run, 7b, sampler, tests, cpu; day (all parts, or those named after it, each in a "
+            "process of its own).",
         ),
     ],
     tiny: Annotated[bool, typer.Option("--tiny", help="Toy sizes on a CPU: tries the code, measures nothing.")] = False,
-    within: Annotated[float, typer.Option(help="The seconds of a whole day.")] = 1800,
+    within: Annotated[float, typer.Option(help="The seconds of a whole day.")] = 600,
 ) -> None:
-    """A GPU's numbers at the shape of a 7B model, each beside what was modelled (docs/GPU.md)."""
-    from benchmarks.gpu.day import DAY, PARTS, TABLE, run_bench_gpu
+    """Ten minutes on a GPU: kernels, correctness, a real run, a 7B model's steps, the sampler (docs/GPU.md)."""
+    from benchmarks.gpu.day import DAY, PARTS, run_bench_gpu
     from benchmarks.timing import BenchmarkError
 
     for part in parts:
-        if part not in (*PARTS, TABLE, DAY):
-            raise typer.BadParameter(f"'{part}' is not a part: choose from {', '.join((*PARTS, TABLE, DAY))}")
+        if part not in (*PARTS, DAY):
+            raise typer.BadParameter(f"'{part}' is not a part: choose from {', '.join((*PARTS, DAY))}")
     try:
         run_bench_gpu(parts, tiny=tiny, within=within)
     except BenchmarkError as why:

@@ -5,20 +5,9 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from statistics import median
 
 import torch
-
-
-@dataclass(frozen=True, slots=True)
-class Seconds:
-    """The time of a call: medians of its turns."""
-
-    wall: float
-    """Until the device has done the work."""
-    host: float
-    """Until the host has queued it."""
 
 
 def synchronize() -> None:
@@ -27,20 +16,18 @@ def synchronize() -> None:
         torch.cuda.synchronize()
 
 
-def timed(call: Callable[[], object], turns: int = 5, warm: int = 2) -> Seconds:
-    """Returns the time of a call, after `warm` calls that do not count."""
+def timed(call: Callable[[], object], turns: int = 5, warm: int = 2) -> float:
+    """Returns the median seconds of a call until the device has done its work, after `warm` calls that do not count."""
     for _ in range(warm):
         call()
-    walls: list[float] = []
-    hosts: list[float] = []
+    seconds: list[float] = []
     for _ in range(turns):
         synchronize()
         start = time.perf_counter()
         call()
-        hosts.append(time.perf_counter() - start)
         synchronize()
-        walls.append(time.perf_counter() - start)
-    return Seconds(median(walls), median(hosts))
+        seconds.append(time.perf_counter() - start)
+    return median(seconds)
 
 
 def forget_peak() -> None:
@@ -51,6 +38,6 @@ def forget_peak() -> None:
         torch.cuda.reset_peak_memory_stats()
 
 
-def peak_gib() -> float | None:
-    """Returns the most GiB that tensors had on the GPU since `forget_peak`; None without a GPU."""
-    return torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else None
+def reserved_gb() -> float | None:
+    """Returns the most GB that torch has reserved on the GPU since `forget_peak`; None without a GPU."""
+    return round(torch.cuda.max_memory_reserved() / 1e9, 2) if torch.cuda.is_available() else None

@@ -1,54 +1,142 @@
-"""Texts of many members, sampled as a run does, against transformers' own forward pass over the same tokens."""
+"""The part `correct`: texts of two members in one batch, as a run samples them, against transformers in fp32.
+
+Every way that a GPU has is taken: recorded steps and launched ones, a room for each row and pages. At the end the
+learner computes the log-probabilities of texts again, and takes a step. What is compiled here is not compiled again in a
+later part.
+"""
 
 from __future__ import annotations
 
 import copy
+import os
 import random
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
+from unittest import mock
 
 import torch
 
-from benchmarks.gpu.shapes import Letters, Shape, random_members, random_model
+from benchmarks.gpu.clock import forget_peak
+from benchmarks.gpu.output import say
+from benchmarks.gpu.shapes import Letters, Shape, random_members, random_model, random_policy, samples_of
+from benchmarks.timing import BenchmarkError
+from redqueen.config import LearningConfig
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.decoder import decoder_of
+from redqueen.policy.sampling import pages, recorded
 from redqueen.policy.sampling.completion import Row
 from redqueen.policy.sampling.continuous_batch import BatchLimits, ContinuousBatch, RowGroup, TextModel
 from redqueen.records import SamplingParams
 
-MEMBERS = 4
+MEMBERS = 2
+WAYS: dict[str, dict[str, str]] = {
+    "as a run": {},
+    "without graphs": {recorded.VARIABLE: "off"},
+    "a room for each row": {pages.VARIABLE: "off"},
+    "pages": {pages.VARIABLE: "on"},
+}
+"""The ways that are compared, each with the variables that choose it."""
 # So many texts of each batch are computed again, the first, the last and some between them.
 _CHECKED = 12
+# The rows of the batch that is learned from, and what sampler and learner may differ by, in nats.
+_LEARNED = 8
+_GAP = 0.05
+# Beside twice what transformers loses in bf16, in nats.
+_SLACK = 1e-4
 
 
-def errors_of_texts(shape: Shape, device: torch.device, rows: int) -> tuple[float, float]:
-    """Returns the mean errors of log-probabilities: ours, and those of transformers in bf16, both against its fp32.
+def run_correct(shapes: Mapping[str, Shape], device: torch.device, sizes: Sequence[int]) -> None:
+    """Compares two layers of each shape, with batches of so many rows.
 
-    The batch has `rows` rows and half as many texts more, of all lengths: rows end, are moved and admitted anew while
-    graphs are there.
+    Raises BenchmarkError, after the last check, if one differs by more than rounding.
     """
-    model = random_model(shape, device)
-    decoder = decoder_of(model, pack=False)
-    bank = random_members(decoder, shape, MEMBERS)
-    groups = _groups(shape.vocabulary, rows + rows // 2)
-    written: list[Row] = []
-    text_model = TextModel(decoder, Letters(), frozenset())
-    ContinuousBatch(text_model, bank, BatchLimits(rows, 2048), groups, written.append).run()
+    failed: list[str] = []
+    for family, shape in shapes.items():
+        texts = Texts(shape.with_layers(2), device)
+        checks: dict[str, Callable[[str], bool]] = {}
+        for rows in sizes:
+            for way, variables in WAYS.items():
+                checks[f"{family}, {rows} rows, {way}"] = partial(_compare, texts, rows, variables)
+        # The members move in it.
+        checks[f"{family}, the learner"] = texts.learn
+        for name, check in checks.items():
+            try:
+                good = check(name)
+            # Whatever it is, the other ways are worth knowing about.
+            except Exception as why:  # noqa: BLE001
+                say(f"FAILED {name}", f"{type(why).__name__}: {(str(why).strip().splitlines() or [''])[0]}")
+                good = False
+            if not good:
+                failed.append(name)
+        del texts
+        checks.clear()
+        forget_peak()
+    if failed:
+        raise BenchmarkError(f"{len(failed)} ways do not compute what transformers does: {'; '.join(failed)}")
 
-    of_row = {row.index: group for group in groups for row in group.rows}
-    every = max(1, len(written) // _CHECKED)
-    checked = [*written[::every], written[-1]]
-    ours: list[float] = []
-    theirs: list[float] = []
-    for slot in range(MEMBERS):
-        own = [row for row in checked if of_row[row.index].slot == slot]
-        exact_model = _merged(model, bank, slot)
-        rounded_model = copy.deepcopy(exact_model).bfloat16()
-        for row in own:
-            prompt = of_row[row.index].prompt_ids
-            exact = _logprobs(exact_model, prompt, row.token_ids)
+
+def _compare(texts: Texts, rows: int, variables: Mapping[str, str], name: str) -> bool:
+    """Prints the errors of one way; returns whether they are rounding."""
+    with mock.patch.dict(os.environ, variables):
+        written, of_row = texts.sample(rows)
+    ours, theirs = texts.errors(written, of_row)
+    good = ours < 2 * theirs + _SLACK
+    say(
+        f"{'ok' if good else 'FAILED'} {name}: mean error of log-probabilities, nats",
+        f"{ours:.1e}",
+        f"{theirs:.1e} is that of transformers in bf16",
+    )
+    return good
+
+
+class Texts:
+    """A base of random weights with members, and transformers' models with a member's adapter in their weights."""
+
+    def __init__(self, shape: Shape, device: torch.device) -> None:
+        model = random_model(shape, device)
+        self.vocabulary = shape.vocabulary
+        self.decoder = decoder_of(model, pack=False)
+        self.model = TextModel(self.decoder, Letters(), frozenset())
+        self.bank = random_members(self.decoder, shape, MEMBERS)
+        self.exact = [_merged(model, self.bank, slot) for slot in range(MEMBERS)]
+        self.rounded = [copy.deepcopy(exact).bfloat16() for exact in self.exact]
+
+    def learn(self, name: str) -> bool:
+        """Takes a step on a batch of texts; returns whether sampler and learner agree, and every member has moved."""
+        written, of_row = self.sample(_LEARNED)
+        policy = random_policy(self.decoder, self.bank, LearningConfig(lr=1e-5, batch_tokens=1024))
+        groups = {id(group): group for group in of_row.values()}
+        updates = policy.learner.update(samples_of(list(groups.values())))
+        gap = max(update.logprob_gap for update in updates)
+        moved = [update for update in updates if not update.skipped and update.grad_norm > 0]
+        good = gap < _GAP and len(moved) == MEMBERS and len(written) == len(of_row)
+        say(f"{'ok' if good else 'FAILED'} {name}: nats between it and the sampler", f"{gap:.1e}", f"below {_GAP}")
+        return good
+
+    def sample(self, rows: int) -> tuple[list[Row], dict[int, RowGroup]]:
+        """Returns texts, and the group of each.
+
+        The batch has `rows` rows and half as many texts more, of all lengths: rows end, are moved and admitted anew
+        while graphs are there.
+        """
+        groups = _groups(self.vocabulary, rows + rows // 2)
+        written: list[Row] = []
+        ContinuousBatch(self.model, self.bank, BatchLimits(rows, 2048), groups, written.append).run()
+        return written, {row.index: group for group in groups for row in group.rows}
+
+    def errors(self, written: list[Row], of_row: Mapping[int, RowGroup]) -> tuple[float, float]:
+        """Returns mean errors of log-probabilities: ours, and those of transformers in bf16, both against its fp32."""
+        every = max(1, len(written) // _CHECKED)
+        ours: list[float] = []
+        theirs: list[float] = []
+        for row in [*written[::every], written[-1]]:
+            group = of_row[row.index]
+            exact = _logprobs(self.exact[group.slot], group.prompt_ids, row.token_ids)
             ours += (torch.tensor(row.logprobs) - exact).abs().tolist()
-            theirs += (_logprobs(rounded_model, prompt, row.token_ids) - exact).abs().tolist()
-    return sum(ours) / len(ours), sum(theirs) / len(theirs)
+            rounded = _logprobs(self.rounded[group.slot], group.prompt_ids, row.token_ids)
+            theirs += (rounded - exact).abs().tolist()
+        return sum(ours) / len(ours), sum(theirs) / len(theirs)
 
 
 def _groups(vocabulary: int, texts: int) -> list[RowGroup]:

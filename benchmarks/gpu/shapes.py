@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedConfig, Qwen2Config, Qwen3Config
+from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, Qwen2Config, Qwen3Config
 
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
 from redqueen.policy.lora.adapter_bank import AdapterBank
@@ -31,8 +31,8 @@ class Shape:
     kv_heads: int
     vocabulary: int
     rank: int
-    head_norms: bool = False
-    """Whether heads of q and k have norms, as in Qwen3."""
+    family: Literal["qwen2", "qwen3", "llama"] = "qwen2"
+    """Those of Qwen2 have biases of q, k and v, those of Qwen3 norms of the heads of q and k."""
 
     def with_layers(self, layers: int) -> Shape:
         """Returns the same shape with another number of layers."""
@@ -41,14 +41,20 @@ class Shape:
 
 SEVEN_B = Shape(layers=28, hidden=3584, intermediate=18944, heads=28, kv_heads=4, vocabulary=152064, rank=32)
 """Qwen2.5-7B, and the adapters of `paper_7b`."""
+BUNDLED = Shape(layers=30, hidden=576, intermediate=1536, heads=9, kv_heads=3, vocabulary=49152, rank=8, family="llama")
+"""The bundled model, and the adapters of `overnight`."""
 TINY = Shape(layers=2, hidden=64, intermediate=96, heads=4, kv_heads=2, vocabulary=512, rank=8)
 """For a run of the same code that takes seconds on a CPU."""
 
 
 def config_of(shape: Shape) -> PreTrainedConfig:
     """Returns the configuration of a base of that shape."""
-    family = partial(Qwen3Config, head_dim=shape.hidden // shape.heads) if shape.head_norms else Qwen2Config
-    return family(
+    families: dict[str, Callable[..., PreTrainedConfig]] = {
+        "qwen2": Qwen2Config,
+        "qwen3": partial(Qwen3Config, head_dim=shape.hidden // shape.heads),
+        "llama": LlamaConfig,
+    }
+    return families[shape.family](
         vocab_size=shape.vocabulary,
         hidden_size=shape.hidden,
         intermediate_size=shape.intermediate,

@@ -20,11 +20,15 @@ _SPREAD = 0.6
 
 
 class Draw:
-    """Draws lengths and tokens; the same seed gives the same work. `scale` divides all lengths."""
+    """Draws lengths and tokens; the same seed gives the same work. `scale` divides all lengths.
 
-    def __init__(self, vocabulary: int, scale: int = 1, seed: int = 0) -> None:
+    `mean` is that of completions, before it is divided.
+    """
+
+    def __init__(self, vocabulary: int, scale: int = 1, seed: int = 0, mean: int = MEAN_COMPLETION) -> None:
         self.vocabulary = vocabulary
         self.scale = scale
+        self.mean = mean
         self.random = random.Random(seed)
 
     def prompt(self, lengths: tuple[int, int]) -> tuple[int, ...]:
@@ -36,8 +40,8 @@ class Draw:
         return self.tokens(self.completion_length())
 
     def completion_length(self) -> int:
-        """Returns a completion's length, log-normal around `MEAN_COMPLETION`."""
-        mean = MEAN_COMPLETION / self.scale
+        """Returns a completion's length, log-normal around the mean."""
+        mean = self.mean / self.scale
         length = mean * self.random.lognormvariate(-_SPREAD * _SPREAD / 2, _SPREAD)
         return max(4, min(round(4 * mean), int(length)))
 

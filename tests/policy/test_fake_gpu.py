@@ -112,7 +112,7 @@ def test_a_batch_is_sampled_on_the_device(fake_gpu: torch.device, seven_b: tuple
             batch.step(ROWS)
         batch.move([3, 4], [0, 1], 50)
         batch.free([2])
-        with pytest.raises(Exception, match="on the same device"):
+        with pytest.raises(Exception, match=r"on the same device|two different devices"):
             batch.hidden_RH + torch.ones(batch.hidden_RH.shape)
     assert batch.hidden_RH.device == fake_gpu
     assert batch.hidden_RH.shape == (ROWS, SEVEN_B.hidden)

@@ -12,6 +12,7 @@ from torch import Tensor
 from redqueen.policy.kernels import dispatch
 from redqueen.policy.kernels.cached_heads import cached_heads
 from redqueen.policy.kernels.compiler import can_compile
+from redqueen.policy.kernels.flash import flash_takes_pages
 from redqueen.policy.kernels.interface import Rotation
 from redqueen.policy.sampling.kv_cache import KVCache
 from redqueen.policy.sampling.pages import has_flash
@@ -19,11 +20,16 @@ from redqueen.policy.sampling.pages import has_flash
 
 def cached_attention(cache: KVCache, rows: int, group: int) -> WrittenApart | WrittenAtOnce:
     """Returns the attention of a step over the first rows; `group` is the number of query heads of each kv head."""
-    flash = has_flash(cache.keys)
+    flash = reads_by_flash(cache)
     # Where nothing can be compiled a GPU writes to the cache by torch's operations; other devices need no compiler.
     if flash and (cache.keys.device.type != "cuda" or can_compile()):
         return WrittenAtOnce(cache, rows, group, flash=flash)
     return WrittenApart(cache, rows, group, flash=flash)
+
+
+def reads_by_flash(cache: KVCache) -> bool:
+    """Returns whether flash attention reads this cache. Before torch 2.12 it reads no pages."""
+    return has_flash(cache.keys) and (cache.pages is None or flash_takes_pages())
 
 
 class _Cached:

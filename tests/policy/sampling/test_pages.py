@@ -15,7 +15,7 @@ from redqueen.errors import ModelError
 from redqueen.policy.kernels.flash import flash_takes_pages
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import Base
-from redqueen.policy.sampling import pages, recorded
+from redqueen.policy.sampling import cached_attention, pages, recorded
 from redqueen.policy.sampling.cached_attention import WrittenApart, WrittenAtOnce
 from redqueen.policy.sampling.continuous_batch import ContinuousBatch
 from redqueen.policy.sampling.decode_step import TorchDecodeStep
@@ -234,6 +234,7 @@ def test_recorded_steps_over_pages_are_repeated_rightly(
     assert recorder.repetitions > 60
 
 
+@pytest.mark.skipif(not flash_takes_pages(), reason="this torch's flash attention reads no pages")
 @pytest.mark.usefixtures("small_pages")
 @pytest.mark.parametrize("at_once", [False, True])
 def test_flash_attention_over_pages_gives_the_same_texts(
@@ -248,6 +249,19 @@ def test_flash_attention_over_pages_gives_the_same_texts(
         "redqueen.policy.sampling.decode_step.cached_attention",
         lambda cache, rows, group: kind(cache, rows, group, flash=True),
     )
+    assert all_same(expected, tiny_policy(sampling=pressed()).sample(everyone()))
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_pages_that_flash_attention_cannot_read_are_read_by_plain_products(
+    tiny_policy: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As on a GPU with torch 2.11, whose operator takes no table of pages, and REDQUEEN_PAGES=on.
+    expected = tiny_policy(sampling=pressed()).sample(everyone())
+    stand_ins.on_cpu()
+    monkeypatch.setenv("REDQUEEN_WAYS", "gpu")
+    monkeypatch.setattr(cached_attention, "has_flash", lambda _: True)
+    monkeypatch.setattr(cached_attention, "flash_takes_pages", lambda: False)
     assert all_same(expected, tiny_policy(sampling=pressed()).sample(everyone()))
 
 

@@ -1,0 +1,134 @@
+"""The parts `run` and `cpu`: `overnight` on the bundled model's real weights, for as long as there is time.
+
+The run is an ordinary one: two steps, and then as many more as fit. Its students' held-out scores stand beside their
+start's, with intervals. `cpu` plays the first steps of the same seed on the machine's processors: their numbers should
+be alike, and the texts need not be, since sums round otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.gpu.clock import reserved_gb
+from benchmarks.gpu.output import folder, say, seconds_left
+from benchmarks.timing import BenchmarkError
+from redqueen.api import Run
+from redqueen.config import Config
+from redqueen.config.recipes import configure
+from redqueen.game.prompt_lengths import prompt_lengths
+from redqueen.policy.memory.estimate import items, total
+from redqueen.policy.memory.fit import fit
+from redqueen.policy.memory.machine import this_machine
+from redqueen.policy.model.dimensions import token_counter
+from redqueen.recording.held_out import held_out_lines
+from redqueen.recording.recorder import Recorder, StepRecord
+from redqueen.train.trainer import capacity
+
+SETTINGS = "SETTINGS"
+"""The environment variable with further settings of the run, as on a command line."""
+
+# So many steps come before it is known how long one takes: kernels are compiled in the first.
+_FIRST = 2
+# Of the time that is left, what further steps may take. Programs grow longer, and saving takes time.
+_SHARE = 0.8
+# What steps of one seed have in common on any device, up to rounding.
+_COMPARED = ("valid_rate", "solve_rate", "tokens_sampled", "tokens_trained", "logprob_gap")
+_TINY = {
+    "game.proposals": 2,
+    "game.attempts": 2,
+    "game.seed_tasks": 8,
+    "model.workers": 1,
+    "model.threads": 1,
+    "sampling.proposal_tokens": 8,
+    "sampling.attempt_tokens": 8,
+    "evals.limit": 4,
+}
+
+
+class _Told(Recorder):
+    """Says what each step took, as soon as it is done."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def record(self, record: StepRecord) -> None:
+        rounded = {phase: round(seconds, 2) for phase, seconds in record.seconds.items()}
+        # What is evaluated in some steps only is no part of the others' time.
+        self.seconds.append(record.seconds["total"] - record.seconds.get("evaluate", 0.0))
+        say(f"step {record.step}: seconds by phase", rounded)
+        tokens = sum(work.sampled_tokens for work in record.work.values())
+        trained = sum(work.trained_rows for work in record.work.values())
+        say("   tokens sampled, rows trained, GB reserved so far", (tokens, trained, reserved_gb()))
+
+
+def run_real(device: str, *, tiny: bool) -> None:
+    """Trains on this device, and prints the scores, the memory and the seconds. Raises BenchmarkError if none fits."""
+    with tempfile.TemporaryDirectory() as parent:
+        path = Path(parent) / "run"
+        config = _configured(device, tiny=tiny)
+        planned = _planned(config)
+        told = _Told()
+        began = time.perf_counter()
+        run = Run.train("overnight", _settings(device, _FIRST, tiny=tiny), path=path, recorders=[told])
+        start = time.perf_counter() - began - sum(told.seconds)
+        say("seconds of the start, and of the held-out tasks at the start and at the end", round(start, 1))
+        _report(run, planned)
+        more = int(_SHARE * (seconds_left() - start) / told.seconds[-1])
+        say("further steps that fit", more)
+        if more < 1:
+            raise BenchmarkError("no time is left for further steps")
+        if tiny:
+            more = 1
+        run.resume({"run.steps": _FIRST + min(more, 160 - _FIRST)}, recorders=[told])
+        _report(run, planned)
+        later = sorted(told.seconds[_FIRST:])
+        say("seconds of a step, median of the further ones", round(later[len(later) // 2], 2))
+
+
+def run_on_cpu(*, tiny: bool) -> None:
+    """Plays the first steps on the processors, without held-out tasks."""
+    with tempfile.TemporaryDirectory() as parent:
+        settings = {**_settings("cpu", _FIRST, tiny=tiny), "evals.every": 0}
+        run = Run.train("overnight", settings, path=Path(parent) / "run", recorders=[_Told()])
+        _say_steps(run)
+
+
+def _settings(device: str, steps: int, *, tiny: bool) -> dict[str, object]:
+    """Returns the settings of the run, the user's own among them."""
+    own = dict(setting.split("=", 1) for setting in shlex.split(os.environ.get(SETTINGS, "")))
+    return {**(_TINY if tiny else {}), "model.device": device, "run.steps": steps, **own}
+
+
+def _configured(device: str, *, tiny: bool) -> Config:
+    settings = _settings(device, _FIRST, tiny=tiny)
+    return configure(["overnight", *(f"{key}={value}" for key, value in settings.items())])
+
+
+def _planned(config: Config) -> float:
+    """Returns the GB that are planned for the run."""
+    machine = this_machine(config.model)
+    lengths = prompt_lengths(config, token_counter(config.model))
+    fitted = fit(config, machine, lengths, capacity(config)).config
+    return round(total(items(fitted, machine, lengths, capacity(config))) / 1e9, 2)
+
+
+def _report(run: Run, planned: float) -> None:
+    """Prints what the run has reached, and keeps its metrics among the results."""
+    for line in held_out_lines(run.steps()):
+        say("held out", line)
+    say("GB reserved at most", reserved_gb(), f"planned {planned}")
+    _say_steps(run)
+    place = folder()
+    if place is not None:
+        shutil.copy(run.path / "metrics.jsonl", place / "run-metrics.jsonl")
+
+
+def _say_steps(run: Run) -> None:
+    """Prints what can be compared with the same steps on another device."""
+    for line in run.steps()[:_FIRST]:
+        say(f"step {line['step']} by its numbers", {name: line.get(name) for name in _COMPARED})
