@@ -10,6 +10,11 @@ from statistics import median
 import torch
 
 
+def device_for(*, tiny: bool) -> torch.device:
+    """Returns the device that a part measures."""
+    return torch.device("cpu" if tiny else "cuda")
+
+
 def synchronize() -> None:
     """Waits until the GPU, if there is one, has done all that is queued."""
     if torch.cuda.is_available():

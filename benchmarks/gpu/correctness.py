@@ -1,8 +1,7 @@
 """The part `correct`: texts of two members in one batch, as a run samples them, against transformers in fp32.
 
 Every way that a GPU has is taken: recorded steps and launched ones, a room for each row and pages. At the end the
-learner computes the log-probabilities of texts again, and takes a step. What is compiled here is not compiled again in a
-later part.
+learner computes the log-probabilities of texts again, and takes a step. Later parts compile nothing of this again.
 """
 
 from __future__ import annotations
@@ -17,9 +16,19 @@ from unittest import mock
 
 import torch
 
-from benchmarks.gpu.clock import forget_peak
+from benchmarks.gpu.clock import device_for, forget_peak
 from benchmarks.gpu.output import say
-from benchmarks.gpu.shapes import Letters, Shape, random_members, random_model, random_policy, samples_of
+from benchmarks.gpu.shapes import (
+    BUNDLED,
+    SEVEN_B,
+    TINY,
+    Letters,
+    Shape,
+    random_members,
+    random_model,
+    random_policy,
+    samples_of,
+)
 from benchmarks.timing import BenchmarkError
 from redqueen.config import LearningConfig
 from redqueen.policy.lora.adapter_bank import AdapterBank
@@ -46,6 +55,14 @@ _GAP = 0.05
 _SLACK = 1e-4
 
 
+def part(*, tiny: bool) -> None:
+    """Compares two layers of the bundled model's shape and of a 7B model's."""
+    if tiny:
+        run_correct({"toy": TINY}, device_for(tiny=tiny), (8,))
+    else:
+        run_correct({"bundled": BUNDLED, "7B": SEVEN_B}, device_for(tiny=tiny), (8, 128))
+
+
 def run_correct(shapes: Mapping[str, Shape], device: torch.device, sizes: Sequence[int]) -> None:
     """Compares two layers of each shape, with batches of so many rows.
 
@@ -53,27 +70,30 @@ def run_correct(shapes: Mapping[str, Shape], device: torch.device, sizes: Sequen
     """
     failed: list[str] = []
     for family, shape in shapes.items():
-        texts = Texts(shape.with_layers(2), device)
-        checks: dict[str, Callable[[str], bool]] = {}
-        for rows in sizes:
-            for way, variables in WAYS.items():
-                checks[f"{family}, {rows} rows, {way}"] = partial(_compare, texts, rows, variables)
-        # The members move in it.
-        checks[f"{family}, the learner"] = texts.learn
-        for name, check in checks.items():
-            try:
-                good = check(name)
-            # Whatever it is, the other ways are worth knowing about.
-            except Exception as why:  # noqa: BLE001
-                say(f"FAILED {name}", f"{type(why).__name__}: {(str(why).strip().splitlines() or [''])[0]}")
-                good = False
-            if not good:
-                failed.append(name)
-        del texts
-        checks.clear()
+        failed += _failed(family, Texts(shape.with_layers(2), device), sizes)
         forget_peak()
     if failed:
         raise BenchmarkError(f"{len(failed)} ways do not compute what transformers does: {'; '.join(failed)}")
+
+
+def _failed(family: str, texts: Texts, sizes: Sequence[int]) -> list[str]:
+    """Makes the checks of one shape; returns the names of those that fail."""
+    checks: dict[str, Callable[[str], bool]] = {}
+    for rows in sizes:
+        for way, variables in WAYS.items():
+            checks[f"{family}, {rows} rows, {way}"] = partial(_compare, texts, rows, variables)
+    # The last one, because the members move in it.
+    checks[f"{family}, the learner"] = texts.learn
+    return [name for name, check in checks.items() if not _passes(name, check)]
+
+
+def _passes(name: str, check: Callable[[str], bool]) -> bool:
+    try:
+        return check(name)
+    # Whatever it is, the other ways are worth knowing about.
+    except Exception as why:  # noqa: BLE001
+        say(f"FAILED {name}", f"{type(why).__name__}: {(str(why).strip().splitlines() or [''])[0]}")
+        return False
 
 
 def _compare(texts: Texts, rows: int, variables: Mapping[str, str], name: str) -> bool:

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.gpu.clock import reserved_gb
+from benchmarks.gpu.clock import device_for, reserved_gb
 from benchmarks.gpu.output import folder, say, seconds_left
 from benchmarks.timing import BenchmarkError
 from redqueen.api import Run
@@ -66,6 +66,11 @@ class _Told(Recorder):
         say("   tokens sampled, rows trained, GB reserved so far", (tokens, trained, reserved_gb()))
 
 
+def part(*, tiny: bool) -> None:
+    """Trains on the GPU."""
+    run_real(device_for(tiny=tiny).type, tiny=tiny)
+
+
 def run_real(device: str, *, tiny: bool) -> None:
     """Trains on this device, and prints the scores, the memory and the seconds. Raises BenchmarkError if none fits."""
     with tempfile.TemporaryDirectory() as parent:
@@ -90,7 +95,7 @@ def run_real(device: str, *, tiny: bool) -> None:
         say("seconds of a step, median of the further ones", round(later[len(later) // 2], 2))
 
 
-def run_on_cpu(*, tiny: bool) -> None:
+def cpu_part(*, tiny: bool) -> None:
     """Plays the first steps on the processors, without held-out tasks."""
     with tempfile.TemporaryDirectory() as parent:
         settings = {**_settings("cpu", _FIRST, tiny=tiny), "evals.every": 0}

@@ -15,9 +15,9 @@ from unittest import mock
 
 import torch
 
-from benchmarks.gpu.clock import forget_peak, synchronize, timed
+from benchmarks.gpu.clock import device_for, forget_peak, synchronize, timed
 from benchmarks.gpu.output import folder, say
-from benchmarks.gpu.shapes import Shape, random_members, random_model
+from benchmarks.gpu.shapes import SEVEN_B, TINY, Shape, random_members, random_model
 from redqueen.policy.kernels import dispatch
 from redqueen.policy.kernels.gpu_kernels import GpuKernels
 from redqueen.policy.lora import adapter_bank
@@ -36,6 +36,14 @@ _SAMPLED = 16 * _STEPS
 _PREFILLED = 16
 # Tokens that transformers writes; its seconds for the prompts are measured by themselves and subtracted.
 _THEIRS = 33
+
+
+def part(*, tiny: bool) -> None:
+    """Measures at the shape of a 7B model."""
+    if tiny:
+        run_samplers(TINY, device_for(tiny=tiny), (4, 8), prompt=12)
+    else:
+        run_samplers(SEVEN_B, device_for(tiny=tiny), (64, 256, 512), prompt=256)
 
 
 def run_samplers(shape: Shape, device: torch.device, sizes: tuple[int, ...], prompt: int) -> None:

@@ -1,4 +1,4 @@
-"""The first part of a GPU day: each kernel alone, against plain products. An error is a line and ends nothing.
+"""The part `smoke`: what the machine is, and each kernel alone against plain products. An error is a line, no end.
 
 On a CPU, with `--tiny`, the same checks run with its stand-ins. Shape suffixes as in `redqueen.policy.kernels`.
 """
@@ -12,6 +12,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from benchmarks.gpu.clock import device_for
+from benchmarks.gpu.environment import say_environment
 from benchmarks.gpu.output import say
 from benchmarks.gpu.shapes import Shape, random_decoder
 from benchmarks.timing import BenchmarkError
@@ -36,6 +38,13 @@ RANKS = (16, 32, 8, 128, 512, 1024)
 # What bf16 loses in a few hundred sums is far below.
 _LIMIT = 2e-2
 _BF16 = torch.bfloat16
+
+
+def part(*, tiny: bool) -> None:
+    """What the machine is, and each kernel alone."""
+    device = device_for(tiny=tiny)
+    say_environment(device)
+    run_smoke(device, tiny=tiny)
 
 
 def run_smoke(device: torch.device, *, tiny: bool) -> None:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import torch
 
-from benchmarks.gpu.clock import forget_peak, reserved_gb, synchronize
+from benchmarks.gpu.clock import device_for, forget_peak, reserved_gb, synchronize
 from benchmarks.gpu.output import folder, say, seconds_left
 from benchmarks.gpu.planned_memory import PlannedMemory
-from benchmarks.gpu.shapes import Shape, random_decoder, random_members, random_policy, samples_of
+from benchmarks.gpu.shapes import SEVEN_B, TINY, Shape, random_decoder, random_members, random_policy, samples_of
 from benchmarks.gpu.workload import ATTEMPT_PROMPT, ATTEMPTS, PROPOSAL_PROMPT, Draw, row_group
 from redqueen.config import LearningConfig, SamplingConfig
 from redqueen.policy.model.decoder import Decoder
@@ -56,6 +56,16 @@ class Batches:
     checkpointing: bool
     planned: int
     """Bytes that the plan needs."""
+
+
+def part(*, tiny: bool) -> None:
+    """Takes the steps with the batches that are planned for the card."""
+    device = device_for(tiny=tiny)
+    if tiny:
+        toy = Batches(rows=16, room=96, prefill=256, cache_tokens=0, tokens=256, checkpointing=False, planned=0)
+        run_steps(TINY, device, toy, most=0.03, scale=16)
+    else:
+        run_steps(SEVEN_B, device, planned_batches(SEVEN_B, torch.cuda.mem_get_info()[0]))
 
 
 def planned_batches(shape: Shape, free: int) -> Batches:

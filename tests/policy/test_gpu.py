@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.gpu.day import run_bench_gpu
+from benchmarks.gpu.correctness import run_correct
+from benchmarks.gpu.shapes import BUNDLED
 from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
 from redqueen.policy.model.base import load
 from redqueen.policy.policy import open_policy
@@ -48,12 +49,6 @@ def test_sampling_and_learning_on_a_gpu_agree_with_the_cpu(tmp_path: Path) -> No
     assert found["cpu"][1] == pytest.approx(found["cuda"][1], rel=1e-3)
 
 
-def test_in_bf16_the_kernels_of_a_run_compute_what_plain_products_do() -> None:
-    # At the shape of a 7B model: flash attention forward and backward, recorded decode steps and their low-rank
-    # products, compiled operations.
-    run_bench_gpu(["correct"], tiny=False)
-
-
-def test_in_bf16_a_sampled_batch_and_an_update_of_it_agree() -> None:
-    # The log-probabilities of sampler and learner are compared, and an update with a larger gap is refused.
-    run_bench_gpu(["step"], tiny=False)
+def test_in_bf16_texts_and_an_update_of_them_agree_with_transformers() -> None:
+    # Flash attention forward and backward, recorded decode steps and their low-rank products, compiled operations.
+    run_correct({"bundled": BUNDLED}, torch.device("cuda"), (8,))
