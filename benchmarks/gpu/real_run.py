@@ -27,9 +27,10 @@ from redqueen.policy.memory.machine import this_machine
 from redqueen.policy.model.dimensions import token_counter
 from redqueen.recording.held_out import held_out_lines
 from redqueen.recording.recorder import Recorder, StepRecord
+from redqueen.session import quiet_libraries
 from redqueen.train.trainer import capacity
 
-SETTINGS = "SETTINGS"
+SETTINGS = "RUN_SETTINGS"
 """The environment variable with further settings of the run, as on a command line."""
 
 # So many steps come before it is known how long one takes: kernels are compiled in the first.
@@ -73,6 +74,7 @@ def part(*, tiny: bool) -> None:
 
 def run_real(device: str, *, tiny: bool) -> None:
     """Trains on this device, and prints the scores, the memory and the seconds. Raises BenchmarkError if none fits."""
+    quiet_libraries()
     with tempfile.TemporaryDirectory() as parent:
         path = Path(parent) / "run"
         config = _configured(device, tiny=tiny)

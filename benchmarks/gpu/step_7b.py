@@ -113,7 +113,7 @@ def _take(steps: _Steps, most: float) -> None:
     for name in ("first step, with compilation", "small step"):
         small = steps.take(population, least, name, 0)
     forget_peak()
-    share = min(most, _affordable(small, least, 0.9 * seconds_left()))
+    share = min(most, affordable(small, least, 0.9 * seconds_left()))
     say("share of the tasks of a whole step", share, "1: all")
     joint = [steps.take(population, share, f"step {number} of 4 teachers and 4 students", number) for number in (1, 2)]
     say("   GB reserved at most", reserved_gb(), f"planned {steps.batches.planned / 1e9:.1f}")
@@ -124,7 +124,7 @@ def _take(steps: _Steps, most: float) -> None:
     say("a step of the population over that of one adapter", round(joint[-1] / seconds, 3), f"{_PAPER} in the paper")
 
 
-def _affordable(seconds: float, share: float, left: float) -> float:
+def affordable(seconds: float, share: float, left: float) -> float:
     """Returns the largest share for which there is time, when a step of `share` took so many seconds."""
     fits = [each for each in _SHARES if _STEPS * seconds * each / share <= left]
     return fits[0] if fits else _SHARES[-1]

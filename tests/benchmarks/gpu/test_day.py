@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
 from benchmarks.cli import app
+from benchmarks.gpu import step_7b
+from benchmarks.gpu.real_run import run_real
+from tests import tiny
 
 
 @pytest.mark.parametrize(
     ("part", "lines"),
     [
-        ("env", ["product in bf16"]),
-        ("smoke", ["ok low-rank products of decoding, rank 8", "ok heads and the KV cache, with norms", "ok AdamW"]),
-        ("correct", ["products, dk", "decode steps against one pass", "Qwen2, 20 rows", "Qwen3, 8 rows"]),
-        ("steps", ["after step 3: GB allocated"]),
-        ("decode", ["8 rows of 12 tokens: ms a step", "waits", "peak GiB: not measured   [planned"]),
-        pytest.param("train", ["attempts", "proposals", "share of the card's products"], marks=pytest.mark.slow),
-        ("step", ["tokens a second", "update: seconds", "logprob_gap"]),
-        pytest.param("peers", ["8 members over one", "PEFT, one adapter", "vLLM"], marks=pytest.mark.slow),
+        ("smoke", ["isolation of the sandbox", "ok low-rank products of decoding, rank 32", "ok AdamW"]),
+        ("correct", ["ok toy, 8 rows, as a run", "ok toy, 8 rows, pages", "ok toy, the learner"]),
+        pytest.param(
+            "7b",
+            ["step 2 of 4 teachers and 4 students", "step of one adapter", "over that of one adapter"],
+            marks=pytest.mark.integration,
+        ),
+        ("sampler", ["transformers' generate", "without graphs", "with it over without"]),
     ],
 )
 def test_every_part_of_the_day_runs_at_toy_sizes(part: str, lines: list[str]) -> None:
@@ -32,8 +37,30 @@ def test_every_part_of_the_day_runs_at_toy_sizes(part: str, lines: list[str]) ->
         assert line in done.stdout
 
 
+@pytest.mark.integration
+def test_the_real_run_says_what_it_reached_and_takes_the_steps_that_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OUT", str(tmp_path / "out"))
+    monkeypatch.setenv("RUN_SETTINGS", f"model.name={tiny.make(tmp_path)} model.prompts=completion model.rank=4")
+    run_real("cpu", tiny=True)
+    said = capsys.readouterr().out
+    for line in ("step 3: seconds by phase", "held-out tasks, the start", "further steps that fit", "planned 0."):
+        assert line in said
+    steps = [json.loads(line) for line in (tmp_path / "out" / "run-metrics.jsonl").read_text().splitlines()]
+    assert len(steps) == 3
+    assert steps[-1]["held_out"]["problems"] == 4
+
+
+def test_a_whole_step_is_as_large_as_the_time_allows() -> None:
+    assert step_7b.affordable(2.0, 1 / 32, 400) == 1.0
+    assert step_7b.affordable(2.0, 1 / 32, 100) == 0.5
+    # There is a step in any case.
+    assert step_7b.affordable(2.0, 1 / 32, 1) == 0.125
+
+
 def test_an_unknown_part_is_named_before_anything_runs() -> None:
-    done = CliRunner().invoke(app, ["gpu", "env", "fly", "--tiny"])
+    done = CliRunner().invoke(app, ["gpu", "smoke", "fly", "--tiny"])
     assert done.exit_code == 2
     assert "'fly' is not a part" in done.output
     assert "product" not in done.output
@@ -41,7 +68,7 @@ def test_an_unknown_part_is_named_before_anything_runs() -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_one_line_says_what_to_do() -> None:
-    done = CliRunner().invoke(app, ["gpu", "env"])
+    done = CliRunner().invoke(app, ["gpu", "smoke"])
     assert done.exit_code == 1
     assert done.output == "gpu: torch sees no CUDA device: add --tiny to try the code on a CPU\n"
 
@@ -52,7 +79,7 @@ def test_a_gpu_day_needs_few_libraries() -> None:
 import os, sys
 os.environ["REDQUEEN_WAYS"] = "gpu"
 import benchmarks.cli, benchmarks.gpu.day
-benchmarks.gpu.day.run_bench_gpu(["correct"], tiny=True)
+benchmarks.gpu.day.run_bench_gpu(["correct"], tiny=True, within=600)
 print(*sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
