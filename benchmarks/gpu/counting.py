@@ -82,13 +82,6 @@ H200 = Device(bandwidth=4.3e12, peak=790e12)
 """Numbers measured on an H200."""
 
 
-class Card:
-    """The GPU that predictions are for."""
-
-    here: Device = H200
-    """An H200, unless another one was measured."""
-
-
 @dataclass(slots=True)
 class Cost:
     """What kernels of one name, or all kernels, cost."""
@@ -115,7 +108,7 @@ class KernelCounter(TorchDispatchMode):
 
     def __init__(self, device: Device | None = None) -> None:
         super().__init__()
-        self.device = device or Card.here
+        self.device = device or H200
         self.costs: defaultdict[str, Cost] = defaultdict(Cost)
         """Costs by the name of the operation."""
         self.live = 0

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from benchmarks.gpu.counting import Cost, KernelCounter, counting
-from benchmarks.gpu.shapes import Shape, random_decoder, random_members
+from benchmarks.gpu.counting import H200, Cost, KernelCounter, counting
+from benchmarks.gpu.shapes import SEVEN_B, Shape, random_decoder, random_members
 from redqueen.policy.learning.gradients import ForwardOptions, accumulate
 from redqueen.policy.learning.packing import PromptGroup, build_micro_batch
 from redqueen.policy.model.attention import SharedPrefixAttention
@@ -23,6 +23,8 @@ META = torch.device("meta")
 # The members of one phase: teachers and students sample in different ones.
 SAMPLING_MEMBERS = 4
 MEMBERS = 8
+# The bytes of a token's keys and values.
+_KV_BYTES = 2 * SEVEN_B.layers * SEVEN_B.kv_heads * (SEVEN_B.hidden // SEVEN_B.heads) * 2
 # Layers are alike, so two numbers of layers tell what one costs and what comes once a pass.
 _LAYERS = (2, 4)
 
@@ -54,6 +56,27 @@ def decode_step_cost(shape: Shape, rows: int, tokens: int, *, paged: bool = Fals
     With pages, whole pages are counted as read, and a GPU reads only the tokens that are there.
     """
     return _per_layer([_decode_step(shape.with_layers(layers), rows, tokens, paged) for layers in _LAYERS])
+
+
+def decode_line() -> tuple[float, float, float]:
+    """Returns the least seconds of a 7B model's step on an H200, and the line through those of 128 and 512 rows.
+
+    Attention over earlier tokens is left out of both.
+    """
+    seconds: list[float] = []
+    for rows in (8, 128, 512):
+        cost = decode_step_cost(SEVEN_B, rows, 1024).of(SEVEN_B.layers) + sampling_cost(SEVEN_B, rows)
+        seconds.append(cost.seconds - rows * 1024 * _KV_BYTES / H200.bandwidth)
+    slope = (seconds[2] - seconds[1]) / (512 - 128)
+    return seconds[0], seconds[1] - 128 * slope, slope
+
+
+def decode_seconds(least: float, start: float, slope: float, efficiency: float, rows: int, tokens: int) -> float:
+    """Returns the seconds of a decode step of rows with so many tokens together, on the line of `decode_line`.
+
+    Every kernel reaches this share of its limit.
+    """
+    return (max(least, start + slope * rows) + tokens * _KV_BYTES / H200.bandwidth) / efficiency
 
 
 def sampling_cost(shape: Shape, rows: int) -> Cost:

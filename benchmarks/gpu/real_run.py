@@ -40,6 +40,8 @@ _SHARE = 0.8
 # What steps of one seed have in common on any device, up to rounding.
 _COMPARED = ("valid_rate", "solve_rate", "tokens_sampled", "tokens_trained", "logprob_gap")
 _TINY = {
+    "game.kinds": "code_o",
+    "game.references": 1,
     "game.proposals": 2,
     "game.attempts": 2,
     "game.seed_tasks": 8,
@@ -47,7 +49,7 @@ _TINY = {
     "model.threads": 1,
     "sampling.proposal_tokens": 8,
     "sampling.attempt_tokens": 8,
-    "evals.limit": 4,
+    "evals.limit": 2,
 }
 
 
@@ -99,8 +101,10 @@ def run_real(device: str, *, tiny: bool) -> None:
 
 def cpu_part(*, tiny: bool) -> None:
     """Plays the first steps on the processors, without held-out tasks."""
+    quiet_libraries()
     with tempfile.TemporaryDirectory() as parent:
-        settings = {**_settings("cpu", _FIRST, tiny=tiny), "evals.every": 0}
+        # A tiny one takes two processes, as any run with more than one core does.
+        settings = {**_settings("cpu", _FIRST, tiny=tiny), "evals.every": 0, "model.workers": 2 if tiny else 0}
         run = Run.train("overnight", settings, path=Path(parent) / "run", recorders=[_Told()])
         _say_steps(run)
 

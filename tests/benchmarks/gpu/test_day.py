@@ -49,7 +49,7 @@ def test_the_real_run_says_what_it_reached_and_takes_the_steps_that_fit(
         assert line in said
     steps = [json.loads(line) for line in (tmp_path / "out" / "run-metrics.jsonl").read_text().splitlines()]
     assert len(steps) == 3
-    assert steps[-1]["held_out"]["problems"] == 4
+    assert steps[-1]["held_out"]["problems"] == 2
 
 
 def test_a_whole_step_is_as_large_as_the_time_allows() -> None:

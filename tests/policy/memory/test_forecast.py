@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.gpu import table as counted
+from benchmarks.gpu.launches import decode_line, decode_seconds
 from benchmarks.gpu.plans import gpu, on_a_gpu, plan
 from redqueen.config import Config
 from redqueen.policy.memory import forecast as forecasting
@@ -22,10 +22,10 @@ def fitted(card: Card, base: str = "7B", *overrides: str) -> Config:
 
 
 def test_a_decode_step_takes_what_its_counted_kernels_take() -> None:
-    line = counted._line()
+    line = decode_line()
     speed = forecasting._Speed(fitted(H200), gpu("7B"), H200)
     for rows, tokens in ((8, 900), (64, 900), (192, 900), (512, 900)):
-        expected = counted._decode_seconds(*line, forecasting._DECODING, rows, rows * tokens)
+        expected = decode_seconds(*line, forecasting._DECODING, rows, rows * tokens)
         # The counted line is the sum over kernels, of which some are limited by memory where others are not.
         assert speed.step(rows, rows * tokens) == pytest.approx(expected, rel=0.2)
 
