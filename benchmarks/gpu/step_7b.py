@@ -36,7 +36,9 @@ VALID = 0.8
 _MEAN = 128
 # Of the longest text, what is sampled; the rest is its prompt.
 _LONG = 4
-_SHARES = (1.0, 0.5, 0.25, 0.125)
+_SHARES = (1.0, 0.75, 0.5, 0.25, 0.125)
+# Shares of the small steps that say how long larger ones take.
+_SMALL = (1 / 32, 1 / 8)
 _STEPS = 3
 """Two of the population and one of one adapter."""
 # The paper reports this many times the wall clock of its single agent.
@@ -91,7 +93,7 @@ def run_steps(shape: Shape, device: torch.device, batches: Batches, *, most: flo
     """
     on_gpu = device.type == "cuda"
     if on_gpu:
-        torch.cuda.memory._record_memory_history(max_entries=200_000)  # pyright: ignore[reportPrivateUsage]
+        torch.cuda.memory._record_memory_history(stacks="python", max_entries=200_000)  # pyright: ignore[reportPrivateUsage]
     began = time.perf_counter()
     decoder = random_decoder(shape, device)
     synchronize()
@@ -107,13 +109,12 @@ def run_steps(shape: Shape, device: torch.device, batches: Batches, *, most: flo
 
 
 def _take(steps: _Steps, most: float) -> None:
-    """Takes the steps, after small ones: the first compiles kernels, and the second says what there is time for."""
-    least = _SHARES[-1] / 4
+    """Takes the steps, after small ones: the first compiles kernels, and the others say what there is time for."""
     population = steps.policy(MEMBERS)
-    for name in ("first step, with compilation", "small step"):
-        small = steps.take(population, least, name, 0)
+    steps.take(population, min(most, _SMALL[0]), "first step, with compilation", 0)
+    few, more = (steps.take(population, min(most, share), "small step", 0) for share in _SMALL)
     forget_peak()
-    share = min(most, affordable(small, least, 0.9 * seconds_left()))
+    share = min(most, affordable(few, more, 0.9 * seconds_left()))
     say("share of the tasks of a whole step", share, "1: all")
     joint = [steps.take(population, share, f"step {number} of 4 teachers and 4 students", number) for number in (1, 2)]
     say("   GB reserved at most", reserved_gb(), f"planned {steps.batches.planned / 1e9:.1f}")
@@ -124,9 +125,12 @@ def _take(steps: _Steps, most: float) -> None:
     say("a step of the population over that of one adapter", round(joint[-1] / seconds, 3), f"{_PAPER} in the paper")
 
 
-def affordable(seconds: float, share: float, left: float) -> float:
-    """Returns the largest share for which there is time, when a step of `share` took so many seconds."""
-    fits = [each for each in _SHARES if _STEPS * seconds * each / share <= left]
+def affordable(few: float, more: float, left: float) -> float:
+    """Returns the largest share for which there is time, when the two small steps took so many seconds."""
+    # The longest text decides how long a step takes at least, so time is no multiple of the share.
+    slope = max(0.0, (more - few) / (_SMALL[1] - _SMALL[0]))
+    start = few - slope * _SMALL[0]
+    fits = [share for share in _SHARES if _STEPS * (start + slope * share) <= left]
     return fits[0] if fits else _SHARES[-1]
 
 

@@ -53,10 +53,12 @@ def test_the_real_run_says_what_it_reached_and_takes_the_steps_that_fit(
 
 
 def test_a_whole_step_is_as_large_as_the_time_allows() -> None:
-    assert step_7b.affordable(2.0, 1 / 32, 400) == 1.0
-    assert step_7b.affordable(2.0, 1 / 32, 100) == 0.5
+    # A step takes four seconds and a share of 32 more, three times.
+    assert step_7b.affordable(5.0, 8.0, 108) == 1.0
+    assert step_7b.affordable(5.0, 8.0, 107) == 0.75
+    assert step_7b.affordable(5.0, 5.0, 15) == 1.0
     # There is a step in any case.
-    assert step_7b.affordable(2.0, 1 / 32, 1) == 0.125
+    assert step_7b.affordable(5.0, 8.0, 1) == 0.125
 
 
 def test_an_unknown_part_is_named_before_anything_runs() -> None:

@@ -59,7 +59,7 @@ def test_a_part_that_does_not_end_is_ended_and_the_next_one_runs(
     stand_in(out, monkeypatch, 'echo "$4 begins"; [ "$4" = run ] && { sleep 60 & sleep 60; }')
     monkeypatch.setattr(whole_day, "LIMITS", {**LIMITS, "run": 0.3})
     with pytest.raises(BenchmarkError, match=r"these are not ok: run$"):
-        run_day(["run", "7b"], tiny=True, within=60)
+        run_day(["run", "7b"], tiny=False, within=60)
     assert [(line["of"], line["value"]) for line in lines(out)] == [("run", "not done in 0 s"), ("7b", "ok")]
     assert (out / "day.log").read_text() == "run begins\n7b begins\n"
     assert "== 7b: ok" in capfd.readouterr().out
@@ -81,7 +81,7 @@ def test_no_fault_of_a_part_stops_the_next(out: Path, monkeypatch: pytest.Monkey
 def test_a_part_knows_how_many_seconds_it_has(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(out, monkeypatch, f"echo ${END}")
     before = time.monotonic()
-    run_day(["smoke", "tests"], tiny=True, within=300)
+    run_day(["smoke", "tests"], tiny=False, within=300)
     smoke, tests = map(float, (out / "day.log").read_text().split())
     assert smoke >= before + LIMITS["smoke"]
     # What the others have left is the tests'.
