@@ -107,13 +107,22 @@ def write(parcels: list[list[Part]], weights: Path, folder: Path) -> list[Path]:
 
 def commands(places: list[Path], root: Path) -> str:
     """Returns what is to be typed, one call for each parcel, with the ignored path that it carries."""
-    names = [place.relative_to(root) for place in places]
-    parts = ["smoke correct", *([""] * (len(names) - 2)), "run 7b sampler tests cpu"]
-    within = ["WITHIN=150 ", *([""] * (len(names) - 2)), "WITHIN=450 "]
+    last = len(places)
     lines: list[str] = []
-    for number, name in enumerate(names):
-        lines.append(f"call {number + 1} of {len(names)}, carry {name}:")
-        lines.append(f"  {within[number]}tools/gpu_day.sh {name} {parts[number]}".rstrip())
+    for number, place in enumerate(places, 1):
+        name = place.relative_to(root)
+        seconds = 0
+        parts: list[str] = []
+        if number == 1:
+            seconds += 150
+            parts += ["smoke", "correct"]
+        # The real run needs all of the weights.
+        if number == last:
+            seconds += 450
+            parts += ["run", "7b", "sampler", "tests", "cpu"]
+        within = f"WITHIN={seconds} " if parts else ""
+        lines.append(f"call {number} of {last}, carry {name}:")
+        lines.append("  " + " ".join([f"{within}tools/gpu_day.sh {name}", *parts]))
     return "\n".join(lines)
 
 

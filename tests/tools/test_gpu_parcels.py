@@ -91,3 +91,6 @@ def test_this_checkout_leaves_room_for_what_the_page_of_use_says() -> None:
     for line in said.splitlines()[1::2]:
         assert f"`{line.strip()}`" in page
         assert len(line) < 2000
+    assert "WITHIN=600 tools/gpu_day.sh gpu-day/parcel-1 smoke correct run" in commands(
+        [ROOT / "gpu-day/parcel-1"], ROOT
+    )
