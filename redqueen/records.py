@@ -336,9 +336,16 @@ class Verifier(Protocol):
         ...
 
     def run(
-        self, program: str, inputs: tuple[str, ...], cpu_s: float, output_bytes: int = 0
+        self,
+        program: str,
+        inputs: tuple[str, ...] | tuple[bytes, ...],
+        cpu_s: float,
+        output_bytes: int = 0,
+        kind: Kind = "",
     ) -> Future[tuple[str, ...]]:
         """Submits a program to be run on inputs and returns at once; nothing is judged.
+
+        It runs by the rules of the language of `kind`; "": by Python's.
 
         The future has the outputs as far as the program got within `cpu_s` seconds of CPU. It may have none. An output
         has at most `output_bytes` bytes; 0: as many as one of a task.

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from redqueen.base.futures import finished
 from redqueen.config import SandboxConfig
@@ -19,14 +19,14 @@ from redqueen.records import Answer, Proposal
 from redqueen.sandbox import IsolationError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramRun:
-    """A program that is run and not judged."""
+class ProgramRun(NamedTuple):
+    """A program that is run and not judged: what `Verifier.run` takes."""
 
     program: str
-    inputs: tuple[str, ...]
+    inputs: tuple[str, ...] | tuple[bytes, ...]
     cpu_s: float
     output_bytes: int
+    kind: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,4 +71,4 @@ class Judge:
             return self.verifier.judge_answer(question)
         if isinstance(question, FunctionCall):
             return finished(question.function(question.argument))
-        return self.verifier.run(question.program, question.inputs, question.cpu_s, question.output_bytes)
+        return self.verifier.run(*question)

@@ -12,7 +12,7 @@ from redqueen.base.closing import Closing
 from redqueen.cluster.judge import FunctionCall, Judge, ProgramRun, Question
 from redqueen.cluster.ray_cluster import Actor, Cluster, ClusterError, LostError
 from redqueen.config import Config
-from redqueen.records import Answer, Proposal, Task, Verdict
+from redqueen.records import Answer, Kind, Proposal, Task, Verdict
 
 _AT_ONCE = 256
 """Questions of one message."""
@@ -48,9 +48,14 @@ class ClusterVerifier(Closing):
         return self._ask(answer)
 
     def run(
-        self, program: str, inputs: tuple[str, ...], cpu_s: float, output_bytes: int = 0
+        self,
+        program: str,
+        inputs: tuple[str, ...] | tuple[bytes, ...],
+        cpu_s: float,
+        output_bytes: int = 0,
+        kind: Kind = "",
     ) -> Future[tuple[str, ...]]:
-        return self._ask(ProgramRun(program=program, inputs=inputs, cpu_s=cpu_s, output_bytes=output_bytes))
+        return self._ask(ProgramRun(program, inputs, cpu_s, output_bytes, kind))
 
     def spread(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
         """Yields a function of each item, in order; the machines compute it. It has to be one of a module of ours."""

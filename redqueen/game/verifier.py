@@ -11,7 +11,7 @@ from redqueen.base import streams
 from redqueen.base.futures import all_of, finished, then
 from redqueen.config import SandboxConfig
 from redqueen.kinds import InputCounts, Trial, find
-from redqueen.records import Answer, Proposal, Task, Verdict
+from redqueen.records import Answer, Kind, Proposal, Task, Verdict
 from redqueen.sandbox import (
     GAME,
     MAX_INPUTS,
@@ -116,13 +116,19 @@ class LocalVerifier(AbstractContextManager["LocalVerifier", None]):
         return self._others[profile].submit(job)
 
     def run(
-        self, program: str, inputs: tuple[str, ...], cpu_s: float, output_bytes: int = 0
+        self,
+        program: str,
+        inputs: tuple[str, ...] | tuple[bytes, ...],
+        cpu_s: float,
+        output_bytes: int = 0,
+        kind: Kind = "",
     ) -> Future[tuple[str, ...]]:
-        """Runs a program once, in the jail of Python, and ends it after `cpu_s` seconds of CPU."""
+        """Runs a program once and ends it after `cpu_s` seconds of CPU."""
         limits = self._sandbox.profile.limits
         own = replace(limits, cpu_s=min(cpu_s, limits.cpu_s), output_bytes=output_bytes or limits.output_bytes)
         job = Job(program, inputs, limits=own)
-        return then(self._sandbox.submit(job), lambda outcome: outcome.outputs)
+        profile = find(kind).language.profile if kind else GAME
+        return then(self._outcome(job, profile), lambda outcome: outcome.outputs)
 
 
 def trial_of(answer: Answer) -> Trial | Verdict:

@@ -32,8 +32,8 @@ class TracedWorkings:
         self.pairs[task.program] = task.pairs
 
     def trace(self, task: Task, given: str) -> tuple[str, ...] | None:
-        def run(program: str, inputs: tuple[str, ...]) -> tuple[str, ...]:
-            return self.verifier.run(program, inputs, CPU_S, MAX_TEXT_BYTES).result()
+        def run(program: str, inputs: tuple[str, ...] | tuple[bytes, ...]) -> tuple[str, ...]:
+            return self.verifier.run(program, inputs, CPU_S, MAX_TEXT_BYTES, task.kind).result()
 
         return find(task.kind).language.trace(task.program, given, run)
 

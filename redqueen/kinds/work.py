@@ -9,8 +9,8 @@ from typing import Protocol
 from redqueen.programs.tracing import ARROW
 from redqueen.records import Pair, Task
 
-Run = Callable[[str, tuple[str, ...]], tuple[str, ...]]
-"""(program, inputs) -> the outputs as far as the program got: it runs a program in the jail of Python."""
+Run = Callable[[str, tuple[str, ...] | tuple[bytes, ...]], tuple[str, ...]]
+"""(program, inputs) -> the outputs as far as the program got: it runs a program in the jail of its language."""
 
 
 class Workings(Protocol):

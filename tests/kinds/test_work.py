@@ -134,3 +134,20 @@ def test_work_that_the_jail_cannot_follow_is_left_out(verifier: LocalVerifier) -
     pairs = (Pair("9", "0"),)
     task = Task(id="t", kind="code_o", author="seed", step=0, program=program, pairs=pairs)
     assert PROMPTS.write_work(task, TracedWorkings(verifier)) is None
+
+
+def test_a_query_is_worked_out_clause_by_clause(verifier: LocalVerifier) -> None:
+    query = "select b.t from a join b on a.n = b.n where a.n > 1 order by b.t"
+    given = "{'a': [('n',), (1,), (2,), (3,)], 'b': [('n', 't'), (2, 'y'), (3, 'x'), (9, 'z')]}"
+    drafts = {"q": Draft(query, (given,))}
+    (language,) = languages(["sql_o"])
+    (whole,) = verified_tasks(verifier, drafts, language)
+    task = task_on(whole, "sql_o")
+    assert task is not None
+    text = PROMPTS.write_work(task, TracedWorkings(verifier))
+    assert text == (
+        "\nFROM a JOIN b ON a.n = b.n -> [(2, 2, 'y'), (3, 3, 'x')]"
+        "\nWHERE a.n > 1 -> [(2, 2, 'y'), (3, 3, 'x')]"
+        "\nSELECT b.t ORDER BY b.t -> (('x',), ('y',))"
+    )
+    assert verifier.judge_answer(answer_to(task, PROMPTS.read_attempt("sql_o", text))).result().status == "correct"

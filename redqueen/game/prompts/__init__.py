@@ -73,7 +73,7 @@ class WithLessons(WithWork, Protocol):
     """A format whose work the warm start teaches."""
 
     def write_work(self, task: Task, workings: Workings) -> str | None:
-        """Returns the text, prefix included, that works `task` out and answers it as recorded; None if there is none."""
+        """Returns the text, prefix included, that works `task` out and answers it; None if there is none."""
         ...
 
 

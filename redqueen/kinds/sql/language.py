@@ -11,12 +11,15 @@ from pathlib import Path
 from redqueen.kinds.calls import Literals
 from redqueen.kinds.language import Half, Words
 from redqueen.kinds.sql import seeds, tokens
+from redqueen.kinds.sql.clauses import clauses
 from redqueen.kinds.sql.database import in_order, read_database, read_rows
 from redqueen.kinds.sql.grammar import parse
 from redqueen.kinds.sql.meaning import meaning
 from redqueen.kinds.sql.shape import shape
 from redqueen.kinds.sql.tokens import ForbiddenError, QueryError
 from redqueen.kinds.sql.tree import tree_of
+from redqueen.kinds.work import Run
+from redqueen.programs.tracing import ARROW
 from redqueen.records import Draft, Pair
 from redqueen.sandbox import (
     GAME,
@@ -110,6 +113,16 @@ class Sql(Literals):
     )
     warm_starts: Mapping[str, Path] = {"completion": Path(__file__).with_name("warm")}
     identity = Draft("SELECT * FROM t", seeds.IDENTITY, "all rows")
+
+    def trace(self, program: str, given: str, run: Run) -> tuple[str, ...] | None:
+        lines: list[str] = []
+        for text, query in clauses(program):
+            job = self.job(query, (given,), loose=True)
+            outputs = run(job.program, job.inputs) if isinstance(job, Job) else ()
+            if not outputs:
+                return None
+            lines.append(f"{text}{ARROW}{self.spell(outputs[0])}")
+        return tuple(lines)
 
     def fingerprint(self, program: str) -> str:
         return tokens.fingerprint(program)
