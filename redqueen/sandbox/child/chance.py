@@ -14,15 +14,18 @@ from typing import NamedTuple
 
 _NAMES_AS_TEXT = (
     "hash id object vars locals dir getattr attrgetter methodcaller memoryview repr ascii samples kde_random random "
-    "gi_frame cr_frame ag_frame tb_frame f_back f_builtins f_globals f_locals"
+    "gi_frame cr_frame ag_frame tb_frame f_back f_builtins f_globals f_locals get_origin"
 )
 _NAMES = frozenset(_NAMES_AS_TEXT.split())
 """Builtins that show hashes or addresses, and ways to names that are made of text."""
 
 _SET_NAMES = frozenset(("set", "frozenset"))
 
-_VIEWS = frozenset(("keys", "items"))
+_VIEWS = frozenset(("keys", "items", "KeysView", "ItemsView"))
 """What these return takes part in the operations of sets, and the result is a set."""
+
+_OPERATORS = frozenset(("and_", "or_", "xor", "sub", "iand", "ior", "ixor", "isub"))
+"""The same operations as functions of the module `operator`."""
 
 _TO_TEXT = frozenset(("str", "format"))
 """They show addresses, but only of objects that have no text of their own."""
@@ -57,7 +60,7 @@ class Look(NamedTuple):
 def look_at(code: CodeType, strangers: frozenset[str]) -> Look:
     """Walks over a program and everything that it defines. `strangers` are names of modules off the list."""
     # One loop with few objects: each object that a child makes or looks at costs it a page.
-    chance = sets = views = imports = strange = classes = as_text = functions = False
+    chance = sets = views = operators = imports = strange = classes = as_text = functions = False
     own: list[str] = []
     blocks = [code]
     for block in blocks:
@@ -74,6 +77,7 @@ def look_at(code: CodeType, strangers: frozenset[str]) -> Look:
             sets = sets or operation in operations
         sets = sets or not _SET_NAMES.isdisjoint(names)
         views = views or not _VIEWS.isdisjoint(names)
+        operators = operators or not _OPERATORS.isdisjoint(names)
         classes = classes or _CLASS in operations
         as_text = as_text or not _TO_TEXT.isdisjoint(names) or any(format in operations for format in _FORMATS)
         for index, constant in enumerate(block.co_consts):
@@ -88,7 +92,7 @@ def look_at(code: CodeType, strangers: frozenset[str]) -> Look:
                     own.append(name)
             elif kind is frozenset and _shown(block.co_code, index):
                 sets = True
-    sets = sets or (views and any(_combines(block.co_code) for block in blocks))
+    sets = sets or (views and (operators or any(_combines(block.co_code) for block in blocks)))
     # Without an import the names of modules are just names.
     chance = chance or (imports and strange) or (classes and as_text)
     return Look(chance, sets, as_text and functions)

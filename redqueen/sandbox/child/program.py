@@ -19,7 +19,7 @@ from chance import look_at
 from function_text import shows_functions
 from heap import scatter
 from protocol import UNSTEADY
-from set_order import holds, is_scattered, shows_order
+from set_order import holds, is_set, shows_order
 from values import CodecError, OversizeError, UnsupportedError, encode, unpack
 
 FILENAME = "<program>"
@@ -133,7 +133,7 @@ def depends_on_chance(rules: Rules, code: CodeType, program: str, inputs: list[b
         return True
     # What may be a set among the inputs, by its tag and a size of less than 65,536.
     for data in inputs:
-        if (b"s\0\0" in data or b"z\0\0" in data) and holds(unpack(data), is_scattered):
+        if (b"s\0\0" in data or b"z\0\0" in data) and holds(unpack(data), is_set):
             return True
     if look.functions_as_text and shows_functions(program):
         return True

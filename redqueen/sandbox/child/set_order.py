@@ -35,6 +35,7 @@ _USED_UP = frozenset(("iter", "map", "filter", "zip", "reversed", "enumerate", "
 """Names of what changes when it is only looked at."""
 
 _MODULES = frozenset(("typing", "collections"))
+_VIEW_TYPES = frozenset(("KeysView", "ItemsView"))
 _TOO_HARD = (ast.ClassDef, ast.Match, ast.AsyncFunctionDef)
 _FLOATS = (ast.Div, ast.Pow)
 _FLOAT_NAMES = frozenset(["float", "complex", "pow"])
@@ -50,9 +51,9 @@ def shows_order(program: str, entry: str, arguments: list[Any]) -> bool:
         return True
 
 
-def is_scattered(value: Any) -> bool:
-    """Whether a value is a set whose order follows from a hash seed: that of numbers does not."""
-    return type(value) in (set, frozenset) and any(type(item) is not int for item in value)
+def is_set(value: Any) -> bool:
+    """Whether a value is a set. One of numbers has a steady order, but a program may add text to it."""
+    return type(value) in (set, frozenset)
 
 
 def holds(value: Any, what: Callable[[Any], bool]) -> bool:
@@ -119,9 +120,11 @@ class SetOrder:
             self._bound.add(node.name)
         elif isinstance(node, ast.alias):
             self._bound.add((node.asname or node.name).partition(".")[0])
-            self.shown |= node.name == "*"
+            self.shown |= node.name == "*" or node.name in _VIEW_TYPES
         elif isinstance(node, ast.ExceptHandler):
             self._bound.add(node.name or "")
+        elif isinstance(node, ast.Attribute):
+            self.shown |= node.attr in _VIEW_TYPES
         self._changes |= isinstance(node, ast.Yield | ast.YieldFrom)
         self._changes |= isinstance(node, ast.GeneratorExp) and not self._is_call(self._parents[node], _READERS)
         if isinstance(node, ast.Import):
