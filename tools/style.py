@@ -25,6 +25,7 @@ MAX_NESTED_PER_1000_LINES = 1.6
 MIN_COMMENT_PERCENT = 3.0
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 70
+MARKUP = ("Console", "from_markup")
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -109,6 +110,17 @@ def imports(module: Module, names: set[str]) -> set[str]:
     return found
 
 
+def markup(module: Module) -> Iterator[str]:
+    """Yields each place of the library where Rich would read markup: a console of its own, or a text from markup."""
+    if not module.name.startswith("redqueen."):
+        return
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in MARKUP:
+                yield f"{module.path}:{node.lineno} {called}: what others wrote is printed by a PlainConsole"
+
+
 def import_cycle(graph: dict[str, set[str]]) -> list[str]:
     """Returns the modules of one import cycle in their order, or nothing if there is none."""
     finished: set[str] = set()
@@ -156,6 +168,7 @@ def figures(sources: list[Module]) -> list[Figure]:
     functions = [item for module in sources for item in function_lengths(module)]
     long_functions = [f"{place} {length}" for length, place in functions if length > MAX_FUNCTION_LINES]
     names = {module.name for module in sources}
+    marked = [place for module in sources for place in markup(module)]
     cycle = import_cycle({module.name: imports(module, names) for module in sources})
     longest_file = max(module.lines for module in sources)
     longest_function = max(length for length, _ in functions)
@@ -201,6 +214,14 @@ def figures(sources: list[Module]) -> list[Figure]:
             value=f"{statistics.median(length for length, _ in functions):.0f} lines",
             limit="",
             good=True,
+        ),
+        Figure(
+            name="consoles that read markup",
+            value=str(len(marked)),
+            limit="0",
+            good=not marked,
+            fails=True,
+            places=tuple(marked),
         ),
         Figure(
             name="import cycles",

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from redqueen.cli.listening import Lines
+from redqueen.cli.plain_console import PlainConsole
 from redqueen.cli.show import answer_text, indented
 from redqueen.game.questions import write_question
 from redqueen.kinds import find
@@ -22,7 +23,7 @@ from redqueen.runs.files import printable
 
 def run_ask(run: Path, name: str, question: Sequence[str], step: int | None, attempts: int, allowed: Allowed) -> int:
     """Asks the member `name` and prints its answers, as `asked` returns them; returns the exit code."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = PlainConsole(soft_wrap=True)
     show_answers(console, asked(run, name, question, step, attempts, allowed, Lines(console)))
     return 0
 

@@ -67,7 +67,7 @@ def _write(
 
 
 def _progress(line: str) -> None:
-    progress_console().print(line, markup=False)
+    progress_console().print(line)
 
 
 def _show(read: Sequence[Arm], costs: Sequence[Budget], table: Sequence[Quantity]) -> None:
@@ -76,7 +76,7 @@ def _show(read: Sequence[Arm], costs: Sequence[Budget], table: Sequence[Quantity
     console.print(better_title, style="bold")
     for run in runs_of(read):
         answer = better(run.lines, run.config.evals.every)
-        console.print(f"{run.name}: {answer['value']}. {answer['text']}", soft_wrap=True, markup=False)
+        console.print(f"{run.name}: {answer['value']}. {answer['text']}", soft_wrap=True)
     console.print(f"\n{curriculum_title}", style="bold")
     names = [arm.name for arm in read]
     numbers = plain_table("first quarter -> last quarter of the steps", *names)
@@ -86,11 +86,11 @@ def _show(read: Sequence[Arm], costs: Sequence[Budget], table: Sequence[Quantity
     console.print(f"\n{health_title}", style="bold")
     for run in runs_of(read):
         answer = health(run.lines)
-        console.print(f"{run.name}: {answer['value']}. {answer['text']}", soft_wrap=True, markup=False)
-        console.print(f"  {run.verdict.word}. {run.verdict.reason}", soft_wrap=True, markup=False)
+        console.print(f"{run.name}: {answer['value']}. {answer['text']}", soft_wrap=True)
+        console.print(f"  {run.verdict.word}. {run.verdict.reason}", soft_wrap=True)
     console.print()
     budgets = plain_table(*BUDGET_HEAD)
     for row in budget_rows(costs):
         budgets.add_row(*row)
     console.print(budgets)
-    console.print(NOTES, soft_wrap=True, markup=False)
+    console.print(NOTES, soft_wrap=True)

@@ -14,6 +14,7 @@ from rich.text import Text
 from redqueen.base.machine import cache_root, can_write
 from redqueen.cli.ask import show_answers
 from redqueen.cli.listening import Lines
+from redqueen.cli.plain_console import PlainConsole
 from redqueen.cli.show import indented
 from redqueen.config import Config
 from redqueen.errors import UserError
@@ -46,7 +47,7 @@ def run_conversation(run: Path, name: str, step: int | None, attempts: int, allo
     directory = RunDirectory(run)
     config = playable(directory, allowed)
     found = found_member(directory, config, name, step)
-    console = Console(highlight=False, soft_wrap=True)
+    console = PlainConsole(soft_wrap=True)
     with (
         LocalVerifier(config.sandbox, config.game.min_inputs) as verifier,
         open_table(directory, config, found, step, verifier, Lines(console)) as table,
@@ -158,7 +159,7 @@ class Conversation:
         if word in ("exit", "quit"):
             return False
         if word == "help":
-            self.console.print(HELP, markup=False)
+            self.console.print(HELP)
         elif word == "member":
             self.table.seat(found_member(self.directory, self.config, rest or self.name, self.step))
             self.console.print(f"{self.who} is asked")
@@ -177,7 +178,7 @@ class Conversation:
 
     def _ask(self, task: Task) -> None:
         self.last = task
-        with self.console.status(f"{self.who} answers ..."):
+        with self.console.status(Text(f"{self.who} answers ...")):
             answers = self.table.answers(task, self.attempts)
         show_answers(self.console, Asked(found=self.table.found, task=task, answers=answers))
 
@@ -193,7 +194,7 @@ class Conversation:
         self.proposals += 1
         self.table.seat(writer)
         try:
-            with self.console.status(f"{writer.member.name} writes a task of the kind {kind} ..."):
+            with self.console.status(Text(f"{writer.member.name} writes a task of the kind {kind} ...")):
                 text, verdict, task = self.table.proposal(kind, self.proposals)
         finally:
             self.table.seat(asked)

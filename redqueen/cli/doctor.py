@@ -12,10 +12,11 @@ from pathlib import Path
 
 import psutil
 import torch
-from rich.console import Console
+from rich.text import Text
 
 from redqueen import __version__
 from redqueen.base.machine import cache_root, can_write, cores
+from redqueen.cli.plain_console import PlainConsole
 from redqueen.config import ModelConfig
 from redqueen.policy.kernels.compiler import missing_for_kernels
 from redqueen.policy.model.base import device_of, dtype_of
@@ -41,12 +42,12 @@ def run_doctor(*, as_json: bool = False) -> int:
         made = list(checks())
         print(json.dumps([asdict(check) for check in made], indent=1))
         return 0 if all(check.ok for check in made) else 1
-    console = Console()
+    console = PlainConsole()
     failed = 0
     for check in checks():
         failed += not check.ok
-        mark = "[green]ok[/]    " if check.ok else "[red]FAILED[/]"
-        console.print(f"{mark} {check.name:<10} {check.detail}", soft_wrap=True, highlight=False)
+        mark = ("ok    ", "green") if check.ok else ("FAILED", "red")
+        console.print(Text.assemble(mark, f" {check.name:<10} {check.detail}"), soft_wrap=True)
     return 1 if failed else 0
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rich.console import Console
 from rich.table import Column, Table
 
+from redqueen.cli.plain_console import PlainConsole
 from redqueen.config import BUNDLED, Config
 from redqueen.errors import ModelError
 from redqueen.game.prompt_lengths import prompt_lengths
@@ -45,7 +45,7 @@ def print_memory(config: Config, size: int | None = None) -> int:
     """
     quiet_libraries()
     # Standard output is for the configuration, which is JSON and may be piped into another program.
-    errors = Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False)
+    errors = PlainConsole(stderr=True, soft_wrap=True)
     if config.model.name == BUNDLED and cached() is None:
         errors.print("memory: not estimated, the bundled model is not converted yet: the first run does that")
         return 0

@@ -12,6 +12,7 @@ from redqueen.cli.eval_curve import FIGURE, curve_document, curve_figure, curve_
 from redqueen.cli.eval_table import markdown, member_table, notes, paper_table, rich_table, weakest_lines
 from redqueen.cli.figure_files import write_figure
 from redqueen.cli.listening import Lines
+from redqueen.cli.plain_console import PlainConsole
 from redqueen.cli.tables import table_console
 from redqueen.errors import UserError
 from redqueen.evals import contamination, paper
@@ -40,7 +41,7 @@ def run_eval(targets: Sequence[str], members: str, model: str | None, wanted: Ev
     Raises UserError if a target, a benchmark or an option cannot be used.
     """
     # Progress goes to standard error: --json is for pipes.
-    progress = Console(stderr=True)
+    progress = PlainConsole(stderr=True)
     with TaskReporter(progress) as report:
         evaluated = evaluate_targets(targets, members, model, wanted, Lines(progress), report)
     results, plan = evaluated.results, evaluated.plan
@@ -71,7 +72,7 @@ def run_eval(targets: Sequence[str], members: str, model: str | None, wanted: Ev
         console.print(rich_table(member_table(results)))
     console.print()
     for line in [*sentences, *notes(results.benchmarks, plan)]:
-        console.print(line, soft_wrap=True, markup=False)
+        console.print(line, soft_wrap=True)
     return 0
 
 

@@ -122,7 +122,7 @@ def rich_table(cells: Cells) -> Table:
     for number, name in enumerate(cells[0]):
         table.add_column(name, justify="right" if number else "left", overflow="fold")
     for row in cells[1:]:
-        table.add_row(*(text.replace("[", "\\[") for text in row))
+        table.add_row(*row)
     return table
 
 

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.console import Console
-
 from redqueen.cli.listening import Lines
+from redqueen.cli.plain_console import PlainConsole
 from redqueen.cli.pushing import hub, push
 from redqueen.members.exporting import export
 
 
 def run_export(run: Path, name: str, out: Path, step: int | None, *, merge: bool, repository: str | None = None) -> int:
     """Writes the member `name`, as `export` does, and publishes it if that is asked for; returns the exit code."""
-    console = Console(soft_wrap=True, emoji=False)
+    console = PlainConsole(soft_wrap=True)
     library = hub(repository)
     found = export(run, name, out, step, Lines(console), merge=merge)
     what = "a whole model" if merge else "a PEFT adapter"
     member = found.member
-    console.print(
-        f"wrote {member.name} ({member.role}) after step {found.saved.step} to {out}, as {what}", markup=False
-    )
-    console.print(f"how to use it: {out / 'README.md'}", markup=False)
+    console.print(f"wrote {member.name} ({member.role}) after step {found.saved.step} to {out}, as {what}")
+    console.print(f"how to use it: {out / 'README.md'}")
     if repository is not None:
         push(library, out, repository, "model", console)
     return 0

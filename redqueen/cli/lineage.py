@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.markup import escape
+from rich.text import Text
 from rich.tree import Tree
 
 from redqueen.analysis.lineage.tree import Life, lives
 from redqueen.cli.tables import table_console
 from redqueen.recording.terminal import number
-from redqueen.runs.files import damage_of, printable, to_json
+from redqueen.runs.files import damage_of, to_json
 
 NOTES = (
     "Numbers: fitness of the fitter parent at the birth > own when first rated > own at the end, or now. "
@@ -36,7 +36,7 @@ def run_lineage(run: Path, *, as_json: bool) -> int:
 
 
 def _tree_of(members: Sequence[Life], role: str) -> Tree:
-    title = f"{escape(printable(role))}s" if role != "both" else ""
+    title = f"{role}s" if role != "both" else ""
     return family_tree([life for life in members if life.role == role], title)
 
 
@@ -51,7 +51,7 @@ def family_tree(members: Sequence[Life], title: str) -> Tree:
     return tree
 
 
-def label(life: Life) -> str:
+def label(life: Life) -> Text:
     """Returns one member's line; replaced members are dim."""
     origin = "start"
     before = ""
@@ -64,6 +64,4 @@ def label(life: Life) -> str:
     if life.distance is not None:
         tries = f" (drawn {life.tries} times)" if life.tries != 1 else ""
         text += f", distance {life.distance:.3f}{tries}"
-    # Names and operators are texts of a file that may come from anywhere.
-    text = escape(printable(text))
-    return text if life.died is None else f"[dim]{text}[/dim]"
+    return Text(text, style="" if life.died is None else "dim")

@@ -14,7 +14,7 @@ class Lines(Listener):
         self.console = console
 
     def note(self, line: str) -> None:
-        self.console.print(line, markup=False, emoji=False, highlight=False)
+        self.console.print(line)
 
     def warning(self, line: str) -> None:
-        self.console.print(line, markup=False, emoji=False, highlight=False, style="yellow")
+        self.console.print(line, style="yellow")

@@ -45,4 +45,4 @@ def push(library: Any, folder: Path, name: str, what: What, console: Console) ->
     # What the library raises are errors of HTTP, of the disk, and ValueErrors for a card that the hub refuses.
     except (OSError, ValueError, library.errors.HfHubHTTPError) as error:
         raise UserError(f"cannot publish {folder} as {name}: {str(error).strip().splitlines()[0]}") from error
-    console.print(f"published: {url} (a repository that was made now is private)", markup=False, highlight=False)
+    console.print(f"published: {url} (a repository that was made now is private)")

@@ -8,8 +8,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from rich.console import Console
-
+from redqueen.cli.plain_console import PlainConsole
 from redqueen.cli.pushing import hub, push
 from redqueen.errors import UserError
 from redqueen.runs.directory import write_text
@@ -46,7 +45,7 @@ def run_report(run: Path, out: Path | None, *, as_markdown: bool, repository: st
         with tempfile.TemporaryDirectory() as folder:
             write_text(Path(folder) / "index.html", text)
             write_text(Path(folder) / "README.md", _space(run))
-            push(library, Path(folder), repository, "space", Console(soft_wrap=True))
+            push(library, Path(folder), repository, "space", PlainConsole(soft_wrap=True))
     return 0
 
 

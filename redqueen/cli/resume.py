@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-from rich.console import Console
-
+from redqueen.cli.plain_console import PlainConsole
 from redqueen.runs.directory import RunDirectory
 from redqueen.runs.files import quoted
 
@@ -15,7 +14,7 @@ def describe(directory: RunDirectory, asked: int | None = None) -> int:
 
     `asked` is the number of steps that a resume asked for and that are done already.
     """
-    console = Console(soft_wrap=True, markup=False, emoji=False, highlight=False)
+    console = PlainConsole(soft_wrap=True)
     path = quoted(directory.path)
     config = directory.config()
     saved = directory.saved()

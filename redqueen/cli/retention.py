@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from redqueen.analysis.replay import load_step, open_replay
@@ -17,6 +16,7 @@ from redqueen.analysis.retention.summary import Summary, summarise
 from redqueen.base.intervals import interval_text
 from redqueen.cli.figure_files import check_figure, write_figure
 from redqueen.cli.listening import Lines
+from redqueen.cli.plain_console import PlainConsole
 from redqueen.cli.tables import mean_and_deviation, table_console
 from redqueen.recording.task_reporter import TaskReporter
 from redqueen.runs.allowed import Allowed, playable
@@ -44,7 +44,7 @@ def run_retention(
     config = playable(directory, allowed)
     saved = load_step(directory, step)
     # Progress goes to standard error: --json is for pipes.
-    progress = Console(stderr=True)
+    progress = PlainConsole(stderr=True)
     # A study may hold more members than the run did, so memory is checked for its own number of slots.
     config = fit(config, slots_needed(saved), Lines(progress))
     with open_replay(config, saved, slots_needed(saved)) as replay, TaskReporter(progress) as report:

@@ -54,7 +54,7 @@ def run_show(
         chosen = select(every, name, kind, order)
         for proposed in chosen[:limit]:
             _print(console, proposed, prompts)
-    console.print(printable(_summary(every, chosen, limit, order)), soft_wrap=True, markup=False)
+    console.print(printable(_summary(every, chosen, limit, order)), soft_wrap=True)
     own = {proposed.proposal.kind for proposed in chosen[:limit]}
     if plain := sorted(kind for kind in own if type(find_or_plain(kind)) is TaskKind):
         console.print(f"{', '.join(plain)}: of the run's own modules; --load-plugins words these tasks as they do")

@@ -79,7 +79,7 @@ def _probes(cells: Sequence[Combination], runs: Sequence[SweepRun], tasks: int, 
             try:
                 probes[run.cell][run.seed] = held_out_score(run, tasks, lambda text=message: progress.print(text))
             except RunError as error:
-                progress.print(f"not measured: {run.cell} seed {run.seed}: {error}", markup=False, soft_wrap=True)
+                progress.print(f"not measured: {run.cell} seed {run.seed}: {error}", soft_wrap=True)
     return probes
 
 

@@ -21,7 +21,7 @@ def print_plan(args: Sequence[str], options: Sequence[str], seeds: int, out: Pat
     """Prints the plan of a sweep. Raises UserError as `plan_sweep` does."""
     console = progress_console()
     for line in plan_lines(*plan_sweep(args, options, seeds, out, probe), jobs):
-        console.print(line, markup=False)
+        console.print(line)
 
 
 def plan_sweep(

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from rich.console import Console
 from rich.table import Table
+
+from redqueen.cli.plain_console import PlainConsole
 
 # A pipe has no width of its own. Rich assumes 80 columns there and would wrap or cut what a script wants to read.
 _PIPE_WIDTH = 400
 
 
-def table_console() -> Console:
+def table_console() -> PlainConsole:
     """Returns the console for results: as wide as the terminal, or wide enough for any table in a pipe."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_PIPE_WIDTH)
+    console = PlainConsole()
+    return console if console.is_terminal else PlainConsole(width=_PIPE_WIDTH)
 
 
-def progress_console() -> Console:
+def progress_console() -> PlainConsole:
     """Returns the console for progress, on standard error: standard output may be JSON that another program reads."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return PlainConsole(stderr=True, soft_wrap=True)
 
 
 def mean_and_deviation(mean: float, deviation: float | None, digits: int) -> str:

@@ -58,12 +58,12 @@ def run_tasks_export(
         )
     _write(target, config, selected, wanted, folder=folder, package=package)
     console = table_console()
-    console.print(f"wrote {len(selected.records)} of {selected.total} tasks to {target}", markup=False, soft_wrap=True)
+    console.print(f"wrote {len(selected.records)} of {selected.total} tasks to {target}", soft_wrap=True)
     if selected.total > len(selected.records):
-        console.print(f"left out: {left_out(selected)}", markup=False, soft_wrap=True)
+        console.print(f"left out: {left_out(selected)}", soft_wrap=True)
     if folder:
         how = "install and run it" if package else "load it"
-        console.print(f"what is in it, and how to {how}: {target / 'README.md'}", markup=False, soft_wrap=True)
+        console.print(f"what is in it, and how to {how}: {target / 'README.md'}", soft_wrap=True)
     if repository is not None:
         push(library, target, repository, "dataset", console)
     return 0

@@ -8,9 +8,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
-from rich.console import Console
-
 from redqueen.analysis.dataset.files import read_rows
+from redqueen.cli.plain_console import PlainConsole
 from redqueen.config import GameConfig, SandboxConfig
 from redqueen.errors import UserError
 from redqueen.game.reserved import is_reserved
@@ -66,9 +65,9 @@ def run_tasks_import(file: Path, out: Path, *, unsafe: bool) -> int:
     with LocalVerifier(SandboxConfig(unsafe_no_isolation=unsafe)) as verifier:
         programs = _programs(file, verifier, refused)
         blocks = _blocks(programs, verifier, refused)
-    console = Console(soft_wrap=True, markup=False, emoji=False, highlight=False)
+    console = PlainConsole(soft_wrap=True)
     for number, reason in sorted(refused.items()):
-        console.print(f"refused: row {number}: {printable(reason)}")
+        console.print(f"refused: row {number}: {reason}")
     taken = {number for rows, _ in blocks for number in rows}
     if not blocks:
         raise UserError(f"{file}: none of {len(refused)} rows can be a seed, so nothing was written")

@@ -7,11 +7,10 @@ import signal
 import sys
 from collections.abc import Callable, Collection
 
-from rich.console import Console
-
 from redqueen import session
 from redqueen.base.machine import clock, on_sigterm
 from redqueen.cli.listening import Lines
+from redqueen.cli.plain_console import PlainConsole
 from redqueen.config import Config
 from redqueen.recording.held_out import held_out_lines
 from redqueen.recording.terminal import LineReporter, LiveReporter, legend, members_table
@@ -22,8 +21,7 @@ from redqueen.runs.files import quoted
 from redqueen.runs.resuming import how_to_resume
 from redqueen.session import Attached
 
-# A path may hold what Rich takes for markup or for an emoji.
-console = Console(soft_wrap=True, markup=False, emoji=False)
+console = PlainConsole(soft_wrap=True)
 
 
 class Terminated(KeyboardInterrupt):
@@ -64,7 +62,7 @@ class _Training(Lines):
 
     def training(self) -> None:
         console.print("the time left is shown after the first step; its first compilation takes some seconds more")
-        console.print(legend(self.kinds), highlight=False)
+        console.print(legend(self.kinds))
 
 
 def _run(directory: RunDirectory, train: Callable[[], None]) -> int:
@@ -79,9 +77,7 @@ def _run(directory: RunDirectory, train: Callable[[], None]) -> int:
         except KeyboardInterrupt as stop:
             terminated = isinstance(stop, Terminated)
             dropped = "; the unfinished step was dropped" if directory.saved() else ""
-            console.print(
-                f"\nstopped{' by SIGTERM' if terminated else ''}{dropped}. {how_to_resume(directory)}", highlight=False
-            )
+            console.print(f"\nstopped{' by SIGTERM' if terminated else ''}{dropped}. {how_to_resume(directory)}")
             return 128 + (signal.SIGTERM if terminated else signal.SIGINT)
     _conclude(directory)
     return 0
@@ -104,7 +100,7 @@ def introduce(config: Config, directory: RunDirectory) -> None:
     if config.sampling.engine == "vllm":
         how = f"sampled by vLLM, trained in {workers}"
     console.print(f"base: {config.model.name}, {how}; loading ...")
-    console.print(f"follow it in a browser: redqueen watch {quoted(directory.path)}", highlight=False)
+    console.print(f"follow it in a browser: redqueen watch {quoted(directory.path)}")
     console.print(
         f"Ctrl-C stops; finished steps are kept. To go on: redqueen train --resume {quoted(directory.path)}",
         highlight=False,
@@ -120,10 +116,8 @@ def _conclude(directory: RunDirectory) -> None:
     if not console.is_terminal:
         console.print(members_table(lines[-1]))
     for line in held_out_lines(lines):
-        console.print(line, highlight=False)
+        console.print(line)
     if warning := summary(lines, quoted(directory.path)):
-        console.print(warning, style="yellow", highlight=False)
-    console.print(f"look at it in a browser: redqueen watch {quoted(directory.path)}", highlight=False)
-    console.print(
-        f"export the best student: redqueen export {quoted(directory.path)} best-student OUT", highlight=False
-    )
+        console.print(warning, style="yellow")
+    console.print(f"look at it in a browser: redqueen watch {quoted(directory.path)}")
+    console.print(f"export the best student: redqueen export {quoted(directory.path)} best-student OUT")

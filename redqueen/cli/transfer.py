@@ -117,4 +117,4 @@ def _show(table: Sequence[TransferRow]) -> None:
             *(interval_text(interval, "+.1f", 100) for interval in (row.gain, row.over_seeds, row.last_over_first)),
         )
     console.print(columns)
-    console.print(NOTES, soft_wrap=True, markup=False)
+    console.print(NOTES, soft_wrap=True)

@@ -9,10 +9,10 @@ from contextlib import closing
 from pathlib import Path
 
 import torch
-from rich.console import Console
 
 from redqueen.adapters.peft_files import WEIGHTS, save_adapter
 from redqueen.cli.listening import Lines
+from redqueen.cli.plain_console import PlainConsole
 from redqueen.config import Config
 from redqueen.errors import UserError
 from redqueen.game.verifier import LocalVerifier
@@ -43,7 +43,7 @@ def run_warm_start(
     Raises UserError if `out` is not empty or a number is impossible.
     """
     # All input is checked before anything is loaded: a mistake must not show after an hour of work.
-    console = Console()
+    console = PlainConsole()
     if occupied(out):
         raise UserError(f"{out} is not empty: choose another folder")
     steps_by_round = _counts("--steps", steps)

@@ -17,9 +17,9 @@ class TaskReporter:
     def __init__(self, console: Console) -> None:
         self.console = console
         self.bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
-            TextColumn("{task.completed}/{task.total}"),
+            TextColumn("{task.completed}/{task.total}", markup=False),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=console,

@@ -254,7 +254,7 @@ class LiveReporter(Recorder):
         self.warnings = Warnings()
         self.left = _Left(self.clock)
         self.bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=10 if console.width < _NARROW else 40),
             _Elapsed(),
             self.left,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +98,27 @@ def test_a_command_that_reads_imports_nothing_that_the_run_names(sent: Path, com
     # The tiny model writes no valid task, which an export says; everything else is done.
     assert done.returncode == 0 or "has no valid task yet" in done.stderr, done.stderr
     assert not (sent / "MARK").exists()
+
+
+HOSTILE = "[/red][link=file:///x]:smile:\x1b]0;pwn\x07\u202e"
+
+
+@pytest.mark.parametrize("command", [*READING[:5], "show run", "show run --worst", "compare run run"])
+def test_a_command_that_reads_prints_hostile_words_as_text(finished: Path, tmp_path: Path, command: str) -> None:
+    run = Path(shutil.copytree(finished, tmp_path / "run"))
+    with closing(sqlite3.connect(run / "run.sqlite")) as archive, archive:
+        for column in ("proposals.kind", "proposals.status", "proposals.detail", "proposals.text", "members.operator"):
+            table, name = column.split(".")
+            archive.execute(f"UPDATE {table} SET {name} = ?", (HOSTILE,))
+    words = command.split()
+    if words[0] == "compare":
+        shutil.copytree(run, run.with_name("other"))
+        words[-1] = "other"
+    done = redqueen(*words, cwd=tmp_path)
+    assert done.returncode == 0 or "has no valid task yet" in done.stderr, done.stderr
+    if words[0] == "show":
+        assert "[/red][link=file:///x]:smile:\\x1b]0;pwn\\x07\\u202e" in done.stdout
+    assert not {"\x1b", "\x07", "\u202e"} & set(done.stdout + done.stderr)
 
 
 def test_the_page_and_python_import_nothing_that_the_run_names(sent: Path) -> None:
