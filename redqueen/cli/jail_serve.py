@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import contextlib
 
+from redqueen.base.hosts import is_loopback
 from redqueen.jail_service.app import make_app
 from redqueen.jail_service.wire import Most
 from redqueen.sandbox import Sandbox
 from redqueen.sandbox.programs import PROGRAMS
-from redqueen.web.server import HOST, bind, serve
+from redqueen.web.server import bind, serve
 
 
 def run_jail_serve(host: str, port: int, workers: int | None, most: Most, *, unsafe: bool) -> int:
@@ -24,10 +25,10 @@ def run_jail_serve(host: str, port: int, workers: int | None, most: Most, *, uns
             f"running Python programs, isolation {sandbox.tier}, at most {most.seconds:g} CPU seconds and "
             f"{most.memory_mb} MiB each; Ctrl-C ends"
         )
-        if host != HOST:
+        if not is_loopback(host):
             print("whoever reaches this address may run programs: there is no password")
         # Flushed, because a script that starts the command reads the address from a pipe.
         print(f"http://{host}:{listener.getsockname()[1]}/run_code", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
-            serve(make_app(sandbox, most), listener)
+            serve(make_app(sandbox, most, local=is_loopback(host)), listener)
     return 0

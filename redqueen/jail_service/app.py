@@ -12,6 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from redqueen.jail_service.guard import Guard
 from redqueen.jail_service.wire import Most, WireError, answer, encoded, read_request
 from redqueen.sandbox import Outcome, Sandbox
 
@@ -25,11 +26,14 @@ BODY_S = 30.0
 """How long a client may take to send its request."""
 
 
-def make_app(sandbox: Sandbox, most: Most, waiting: int = MOST_WAITING) -> ASGIApp:
-    """Returns the application. Its owner closes the sandbox, which is of the profile `PROGRAMS`."""
+def make_app(sandbox: Sandbox, most: Most, waiting: int = MOST_WAITING, *, local: bool) -> ASGIApp:
+    """Returns the application. Its owner closes the sandbox, which is of the profile `PROGRAMS`.
+
+    `local` says whether only this machine can ask.
+    """
     service = _Service(sandbox, most, _Room(waiting, MOST_BODIES))
     routes = [Route("/run_code", service.run_code, methods=["POST"]), Route("/v1/ping", _ping, methods=["GET"])]
-    return Starlette(routes=routes, exception_handlers={404: _not_found})
+    return Guard(Starlette(routes=routes, exception_handlers={404: _not_found}), local=local)
 
 
 class _Service:
@@ -42,14 +46,12 @@ class _Service:
 
     async def run_code(self, request: Request) -> Response:
         try:
-            size = _size(request)
-            if not self._room.take(size):
-                # 504 and not 503: verl's client tries again after a 504, and calls the program wrong after any other.
-                raise WireError("too many requests wait already: send this one again later", 504)
+            body = await self._body(request, _size(request))
             try:
-                job = read_request(await _body(request, size), self._most)
+                job = read_request(body, self._most)
+                self._room.take(0, places=1)
             except BaseException:
-                self._room.give_back(size)
+                self._room.give_back(len(body))
                 raise
         except WireError as error:
             return _json({"detail": str(error)}, error.status)
@@ -57,34 +59,53 @@ class _Service:
             return _json({"detail": f"the request did not arrive within {BODY_S:g} s"}, 408)
         future = self._sandbox.submit(job)
         # Its place is free when the job is done, and not when its client has gone: a job that runs goes on.
-        future.add_done_callback(lambda _: self._room.give_back(size))
+        future.add_done_callback(lambda _: self._room.give_back(len(body), places=1))
         outcome = await _unless_gone(request, future)
         # Nobody reads the answer to a client that has gone.
         return Response(status_code=499) if outcome is None else _json(answer(outcome))
 
+    async def _body(self, request: Request, size: int) -> bytes:
+        """Returns a request's body, whose bytes are then taken.
+
+        Raises WireError if they are too many, TimeoutError or ClientDisconnect if they do not come.
+        """
+        body = bytearray()
+        try:
+            async with asyncio.timeout(BODY_S):
+                async for chunk in request.stream():
+                    # What was only announced takes nothing: a client that sends no more holds up nobody.
+                    self._room.take(len(chunk))
+                    body += chunk
+                    if len(body) > size:
+                        raise WireError("the request is longer than it said", 400)
+        except BaseException:
+            self._room.give_back(len(body))
+            raise
+        return bytes(body)
+
 
 class _Room:
-    """Counts requests and their bytes."""
+    """Counts requests that are there, and the bytes of all. Where there is no more room it raises WireError."""
 
-    def __init__(self, requests: int, size: int) -> None:
-        self._requests = requests
+    def __init__(self, places: int, size: int) -> None:
+        self._places = places
         self._bytes = size
         # Places are given back by the sandbox's threads.
         self._lock = threading.Lock()
 
-    def take(self, size: int) -> bool:
-        """Returns whether there is a place for a request of so many bytes; it is then taken."""
+    def take(self, size: int, places: int = 0) -> None:
+        """Takes room for bytes that have come, or the place of a request that has come."""
         with self._lock:
-            if self._requests == 0 or self._bytes < size:
-                return False
-            self._requests -= 1
+            if self._bytes < size or self._places < places:
+                # 504 and not 503: verl's client tries again after a 504, and calls the program wrong after any other.
+                raise WireError("too many requests wait already: send this one again later", 504)
             self._bytes -= size
-            return True
+            self._places -= places
 
-    def give_back(self, size: int) -> None:
+    def give_back(self, size: int, places: int = 0) -> None:
         with self._lock:
-            self._requests += 1
             self._bytes += size
+            self._places += places
 
 
 def _size(request: Request) -> int:
@@ -99,17 +120,6 @@ def _size(request: Request) -> int:
     if size > MOST_BODY:
         raise WireError(f"the request has {size} bytes, and at most {MOST_BODY} are taken", 413)
     return size
-
-
-async def _body(request: Request, size: int) -> bytes:
-    """Returns a request's body. Raises TimeoutError or ClientDisconnect if it does not come."""
-    body = bytearray()
-    async with asyncio.timeout(BODY_S):
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > size:
-                raise WireError("the request is longer than it said", 400)
-    return bytes(body)
 
 
 async def _unless_gone(request: Request, future: Future[Outcome]) -> Outcome | None:
@@ -140,7 +150,7 @@ async def _ping(request: Request) -> Response:
 
 async def _not_found(request: Request, error: Exception) -> Response:
     del error
-    message = (
-        f"{request.url.path} is not served: POST /run_code runs Python, and nothing else of SandboxFusion is here\n"
-    )
+    # A path may hold anything; quoted, it cannot change the terminal of whoever reads this.
+    path = ascii(request.url.path)
+    message = f"{path} is not served: POST /run_code runs Python, and nothing else of SandboxFusion is here\n"
     return PlainTextResponse(message, 404)

@@ -6,8 +6,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# A tunnel (`ssh -L 9000:127.0.0.1:8642`) changes the port, so every port is allowed.
-_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
+from redqueen.base.hosts import is_local
+
 _HEADERS = {
     # No script, style or picture but the page's own files, no form, no frame, no plug-in. Scripts in a page's text
     # would not run even if a text got into the markup.
@@ -48,12 +48,3 @@ class Guard:
             await refusal(scope, receive, send_confined)
         else:
             await self.app(scope, receive, send_confined)
-
-
-def is_local(host: str) -> bool:
-    """Returns whether a Host header names this machine, with any port or none."""
-    name, colon, port = host.rpartition(":")
-    # "[::1]" without a port has colons too; what is behind the last one is then no number.
-    if not colon or not port.isascii() or not port.isdigit():
-        name = host
-    return name.lower() in _HOSTS

@@ -79,7 +79,9 @@ def test_what_is_refused_is_a_4xx_that_says_why(url: str) -> None:
         connection.request("GET", "/v1/ping")
         assert connection.getresponse().read() == b'"pong"'
         connection.request("POST", "/run_jupyter", b"{}")
-        assert b"/run_jupyter is not served" in connection.getresponse().read()
+        assert b"'/run_jupyter' is not served" in connection.getresponse().read()
+        connection.request("GET", "/%1b[2J")
+        assert b"'/\\x1b[2J' is not served" in connection.getresponse().read()
         connection.request("GET", "/run_code")
         answer = connection.getresponse()
         assert (answer.status, answer.read()) == (405, b"Method Not Allowed")
@@ -90,11 +92,24 @@ def test_what_is_refused_is_a_4xx_that_says_why(url: str) -> None:
         assert connection.getresponse().status == 413
 
 
+@pytest.mark.integration
+def test_no_page_of_a_browser_runs_a_program(url: str) -> None:
+    program = python("print(1)")
+    assert post(url, program, Host="evil.example")[0] == 421
+    assert post(url, program, Host="127.0.0.1.evil.example:80")[0] == 421
+    # A page of this machine is a page too.
+    for origin in ("http://evil.example", "null", "http://127.0.0.1:8642"):
+        status, said = post(url, program, Origin=origin)
+        assert (status, said["detail"].partition(":")[0]) == (403, "a request with an Origin is a page's")
+    for host in ("localhost", "LOCALHOST:1", "127.0.0.1", "[::1]:9000"):
+        assert post(url, program, Host=host)[0] == 200
+
+
 Scope = dict[str, Any]
 
 
 def scope(size: int) -> Scope:
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(size).encode())]
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(size).encode()), (b"host", b"[::1]:80")]
     return {"type": "http", "method": "POST", "path": "/run_code", "headers": headers, "query_string": b""}
 
 
@@ -135,8 +150,46 @@ def test_a_full_queue_is_a_504_and_clients_that_go_leave_it() -> None:
         return full, left, ended, await ask(app, fair, stays)
 
     with Sandbox(PROGRAMS.with_limits(limits), workers=1) as sandbox:
-        app = make_app(sandbox, Most(seconds=5.0, memory_mb=64), waiting=2)
+        app = make_app(sandbox, Most(seconds=5.0, memory_mb=64), waiting=2, local=True)
         assert asyncio.run(play(app)) == (504, 499, 200, 200)
+
+
+def test_half_requests_hold_no_place_and_no_bytes_that_they_did_not_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redqueen.jail_service.app.MOST_BODIES", 200)
+    fair = b'{"language": "python", "code": "print(1)"}'
+
+    async def half(app: Any, announced: int, sent: bytes, go_on: asyncio.Event) -> int:
+        parts: list[Any] = [{"type": "http.request", "body": sent, "more_body": True}]
+        statuses: list[int] = []
+
+        async def receive() -> Any:
+            if parts:
+                return parts.pop()
+            await go_on.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            statuses.append(message.get("status", 0))
+
+        await app(scope(announced), receive, send)
+        return statuses[0]
+
+    async def play(app: Any) -> tuple[list[int], list[int]]:
+        never, go_on = asyncio.Event(), asyncio.Event()
+        halves = [asyncio.ensure_future(half(app, 190, b"{", go_on)) for _ in range(9)]
+        await asyncio.sleep(0)
+        during = [await ask(app, fair, never) for _ in range(2)]
+        # What was sent counts, until its client goes.
+        halves.append(asyncio.ensure_future(half(app, 190, b" " * 180, go_on)))
+        await asyncio.sleep(0)
+        during.append(await ask(app, fair, never))
+        go_on.set()
+        left = await asyncio.gather(*halves)
+        return [*during, await ask(app, fair, never)], left
+
+    with Sandbox(PROGRAMS, workers=1) as sandbox:
+        app = make_app(sandbox, Most(seconds=5.0, memory_mb=64), waiting=2, local=True)
+        assert asyncio.run(play(app)) == ([200, 200, 504, 200], [408] * 10)
 
 
 def test_an_address_that_is_not_ours_is_one_line() -> None:

@@ -12,12 +12,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from redqueen.analysis.hues import HUES
+from redqueen.base.hosts import is_local
 from redqueen.runs.archive.rows import MemberRow
 from redqueen.runs.archive.writer import Archive
 from redqueen.runs.directory import RunDirectory, RunError
 from redqueen.web.app import PAGES, STATIC, VIEWS
 from redqueen.web.folder import Folder
-from redqueen.web.guard import is_local
 from tests.web.conftest import HOSTILE, page
 
 pytestmark = pytest.mark.integration
