@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from redqueen.config import Config, ConfigError
 from redqueen.config.files import read_settings, write_settings
 from redqueen.config.keys import keys
 from redqueen.config.recipes import RECIPES, configure, match_compute, recipe, settings_of
+from redqueen.kinds.language import SeedError
+from redqueen.kinds.seed_files import read_own
 from tests.cli.running import redqueen
 
 
@@ -77,6 +80,50 @@ def test_a_mistake_in_a_file_is_named_in_one_line(tmp_path: Path, text: str, mes
 def test_a_yaml_file_of_another_form_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError, match=r"m\.yaml"):
         settings_of(written(tmp_path, text, "m.yaml"))
+
+
+# A name that stands in itself, in three ways; and names that stand for 10^9 others in a few lines.
+LAUGHS = "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10))])
+WIDE = "b: &b {" + ", ".join(f"k{n}: x" for n in range(200)) + "}\n"
+HOSTILE = {
+    "loop.yaml": "run: &a\n  steps: *a\n",
+    "list.yaml": "game:\n  kinds: &a [*a]\n",
+    "both.yaml": "&a {run: [{steps: *a}]}",
+    "laughs.yaml": LAUGHS,
+    "wide.yaml": WIDE + "d: {" + ", ".join(f"k{n}: *b" for n in range(99)) + "}\n",
+    "deep.yaml": "[" * 100_000,
+    "deep.toml": "a = " + "[" * 100_000,
+    "dotted.toml": "a" + ".a" * 20_000 + " = 1",
+    "long.toml": "# " + "x" * (1 << 20),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_file_that_nests_without_end_is_refused_in_one_line(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{name}.*(nested too deeply|more than)") as caught:
+        settings_of(written(tmp_path, HOSTILE[name], name))
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+def test_a_pipe_and_a_device_are_no_files_of_settings_or_seeds(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.toml")
+    (tmp_path / "zero.toml").symlink_to("/dev/zero")
+    for name in ("pipe.toml", "zero.toml"):
+        with pytest.raises(ConfigError, match="is no ordinary file"):
+            settings_of(tmp_path / name)
+        with pytest.raises(SeedError, match="is no ordinary file"):
+            read_own(tmp_path / name)
+
+
+def test_a_file_may_come_from_another_system(tmp_path: Path) -> None:
+    text = 'recipe = "quickstart"\r\n[learning]\r\nlr = 0.5\r\n'
+    (tmp_path / "m.toml").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert settings_of(tmp_path / "m.toml").learning.lr == 0.5
+    seeds = "# m\ndef f(x):\n    return x\nf(1)\n\n# n\ndef f(x):\n    return 2\nf(1)"
+    (tmp_path / "seeds.txt").write_bytes(seeds.replace("\n", "\r\n").encode())
+    one, other = (draft.program for draft in read_own(tmp_path / "seeds.txt"))
+    assert (one, other) == ("def f(x):\n    return x", "def f(x):\n    return 2")
 
 
 def test_a_module_in_a_file_is_not_imported_unless_that_is_allowed(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -23,13 +25,16 @@ from redqueen.programs.normal_form import fingerprint, normalise
 from redqueen.records import Draft, Proposal, Task, Verdict, Verifier
 from redqueen.runs.directory import RunDirectory, write_text
 from redqueen.runs.files import printable, quoted
-from redqueen.sandbox import MAX_INPUTS, CodecError, canonical, parse_literal
+from redqueen.sandbox import MAX_INPUTS, MAX_TEXT_BYTES, CodecError, canonical, parse_literal
+from redqueen.sandbox.job import MAX_PROGRAM_BYTES
 
 # A file goes into a seed file and not into a run. A run is a function of its configuration, which names its seed file:
 # tasks that were added to a task bank from outside would be lost when the run is played again.
 
 # So many programs are handed to the verifier at once, so that a file of any length is read in bounded memory.
 _BATCH = 256
+_NAMED = 5
+"""So many rows with one reason are named; of the others it is said how many there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +45,12 @@ class _Row:
     draft: Draft
     outputs: tuple[str, ...]
     """The outputs that the file claims; empty if it claims none."""
+
+    @property
+    def digest(self) -> bytes:
+        """Equal for rows that say the same."""
+        said = (self.draft.program, self.draft.inputs, self.draft.message, self.outputs)
+        return hashlib.blake2b(repr(said).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 class _BadRowError(ValueError):
@@ -62,21 +73,23 @@ def run_tasks_import(file: Path, out: Path, *, unsafe: bool) -> int:
     if not out.parent.is_dir():
         raise UserError(f"cannot write {out}: the folder {out.parent} does not exist")
     refused: dict[int, str] = {}
+    copies: Counter[int] = Counter()
     with LocalVerifier(SandboxConfig(unsafe_no_isolation=unsafe)) as verifier:
-        programs = _programs(file, verifier, refused)
+        programs = _programs(file, verifier, refused, copies)
         blocks = _blocks(programs, verifier, refused)
     console = PlainConsole(soft_wrap=True)
-    for number, reason in sorted(refused.items()):
-        console.print(f"refused: row {number}: {reason}")
-    taken = {number for rows, _ in blocks for number in rows}
+    for line in _refusals(refused, copies):
+        console.print(line)
+    taken = sum(1 + copies[number] for rows, _ in blocks for number in rows)
+    every = taken + sum(1 + copies[number] for number in refused)
     if not blocks:
-        raise UserError(f"{file}: none of {len(refused)} rows can be a seed, so nothing was written")
+        raise UserError(f"{file}: none of {every} rows can be a seed, so nothing was written")
     try:
         write_text(out, "\n\n".join(block for _, block in blocks) + "\n")
     except OSError as error:
         raise UserError(f"cannot write {out}: {error.strerror or error}") from error
     console.print(
-        f"wrote {len(blocks)} seed programs to {out}, from {len(taken)} of {len(taken) + len(refused)} rows: rows "
+        f"wrote {len(blocks)} seed programs to {out}, from {taken} of {every} rows: rows "
         "with the same program are one seed"
     )
     silent = sum(block.startswith(f"# {NO_MESSAGE}\n") for _, block in blocks)
@@ -91,10 +104,26 @@ def run_tasks_import(file: Path, out: Path, *, unsafe: bool) -> int:
     return 1 if any(reason.startswith("infra_error") for reason in refused.values()) else 0
 
 
-def _programs(file: Path, verifier: Verifier, refused: dict[int, str]) -> list[list[tuple[int, Task]]]:
-    """Returns the valid rows with their numbers, those with one program together; notes why others are refused."""
+def _refusals(refused: dict[int, str], copies: Counter[int]) -> Iterator[str]:
+    """Yields a line for each reason, with the rows that have it."""
+    rows: dict[str, list[int]] = {}
+    for number, reason in sorted(refused.items()):
+        rows.setdefault(reason, []).append(number)
+    for reason, numbers in rows.items():
+        named = ", ".join(map(str, numbers[:_NAMED]))
+        more = len(numbers[_NAMED:]) + sum(copies[number] for number in numbers)
+        yield f"refused: row{'s' if len(numbers) > 1 else ''} {named}{f' and {more} more' if more else ''}: {reason}"
+
+
+def _programs(
+    file: Path, verifier: Verifier, refused: dict[int, str], copies: Counter[int]
+) -> list[list[tuple[int, Task]]]:
+    """Returns the valid rows with their numbers, those with one program together; notes why others are refused.
+
+    Of equal rows the first alone is judged and returned; `copies` says how many more there are.
+    """
     programs: dict[str, list[tuple[int, Task]]] = {}
-    for batch in _batches(file, refused):
+    for batch in _batches(file, refused, copies):
         judged = judge_proposals(verifier, [_proposal(row.number, row.draft) for row in batch])
         for row, (verdict, task) in zip(batch, judged, strict=True):
             try:
@@ -108,14 +137,21 @@ def _programs(file: Path, verifier: Verifier, refused: dict[int, str]) -> list[l
     return list(programs.values())
 
 
-def _batches(file: Path, refused: dict[int, str]) -> Iterator[list[_Row]]:
-    """Yields the rows that have the form of a task; notes why others are refused."""
+def _batches(file: Path, refused: dict[int, str], copies: Counter[int]) -> Iterator[list[_Row]]:
+    """Yields the different rows that have the form of a task; notes why others are refused."""
     batch: list[_Row] = []
+    numbers: dict[bytes, int] = {}
     for number, fields in enumerate(read_rows(file), 1):
         try:
-            batch.append(_row(number, fields))
+            row = _row(number, fields)
         except _BadRowError as error:
             refused[number] = str(error)
+            continue
+        first = numbers.setdefault(row.digest, number)
+        if first == number:
+            batch.append(row)
+        else:
+            copies[first] += 1
         if len(batch) == _BATCH:
             yield batch
             batch = []
@@ -129,6 +165,8 @@ def _row(number: int, fields: dict[str, Any] | str) -> _Row:
     program = fields.get("program")
     if not isinstance(program, str):
         raise _BadRowError('"program" must be a text')
+    if len(program) > MAX_PROGRAM_BYTES:
+        raise _BadRowError(f'"program" is longer than {MAX_PROGRAM_BYTES:,} bytes')
     inputs = _texts(fields, "inputs")
     if not 0 < len(inputs) <= MAX_INPUTS:
         raise _BadRowError(f'"inputs" must hold 1 to {MAX_INPUTS} argument lists')
@@ -138,6 +176,8 @@ def _row(number: int, fields: dict[str, Any] | str) -> _Row:
     message = fields.get("message") or ""
     if not isinstance(message, str):
         raise _BadRowError('"message" must be a text')
+    if len(message) > MAX_TEXT_BYTES:
+        raise _BadRowError(f'"message" is longer than {MAX_TEXT_BYTES:,} bytes')
     # A seed's message is one line.
     return _Row(number=number, draft=Draft(program, inputs, printable(" ".join(message.split()))), outputs=outputs)
 
@@ -147,6 +187,8 @@ def _texts(fields: dict[str, Any], name: str) -> tuple[str, ...]:
     texts: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [None]
     if not all(isinstance(text, str) for text in texts):
         raise _BadRowError(f'"{name}" must be a list of texts')
+    if any(len(text) > MAX_TEXT_BYTES for text in texts):
+        raise _BadRowError(f'a text of "{name}" is longer than {MAX_TEXT_BYTES:,} bytes')
     return tuple(texts)
 
 

@@ -5,15 +5,23 @@ from __future__ import annotations
 import json
 import textwrap
 import tomllib
+from collections.abc import Iterable
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, cast
 
 from redqueen.base.optional import require
+from redqueen.base.plain_files import read_plain_text
 from redqueen.config import Config, ConfigError
 from redqueen.config.keys import Key, describe, flat
 
 ENDINGS = (".toml", ".yaml", ".yml")
 WIDTH = 100
+_MOST_BYTES = 1 << 20
+_MOST_VALUES = 10_000
+_LEVELS = 4
+"""A file has sections, a section settings, and a setting may be a list of texts."""
+_TOO_DEEP = "it is nested too deeply: write sections, and a value or a list of values for each setting in them"
 
 
 def is_settings(file: Path) -> bool:
@@ -27,12 +35,15 @@ def read_settings(file: Path) -> dict[str, Any]:
     Raises ConfigError if it cannot be read, MissingLibraryError if YAML needs a library that is not installed.
     """
     try:
-        text = file.read_text(encoding="utf-8")
+        text = read_plain_text(file, _MOST_BYTES)
         data = tomllib.loads(text) if file.suffix == ".toml" else _yaml(file, text)
+        _check_size(data)
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror or error}") from error
     except ValueError as error:
         raise ConfigError(f"{file}: {' '.join(str(error).split())}") from error
+    except RecursionError:
+        raise ConfigError(f"{file}: {_TOO_DEEP}") from None
     if not isinstance(data, dict):
         raise ConfigError(f"{file} holds no settings: write sections, such as [learning] and lr = 1e-4")
     return dict(flat(cast("dict[str, Any]", data)))
@@ -44,6 +55,23 @@ def _yaml(file: Path, text: str) -> Any:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(error) from error
+
+
+def _check_size(data: Any) -> None:
+    """Raises ValueError if data hold more than settings do: a name of YAML may stand in itself, or for thousands."""
+    level = [data]
+    for _ in range(_LEVELS):
+        level = list(islice(chain.from_iterable(map(_inside, level)), _MOST_VALUES + 1))
+        if len(level) > _MOST_VALUES:
+            raise ValueError(f"it holds more than {_MOST_VALUES:,} values")
+    if level:
+        raise ValueError(_TOO_DEEP)
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return cast("dict[Any, Any]", value).values()
+    return cast("list[Any]", value) if isinstance(value, list) else ()
 
 
 def write_settings(config: Config, file: Path) -> None:

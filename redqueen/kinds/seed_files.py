@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from redqueen.base.plain_files import read_plain_text
 from redqueen.kinds.language import SeedError
 from redqueen.programs.normal_form import split_calls
 from redqueen.records import Draft
@@ -32,7 +33,7 @@ def read_own(
     A language with blocks of another form gives its own `parse`, which raises ValueError, and says what the form is.
     """
     try:
-        text = file.read_text(encoding="utf-8")
+        text = read_plain_text(file)
     except (OSError, UnicodeDecodeError) as error:
         raise SeedError(f"game.seeds={file} cannot be read: {error}") from error
     drafts: list[Draft] = []

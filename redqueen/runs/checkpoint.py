@@ -20,13 +20,14 @@ from torch import Tensor
 
 from redqueen.adapters.factors import Factors
 from redqueen.adapters.peft_files import load_adapter, save_adapter, write_tensors
+from redqueen.base.plain_files import open_plain, parse_json, read_plain
 from redqueen.errors import UserError
 from redqueen.game.task_bank import Entry
 from redqueen.league.hall_of_fame import Champion
 from redqueen.league.population import Member, Population
 from redqueen.records import Kind
 from redqueen.runs.directory import saved_steps
-from redqueen.runs.files import LARGE, open_plain, parse_json, read_plain
+from redqueen.runs.files import LARGE
 
 # The layout of the folder. A checkpoint of another format is refused: a run that went on from half-understood state
 # would be neither the old experiment nor a new one.

@@ -14,15 +14,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
 
+from redqueen.base.plain_files import open_plain, parse_json, read_plain
 from redqueen.config import Config, resolve
 from redqueen.errors import UserError
 from redqueen.runs.files import (
     LARGE,
     RunError,
-    open_plain,
-    parse_json,
     read_object,
-    read_plain,
     to_json,
     write_json,
     write_text,

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shlex
-import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from io import BufferedReader
 from pathlib import Path
 from typing import Any, cast
 
+from redqueen.base.plain_files import parse_json, read_plain
 from redqueen.errors import UserError
 
-SMALL = 64 << 20
-"""Bytes that a configuration, a record or the table of an evaluation has at most."""
 LARGE = 1 << 30
 """Bytes that metrics.jsonl has at most: a step has about ten thousand."""
 # What code meets that reads data of a form that no run writes.
@@ -25,36 +21,6 @@ _ODD = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, Rec
 
 class RunError(UserError):
     """A run directory that cannot be used as asked; the message says what to do."""
-
-
-@contextmanager
-def open_plain(path: Path) -> Iterator[BufferedReader]:
-    """Opens a file to read its bytes. Raises OSError if it cannot be read or is no ordinary file."""
-    # Opening a pipe waits for its writer, and a device may have no end.
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(f"{path} is no ordinary file")
-        yield file
-
-
-def read_plain(path: Path, most: int = SMALL) -> bytes:
-    """Returns the content of an ordinary file of at most `most` bytes. Raises OSError for anything else."""
-    with open_plain(path) as file:
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise OSError(f"{path} has more than {most >> 20} MiB")
-    return content
-
-
-def parse_json(text: str | bytes) -> Any:
-    """Returns the data of a JSON text; NaN and infinities, which JSON does not have, are None.
-
-    Raises ValueError if it is none, or nested too deeply.
-    """
-    try:
-        return json.loads(text, parse_constant=lambda _: None)
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Any, cast
 
+from redqueen.base.plain_files import parse_json, read_plain
 from redqueen.runs.archive import totals
 from redqueen.runs.directory import RunError
-from redqueen.runs.files import parse_json, read_plain
 from redqueen.web.live_run import LiveRun
 from redqueen.web.members import some_of
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -16,6 +17,7 @@ from redqueen.analysis.dataset.columns import column_table, columns
 from redqueen.analysis.dataset.files import read_rows, rows_at_once
 from redqueen.base import optional
 from redqueen.config import GameConfig
+from redqueen.errors import UserError
 from redqueen.game.verifier import LocalVerifier
 from redqueen.kinds.python import PYTHON
 from redqueen.kinds.python.reserved import reserved
@@ -204,6 +206,33 @@ def test_every_refused_row_is_listed_with_its_reason(tmp_path: Path) -> None:
     assert "from 1 of 15 rows" in done.stdout
 
 
+def test_equal_rows_are_judged_once_and_counted(tmp_path: Path) -> None:
+    rows: list[object] = [{"program": ADD, "inputs": ["1"]}, {"program": "x", "inputs": ["1"]}] * 40
+    rows += [{"program": "y" * 70_000, "inputs": [str(number)]} for number in range(7)]
+    rows += [{"program": ADD, "inputs": ["1"], "message": "m" * 20_000}, {"program": ADD, "inputs": ["9" * 20_000]}]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    done = redqueen("tasks", "import", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "seeds.txt"))
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith("refused")] == [
+        "refused: row 2 and 39 more: error: NameError at line 1",
+        'refused: rows 81, 82, 83, 84, 85 and 2 more: "program" is longer than 65,536 bytes',
+        'refused: row 88: "message" is longer than 16,384 bytes',
+        'refused: row 89: a text of "inputs" is longer than 16,384 bytes',
+    ]
+    assert "wrote 1 seed programs" in done.stdout
+    assert "from 40 of 89 rows" in done.stdout
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_a_pipe_and_a_device_are_no_files_of_tasks(tmp_path: Path, ending: str) -> None:
+    os.mkfifo(tmp_path / f"pipe.{ending}")
+    (tmp_path / f"zero.{ending}").symlink_to("/dev/zero")
+    for name in ("pipe", "zero"):
+        done = redqueen("tasks", "import", str(tmp_path / f"{name}.{ending}"), "--out", str(tmp_path / "seeds.txt"))
+        assert done.returncode == 2
+        assert "is no ordinary file" in done.stderr
+
+
 def test_a_seed_has_as_many_inputs_as_a_task_shows(tmp_path: Path) -> None:
     rows = [{"program": ADD, "inputs": [str(number)]} for number in range(30)]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -240,13 +269,21 @@ def test_where_nothing_is_left_nothing_is_written(tmp_path: Path) -> None:
 
 def test_a_text_that_many_rows_share_is_read_for_a_few_of_them_at_a_time(tmp_path: Path) -> None:
     text = "x" * 1_000_000
-    for rows, most in ((300, 67), (1, 67)):
+    for rows, most in ((300, 8), (1, 8)):
         file = tmp_path / f"{rows}.parquet"
         table = pyarrow.table({"program": pyarrow.array([text] * rows), "inputs": pyarrow.array([["1"]] * rows)})
         pyarrow.parquet.write_table(table, file, compression="zstd")
         assert file.stat().st_size < 2_000
         assert 1 <= rows_at_once(pyarrow.parquet.ParquetFile(file).metadata) <= most
         assert [row["program"] == text for row in read_rows(file) if isinstance(row, dict)] == [True] * rows
+
+
+def test_a_column_that_is_one_huge_page_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redqueen.analysis.dataset.files._MOST_IN_COLUMN", 2 << 20)
+    table = pyarrow.table({"program": pyarrow.array(["x" * 1_000_000] * 5)})
+    pyarrow.parquet.write_table(table, tmp_path / "huge.parquet", compression="zstd", use_dictionary=False)
+    with pytest.raises(UserError, match=r"huge\.parquet: a group of its rows has 4 MiB in one column"):
+        list(read_rows(tmp_path / "huge.parquet"))
 
 
 def test_a_package_for_verifiers_has_its_tasks_and_says_how_to_use_them(run: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any, cast
 from redqueen.analysis.dataset.columns import columns
 from redqueen.analysis.dataset.rows import TaskRecord
 from redqueen.base.optional import require
+from redqueen.base.plain_files import open_plain
 from redqueen.errors import UserError
 
 FORMATS = (".parquet", ".jsonl")
@@ -70,12 +71,14 @@ def read_rows(file: Path) -> Iterator[dict[str, Any] | str]:
         raise UserError(f"cannot read {file}: {error.strerror or error}") from error
 
 
-_BATCH_BYTES = 64 << 20
+_BATCH_BYTES = 8 << 20
 _BATCH_ROWS = 1024
+_MOST_IN_COLUMN = 256 << 20
+"""Bytes of one column in one group of rows. They may be a single page, which is unpacked at once."""
 
 
 def _read_lines(file: Path) -> Iterator[dict[str, Any] | str]:
-    with file.open("rb") as lines:
+    with open_plain(file) as lines:
         # A longer line is read in parts, which are bad lines each; so no line can fill the memory.
         while line := lines.readline(_MAX_LINE_BYTES):
             yield _row(line)
@@ -91,13 +94,21 @@ def _row(line: bytes) -> dict[str, Any] | str:
 
 
 def rows_at_once(metadata: Any) -> int:
-    """Returns how many rows of a Parquet file are read together, so that they take about `_BATCH_BYTES`."""
+    """Returns how many rows of a Parquet file are read together, so that they take about `_BATCH_BYTES`.
+
+    Raises OSError if even one may take too many.
+    """
     # A text that many rows share is stored once and read for each of them: 3,000 rows of 1 MB make a file of 903 bytes.
     # No text is longer than all of its column in a group of rows.
     largest = 1
     for group in range(metadata.num_row_groups):
         columns = metadata.row_group(group)
         largest = max([largest, *(columns.column(i).total_uncompressed_size for i in range(columns.num_columns))])
+    if largest > _MOST_IN_COLUMN:
+        raise OSError(
+            f"a group of its rows has {largest >> 20} MiB in one column, more than {_MOST_IN_COLUMN >> 20}: "
+            "write it with fewer rows in a group"
+        )
     return max(1, min(_BATCH_ROWS, _BATCH_BYTES // largest))
 
 
@@ -105,8 +116,9 @@ def _read_parquet(file: Path) -> Iterator[dict[str, Any] | str]:
     arrow = require_arrow(file)
     parquet = require("pyarrow.parquet", "data", str(file))
     try:
-        opened = parquet.ParquetFile(file)
-        for batch in opened.iter_batches(batch_size=rows_at_once(opened.metadata)):
-            yield from batch.to_pylist()
+        with open_plain(file) as plain:
+            opened = parquet.ParquetFile(plain)
+            for batch in opened.iter_batches(batch_size=rows_at_once(opened.metadata)):
+                yield from batch.to_pylist()
     except arrow.ArrowException as error:
         raise UserError(f"cannot read {file}: {str(error).splitlines()[0]}") from error

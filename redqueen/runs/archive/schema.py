@@ -16,6 +16,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+from redqueen.base.plain_files import parse_json
 from redqueen.runs.archive.rows import (
     AttemptRow,
     ChampionRow,
@@ -33,7 +34,6 @@ from redqueen.runs.archive.rows import (
     TaskRow,
 )
 from redqueen.runs.directory import RunError
-from redqueen.runs.files import parse_json
 
 R = TypeVar("R", bound=Row)
 LAYOUT = 5
