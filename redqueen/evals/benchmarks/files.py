@@ -16,6 +16,8 @@ from redqueen.evals.benchmarks.benchmark import Benchmark, Loaded, Row
 from redqueen.evals.graders.grader import Problem
 
 _CHUNK = 1 << 20
+_MOST_IN_LINE = 256 << 20
+"""The longest rows are LiveCodeBench's, with their tests. A compressed file of a few megabytes may be one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,7 @@ def problems(benchmark: Benchmark, found: Rows) -> Loaded:
 def _problem(benchmark: Benchmark, row: Row, number: int, origin: str) -> Problem:
     try:
         return benchmark.problem(row)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, RecursionError) as error:
         why = f"{type(error).__name__}: {error}"
         raise UserError(f"row {number} of {origin} is no row of {benchmark.title}: {why}") from error
 
@@ -104,13 +106,15 @@ def read(paths: Sequence[Path], limit: int | None) -> Rows:
                     digest.update(chunk)
             # Line by line: LiveCodeBench has 4 GB. Bytes end at a line feed alone; a text may hold other ends of lines.
             with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
-                for line in lines:
+                while line := lines.readline(_MOST_IN_LINE + 1):
+                    if len(line) > _MOST_IN_LINE:
+                        raise ValueError(f"it has a line of more than {_MOST_IN_LINE >> 20} MiB")
                     if not line.strip():
                         continue
                     available += 1
                     if limit is None or available <= limit:
                         rows.append(cast("Row", json.loads(line)))
-        except (OSError, EOFError, ValueError, zlib.error) as error:
+        except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
             raise UserError(f"cannot read {path}: {error}: download it again") from error
     origin = " ".join(path.name for path in paths)
     return Rows(rows=rows, available=available, origin=origin, sha256=digest.hexdigest())

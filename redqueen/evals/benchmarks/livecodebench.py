@@ -37,14 +37,21 @@ COMPLETE = '"""\n{text}\n\n{how}\n"""\n\n'
 def unpacked_tests(packed: str) -> list[dict[str, Any]]:
     """Returns the tests in a row's field: JSON, or JSON that is packed. Raises ValueError or UserError if it is not."""
     try:
-        decoded = json.loads(packed)
-    except ValueError:
-        decoded = json.loads(cast("str", load_plain(_unpacked(packed))))
+        decoded = _decoded(packed)
+    except json.JSONDecodeError:
+        decoded = _decoded(cast("str", load_plain(_unpacked(packed))))
     tests = cast("list[dict[str, Any]]", decoded)
     for test in tests:
         if not all(isinstance(test[field], str) for field in FIELDS) or test["testtype"] not in ("functional", "stdin"):
             raise ValueError("a test has no text as input or output")
     return tests
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("the tests are nested too deeply") from error
 
 
 def _unpacked(packed: str) -> bytes:

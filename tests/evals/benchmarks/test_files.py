@@ -13,6 +13,7 @@ from redqueen.config import Config
 from redqueen.errors import UserError
 from redqueen.evals.benchmarks.benchmark import Benchmark
 from redqueen.evals.benchmarks.evalplus import HUMANEVAL
+from redqueen.evals.benchmarks.files import read
 from redqueen.evals.benchmarks.livecodebench import LIVECODEBENCH
 from redqueen.evals.benchmarks.maths import AIME24, MINERVA
 from redqueen.evals.benchmarks.registry import chosen, groups, load, load_benchmarks, names
@@ -109,6 +110,18 @@ def test_damaged_files_are_one_line(tmp_path: Path, content: str) -> None:
     with pytest.raises(UserError, match=r"aime24") as caught:
         load(AIME24, tmp_path, None)
     assert "\n" not in str(caught.value)
+
+
+def test_a_line_that_only_unpacks_to_gigabytes_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redqueen.evals.benchmarks.files._MOST_IN_LINE", 1 << 20)
+    for length, good in ((1 << 20, True), ((1 << 20) + 1, False)):
+        file = tmp_path / f"{length}.jsonl.gz"
+        file.write_bytes(gzip.compress(b'{"a": 1}\n' + b'{"b": "' + b"x" * (length - 9) + b'"}'))
+        if good:
+            assert read([file], None).available == 2
+        else:
+            with pytest.raises(UserError, match="it has a line of more than 1 MiB"):
+                read([file], None)
 
 
 def test_words_and_groups_are_chosen_in_the_order_of_tables() -> None:

@@ -72,9 +72,32 @@ def test_a_pickle_that_names_anything_is_refused_and_nothing_is_called(tmp_path:
     assert load_plain(pickle.dumps(plain)) == plain
 
 
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_text_is_read_by_every_protocol(protocol: int) -> None:
+    text = "ä\n" * 100_000
+    assert load_plain(pickle.dumps(text, protocol)) == text
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"\x80\x02X\x02\x00\x00\x00[]r\xff\xff\xff\x0f.", "are not those up to 268435455"),
+        (b"\x80\x02X\x02\x00\x00\x00[]q\xff.", "are not those up to 255"),
+        (b"V[]\np99999999\n.", "are not those up to 99999999"),
+        (b"\x80\x04" + b"]\x94" * 2_000 + b".", "instructions"),
+        (b"\x80\x02" + b"(" * 100_000 + b"t" * 100_000 + b".", "instructions"),
+    ],
+)
+def test_a_pickle_that_takes_more_memory_than_its_length_says_is_refused(data: bytes, why: str) -> None:
+    with pytest.raises(UserError, match=why):
+        load_plain(data)
+
+
 @pytest.mark.parametrize(
     "damaged",
     [
+        "[" * 200_000,
+        base64.b64encode(zlib.compress(pickle.dumps("[" * 200_000))).decode(),
         "no base64 at all!",
         base64.b64encode(b"no zlib").decode(),
         base64.b64encode(zlib.compress(b"no pickle")).decode(),
@@ -87,6 +110,16 @@ def test_a_pickle_that_names_anything_is_refused_and_nothing_is_called(tmp_path:
 def test_damaged_tests_are_errors(damaged: str) -> None:
     with pytest.raises((UserError, ValueError)):
         unpacked_tests(damaged)
+
+
+def test_tests_and_rows_that_are_nested_too_deeply_are_one_line(tmp_path: Path) -> None:
+    row = {**rows.LIVECODEBENCH[0], "metadata": "[" * 200_000}
+    rows.write(tmp_path / "livecodebench.jsonl", [row])
+    with pytest.raises(UserError, match=r"row 1 of livecodebench\.jsonl is no row of LiveCodeBench: RecursionError"):
+        load(LIVECODEBENCH, tmp_path, None)
+    (tmp_path / "livecodebench.jsonl").write_text("[" * 200_000)
+    with pytest.raises(UserError, match=r"cannot read .*livecodebench\.jsonl: maximum recursion depth"):
+        load(LIVECODEBENCH, tmp_path, None)
 
 
 def test_a_damaged_row_is_one_line_with_its_number(tmp_path: Path) -> None:
