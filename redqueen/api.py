@@ -20,7 +20,7 @@ from redqueen.base.machine import set_library_defaults
 from redqueen.base.optional import require
 from redqueen.config import Config
 from redqueen.config.keys import as_text
-from redqueen.config.recipes import configure
+from redqueen.config.recipes import configured
 from redqueen.records import Status, Verifier
 from redqueen.runs.allowed import Allowed, with_own_parts
 from redqueen.runs.archive.reader import ArchiveReader
@@ -106,7 +106,7 @@ class Run:
         memory; KeyboardInterrupt if it was stopped.
         """
         set_library_defaults()
-        config = configure([recipe, *_assignments(settings)])
+        config = configured(recipe, settings or {})
         from redqueen.session import Attached, start
 
         start(config, RunDirectory(Path(path)), Attached(command=_caller(), recorders=recorders, verifier=verifier))

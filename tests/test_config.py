@@ -18,7 +18,7 @@ from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS
 from redqueen.config import Config, ConfigError, resolve
 from redqueen.config.keys import describe, keys
 from redqueen.config.league import Crossover, Mutation
-from redqueen.config.recipes import RECIPES, configure, recipe
+from redqueen.config.recipes import RECIPES, configure, configured, recipe
 from redqueen.game.prompts import prompts
 from redqueen.kinds import BUILT_IN
 from redqueen.kinds.python import NAMES
@@ -88,6 +88,39 @@ def test_matching_comes_after_all_other_overrides() -> None:
     assert configure(["population.teachers=3", "population.students=6"], matched="per_adapter").game.matches == 2
     assert configure(["matched=none"]) == configure([])
     assert config.recipe == "quickstart matched=total"
+
+
+def test_settings_of_a_script_keep_all_their_digits() -> None:
+    settings = {
+        "sampling.temperature": 1 / 3,
+        "learning.lr": 1 / 30_000,
+        "run.seed": 12_345_679,
+        "game.kinds": ["code_o", "code_i"],
+        "population.init": Path("fresh"),
+        "game.seeds": None,
+        "matched": "total",
+    }
+    config = configured("quickstart", settings)
+    assert (config.sampling.temperature, config.learning.lr) == (1 / 3, 1 / 30_000)
+    assert (config.run.seed, config.game.kinds, config.population.init) == (12_345_679, ("code_o", "code_i"), "fresh")
+    assert config.recipe == "quickstart matched=total"
+    assert configured("quickstart", {"game.kinds": "code_o,code_f"}).game.kinds == ("code_o", "code_f")
+    with pytest.raises(ConfigError, match=r"did you mean 'learning\.lr'"):
+        configured("quickstart", {"learning.lrr": 1})
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("evals.benchmarks=none", "evals.benchmarks: it names no benchmark: .* write evals.every=0"),
+        ("evals.benchmarks=", "evals.benchmarks: it names no benchmark"),
+        ("run.steps=none", "run.steps: none is no value of this setting: see redqueen keys run.steps"),
+        ("game.kinds=none", "game.kinds: none is no value of this setting"),
+    ],
+)
+def test_a_missing_value_is_one_line_in_our_words(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        configure([override])
 
 
 @pytest.mark.parametrize(

@@ -224,5 +224,7 @@ def resolve(data: dict[str, Any]) -> Config:
         message = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
             raise ConfigError(unknown_key(where, keys(Config))) from None
+        if first["input"] is None and first["type"] != "value_error":
+            raise ConfigError(f"{where}: none is no value of this setting: see redqueen keys {where}") from None
         note = "" if first["type"] == "value_error" else f" (given: {first['input']!r})"
         raise ConfigError(f"{where}: {message}{note}" if where else message) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from redqueen.config.section import Section
 
@@ -12,7 +12,7 @@ class EvalsConfig(Section):
 
     every: int = Field(default=0, ge=0)
     """Steps between two evaluations of the students; the start and the last step have one too. 0: none."""
-    benchmarks: tuple[str, ...] = Field(default=("reserved",), min_length=1)
+    benchmarks: tuple[str, ...] = ("reserved",)
     """Names of benchmarks, or code, maths or all."""
     limit: int = Field(default=30, ge=1)
     """Problems of each benchmark, at most."""
@@ -20,3 +20,10 @@ class EvalsConfig(Section):
     """Tokens of the longest answer; 0: each benchmark's own number."""
     data: str = ""
     """The folder of the benchmarks' files; empty: the Hugging Face hub. The reserved programs need neither."""
+
+    @field_validator("benchmarks", mode="before")
+    @classmethod
+    def _some(cls, value: object) -> object:
+        if not value:
+            raise ValueError("it names no benchmark: to evaluate nothing while a run goes on, write evals.every=0")
+        return value

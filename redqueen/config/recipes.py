@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 from redqueen.config import (
     Config,
@@ -285,6 +286,24 @@ def configure(
         else:
             others.append(override)
     return match_compute((start or recipe(name)).override(others), how)
+
+
+def configured(name: str, settings: Mapping[str, object]) -> Config:
+    """Returns a recipe with settings, whose values are taken as they are: as text, a number might lose digits.
+
+    `matched` may be among them, as on a command line. Raises as `configure` does.
+    """
+    values = {key: _value(value) for key, value in settings.items()}
+    how = str(values.pop("matched", "none"))
+    # A module that is named here is imported, as one on the command line is.
+    return match_compute(configure([name]).with_settings(values, load_plugins=True), how)
+
+
+def _value(value: object) -> object:
+    """Returns a value as a setting takes it. Of what is no plain value, such as a path, that is its text."""
+    if isinstance(value, list | tuple):
+        return tuple(cast("Sequence[object]", value))
+    return value if isinstance(value, str | int | float | None) else str(value)
 
 
 def settings_of(file: Path) -> Config:
