@@ -6,9 +6,10 @@ up to names and constants. What the idea of a task is, its kind says (`TaskKind.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 
-from redqueen.kinds import BUILT_IN, TaskKind, find, languages
+from redqueen.kinds import TaskKind, find, languages
 from redqueen.records import Kind, Task
 
 
@@ -27,7 +28,9 @@ def _seed_ideas(kind: TaskKind) -> frozenset[str]:
     return frozenset(kind.idea(draft.program, draft.message) for draft in kind.language.seeds())
 
 
-@cache
-def seed_shapes() -> frozenset[str]:
-    """Returns the shapes of the shipped seed programs of all built-in languages."""
-    return frozenset(language.shape(draft.program) for language in languages(BUILT_IN) for draft in language.seeds())
+def seed_shapes(kinds: Iterable[Kind]) -> frozenset[str]:
+    """Returns the shapes of the shipped seed programs of these kinds' languages."""
+    shapes: set[str] = set()
+    for language in languages(kinds):
+        shapes.update(language.shape(draft.program) for draft in language.seeds())
+    return frozenset(shapes)

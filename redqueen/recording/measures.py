@@ -71,9 +71,10 @@ Spread = Callable[[Callable[[ToMeasure], MeasureRow], Sequence[ToMeasure]], Iter
 class Measures:
     """Measures the tasks of a run's steps, in order, and counts what they cover."""
 
-    def __init__(self, spread: Spread = map) -> None:
+    def __init__(self, kinds: Sequence[Kind], spread: Spread = map) -> None:
+        """Begins a run of these kinds; `spread` is where tasks are measured."""
         self._spread = spread
-        seeds = {"programs": seed_shapes(), **seed_cells()}
+        seeds = {"programs": seed_shapes(kinds), **seed_cells()}
         names = ("programs", "paths", "functions", "signatures", "behaviours")
         self._coverage = {name: Coverage(seeds[name]) for name in names}
         self._identities: set[str] = set()

@@ -86,7 +86,7 @@ class Trainer:
         self.start_answers: tuple[HeldOutAnswer, ...] = ()
         self.archive = ArchiveRecorder(directory.archive)
         self.metrics = MetricsRecorder(directory, config.run.metrics)
-        self.measures = Measures(spread)
+        self.measures = Measures(config.game.kinds, spread)
         self.watchers = tuple(watchers)
         self.played = 0
         # What the next step was given while the present one learned (`learning.max_staleness`). A checkpoint does not

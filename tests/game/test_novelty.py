@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from redqueen.game.novelty import idea, seed_ideas
+from redqueen.game.novelty import idea, seed_ideas, seed_shapes
 from redqueen.game.task_bank import TaskBank
+from redqueen.kinds import find
 from redqueen.kinds.python import NAMES
 from redqueen.kinds.python.seeds import seeds
 from redqueen.records import Kind, Pair, Task
@@ -55,3 +56,11 @@ def test_what_a_bank_knew_survives_a_resume() -> None:
     other = replace(task(PROGRAM), id="again")
     assert not resumed.is_novel(other)
     assert idea(other) == idea(task(PROGRAM))
+
+
+def test_the_shapes_of_seeds_are_those_of_the_languages_of_a_run() -> None:
+    query = find("sql_o").language
+    python = seed_shapes(NAMES)
+    assert python == seed_shapes(NAMES[:1])
+    assert python.isdisjoint(query.shape(draft.program) for draft in query.seeds())
+    assert seed_shapes((*NAMES, "sql_o")) == python | seed_shapes(["sql_o"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from redqueen.game.seeds import AUTHOR
+from redqueen.kinds import BUILT_IN
 from redqueen.kinds.python import NAMES
 from redqueen.league.hall_of_fame import champion_of
 from redqueen.league.matchmaking import Match
@@ -42,7 +43,7 @@ EMPTY = StepRecord(
     population=(),
     hall_of_fame=(),
     task_bank_size=0,
-    measures=Measures().measure(NOTHING, {}, ()),
+    measures=Measures(BUILT_IN).measure(NOTHING, {}, ()),
     seconds={"total": 0.0},
 )
 T0 = Member("T0", "teacher", 0, rating=Rating(26.0, 7.0), wins=1)
@@ -145,6 +146,6 @@ def full() -> StepRecord:
         population=(Standing(member=T0, fitness=5.0), Standing(member=S1, fitness=None)),
         hall_of_fame=("T0@4",),
         task_bank_size=7,
-        measures=Measures().measure(played, {}, ("T0", "S0")),
+        measures=Measures(BUILT_IN).measure(played, {}, ("T0", "S0")),
         seconds={"match": 0.12345, "total": 61.5},
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from redqueen.game.behaviour import Behaviour
+from redqueen.kinds import BUILT_IN
 from redqueen.play.played_step import PlayedMatch, PlayedStep, ScoredProposal
 from redqueen.recording.archive import ArchiveRecorder
 from redqueen.recording.measures import Measures, StepMeasures
@@ -53,7 +54,7 @@ def metrics(done: StepMeasures) -> StepMetrics:
 
 
 def test_a_task_is_measured_as_written_and_as_reached() -> None:
-    done = measure(Measures(), 4, task("a", DEAD), task("b", ALIVE))
+    done = measure(Measures(BUILT_IN), 4, task("a", DEAD), task("b", ALIVE))
     dead, alive = done.rows
     assert dead.written_lines == 5
     assert (dead.reached_lines, dead.reached_nodes) == (alive.written_lines, alive.written_nodes)
@@ -69,14 +70,16 @@ def test_a_task_is_measured_as_written_and_as_reached() -> None:
 
 def test_dead_code_other_names_and_constants_make_no_new_program() -> None:
     renamed = "def f(n):\n    m = n + 5\n    return m * 7"
-    done = measure(Measures(), 4, task("a", ALIVE), task("b", DEAD), task("c", renamed), task("d", ALIVE, "2", "6"))
+    done = measure(
+        Measures(BUILT_IN), 4, task("a", ALIVE), task("b", DEAD), task("c", renamed), task("d", ALIVE, "2", "6")
+    )
     assert [row.new_shape for row in done.rows][1:] == [False, False, False]
     assert metrics(done)["coverage"]["programs"]["cells"] == 1
     assert not any(row.repeated for row in done.rows)
 
 
 def test_a_repeated_task_has_its_share() -> None:
-    measures = Measures()
+    measures = Measures(BUILT_IN)
     measure(measures, 4, task("a", ALIVE))
     again = measure(measures, 5, task("b", f"# again\n{ALIVE}"), task("c", ALIVE, "2"))
     assert [row.repeated for row in again.rows] == [True, False]
@@ -85,7 +88,7 @@ def test_a_repeated_task_has_its_share() -> None:
 
 
 def test_champions_tasks_have_rows_and_count_nowhere() -> None:
-    done = Measures().measure(played(4, replace(task("a", ALIVE), author="T0@2")), {}, ["T0"])
+    done = Measures(BUILT_IN).measure(played(4, replace(task("a", ALIVE), author="T0@2")), {}, ["T0"])
     assert len(done.rows) == 1
     assert metrics(done)["coverage"]["programs"]["tasks"] == 0
     assert metrics(done)["repeated_rate"] is None
@@ -93,22 +96,22 @@ def test_champions_tasks_have_rows_and_count_nowhere() -> None:
 
 def test_guessable_tasks_are_counted_among_those_that_were_called() -> None:
     tasks = [task(name, ALIVE, given) for name, given in (("a", "1"), ("b", "2"), ("c", "3"))]
-    guessable = metrics(measure(Measures(), 4, *tasks, a=GUESSED, b=HARD))["guessable"]
+    guessable = metrics(measure(Measures(BUILT_IN), 4, *tasks, a=GUESSED, b=HARD))["guessable"]
     assert guessable == {"tasks": 2, "rate": 0.5, "by_random": 0.5, "by_echo": 0.0, "by_few_outputs": 0.5}
 
 
 def test_a_resumed_count_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
     first = [task("4.a", DEAD), task("4.b", "def f(x):\n    return [x] * len(str(x))", "1", "[1]")]
     later = [task("5.a", ALIVE), task("5.b", "def f(x):\n    return {x: x}", "1", "{1: 1}")]
-    whole = Measures()
+    whole = Measures(BUILT_IN)
     recorder = ArchiveRecorder(tmp_path / "run.sqlite")
     recorder.begin([T0, S0], ())
     before = measure(whole, 4, *first, **{"4.a": HARD})
     recorder.record(replace(record(4), played=played(4, *first), measures=before))
-    lost = measure(Measures(), 5, *later)
+    lost = measure(Measures(BUILT_IN), 5, *later)
     recorder.record(replace(record(5), played=played(5, *later), measures=lost))
     recorder.rewind(4)
-    resumed = Measures()
+    resumed = Measures(BUILT_IN)
     with ArchiveReader(tmp_path / "run.sqlite") as reader:
         assert reader.measures() == list(before.rows)
         resumed.restore(reader.measures_of_members())
@@ -120,7 +123,7 @@ def test_what_champions_wrote_is_not_counted_again(tmp_path: Path) -> None:
     recorder = ArchiveRecorder(tmp_path / "run.sqlite")
     recorder.begin([T0], ())
     tasks = [task("4.a", ALIVE), replace(task("4.b", ALIVE, "2"), author="T0@2")]
-    done = measure(Measures(), 4, *tasks)
+    done = measure(Measures(BUILT_IN), 4, *tasks)
     recorder.record(replace(record(4), played=played(4, *tasks), measures=done))
     with ArchiveReader(tmp_path / "run.sqlite") as reader:
         assert isinstance(reader.members()[0], MemberRow)
