@@ -20,6 +20,7 @@ from redqueen.analysis.retention.study import RetentionPlan, RetentionTrial, ope
 from redqueen.analysis.retention.summary import answer, summarise
 from redqueen.cli.retention import run_retention
 from redqueen.errors import UserError
+from redqueen.kinds import find
 from redqueen.kinds.python import PYTHON
 from redqueen.kinds.python.reserved import reserved
 from redqueen.policy.model.base import fingerprint
@@ -54,6 +55,14 @@ def easy_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reserved programs of the toy game: students that learn it get better at them."""
     drafts = tuple(Draft("def f(x):\n    return 1", (str(byte),)) for byte in range(0, 80, 2))
     monkeypatch.setattr(PYTHON, "reserved", lambda half: drafts)
+
+
+def test_the_fixed_tasks_are_of_the_kinds_in_which_students_are_tested(
+    toy_replay: Callable[..., Replay], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(find("code_o")), "held_out_as", "code_i")
+    fixed, _ = experiment._tasks(toy_replay(2), SMALL, "study")
+    assert {task.kind for task in fixed} == {"code_i"}
 
 
 @pytest.mark.usefixtures("easy_reserved")

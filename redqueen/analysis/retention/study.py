@@ -27,6 +27,7 @@ from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks
 from redqueen.game.advantages import advantages
 from redqueen.game.reserved import Half
 from redqueen.game.rewards import student_reward
+from redqueen.kinds import held_out_kinds
 from redqueen.records import Attempted, GradedRollout, Sample, Task
 from redqueen.runs.checkpoint import Checkpoint
 from redqueen.train.evolution import OPERATORS
@@ -182,11 +183,13 @@ def _tasks(replay: Replay, plan: RetentionPlan, purpose: str) -> tuple[list[Task
     # regain its parent's level by remembering them.
     config = replay.config
     kinds = config.game.kinds
-    most = most_tasks(HALF, kinds)
+    # A kind may have another one in which students are tested, as in an evaluation.
+    tested = held_out_kinds(kinds)
+    most = most_tasks(HALF, tested)
     if plan.tasks > most:
         raise UserError(f"--tasks {plan.tasks}: there are {most} reserved tasks, choose at most that")
     seed = streams.key(config.run.seed, purpose, "tasks")
-    fixed = reserved_tasks(HALF, kinds, plan.tasks, seed, replay.self_play.verifier)
+    fixed = reserved_tasks(HALF, tested, plan.tasks, seed, replay.self_play.verifier)
     pool = [entry.task for entry in replay.self_play.task_bank.entries() if entry.task.kind in kinds]
     if not pool:
         raise UserError("the run's bank holds no tasks of its kinds to learn from")
