@@ -12,6 +12,7 @@ import pytest
 
 from redqueen.sandbox import PROGRAMS, Call, Limits, Outcome, Sandbox, Script, judge
 from redqueen.sandbox.judging import shared_sandbox
+from redqueen.sandbox.programs import printed, script_job
 from tests.sandbox.conftest import AMPLE
 from tests.sandbox.reach import REACH
 from tests.sandbox.test_escapes import AIMED, OTHERWISE
@@ -52,6 +53,36 @@ def test_the_first_test_that_fails_decides_and_is_named(judged: Judge) -> None:
     assert (wrong.status, wrong.detail) == ("wrong", "test 1 gave 4")
     printed = judged(SUM, Script("1 2", "3"), Script("1 2", "4"))
     assert (printed.status, printed.detail) == ("wrong", "test 1 printed '3\\n'")
+
+
+DELETED = "class A:\n    def __del__(self):\n        print('gone')\na = A()\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "text"),
+    [
+        ("import sys\nprint(1)\nsys.stdout.close()", "1"),
+        ("import sys\nprint(1)\nsys.stdout.detach()", "1"),
+        ("import io, sys\nsys.stdout = io.TextIOWrapper(sys.stdout.detach())\nprint(1)", "1"),
+        ("import io, sys\nsys.stdout = io.TextIOWrapper(sys.stdout.buffer)\nprint(1)", "1"),
+        ("import sys\nsys.stderr.close()\nprint(1)", "1"),
+        (DELETED + "print(1)", "1\ngone"),
+        (DELETED + "def f():\n    return a\nprint(f() is a)", "True\ngone"),
+        (DELETED + "import sys\nsys.exit()", "gone"),
+    ],
+)
+def test_what_a_program_prints_at_its_end_is_printed(judged: Judge, program: str, text: str) -> None:
+    assert judged(program, Script("", text)).status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("said", "code"), [("3", 3), ("-1", 255), ("2**40 + 3", 3), ("10**5000", 255), ("-10**5000", 255), ("True", 1)]
+)
+def test_an_exit_code_is_what_python_makes_of_it(jail: Sandbox, said: str, code: int) -> None:
+    (outcome,) = jail.run([script_job(f"import sys\nsys.exit({said})", "")])
+    left = printed(outcome)
+    assert left is not None
+    assert left.code == code
 
 
 def test_values_are_equal_as_an_assertion_says(judged: Judge) -> None:

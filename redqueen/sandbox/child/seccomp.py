@@ -18,15 +18,16 @@ from lockdown import prctl
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 _ALLOWED = {
-    # exit, exit_group, rt_sigreturn, brk, munmap, mremap, madvise
-    "x86_64": (60, 231, 15, 12, 11, 25, 28),
-    "aarch64": (93, 94, 139, 214, 215, 216, 233),
+    # exit, exit_group, rt_sigreturn, brk, munmap, mremap
+    "x86_64": (60, 231, 15, 12, 11, 25),
+    "aarch64": (93, 94, 139, 214, 215, 216),
 }
-# Allowed for some arguments only: `write` to the result pipe, memory without PROT_EXEC, waking (never waiting on) a
-# futex. A program that can wait could outlast its CPU limit, so nothing here blocks.
+# Allowed for some arguments only: `write` to the result pipe, memory without PROT_EXEC, advice that gives memory back
+# (other advice tells of the machine's memory, or changes it), waking (never waiting on) a futex. A program that can
+# wait could outlast its CPU limit, so nothing here blocks.
 _CHECKED = {
-    "x86_64": {"write": 1, "mmap": 9, "mprotect": 10, "futex": 202},
-    "aarch64": {"write": 64, "mmap": 222, "mprotect": 226, "futex": 98},
+    "x86_64": {"write": 1, "mmap": 9, "mprotect": 10, "madvise": 28, "futex": 202},
+    "aarch64": {"write": 64, "mmap": 222, "mprotect": 226, "madvise": 233, "futex": 98},
 }
 
 _PR_SET_SECCOMP = 22
@@ -36,6 +37,8 @@ _ERRNO_EPERM = 0x0005_0001
 _ALLOW = 0x7FFF_0000
 _X32_BIT = 0x4000_0000
 _PROT_EXEC = 4
+_MADV_DONTNEED = 4
+_MADV_FREE = 8
 _FUTEX_COMMAND = 0x7F
 _FUTEX_WAKE = 1
 
@@ -81,6 +84,12 @@ def filter_program(machine: str, result: int) -> bytes:
     code += _when(checked["write"], _equal(0, result))
     for name in ("mmap", "mprotect"):
         code += _when(checked[name], [(_LOAD, 0, 0, _low(2)), (_JSET, 1, 0, _PROT_EXEC)])
+    give_back: list[Instruction] = [
+        (_LOAD, 0, 0, _low(2)),
+        (_JEQ, 1, 0, _MADV_DONTNEED),
+        (_JEQ, 0, 1, _MADV_FREE),
+    ]
+    code += _when(checked["madvise"], give_back)
     wake: list[Instruction] = [
         (_LOAD, 0, 0, _low(1)),
         (_AND, 0, 0, _FUTEX_COMMAND),

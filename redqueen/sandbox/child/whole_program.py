@@ -6,6 +6,8 @@ output is not here, so to say it a program would have to compute it. Child-side,
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import io
 import sys
 from typing import Any
@@ -16,6 +18,8 @@ MOST_ERRORS = 1 << 14
 """The bytes of standard error that are kept."""
 MOST_FRAMES = 20
 """The lines of a traceback that are kept, the last ones."""
+LONG = 1 << 63
+"""An exit code from here on, in either direction, is what C makes of -1."""
 LOADED: list[dict[str, Any]] = []
 """The names of the program whose expressions are asked for; one process belongs to one program."""
 
@@ -43,8 +47,9 @@ def run_script(source: str, text: str, names: dict[str, Any]) -> tuple[str, str,
     sys.stdout = out.stream
     sys.stderr = errors.stream
     code = 0
+    names = names | {"__name__": "__main__", "open": open_input, "exit": sys.exit, "quit": sys.exit}
     try:
-        execute(source, names | {"__name__": "__main__", "open": open_input, "exit": sys.exit, "quit": sys.exit})
+        execute(source, names)
     except SystemExit as leaving:
         code = exit_code(leaving.code, errors)
     except MemoryError:
@@ -53,6 +58,14 @@ def run_script(source: str, text: str, names: dict[str, Any]) -> tuple[str, str,
     except BaseException as error:  # noqa: BLE001 - a program may raise anything at all
         errors.say(traceback_of(error))
         code = 1
+    if "__del__" in source:
+        # An interpreter lets its objects go at its end, and what they print then is printed. Functions and the names
+        # that they see hold each other.
+        del names
+        gc.collect()
+    # It may have put a stream of its own in this place, which keeps text back until it is told.
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
     return out.text(), errors.text(), code
 
 
@@ -66,7 +79,7 @@ def exit_code(said: object, errors: Printed) -> int:
     if said is None:
         return 0
     if isinstance(said, int):
-        return said & 255
+        return said & 255 if -LONG <= said < LONG else 255
     errors.say(f"{said}\n")
     return 1
 
@@ -91,6 +104,7 @@ class Printed(io.BytesIO):
         super().__init__()
         self.most = most
         self.drops = drops
+        self.kept = b""
         self.stream = io.TextIOWrapper(self, encoding="utf-8", errors="surrogateescape", write_through=True)
 
     def write(self, data: Any, /) -> int:
@@ -103,14 +117,22 @@ class Printed(io.BytesIO):
         super().write(bytes(data)[: max(0, remaining)])
         return len(data)
 
+    def close(self) -> None:
+        """Keeps what was printed: a program may close its standard output."""
+        self.kept = self.kept if self.closed else self.getvalue()
+        super().close()
+
     def say(self, text: str) -> None:
-        """Adds a text."""
-        self.write(text.encode("utf-8", "replace"))
+        """Adds a text, unless the program has closed the stream."""
+        if not self.closed:
+            self.write(text.encode("utf-8", "replace"))
 
     def text(self) -> str:
         """Returns all that was printed."""
-        self.stream.flush()
-        return self.getvalue().decode("utf-8", "replace")
+        # Closed or taken apart by the program, the stream has nothing more to hand on: it keeps no text back.
+        with contextlib.suppress(ValueError):
+            self.stream.flush()
+        return (self.kept if self.closed else self.getvalue()).decode("utf-8", "replace")
 
 
 class OutputError(Exception):
