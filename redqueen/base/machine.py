@@ -50,6 +50,14 @@ def set_library_defaults() -> None:
         os.environ.setdefault("TRITON_CACHE_DIR", str(kernels / "triton"))
 
 
+def hear_of_children() -> None:
+    """Has the kernel say how child processes end. Whoever started this process may have set that it does not."""
+    # Only the main thread may. In another one the sandbox says that it does not start, and why.
+    ignored = signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
+    if ignored and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
 @contextmanager
 def on_sigterm(act: Callable[[], None]) -> Generator[None]:
     """Calls `act` in the main thread when this process gets SIGTERM; nothing changes in a block of another thread."""

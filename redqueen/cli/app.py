@@ -14,7 +14,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from redqueen import __version__
-from redqueen.base.machine import set_library_defaults
+from redqueen.base.machine import hear_of_children, set_library_defaults
 from redqueen.base.optional import TRAINING, missing
 from redqueen.cli import examples
 from redqueen.cli.app_runs import AsJson, LoadPlugins, Unsafe, runs, say_loading
@@ -468,6 +468,7 @@ def check_once(arguments: list[str]) -> None:
 def main() -> None:
     """Runs the command line. A UserError is printed as one line; any other error is our bug and keeps its traceback."""
     _replace_closed_streams()
+    hear_of_children()
     set_library_defaults()
     if not sys.stderr.isatty():
         # In a log, a progress bar of a library is hundreds of lines.

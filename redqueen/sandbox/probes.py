@@ -6,6 +6,7 @@ import functools
 import time
 from dataclasses import dataclass
 
+from redqueen.base.machine import hear_of_children
 from redqueen.errors import UserError
 from redqueen.sandbox.interpreters import Interpreters
 from redqueen.sandbox.job import Job, Limits
@@ -80,6 +81,7 @@ def search():
 
 def probe() -> tuple[str, list[Probe]]:
     """The isolation tier, and what each probe found. Takes about half a second, once in a process."""
+    hear_of_children()
     tier, probes = _probe_once()
     return tier, list(probes)
 

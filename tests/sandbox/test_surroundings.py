@@ -6,6 +6,7 @@ import encodings
 import os
 import pkgutil
 import resource
+import signal
 import subprocess
 import sys
 import threading
@@ -174,3 +175,18 @@ def test_programs_run_under_a_users_own_limit_on_cpu_time(monkeypatch: pytest.Mo
     # A child cannot have more than the hard limit, and must not fail for that.
     with Sandbox(GAME.with_limits(replace(AMPLE, cpu_s=60.0)), workers=1) as sandbox:
         assert runner(sandbox)("def f():\n    return 2", validate=True).outputs == ("2",)
+
+
+def test_a_sandbox_starts_where_the_starter_of_this_process_ignored_its_children() -> None:
+    code = (
+        "import signal; from redqueen.sandbox import Job, Sandbox\n"
+        "assert signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN\n"
+        "with Sandbox(workers=1) as sandbox:\n"
+        "    print(sandbox.run([Job('def f(x):\\n    return x + 1', ('41',), validate=True)])[0].outputs)"
+    )
+
+    def ignore() -> None:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+    done = subprocess.run([sys.executable, "-c", code], preexec_fn=ignore, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("('42',)\n", "")
