@@ -11,15 +11,20 @@ from pathlib import Path
 
 import matplotlib.image
 import pytest
+from starlette.testclient import TestClient
 
 from redqueen.analysis.drawing import write
+from redqueen.analysis.lineage import tree
 from redqueen.analysis.lineage.figure import draw
 from redqueen.analysis.lineage.tree import Life, ancestors, last_step, lives
 from redqueen.game.verifier import LocalVerifier
 from redqueen.runs.archive.rows import MemberRow, StandingRow
 from redqueen.runs.archive.writer import Archive
 from redqueen.runs.directory import RunDirectory, RunError
+from redqueen.web.app import make_app
+from redqueen.web.folder import Folder
 from tests import toy
+from tests.cli.archived import archived
 from tests.cli.running import Done, redqueen
 
 pytestmark = pytest.mark.integration
@@ -38,6 +43,23 @@ def whole(tmp_path_factory: pytest.TempPathFactory, verifier: LocalVerifier) -> 
         "game.proposals": 3,
     }
     return toy.played(folder, verifier, **changes).path
+
+
+def test_a_family_that_is_too_large_to_be_shown_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree, "MOST_MEMBERS", 3)
+    run = archived(tmp_path / "run")
+    with Archive(run / "run.sqlite") as archive:
+        names = [f"S{number}" for number in range(3)]
+        archive.write([MemberRow(name=name, role="student", step=0, parents=(), operator="init") for name in names])
+        assert [life.name for life in lives(run)] == names
+        archive.write([MemberRow(name="S3", role="student", step=1, parents=("S0",), operator="copy_parent")])
+    done = redqueen("lineage", str(run))
+    assert done.returncode == 2
+    assert "run.sqlite has 4 members, and a family of more than 3 is not drawn or listed" in done.stderr
+    page = TestClient(make_app(Folder(run)), base_url="http://127.0.0.1")
+    for view in ("league", "tree"):
+        answer = page.get(f"/api/{view}", params={"run": ""})
+        assert (answer.status_code, "4 members" in answer.json()["error"]) == (400, True)
 
 
 def by_name(run: Path) -> dict[str, Life]:

@@ -14,6 +14,10 @@ from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.archive.rows import MemberRow, ReplacementRow
 from redqueen.runs.archive.totals import UNRATED, Career
 from redqueen.runs.directory import RunDirectory, RunError
+from redqueen.runs.files import quoted
+
+MOST_MEMBERS = 20_000
+"""A family of more takes minutes and gigabytes, and is no picture that a person can read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,16 @@ def lives(run: Path) -> list[Life]:
 
 
 def lives_in(archive: ArchiveReader) -> list[Life]:
-    """Returns every member that ever lived in the run of an open archive, in order of birth."""
+    """Returns every member that ever lived in the run of an open archive, in order of birth.
+
+    Raises RunError if there are more than `MOST_MEMBERS`.
+    """
+    ((count,),) = archive.select("SELECT count(*) FROM members")
+    if count > MOST_MEMBERS:
+        raise RunError(
+            f"{archive.path} has {count:,} members, and a family of more than {MOST_MEMBERS:,} is not drawn or listed: "
+            f'read the table with SQL, e.g. sqlite3 {quoted(archive.path)} "SELECT * FROM members LIMIT 9"'
+        )
     members = archive.members()
     births = {row.child: row for row in archive.replacements()}
     careers = totals.careers(archive)
