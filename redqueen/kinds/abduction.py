@@ -17,6 +17,7 @@ from redqueen.kinds.kind import (
     fence,
     program_above,
 )
+from redqueen.kinds.telling import holds
 from redqueen.kinds.work import Workings, Written
 from redqueen.records import Pair, Prompt, Task, Verdict
 from redqueen.sandbox import Outcome
@@ -42,8 +43,11 @@ class Abduction(TaskKind):
         same = spelling == self.language.spell_input(answer.inputs[0])
         return Trial(jobs=(answered, again), verdict=lambda outcomes: abduction_verdict(*outcomes, same=same))
 
+    def told(self, task: Task) -> bool:
+        return holds(task.program, task.pairs[0].input, given=task.pairs[0].output)
+
     def question(self, task: Task) -> Prompt:
-        return Prompt(f"{task.program}\n{self.language.ask_input(task.pairs[0].output)}", LINE)
+        return Prompt(f"{self.posed(task)}\n{self.language.ask_input(task.pairs[0].output)}", LINE)
 
     def write_answer(self, task: Task) -> str:
         return self.language.write_input(task.pairs[0].input)
@@ -92,7 +96,7 @@ class Abduction(TaskKind):
     def chat_question(self, task: Task) -> str:
         words = self.language.words
         asked = f"Find an input for which {words.function} returns this output; any that does is right."
-        return "\n\n".join([asked, fence(words.fence, task.program), fence("output", task.pairs[0].output)])
+        return "\n\n".join([asked, fence(words.fence, self.posed(task)), fence("output", task.pairs[0].output)])
 
     def answer_form(self) -> str:
         return f"one ```input block with the arguments as {self.language.words.name} literals, comma-separated"

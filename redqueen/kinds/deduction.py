@@ -15,6 +15,7 @@ from redqueen.kinds.kind import (
     fence,
     program_above,
 )
+from redqueen.kinds.telling import holds
 from redqueen.kinds.work import Workings, Written, after_arrow
 from redqueen.records import Pair, Prompt, Task, Verdict
 from redqueen.sandbox import CodecError
@@ -31,8 +32,11 @@ class Deduction(TaskKind):
         correct = self.language.identity_of(text) == answer.expected[0]
         return Verdict(status="correct" if correct else "wrong", output=self.language.spell(text))
 
+    def told(self, task: Task) -> bool:
+        return holds(task.program, task.pairs[0].output, given=task.pairs[0].input)
+
     def question(self, task: Task) -> Prompt:
-        return Prompt(f"{task.program}\n{self.language.ask_output(task.pairs[0].input)}", LINE)
+        return Prompt(f"{self.posed(task)}\n{self.language.ask_output(task.pairs[0].input)}", LINE)
 
     def write_answer(self, task: Task) -> str:
         return f" {task.pairs[0].output}"
@@ -68,7 +72,7 @@ class Deduction(TaskKind):
     def chat_question(self, task: Task) -> str:
         words = self.language.words
         asked = f"What does {words.function} return for this input?"
-        return "\n\n".join([asked, fence(words.fence, task.program), fence("input", task.pairs[0].input)])
+        return "\n\n".join([asked, fence(words.fence, self.posed(task)), fence("input", task.pairs[0].input)])
 
     def answer_form(self) -> str:
         return f"one ```output block with a {self.language.words.name} literal"

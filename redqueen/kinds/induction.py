@@ -23,6 +23,7 @@ from redqueen.kinds.kind import (
     fence,
     input_blocks,
 )
+from redqueen.kinds.telling import holds_code
 from redqueen.kinds.work import Workings, Written
 from redqueen.records import Draft, Pair, Prompt, Proposal, Task, Verdict
 
@@ -92,6 +93,9 @@ class Induction(TaskKind):
 
     def worked_proposal(self, task: Task, counts: InputCounts) -> str:
         return f"{task.program}\n{self.write_proposal(task, counts)}"
+
+    def told(self, task: Task) -> bool:
+        return holds_code(task.message, task.program)
 
     def question(self, task: Task) -> Prompt:
         lines = [task.message, *(self.language.equation(pair.input, pair.output) for pair in task.shown)]

@@ -109,6 +109,15 @@ class TaskKind:
         pair = rng.choice(whole.pairs) if rng else whole.pairs[0]
         return replace(whole, id=f"{whole.id}-{self.name}", kind=self.name, pairs=(pair,))
 
+    def posed(self, task: Task) -> str:
+        """Returns the task's program as a student sees it."""
+        return self.language.posed(task.program)
+
+    def told(self, task: Task) -> bool:
+        """Returns whether what the author wrote holds the answer as text (`redqueen.kinds.telling`)."""
+        del task
+        return False
+
     def shown(self, task: Task) -> tuple[Pair, ...]:
         """Returns the examples that a student sees."""
         return task.shown if self.shows_examples else ()

@@ -82,6 +82,10 @@ class Language(Protocol):
         """Returns a hash that is equal for two spellings of one program."""
         ...
 
+    def posed(self, program: str) -> str:
+        """Returns a program as a student sees it: without remarks, in which its author could tell the answer."""
+        ...
+
     def shape(self, program: str) -> str:
         """Returns a hash that is equal for programs that are alike up to names and constants."""
         ...

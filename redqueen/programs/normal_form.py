@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import io
+import tokenize
 from functools import lru_cache
+from typing import cast
 
 from redqueen.programs.renaming import Constants, Names
 
@@ -44,6 +47,53 @@ def _undocumented(program: str) -> ast.Module:
         if documented and len(node.body) > 1 and ast.get_docstring(node, clean=False) is not None:
             del node.body[0]
     return tree
+
+
+# Each attempt at a task asks for it again.
+@lru_cache(maxsize=4096)
+def without_remarks(program: str) -> str:
+    """Returns the program without comments, docstrings and other texts that stand alone; as it is if it has none.
+
+    A program that has some is written anew. One that `ast` cannot parse or write is left as it is.
+    """
+    try:
+        tree = ast.parse(program)
+        remarks = _Remarks()
+        bare = ast.unparse(remarks.visit(tree))
+        return bare if remarks.found or _has_comment(program) else program
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return program
+
+
+class _Remarks(ast.NodeTransformer):
+    """Takes texts that stand alone out of a program; a body that holds nothing else does nothing then."""
+
+    found = False
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        super().generic_visit(node)
+        for name in ("body", "orelse", "finalbody"):
+            body: object = getattr(node, name, None)
+            if isinstance(body, list):
+                statements = cast("list[ast.stmt]", body)
+                kept = [statement for statement in statements if not _is_text(statement)]
+                self.found = self.found or len(kept) < len(statements)
+                setattr(node, name, kept or ([ast.Pass()] if statements else []))
+        return node
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    match statement:
+        # `...` stands for nothing, and says nothing.
+        case ast.Expr(value=ast.Constant(value=value)):
+            return value is not ...
+        case _:
+            return False
+
+
+def _has_comment(program: str) -> bool:
+    lines = io.StringIO(program).readline
+    return "#" in program and any(token.type == tokenize.COMMENT for token in tokenize.generate_tokens(lines))
 
 
 # A step asks for the same program several times (task bank, worked examples), and parsing takes a millisecond.

@@ -11,7 +11,7 @@ from redqueen.kinds.language import Half, Words
 from redqueen.kinds.python import reserved, seeds
 from redqueen.kinds.seed_files import read_own
 from redqueen.kinds.work import Run
-from redqueen.programs.normal_form import ENTRY, fingerprint, shape
+from redqueen.programs.normal_form import ENTRY, fingerprint, shape, without_remarks
 from redqueen.programs.tracing import TracedProgram
 from redqueen.programs.trees import ProgramError, parse
 from redqueen.records import Draft
@@ -50,6 +50,9 @@ class Python(Calls):
 
     def fingerprint(self, program: str) -> str:
         return fingerprint(program)
+
+    def posed(self, program: str) -> str:
+        return without_remarks(program)
 
     def shape(self, program: str) -> str:
         return shape(program)

@@ -127,6 +127,9 @@ class Sql(Literals):
     def fingerprint(self, program: str) -> str:
         return tokens.fingerprint(program)
 
+    def posed(self, program: str) -> str:
+        return tokens.without_comments(program)
+
     def shape(self, program: str) -> str:
         return shape(program)
 

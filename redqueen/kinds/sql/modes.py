@@ -57,7 +57,7 @@ class SqlDeduction(SqlTask, Deduction):
 
     def chat_question(self, task: Task) -> str:
         asked = "Which rows does this query give on this database?"
-        return "\n\n".join([asked, fence("sql", task.program), fence("input", task.pairs[0].input)])
+        return "\n\n".join([asked, fence("sql", self.posed(task)), fence("input", task.pairs[0].input)])
 
     def answer_form(self) -> str:
         return "one ```output block with the rows as a Python list of tuples"
@@ -80,17 +80,19 @@ class SqlAbduction(SqlTask, Abduction):
 
     def question(self, task: Task) -> Prompt:
         asked = SQL.ask_input(task.pairs[0].output)
-        return Prompt(f"{_with_tables(task)}\n{asked}", LINE)
+        return Prompt(f"{_with_tables(task, self.posed(task))}\n{asked}", LINE)
 
     def chat_question(self, task: Task) -> str:
         asked = "Find rows for these tables, at which the query gives this output; any that do are right."
-        return "\n\n".join([asked, fence("sql", _with_tables(task)), fence("output", task.pairs[0].output)])
+        return "\n\n".join(
+            [asked, fence("sql", _with_tables(task, self.posed(task))), fence("output", task.pairs[0].output)]
+        )
 
     def answer_form(self) -> str:
         return "one ```input block with the database, e.g. {'t': [('a', 'b'), (1, 'x')]}"
 
     def write_question(self, task: Task) -> str:
-        return f"{_with_tables(task)}\n{SQL.equation('?', task.pairs[0].output)}"
+        return f"{_with_tables(task, task.program)}\n{SQL.equation('?', task.pairs[0].output)}"
 
     def miss(self, verdict: Verdict) -> str:
         return f"the query gives {verdict.output}" if verdict.output else verdict.detail
@@ -178,11 +180,11 @@ def _differ(pairs: Sequence[Pair]) -> bool:
     return len({pair.output for pair in pairs}) > 1
 
 
-def _with_tables(task: Task) -> str:
-    """Returns the query and, as a comment below it, the tables that it is about."""
+def _with_tables(task: Task, query: str) -> str:
+    """Returns a task's query, as it is shown, and, as a comment below it, the tables that it is about."""
     given = task.pairs[0].input
     # A person's question has the comment already, and no database.
-    return f"{task.program}\n{SQL.comment(read_database(given).schema)}" if given else task.program
+    return f"{query}\n{SQL.comment(read_database(given).schema)}" if given else task.program
 
 
 def _drawn(draft: Draft) -> tuple[str, ...]:

@@ -89,6 +89,18 @@ def constants(query: str) -> list[int | str]:
     return found
 
 
+def without_comments(query: str) -> str:
+    """Returns a query without comments; as it is if it has none."""
+    parts: list[str] = []
+    at = 0
+    while (match := _TOKEN.match(query, at)) is not None:
+        if match["space"] is None:
+            parts.append(match[0])
+        at = match.end()
+    bare = "".join(parts) + query[at:]
+    return query if bare == query else bare.strip()
+
+
 @lru_cache(maxsize=4096)
 def fingerprint(query: str) -> str:
     """Returns a hash that is equal for queries which differ in spacing, comments and the case of words only."""

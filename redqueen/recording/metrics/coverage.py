@@ -9,6 +9,7 @@ from typing import Any
 
 from redqueen.base.intervals import mean
 from redqueen.game.seeds import AUTHOR
+from redqueen.kinds import find
 from redqueen.play.played_step import ScoredProposal
 from redqueen.recording.measures import by_echo, by_few_outputs, by_random
 from redqueen.recording.metrics.metric import Metrics
@@ -144,6 +145,7 @@ def _ways(lines: Sequence[Line], name: str) -> Curves:
         "by random inputs": column(lines, name, "by_random"),
         "by echoing the output": column(lines, name, "by_echo"),
         "few outputs": column(lines, name, "by_few_outputs"),
+        "in the text": column(lines, "by_text"),
     }
 
 
@@ -152,7 +154,8 @@ def _ways(lines: Sequence[Line], name: str) -> Curves:
     "guessable",
     "Tasks that can be guessed",
     "Of the novel tasks: at least 40 % of random inputs give their output, the output given as the input gives "
-    "itself, or the program gives at most three outputs.",
+    "itself, or the program gives at most three outputs. And of all valid tasks those whose program or message has the "
+    "answer in it as text.",
     _ways,
 )
 def guessable(step: CountedStep) -> dict[str, float | None]:
@@ -167,6 +170,15 @@ def guessable(step: CountedStep) -> dict[str, float | None]:
         "by_echo": mean(map(by_echo, called)),
         "by_few_outputs": mean(map(by_few_outputs, called)),
     }
+
+
+@METRICS.add("share")
+def by_text(step: CountedStep) -> float | None:
+    """Valid tasks whose program, or for code_f the message, holds the answer as text / valid tasks. The `rate` of
+    `guessable` leaves it out.
+    """
+    tasks = [proposal.proposed.task for proposal in step.valid]
+    return mean(find(task.kind).told(task) for task in tasks if task is not None)
 
 
 def _novel_rate(valid: Sequence[ScoredProposal]) -> float | None:
