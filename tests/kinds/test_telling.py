@@ -72,7 +72,6 @@ CODE = [
     "return x + 1",
     "return len(x)",
     "return [x]",
-    "x * 10 + 9",
 ]
 
 

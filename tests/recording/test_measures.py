@@ -102,8 +102,8 @@ def test_guessable_tasks_are_counted_among_those_that_were_called() -> None:
 
 def test_tasks_whose_text_holds_the_answer_are_counted() -> None:
     told = [task("a", "def f(x):\n    # 106\n    return x * 7 + 99", "1", "106"), task("b", ALIVE), task("c", DEAD)]
-    assert step_metrics(replace(record(4), played=played(4, *told)))["by_text"] == pytest.approx(1 / 3)
-    assert step_metrics(replace(record(4), played=played(4)))["by_text"] is None
+    assert step_metrics(replace(full(), played=played(4, *told)))["by_text"] == pytest.approx(1 / 3)
+    assert step_metrics(replace(full(), played=played(4)))["by_text"] is None
 
 
 def test_a_resumed_count_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
