@@ -16,6 +16,7 @@ from pathlib import Path
 
 import transformers
 
+from redqueen.adapters.made_for import other_base
 from redqueen.analysis.dataset.fixed import fixed_tasks
 from redqueen.base.machine import cache_root
 from redqueen.cluster.policy import ClusterPolicy
@@ -146,6 +147,7 @@ def warnings_about(config: Config) -> list[str]:
             "warning: with sampling.top_p below 1 or sampling.top_k above 0 members sample from fewer tokens than the "
             "learner's gradient is computed for: they learn off-policy (docs/ALGORITHM.md)"
         )
+    warnings += [line] if (line := start_of_another_base(config)) else []
     # No shipped seed is reserved.
     if config.game.seeds is not None:
         drafts = seeds_of(config.game)
@@ -156,6 +158,12 @@ def warnings_about(config: Config) -> list[str]:
                 "to names and constants: they are left out"
             )
     return warnings
+
+
+def start_of_another_base(config: Config) -> str:
+    """Returns a line that says that the adapter in `population.init` was made for another base; "" if it was not."""
+    init = config.population.init
+    return "" if init in ("auto", "fresh") else other_base(Path(init), config.model.name)
 
 
 def fit(config: Config, members: int, listener: Listener) -> Config:

@@ -34,9 +34,17 @@ _VARIANTS = (
     "layer_replication",
     "use_qalora",
     "alora_invocation_tokens",
+    "target_parameters",
+    "trainable_token_indices",
+    "use_bdlora",
+    "arrow_config",
+    "kasa_config",
+    "monteclora_config",
 )
-# Starts of PEFT that take something off the base's weights, which then are not those of the base that members share.
-_CHANGED_BASE = ("pissa", "olora", "corda", "loftq")
+# Starts of PEFT that leave the base's weights as they are. All others (PiSSA, OLoRA, CorDA, LoftQ, LoRA-GA, ...) take
+# something off them, so that the adapter belongs to weights that members do not share. One that is not known here is
+# refused, since a wrong result would not show.
+_PLAIN_STARTS = ("none", "true", "false", "gaussian", "eva", "mica", "orthogonal")
 
 
 def save_adapter(
@@ -105,7 +113,7 @@ def load_adapter(folder: Path) -> tuple[dict[str, Factors], float]:
         raise AdapterError(f"{folder} is not a readable PEFT adapter: {error}") from error
     used = [name for name in _VARIANTS if config.get(name)]
     start = str(config.get("init_lora_weights")).lower()
-    used += [f"init_lora_weights={start}"] if start.startswith(_CHANGED_BASE) else []
+    used += [f"init_lora_weights={start}"] if start not in _PLAIN_STARTS else []
     if config.get("peft_type") != "LORA" or used:
         variant = ", ".join(used) or config.get("peft_type")
         raise AdapterError(f"{folder}: only plain LoRA is supported, this uses {variant}")

@@ -19,7 +19,7 @@ from redqueen.game.verifier import LocalVerifier
 from redqueen.policy.model.base import load
 from redqueen.recording.task_reporter import TaskReporter
 from redqueen.runs.directory import occupied
-from redqueen.session import fit
+from redqueen.session import fit, start_of_another_base
 from redqueen.warm_start.fitting import Warmup
 
 RECORD = "warm_start.json"
@@ -50,6 +50,8 @@ def run_warm_start(
     proposals_by_round = _counts("--proposals", proposals)
     if len(proposals_by_round) < len(steps_by_round) - 1 or lessons < 1 or lr <= 0 or answers < 0:
         raise UserError("--proposals needs a number between each two rounds; --lessons and --lr must be positive")
+    if line := start_of_another_base(config):
+        console.print(line, markup=False, soft_wrap=True)
     config = fit(config, 1, Lines(console))
     console.print(f"loading {config.model.name} ...")
     base = load(config.model)

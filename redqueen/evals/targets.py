@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from redqueen.adapters.factors import Adapter
+from redqueen.adapters.made_for import other_base
 from redqueen.adapters.peft_files import CONFIG, load_adapter
 from redqueen.assets import warm_start
 from redqueen.config import Config
@@ -61,6 +62,12 @@ def read_targets(
     for target in targets:
         entrants += _members_of(target, members, step) if target in runs else [_single(target, config)]
     return config, entrants
+
+
+def warnings_about(targets: Sequence[str], config: Config) -> list[str]:
+    """Returns one line for each PEFT folder that was made for another base than the one of `config`."""
+    folders = [target for target in targets if target not in (BASE, WARM_START) and not _is_run(target)]
+    return [line for line in (other_base(Path(folder), config.model.name) for folder in folders) if line]
 
 
 def check_reserved(targets: Sequence[str], max_tokens: int | None) -> None:

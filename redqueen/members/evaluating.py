@@ -16,7 +16,7 @@ from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.runner import Plan
 from redqueen.evals.samples import SampleStore
 from redqueen.evals.scores import Results
-from redqueen.evals.targets import Step, check_reserved, read_targets
+from redqueen.evals.targets import Step, check_reserved, read_targets, warnings_about
 from redqueen.game.verifier import LocalVerifier
 from redqueen.plugins import load as load_plugins
 from redqueen.policy.model.base import fingerprint_of, load
@@ -63,6 +63,8 @@ def evaluate_targets(
         raise UserError(f"--samples {wanted.samples}: greedy answers are all the same, so add e.g. --temperature 0.6")
     load_plugins(wanted.plugins)
     config, entrants = read_targets(targets, members, model, wanted.step)
+    for line in warnings_about(targets, config):
+        listener.warning(line)
     config = with_allowed(config, wanted.allowed)
     names = chosen(wanted.benchmarks)
     if reserved.NAME in names:

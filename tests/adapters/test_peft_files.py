@@ -153,6 +153,11 @@ def test_our_bank_computes_the_same_logits_from_pefts_folder(
         # These were trained on a base that their start had changed.
         ({"init_lora_weights": "pissa_niter_4"}, "init_lora_weights=pissa_niter_4"),
         ({"init_lora_weights": "loftq"}, "init_lora_weights=loftq"),
+        ({"init_lora_weights": "lora_ga", "lora_ga_config": {"direction": "ArB2r"}}, "init_lora_weights=lora_ga"),
+        ({"init_lora_weights": "LoRA_GA"}, "init_lora_weights=lora_ga"),
+        # A start that is not known may be one of them.
+        ({"init_lora_weights": "some_later_one"}, "init_lora_weights=some_later_one"),
+        ({"kasa_config": {"beta": 1e-4}}, "kasa_config"),
         ({"use_qalora": True}, "use_qalora"),
     ],
 )
@@ -162,6 +167,13 @@ def test_a_variant_is_refused_by_name(saved: Path, change: dict[str, object], na
     with pytest.raises(AdapterError) as caught:
         load_adapter(saved)
     assert f"{saved}: only plain LoRA is supported, this uses {named}" == str(caught.value)
+
+
+@pytest.mark.parametrize("start", [True, False, None, "gaussian", "eva", "orthogonal", "mica"])
+def test_an_adapter_whose_start_left_the_base_as_it_is_is_loaded(saved: Path, start: object) -> None:
+    config = json.loads((saved / CONFIG).read_text())
+    (saved / CONFIG).write_text(json.dumps({**config, "init_lora_weights": start}))
+    assert load_adapter(saved)[0].keys() == SHAPES.keys()
 
 
 @pytest.mark.parametrize(
