@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redqueen.config import Config
-from redqueen.errors import UserError
+from redqueen.errors import ModelError, UserError
 from redqueen.evals.benchmarks import reserved
 from redqueen.evals.benchmarks.benchmark import Loaded, Template, form_of
 from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
@@ -20,6 +20,8 @@ from redqueen.evals.targets import Step, check_reserved, read_targets, warnings_
 from redqueen.game.verifier import LocalVerifier
 from redqueen.plugins import load as load_plugins
 from redqueen.policy.model.base import fingerprint_of, load
+from redqueen.policy.model.source import read_tokenizer
+from redqueen.policy.model.tokens import chat_fault
 from redqueen.runs.allowed import Allowed, with_allowed
 from redqueen.session import Listener, fit
 
@@ -73,9 +75,11 @@ def evaluate_targets(
         # Data that are missing are known before a model is loaded.
         loaded = load_benchmarks(names, config, verifier, wanted.data, wanted.limit)
         config = _fitted(config, loaded, wanted, len(entrants), listener)
+        template = wanted.template or form_of(config.model.prompts)
+        _check_chat(config, loaded, template)
         base = load(config.model)
         plan = Plan(
-            template=wanted.template or form_of(config.model.prompts),
+            template=template,
             samples=wanted.samples,
             temperature=wanted.temperature,
             max_tokens=wanted.max_tokens,
@@ -97,3 +101,11 @@ def _fitted(config: Config, loaded: Sequence[Loaded], wanted: EvalOptions, membe
     # What else `fit` knows is about training. The run's own limit stays: the reserved programs go by it.
     config = config.with_values("sampling", batch_rows=fitted.sampling.batch_rows)
     return config.model_copy(update={"model": fitted.model})
+
+
+def _check_chat(config: Config, loaded: Sequence[Loaded], template: Template) -> None:
+    """Raises ModelError, before the base is loaded, if a benchmark is posed as a chat that the base cannot have."""
+    if all(one.benchmark.form(template) != "chat" for one in loaded):
+        return
+    if fault := chat_fault(read_tokenizer(config.model)):
+        raise ModelError(f"{config.model.name} {fault}: use --template completion")

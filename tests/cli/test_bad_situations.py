@@ -97,6 +97,18 @@ def tiny_train(rest: str) -> str:
     return f"train --run new --model model {rest}"
 
 
+def problems_for(template: str | None) -> Prepare:
+    """Gives the base another chat template, or none, and writes a problem of a benchmark."""
+
+    def prepare(folder: Path) -> None:
+        file = folder / "model" / "chat_template.jinja"
+        file.unlink() if template is None else file.write_text(template)
+        (folder / "math500.jsonl").write_text('{"problem": "1 + 1?", "answer": "2", "unique_id": "1"}\n')
+
+    return prepare
+
+
+MATH500 = "eval base --model model --limit 1 --benchmarks math500 --data . --template"
 RESUME = "train --resume run --steps 3"
 FAMILIES = ("gpt2", "t5", "bert", "mamba", "rwkv", "never_heard_of")
 SITUATIONS: dict[str, Situation] = {
@@ -182,6 +194,23 @@ SITUATIONS: dict[str, Situation] = {
     ),
     "no chat template": Situation(
         tiny_train("model.prompts=chat"), "has no chat template: use", remove("model/chat_template.jinja")
+    ),
+    "a chat template that does not parse": Situation(
+        tiny_train("model.prompts=chat"),
+        "has a chat template that fails (TemplateSyntaxError: ",
+        write("model/chat_template.jinja", "{% for m in messages %}{{"),
+    ),
+    "eval in chat without a template": Situation(
+        f"{MATH500} chat", "model has no chat template: use --template completion", problems_for(None)
+    ),
+    "eval in the standard form without a template": Situation(
+        f"{MATH500} standard", "model has no chat template: use --template completion", problems_for(None)
+    ),
+    "eval with a template that does not parse": Situation(
+        f"{MATH500} standard", "model has a chat template that fails (Te", problems_for("{% if %}")
+    ),
+    "eval with a template that refuses": Situation(
+        f"{MATH500} standard", "fails (TemplateError: no chat", problems_for("{{ raise_exception('no chat') }}")
     ),
     "damaged tokenizer": Situation(tiny_train(""), "cannot load 'model'", write("model/tokenizer.json", "{")),
     "damaged weights": Situation(tiny_train(""), "cannot load 'model'", write("model/model.safetensors", "no")),

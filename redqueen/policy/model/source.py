@@ -23,6 +23,7 @@ from redqueen.config import BUNDLED, ModelConfig
 from redqueen.errors import ModelError
 from redqueen.policy.model.bundled import obtain
 from redqueen.policy.model.families import check_config
+from redqueen.policy.model.tokens import chat_fault
 
 # Seconds that the Hub has to accept a connection. huggingface_hub itself would try for half a minute.
 _PATIENCE_S = 5.0
@@ -107,14 +108,14 @@ def read_config(name: str) -> Any:
 
 
 def read_tokenizer(config: ModelConfig) -> Any:
-    """Returns the tokenizer of the base. Raises ModelError if it cannot be read, or if chat prompts need a template."""
+    """Returns the tokenizer of the base. Raises ModelError if it cannot be read, or if chat prompts cannot be posed."""
     origin = source(config.name)
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(origin.where, local_files_only=origin.local)
     except Exception as error:
         raise cannot_load(config.name, error) from error
-    if config.prompts == "chat" and not tokenizer.chat_template:
-        raise ModelError(f"{config.name} has no chat template: use model.prompts=completion")
+    if config.prompts == "chat" and (fault := chat_fault(tokenizer)):
+        raise ModelError(f"{config.name} {fault}: use model.prompts=completion")
     return tokenizer
 
 

@@ -9,8 +9,10 @@ from tokenizers import AddedToken
 from transformers import AutoTokenizer
 
 from redqueen.config import ModelConfig
+from redqueen.errors import PromptError
 from redqueen.policy.model.base import load
-from redqueen.policy.model.tokens import end_of_turn
+from redqueen.policy.model.tokens import encode, end_of_turn
+from redqueen.records import Prompt
 from tests import tiny
 
 LOOP = "{% for m in messages %}"
@@ -50,6 +52,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (GEMMA, "<end_of_turn>"),
         (PLAIN, None),
         (None, None),
+        # What cannot be rendered poses no chat, so no turn has to end.
+        ("{% for m in messages %}{{", None),
     ],
 )
 def test_the_end_of_a_turn_is_what_the_template_writes(folder: Path, template: str | None, end: str | None) -> None:
@@ -66,3 +70,21 @@ def test_a_base_ends_its_texts_at_the_end_of_a_turn_too(folder: Path) -> None:
     base = load(ModelConfig(name=str(folder), dtype="float32", threads=1, workers=1))
     ends = {base.tokenizer.convert_ids_to_tokens(token) for token in base.end_ids}
     assert ends == {"<end>", "<|im_end|>"}
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        (None, "the base has no chat template"),
+        ("{% for m in messages %}{{", "the base has a chat template that fails (TemplateSyntaxError: "),
+        ("{{ messages[9].content.x }}", "the base has a chat template that fails (UndefinedError: "),
+    ],
+)
+def test_a_chat_that_cannot_be_posed_is_one_line(folder: Path, template: str | None, reason: str) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.chat_template = template
+    with pytest.raises(PromptError) as caught:
+        encode(tokenizer, Prompt("What is 2 + 2?", (), chat=True))
+    assert str(caught.value).startswith(reason)
+    assert "\n" not in str(caught.value)
+    assert encode(tokenizer, Prompt("2", ()))
