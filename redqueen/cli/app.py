@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
@@ -433,6 +434,14 @@ def _replace_closed_streams() -> None:
         sys.stderr = os.fdopen(2, "w", encoding="utf-8")
 
 
+def _escape_what_cannot_be_printed() -> None:
+    """Lets a stream escape the characters that its encoding does not have, where it would raise an error."""
+    # Tables have signs such as ±, and a model may write anything, half a surrogate pair included.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 app.add_typer(runs)
 
 
@@ -469,6 +478,7 @@ def main() -> None:
     """Runs the command line. A UserError is printed as one line; any other error is our bug and keeps its traceback."""
     _replace_closed_streams()
     hear_of_children()
+    _escape_what_cannot_be_printed()
     set_library_defaults()
     if not sys.stderr.isatty():
         # In a log, a progress bar of a library is hundreds of lines.

@@ -55,7 +55,7 @@ def export(run: Path, name: str, out: Path, step: int | None, listener: Listener
             scores=_scores(directory, member.name, found.saved.step),
             merged=merge,
         )
-        (scratch / "README.md").write_text(card(exported))
+        (scratch / "README.md").write_text(card(exported), encoding="utf-8")
         scratch.rename(out)
     except OSError as error:
         raise UserError(f"cannot write {out}: {error.strerror or error}") from error

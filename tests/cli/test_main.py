@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from redqueen import __version__
-from redqueen.cli.app import with_address
+from redqueen.cli.app import main, with_address
 from tests.cli.running import redqueen
 
 
@@ -105,3 +108,28 @@ def test_bad_input_is_one_clear_line(tmp_path: Path, args: tuple[str, ...], mess
 )
 def test_the_address_of_a_cluster_may_be_left_out(given: list[str], read: list[str]) -> None:
     assert with_address(given) == read
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+@pytest.mark.parametrize("args", [["keys"], ["recipes"], ["train", "--dry-run", "run.steps=…\ud800±"]])
+def test_a_terminal_that_lacks_characters_gets_them_escaped(
+    args: list[str], encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding=encoding) for _ in range(2))
+    monkeypatch.setattr(sys, "argv", ["redqueen", *args])
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), contextlib.suppress(SystemExit):
+        main()
+    out.flush()
+    err.flush()
+    shown = out.buffer.getvalue() + err.buffer.getvalue()  # type: ignore[attr-defined]
+    # Any character that the stream could not write would have been an error.
+    assert shown
+    if "train" in args:
+        assert rb"\ud800" in shown
+
+
+def test_keys_are_printed_where_standard_output_is_ascii() -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-m", "redqueen", "keys"], capture_output=True, env=environment, check=True)
+    assert rb"\u2026" in done.stdout
