@@ -41,6 +41,12 @@ def test_every_setting_is_there_and_its_mark_can_be_taken_away(tmp_path: Path, e
     assert settings_of(file) == Config()
 
 
+@pytest.mark.parametrize("name", ["mine.toml", "mine.yaml"])
+def test_a_mark_that_an_editor_writes_in_front_is_no_setting(tmp_path: Path, name: str) -> None:
+    text = "[learning]\nlr = 1e-5\n" if name.endswith("toml") else "learning:\n  lr: 1e-5\n"
+    assert settings_of(written(tmp_path, f"\ufeff{text}", name)) == settings_of(written(tmp_path, text, name))
+
+
 def test_toml_and_yaml_mean_the_same(tmp_path: Path) -> None:
     toml = written(
         tmp_path, 'recipe = "rlvr"\n[learning]\nlr = 1e-5\n[game]\nkinds = ["code_o"]\nseed_lines = "none"\n'

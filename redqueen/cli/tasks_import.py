@@ -178,8 +178,11 @@ def _row(number: int, fields: dict[str, Any] | str) -> _Row:
         raise _BadRowError('"message" must be a text')
     if len(message) > MAX_TEXT_BYTES:
         raise _BadRowError(f'"message" is longer than {MAX_TEXT_BYTES:,} bytes')
+    # Some editors write a mark in front of a file. Python skips it there, and refuses it in a text.
+    program = program.removeprefix("\ufeff")
     # A seed's message is one line.
-    return _Row(number=number, draft=Draft(program, inputs, printable(" ".join(message.split()))), outputs=outputs)
+    message = printable(" ".join(message.split()))
+    return _Row(number=number, draft=Draft(program, inputs, message), outputs=outputs)
 
 
 def _texts(fields: dict[str, Any], name: str) -> tuple[str, ...]:

@@ -109,7 +109,8 @@ def _text(fields: dict[str, Any], field: str) -> str:
     value = fields.get(field)
     if not isinstance(value, str):
         raise BadLineError(None, f'"{field}" is missing' if value is None else f'"{field}" must be a text')
-    return value
+    # What some editors write in front of a file: no part of a program or a value.
+    return value.removeprefix("\ufeff")
 
 
 def _pairs(fields: dict[str, Any], field: str) -> list[Pair]:

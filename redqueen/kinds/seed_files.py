@@ -5,7 +5,7 @@ A block is a line `# message`, the program, then one line `f(<arguments>)` per i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from redqueen.base.plain_files import read_plain_text
@@ -37,13 +37,23 @@ def read_own(
     except (OSError, UnicodeDecodeError) as error:
         raise SeedError(f"game.seeds={file} cannot be read: {error}") from error
     drafts: list[Draft] = []
-    line = 1
-    for block in text.split("\n\n"):
+    for line, block in _blocks(text):
         try:
-            drafts += [parse(block)] if block.strip() else []
+            drafts.append(parse(block))
         except ValueError:
             raise SeedError(f"{file}, line {line}: no seed. {form}; a blank line ends it") from None
-        line += block.count("\n") + 2
     if not drafts:
         raise SeedError(f"{file} holds no seed {programs}")
     return tuple(drafts)
+
+
+def _blocks(text: str) -> Iterator[tuple[int, str]]:
+    """Yields each block of a text with the number of its first line. A line of spaces is a blank one."""
+    block: list[str] = []
+    # The text ends like a block does.
+    for number, line in enumerate([*text.split("\n"), ""], 1):
+        if line.strip():
+            block.append(line)
+        elif block:
+            yield number - len(block), "\n".join(block)
+            block = []

@@ -67,13 +67,16 @@ def task_of_run(directory: RunDirectory, word: str) -> Task | None:
 def _text(question: Sequence[str]) -> str:
     """Returns the text of a question: standard input, a file, or the arguments, each a line. Raises UserError."""
     if list(question) == ["-"]:
-        return sys.stdin.read()
+        try:
+            return sys.stdin.read().removeprefix("\ufeff")
+        except UnicodeDecodeError as error:
+            raise UserError(f"cannot read standard input: {error}") from error
     if len(question) > 1 or "\n" in question[0]:
         return "\n".join(question)
     file = Path(question[0])
     if file.is_file():
         try:
-            return file.read_text(encoding="utf-8")
+            return file.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"cannot read {file}: {error}") from error
     if _FILE.fullmatch(question[0]):

@@ -13,6 +13,8 @@ from redqueen.sandbox.worker import encode_arguments
 
 # A partial has no line of its own, so that the lines of an error are the program's.
 _CALLED = "import functools, whole_program\nrun = functools.partial(whole_program.run, __builtins__)"
+# What some editors write in front of a file. Python skips it in a file, and refuses it in a text.
+_MARK = "\ufeff"
 
 
 PROGRAMS: Profile = replace(
@@ -42,7 +44,7 @@ class Printed:
 
 def script_job(source: str, stdin: str, limits: Limits | None = None) -> Job:
     """Returns the job that runs a program on a standard input; `printed` reads its outcome. For `PROGRAMS`."""
-    return Job(_CALLED, (encode_arguments((source, stdin, None)),), limits=limits)
+    return Job(_CALLED, (encode_arguments((source.removeprefix(_MARK), stdin, None)),), limits=limits)
 
 
 def values_job(source: str, expressions: Sequence[str], limits: Limits | None = None) -> Job:
@@ -52,6 +54,7 @@ def values_job(source: str, expressions: Sequence[str], limits: Limits | None = 
     """
     if len(expressions) > MAX_INPUTS:
         raise ValueError(f"at most {MAX_INPUTS} tests, not {len(expressions)}")
+    source = source.removeprefix(_MARK)
     return Job(_CALLED, tuple(encode_arguments((source, None, text)) for text in expressions), limits=limits)
 
 

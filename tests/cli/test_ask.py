@@ -10,7 +10,10 @@ import pytest
 from redqueen.game.questions import QuestionError, read_question
 from redqueen.game.verifier import LocalVerifier
 from redqueen.members.asking import posed
+from redqueen.members.question import asked_lines
 from redqueen.records import Pair
+from redqueen.runs.directory import RunDirectory
+from tests.cli.archived import archived
 from tests.cli.running import redqueen
 
 PROGRAM = "def f(x):\n    return x * 2"
@@ -38,6 +41,15 @@ def test_a_question_may_come_from_a_file(finished: Path, tmp_path: Path) -> None
     (tmp_path / "question.txt").write_text(f"{PROGRAM}\nf(5) == ?\n")
     done = redqueen("ask", str(finished), "S0", str(tmp_path / "question.txt"))
     assert "right is: 10" in done.stdout
+
+
+def test_a_mark_in_front_of_a_question_is_no_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    question = f"\ufeff{PROGRAM}\nf(5) == ?\n"
+    (tmp_path / "question.txt").write_text(question)
+    monkeypatch.setattr("sys.stdin", io.StringIO(question))
+    directory = RunDirectory(archived(tmp_path / "run"))
+    from_file = asked_lines(directory, [str(tmp_path / "question.txt")])
+    assert from_file == asked_lines(directory, ["-"]) == [*PROGRAM.split("\n"), "f(5) == ?", ""]
 
 
 def test_the_program_of_a_question_runs_in_the_sandbox_first(verifier: LocalVerifier) -> None:

@@ -233,6 +233,16 @@ def test_a_pipe_and_a_device_are_no_files_of_tasks(tmp_path: Path, ending: str) 
         assert "is no ordinary file" in done.stderr
 
 
+def test_marks_and_blank_lines_of_editors_are_no_rows(tmp_path: Path) -> None:
+    rows = [{"program": f"\ufeff{ADD}", "inputs": ["1"]}, {"program": ADD, "inputs": ["2"]}]
+    first, second = map(json.dumps, rows)
+    (tmp_path / "rows.jsonl").write_text(f"\ufeff{first}\r\n\n  \t\n{second}\n\n")
+    done = redqueen("tasks", "import", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "seeds.txt"))
+    assert "refused" not in done.stdout
+    (draft,) = read_own(tmp_path / "seeds.txt")
+    assert draft == Draft(ADD, ("1", "2"), "see the examples")
+
+
 def test_a_seed_has_as_many_inputs_as_a_task_shows(tmp_path: Path) -> None:
     rows = [{"program": ADD, "inputs": [str(number)]} for number in range(30)]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))

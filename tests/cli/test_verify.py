@@ -329,6 +329,11 @@ JSON = st.recursive(
 FIELDS = ("id", "kind", "program", "input", "output", "answer", "message", "examples", "hidden")
 
 
+def test_a_mark_in_front_of_a_program_is_no_part_of_it() -> None:
+    entries = [read_entry(json.dumps(proposal(program=mark + ADD)).encode()) for mark in ("", "\ufeff")]
+    assert entries[0] == entries[1]
+
+
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON), st.sampled_from(["code_o", "code_i", "code_f"]))
 def test_any_json_is_an_entry_or_a_bad_line(line: Line, kind: str) -> None:
     with contextlib.suppress(BadLineError):

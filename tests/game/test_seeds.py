@@ -179,12 +179,34 @@ def test_a_users_file_takes_the_place_of_the_shipped_seeds(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        f"\ufeff{OWN}",
+        OWN.replace("\n\n", "\n \t\n"),
+        OWN.replace("\n\n", "\n\n  \n\n"),
+        f"  \n\n{OWN}",
+        OWN.replace("\n", "\r\n"),
+        f"\ufeff\r\n{OWN}".replace("\n\n", "\n \n"),
+        OWN.rstrip("\n"),
+    ],
+)
+def test_marks_and_spaces_of_editors_change_no_seed(tmp_path: Path, text: str) -> None:
+    (tmp_path / "plain.txt").write_text(OWN)
+    (tmp_path / "own.txt").write_bytes(text.encode())
+    assert seeds_of(GameConfig(seeds=str(tmp_path / "own.txt"))) == seeds_of(
+        GameConfig(seeds=str(tmp_path / "plain.txt"))
+    )
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         (None, "cannot be read"),
         ("", "holds no seed programs"),
         (OWN.replace("# the first letter\n", ""), "own.txt, line 7: no seed. A seed is a line `# message`, a program"),
         (OWN.replace("f(1)\nf(2)\n", ""), "own.txt, line 1: no seed"),
+        (f" \n\n{OWN}".replace("# double it\n", ""), "own.txt, line 3: no seed"),
+        (OWN.replace("\n\n", "\n \n\n").replace("# the first letter\n", ""), "own.txt, line 8: no seed"),
     ],
 )
 def test_a_file_that_holds_no_seeds_is_refused_with_the_line(tmp_path: Path, text: str | None, message: str) -> None:

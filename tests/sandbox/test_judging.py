@@ -48,6 +48,13 @@ def test_every_form_of_a_test_passes_where_the_program_is_right(judged: Judge) -
     ).outputs == ("{1}",)
 
 
+def test_the_mark_in_front_of_a_file_is_no_part_of_a_program(judged: Judge) -> None:
+    assert judged(f"\ufeff{ADD}", "assert add(1, 2) == 3").status == "ok"
+    assert judged(f"\ufeff{SUM}", Script("1 2\n", "3")).status == "ok"
+    # As in a file, one is skipped.
+    assert judged(f"\ufeff\ufeff{ADD}", "assert add(1, 2) == 3").status == "malformed"
+
+
 def test_the_first_test_that_fails_decides_and_is_named(judged: Judge) -> None:
     wrong = judged(ADD, "assert add(1, 2) == 3", "assert add(2, 2) == 5", "assert add(1, 'a') == 0")
     assert (wrong.status, wrong.detail) == ("wrong", "test 1 gave 4")

@@ -81,7 +81,8 @@ def _read_lines(file: Path) -> Iterator[dict[str, Any] | str]:
     with open_plain(file) as lines:
         # A longer line is read in parts, which are bad lines each; so no line can fill the memory.
         while line := lines.readline(_MAX_LINE_BYTES):
-            yield _row(line)
+            if line.strip():
+                yield _row(line)
 
 
 def _row(line: bytes) -> dict[str, Any] | str:

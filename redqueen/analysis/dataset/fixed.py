@@ -78,7 +78,7 @@ def task_of(row: Mapping[str, Any], what: str = "a row") -> Task:
         kind=kind,
         author="",
         step=0,
-        program=program,
+        program=program.removeprefix("\ufeff"),
         pairs=tuple(Pair(given, output) for given, output in zip(inputs, outputs, strict=True)),
         message=str(row.get("message") or ""),
     )

@@ -34,6 +34,10 @@ class JailedGrader(ThreadedGrader):
         return self._sandbox.submit(job).result()
 
 
+# What some editors write in front of a file. Python skips it in a file, and refuses it in a text.
+_MARK = "\ufeff"
+
+
 @cache
 def _jailed_text() -> str:
     return Path(jailed.__file__).read_text(encoding="utf-8")
@@ -44,7 +48,7 @@ def function_job(
 ) -> Job:
     """Returns the job that calls the function `name` of a program once with each of the encoded arguments."""
     program = f"""{_jailed_text()}
-function = load({source!r}, {name!r}, {preamble!r})
+function = load({source.removeprefix(_MARK)!r}, {name!r}, {preamble!r})
 def run(*arguments):
     return call(function, arguments, {what!r})
 """
@@ -53,6 +57,7 @@ def run(*arguments):
 
 def script_job(source: str, standard_input: str, limits: Limits) -> Job:
     """Returns the job that runs a program on its standard input. Its output is what the program printed."""
+    source = source.removeprefix(_MARK)
     program = f"{_jailed_text()}\nSOURCE = {source!r}\ndef run(text):\n    return run_script(SOURCE, text)\n"
     return Job(program, (encode_arguments((standard_input,)),), limits=limits)
 

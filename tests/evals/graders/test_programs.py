@@ -63,6 +63,7 @@ def test_a_method_is_called_with_json(live: LiveCodeBenchGrader, program: str, s
 
 READS = "for _ in range(int(input())):\n    a, b = map(int, input().split())\n    print(a + b)"
 SCRIPTS = {
+    "a mark in front": (f"\ufeff{READS}", "correct", ""),
     "input": (READS, "correct", ""),
     "standard input": ("import sys\nd = [*map(int, sys.stdin.read().split())][1:]\n", "wrong", "test 0"),
     "bytes": (

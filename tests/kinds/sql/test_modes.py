@@ -256,6 +256,8 @@ def test_a_users_own_seeds(tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.mktemp("seeds") / "own.txt"
     file.write_text(f"-- all rows\nSELECT *\nFROM t\n{ONE}\n{OTHER}\n")
     assert SQL.seeds(str(file)) == (Draft("SELECT *\nFROM t", (ONE, OTHER), "all rows"),)
+    file.write_text(f"\ufeff-- all rows\nSELECT *\nFROM t\n{ONE}\n \n-- all rows\nSELECT *\nFROM t\n{OTHER}\n")
+    assert [draft.inputs for draft in SQL.seeds(str(file))] == [(ONE,), (OTHER,)]
     file.write_text("-- all rows\nSELECT *\nFROM t\n")
     with pytest.raises(SeedError, match="line 1: no seed"):
         SQL.seeds(str(file))
