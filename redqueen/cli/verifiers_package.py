@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import keyword
 import re
+import sys
+from importlib.metadata import PackageNotFoundError, distribution, requires
+from importlib.util import find_spec
 from pathlib import Path
 
 from redqueen import __version__
@@ -13,19 +17,73 @@ from redqueen.config import Config
 from redqueen.errors import UserError
 from redqueen.members.base_names import about_base
 
+DISTRIBUTION = "redqueen"
 VERIFIERS = "verifiers>=0.4,<0.5"
 """The versions whose interface, `verifiers.v1`, the package is written for."""
 
 
+# What projects call their own tests and settings: a package of this name would be imported in their place.
+_COMMON = ("conftest", "setup", "test", "tests")
+
+
 def module_name(folder: Path) -> str:
-    """Returns the name under which Python imports the package. Raises UserError if the folder's name gives none."""
+    """Returns the name under which Python imports the package.
+
+    Raises UserError if the folder's name gives none, or one that stands for something else.
+    """
     name = folder.name.lower().replace("-", "_")
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+    if not re.fullmatch(r"[a-z](?:[a-z0-9_]*[a-z0-9])?", name):
         raise UserError(
-            f"--out {folder}: the folder's name becomes the package's, so it starts with a letter and has letters, "
-            "digits, - and _ only"
+            f"--out {folder}: the folder's name becomes the package's, so it starts with a letter, ends with a letter "
+            "or digit, and has letters, digits, - and _ only"
         )
+    for module in (name, f"{name}_game"):
+        if meant := _other_meaning(module) or _installed(module, name):
+            raise UserError(
+                f"--out {folder}: the folder's name becomes the package's, and {module} is {meant}: choose another "
+                f"one, such as {name}_tasks"
+            )
     return name
+
+
+def _other_meaning(module: str) -> str:
+    """Returns what else a name stands for everywhere; "" if it stands for nothing."""
+    if keyword.iskeyword(module):
+        return "a word of Python's own"
+    if module in sys.stdlib_module_names:
+        return "a module of Python's standard library"
+    if module in _COMMON:
+        return "what projects call their tests or settings"
+    plain = _plain_name(module)
+    if plain == DISTRIBUTION:
+        return "this program, which installing the package would remove"
+    if plain in map(_name_of, (VERIFIERS, *(requires(DISTRIBUTION) or ()))):
+        return "a package that this program or the new one needs"
+    return ""
+
+
+def _installed(module: str, name: str) -> str:
+    """Returns what is installed here under the name of a module of the package `name`; "" if nothing is."""
+    try:
+        # An earlier export may be exported again under its name.
+        if DISTRIBUTION in map(_name_of, distribution(name).requires or ()):
+            return ""
+    except PackageNotFoundError:
+        # What a distribution is imported by may be called otherwise: yaml is of PyYAML. A folder has no origin.
+        spec = find_spec(module)
+        return "a module that is installed here" if spec is not None and spec.origin is not None else ""
+    return "a package that is installed here"
+
+
+def _name_of(requirement: str) -> str:
+    """Returns the name in a requirement, such as `Math_Verify>=0.8; extra == "evals"`."""
+    match = re.match(r"[A-Za-z0-9._-]+", requirement)
+    return _plain_name(match.group()) if match else ""
+
+
+def _plain_name(name: str) -> str:
+    """Returns a name as installers compare it: in small letters, with all separators alike."""
+    return re.sub(r"[-_.]+", "_", name).lower()
 
 
 def write_package(folder: Path, name: str, config: Config, selected: Selected, wanted: Wanted) -> None:

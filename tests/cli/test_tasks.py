@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -16,6 +17,7 @@ from datasets import load_dataset
 from redqueen.analysis.dataset.columns import column_table, columns
 from redqueen.analysis.dataset.files import read_rows, rows_at_once
 from redqueen.base import optional
+from redqueen.cli.verifiers_package import module_name
 from redqueen.config import GameConfig
 from redqueen.errors import UserError
 from redqueen.game.verifier import LocalVerifier
@@ -316,8 +318,44 @@ def test_a_package_for_verifiers_has_its_tasks_and_says_how_to_use_them(run: Pat
     assert "1 is alike to a reserved program" in (out / "README.md").read_text()
 
 
+@pytest.mark.parametrize(("needs", "taken"), [("redqueen>=0.1", False), ("numpy", True), (None, True)])
+def test_an_earlier_export_may_be_exported_again_under_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, needs: str | None, taken: bool
+) -> None:
+    (tmp_path / "earlier_tasks").mkdir()
+    (tmp_path / "earlier_tasks" / "__init__.py").touch()
+    (tmp_path / "earlier_tasks_game.py").touch()
+    if needs is not None:
+        (tmp_path / "earlier_tasks-0.1.0.dist-info").mkdir()
+        metadata = f"Metadata-Version: 2.1\nName: earlier-tasks\nVersion: 0.1.0\nRequires-Dist: {needs}\n"
+        (tmp_path / "earlier_tasks-0.1.0.dist-info" / "METADATA").write_text(metadata)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match="that is installed here") if taken else contextlib.nullcontext():
+        assert module_name(Path("earlier-tasks")) == "earlier_tasks"
+    # A folder is no module.
+    (tmp_path / "free_tasks").mkdir()
+    assert module_name(Path("free_tasks")) == "free_tasks"
+
+
 def test_a_package_needs_a_folder_whose_name_python_can_import(run: Path, tmp_path: Path) -> None:
-    for name, said in (("tasks.jsonl", "must name a folder"), ("2nd", "starts with a letter")):
+    refused = (
+        ("tasks.jsonl", "must name a folder"),
+        ("2nd", "starts with a letter"),
+        ("tasks_", "ends with a letter"),
+        ("class", "is a word of Python's own"),
+        ("Async", "is a word of Python's own"),
+        ("json", "is a module of Python's standard library"),
+        ("tests", "is what projects call their tests"),
+        ("RedQueen", "is this program, which installing the package would remove"),
+        ("verifiers", "is a package that this program or the new one needs"),
+        ("pydantic", "is a package that this program or the new one needs"),
+        ("Math--Verify", "is a package that this program or the new one needs"),
+        # By its name of a distribution, and by the one that it is imported by.
+        ("pygments", "is a package that is installed here"),
+        ("click", "is a package that is installed here"),
+        ("typing-extensions", "is a package that is installed here"),
+    )
+    for name, said in refused:
         done = redqueen("tasks", "export", str(run), "--out", str(tmp_path / name), "--format", "verifiers")
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr
     assert list(tmp_path.iterdir()) == []
