@@ -1,4 +1,7 @@
-r"""The mathematics benchmarks: the answer is what the last \boxed{...} of a text holds."""
+r"""The mathematics benchmarks: the answer is what the last \boxed{...} of a text holds.
+
+If a problem asks for several answers, it is what the boxes of the last sentence hold together.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ from collections.abc import Callable
 
 from redqueen.errors import UserError
 from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
-from redqueen.evals.graders.extraction import last_boxed
+from redqueen.evals.graders.extraction import boxed_together, last_boxed
 from redqueen.evals.graders.grader import Problem
-from redqueen.evals.graders.latex import split_answers
+from redqueen.evals.graders.latex import given_answers, split_answers
 from redqueen.evals.graders.opened import maths
 from redqueen.records import Prompt
 
@@ -104,9 +107,10 @@ def pose(problem: Problem, form: Form) -> Prompt:
 
 
 def read(problem: Problem, form: Form, text: str) -> str | None:
-    """Returns what the last box of a text holds."""
-    del problem, form
-    return last_boxed(text)
+    """Returns what the last box of a text holds; of a problem with several answers, what those of its end hold."""
+    del form
+    several = len([part for answer in problem.data["answers"] for part in given_answers(answer)]) > 1
+    return boxed_together(text) if several else last_boxed(text)
 
 
 AIME24 = maths_benchmark(

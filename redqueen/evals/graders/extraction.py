@@ -6,7 +6,17 @@ import re
 
 # A fence opens at the start of a line, perhaps indented, with an optional name of a language.
 _BLOCK = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
-_BOX = re.compile(r"\\(?:boxed|fbox)\s*")
+_BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*")
+_CUT = re.compile(r"\\(?:b|bo|box|boxe|f|fb|fbo)$")
+# A sentence or a line ends; the point of a decimal and those of an ellipsis do not count.
+_END = re.compile(r"[!?](?:\s|$)|(?<!\.)\.(?:[\s$]|\\[)\]]|$)|\n")
+# Only signs, names and connecting words stand between two boxes, perhaps on two lines.
+_BESIDE = re.compile(
+    r"(?:[\s$,;&*()\[\]:=•-]|\d+[.)]|\\(?:text|quad|qquad|[,;:!()\[\]\\])|[{}]|\b(?:and|or|[A-Za-z](?:_\{?\w+\}?)?)(?![A-Za-z]))*"
+)
+_TAKEN_BACK = re.compile(
+    r"\b(?:no|not|wait|actually|instead|rather|sorry|mistake|incorrect|wrong|correction|corrected|error|but)\b", re.I
+)
 
 
 def code_answer(text: str, name: str = "") -> str:
@@ -24,25 +34,59 @@ def code_answer(text: str, name: str = "") -> str:
 
 
 def last_boxed(text: str) -> str | None:
-    r"""Returns what the last `\boxed{...}` of a text holds, or None if there is no whole one.
+    r"""Returns what the last `\boxed{...}` of a text holds, or None if there is none or the last one is cut off.
 
     >>> last_boxed(r"So \boxed{1}, no: \boxed{\frac{1}{2}}.")
     '\\frac{1}{2}'
     """
-    for box in reversed(list(_BOX.finditer(text))):
+    boxes = _boxes(text)
+    return boxes[-1][2] if boxes else None
+
+
+def boxed_together(text: str) -> str | None:
+    r"""Returns what the boxes of the last sentence hold, as a list: for a problem with several answers.
+
+    >>> boxed_together(r"Try \boxed{7}. So $x=\boxed{1}$ or $x=\boxed{2}$.")
+    '1, 2'
+    """
+    boxes = _boxes(text)
+    if not boxes or boxes[-1][2] is None:
+        return None
+    together = [boxes[-1]]
+    for box in reversed(boxes[:-1]):
+        between = text[box[1] : together[0][0]]
+        # What is taken back, in the same sentence, is no answer.
+        if box[2] is None or _TAKEN_BACK.search(between) or not (_BESIDE.fullmatch(between) or _same_sentence(between)):
+            break
+        together.insert(0, box)
+    return ", ".join(str(content) for _, _, content in together)
+
+
+def _same_sentence(between: str) -> bool:
+    return _END.search(between) is None
+
+
+def _boxes(text: str) -> list[tuple[int, int, str | None]]:
+    """Returns where each box begins and ends, and what it holds; None for the last one if the text ends in it."""
+    boxes: list[tuple[int, int, str | None]] = []
+    for box in _BOX.finditer(text):
         start = box.end()
         if start == len(text):
-            continue
+            boxes.append((box.start(), start, None))
+        elif text[start] == "{":
+            inner = braced(text, start)
+            end = len(text) if inner is None else start + len(inner) + 2
+            # What stands in a box that is cut off is cut off too.
+            boxes.append((box.start(), end, None if inner is None else inner.strip()))
+            if inner is None:
+                break
         # `\boxed 2` is TeX for `\boxed{2}`.
-        if text[start] != "{":
-            word = re.match(r"[^\s$.,]+", text[start:])
-            if word and text[box.end() - 1].isspace():
-                return word.group()
-            continue
-        inner = braced(text, start)
-        if inner is not None:
-            return inner.strip()
-    return None
+        elif text[start - 1].isspace() and (word := re.match(r"[^\s$.,]+", text[start:])):
+            boxes.append((box.start(), start + word.end(), word.group()))
+    # The text may end within the command itself.
+    if _CUT.search(text):
+        boxes.append((len(text), len(text), None))
+    return boxes
 
 
 def braced(text: str, start: int) -> str | None:

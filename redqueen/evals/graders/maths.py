@@ -19,6 +19,7 @@ from typing import cast
 from redqueen.base.machine import cores
 from redqueen.errors import UserError
 from redqueen.evals.graders.grader import Problem, ThreadedGrader
+from redqueen.evals.graders.structure import depth_of
 from redqueen.records import Status, Verdict
 
 CPU_S = 10.0
@@ -28,6 +29,8 @@ WALL_S = 120.0
 START_CPU_S = 60.0
 MOST_TEXT = 4_000
 """Longer answers are not read."""
+MOST_BRACKETS = 60
+"""An answer with more brackets in each other is not read: it would take seconds, and means nothing."""
 
 
 class MathsGrader(ThreadedGrader):
@@ -52,6 +55,8 @@ class MathsGrader(ThreadedGrader):
             return Verdict("malformed", detail="no answer")
         if len(answer) > MOST_TEXT:
             return Verdict("malformed", detail=f"an answer of more than {MOST_TEXT} characters")
+        if depth_of(answer) > MOST_BRACKETS:
+            return Verdict("malformed", detail=f"more than {MOST_BRACKETS} brackets in each other")
         process = self._free.get()
         try:
             return process.ask(tuple(problem.data["answers"]), answer, self._cpu_s)

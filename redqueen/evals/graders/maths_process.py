@@ -13,56 +13,22 @@ import resource
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Any
 
-from math_verify import LatexExtractionConfig, parse, verify
-
-from redqueen.evals.graders.latex import key, normal, split_answers
+from redqueen.evals.graders.latex import given_answers, key
+from redqueen.evals.graders.same_answer import matched, same
 
 MEMORY_BYTES = 4 << 30
-TOLERANCE = 1e-4
-_LATEX = (LatexExtractionConfig(boxed_match_priority=0),)
 
 
 def judge(answers: Sequence[str], answer: str) -> tuple[str, str]:
     """Returns a status, `correct` or `wrong`, and a detail. All of several answers have to be given, in any order."""
     if len(answers) == 1:
         return ("correct" if same(answers[0], answer) else "wrong"), ""
-    wanted = _different(answers)
-    given = _different(split_answers(answer))
+    wanted = _different([part for one in answers for part in given_answers(one)])
+    given = _different(given_answers(answer))
     if len(given) != len(wanted):
         return "wrong", f"{len(given)} answers, not {len(wanted)}"
-    for reference in wanted:
-        equal = next((candidate for candidate in given if same(reference, candidate)), None)
-        if equal is None:
-            return "wrong", "an answer is missing"
-        given.remove(equal)
-    return "correct", ""
-
-
-def same(reference: str, answer: str) -> bool:
-    """Returns whether an answer means what the reference means."""
-    if key(reference) == key(answer):
-        return True
-    gold = _read(reference)
-    given = _read(answer)
-    return bool(verify(gold, given, timeout_seconds=None)) and not _far_apart(gold, given)
-
-
-def _far_apart(gold: list[Any], given: list[Any]) -> bool:
-    """Returns whether these are two numbers that differ by more than `TOLERANCE` of the first."""
-    # math-verify rounds to six decimals, so that to it 2.88e-19 is 1.325e-27.
-    if not (gold and given and getattr(gold[0], "is_number", False) and getattr(given[0], "is_number", False)):
-        return False
-    one = gold[0].evalf()
-    other = given[0].evalf()
-    # A per cent stays unevaluated, and so does the comparison: it is neither true nor false. What it means is left to
-    # math-verify, to which 50 % is 1/2, and 50 as well.
-    return (abs(one - other) > TOLERANCE * abs(one)) == True  # noqa: E712
-
-
-def _read(text: str) -> list[Any]:
-    return parse(rf"\boxed{{{normal(text)}}}", _LATEX, parsing_timeout=0)
+    return ("correct", "") if matched(wanted, given) else ("wrong", "an answer is missing")
 
 
 def _different(answers: Sequence[str]) -> list[str]:
