@@ -84,12 +84,18 @@ def value(text: str) -> Any:
             normalization_config=None,
             conversion_config=_LETTERS_HAVE_CASE,
         )
-        return read.base if root else read
+        return _named_derivatives(read.base if root else read)
     except RecursionError:
         raise
     except Exception:  # noqa: BLE001
         # The reader raises nearly anything on a text that is no mathematics.
         return None
+
+
+def _named_derivatives(read: Any) -> Any:
+    """Returns a value whose derivatives are letters: sympy takes dM/dt for 0, since M is not said to depend on t."""
+    derivatives = read.atoms(sympy.Derivative) if isinstance(read, sympy.Basic) else ()
+    return read.xreplace({each: sympy.Symbol(str(each)) for each in derivatives}) if derivatives else read
 
 
 def values_equal(one: Any, other: Any) -> bool:

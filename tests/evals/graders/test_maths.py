@@ -79,6 +79,30 @@ def test_no_answer_and_a_very_long_one_are_malformed(grader: MathsGrader) -> Non
     assert grader.grade(problem("2"), "1+" * 4_000 + "1").status == "malformed"
 
 
+def test_brackets_in_each_other_without_end_are_not_read(grader: MathsGrader) -> None:
+    half = r"\frac{1}{2}"
+    for deep in (r"\frac{" * 200 + "1" + "}{2}" * 200, "(" * 61 + "2" + ")" * 61, r"\sqrt{" * 61 + half + "}" * 61):
+        grade = grader.grade(problem(half), deep)
+        assert (grade.status, grade.detail) == ("malformed", "more than 60 brackets in each other")
+    assert grader.grade(problem("2"), "(" * 9 + "2" + ")" * 9).status == "correct"
+
+
+def test_of_several_answers_the_boxes_are_read_together(grader: MathsGrader) -> None:
+    def status(answers: tuple[str, ...], text: str) -> str:
+        asked = problem(*answers)
+        answer = BY_NAME["olympiadbench"].read(asked, "chat", text)
+        return grader.grade(asked, answer).status if answer else "no answer"
+
+    either = r"So $x=\boxed{1}$ or $x=\boxed{2}$."
+    assert status(("1", "2"), either) == "correct"
+    assert status(("1", "3"), either) == "wrong"
+    # One reference may hold several answers; of a single answer the last box counts.
+    assert status(("1, 2",), either) == status((r"\{1, 2\}",), either) == "correct"
+    assert status((r"\pm 1",), r"$x = \boxed{1}$ and $x = \boxed{-1}$") == "correct"
+    assert status(("2",), either) == "correct"
+    assert status(("1", "2"), r"\boxed{1, 2}. No: \boxed{3") == "no answer"
+
+
 def test_answers_are_brought_into_one_form() -> None:
     assert normal(r"\$12,345") == "12345"
     assert normal(r"$\tfrac{1}{2}$.") == r"\frac{1}{2}"
