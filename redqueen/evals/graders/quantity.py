@@ -14,12 +14,17 @@ _BASED = re.compile(
 _TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
 _POWER = r"(?:\s*\^\s*(?:\{\s*(?P<power>-?\d+)\s*\}|(?P<short_power>-?\d)))?"
 _TEMPERATURE = r"\^\{\\circ\}\s*(?:\\text\s*\{\s*)?[CF]\s*\}?"
-_UNIT = re.compile(rf"(?:\\[,;:!> ]|~|\s)*(?:{_TEMPERATURE}|\\text\s*\{{(?P<name>[^{{}}]*)\}}{_POWER}\s*[.)]*)\s*$")
+_SMALL_SPACE = r"(?:\\[,;:!> ]|~|\s|/(?=\s*\\text))*"
+_IN_TEXT = r"\\text\s*\{(?P<name>(?:[^{}]|\{[^{}]*\})*)\}"
+_UNIT = re.compile(rf"{_SMALL_SPACE}(?:{_TEMPERATURE}|{_IN_TEXT}{_POWER}\s*[.)]*)\s*$")
+# Without \text, a letter may be a variable. These words are none.
+_MEASURES = (
+    r"(?:kilo|centi|milli)?(?:met(?:er|re)|gram|lit(?:er|re))s?|dollars?|cents?|euros?|usd|eur|degrees?|radians?|"
+    r"inch(?:es)?|feet|foot|ft|miles?|yards?|hours?|hrs?|minutes?|mins?|seconds?|secs?|days?|weeks?|months?|years?|"
+    r"units?|kg|km|cm|mm|mph|pounds?|lbs?|ounces?|oz|ways?|people|students?|points?|times"
+)
 _WRITTEN_OUT = re.compile(
-    r"(?<=[\d})!%])\s*\b(?P<name>(?:(?:square|cubic|sq|cu)\.?\s+)?(?:(?:kilo|centi|milli)?(?:met(?:er|re)|gram|lit(?:er|re))s?|"
-    r"dollars?|cents?|euros?|degrees?|radians?|inch(?:es)?|feet|foot|ft|miles?|yards?|hours?|hrs?|minutes?|mins?|"
-    r"seconds?|secs?|days?|weeks?|months?|years?|units?|kg|km|cm|mm|mph|pounds?|lbs?|ounces?|oz|ways?|people|students?|"
-    rf"points?|times)){_POWER}\.?$"
+    rf"(?<=[\d}})!%])\s*\b(?P<name>(?:(?:square|cubic|sq|cu)\.?\s+)?(?:{_MEASURES})){_POWER}\.?$", re.IGNORECASE
 )
 _LEADING = re.compile(r"^(?:\\text\s*\{[^{}]*\}[:\s]*)+(?=\S)")
 _DEGREES = re.compile(r"\^\{\\circ\}")
@@ -100,7 +105,9 @@ def without_unit(text: str) -> tuple[str, Unit]:
 
 def _unit(match: re.Match[str]) -> Unit:
     name = match["name"] or ""
-    written = match["power"] or match["short_power"]
+    inside = re.search(r"\^\s*\{?\s*(-?\d)\s*\}?\s*$", name)
+    written = match["power"] or match["short_power"] or (inside[1] if inside else None)
+    name = name[: inside.start()] if inside else name
     for word, power in _TIMES.items():
         if re.match(rf"[\s~]*{word}\b", name):
             return Unit(_letters(re.sub(rf"^[\s~]*{word}\b", "", name)), power)

@@ -56,6 +56,8 @@ def _named(sides: list[str], signs: list[str]) -> str | None:
         return None
     if is_name(sides[0]) or not sides[0]:
         return sides[-1]
+    if is_name(sides[-1]) and len(sides) == 2:
+        return sides[0]
     # A calculation without letters has one value if all its sides are equal.
     values = [value(side) for side in sides]
     numbers = all(number is not None and getattr(number, "is_number", False) for number in values)

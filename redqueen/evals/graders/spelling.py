@@ -27,7 +27,7 @@ _ONE_COMMAND = {
     "varsigma": "sigma", "varkappa": "kappa", "varnothing": "emptyset", "infin": "infty", "simeq": "approx",
     "thickapprox": "approx", "doteq": "approx", "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "dbinom": "binom",
     "tbinom": "binom", "vee": "lor", "wedge": "land", "backslash": "setminus", "smallsetminus": "setminus",
-    "vert": "mid", "lvert": "mid", "rvert": "mid", "ast": "cdot", "bullet": "cdot", "ge": "ge", "tg": "tan",
+    "lg": "log_{10}", "ast": "cdot", "bullet": "cdot", "ge": "ge", "tg": "tan",
     "ctg": "cot", "arctg": "arctan", "mbox": "text", "textrm": "text", "textnormal": "text", "textup": "text",
     "textsf": "text", "mathrm": "text", "mathsf": "text", "mathit": "text", "textit": "text", "textbf": "text",
     "mathbf": "text", "boldsymbol": "text", "bm": "text", "hbox": "text", "operatorname": "text",
@@ -48,6 +48,21 @@ _PRIMES = re.compile(r"\^\s*(?:\{\s*((?:\\prime\s*)+)\}|(\\prime(?![A-Za-z])))|(
 _REPEATING = re.compile(
     r"(\d*)\.(\d*)(?:\\(?:overline|bar|dot|overset\{\\cdot\})\s*(?:\{\s*(\d+)\s*\}|\s*(\d)))(?![\d.\\])"
 )
+_BRITISH = re.compile(r"(\d*)\.(\d*)\\dot\s*\{?(\d)\}?(\d*)\\dot\s*\{?(\d)\}?")
+_AND_SO_ON = re.compile(r"(\d*\.\d*?)(?:(\d)\2{2,}|(\d{2,}?)\3+)\s*(?:\\l?dots[bc]?(?![a-z])|\\cdots|\.\.\.)")
+# What people write who write no LaTeX.
+_PLAIN = {
+    "<=": r"\le ", ">=": r"\ge ", "!=": r"\ne ", "+/-": r"\pm ", "+-": r"\pm ", "**": "^", "...": r"\ldots ",
+}  # fmt: skip
+_PLAIN_SIGNS = re.compile("|".join(map(re.escape, _PLAIN)))
+_PLAIN_WORDS = re.compile(
+    r"(?<![A-Za-z\\{])(pi|sqrt|theta|alpha|beta|gamma|lambda|sin|cos|tan|cot|sec|csc|log|ln|exp|arcsin|arccos|arctan)"
+    r"(?![A-Za-z])"
+)
+_PLAIN_ROOT = re.compile(r"\\sqrt\s*\(([^()]*)\)")
+_UNION = re.compile(r"(?<=[)\]])\s*U\s*(?=[(\[])")
+_NUMBER_IN_TEXT = re.compile(r"\\text\s*\{\s*([+-]?\d[\d.,/ ]*)\s*\}")
+_ALL_IN_TEXT = re.compile(r"\\text\s*\{([^{}]*[\d=<>][^{}]*)\}")
 _DEGREES = re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z])|\{\s*o\s*\}|o(?![A-Za-z]))|\\degrees?(?![A-Za-z])")
 
 
@@ -66,14 +81,28 @@ def one_spelling(text: str) -> str:
     text = re.sub(r"\\lbrace(?![A-Za-z])\s*", r"\\{", re.sub(r"\\rbrace(?![A-Za-z])", r"\\}", text))
     text = re.sub(r"\\l?brack(?![A-Za-z])\s*", "[", re.sub(r"\\rbrack(?![A-Za-z])", "]", text))
     text = _FUNCTION.sub(lambda match: f"\\{match[1] or ''}{match[2]} ", text)
-    text = _PYTHON.sub(lambda _: "\\", text).replace("**", "^")
+    text = _PYTHON.sub(lambda _: "\\", text)
+    text = _NUMBER_IN_TEXT.sub(r"\1", text)
+    if (whole := _ALL_IN_TEXT.fullmatch(text.strip())) is not None:
+        text = whole[1]
+    text = re.sub(r"\\mathbb\s*([A-Z])", r"\\mathbb{\1}", text)
+    text = _from_plain(re.sub(r"\\[lr]?vert(?![A-Za-z])", "|", text))
     text = _LETTER.sub(r"\1", text)
     text = _DEGREES.sub(lambda _: r"^{\circ}", text)
     text = re.sub(r"\\hbar(?![A-Za-z])", "h_{bar}", re.sub(r"\\ell(?![A-Za-z])", "l", text))
     text = _SUBSCRIPT.sub(lambda match: f"_{{{_plain(match[1] or match[2])}}}", text)
     text = _PRIMES.sub(_prime, text)
     text = re.sub(r"(?<![A-Za-z\\])(?:infinity|inf)(?![A-Za-z])", r"\\infty", text)
-    return _REPEATING.sub(_fraction, text)
+    text = _BRITISH.sub(r"\1.\2\\overline{\3\4\5}", text)
+    text = _AND_SO_ON.sub(lambda match: f"{match[1]}\\overline{{{match[2] or match[3]}}}", text)
+    return _REPEATING.sub(_fraction, re.sub(r"\.\((\d+)\)", r".\\overline{\1}", text))
+
+
+def _from_plain(text: str) -> str:
+    """Returns a text in which LaTeX takes the place of what people write without it: sqrt(2), pi, <=."""
+    text = _PLAIN_SIGNS.sub(lambda match: _PLAIN[match[0]], text)
+    text = _UNION.sub(lambda _: r"\cup ", text)
+    return _PLAIN_ROOT.sub(r"\\sqrt{\1}", _PLAIN_WORDS.sub(r"\\\1 ", text))
 
 
 def _latex(text: str) -> str:
@@ -81,6 +110,7 @@ def _latex(text: str) -> str:
     if text.isascii():
         return text
     text = _INVISIBLE.sub("", text)
+    text = re.sub("(?:\\d\u0305)+", lambda match: f"\\overline{{{match[0][::2]}}}", text)
     text = _ROOT.sub(lambda match: f"{_ROOTS[match[1]]}{{{match[2].strip('{}')}}}", text)
     text = _RAISED.sub(lambda match: f"^{{{unicodedata.normalize('NFKC', match[0])}}}", text)
     text = _LOWERED.sub(lambda match: f"_{{{unicodedata.normalize('NFKC', match[0])}}}", text)

@@ -84,8 +84,8 @@ def enclosed(text: str) -> tuple[str, str, str] | None:
     if len(tokens) < 2 or any(depth < 1 for _, depth in tokens):
         return None
     first, last = tokens[0][0], tokens[-1][0]
-    opening = {"(": "(", "[": "[", "\\{": "\\{", "\\langle": "("}.get(first[0])
-    closing = {")": ")", "]": "]", "\\}": "\\}", "\\rangle": ")"}.get(last[0])
+    opening = {"(": "(", "[": "[", "\\{": "\\{", "{": "\\{", "\\langle": "("}.get(first[0])
+    closing = {")": ")", "]": "]", "\\}": "\\}", "}": "\\}", "\\rangle": ")"}.get(last[0])
     # In (a)(b) the first bracket is closed before the end.
     if opening is None or closing is None or _closed_before(tokens):
         return None

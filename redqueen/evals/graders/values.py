@@ -24,8 +24,8 @@ from redqueen.evals.graders.quantity import (
 
 TOLERANCE = 1e-4
 _MOST_LETTERS = 8
-# The reader drops what stands below a number: a base.
-_BELOW_A_NUMBER = re.compile(r"[\d)]\s*_")
+# The reader drops what stands below a number, which is a base, and multiplies what stands side by side.
+_MISREAD = re.compile(r"[\d)]\s*_|\d\s+\d|\\q?quad")
 # Units and words are taken away before (`quantity`): math-verify takes `m` for a unit, also where it is a letter.
 _NORMAL = NormalizationConfig(
     basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none", equations=False
@@ -71,7 +71,7 @@ def _equal_values(reference: str, answer: str) -> bool:
 def value(text: str) -> Any:
     """Returns an expression as sympy has it; None if it cannot be read to its end."""
     normal = normalize_latex(text, _NORMAL)
-    if not normal or _BELOW_A_NUMBER.search(normal):
+    if not normal or _MISREAD.search(normal):
         return None
     # Alone, a text is read until the reader understands no more, and what is left over counts for nothing. Under a root
     # it has to be read to its end. Brackets would do that too, and take ten times as long.
