@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -120,3 +121,37 @@ def test_every_reference_answer_is_right_and_its_neighbour_is_wrong(benchmark: s
         }
     assert refused == []
     assert taken <= SAME_MEANING
+
+
+def near_misses(answer: str) -> list[str]:
+    """Returns texts that look like an answer and mean something else."""
+    text = answer.strip("$ ").rstrip(".")
+    misses: list[str] = []
+    if (digit := re.search(r"\d", text)) is not None:
+        misses.append(text[: digit.start()] + str((int(digit[0]) + 1) % 10) + text[digit.end() :])
+    if re.fullmatch(r"-?\d+", text):
+        misses.append(f"{text}_7")
+    if text[:1] in ("(", "[") and text[-1:] in (")", "]"):
+        misses.append(rf"\{{{text[1:-1]}\}}")
+    if re.fullmatch(r"[A-Za-z]", text):
+        misses.append(text.swapcase())
+    return misses
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("benchmark", MATHS)
+def test_what_only_looks_like_the_reference_answer_is_wrong(benchmark: str) -> None:
+    pytest.importorskip("math_verify")
+    from redqueen.evals.graders.maths import MathsGrader
+
+    answers = [BY_NAME[benchmark].problem(row).data["answers"] for row in rows(MATHS[benchmark][0])]
+    with MathsGrader() as maths:
+        graded = [
+            (own, miss, maths.submit(Problem(id="", benchmark=benchmark, prompt="", data={"answers": own}), miss))
+            for own in answers
+            if len(own) == 1
+            for miss in near_misses(own[0])
+        ]
+        taken = [(own, miss) for own, miss, verdict in graded if verdict.result().status == "correct"]
+    assert len(graded) >= len(answers) // 2
+    assert taken == []

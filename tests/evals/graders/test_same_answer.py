@@ -67,8 +67,10 @@ RIGHT: dict[str, list[Case]] = {
         ("3", "３"), ("x", "𝑥"), (r"3 \times 10^5", "3×10⁵"),
     ],
     "no LaTeX": [
-        (r"\frac{\sqrt2}{2}", "sqrt(2)/2"), (r"2\pi", "2pi"), (r"2\pi", "2*pi"), ("x^2", "x**2"), ("[0,1]", "0 <= x <= 1"),
-        (HALVES, "(-inf,2) U (3,inf)"), ("1,-2", "{1, -2}"), (r"1 \pm \sqrt{19}", "1 +/- sqrt(19)"), (r"\sin x", "sin(x)"),
+        (r"\frac{\sqrt2}{2}", "sqrt(2)/2"), (r"2\pi", "2pi"), (r"2\pi", "2*pi"), ("x^2", "x**2"),
+        ("[0,1]", "0 <= x <= 1"),
+        (HALVES, "(-inf,2) U (3,inf)"), ("1,-2", "{1, -2}"), (r"1 \pm \sqrt{19}", "1 +/- sqrt(19)"),
+        (r"\sin x", "sin(x)"),
     ],
     "digits that repeat": [
         (r"\frac13", r"0.333\ldots"), (r"\frac13", "0.3333..."), (r"\frac17", r"0.\dot{1}4285\dot{7}"),
@@ -121,7 +123,8 @@ WRONG: dict[str, list[Case]] = {
     "values": [
         (r"\pi", "3.14"), (r"\frac13", "0.33"), (r"\sin 30^\circ", r"\sin 30"), ("10!", "10"), ("x^2", "x2"),
         ("-1", "1"),
-        (r"\text{even}", "odd"), (r"\text{(C)}", "B"), (VECTOR, VECTOR.replace("-7", "7")), ("12", r"3\quad 4"), ("12", "3 4"), ("1.5", "1,5"),
+        (r"\text{even}", "odd"), (r"\text{(C)}", "B"), (VECTOR, VECTOR.replace("-7", "7")), ("12", r"3\quad 4"),
+        ("12", "3 4"), ("1.5", "1,5"),
     ],
 }  # fmt: skip
 
