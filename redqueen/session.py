@@ -49,9 +49,9 @@ from redqueen.recording.recorder import Recorder
 from redqueen.recording.trackers.opening import check_trackers, open_recorders, open_trackers
 from redqueen.records import PromptLengths, Verifier
 from redqueen.runs import checkpoint
-from redqueen.runs.archive.reader import ArchiveReader
+from redqueen.runs.archive.reader import damaged_archive, is_damage
 from redqueen.runs.directory import RunDirectory, RunError
-from redqueen.runs.resuming import how_to_resume
+from redqueen.runs.resuming import check_records, how_to_resume
 from redqueen.train.trainer import Trainer, capacity
 
 _LOG = logging.getLogger("redqueen")
@@ -115,10 +115,11 @@ def resume(config: Config, directory: RunDirectory, attached: Attached, given: C
         # What is damaged or missing is found before anything is loaded or written.
         check(config)
         saved = checkpoint.load(directory.checkpoints, directory.saved()[-1])
-        directory.metrics()
-        if not directory.archive.exists():
-            raise RunError(f"{directory.archive} is missing: put it back, or start a new run")
-        ArchiveReader(directory.archive).close()
+        if line := check_records(directory, saved.step):
+            attached.listener.warning(line)
+        # What a killed process or a full disk left unfinished takes room that this session needs.
+        with _writing(directory):
+            checkpoint.clean(directory.checkpoints)
         # Other batches and another number of workers round differently. So a run goes on with what it had, if that
         # still fits: it may be on another machine now.
         before: list[str] = []
@@ -232,28 +233,36 @@ def _train(
     for line in warnings_about(config):
         attached.listener.warning(line)
     attached.listener.opening(fitted, directory)
-    try:
-        with _open_players(fitted, attached) as players:
+    with _writing(directory), _open_players(fitted, attached) as players:
+        if saved is None:
+            # Weights in another number format are other weights. On another processor auto may choose another one,
+            # where the run could neither be resumed nor evaluated.
+            config = config.override([f"model.dtype={players.base.dtype}"])
+            made = environment(fitted, players.base, attached.command, players.verifier.tier)
+            directory.create(config, made)
+        trainer = Trainer(fitted, players.policy, players.base, players.verifier, directory, spread=players.spread)
+        with closing(trainer):
             if saved is None:
-                # Weights in another number format are other weights. On another processor auto may choose another one,
-                # where the run could neither be resumed nor evaluated.
-                config = config.override([f"model.dtype={players.base.dtype}"])
-                made = environment(fitted, players.base, attached.command, players.verifier.tier)
-                directory.create(config, made)
-            trainer = Trainer(fitted, players.policy, players.base, players.verifier, directory, spread=players.spread)
-            with closing(trainer):
-                if saved is None:
-                    _begin(trainer, attached.listener)
-                else:
-                    trainer.restore(saved)
-                    attached.listener.note(f"resuming at step {trainer.played + 1} of {config.run.steps}")
-                    directory.set_config(config)
-                    directory.add_session(session(fitted, attached.command, players.verifier.tier))
-                attached.listener.training()
-                with _watched(config, directory, trainer.played + 1, attached) as watchers:
-                    trainer.watchers = watchers
-                    trainer.run()
+                _begin(trainer, attached.listener)
+            else:
+                trainer.restore(saved)
+                attached.listener.note(f"resuming at step {trainer.played + 1} of {config.run.steps}")
+                directory.set_config(config)
+                directory.add_session(session(fitted, attached.command, players.verifier.tier))
+            attached.listener.training()
+            with _watched(config, directory, trainer.played + 1, attached) as watchers:
+                trainer.watchers = watchers
+                trainer.run()
+
+
+@contextmanager
+def _writing(directory: RunDirectory) -> Generator[None]:
+    """Turns an error of the disk or of the archive into a line that says how to go on."""
+    try:
+        yield
     except (OSError, sqlite3.Error) as error:
+        if is_damage(error):
+            raise damaged_archive(directory.archive, error) from error
         raise RunError(f"cannot write {directory.path}: {error}. Fix that. {how_to_resume(directory)}") from error
 
 

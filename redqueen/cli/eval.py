@@ -20,7 +20,7 @@ from redqueen.evals.targets import Step
 from redqueen.members.evaluating import EvalOptions, evaluate_targets
 from redqueen.members.scores import document
 from redqueen.recording.task_reporter import TaskReporter
-from redqueen.runs.directory import RunDirectory
+from redqueen.runs.directory import RunDirectory, write_json, write_text
 
 MARKDOWN = "results.md"
 JSON = "results.json"
@@ -56,8 +56,8 @@ def run_eval(targets: Sequence[str], members: str, model: str | None, wanted: Ev
     if wanted.step == "all":
         whole["curves"] = curve_document(results)
     if wanted.out is not None:
-        (wanted.out / MARKDOWN).write_text(markdown(results, plan, sentences), encoding="utf-8")
-        (wanted.out / JSON).write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+        write_text(wanted.out / MARKDOWN, markdown(results, plan, sentences))
+        write_text(wanted.out / JSON, json.dumps(whole, indent=1) + "\n")
         if wanted.step == "all":
             write_figure(curve_figure(results), wanted.out / FIGURE)
     if as_json:
@@ -79,7 +79,7 @@ def run_eval(targets: Sequence[str], members: str, model: str | None, wanted: Ev
 def _keep(run: RunDirectory, table: Mapping[str, object], console: Console) -> None:
     """Writes the table into a run's folder, where its report and its live page find it."""
     try:
-        run.evaluation.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+        write_json(run.evaluation, table)
     except OSError as error:
         console.print(
             f"the report of {run.path} will not show this: cannot write {run.evaluation}: {error.strerror}",

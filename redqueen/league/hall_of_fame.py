@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from redqueen.league.matchmaking import Match, numbered
+from redqueen.league.names import MemberName
 from redqueen.league.rating import Rating
 from redqueen.records import Role
 
@@ -25,9 +26,9 @@ class Champion:
     'S3@40'
     """
 
-    name: str
+    name: MemberName
     """Member and step, e.g. "S3@40"; members' names have no @."""
-    member: str
+    member: MemberName
     """The member that was copied. It may have been replaced since."""
     role: Role
     step: int

@@ -9,6 +9,7 @@ from typing import Literal
 from redqueen.league import hall_of_fame
 from redqueen.league.games import SolveRates
 from redqueen.league.hall_of_fame import Champion
+from redqueen.league.names import MemberName
 from redqueen.league.rating import Outcome, Rating, TrueSkill
 from redqueen.records import Role
 
@@ -29,12 +30,12 @@ class Member:
     0
     """
 
-    name: str
+    name: MemberName
     role: AnyRole
     """The single agent's role is "both"; it plays itself and is not rated."""
     born: int
     """The step after which it was born; 0 for those that start the run."""
-    parents: tuple[str, ...] = ()
+    parents: tuple[MemberName, ...] = ()
     """Fitter first; empty for those that start the run."""
     operator: str = "init"
     """The operator that made it; "init" for those that start the run."""

@@ -40,4 +40,5 @@ class NowRecorder(Recorder):
     def _write(self, done: int, total: int) -> None:
         self._written = time.monotonic()
         present = {"step": self._step, "phase": self._phase, "done": done, "total": total, "since": self._since}
-        write_text(self.file, to_json(present))
+        # It is of no use after this process, and written too often to wait for the disk each time.
+        write_text(self.file, to_json(present), lasting=False)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -27,7 +26,8 @@ from redqueen.league.hall_of_fame import Champion
 from redqueen.league.population import Member, Population
 from redqueen.records import Kind
 from redqueen.runs.directory import saved_steps
-from redqueen.runs.files import LARGE
+from redqueen.runs.files import LARGE, damage_of, sync
+from redqueen.runs.own_files import check_tree, check_within
 
 # The layout of the folder. A checkpoint of another format is refused: a run that went on from half-understood state
 # would be neither the old experiment nor a new one.
@@ -96,7 +96,7 @@ def save(folder: Path, checkpoint: Checkpoint, *, keep_last: int, keep_every: in
         # Only a run that was rewound by hand gets here. A folder cannot be renamed onto one that is not empty.
         shutil.rmtree(final)
     scratch.rename(final)
-    _sync(folder)
+    sync(folder)
 
     # Old checkpoints go last: until the new one is in its place they are all that the run has.
     _prune(folder, keep_last, keep_every)
@@ -113,13 +113,27 @@ def load(folder: Path, step: int) -> Checkpoint:
     """Returns the checkpoint of `step`.
 
     Raises CheckpointError, which names the checkpoint, if a file is missing or differs from its checksum, or if the
-    format is another one.
+    format is another one; RunError if something in it is a link, or nothing that a run writes.
     """
     path = folder / f"step-{step:06d}"
+    check_tree(path)
     _verify(path)
-    state: dict[str, Any] = json.loads(read_plain(path / "state.json", LARGE))
-    if state.get("format") != FORMAT:
-        raise CheckpointError(f"{path} has checkpoint format {state.get('format')}, this version reads {FORMAT}")
+    with damage_of(path):
+        state: dict[str, Any] = parse_json(read_plain(path / "state.json", LARGE))
+        if state.get("format") != FORMAT:
+            raise CheckpointError(f"{path} has checkpoint format {state.get('format')}, this version reads {FORMAT}")
+        try:
+            return _restored(path, state)
+        except ValidationError as error:
+            what = error.errors()[0]["msg"].removeprefix("Value error, ")
+            raise CheckpointError(
+                f"{path / 'state.json'} was changed ({what}): use a copy that nobody changed"
+            ) from error
+
+
+def _restored(path: Path, state: Mapping[str, Any]) -> Checkpoint:
+    """Returns the checkpoint in the folder `path`, whose state.json holds `state`."""
+    # Names become folders, here and in the next checkpoint: they are checked before one is looked for.
     members = _MEMBERS.validate_python(state["members"])
     hall = _HALL.validate_python(state["hall"])
     adapters = {m.name: load_adapter(path / "members" / m.name)[0] for m in (*members, *hall)}
@@ -165,16 +179,20 @@ def _seal(folder: Path) -> None:
     # A folder's entries are data of the folder, so flushing the files alone could lose their names.
     folders = [path for path in folder.rglob("*") if path.is_dir()]
     for path in [*files, manifest, *folders, folder]:
-        _sync(path)
+        sync(path)
 
 
 def _verify(folder: Path) -> None:
     """Raises CheckpointError if the folder is incomplete or a file differs from its checksum."""
     try:
         sums: dict[str, str] = parse_json(read_plain(folder / _MANIFEST))
+        for name in sums:
+            check_within(name)
         damaged = [name for name, expected in sums.items() if _checksum(folder / name) != expected]
     except (OSError, ValueError, AttributeError) as error:
-        raise CheckpointError(f"{folder} is not a complete checkpoint: {error}") from error
+        raise CheckpointError(
+            f"{folder} is not a complete checkpoint ({error}): move the folder away to resume from the one before"
+        ) from error
     # A manifest that is valid JSON but names no state.json was not written by `_seal`.
     if damaged or "state.json" not in sums:
         names = ", ".join(damaged) or "state.json"
@@ -193,11 +211,3 @@ def _prune(folder: Path, keep_last: int, keep_every: int) -> None:
 def _checksum(path: Path) -> str:
     with open_plain(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

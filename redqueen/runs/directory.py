@@ -26,6 +26,7 @@ from redqueen.runs.files import (
     write_text,
 )
 from redqueen.runs.metrics import OwnMetric, StepMetrics
+from redqueen.runs.own_files import check_entries, check_tree
 
 _LOCK = ".lock"
 _ENVIRONMENT = "environment.json"
@@ -122,11 +123,16 @@ class RunDirectory:
             raise RunError(f"cannot write {self.path}: {error.strerror}") from error
 
     def lock(self) -> None:
-        """Claims the directory for this process. Raises RunError if another process trains in it."""
+        """Claims the directory for this process, which may write to it then.
+
+        Raises RunError if another process trains in it, or if a link in it leads elsewhere.
+        """
+        self.check_links()
+        check_tree(self.checkpoints)
         # The kernel drops a flock when its process ends, however it ends. A file that merely exists would outlive a
         # kill and would have to be removed by hand.
         try:
-            self._lock = os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR)
+            self._lock = os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW)
         except OSError as error:
             raise RunError(f"cannot write {self.path}: {error.strerror}") from error
         try:
@@ -152,14 +158,19 @@ class RunDirectory:
             return False
         return any("FLOCK" in line and f":{inode} " in line for line in table.splitlines())
 
+    def check_links(self) -> None:
+        """Raises RunError if a file or folder of the run is a link (`redqueen.runs.own_files`)."""
+        check_entries(self.path)
+
     def config(self) -> Config:
-        """Returns the resolved configuration. Raises RunError if the directory holds no run."""
+        """Returns the resolved configuration. Raises RunError if the directory holds no run, or a link."""
         if not self.path.exists():
             raise RunError(f"the folder {self.path} does not exist")
         if not self.path.is_dir():
             raise RunError(f"{self.path} is a file: give the folder of a run")
         if not self.config_file.exists():
             raise RunError(f"{self.path} holds no run: it has no config.json")
+        self.check_links()
         return read_config(self.config_file)
 
     def fitted(self) -> dict[str, object]:
@@ -198,6 +209,7 @@ class RunDirectory:
 
     def metrics(self) -> list[StepMetrics]:
         """Returns all complete lines of metrics.jsonl. Raises RunError if the file is damaged or was removed."""
+        self.check_links()
         if not self.metrics_file.exists():
             if any(self.saved()):
                 raise RunError(
@@ -224,6 +236,7 @@ class RunDirectory:
 
     def newest_metrics(self) -> StepMetrics | None:
         """Returns the last complete line of metrics.jsonl, None if there is none. Raises RunError if it is damaged."""
+        self.check_links()
         newest = None
         try:
             with open_plain(self.metrics_file) as file:
@@ -246,11 +259,15 @@ class RunDirectory:
 
     def append_metrics(self, line: StepMetrics) -> None:
         """Adds one line to metrics.jsonl. A number that is not finite, as of a run that diverged, is null."""
-        with self.metrics_file.open("a") as file:
+        # The line must be on the disk before the checkpoint of its step is: nothing would play that step again.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(self.metrics_file, flags, 0o666), "a") as file:
             file.write(to_json(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
 
     def rewind_metrics(self, step: int) -> None:
-        """Drops the lines of the steps after `step`, and a line that was cut off."""
+        """Drops the lines of the steps after `step`, and a line that was cut off. The file is a new one then."""
         lines = [to_json(line) + "\n" for line in self.metrics() if line["step"] <= step]
         write_text(self.metrics_file, "".join(lines))
 

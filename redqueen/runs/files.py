@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -104,17 +105,30 @@ class InPlace:
         return (status.st_dev, status.st_ino)
 
 
+def sync(path: Path) -> None:
+    """Waits until a file's content, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def write_json(path: Path, data: object) -> None:
     """Writes a whole JSON file or nothing."""
     write_text(path, to_json(data, indent=2) + "\n")
 
 
-def write_text(path: Path, text: str) -> None:
-    """Writes a whole file or nothing: a reader never sees half of it."""
+def write_text(path: Path, text: str, *, lasting: bool = True) -> None:
+    """Writes a whole file or nothing: a reader never sees half of it, nor does one after a power cut if `lasting`."""
     # Renaming within one folder is atomic, writing is not. A link of this name that came with a run would lead the
     # writing elsewhere, so the file is always a new one.
     scratch = path.with_name(f".{path.name}.tmp")
     scratch.unlink(missing_ok=True)
     with scratch.open("x", encoding="utf-8") as file:
         file.write(text)
+        # A file system may write a rename first and the content later.
+        if lasting:
+            file.flush()
+            os.fsync(file.fileno())
     scratch.replace(path)

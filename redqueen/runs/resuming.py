@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from redqueen.config import Config, ConfigError
 from redqueen.config.keys import keys
+from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory, RunError
 from redqueen.runs.files import quoted
 
@@ -77,3 +79,43 @@ def how_to_resume(directory: RunDirectory) -> str:
     if directory.saved():
         return f"Resume: redqueen train --resume {quoted(directory.path)}"
     return "Nothing was trained yet, so nothing is kept: start again with the same command."
+
+
+def check_records(directory: RunDirectory, step: int) -> str:
+    """Checks that a run whose newest checkpoint is of `step` has the records of all steps up to it.
+
+    Returns a line about steps that metrics.jsonl does not begin with, "" if it has all. Raises RunError, which says how
+    to go on, if a step is missing or double, or if the archive is damaged.
+    """
+    lines = [line["step"] for line in directory.metrics() if line["step"] <= step]
+    # Who lost the file goes on with an empty one. What it has must be without a gap.
+    first = min(lines, default=step + 1)
+    _check_steps(directory, "metrics.jsonl", lines, range(first, step + 1), "remove the lines before it to go without")
+    if not directory.archive.exists():
+        raise RunError(f"{directory.archive} is missing: put it back, or start a new run")
+    with ArchiveReader(directory.archive) as archive:
+        archive.check_pages()
+        for table in ("matches", "standings"):
+            played = archive.select(f"SELECT DISTINCT step FROM {table} WHERE step BETWEEN 1 AND ?", [step])
+            _check_steps(
+                directory, "run.sqlite", sorted(row[0] for row in played), range(1, step + 1), "start a new run"
+            )
+    if first == 1 or not step:
+        return ""
+    return f"warning: {directory.metrics_file} begins after step {first - 1}: reports show nothing of what was before"
+
+
+def _check_steps(directory: RunDirectory, name: str, found: Sequence[int], wanted: range, last_resort: str) -> None:
+    """Raises RunError if a file does not have the wanted steps, each once and in order."""
+    file = directory.path / name
+    if missing := sorted(set(wanted).difference(found)):
+        # A step is played again from the checkpoint before it.
+        saved = directory.saved()
+        first, *others = [f"step-{step:06d}" for step in saved if step >= missing[0]]
+        away = f"move {first}{' and all later ones' if others else ''} away to play it again"
+        advice = away if saved[0] < missing[0] else last_resort
+        raise RunError(f"{file} lacks step {missing[0]}: put the file back, or {advice}")
+    for earlier, step in pairwise(found):
+        if step <= earlier:
+            how = "twice" if step == earlier else f"after step {earlier}"
+            raise RunError(f"{file} has step {step} {how}: put the file back, or remove one of the lines")

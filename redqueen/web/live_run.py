@@ -17,6 +17,7 @@ from redqueen.runs.archive.reader import ArchiveReader
 from redqueen.runs.directory import RunDirectory, RunError
 from redqueen.runs.files import read_object
 from redqueen.runs.metrics import StepMetrics
+from redqueen.runs.own_files import check_archive
 
 Stamp = tuple[tuple[int, int], ...]
 """The time of change and the size of some files; (0, 0) for one that is not there."""
@@ -48,10 +49,12 @@ class LiveRun:
 
     def environment(self) -> dict[str, Any]:
         """Returns environment.json; {} where it cannot be read, for it is a record that the run can do without."""
+        self.directory.check_links()
         return read_object(self._environment)
 
     def now(self) -> dict[str, Any]:
         """Returns now.json, what the present step is doing; {} where no process trains."""
+        self.directory.check_links()
         return read_object(self.directory.now_file)
 
     def sessions(self) -> list[dict[str, Any]]:
@@ -104,6 +107,7 @@ class LiveRun:
         # It is closed after each request: while a reader holds it, a run that ends could not fold the log of new rows
         # into the file.
         file = self.directory.archive
+        check_archive(file, writes=False)
         log = file.with_name(f"{file.name}-wal")
         if not log.exists() or os.access(file.parent, os.W_OK):
             with ArchiveReader(file) as reader:

@@ -18,6 +18,7 @@ def evaluation(run: LiveRun) -> dict[str, object]:
 
     Raises RunError if it cannot be read.
     """
+    run.directory.check_links()
     path = run.directory.evaluation
     try:
         table: Any = parse_json(read_plain(path))

@@ -118,7 +118,7 @@ def everything(step: int) -> list[Row]:
     name = f"{step}"
     return [
         member(f"S{step}", step), match(name, step), proposal(name, step), task(name, step), attempt(name, 0, step),
-        replacement(name, step), standing(step), champion(step), probe(step), evaluation(step), measure(step),
+        replacement(f"S{step}", step), standing(step), champion(step), probe(step), evaluation(step), measure(step),
     ]  # fmt: skip
 
 
@@ -172,7 +172,7 @@ def test_the_reader_returns_what_was_written_by_step(archive: Archive, tmp_path:
         assert reader.proposals(1) == [proposal("1", 1)]
         assert reader.tasks(0) == [task("0", 0)]
         assert reader.attempts() == [attempt("0", 0, 0), attempt("1", 0, 1)]
-        assert reader.replacements() == [replacement("0", 0), replacement("1", 1)]
+        assert reader.replacements() == [replacement("S0", 0), replacement("S1", 1)]
         assert reader.standings() == [standing(0), standing(1)]
         assert reader.champions() == [champion(0), champion(1)]
         assert reader.probes(1) == [probe(1)]

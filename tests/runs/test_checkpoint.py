@@ -126,7 +126,7 @@ def test_the_table_goes_on_numbering_after_a_load(folder: Path) -> None:
 )
 def test_any_rating_and_any_text_survive(mu: float, sigma: float, games: int, text: str) -> None:
     task = Task(id=text, kind="code_i", author="T0", step=0, program=text, pairs=(Pair(text, text),), message=text)
-    table = Population([Member("T0", "teacher", 0, (text,), text, Rating(mu, sigma), games, 0, 1)], {"teacher": 1})
+    table = Population([Member("T0", "teacher", 0, ("T1",), text, Rating(mu, sigma), games, 0, 1)], {"teacher": 1})
     saved = replace(make(), population=table, bank=[Entry(task, None)])
     state = json.loads(json.dumps(checkpoint._state(saved)))
     assert checkpoint._MEMBERS.validate_python(state["members"]) == list(table.members.values())

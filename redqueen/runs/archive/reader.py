@@ -28,6 +28,7 @@ from redqueen.runs.archive.rows import (
 )
 from redqueen.runs.archive.schema import check_layout, key_column, row_of, select_statement
 from redqueen.runs.directory import RunError, saved_steps
+from redqueen.runs.own_files import check_archive
 
 R = TypeVar("R", bound=Row)
 QUERY_S = 20.0
@@ -47,6 +48,7 @@ class ArchiveReader(Closing):
 
     def __init__(self, path: Path) -> None:
         """Opens the archive. Raises RunError if there is none, if it is damaged or if another version wrote it."""
+        check_archive(path, writes=False)
         if not path.exists():
             trained = any(saved_steps(path.parent / "checkpoints"))
             what = "put it back" if trained else "nothing was trained here"
@@ -71,10 +73,6 @@ class ArchiveReader(Closing):
     def _connect(self) -> sqlite3.Connection:
         """Opens the file so that reading writes nothing into the run's folder, which may be read-only."""
         log = self.path.with_name(f"{self.path.name}-wal")
-        for file in (self.path, log):
-            # SQLite would wait for the other end of a pipe.
-            if file.exists() and not file.is_file():
-                raise OSError(f"{file.name} is no ordinary file")
         # Read-only by the URI: an analysis can never damage a run, and never makes an empty file by opening it.
         address = f"{self.path.resolve().as_uri()}?mode=ro"
         if not log.exists():
@@ -100,6 +98,20 @@ class ArchiveReader(Closing):
 
     def _is_late(self) -> bool:
         return time.thread_time() > self._deadline
+
+    def check_pages(self) -> None:
+        """Raises RunError if a page of the file is damaged, as far as `QUERY_S` reaches: a large file takes longer."""
+        self._deadline = time.thread_time() + QUERY_S
+        try:
+            ((found,),) = self.connection.execute("PRAGMA quick_check(1)").fetchall()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+                raise _damaged(self.path, error) from error
+            return
+        except sqlite3.DatabaseError as error:
+            raise damaged_archive(self.path, error) from error
+        if found != "ok":
+            raise damaged_archive(self.path, found)
 
     def close(self) -> None:
         self.connection.close()
@@ -182,6 +194,18 @@ class ArchiveReader(Closing):
         if any(bytes in map(type, row) for row in rows):
             raise _damaged(self.path, ValueError("it holds bytes where a run writes a text or a number"))
         return rows
+
+
+def is_damage(error: Exception) -> bool:
+    """Returns whether SQLite says that the file itself is damaged, and not that the disk or a lock is in the way."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return isinstance(error, sqlite3.Error) and code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def damaged_archive(path: Path, error: object) -> RunError:
+    """Returns the error about an archive that no run can go on with."""
+    what = str(error).replace("\n", ": ")
+    return RunError(f"{path} is damaged ({what}): put a copy of the file back, or start a new run")
 
 
 def _damaged(path: Path, error: Exception) -> RunError:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from redqueen.league.names import MemberName
 from redqueen.records import FinishReason, Kind, Pair, Role, Status, Task
 
 
@@ -14,10 +15,10 @@ from redqueen.records import FinishReason, Kind, Pair, Role, Status, Task
 class MemberRow:
     """A member's birth. `step` is the one after which it was born, 0 for the first population."""
 
-    name: str
+    name: MemberName
     role: str
     step: int
-    parents: tuple[str, ...]
+    parents: tuple[MemberName, ...]
     operator: str
 
 
@@ -31,8 +32,8 @@ class MatchRow:
 
     id: str
     step: int
-    teacher: str
-    student: str
+    teacher: MemberName
+    student: MemberName
     score: float | None
     outcome: str | None
     teacher_mu: float
@@ -52,7 +53,7 @@ class ProposalRow:
     id: str
     step: int
     match: str
-    teacher: str
+    teacher: MemberName
     kind: Kind
     prompt: str
     reference_ids: tuple[str, ...]
@@ -76,7 +77,7 @@ class TaskRow:
     id: str
     step: int
     kind: Kind
-    author: str
+    author: MemberName
     program: str
     pairs: tuple[tuple[str, str], ...]
     message: str
@@ -107,7 +108,7 @@ class AttemptRow:
     task: str
     number: int
     step: int
-    student: str
+    student: MemberName
     text: str
     tokens: int
     finish_reason: FinishReason
@@ -127,9 +128,9 @@ class ReplacementRow:
     """
 
     step: int
-    victim: str
-    child: str
-    parents: tuple[str, ...]
+    victim: MemberName
+    child: MemberName
+    parents: tuple[MemberName, ...]
     operator: str
     victim_fitness: float | None
     victim_age: int
@@ -145,7 +146,7 @@ class StandingRow:
     """Where a member stood after a step's games and before its births."""
 
     step: int
-    member: str
+    member: MemberName
     mu: float
     sigma: float
     games: int
@@ -156,8 +157,8 @@ class StandingRow:
 class ChampionRow:
     """A champion's entry into the hall of fame."""
 
-    name: str
-    member: str
+    name: MemberName
+    member: MemberName
     role: Role
     step: int
     mu: float
@@ -170,7 +171,7 @@ class ProbeRow:
     """One attempt at a held-out task; the mean over a member's rows of a step is its held-out score."""
 
     step: int
-    member: str
+    member: MemberName
     task: str
     text: str
     tokens: int
@@ -184,7 +185,7 @@ class EvaluationRow:
     """A student's answer to a problem of `evals.benchmarks`. At step 0 `member` is "start": what all started from."""
 
     step: int
-    member: str
+    member: MemberName
     benchmark: str
     problem: str
     text: str

@@ -10,13 +10,14 @@ import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cache
+from functools import cache, lru_cache
 from operator import attrgetter
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from redqueen.base.plain_files import parse_json
+from redqueen.league.names import MemberName, check_name
 from redqueen.runs.archive.rows import (
     AttemptRow,
     ChampionRow,
@@ -88,24 +89,31 @@ class Column:
     name: str
     type: type
     nullable: bool
+    of_members: bool
+    """Whether it holds the name of a member or a champion, or several."""
 
 
 @cache
 def columns(row: type[Row]) -> tuple[Column, ...]:
     """Returns the columns of a table, in the order of the fields."""
     hints = get_type_hints(row)
-    return tuple(_column(attribute.name, hints[attribute.name]) for attribute in fields(row))
+    marked = get_type_hints(row, include_extras=True)
+    of_members = (MemberName, tuple[MemberName, ...])
+    return tuple(
+        _column(attribute.name, hints[attribute.name], of_members=marked[attribute.name] in of_members)
+        for attribute in fields(row)
+    )
 
 
-def _column(name: str, annotation: Any) -> Column:
+def _column(name: str, annotation: Any, *, of_members: bool) -> Column:
     # `float | None` has two options. Exactly one may be left without None: SQLite stores one type in a column.
     options = list(get_args(annotation)) if get_origin(annotation) is UnionType else [annotation]
     nullable = NoneType in options
     (value,) = [option for option in options if option is not NoneType]
     origin = get_origin(value)
     if origin is Literal:
-        return Column(name, str, nullable)
-    return Column(name, origin or value, nullable)
+        return Column(name, str, nullable, of_members)
+    return Column(name, origin or value, nullable, of_members)
 
 
 def create_statements() -> list[str]:
@@ -186,7 +194,21 @@ def row_of(row: type[R], values: Sequence[Any]) -> R:
             by_name[column.name] = bool(value)
         else:
             by_name[column.name] = value
+        if column.of_members:
+            _check_names(by_name[column.name])
     return row(**by_name)
+
+
+def _check_names(names: Any) -> None:
+    """Raises ValueError if one of these is no name that a run gives a member."""
+    for name in names if isinstance(names, tuple) else (names,):
+        _check_name(str(name))
+
+
+@lru_cache(4096)
+def _check_name(name: str) -> None:
+    # The same few names are in hundreds of thousands of rows.
+    check_name(name)
 
 
 @cache
@@ -217,7 +239,11 @@ def check_layout(connection: sqlite3.Connection, path: Path) -> None:
     """
     advice = "use that version, or start a new run"
     (layout,) = connection.execute("PRAGMA user_version").fetchone()
+    if not path.stat().st_size:
+        raise RunError(f"{path} is empty: put a copy of the file back, or start a new run")
     if layout != LAYOUT:
+        if not path.stat().st_size:
+            raise RunError(f"{path} is empty: put a copy of the file back, or start a new run")
         raise RunError(f"{path} was written by another version of Red Queen (layout {layout}, not {LAYOUT}): {advice}")
     entries: dict[str, tuple[str, int]] = {
         name: (kind, root) for name, kind, root in connection.execute("SELECT name, type, rootpage FROM sqlite_master")

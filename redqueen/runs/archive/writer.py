@@ -13,6 +13,7 @@ from redqueen.runs.archive.derived import derived_rows
 from redqueen.runs.archive.rows import Row
 from redqueen.runs.archive.schema import LAYOUT, TABLES, check_layout, create_statements, insert_statement, values_of
 from redqueen.runs.files import InPlace
+from redqueen.runs.own_files import check_archive
 
 
 class Archive(Closing):
@@ -21,8 +22,10 @@ class Archive(Closing):
     def __init__(self, path: Path) -> None:
         """Opens the archive at `path`, or makes a new one.
 
-        Raises RunError if another version of Red Queen wrote it, sqlite3.Error if it is no archive.
+        Raises RunError if another version of Red Queen wrote it, or if it leads out of the run's folder; sqlite3.Error
+        if it is no archive.
         """
+        check_archive(path, writes=True)
         new = not path.exists()
         self.connection = sqlite3.connect(path)
         # With a write-ahead log people can read the archive while the run writes to it, and neither waits.
