@@ -8,6 +8,7 @@ from redqueen import __version__
 from redqueen.analysis.dataset.columns import column_table
 from redqueen.analysis.dataset.files import FOLDER_FILE
 from redqueen.analysis.dataset.rows import Selected, TaskRecord, Wanted
+from redqueen.base.markup import code, plain, yaml_text
 from redqueen.config import Config
 from redqueen.kinds import find_or_plain, is_kind, names_of_languages
 from redqueen.members.base_names import about_base
@@ -25,7 +26,7 @@ def dataset_card(config: Config, selected: Selected, wanted: Wanted) -> str:
     if not population.single_agent:
         who = f"{population.teachers} teachers and {population.students} students"
     return f"""{_metadata(run, len(records))}
-# Tasks of the run {run}
+# Tasks of the run {plain(run)}
 
 {len(records)} small Python tasks with their outputs and solve rates. A language model wrote them while it was
 trained by co-evolution with [Red Queen](https://arxiv.org/abs/2605.16727) {__version__}: teachers write tasks, and
@@ -47,7 +48,7 @@ makes a seed file for a new run of it.
 
 ## Where they come from
 
-- recipe `{config.recipe}`, {who}, seed {config.run.seed}; steps {records[0].step} to {records[-1].step}
+- recipe {code(config.recipe)}, {who}, seed {config.run.seed}; steps {records[0].step} to {records[-1].step}
 - base model: {about_base(config.model.name)}
 - every program ran three times in a sandbox and gave the same outputs
 - asked for: {asked(wanted)}
@@ -103,7 +104,7 @@ def _metadata(run: str, count: int) -> str:
     """Returns the header that the hub reads. It names no licence: only who publishes the tasks can choose one."""
     size = next(name for limit, name in _SIZES if count < limit)
     return f"""---
-pretty_name: {_quoted(f"Tasks of the run {run}")}
+pretty_name: {yaml_text(f"Tasks of the run {run}")}
 task_categories: [text-generation]
 language: [code]
 tags: [redqueen, populora, code, synthetic]
@@ -116,12 +117,6 @@ configs:
 ---"""
 
 
-def _quoted(text: str) -> str:
-    """Returns a text as YAML takes it, whatever signs it has."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
-
-
 def _kinds(records: tuple[TaskRecord, ...]) -> str:
     counts = Counter(record.kind for record in records)
     lines: list[str] = []
@@ -129,5 +124,5 @@ def _kinds(records: tuple[TaskRecord, ...]) -> str:
     for kind in dict.fromkeys([*played, *sorted(counts)]):
         rates = [record.solve_rate for record in records if record.kind == kind and record.solve_rate is not None]
         mean = f"{sum(rates) / len(rates):.2f}" if rates else "-"
-        lines.append(f"| `{kind}` | {find_or_plain(kind).title} | {counts[kind]} | {mean} |")
+        lines.append(f"| {code(kind)} | {find_or_plain(kind).title} | {counts[kind]} | {mean} |")
     return "\n".join(lines)

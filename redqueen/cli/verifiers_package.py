@@ -12,6 +12,7 @@ from pathlib import Path
 from redqueen import __version__
 from redqueen.analysis.dataset.files import write_tasks
 from redqueen.analysis.dataset.rows import Selected, Wanted
+from redqueen.base.markup import plain
 from redqueen.cli.dataset_card import asked, left_out
 from redqueen.config import Config
 from redqueen.errors import UserError
@@ -91,7 +92,7 @@ def write_package(folder: Path, name: str, config: Config, selected: Selected, w
     code = folder / name
     code.mkdir(parents=True)
     write_tasks(selected.records, code / "tasks.jsonl")
-    run = _plain(selected.records[0].run)
+    run = plain(selected.records[0].run)
     (code / "__init__.py").write_text(_CODE.format(run=run), encoding="utf-8")
     # A module of its own: verifiers takes the environment of a package for the one that its taskset is played in.
     game = folder / f"{name}_game"
@@ -157,7 +158,7 @@ packages = ["{name}", "{name}_game"]
 
 def _readme(name: str, config: Config, selected: Selected, wanted: Wanted) -> str:
     dashed = name.replace("_", "-")
-    run = _plain(selected.records[0].run)
+    run = plain(selected.records[0].run)
     return f"""# {dashed}
 
 {len(selected.records)} small Python tasks of the run `{run}`, as an environment for
@@ -184,8 +185,3 @@ Asked for: {asked(wanted)}. Of {selected.total} valid tasks of the run, these ar
 Solve rates are in sample: the run's student was trained on the task. No licence is given: whoever publishes this
 package chooses one.
 """
-
-
-def _plain(text: str) -> str:
-    """Returns a name for a docstring and for Markdown: a run's folder may be called anything."""
-    return re.sub(r"[^\w .+-]", "_", text)

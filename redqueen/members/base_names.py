@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from redqueen.base.markup import code
 from redqueen.config import BUNDLED
 
 ORIGINAL = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -13,4 +14,4 @@ _BUNDLED_ABOUT = (
 
 def about_base(name: str) -> str:
     """Returns what a card says of the base model of this name."""
-    return _BUNDLED_ABOUT if name == BUNDLED else f"`{name}`"
+    return _BUNDLED_ABOUT if name == BUNDLED else code(name)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from redqueen import __version__
 from redqueen.analysis.lineage.tree import Life
+from redqueen.base.markup import code, plain, yaml_text
 from redqueen.config import BUNDLED, Config
 from redqueen.league.population import Member
 from redqueen.members.base_names import ORIGINAL, about_base
@@ -56,14 +57,14 @@ def card(exported: Exported) -> str:
     return f"""{_metadata(exported)}
 # {member.name}, a {member.role}
 
-{what} trained by co-evolution with Red Queen {__version__} (recipe `{config.recipe}`, {saved.step} steps).
+{what} trained by co-evolution with Red Queen {__version__} (recipe {code(config.recipe)}, {saved.step} steps).
 
 - base: {about_base(config.model.name)}
-- base fingerprint (SHA-256 of its weights in the run's dtype): `{saved.fingerprint}`
-- rating: {member.rating.mu:.2f} ± {member.rating.sigma:.2f}, fitness (`{fitness_name}`) \
+- base fingerprint (SHA-256 of its weights in the run's dtype): {code(saved.fingerprint)}
+- rating: {member.rating.mu:.2f} ± {member.rating.sigma:.2f}, fitness ({code(fitness_name)}) \
 {number(exported.fitness)}
 - won, drawn, lost: {member.wins}, {member.draws}, {member.losses}
-- prompts: `{config.model.prompts}`, the format that it was trained on; the example below is one
+- prompts: {code(config.model.prompts)}, the format that it was trained on; the example below is one
 
 ## Use
 
@@ -86,7 +87,7 @@ def _metadata(exported: Exported) -> str:
     lines = ["---", f"library_name: {'transformers' if exported.merged else 'peft'}"]
     # A folder of this machine is no name that the hub could link to.
     if name == BUNDLED or not Path(name).exists():
-        lines.append(f"base_model: {ORIGINAL if name == BUNDLED else name}")
+        lines.append(f"base_model: {yaml_text(ORIGINAL if name == BUNDLED else name)}")
         lines.append(f"base_model_relation: {'finetune' if exported.merged else 'adapter'}")
     if name == BUNDLED:
         lines.append("license: apache-2.0")
@@ -98,12 +99,12 @@ def _results(exported: Exported) -> list[str]:
     """Returns the scores as the hub shows them beside a model."""
     if not exported.scores:
         return []
-    lines = ["model-index:", f"- name: {exported.member.name}", "  results:"]
+    lines = ["model-index:", f"- name: {yaml_text(exported.member.name)}", "  results:"]
     for score in exported.scores:
         title = "reserved programs of Red Queen" if score.benchmark == "reserved" else score.benchmark
         lines += [
             "  - task: {type: text-generation}",
-            f'    dataset: {{type: "{score.benchmark}", name: "{title}"}}',
+            f"    dataset: {{type: {yaml_text(score.benchmark)}, name: {yaml_text(title)}}}",
             "    metrics:",
             "    - type: solve_rate",
             f"      name: of {score.judged} held-out problems, one attempt each as in training",
@@ -117,6 +118,6 @@ def _row(life: Life) -> str:
     died = life.died or "-"
     before = ", ".join(number(value) for value in life.parent_fitness) or "-"
     return (
-        f"| {life.name} | {born} | {life.operator} | {', '.join(life.parents) or '-'} | {before} | "
+        f"| {life.name} | {born} | {plain(life.operator)} | {', '.join(life.parents) or '-'} | {before} | "
         f"{number(life.first)} | {number(life.last)} | {died} |"
     )

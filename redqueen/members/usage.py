@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from redqueen.base.markup import code
 from redqueen.config import BUNDLED, Config
 from redqueen.game.prompts import prompts
 from redqueen.kinds import TaskKind, find
 from redqueen.league.population import Member
 from redqueen.plugins import PluginError
 from redqueen.records import Pair, Prompt, Task
+from redqueen.runs.files import printable, quoted
 
 _ADAPTER = """\
 from peft import PeftModel
@@ -71,18 +73,20 @@ def _loading(config: Config, folder: Path, *, merged: bool) -> str:
 
 
 def _notes(member: Member, config: Config, folder: Path, *, merged: bool) -> str:
-    publish = f"Publish it: `hf upload USER/NAME {folder}`."
+    publish = f"Publish it: {code(f'hf upload USER/NAME {quoted(folder)}')}."
     if merged:
         return (
             "The weights are rounded to the dtype that the base is stored in, so answers may differ a little from the\n"
-            f"adapter's. vLLM should serve it: `vllm serve {folder}`. This line has not been tried.\n{publish}"
+            f"adapter's. vLLM should serve it: {code(f'vllm serve {quoted(folder)}')}. This line has not been tried.\n"
+            f"{publish}"
         )
     bundled = config.model.name == BUNDLED
-    base = "BASE" if bundled else config.model.name
-    notes = (
-        f"vLLM should serve it: `vllm serve {base} --enable-lora --max-lora-rank {config.model.rank} "
-        f"--lora-modules {member.name}={folder}`.\nThis line has not been tried. {publish}"
+    base = "BASE" if bundled else quoted(config.model.name)
+    serve = (
+        f"vllm serve {base} --enable-lora --max-lora-rank {config.model.rank} "
+        f"--lora-modules {quoted(f'{member.name}={folder}')}"
     )
+    notes = f"vLLM should serve it: {code(serve)}.\nThis line has not been tried. {publish}"
     if bundled:
         notes += (
             "\n\nThe base comes with Red Queen and not from the hub. `location` converts it once and returns its\n"
@@ -127,6 +131,7 @@ def _task(kind: TaskKind, program: str, message: str, pairs: tuple[tuple[str, st
 
 def _literal(text: str) -> str:
     """Returns `text` as Python source, on several lines where that needs no escapes."""
-    if '"""' in text or "\\" in text or text.endswith('"'):
+    # Marks of Markdown would end the block that the source stands in.
+    if any(sign in text for sign in ('"""', "\\", "```")) or text.endswith('"') or printable(text) != text:
         return repr(text)
     return f'"""{text}"""'

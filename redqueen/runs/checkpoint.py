@@ -122,6 +122,8 @@ def load(folder: Path, step: int) -> Checkpoint:
         state: dict[str, Any] = parse_json(read_plain(path / "state.json", LARGE))
         if state.get("format") != FORMAT:
             raise CheckpointError(f"{path} has checkpoint format {state.get('format')}, this version reads {FORMAT}")
+        if state["step"] != step:
+            raise CheckpointError(f"{path / 'state.json'} is of step {state['step']}: use a copy that nobody changed")
         try:
             return _restored(path, state)
         except ValidationError as error:

@@ -87,8 +87,8 @@ def check_records(directory: RunDirectory, step: int) -> str:
     Returns a line about steps that metrics.jsonl does not begin with, "" if it has all. Raises RunError, which says how
     to go on, if a step is missing or double, or if the archive is damaged.
     """
-    lines = [line["step"] for line in directory.metrics() if line["step"] <= step]
-    # Who lost the file goes on with an empty one. What it has must be without a gap.
+    lines = [line["step"] for line in directory.metrics() if 1 <= line["step"] <= step]
+    # A run that lost the file may go on with an empty one. What it has must be without a gap.
     first = min(lines, default=step + 1)
     _check_steps(directory, "metrics.jsonl", lines, range(first, step + 1), "remove the lines before it to go without")
     if not directory.archive.exists():
@@ -108,13 +108,15 @@ def check_records(directory: RunDirectory, step: int) -> str:
 def _check_steps(directory: RunDirectory, name: str, found: Sequence[int], wanted: range, last_resort: str) -> None:
     """Raises RunError if a file does not have the wanted steps, each once and in order."""
     file = directory.path / name
-    if missing := sorted(set(wanted).difference(found)):
+    there = set(found)
+    missing = next((step for step in wanted if step not in there), None)
+    if missing is not None:
         # A step is played again from the checkpoint before it.
         saved = directory.saved()
-        first, *others = [f"step-{step:06d}" for step in saved if step >= missing[0]]
+        first, *others = [f"step-{step:06d}" for step in saved if step >= missing]
         away = f"move {first}{' and all later ones' if others else ''} away to play it again"
-        advice = away if saved[0] < missing[0] else last_resort
-        raise RunError(f"{file} lacks step {missing[0]}: put the file back, or {advice}")
+        advice = away if saved[0] < missing else last_resort
+        raise RunError(f"{file} lacks step {missing}: put the file back, or {advice}")
     for earlier, step in pairwise(found):
         if step <= earlier:
             how = "twice" if step == earlier else f"after step {earlier}"
