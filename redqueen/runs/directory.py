@@ -161,6 +161,7 @@ class RunDirectory:
     def check_links(self) -> None:
         """Raises RunError if a file or folder of the run is a link (`redqueen.runs.own_files`)."""
         check_entries(self.path)
+        check_entries(self.checkpoints)
 
     def config(self) -> Config:
         """Returns the resolved configuration. Raises RunError if the directory holds no run, or a link."""
