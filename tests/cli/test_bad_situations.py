@@ -253,7 +253,25 @@ SITUATIONS: dict[str, Situation] = {
         RESUME, "step-000002 is damaged", flip_last_byte("run/checkpoints/*2/members/*/a*s")
     ),
     "incomplete checkpoint": Situation(
-        RESUME, "is not a complete checkpoint", remove("run/checkpoints/step-000002/manifest.json")
+        RESUME,
+        "move the folder away to resume from the one before",
+        remove("run/checkpoints/step-000002/manifest.json"),
+    ),
+    "metrics without a step": Situation(
+        RESUME, "lacks step 2: put the file back, or move step-000002 away", write("run/metrics.jsonl", '{"step": 1}\n')
+    ),
+    "metrics with a step twice": Situation(
+        RESUME, "has step 2 twice", write("run/metrics.jsonl", '{"step": 1}\n{"step": 2}\n{"step": 2}\n')
+    ),
+    "archive without a step": Situation(
+        RESUME, "run.sqlite lacks step 2: put", execute("DELETE FROM matches WHERE step = 2")
+    ),
+    "empty archive": Situation(RESUME, "run.sqlite is empty: put a copy", write("run/run.sqlite", "")),
+    "an archive that names no member": Situation(
+        "lineage run", "it names a member '../S0'", execute("UPDATE members SET name = '../S0' WHERE name = 'S0'")
+    ),
+    "a link in a run": Situation(
+        RESUME, "notes is a link, and a run holds", lambda f: (f / "run/notes").symlink_to(f / "full")
     ),
     "no archive": Situation(RESUME, "run.sqlite is missing", remove("run/run.sqlite")),
     "archive that is none": Situation(RESUME, "not a database", write("run/run.sqlite", "no database" * 99)),

@@ -128,6 +128,18 @@ def test_a_run_that_no_longer_fits_into_memory_is_refused_before_it_is_resumed(
     assert {p: p.stat().st_mtime_ns for p in run.rglob("*")} == before
 
 
+def test_what_a_full_disk_left_is_cleared_before_a_resumed_run_needs_room(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = shutil.copytree(finished, tmp_path / "run")
+    half = run / "checkpoints" / ".step-000003.tmp"
+    half.mkdir()
+    (half / "state.json").write_text("{")
+    monkeypatch.setattr("redqueen.policy.memory.machine.free_memory", lambda: 1000)
+    assert "GiB free" in redqueen("train", "--resume", str(run), "--steps", "3").stderr
+    assert not half.exists()
+
+
 def test_ctrl_c_drops_the_step_and_says_how_to_resume(tmp_path: Path, model: str) -> None:
     run = tmp_path / "run"
     with started("train", "--run", str(run), "--steps", "5000", "--model", model, *SMALL) as process:

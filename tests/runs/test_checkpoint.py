@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redqueen.adapters.factors import Factors
+from redqueen.errors import UserError
 from redqueen.game.task_bank import Entry
 from redqueen.league.hall_of_fame import champion_of
 from redqueen.league.population import Member, Population
@@ -22,7 +23,7 @@ from redqueen.league.rating import Rating
 from redqueen.records import Pair, Task
 from redqueen.runs import checkpoint
 from redqueen.runs.checkpoint import Checkpoint, CheckpointError
-from redqueen.runs.directory import RunDirectory
+from redqueen.runs.directory import RunDirectory, RunError
 
 SITES = ("model.layers.0.self_attn.q_proj", "model.layers.1.mlp.up_proj")
 
@@ -201,6 +202,71 @@ def test_an_older_or_newer_layout_is_refused_in_one_line_with_both_numbers(folde
     ) as caught:
         checkpoint.load(folder, 4)
     assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def change_state(path: Path, old: str, new: str) -> None:
+    """Changes the text of state.json as whoever makes a checkpoint by hand does, checksums and all."""
+    state = path / "state.json"
+    assert old in state.read_text()
+    state.write_text(state.read_text().replace(old, new))
+    (path / "manifest.json").unlink()
+    checkpoint._seal(path)
+
+
+@pytest.mark.parametrize("name", ["../../../victim", "/tmp/victim", "S1/../../victim", "S1\\n", "S1;rm -r"])
+def test_a_member_whose_name_leads_out_of_the_run_is_refused_before_it_is_read(folder: Path, name: str) -> None:
+    path = save(folder, make())
+    change_state(path, '"name": "S1"', f'"name": "{name}"')
+    with pytest.raises(CheckpointError, match="was changed .it names a member .*: use a copy that nobody") as caught:
+        checkpoint.load(folder, 4)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_champion_whose_name_leads_out_of_the_run_is_refused(folder: Path) -> None:
+    saved = make()
+    champion = champion_of("S1", "student", 2, Rating(), None)
+    saved.population.hall_of_fame[champion.name] = champion
+    adapters = {**saved.adapters, champion.name: saved.adapters["S1"]}
+    path = save(folder, replace(saved, adapters=adapters))
+    assert "S1@2" in checkpoint.load(folder, 4).adapters
+    change_state(path, "S1@2", "../S1@2")
+    with pytest.raises(CheckpointError, match="it names a member"):
+        checkpoint.load(folder, 4)
+
+
+@pytest.mark.parametrize("name", ["../../victim", "/etc/hostname"])
+def test_a_manifest_names_files_of_its_own_folder_only(folder: Path, tmp_path: Path, name: str) -> None:
+    path = save(folder, make())
+    (tmp_path / "victim").write_text("mine")
+    sums = json.loads((path / "manifest.json").read_text())
+    (path / "manifest.json").write_text(json.dumps({**sums, name: checkpoint._checksum(path / "state.json")}))
+    with pytest.raises(CheckpointError, match="which lies outside of it.: move the folder away to resume from the one"):
+        checkpoint.load(folder, 4)
+
+
+def test_a_checkpoint_holds_its_own_files(folder: Path) -> None:
+    path = save(folder, make())
+    (path / "members" / "S1").rename(folder / "S1")
+    (path / "members" / "S1").symlink_to(folder / "S1")
+    with pytest.raises(RunError, match="S1 is a link, and a run holds its own files"):
+        checkpoint.load(folder, 4)
+
+
+def test_a_checkpoint_of_another_step_than_its_folder_is_refused(folder: Path) -> None:
+    change_state(save(folder, make()), '"step": 4', '"step": 3')
+    with pytest.raises(CheckpointError, match="is of step 3: use a copy that nobody changed"):
+        checkpoint.load(folder, 4)
+
+
+@pytest.mark.parametrize("text", ["[]", '{"format": 4}', '{"format": 4, "step": 4, "members": 3}'])
+def test_a_state_of_another_form_is_one_line(folder: Path, text: str) -> None:
+    path = save(folder, make())
+    (path / "state.json").write_text(text)
+    (path / "manifest.json").unlink()
+    checkpoint._seal(path)
+    with pytest.raises(UserError) as caught:
+        checkpoint.load(folder, 4)
     assert "\n" not in str(caught.value)
 
 
