@@ -218,7 +218,7 @@ def change_state(path: Path, old: str, new: str) -> None:
 def test_a_member_whose_name_leads_out_of_the_run_is_refused_before_it_is_read(folder: Path, name: str) -> None:
     path = save(folder, make())
     change_state(path, '"name": "S1"', f'"name": "{name}"')
-    with pytest.raises(CheckpointError, match="was changed .it names a member .*: use a copy that nobody") as caught:
+    with pytest.raises(CheckpointError, match=r"was changed .it names a member .*: use a copy that nobody") as caught:
         checkpoint.load(folder, 4)
     assert "\n" not in str(caught.value)
 
@@ -241,7 +241,7 @@ def test_a_manifest_names_files_of_its_own_folder_only(folder: Path, tmp_path: P
     (tmp_path / "victim").write_text("mine")
     sums = json.loads((path / "manifest.json").read_text())
     (path / "manifest.json").write_text(json.dumps({**sums, name: checkpoint._checksum(path / "state.json")}))
-    with pytest.raises(CheckpointError, match="which lies outside of it.: move the folder away to resume from the one"):
+    with pytest.raises(CheckpointError, match=r"which lies outside of it.: move the folder away to resume"):
         checkpoint.load(folder, 4)
 
 

@@ -97,7 +97,7 @@ def test_a_journal_may_not_have_sqlite_remove_a_file(run: RunDirectory, tmp_path
     journal = run.archive.with_name("run.sqlite-journal")
     journal.write_bytes(journal_naming(run.archive, victim))
     for use in (lambda: Archive(run.archive), lambda: ArchiveReader(run.archive)):
-        with pytest.raises(RunError, match="run.sqlite-journal names another file, which would be removed"):
+        with pytest.raises(RunError, match=r"run\.sqlite-journal names another file, which would be removed"):
             use()
     assert victim.read_text() == "mine"
     # That SQLite would is what the check is for.
@@ -127,7 +127,7 @@ def test_names_within_are_not(tmp_path: Path) -> None:
 def test_an_archive_that_is_a_pipe_is_not_waited_for(run: RunDirectory) -> None:
     wal = run.archive.with_name("run.sqlite-wal")
     os.mkfifo(wal)
-    with pytest.raises(RunError, match="run.sqlite-wal is no ordinary file"):
+    with pytest.raises(RunError, match=r"run\.sqlite-wal is no ordinary file"):
         ArchiveReader(run.archive)
 
 
