@@ -1,9 +1,10 @@
 """The ancestry study: the choice of epochs, the meaning of the verdicts, and the whole command on a toy run."""
 
-from __future__ import shutil
+from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
