@@ -124,6 +124,9 @@ class Prompt:
     """The completion also ends at the end of this many lines, the prefix's line included; 0: no limit."""
     chat: bool = False
     """Whether the text is one user message that goes through the model's chat template; if not, it is used as it is."""
+    tagged: bool = False
+    """Whether a stop string ends the completion only where it ends an answer (`redqueen.programs.tagged`): reasoning
+    may mention it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,7 @@ def usage(member: Member, config: Config, folder: Path, *, merged: bool) -> str:
         [
             _loading(config, folder, merged=merged),
             f"prompt = {_literal(text)}",
-            (_CHAT if prompt.chat else _COMPLETION) + _ANSWER.format(tokens=tokens, stop=list(prompt.stop)),
+            (_CHAT if prompt.chat else _COMPLETION) + _ANSWER.format(tokens=tokens, stop=_stops(prompt)),
         ]
     )
     return f"```python\n{program}```\n\n{_notes(member, config, folder, merged=merged)}"
@@ -70,6 +70,11 @@ def _loading(config: Config, folder: Path, *, merged: bool) -> str:
     # Where the bundled base lies differs from machine to machine.
     imports = "\nfrom redqueen.policy.model.base import location\n"
     return _ADAPTER.format(imports=imports, base=f"location({BUNDLED!r})", folder=str(folder))
+
+
+def _stops(prompt: Prompt) -> list[str]:
+    # The reasoning may mention the tag; behind a fence it ends an answer.
+    return [f"```\n{stop}" if prompt.tagged else stop for stop in prompt.stop]
 
 
 def _notes(member: Member, config: Config, folder: Path, *, merged: bool) -> str:

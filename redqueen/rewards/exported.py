@@ -81,10 +81,11 @@ def task_row(task: Task, style: Style) -> TaskRow:
 def answer_in(task: Task, text: str, style: Style, opening: str = "") -> str | None:
     """Returns the answer in a model's text, or None if there is none. What follows the end of an answer does not count.
 
-    Other trainers may sample beyond the text at which the game stops, so the text is cut there.
+    Other trainers may sample beyond the text at which the game stops, so the text is cut there. A tagged answer is not:
+    the last one counts, as the model may have withdrawn another.
     """
     reader = prompts(style, GameConfig())
-    stops = reader.attempt(task, ()).stop
-    for stop in stops:
+    asked = reader.attempt(task, ())
+    for stop in () if asked.tagged else asked.stop:
         text = text.partition(stop)[0]
     return reader.read_attempt(task.kind, opening + text)

@@ -280,7 +280,6 @@ def test_only_what_follows_the_last_answer_tag_counts(chat: ChatPrompts) -> None
     [
         f"<answer>\n{fence('output', '1')}\n{fence('output', '2')}\n",
         f"<answer>\n{fence('input', '1')}\n",
-        f"<answer>\n{fence('', '1')}\n",
         "<answer>\n1\n",
         "<answer>\n```output\n1\n",
         "<answer>\n`output 1`\n",
@@ -289,10 +288,72 @@ def test_only_what_follows_the_last_answer_tag_counts(chat: ChatPrompts) -> None
         "<answer>",
         "",
     ],
-    ids=["two", "other", "nameless", "bare", "unclosed", "inline", "no tag", "before the tag", "empty answer", "empty"],
+    ids=["two", "other", "bare", "unclosed", "inline", "no tag", "before the tag", "empty answer", "empty"],
 )
-def test_a_chat_answer_is_exactly_one_closed_block_of_the_right_name(chat: ChatPrompts, text: str) -> None:
+def test_without_exactly_one_closed_block_there_is_no_chat_answer(chat: ChatPrompts, text: str) -> None:
     assert chat.read_attempt("code_o", text) is None
+
+
+REASONING = "The result goes between <answer> and </answer>, after <think> and </think>."
+DRAFT = f"The form is <answer>\n{fence('output', '1')}\n</answer>."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"<think>{REASONING} So 2.</think>\n<answer>\n{fence('output', '2')}\n</answer>",
+        f"{REASONING}\n<answer>\n{fence('output', '2')}\n</answer>",
+        f"<think>{DRAFT}</think><answer>\n{fence('output', '2')}\n</answer>",
+        f"<answer>\n{fence('output', '1')}\n</answer>\nWait.\n<answer>\n{fence('output', '2')}\n</answer>",
+        f"<answer>\n{fence('output', '2')}\n</answer>\nIt is between <answer> and </answer>.",
+        f"<answer>{fence('output', '2')}</answer>",
+        f"<answer>\nBetween <answer> and </answer>:\n<answer>\n{fence('output', '2')}",
+        f"<answer>\n{fence('', '2')}\n</answer>",
+        f"<answer>\n{fence('Output', '2')}\n</answer>",
+        f"<answer>\n{fence('text', '2')}\n</answer>",
+        f"<answer>\n{fence('', '2')}\n{fence('python', 'f(1) == 2')}\n</answer>",
+        f"<answer>\n{fence('output', '2')}\nthat is\n{fence('output', '2')}\n</answer>",
+        "<answer>\n- ~~~output\n  2\n  ~~~\n</answer>",
+        "<answer>\n````output\n2````</answer>",
+    ],
+)
+def test_words_about_tags_and_drafts_are_no_chat_answer(chat: ChatPrompts, text: str) -> None:
+    assert chat.read_attempt("code_o", text) == "2"
+
+
+def test_what_a_chat_text_thinks_is_no_answer_in_place_of_one_that_cannot_be_read(chat: ChatPrompts) -> None:
+    assert chat.read_attempt("code_o", f"<think>{DRAFT}</think>\n<answer>2</answer>") is None
+
+
+ADD = "def f(x):\n    return x + 1"
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        fence("py", ADD),
+        fence("Python3", ADD),
+        fence("", ADD),
+        fence("code", ADD),
+        f"{fence('python', ADD)}\n{fence('python', 'print(f(1))')}",
+        f"{fence('', ADD)}\n{fence('python', 'print(f(1))')}",
+        f"{fence('python', ADD)}\n{fence('output', '2')}",
+        f"1. The function:\n\n   {fence('python', ADD).replace(chr(10), chr(10) + '   ')}",
+    ],
+)
+def test_a_chat_program_is_the_block_that_defines_the_function(chat: ChatPrompts, blocks: str) -> None:
+    assert chat.read_attempt("code_f", f"<answer>\n{blocks}\n</answer>") == ADD
+
+
+def test_a_tag_within_a_chat_program_ends_nothing(chat: ChatPrompts) -> None:
+    program = "def f(x):\n    return '<answer></answer></think>' + x"
+    assert chat.read_attempt("code_f", f"<think>so</think><answer>\n{fence('python', program)}\n</answer>") == program
+
+
+@pytest.mark.parametrize(("program", "given"), [("py", "Input"), ("", "input"), ("Python", "")])
+def test_the_blocks_of_a_chat_proposal_may_be_spelled_otherwise(chat: ChatPrompts, program: str, given: str) -> None:
+    text = f"<think>{REASONING}</think><answer>\n{fence(program, ADD)}\n{fence(given, '1')}\n</answer>"
+    assert chat.read_proposal("code_o", text, None) == Draft(ADD, ("1",))
 
 
 def test_a_block_that_is_not_closed_before_the_next_is_none(chat: ChatPrompts) -> None:
@@ -355,7 +416,12 @@ def test_no_arrangement_of_tags_and_fences_breaks_the_chat_reader(text: str, kin
     chat = ChatPrompts(GameConfig())
     answer = chat.read_attempt(kind, text)
     if answer is not None:
-        assert answer in text.rpartition("<answer>")[2]
+        # The fence's own indentation is no part of it.
+        lines = [line.strip() for line in text.partition("<answer>")[2].split("\n")]
+        assert set(map(str.strip, answer.split("\n"))) <= {
+            *lines,
+            *(line.partition("```")[0].strip() for line in lines),
+        }
         assert not any(line.strip().startswith("```") for line in answer.splitlines())
     draft = chat.read_proposal(kind, text, START if kind == "code_f" else None)
     if isinstance(draft, Draft):

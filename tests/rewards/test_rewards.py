@@ -71,6 +71,17 @@ def test_trl_gets_the_games_rewards_for_conversations(exported: Path) -> None:
     assert solved(wrong, **columns(rows)) == [-0.5, -1.0, -0.5]
 
 
+def test_the_answer_is_the_last_one_of_a_text_that_speaks_of_its_form(exported: Path) -> None:
+    rows = task_rows(exported)[:1]
+    thought = "<think>It goes between <answer> and </answer>.</think>"
+    five, four = (f"<answer>\n```output\n{value}\n```\n</answer>" for value in "54")
+    texts = [f"{thought}{four}", f"{five} Wait. {four}", f"{four} Wait. {five}", f"{thought} It is 4."]
+    for text, reward in zip(texts, [1.0, 1.0, -0.5, -1.0], strict=True):
+        assert solved([said(text)], **columns(rows)) == [reward]
+        truth = verl_rows(exported)[0]["reward_model"]["ground_truth"]
+        assert compute_score("redqueen", text, truth)["score"] == reward
+
+
 def test_trl_gets_the_games_rewards_for_texts_that_go_on_after_the_answer(exported: Path) -> None:
     rows = task_rows(exported, "completion")
     assert rows[2]["prompt"].endswith("def f(")

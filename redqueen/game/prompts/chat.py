@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from redqueen.config import GameConfig
 from redqueen.kinds import Block, fence, find
+from redqueen.programs.chosen import chosen
+from redqueen.programs.fenced import Fenced, dedented
+from redqueen.programs.tagged import CLOSE, last_answer
 from redqueen.records import Draft, Kind, Prompt, Task
 
 # A model reads the texts below and those of the kinds: a changed word makes runs incomparable with earlier ones.
-_STOP = ("</answer>",)
+_STOP = (CLOSE,)
 _FORMAT = "Think first, between <think> and </think>. Then give the result between <answer> and </answer>, as {what}."
-_FENCE = "```"
+_NEEDED = re.compile(r"```(\w+)")
 
 
 class ChatPrompts:
@@ -30,13 +34,17 @@ class ChatPrompts:
         shown = "\n\n".join(f"Example {i}:\n{example}" for i, example in enumerate(examples, 1))
         intro = "Do not repeat these examples; be more original and harder:\n" if references else ""
         form = _FORMAT.format(what=wanted.proposal_form(self.counts))
-        return Prompt("\n\n".join(filter(None, [goal, words.rules, intro + shown, form])), _STOP, chat=True)
+        return Prompt(
+            "\n\n".join(filter(None, [goal, words.rules, intro + shown, form])), _STOP, chat=True, tagged=True
+        )
 
     def read_proposal(self, kind: Kind, text: str, start: Task | None) -> Draft | str:
-        blocks = _answer_blocks(text)
+        blocks = last_answer(text)
         if blocks is None:
             return "no <answer> with fenced blocks"
-        return find(kind).read_proposal_blocks(blocks, start, self.counts)
+        wanted = find(kind)
+        needed = _NEEDED.findall(wanted.proposal_form(self.counts))
+        return wanted.read_proposal_blocks(_named(_bodies(blocks), needed), start, self.counts)
 
     def write_proposal(self, task: Task) -> str:
         return f"<answer>\n{_fenced(find(task.kind).write_proposal_blocks(task))}\n"
@@ -46,14 +54,24 @@ class ChatPrompts:
         del examples
         kind = find(task.kind)
         form = _FORMAT.format(what=kind.answer_form())
-        return Prompt(f"{kind.chat_question(task)}\n\n{form}", _STOP, chat=True)
+        return _asked(f"{kind.chat_question(task)}\n\n{form}")
 
     def write_attempt(self, task: Task) -> str:
         return f"<answer>\n{_fenced([find(task.kind).write_answer_block(task)])}\n"
 
     def read_attempt(self, kind: Kind, text: str) -> str | None:
-        wanted = find(kind).answer_block
-        answers = [body for name, body in _answer_blocks(text) or () if name == wanted]
+        wanted = find(kind)
+        name = wanted.answer_block
+        blocks = last_answer(text) or ()
+        if name == "python":
+            # Blocks beside the program show how it is used.
+            own = [block for block in blocks if block.name not in _OTHERS]
+            return chosen(own, [wanted.language.words.function.strip("`")])
+        named = _named(_bodies(blocks), [name])
+        answers = list(dict.fromkeys(body for each, body in named if each == name))
+        if not answers and len(named) == 1 and named[0][0] not in _OTHERS:
+            # The only block of an answer is the answer, whatever it is called.
+            return named[0][1]
         return answers[0] if len(answers) == 1 else None
 
     def work(self, kind: Kind, text: str) -> str:
@@ -63,32 +81,27 @@ class ChatPrompts:
         return (thought or text).strip()
 
 
+_OTHERS = ("input", "output", "message")
+"""Names of blocks in the game. One in place of another is a slip of the model that a reader cannot mend."""
+
+
+def _asked(text: str) -> Prompt:
+    return Prompt(text, _STOP, chat=True, tagged=True)
+
+
 def _fenced(blocks: Sequence[Block]) -> str:
     return "\n".join(fence(name, body) for name, body in blocks)
 
 
-def _answer_blocks(text: str) -> list[Block] | None:
-    """Returns the names and bodies of the fenced blocks after the last <answer>, or None without that tag.
+def _bodies(blocks: Sequence[Fenced]) -> list[Block]:
+    return [(block.name, dedented(block.body) if block.name == "python" else block.body) for block in blocks]
 
-    The closing tag may be missing, because it is the stop string. A block that is not closed before the next one opens
-    is dropped.
-    """
-    # The text is read line by line. A regular expression took quadratic time on a run of spaces or letters: seconds for
-    # 20,000 characters, and a model that repeats itself writes that many.
-    # The last tag counts: the reasoning before it may mention <answer> itself.
-    _, tag, answer = text.rpartition("<answer>")
-    if not tag:
-        return None
-    blocks: list[Block] = []
-    name = ""
-    body: list[str] | None = None
-    for line in answer.partition("</answer>")[0].splitlines():
-        mark = line.strip()
-        if body is not None and mark == _FENCE:
-            blocks.append((name, "\n".join(body)))
-            body = None
-        elif mark.startswith(_FENCE):
-            name, body = mark.removeprefix(_FENCE).strip(), []
-        elif body is not None:
-            body.append(line)
-    return blocks
+
+def _named(blocks: Sequence[Block], needed: Sequence[str]) -> list[Block]:
+    """Returns blocks, of which the only one without a name has the only needed name that no other one has."""
+    present = {name for name, _ in blocks}
+    missing = [name for name in dict.fromkeys(needed) if name not in present]
+    nameless = [body for name, body in blocks if not name]
+    if len(missing) != 1 or len(nameless) != 1:
+        return list(blocks)
+    return [(name or missing[0], body) for name, body in blocks]

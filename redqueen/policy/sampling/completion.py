@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from redqueen.programs.tagged import answer_end
 from redqueen.records import FinishReason, SamplingParams
 
 
@@ -22,6 +23,8 @@ class Row:
     stop: tuple[str, ...]
     max_lines: int = 0
     """The row also ends at the end of this many lines; 0: no limit."""
+    tagged: bool = False
+    """Whether a stop string counts only where it ends an answer."""
     token_ids: list[int] = field(default_factory=list[int])
     logprobs: list[float] = field(default_factory=list[float])
     """The log-probabilities of these tokens, in nats."""
@@ -53,8 +56,17 @@ def _stopped(tokenizer: Any, row: Row) -> bool:
     longest = max((len(stop.encode()) for stop in row.stop), default=0)
     tail = tokenizer.decode(row.token_ids[-(longest + 1) :], skip_special_tokens=False)
     if any(stop in tail for stop in row.stop):
-        return True
+        return not row.tagged or _answered(tokenizer, row, longest)
     # The number of lines can have changed only where a line ends.
     if not row.max_lines or "\n" not in tail:
         return False
     return tokenizer.decode(row.token_ids, skip_special_tokens=False).count("\n") >= row.max_lines
+
+
+def _answered(tokenizer: Any, row: Row, longest: int) -> bool:
+    """Whether the newest token completes the tag that ends an answer."""
+    # Only then the whole text is decoded.
+    before = tokenizer.decode(row.token_ids[-(longest + 1) : -1], skip_special_tokens=False)
+    if any(stop in before for stop in row.stop):
+        return False
+    return answer_end(tokenizer.decode(row.token_ids, skip_special_tokens=True)) is not None

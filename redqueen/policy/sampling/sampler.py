@@ -12,6 +12,7 @@ from redqueen.policy.model.base import Base
 from redqueen.policy.model.tokens import encode
 from redqueen.policy.sampling.completion import Row
 from redqueen.policy.sampling.continuous_batch import BatchLimits, RowGroup
+from redqueen.programs.tagged import answer_end
 from redqueen.records import Completion, OnCompletion, Prompt, Request
 
 
@@ -92,7 +93,7 @@ class LocalSampler:
                 slot = self.bank.slots[request.member]
                 groups[key] = RowGroup(slot, encode(self.base.tokenizer, request.prompt), [])
             prompt = request.prompt
-            row = Row(index, request.seed, request.sampling, prompt.stop, prompt.max_lines)
+            row = Row(index, request.seed, request.sampling, prompt.stop, prompt.max_lines, prompt.tagged)
             groups[key].rows.append(row)
 
         # Rows that may become the longest start first: if they started last, they would end alone.
@@ -103,7 +104,11 @@ class LocalSampler:
         prompt = request.prompt
         text: str = self.base.tokenizer.backend_tokenizer.decode(row.token_ids, skip_special_tokens=True)
         # The token that completes a stop string may hold characters before and after it.
-        stops = [text.find(stop) for stop in prompt.stop if stop in text]
+        if prompt.tagged:
+            end = answer_end(text)
+            stops = [] if end is None else [end]
+        else:
+            stops = [text.find(stop) for stop in prompt.stop if stop in text]
         if prompt.max_lines:
             stops.append(len("\n".join(text.split("\n")[: prompt.max_lines])))
         return Completion(

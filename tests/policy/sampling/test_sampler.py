@@ -14,6 +14,7 @@ from redqueen.config import LearningConfig, ModelConfig, SamplingConfig
 from redqueen.errors import AdapterError, PromptError
 from redqueen.policy.model.base import load
 from redqueen.policy.model.tokens import encode
+from redqueen.policy.sampling.completion import Row, extend
 from redqueen.records import Prompt, Request, Sample, SamplingParams
 from tests.policy.conftest import Build, TinyPolicy
 from tests.policy.requests import crowd, request, same
@@ -216,6 +217,18 @@ def test_a_stop_string_of_many_bytes_is_seen(tiny_policy: Build) -> None:
         assert cut.finish_reason == "stop"
         assert rows[seed].text.startswith(cut.text + stop)
         assert policy.base.tokenizer.decode(cut.token_ids) == cut.text + stop
+
+
+# A member cannot be made to write these texts, so their tokens are given to what ends a row.
+def test_a_tag_that_the_reasoning_mentions_does_not_end_a_row(tiny_policy: Build) -> None:
+    tokenizer = tiny_policy().base.tokenizer.backend_tokenizer
+    answer = "<answer>\n```output\n4\n```\n</answer>"
+    for thought in ("", "Between <answer> and </answer>. ", "<think>Say <answer>\n```x\n1\n```\n</answer>.</think>"):
+        tokens = tokenizer.encode(f"{thought}{answer} and more", add_special_tokens=False).ids
+        row = Row(0, (), SamplingParams(max_tokens=1000), ("</answer>",), tagged=True)
+        extend(row, tokens, [0.0] * len(tokens), (), tokenizer)
+        assert row.finish_reason == "stop"
+        assert tokenizer.decode(row.token_ids, skip_special_tokens=True) == thought + answer
 
 
 def test_the_prefix_is_part_of_the_prompt_and_of_the_text(tiny_policy: Build) -> None:
