@@ -239,6 +239,8 @@ class _Reader:
     def _made(self, lines: list[str], end: int, *, closed: bool) -> Fenced:
         opening = self.opening
         body = "\n".join(_shifted(line.removesuffix("\r"), opening.indent) for line in lines)
+        # A program that was copied from a file may begin with a mark of its encoding.
+        body = body.removeprefix("\ufeff")
         return Fenced(info=opening.info, body=body, start=opening.at, end=end, closed=closed)
 
 

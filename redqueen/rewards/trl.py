@@ -56,7 +56,9 @@ def passes_tests(
     """Returns 1 for each completion whose program passes all tests of its row, 0 for any other.
 
     `tests` is a column of your data set: for each row a list of assertions, of `{"stdin", "stdout"}` or of
-    `{"function", "arguments", "expected"}`. None after a fault of the machine.
+    `{"function", "arguments", "expected"}`, or JSON texts of these. None after a fault of the machine.
+
+    Raises ValueError for a row with a test that is none: `redqueen.rewards.check_tests` finds it before training.
     """
     outcomes = program_outcomes([text_of(completion) for completion in completions], tests)
     _log(outcomes, log_metric)
@@ -105,12 +107,51 @@ def _shown(outcome: Outcome) -> str:
 
 
 def text_of(completion: Any) -> str:
-    """Returns the text of a completion: a text, or the last thing that the model said in a conversation."""
+    """Returns the text of a completion: a text, or the last thing that the model said in a conversation.
+
+    Processors of several modalities make a message of parts, whose texts are joined. Raises ValueError for what is no
+    completion.
+    """
     if isinstance(completion, str):
         return completion
-    messages = cast("Sequence[Mapping[str, Any]]", completion)
-    replies = [message.get("content") for message in messages if message.get("role") == "assistant"]
-    return str(replies[-1] or "") if replies else ""
+    if not isinstance(completion, Sequence):
+        raise ValueError(f"a completion must be a text or a list of messages, not {_kind(completion)}")
+    replies: list[Any] = []
+    for message in cast("Sequence[Any]", completion):
+        if not isinstance(message, Mapping):
+            raise ValueError(f"a message must be a mapping with role and content, not {_kind(message)}")
+        if message.get("role") == "assistant":
+            replies.append(cast("Any", message.get("content")))
+    return _content(replies[-1]) if replies else ""
+
+
+def _content(content: Any) -> str:
+    """Returns the text of a message's content: None, a text, or a list of parts."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, Sequence):
+        raise ValueError(f"the content of a message must be a text or a list of parts, not {_kind(content)}")
+    return "".join(_part(part) for part in cast("Sequence[Any]", content))
+
+
+def _part(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    if isinstance(part, Mapping):
+        fields = cast("Mapping[str, Any]", part)
+        text = fields.get("text")
+        if isinstance(text, str):
+            return text
+        # Arrow gives all parts the same fields, and None to those that have none. Other parts hold no text.
+        if isinstance(fields.get("type"), str) and fields["type"] != "text":
+            return ""
+    raise ValueError(f"a part of a message must be a text or have a text, not {str(part)[:80]!r}")
+
+
+def _kind(value: object) -> str:
+    return f"a {type(value).__name__}"
 
 
 def _log(judged: Sequence[Verdict | Outcome], log_metric: Callable[[str, float], object] | None) -> None:

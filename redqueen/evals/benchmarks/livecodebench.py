@@ -102,8 +102,8 @@ def pose(problem: Problem, form: Form) -> Prompt:
 
 def read(problem: Problem, form: Form, text: str) -> str | None:
     """Returns the program in a text."""
-    del problem, form
-    return code_answer(text)
+    del form
+    return code_answer(text, "Solution" if problem.data["function"] else "")
 
 
 LIVECODEBENCH = Benchmark(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-# A fence opens at the start of a line, perhaps indented, with an optional name of a language.
-_BLOCK = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
+from redqueen.programs.chosen import chosen
+from redqueen.programs.fenced import fenced_blocks
+
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*")
 _CUT = re.compile(r"\\(?:b|bo|box|boxe|f|fb|fbo)$")
 # A sentence or a line ends; the point of a decimal and those of an ellipsis do not count.
@@ -19,18 +20,18 @@ _TAKEN_BACK = re.compile(
 )
 
 
-def code_answer(text: str, name: str = "") -> str:
-    r"""Returns the program in a text: the last fenced block that defines `name`, or else the last one, or all of it.
+def code_answer(text: str, *names: str) -> str:
+    r"""Returns the program in a text: the last fenced block of Python that defines `names`, or all of the text.
+
+    Without names it is a script, the last block that is called Python or parses as a program.
 
     >>> code_answer("Here it is:\n```python\ndef f(x):\n    return x\n```\nIt works.")
     'def f(x):\n    return x\n'
     """
-    blocks: list[str] = _BLOCK.findall(text)
-    if not blocks:
-        return text
-    defines = re.compile(rf"^\s*(?:def|class)\s+{re.escape(name)}\b", re.MULTILINE)
-    defining = [block for block in blocks if name and defines.search(block)]
-    return (defining or blocks)[-1]
+    # A text that was copied from a file may begin with a mark of its encoding.
+    text = text.removeprefix("\ufeff")
+    program = chosen(list(fenced_blocks(text)), [name for name in names if name])
+    return text if program is None else program.rstrip("\n") + "\n"
 
 
 def last_boxed(text: str) -> str | None:
