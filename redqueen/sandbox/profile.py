@@ -32,7 +32,31 @@ SOLUTIONS_NEED = {
     "ast": "`literal_eval`, and expressions as in HumanEval/160",
     "array": "contest programs keep numbers in it",
     "queue": "breadth-first search; a queue that would wait ends the child",
+    "standard_streams": "the standard input and output of a script; loaded before the first fork",
 }
+
+PLAIN_MODULES = tuple(
+    [
+        "base64",
+        "binascii",
+        "csv",
+        "difflib",
+        "fileinput",
+        "graphlib",
+        "html",
+        "inspect",
+        "pprint",
+        "struct",
+        "types",
+        "unicodedata",
+        "urllib",
+        "urllib.parse",
+        "uuid",
+        "weakref",
+        "zlib",
+    ]
+)
+"""What else of the standard library needs no file, clock or thread. It gives a program no right that it has not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +101,7 @@ GAME = Profile(
 
 BENCHMARKS = Profile(
     entry="run",
-    modules=(*GAME.modules, *SOLUTIONS_NEED),
+    modules=(*GAME.modules, *SOLUTIONS_NEED, *PLAIN_MODULES),
     # `eval`, `exec` and `compile` stay: canonical solutions need them, and so does what calls a solution.
     withheld=("open", "breakpoint"),
     stdin="",

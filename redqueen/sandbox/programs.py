@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from redqueen.sandbox.child.whole_program import MOST_ERRORS, MOST_OUTPUT
 from redqueen.sandbox.job import MAX_INPUTS, Job, Limits, Outcome
 from redqueen.sandbox.literals import parse_literal
 from redqueen.sandbox.profile import BENCHMARKS, Profile
 from redqueen.sandbox.worker import encode_arguments
 
 # A partial has no line of its own, so that the lines of an error are the program's.
-_CALLED = "import functools, whole_program\nrun = functools.partial(whole_program.run, __builtins__)"
+_CALLED = "import functools, whole_program\nrun = functools.partial(whole_program.{}, __builtins__)"
 # What some editors write in front of a file. Python skips it in a file, and refuses it in a text.
 _MARK = "\ufeff"
+MOST_OUTPUT = 1 << 23
+"""The bytes that a script may print, and those of the text of a value."""
+_MOST_ERRORS = 1 << 15
+"""More than what is kept of standard error."""
+_LITERAL = 5
+"""What a program prints is written out as a literal, where a byte is four signs at most."""
 
 
 PROGRAMS: Profile = replace(
@@ -25,8 +30,7 @@ PROGRAMS: Profile = replace(
         "traceback",  # the text that verl puts around a function imports it
         "time",  # contest programs import it; its clocks are refused all the same
     ),
-    # What a program prints is written out as a literal, where a byte is four signs at most.
-    limits=replace(BENCHMARKS.limits, output_bytes=5 * (MOST_OUTPUT + MOST_ERRORS)),
+    limits=replace(BENCHMARKS.limits, output_bytes=MOST_OUTPUT),
 )
 """The rules for whole programs: those for solutions of benchmarks, and what such programs import at their top."""
 
@@ -43,26 +47,36 @@ class Printed:
 
 
 def script_job(source: str, stdin: str, limits: Limits | None = None) -> Job:
-    """Returns the job that runs a program on a standard input; `printed` reads its outcome. For `PROGRAMS`."""
-    return Job(_CALLED, (encode_arguments((source.removeprefix(_MARK), stdin, None)),), limits=limits)
+    """Returns the job that runs a program on a standard input; `printed` reads its outcome. For `PROGRAMS`.
+
+    It may print `output_bytes` of the limits.
+    """
+    limits = limits or PROGRAMS.limits
+    most = limits.output_bytes
+    longer = replace(limits, output_bytes=_LITERAL * (most + _MOST_ERRORS))
+    script = encode_arguments((source.removeprefix(_MARK), stdin, most))
+    return Job(_CALLED.format("run_script"), (script,), limits=longer)
 
 
-def values_job(source: str, expressions: Sequence[str], limits: Limits | None = None) -> Job:
-    """Returns the job that loads a program and evaluates expressions over its names, in order. For `PROGRAMS`.
+def values_job(source: str, asked: Sequence[tuple[str, bytes | None]], limits: Limits | None = None) -> Job:
+    """Returns the job that loads a program and gives values, in order. For `PROGRAMS`.
+
+    Each is what an expression over the program's names is worth or, with encoded arguments, what a function returns.
 
     Raises ValueError if there are more than `MAX_INPUTS` of them.
     """
-    if len(expressions) > MAX_INPUTS:
-        raise ValueError(f"at most {MAX_INPUTS} tests, not {len(expressions)}")
+    if len(asked) > MAX_INPUTS:
+        raise ValueError(f"at most {MAX_INPUTS} tests, not {len(asked)}")
     source = source.removeprefix(_MARK)
-    return Job(_CALLED, tuple(encode_arguments((source, None, text)) for text in expressions), limits=limits)
+    inputs = tuple(encode_arguments((source, text, arguments)) for text, arguments in asked)
+    return Job(_CALLED.format("run_value"), inputs, limits=limits)
 
 
 def printed(outcome: Outcome) -> Printed | None:
     """Returns what a script wrote, or None if the outcome holds no such thing: it failed, or forged its output."""
     if outcome.status != "ok" or len(outcome.outputs) != 1:
         return None
-    match parse_literal(outcome.outputs[0], PROGRAMS.limits.output_bytes):
+    match parse_literal(outcome.outputs[0], 4 * len(outcome.outputs[0])):
         case (str(out), str(errors), int(code)):
             # It may be anything: the program shares a process with what says it.
             return Printed(stdout=out, stderr=errors, code=code & 255)

@@ -69,17 +69,23 @@ def number(kind: str, text: str) -> int | float | complex:
     if kind == "int":
         if text[0] == "0" and text.strip("0_"):
             raise LiteralError("leading zeros in a decimal number")
-        # In pieces that Python converts whatever PYTHONINTMAXSTRDIGITS says: its least value is 640.
-        digits = text.replace("_", "")
-        value = 0
-        for start in range(0, len(digits), _PIECE_DIGITS):
-            piece = digits[start : start + _PIECE_DIGITS]
-            value = value * 10 ** len(piece) + int(piece)
+        value = decimal(text.replace("_", ""))
     else:
         value = int(text, 0)
     if value.bit_length() > MAX_INT_BITS:
         raise OversizeError(f"a number of more than {MAX_INT_DIGITS} digits")
     return value
+
+
+def decimal(digits: str) -> int:
+    """The value of decimal digits, perhaps behind a sign, however many they are. It takes quadratic time."""
+    # In pieces that Python converts whatever PYTHONINTMAXSTRDIGITS says: its least value is 640.
+    unsigned = digits.lstrip("+-")
+    value = 0
+    for start in range(0, len(unsigned), _PIECE_DIGITS):
+        piece = unsigned[start : start + _PIECE_DIGITS]
+        value = value * 10 ** len(piece) + int(piece)
+    return -value if digits.startswith("-") else value
 
 
 def string(token: str) -> str | bytes:

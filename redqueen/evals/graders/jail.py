@@ -58,7 +58,12 @@ def run(*arguments):
 def script_job(source: str, standard_input: str, limits: Limits) -> Job:
     """Returns the job that runs a program on its standard input. Its output is what the program printed."""
     source = source.removeprefix(_MARK)
-    program = f"{_jailed_text()}\nSOURCE = {source!r}\ndef run(text):\n    return run_script(SOURCE, text)\n"
+    program = f"""{_jailed_text()}
+import standard_streams
+SOURCE = {source!r}
+def run(text):
+    return run_script(SOURCE, text, standard_streams)
+"""
     return Job(program, (encode_arguments((standard_input,)),), limits=limits)
 
 

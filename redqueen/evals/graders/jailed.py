@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
+import json
 import sys
 from typing import Any
 
@@ -18,6 +18,8 @@ LARGE_INT_BITS = 13_000
 PART = 1 << 12
 MOST_OUTPUT = 1 << 23
 """The most bytes that a script may print."""
+MOST_DIGITS = 50_000
+"""The digits of an int that LiveCodeBench's own harness reads and prints."""
 PREAMBLE = (
     "string re datetime collections heapq bisect copy math random statistics itertools functools operator io sys json "
     "builtins typing"
@@ -35,22 +37,25 @@ def load(source: str, name: str, preamble: bool = False) -> Any:
     return getattr(names[first](), rest) if rest else names[first]
 
 
-def execute(source: str, names: dict[str, Any], preamble: bool) -> None:
-    """Executes a text in a namespace."""
+def execute(source: str, names: dict[str, Any], preamble: bool, opens: Any = None) -> None:
+    """Executes a text in a namespace, in which `opens` stands for `open`."""
     if preamble:
         for module in PREAMBLE.split():
             exec(f"from {module} import *\nimport {module}", names)
         sys.setrecursionlimit(50_000)
-        names.update(open=open_input, exit=sys.exit, quit=sys.exit)
+        sys.set_int_max_str_digits(MOST_DIGITS)
+        names.update(open=opens or open_input, exit=sys.exit, quit=sys.exit)
     exec(compile(source, "<program>", "exec", dont_inherit=True), names)
 
 
 def call(function: Any, arguments: tuple[Any, ...], what: str) -> Any:
     """Calls a solution. Returns `what` the grader's rule asks for.
 
-    That is the "value", the same with a "list" in a tuple's place, both the value and its "set", whether it is "not
-    none", or "some": a truth value as it is, and of anything else whether it is not none.
+    That is the "value", the same of JSON texts as arguments and with a "list" in a tuple's place, both the value and
+    its "set", whether it is "not none", or "some": a truth value as it is, and of anything else whether it is not none.
     """
+    if what == "list":
+        arguments = tuple(map(json.loads, arguments))
     value = function(*arguments)
     if what == "set":
         # Taken first: a value that cannot be iterated is an error, as it is to evalplus.
@@ -66,29 +71,21 @@ def call(function: Any, arguments: tuple[Any, ...], what: str) -> Any:
     return carried(value)
 
 
-def run_script(source: str, text: str) -> str:
-    """Runs a solution that reads standard input. Returns what it wrote to standard output."""
-    out = io.TextIOWrapper(Output(), encoding="utf-8", errors="surrogateescape", write_through=True)
-    sys.stdin = io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8")
-    sys.stdout = out
+def run_script(source: str, text: str, standard_streams: Any) -> str:
+    """Runs a solution that reads standard input. Returns what it wrote to standard output.
+
+    `standard_streams` is the module of that name, which only the jail has.
+    """
+    out = standard_streams.Printed(MOST_OUTPUT)
+    streams = standard_streams.StandardStreams(text, out, standard_streams.Printed(LARGE, drops=True))
+    streams.install()
     # `exit()` is the usual way to leave a script early.
     with contextlib.suppress(SystemExit):
-        execute(source, {"__name__": "__main__"}, preamble=True)
-    out.flush()
-    return out.buffer.getvalue().decode("utf-8", "replace")  # type: ignore[attr-defined]
-
-
-class OutputError(Exception):
-    """A script printed more than `MOST_OUTPUT` bytes."""
-
-
-class Output(io.BytesIO):
-    """What a script prints, up to a limit: an endless one would otherwise fill the memory first."""
-
-    def write(self, data: Any, /) -> int:
-        if self.tell() + len(data) > MOST_OUTPUT:
-            raise OutputError
-        return super().write(data)
+        execute(source, {"__name__": "__main__"}, preamble=True, opens=streams.open)
+    streams.end()
+    if out.exceeded:
+        raise standard_streams.OutputError
+    return str(out.text())
 
 
 def open_input(file: object = 0, *_: object, **__: object) -> Any:

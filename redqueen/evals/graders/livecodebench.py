@@ -12,7 +12,8 @@ threads, read a clock, or import what is not in the standard library (`numpy`, `
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -21,6 +22,7 @@ from redqueen.evals.graders.jail import JailedGrader, failed, function_job, scri
 from redqueen.evals.graders.jailed import carried
 from redqueen.records import Verdict
 from redqueen.sandbox import BENCHMARKS, Limits, encode_arguments, parse_literal
+from redqueen.sandbox.tokens import decimal
 
 OUTPUT_BYTES = 1 << 22
 LIMITS = Limits(
@@ -40,24 +42,41 @@ class LiveCodeBenchGrader(JailedGrader):
         """Returns `correct`, or what was wrong with the first test that failed."""
         function = problem.data["function"]
         for number, test in enumerate(problem.data["tests"]):
-            where = f"test {number}"
-            if function:
-                arguments = [json.loads(line) for line in test["input"].split("\n") if line.strip()]
-                job = function_job(
-                    answer, f"Solution.{function}", "list", [encode_arguments(arguments)], LIMITS, preamble=True
-                )
-            else:
-                job = script_job(answer, test["input"], LIMITS)
-            outcome = self.run(job)
-            if outcome.status != "ok":
-                return failed(outcome, where)
-            output = parse_literal(outcome.outputs[0], LIMITS.output_bytes)
-            right = (
-                output == carried(json.loads(test["output"])) if function else same_text(output, str(test["output"]))
-            )
-            if not right:
-                return Verdict("wrong", detail=where)
+            verdict = self._method(function, answer, test) if function else self._script(answer, test)
+            if verdict.status != "correct":
+                where = f"test {number}"
+                return replace(verdict, detail=f"{where}: {verdict.detail}" if verdict.detail else where)
         return Verdict("correct")
+
+    def _method(self, function: str, answer: str, test: Mapping[str, str]) -> Verdict:
+        arguments = [line for line in test["input"].split("\n") if line.strip()]
+        try:
+            # The jail reads the arguments. They are read here to tell a fault of the benchmark's from the solution's.
+            for line in arguments:
+                _json(line)
+            expected = carried(_json(test["output"]))
+        except (ValueError, RecursionError) as error:
+            return Verdict("infra_error", detail=f"the benchmark's own values are no JSON: {error}")
+        calls = [encode_arguments(arguments)]
+        outcome = self.run(function_job(answer, f"Solution.{function}", "list", calls, LIMITS, preamble=True))
+        if outcome.status != "ok":
+            return failed(outcome)
+        return _verdict(parse_literal(outcome.outputs[0], LIMITS.output_bytes) == expected)
+
+    def _script(self, answer: str, test: Mapping[str, str]) -> Verdict:
+        outcome = self.run(script_job(answer, test["input"], LIMITS))
+        if outcome.status != "ok":
+            return failed(outcome)
+        return _verdict(same_text(parse_literal(outcome.outputs[0], LIMITS.output_bytes), str(test["output"])))
+
+
+def _verdict(right: bool) -> Verdict:
+    return Verdict("correct" if right else "wrong")
+
+
+def _json(text: str) -> Any:
+    # Python itself refuses ints of more than 4,300 digits.
+    return json.loads(text, parse_int=decimal)
 
 
 def same_text(output: Any, expected: str) -> bool:

@@ -6,14 +6,14 @@ output is not here, so to say it a program would have to compute it. Child-side,
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import io
 import sys
+from types import FunctionType
 from typing import Any
 
-MOST_OUTPUT = 1 << 20
-"""The most bytes that a program may print."""
+from standard_streams import OutputError, Printed, StandardStreams
+from values import unpack
+
 MOST_ERRORS = 1 << 14
 """The bytes of standard error that are kept."""
 MOST_FRAMES = 20
@@ -21,33 +21,51 @@ MOST_FRAMES = 20
 LONG = 1 << 63
 """An exit code from here on, in either direction, is what C makes of -1."""
 LOADED: list[dict[str, Any]] = []
-"""The names of the program whose expressions are asked for; one process belongs to one program."""
+"""The names of the program whose values are asked for; one process belongs to one program."""
 
 
-def run(visible: dict[str, Any], source: str, text: str | None, expression: str | None) -> Any:
-    """Runs a program on standard input, or loads it once and returns the value of an expression over its names.
+def run_value(visible: dict[str, Any], source: str, asked: str, arguments: bytes | None) -> Any:
+    """Loads a program once. Returns what a function of it returns, or what an expression over its names is worth.
 
-    `visible` are the builtins that it sees.
+    `visible` are the builtins that it sees; `arguments` are those of the function, None if `asked` is an expression.
     """
-    names: dict[str, Any] = {"__builtins__": visible}
-    if expression is None:
-        return run_script(source, text or "", names)
     if not LOADED:
-        names["__name__"] = "program"
+        sys.set_int_max_str_digits(0)
+        names: dict[str, Any] = {"__builtins__": visible, "__name__": "program"}
         execute(source, names)
         LOADED.append(names)
-    return eval(compile(expression, "<test>", "eval", dont_inherit=True), LOADED[0])
+    if arguments is None:
+        return eval(compile(asked, "<test>", "eval", dont_inherit=True), LOADED[0])
+    return function_of(asked, visible)(*unpack(arguments))
 
 
-def run_script(source: str, text: str, names: dict[str, Any]) -> tuple[str, str, int]:
-    """Runs a program on a standard input. Returns its standard output, its standard error and its exit code."""
-    out = Printed(MOST_OUTPUT)
+def function_of(path: str, visible: dict[str, Any]) -> Any:
+    """Returns what a name with dots stands for in the program. A method is one of a new object: `Solution.add`."""
+    first, *rest = path.split(".")
+    found = LOADED[0][first] if first in LOADED[0] else visible.get(first)
+    if found is None:
+        raise NameError(first)
+    for name in rest:
+        if isinstance(found, type) and any(type(vars(base).get(name)) is FunctionType for base in found.__mro__):
+            found = found()
+        found = getattr(found, name)
+    return found
+
+
+def run_script(visible: dict[str, Any], source: str, text: str, most: int) -> tuple[str, str, int]:
+    """Runs a program on a standard input. Returns its standard output, its standard error and its exit code.
+
+    It may print `most` bytes.
+    """
+    # Python itself had no such limit before 3.11, and the limit of CPU time bounds what long ints cost.
+    sys.set_int_max_str_digits(0)
+    out = Printed(most)
     errors = Printed(MOST_ERRORS, drops=True)
-    sys.stdin = io.TextIOWrapper(io.BytesIO(text.encode("utf-8", "surrogatepass")), encoding="utf-8", errors="replace")
-    sys.stdout = out.stream
-    sys.stderr = errors.stream
+    streams = StandardStreams(text, out, errors)
+    streams.install()
+    names: dict[str, Any] = {"__builtins__": visible, "__name__": "__main__"}
+    names |= {"open": streams.open, "exit": sys.exit, "quit": sys.exit}
     code = 0
-    names = names | {"__name__": "__main__", "open": open_input, "exit": sys.exit, "quit": sys.exit}
     try:
         execute(source, names)
     except SystemExit as leaving:
@@ -63,9 +81,14 @@ def run_script(source: str, text: str, names: dict[str, Any]) -> tuple[str, str,
         # that they see hold each other.
         del names
         gc.collect()
-    # It may have put a stream of its own in this place, which keeps text back until it is told.
-    with contextlib.suppress(Exception):
-        sys.stdout.flush()
+    try:
+        streams.end()
+    except OutputError:
+        code = 1
+    if out.exceeded:
+        # Also if the program went on after that.
+        errors.say(f"OutputError: more than {most} bytes of output\n")
+        code = 1
     return out.text(), errors.text(), code
 
 
@@ -95,52 +118,3 @@ def traceback_of(error: BaseException) -> str:
         trace = trace.tb_next
     last = f"{type(error).__name__}: {error}".removesuffix(": ")
     return "\n".join(["Traceback (most recent call last):", *lines[-MOST_FRAMES:], last, ""])
-
-
-class Printed(io.BytesIO):
-    """What a program prints, up to a limit: an endless one would otherwise fill the memory first."""
-
-    def __init__(self, most: int, *, drops: bool = False) -> None:
-        super().__init__()
-        self.most = most
-        self.drops = drops
-        self.kept = b""
-        self.stream = io.TextIOWrapper(self, encoding="utf-8", errors="surrogateescape", write_through=True)
-
-    def write(self, data: Any, /) -> int:
-        """Keeps the bytes; beyond the limit it drops them, or raises OutputError."""
-        remaining = self.most - self.tell()
-        if len(data) <= remaining:
-            return super().write(data)
-        if not self.drops:
-            raise OutputError(f"more than {self.most} bytes of output")
-        super().write(bytes(data)[: max(0, remaining)])
-        return len(data)
-
-    def close(self) -> None:
-        """Keeps what was printed: a program may close its standard output."""
-        self.kept = self.kept if self.closed else self.getvalue()
-        super().close()
-
-    def say(self, text: str) -> None:
-        """Adds a text, unless the program has closed the stream."""
-        if not self.closed:
-            self.write(text.encode("utf-8", "replace"))
-
-    def text(self) -> str:
-        """Returns all that was printed."""
-        # Closed or taken apart by the program, the stream has nothing more to hand on: it keeps no text back.
-        with contextlib.suppress(ValueError):
-            self.stream.flush()
-        return (self.kept if self.closed else self.getvalue()).decode("utf-8", "replace")
-
-
-class OutputError(Exception):
-    """A program printed more than `MOST_OUTPUT` bytes."""
-
-
-def open_input(file: object = 0, *_: object, **__: object) -> Any:
-    """Stands for `open`: programs read standard input as file 0."""
-    if file not in (0, "/dev/stdin"):
-        raise PermissionError("no files here")
-    return sys.stdin
