@@ -6,5 +6,6 @@ docs/JAIL.md shows each in a few lines. Nothing here loads torch, TRL or verl.
 from redqueen.analysis.dataset.fixed import task_of
 from redqueen.rewards.exported import task_rows
 from redqueen.rewards.judges import pay_attempts, pay_programs
+from redqueen.rewards.row_tests import check_tests
 
-__all__ = ["pay_attempts", "pay_programs", "task_of", "task_rows"]
+__all__ = ["check_tests", "pay_attempts", "pay_programs", "task_of", "task_rows"]

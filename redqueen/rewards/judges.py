@@ -5,9 +5,9 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, cast
+from typing import Any
 
 from redqueen.base.machine import cores
 from redqueen.config import GameConfig, SandboxConfig
@@ -16,7 +16,9 @@ from redqueen.game.rewards import is_judged, is_well_formed
 from redqueen.game.verifier import LocalVerifier, answer_to
 from redqueen.records import Task, Verdict
 from redqueen.rewards.exported import Style, answer_in
-from redqueen.sandbox import Call, Limits, Outcome, Script, Test, judge
+from redqueen.rewards.row_tests import suites_of
+from redqueen.sandbox import Limits, Outcome, judge
+from redqueen.sandbox.cases import names_called
 
 _lock = threading.Lock()
 _verifiers: dict[int, LocalVerifier] = {}
@@ -52,39 +54,22 @@ def pay_attempts(verdicts: Sequence[Verdict]) -> list[float | None]:
 def program_outcomes(
     texts: Sequence[str], tests: Sequence[Sequence[Any]], limits: Limits | None = None
 ) -> list[Outcome]:
-    """Returns how the program in each text fares with its tests. The program is the last fenced block, or all of it.
+    """Returns how the program in each text fares with its tests.
 
-    A test is what `redqueen.sandbox.judge` takes, or a mapping as data sets hold it: `{"stdin": ..., "stdout": ...}` or
-    `{"function": ..., "arguments": [...], "expected": ...}`. Raises ValueError for anything else.
+    The program is the last fenced block of Python that defines what the tests call, or all of the text. The tests of a
+    row are what `row_tests.tests_of` reads. Raises ValueError for anything else, before any program runs.
     """
-    asked = [[test_of(test) for test in suite] for suite in tests]
+    suites = suites_of(tests, limits)
+    programs = [code_answer(text, *names_called(suite)) for text, suite in zip(texts, suites, strict=True)]
     with ThreadPoolExecutor(min(2 * cores(), max(1, len(texts)))) as threads:
-        pairs = zip(texts, asked, strict=True)
-        waiting = [threads.submit(judge, code_answer(text), suite, limits=limits) for text, suite in pairs]
+        pairs = zip(programs, suites, strict=True)
+        waiting = [threads.submit(judge, program, suite, limits=limits) for program, suite in pairs]
         return [future.result() for future in waiting]
 
 
 def pay_programs(outcomes: Sequence[Outcome]) -> list[float | None]:
     """Returns 1 for a program that passes all its tests and 0 for any other, None after a fault of the machine."""
     return [None if outcome.status == "infra_error" else float(outcome.status == "ok") for outcome in outcomes]
-
-
-def test_of(test: Any) -> Test:
-    """Returns a test as `judge` takes it. Raises ValueError if it is none."""
-    if isinstance(test, Call | Script | str):
-        return test
-    if isinstance(test, Mapping):
-        fields = cast("Mapping[str, Any]", test)
-        # Arrow gives all rows of a column the same fields, and None to those that have none.
-        stdin, stdout = fields.get("stdin"), fields.get("stdout")
-        if isinstance(stdout, str):
-            return Script(stdin if isinstance(stdin, str) else "", stdout)
-        if isinstance(fields.get("function"), str):
-            return Call(fields["function"], tuple(fields.get("arguments") or ()), fields.get("expected"))
-    raise ValueError(
-        f"{str(test)[:80]!r} is no test: give `assert EXPRESSION == LITERAL`, stdin and stdout, or function, arguments "
-        "and expected"
-    )
 
 
 def shared_verifier() -> LocalVerifier:

@@ -1,5 +1,6 @@
 """The jail: untrusted programs in, statuses and literal values out. docs/JAIL.md shows it as a library."""
 
+from redqueen.sandbox.cases import Call, Script, Test
 from redqueen.sandbox.child.values import (
     CodecError,
     LiteralError,
@@ -8,7 +9,7 @@ from redqueen.sandbox.child.values import (
     canonical,
 )
 from redqueen.sandbox.job import MAX_INPUTS, Job, Limits, Outcome, Status
-from redqueen.sandbox.judging import JUDGED, Call, Script, Test, judge
+from redqueen.sandbox.judging import JUDGED, judge
 from redqueen.sandbox.literals import MAX_TEXT_BYTES, parse_arguments, parse_literal, to_literal
 from redqueen.sandbox.pool import Sandbox
 from redqueen.sandbox.probes import PROCESS, IsolationError, Probe, probe

@@ -13,7 +13,7 @@ from redqueen.kinds.python.reserved import reserved
 from redqueen.records import Verdict
 from redqueen.rewards import pay_attempts, pay_programs, task_of, task_rows
 from redqueen.rewards import verl as verl_module
-from redqueen.rewards.judges import test_of as read_test
+from redqueen.rewards.row_tests import test_of as read_test
 from redqueen.rewards.trl import JailEnvironment, passes_tests, solved
 from redqueen.rewards.verl import MachineFaultError, compute_score, verl_rows
 from redqueen.sandbox import Call, Outcome, Script
@@ -99,7 +99,7 @@ def test_programs_are_paid_by_the_tests_of_their_rows() -> None:
     ]
     assert passes_tests(completions, tests=tests, prompts=[]) == [1.0, 1.0, 0.0, 0.0]
     assert read_test({"stdin": None, "stdout": "1"}) == Script("", "1")
-    assert read_test({"function": "f", "arguments": None, "expected": None}) == Call("f", (), None)
+    assert read_test({"function": "f", "arguments": None, "expected": None}) == Call("f", (), None, json=True)
     with pytest.raises(ValueError, match="is no test"):
         passes_tests(["x"], tests=[[{"input": 1}]])
 
