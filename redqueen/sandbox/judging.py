@@ -11,7 +11,7 @@ from typing import cast
 
 from redqueen.sandbox.cases import Case, Test, cases_of
 from redqueen.sandbox.job import MAX_INPUTS, Limits, Outcome, Status
-from redqueen.sandbox.literals import parse_literal, to_literal
+from redqueen.sandbox.literals import to_literal
 from redqueen.sandbox.pool import Sandbox
 from redqueen.sandbox.programs import PROGRAMS, printed, script_job, values_job
 
@@ -69,7 +69,7 @@ def _values(sandbox: Sandbox, program: str, cases: Sequence[Case], limits: Limit
     outcome = sandbox.submit(values_job(program, asked, limits)).result()
     for case, text in zip(cases, outcome.outputs, strict=False):
         # A wrong value decides, whatever the program did after it.
-        if not case.accepts(parse_literal(text, limits.output_bytes)):
+        if not case.accepts(text):
             return replace(outcome, status="wrong", detail=f"test {case.number} gave {_short(text)}")
     if outcome.status == "error" and outcome.detail.startswith(_NO_PROGRAM):
         return replace(outcome, status="malformed")
@@ -90,7 +90,7 @@ def _script(sandbox: Sandbox, program: str, case: Case, limits: Limits) -> Outco
         last_line = (wrote.stderr.strip().splitlines() or [f"exit code {wrote.code}"])[-1]
         status = _LEFT_BY.get(last_line.partition(":")[0], "error")
         return replace(outcome, status=status, outputs=outputs, detail=f"{where}: {_short(last_line)}")
-    if not case.accepts_text(wrote.stdout):
+    if not case.accepts_output(wrote.stdout):
         return replace(outcome, status="wrong", outputs=outputs, detail=f"{where} printed {_short(outputs[0])}")
     return replace(outcome, outputs=outputs)
 

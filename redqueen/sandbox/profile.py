@@ -35,26 +35,9 @@ SOLUTIONS_NEED = {
     "standard_streams": "the standard input and output of a script; loaded before the first fork",
 }
 
-PLAIN_MODULES = tuple(
-    [
-        "base64",
-        "binascii",
-        "csv",
-        "difflib",
-        "fileinput",
-        "graphlib",
-        "html",
-        "inspect",
-        "pprint",
-        "struct",
-        "types",
-        "unicodedata",
-        "urllib",
-        "urllib.parse",
-        "uuid",
-        "weakref",
-        "zlib",
-    ]
+PLAIN_MODULES = (
+    *("base64", "binascii", "csv", "difflib", "fileinput", "graphlib", "html", "inspect", "pprint", "struct", "types"),
+    *("unicodedata", "urllib", "urllib.parse", "uuid", "weakref", "zlib"),
 )
 """What else of the standard library needs no file, clock or thread. It gives a program no right that it has not."""
 

@@ -104,6 +104,44 @@ def test_programs_are_paid_by_the_tests_of_their_rows() -> None:
         passes_tests(["x"], tests=[[{"input": 1}]])
 
 
+FENCE = "```"
+ADDS = "def add(a, b):\n    return a + b\n"
+DOCUMENTED = f'def add(a, b):\n    """Adds.\n\n    {FENCE}\n    add(1, 2)\n    {FENCE}\n    """\n    return a + b\n'
+MESSAGES = {
+    "usage after": f"{FENCE}python\n{ADDS}{FENCE}\nUse it:\n{FENCE}python\nprint(add(1, 2))\n{FENCE}",
+    "output after": f"{FENCE}python\n{ADDS}{FENCE}\nIt prints\n{FENCE}\n3\n{FENCE}",
+    "shell after": f"{FENCE}py\n{ADDS}{FENCE}\n{FENCE}bash\npython add.py\n{FENCE}",
+    "in a list": f"1. Code:\n\n   {FENCE}python\n   def add(a, b):\n       return a + b\n   {FENCE}",
+    "text before": f"Answer: {FENCE}python\n{ADDS}{FENCE}",
+    "glued": f"{FENCE}python\n{ADDS.rstrip()}{FENCE}",
+    "tildes": f"~~~python\n{ADDS}~~~",
+    "four ticks": f"````python\n{ADDS}````\n",
+    "in a docstring": f"{FENCE}python\n{DOCUMENTED}{FENCE}",
+    "a mark of encoding": f"{FENCE}python\n\ufeff{ADDS}{FENCE}",
+    "a mark of encoding alone": f"\ufeff{ADDS}",
+}
+
+
+@pytest.mark.parametrize("text", MESSAGES.values(), ids=MESSAGES.keys())
+def test_the_program_is_found_in_a_message(text: str) -> None:
+    assert passes_tests([text], tests=[["assert add(1, 2) == 3"]]) == [1.0]
+
+
+def test_a_message_may_come_in_parts() -> None:
+    parts = [{"type": "text", "text": ADDS[:10]}, {"type": "image", "text": None}, {"type": "text", "text": ADDS[10:]}]
+    for content in (parts, [ADDS], ADDS):
+        completion = [{"role": "assistant", "content": content}]
+        assert passes_tests([completion], tests=[["assert add(1, 2) == 3"]]) == [1.0]
+
+
+@pytest.mark.parametrize(
+    "completion", [3, None, ["x"], [{"role": "assistant", "content": 3}], [{"role": "assistant", "content": [3]}]]
+)
+def test_what_is_no_completion_is_an_error(completion: Any) -> None:
+    with pytest.raises(ValueError, match="must be a"):
+        passes_tests([completion], tests=[["assert add(1, 2) == 3"]])
+
+
 def test_a_fault_of_the_machine_is_no_reward() -> None:
     assert pay_attempts([Verdict("infra_error"), Verdict("nondeterministic"), Verdict("wrong")]) == [None, None, -0.5]
     assert pay_programs([Outcome(status="infra_error"), Outcome(status="timeout")]) == [None, 0.0]

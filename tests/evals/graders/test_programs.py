@@ -99,6 +99,40 @@ def test_a_script_reads_standard_input(live: LiveCodeBenchGrader, program: str, 
     assert grade.detail.startswith(detail)
 
 
+LONG = "1" + "0" * 5_000
+
+
+@pytest.mark.parametrize(
+    ("data", "program", "status"),
+    [
+        ({"input": LONG, "output": LONG + "0"}, "class Solution:\n    def f(self, x): return x * 10", "correct"),
+        ({"input": f"[{LONG}]", "output": f"[-{LONG}]"}, "class Solution:\n    def f(self, x): return [-*x]", "correct"),
+        ({"input": LONG, "output": LONG}, "class Solution:\n    def f(self, x): return x + 1", "wrong"),
+        ({"input": "1", "output": "{"}, "class Solution:\n    def f(self, x): return x", "infra_error"),
+        ({"input": "x", "output": "1"}, "class Solution:\n    def f(self, x): return x", "infra_error"),
+    ],
+)  # fmt: skip
+def test_values_of_json_may_have_any_length(live: LiveCodeBenchGrader, data: Any, program: str, status: str) -> None:
+    problem = Problem(id="1", benchmark="livecodebench", prompt="", data={"function": "f", "tests": [data]})
+    assert live.submit(problem, program).result().status == status
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "print(int(input()) * 10)",
+        "print(10**5001)",
+        "import sys, io\nsys.stdout = io.TextIOWrapper(sys.stdout.buffer)\nprint(input() + '0')",
+        "import sys\nprint(sys.__stdin__.readline().strip() + '0', file=sys.__stdout__)",
+        "print(open(0, 'rb').read().decode() + '0', file=open(1, 'w'))",
+    ],
+)
+def test_a_script_has_pythons_streams_and_ints(live: LiveCodeBenchGrader, program: str) -> None:
+    data = {"function": None, "tests": [{"input": LONG, "output": LONG + "0"}]}
+    grade = live.submit(Problem(id="1", benchmark="livecodebench", prompt="", data=data), program).result()
+    assert grade.status == "correct", grade
+
+
 def test_printed_lines_are_compared_without_white_space_and_as_numbers() -> None:
     assert same_text("1 2 \n3\n\n", " 1 2\n3")
     assert same_text("1.0 2", "1 2.00")
