@@ -29,7 +29,7 @@ ADD = {"function": "add", "arguments": [1, [2]], "expected": {"a": 1}}
         ({**ADD, "arguments": '["x"]', "expected": '"y"'}, Call("add", ("x",), "y", json=True)),
         ({**ADD, "arguments": ["x"], "expected": "1"}, Call("add", ("x",), "1", json=True)),
         ({**ADD, "arguments": "[3.0]", "expected": None}, Call("add", (3.0,), None, json=True)),
-        ('{"function": "f", "arguments": [{"a": null}, 2.0], "expected": 1}', Call("f", ({"a": None}, 2.0), 1, json=True)),
+        ('{"function": "f", "arguments": [{"a": null}, 2.0], "expected": 1}', Call("f", ({"a": None}, 2.0), 1, True)),
         ({**ADD, "arguments": np.array([1, 2]), "expected": np.int64(3)}, Call("add", (1, 2), 3, json=True)),
         ({"stdin": "1", "stdout": "2", "function": None}, Script("1", "2")),
         ('{"stdin": "1", "stdout": "2"}', Script("1", "2")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -158,3 +159,11 @@ def test_a_module_off_the_list_is_forbidden_in_every_test(judged: Judge, test: A
 @pytest.mark.parametrize("module", [name for name in PROGRAMS.modules if name != "builtins"])
 def test_every_module_of_the_list_can_be_imported(judged: Judge, module: str) -> None:
     assert judged(f"import {module}", Script("", "")).status == "ok"
+
+
+def test_the_documentation_lists_what_may_be_imported() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "JAIL.md").read_text(encoding="utf-8")
+    listed = text.partition("and no others:\n`")[2].partition("`")[0].split()
+    # Not for programs, or only loaded because another module needs it.
+    own = {"standard_streams", "whole_program", "_strptime", "urllib", "__future__"}
+    assert set(listed) == set(PROGRAMS.modules) - own

@@ -100,13 +100,14 @@ def test_a_script_reads_standard_input(live: LiveCodeBenchGrader, program: str, 
 
 
 LONG = "1" + "0" * 5_000
+CLASS = "class Solution:\n    def f(self, x):"
 
 
 @pytest.mark.parametrize(
     ("data", "program", "status"),
     [
         ({"input": LONG, "output": LONG + "0"}, "class Solution:\n    def f(self, x): return x * 10", "correct"),
-        ({"input": f"[{LONG}]", "output": f"[-{LONG}]"}, "class Solution:\n    def f(self, x): return [-*x]", "correct"),
+        ({"input": f"[{LONG}]", "output": f"[-{LONG}]"}, f"{CLASS} return [-x[0]]", "correct"),
         ({"input": LONG, "output": LONG}, "class Solution:\n    def f(self, x): return x + 1", "wrong"),
         ({"input": "1", "output": "{"}, "class Solution:\n    def f(self, x): return x", "infra_error"),
         ({"input": "x", "output": "1"}, "class Solution:\n    def f(self, x): return x", "infra_error"),
