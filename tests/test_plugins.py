@@ -71,7 +71,10 @@ def test_a_registered_part_is_found_by_its_name(module: str) -> None:
     [
         ("evolution.mutations=mine", "evolution.mutations.0: there is no mutation 'mine': choose one of svd_spectral"),
         ("league.student_fitness=luck", "there is no fitness 'luck': choose one of lcb"),
-        ("model.prompts=chatt", "there is no prompt format 'chatt': choose one of completion, chat, or load your own"),
+        (
+            "model.prompts=chatt",
+            "there is no prompt format 'chatt': choose one of completion, work, chat, or load your own",
+        ),
         ("game.teacher_reward=x", "there is no teacher reward 'x': choose one of populora, novel, learnability"),
     ],
 )

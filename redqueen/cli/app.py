@@ -338,7 +338,8 @@ def warm_start(
         typer.Option("--answers-alone", help="Learn half of the answers without their inputs: where these are long."),
     ] = False,
     answers: Annotated[
-        int, typer.Option(metavar="N", help="More answers in a lesson, about other programs: work takes practice.")
+        int,
+        typer.Option(metavar="N", min=0, help="More answers in a lesson, about other programs: work takes practice."),
     ] = 0,
     unsafe_no_isolation: Unsafe = False,
 ) -> None:

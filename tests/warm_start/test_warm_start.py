@@ -139,3 +139,24 @@ def test_it_goes_on_from_the_adapter_that_is_named(
     with closing(Warmup(new_base("llama"), verifier, config, 2e-2, lambda *_: None)) as second:
         first = warm.adapter()
         assert all(torch.equal(factors.b, first[site].b) for site, factors in second.adapter().items())
+
+
+def test_work_is_learnt_with_further_answers_about_other_programs(
+    warm: Warmup, new_base: Callable[..., Base], verifier: LocalVerifier
+) -> None:
+    config = warm.config.override(["model.prompts=work", "sampling.attempt_tokens=400"])
+    with closing(Warmup(new_base("llama"), verifier, config, 2e-2, lambda *_: None, more_answers=8)) as working:
+        samples = working._lesson(random.Random(1))
+        decode = working.lessons.tokenizer.decode
+        texts = [decode([*sample.prompt_ids, *sample.token_ids]) for sample in samples]
+        # A proposal, four answers, twice four more, and two functions.
+        assert len(samples) == 1 + 4 + 8 + 2
+        worked = [text for text in texts[1:13] if "return" in text.partition("assert")[2]]
+        assert len(worked) > 6
+        # Of the further answers nothing but the work and the answer is learnt.
+        assert all("def f" not in decode(sample.token_ids) for sample in samples[5:13])
+        config = config.override(["sampling.attempt_tokens=1"])
+    with closing(Warmup(new_base("llama"), verifier, config, 2e-2, lambda *_: None, more_answers=8)) as short:
+        samples = short._lesson(random.Random(1))
+        texts = [decode([*sample.prompt_ids, *sample.token_ids]) for sample in samples]
+        assert not any("return" in text.partition("assert")[2] for text in texts[1:13]), "no attempt has room for work"
