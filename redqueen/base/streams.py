@@ -10,8 +10,6 @@ import hashlib
 import json
 import random
 
-import numpy as np
-
 
 def key(*parts: str | int) -> int:
     """Returns a 128-bit number that depends on every part, e.g. `key(seed, step, "match")`; stable across processes."""
@@ -24,11 +22,3 @@ def key(*parts: str | int) -> int:
 def python(*parts: str | int) -> random.Random:
     """Returns a generator of the standard library for this purpose."""
     return random.Random(key(*parts))
-
-
-def uniforms(count: int, *parts: str | int) -> np.ndarray:
-    """Returns `count` float64 uniforms in [0, 1) from a counter-based stream (Philox; Salmon et al. 2011).
-
-    A longer request begins with the numbers of a shorter one.
-    """
-    return np.random.Generator(np.random.Philox(key=key(*parts))).random(count)

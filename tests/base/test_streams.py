@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redqueen.base import streams
+from redqueen.base.uniforms import uniforms
 
 Part = st.one_of(
     st.integers(-(10**12), 10**12), st.text(alphabet=st.characters(codec="ascii", categories=("L", "N", "P")))
@@ -21,7 +22,7 @@ Parts = st.lists(Part, min_size=1, max_size=4).map(tuple)
 def test_keys_are_what_they_were_when_the_first_runs_were_recorded() -> None:
     assert streams.key(0, 1, "match") == 0x431D5F69A3E6C280342443CDB4E733DB
     assert streams.python(0, 1, "match").random() == 0.7269251558795136
-    assert streams.uniforms(2, 0, 1, "match").tolist() == [0.746906317101163, 0.7955850272893302]
+    assert uniforms(2, 0, 1, "match").tolist() == [0.746906317101163, 0.7955850272893302]
 
 
 @pytest.mark.integration
@@ -64,7 +65,7 @@ def test_a_key_has_128_bits(parts: tuple[str | int, ...]) -> None:
 
 @given(Parts, st.integers(0, 50), st.integers(0, 50))
 def test_more_uniforms_begin_with_the_fewer(parts: tuple[str | int, ...], count: int, more: int) -> None:
-    few, many = streams.uniforms(count, *parts), streams.uniforms(count + more, *parts)
+    few, many = uniforms(count, *parts), uniforms(count + more, *parts)
     assert few.dtype == np.float64
     assert few.shape == (count,)
     assert np.array_equal(few, many[:count])
@@ -72,7 +73,7 @@ def test_more_uniforms_begin_with_the_fewer(parts: tuple[str | int, ...], count:
 
 
 def test_neighbouring_streams_are_unrelated() -> None:
-    streams_SN = np.stack([streams.uniforms(2000, 0, step, "attempt") for step in range(8)])
+    streams_SN = np.stack([uniforms(2000, 0, step, "attempt") for step in range(8)])
     correlations = np.corrcoef(streams_SN)
     assert abs(correlations[~np.eye(8, dtype=bool)]).max() < 0.1
     assert abs(streams_SN.mean() - 0.5) < 0.01

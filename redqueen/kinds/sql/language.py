@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
@@ -60,13 +61,13 @@ class _Bare(ast.NodeTransformer):
         return ast.Pass() if ast.unparse(node.targets[0]) == "Row" else node
 
 
-def _runner() -> str:
+@cache
+def runner() -> str:
     """Returns the program of every job."""
     text = (resources.files("redqueen.kinds.sql") / "runner.py").read_text(encoding="utf-8")
     return ast.unparse(ast.fix_missing_locations(_Bare().visit(ast.parse(text))))
 
 
-RUNNER = _runner()
 STEPS = 1_000_000
 """What SQLite's virtual machine may do for one answer, of 1,000 steps each time it is asked; half of it to be valid."""
 
@@ -167,7 +168,7 @@ class Sql(Literals):
             rows = (asked.width, asked.keys, asked.first, asked.count)
             steps = STEPS // 2 if validate else STEPS
             packed.append(encode_arguments((asked.sql, database.value(), *rows, bag, loose, steps)))
-        return Job(RUNNER, tuple(packed), validate=validate, expected=expected)
+        return Job(runner(), tuple(packed), validate=validate, expected=expected)
 
     def identity_of(self, value: str) -> bytes:
         return canonical(read_rows(value))

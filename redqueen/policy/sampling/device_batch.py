@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from redqueen.base import streams
+from redqueen.base.uniforms import uniforms
 from redqueen.policy.kernels import dispatch
 from redqueen.policy.kernels.transfer import HostCopy, to_device
 from redqueen.policy.lora.adapter_bank import AdapterBank
@@ -111,9 +111,9 @@ class DeviceBatch:
         sampled = sampled or [0] * len(tokens)
         # All of a row's random numbers are drawn now, from a stream that only its seed names. Its text therefore does
         # not depend on the other rows, on its place in the batch or on the process that samples it.
-        uniforms = np.zeros((len(seeds), self.uniform_RT.shape[1]), np.float32)
-        for row_T, seed, count in zip(uniforms, seeds, tokens, strict=True):
-            row_T[:count] = streams.uniforms(count, *seed)
+        drawn = np.zeros((len(seeds), self.uniform_RT.shape[1]), np.float32)
+        for row_T, seed, count in zip(drawn, seeds, tokens, strict=True):
+            row_T[:count] = uniforms(count, *seed)
         places: list[int] = []
         limits: list[int] = []
         for prompt in prompts:
@@ -125,7 +125,7 @@ class DeviceBatch:
             # A row's last token is sampled and not computed, so the cache never holds it.
             limits += [reached - 1 for reached in most]
         place_R, limit_R, count_R = to_device(torch.tensor([places, limits, sampled]), self.device)
-        self.uniform_RT[place_R] = to_device(torch.from_numpy(uniforms), self.device)
+        self.uniform_RT[place_R] = to_device(torch.from_numpy(drawn), self.device)
         self.cache.limit_R[place_R] = limit_R
         self.count_R[place_R] = count_R
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from redqueen.kinds.sql import SQL
-from redqueen.kinds.sql.language import RUNNER, STEPS
+from redqueen.kinds.sql.language import STEPS, runner
 from redqueen.sandbox import Job, Outcome, Sandbox, encode_arguments
 
 TABLES = {"t": [("a", "b"), (1, "x"), (2, "y"), (3, "x"), (None, "z")]}
@@ -162,7 +162,7 @@ def canary() -> Iterator[Path]:
 def behind_the_grammar(sandbox: Sandbox, text: str) -> Outcome:
     """Asks SQLite in the jail itself, and then something else."""
     arguments = encode_arguments((text, TABLES, 1, (), 0, None, False, False, STEPS))
-    outcome, after = sandbox.run([Job(RUNNER, (arguments,)), Job(RUNNER, (NEXT,))])
+    outcome, after = sandbox.run([Job(runner(), (arguments,)), Job(runner(), (NEXT,))])
     assert after.outputs == ("[(1,), (2,), (3,), (None,)]",) or after.outputs == ("[(None,), (1,), (2,), (3,)]",)
     return outcome
 
