@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM
 from redqueen.adapters.peft_files import load_adapter
 from redqueen.assets import WARM
 from redqueen.config import ModelConfig
+from redqueen.kinds import languages, names
 from redqueen.policy.lora.adapter_bank import AdapterBank
 from redqueen.policy.model.base import load, location
 from tests import toy
@@ -111,11 +112,15 @@ def test_an_exported_member_has_our_logits_in_peft(whole: Path, tmp_path: Path) 
     assert (plain - wrapped).abs().max() > 0.1, "the adapter does something"
 
 
-def test_the_shipped_warm_start_has_its_checksum() -> None:
+SHIPPED = [WARM, *(folder for language in languages(names()) for folder in language.warm_starts.values())]
+
+
+@pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: f"{folder.parent.name}/{folder.name}")
+def test_a_shipped_warm_start_has_its_checksum(folder: Path) -> None:
     import hashlib
 
-    note = json.loads((WARM / "warm_start.json").read_text())
-    weights = WARM / "adapter_model.safetensors"
+    note = json.loads((folder / "warm_start.json").read_text())
+    weights = folder / "adapter_model.safetensors"
     assert hashlib.sha256(weights.read_bytes()).hexdigest() == note["sha256"][weights.name]
     assert weights.stat().st_size < 6e6
     assert note["command"].startswith("redqueen warm-start")
