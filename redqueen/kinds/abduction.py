@@ -57,7 +57,8 @@ class Abduction(TaskKind):
 
     def write_work(self, task: Task, workings: Workings) -> str | None:
         # Each input that is tried is followed by what the program does with it. The last one is the answer.
-        tries = [*(pair.input for pair in workings.misses(task)), task.pairs[0].input]
+        misses = workings.misses(task) if self._opening else ()
+        tries = [*(pair.input for pair in misses), task.pairs[0].input]
         parts: list[str] = []
         for given in tries:
             lines = workings.trace(task, given)
@@ -77,7 +78,8 @@ class Abduction(TaskKind):
 
     def _tried(self, line: str) -> str | None:
         """Returns the input that a line of work tries, None if it tries none."""
-        if not line.startswith(self._opening):
+        # Where a call has no beginning, no later line can be told to be one.
+        if not self._opening or not line.startswith(self._opening):
             return None
         return self.language.read_input(line.removeprefix(self._opening).strip())
 

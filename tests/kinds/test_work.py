@@ -151,3 +151,10 @@ def test_a_query_is_worked_out_clause_by_clause(verifier: LocalVerifier) -> None
         "\nSELECT b.t ORDER BY b.t -> (('x',), ('y',))"
     )
     assert verifier.judge_answer(answer_to(task, PROMPTS.read_attempt("sql_o", text))).result().status == "correct"
+
+    found = task_on(whole, "sql_i")
+    assert found is not None
+    text = PROMPTS.write_work(found, TracedWorkings(verifier, [whole]))
+    assert text is not None
+    assert text.startswith(f"{found.pairs[0].input}\nFROM a JOIN b")
+    assert verifier.judge_answer(answer_to(found, PROMPTS.read_attempt("sql_i", text))).result().status == "correct"
