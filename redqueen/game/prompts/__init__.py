@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from redqueen import plugins
 from redqueen.config import GameConfig
-from redqueen.game.prompts.chat import ChatPrompts
+from redqueen.game.prompts.chat import ChatPrompts, parted
 from redqueen.game.prompts.completion import CompletionPrompts
 from redqueen.game.prompts.work import WorkPrompts
 from redqueen.kinds import Workings, Written, find_or_plain
@@ -103,6 +103,5 @@ def taken_apart(name: str, kind: Kind, text: str) -> Written:
         written = asked.read_work(text)
         return replace(written, answer=written.answer and asked.answered(written.answer))
     if name == "chat":
-        thought, tag, answer = text.rpartition("<answer>")
-        return Written(work=(thought if tag else text).strip(), answer=answer.strip() if tag else None)
+        return parted(text)
     return Written(work="", answer=asked.written(text))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from redqueen.config import GameConfig
-from redqueen.kinds import Block, fence, find
+from redqueen.kinds import Block, Written, fence, find
 from redqueen.programs.chosen import chosen
 from redqueen.programs.fenced import Fenced, dedented
 from redqueen.programs.tagged import CLOSE, last_answer
@@ -76,9 +76,13 @@ class ChatPrompts:
 
     def work(self, kind: Kind, text: str) -> str:
         del kind
-        # Without the tag all of it is work, of which nothing came.
-        thought, _, _ = text.rpartition("<answer>")
-        return (thought or text).strip()
+        return parted(text).work
+
+
+def parted(text: str) -> Written:
+    """Returns the work in an attempt, and its answer as it was written. Without a tag all of it is work."""
+    thought, tag, answer = text.rpartition("<answer>")
+    return Written(work=(thought if tag else text).strip(), answer=answer.strip() if tag else None)
 
 
 _OTHERS = ("input", "output", "message")
