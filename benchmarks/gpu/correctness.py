@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import os
 import random
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -92,6 +93,7 @@ def _passes(name: str, check: Callable[[str], bool]) -> bool:
         return check(name)
     # Whatever it is, the other ways are worth knowing about.
     except Exception as why:  # noqa: BLE001
+        traceback.print_exc()
         say(f"FAILED {name}", f"{type(why).__name__}: {(str(why).strip().splitlines() or [''])[0]}")
         return False
 

@@ -6,6 +6,7 @@ On a CPU, with `--tiny`, the same checks run with its stand-ins. Shape suffixes 
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -58,6 +59,7 @@ def run_smoke(device: torch.device, *, tiny: bool) -> None:
             good = error < _LIMIT
         # Whatever it is, the other kernels are worth knowing about.
         except Exception as why:  # noqa: BLE001
+            traceback.print_exc()
             outcome = f"{type(why).__name__}: {(str(why).strip().splitlines() or [''])[0]}"
             good = False
         say(f"{'ok' if good else 'FAILED'} {name}", outcome)
