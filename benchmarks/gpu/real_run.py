@@ -59,6 +59,8 @@ class _Told(Recorder):
     def __init__(self) -> None:
         self.seconds: list[float] = []
         self.evaluated = 0.0
+        self.reserved = 0.0
+        """GB, at most. A run counts its peak anew in each step."""
 
     def record(self, record: StepRecord) -> None:
         rounded = {phase: round(seconds, 2) for phase, seconds in record.seconds.items()}
@@ -68,7 +70,9 @@ class _Told(Recorder):
         say(f"step {record.step}: seconds by phase", rounded)
         tokens = sum(work.sampled_tokens for work in record.work.values())
         trained = sum(work.trained_rows for work in record.work.values())
-        say("   tokens sampled, rows trained, GB reserved so far", (tokens, trained, reserved_gb()))
+        reserved = reserved_gb() or 0.0
+        self.reserved = max(self.reserved, reserved)
+        say("   tokens sampled, rows trained, GB reserved", (tokens, trained, reserved))
 
 
 def part(*, tiny: bool) -> None:
@@ -88,7 +92,7 @@ def run_real(device: str, *, tiny: bool) -> None:
         run = Run.train("overnight", _settings(device, _FIRST, tiny=tiny), path=path, recorders=[told])
         start = time.perf_counter() - began - sum(told.seconds)
         say("seconds of the start, and of held-out tasks before and after the first steps", round(start, 1))
-        _report(run, planned)
+        _report(run, told, planned)
         more = int((_SHARE * seconds_left() - _REOPENED - 2 * told.evaluated) / told.seconds[-1])
         say("further steps that fit", more)
         if more < 1:
@@ -96,7 +100,7 @@ def run_real(device: str, *, tiny: bool) -> None:
         if tiny:
             more = 1
         run.resume({"run.steps": _FIRST + min(more, 160 - _FIRST)}, recorders=[told])
-        _report(run, planned)
+        _report(run, told, planned)
         later = sorted(told.seconds[_FIRST:])
         say("seconds of a step, median of the further ones", round(later[len(later) // 2], 2))
 
@@ -130,11 +134,11 @@ def _planned(config: Config) -> float:
     return round(total(items(fitted, machine, lengths, capacity(config))) / 1e9, 2)
 
 
-def _report(run: Run, planned: float) -> None:
+def _report(run: Run, told: _Told, planned: float) -> None:
     """Prints what the run has reached, and keeps its metrics among the results."""
     for line in held_out_lines(run.steps()):
         say("held out", line)
-    say("GB reserved at most", reserved_gb(), f"planned {planned}")
+    say("GB reserved at most", told.reserved, f"planned {planned}")
     _say_steps(run)
     place = folder()
     if place is not None:

@@ -130,7 +130,7 @@ def _time(planned: _Planned, size: int) -> str:
     card = card_of(size)
     step = forecast(plan, planned.machine, planned.lengths, card)
     return (
-        f"time, modelled and not measured, without the sandbox: {step.step * plan.run.steps / 3600:.1f} hours for "
+        f"time, modelled, without the sandbox: {step.step * plan.run.steps / 3600:.1f} hours for "
         f"{plan.run.steps} steps on an {card.name}; a step {step.step:.0f} s (propose {step.propose:.0f}, solve "
         f"{step.solve:.0f} at {step.solved_tokens / step.solve:,.0f} tokens a second, learn {step.learn:.0f})"
     )

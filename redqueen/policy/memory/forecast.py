@@ -20,8 +20,8 @@ from redqueen.records import PromptLengths
 
 # What kernels reach of a card's limits: decoding of its bandwidth, prompts and training of its FLOPs. The model of
 # docs/GPU.md has the first from counted launches; trainers of adapters with fused kernels are said to reach the second.
-_DECODING = 0.65
-_PRODUCTS = 0.5
+_DECODING = 0.6
+_PRODUCTS = 0.62
 # What is not known before a run: the share of the proposals that are valid, the share of tasks whose attempts have a
 # gradient, and the mean length of a text as a share of its limit, with a long tail (log-normal).
 VALID = 0.8
