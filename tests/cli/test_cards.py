@@ -51,7 +51,7 @@ def test_a_plan_for_a_card_needs_neither_the_base_nor_a_network(
     assert first.startswith("78,400 MB are free there: it fits")
     assert others[0].startswith("batches: 512 rows at once")
     assert others[1].startswith("time, modelled, without the sandbox: ")
-    assert others[1].split(":")[0].count("measured") == 1
+    assert others[1].split(":")[0].count("modelled") == 1
     assert " memory, at most" in others[2]
     assert any(" base weights " in line for line in others)
 

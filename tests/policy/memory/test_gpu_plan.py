@@ -19,8 +19,8 @@ from redqueen.config import Config
 from redqueen.config.recipes import recipe
 from redqueen.errors import ModelError
 from redqueen.game.prompt_lengths import prompt_lengths
-from redqueen.policy.learning.packing import PromptGroup, WeightedSample
 from redqueen.policy.kernels.flash import flash_takes_pages
+from redqueen.policy.learning.packing import PromptGroup, WeightedSample
 from redqueen.policy.memory.estimate import (
     gradients_item,
     held_items,
