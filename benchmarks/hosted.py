@@ -13,8 +13,8 @@ from benchmarks.report import Report, against, finish, log, times
 from benchmarks.system import BenchmarkConfig
 from benchmarks.timing import Contender, take_turns
 from redqueen.config import LearningConfig, SamplingConfig
-from redqueen.policy.model.hosted import HostedDecoder
-from redqueen.policy.policy import Policy, open_policy
+from redqueen.engine.model.hosted import HostedDecoder
+from redqueen.engine.policy import Policy, open_policy
 
 COLUMNS = (("ratio", "ratio"), ("how", ""), ("cpu_ms", "CPU ms"), ("wall_ms", "wall ms"), ("tokens", "tokens"))
 OWN, HOSTED = "our own forward pass", "transformers' modules, hosted"

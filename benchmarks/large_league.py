@@ -1,6 +1,6 @@
 """A step of a large league: the seconds of everything that is neither sampling nor training, in one process.
 
-The step is the real one (`redqueen.train.trainer.Trainer.step`, with records and without a checkpoint). Texts, verdicts
+The step is the real one (`redqueen.run.trainer.Trainer.step`, with records and without a checkpoint). Texts, verdicts
 and updates are drawn instead of being computed, because machines elsewhere would compute them: a policy that answers at
 once, and a verifier whose answers are ready. Programs are pairs of seed programs, so nearly all of them are new.
 Children are made of tiny adapters; what one costs at the size of a real base is what `benchmarks operators` measures.
@@ -21,19 +21,17 @@ from typing import Any, cast
 import torch
 
 from benchmarks.report import Report, finish, log
-from redqueen.adapters.factors import Adapter, Factors
 from redqueen.base import streams
 from redqueen.base.futures import finished
 from redqueen.config import Config
 from redqueen.config.recipes import recipe
-from redqueen.game.prompts import prompts
-from redqueen.game.verifier import LocalVerifier
-from redqueen.kinds import find
-from redqueen.kinds.python import PYTHON
-from redqueen.play.self_play import seed_tasks
-from redqueen.policy.model.base import BaseFacts
-from redqueen.policy.policy import Policy
-from redqueen.policy.work import Work
+from redqueen.engine.adapters.factors import Adapter, Factors
+from redqueen.engine.model.base import BaseFacts
+from redqueen.engine.policy import Policy
+from redqueen.engine.work import Work
+from redqueen.method.prompts import prompts
+from redqueen.method.self_play import seed_tasks
+from redqueen.method.verifier import LocalVerifier
 from redqueen.records import (
     ROLES,
     Answer,
@@ -47,9 +45,11 @@ from redqueen.records import (
     Verdict,
     Verifier,
 )
-from redqueen.runs.archive.reader import ArchiveReader
-from redqueen.runs.directory import RunDirectory
-from redqueen.train.trainer import Trainer
+from redqueen.run.trainer import Trainer
+from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.directory import RunDirectory
+from redqueen.tasks.kinds import find
+from redqueen.tasks.python import PYTHON
 
 _VALID = 0.8
 """The share of proposals that are valid."""

@@ -26,14 +26,14 @@ from redqueen.base import streams
 from redqueen.base.intervals import Interval, interval
 from redqueen.config import EvolutionConfig, LeagueConfig
 from redqueen.config.recipes import recipe
-from redqueen.kinds import BUILT_IN
-from redqueen.league.fitness import lcb
-from redqueen.league.games import match_score, outcome, par_by
-from redqueen.league.matchmaking import Match, matchmake
-from redqueen.league.population import Population
-from redqueen.league.rating import Outcome, Rating, TrueSkill, inherited
-from redqueen.league.selection import Birth, is_evolution_step, plan_births
+from redqueen.method.fitness import lcb
+from redqueen.method.games import match_score, outcome, par_by
+from redqueen.method.matchmaking import Match, matchmake
+from redqueen.method.population import Population
+from redqueen.method.rating import Outcome, Rating, TrueSkill, inherited
+from redqueen.method.selection import Birth, is_evolution_step, plan_births
 from redqueen.records import ROLES, Kind, Role
+from redqueen.tasks.kinds import BUILT_IN
 
 ATTEMPTS = 6
 VALID = 0.8
@@ -228,7 +228,7 @@ class _Simulation:
         self.population.add_matches(rates, league.par_matches)
         par = par_by(league.game, self.population.recent_matches)
         for match, solve_rates in zip(matches, rates, strict=True):
-            # Without a valid task the student wins, as in `redqueen.train.evolution`.
+            # Without a valid task the student wins, as in `redqueen.method.evolution`.
             won = outcome(match_score(solve_rates, par), league.draw_band) if solve_rates else "student"
             self.population.rate_game(match.teacher, match.student, won, self.trueskill)
             self.outcomes[won] += 1

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from benchmarks.peers import Missing, optional
 from benchmarks.timing import BenchmarkError
-from redqueen.policy.model.base import fingerprint
-from redqueen.policy.model.bundled import cache_root
+from redqueen.engine.model.base import fingerprint
+from redqueen.engine.model.bundled import cache_root
 
 _LAYER = {
     "input_layernorm": "attn_norm",

@@ -2,7 +2,7 @@
 
 Each is measured in a fresh process, in its second step (moments and gradients exist), over the same number of tokens.
 The difference is compared with the fp32 weights, gradients and two moments of the further adapters, which no method
-avoids. Each peak is compared with its estimate by `redqueen.policy.memory.estimate`. So are the peaks of two short
+avoids. Each peak is compared with its estimate by `redqueen.engine.memory.estimate`. So are the peaks of two short
 runs, with one worker process and with two, each played once.
 """
 
@@ -18,8 +18,8 @@ from benchmarks.run_memory import measure_runs
 from benchmarks.system import BenchmarkConfig
 from benchmarks.timing import in_fresh_process, peak
 from redqueen.config import Config, LearningConfig, SamplingConfig
-from redqueen.policy.memory.estimate import fragmentation, gradients_item, held_items, total, training_items
-from redqueen.policy.memory.machine import this_machine
+from redqueen.engine.memory.estimate import fragmentation, gradients_item, held_items, total, training_items
+from redqueen.engine.memory.machine import this_machine
 from redqueen.records import PromptLengths
 
 COLUMNS = (

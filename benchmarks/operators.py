@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from benchmarks.peers import Missing, optional
 from benchmarks.report import Report, against, finish, log
 from benchmarks.timing import Contender, Stopwatch, Timing, take_turns
-from redqueen.adapters.factors import Adapter, Factors
-from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS
-from redqueen.adapters.operators.modules import Operator
+from redqueen.engine.adapters.factors import Adapter, Factors
+from redqueen.method.operators import CONTROLS, CROSSOVERS, MUTATIONS
+from redqueen.method.operators.modules import Operator
 
 HIDDEN = 3584
 INTERMEDIATE = 18944

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from benchmarks.system import BenchmarkConfig, quiet_base
 from benchmarks.timing import Stopwatch, Timing
-from redqueen.adapters.factors import Adapter
 from redqueen.config import LearningConfig
+from redqueen.engine.adapters.factors import Adapter
 
 Attention = Literal["eager", "sdpa"]
 ATTENTIONS: tuple[Attention, ...] = ("eager", "sdpa")

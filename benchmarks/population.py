@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.report import Report, finish, log, paired_ratio
 from benchmarks.run_memory import peak_of
 from benchmarks.system import BenchmarkConfig
-from redqueen.runs.directory import RunDirectory
+from redqueen.store.directory import RunDirectory
 
 SIDES = {
     "4 teachers, 4 students": ("population.teachers=4", "population.students=4"),

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.timing import Contender
-from redqueen.base.machine import cores
+from redqueen.jail.host import cores
 
 LIBRARIES = ("torch", "transformers", "peft", "populora", "trl", "llama_cpp_python")
 WIDTH = 200

@@ -16,11 +16,11 @@ from benchmarks.report import Report, log
 from benchmarks.system import BenchmarkConfig
 from benchmarks.timing import BenchmarkError
 from redqueen.config.recipes import configure
-from redqueen.game.prompt_lengths import prompt_lengths
-from redqueen.policy.memory.estimate import items, total
-from redqueen.policy.memory.machine import this_machine
-from redqueen.policy.model.dimensions import token_counter
-from redqueen.train.trainer import capacity
+from redqueen.engine.memory.estimate import items, total
+from redqueen.engine.memory.machine import this_machine
+from redqueen.engine.model.dimensions import token_counter
+from redqueen.method.prompt_lengths import prompt_lengths
+from redqueen.run.trainer import capacity
 
 WORKERS = (1, 2)
 STEPS = 3

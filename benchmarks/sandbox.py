@@ -20,11 +20,11 @@ from benchmarks import sandbox_peers as peers
 from benchmarks import sandbox_scripts as scripts
 from benchmarks.report import Report, against, finish, log
 from benchmarks.timing import Contender, Stopwatch, Timing, take_turns
-from redqueen.base.machine import cores
 from redqueen.config import SandboxConfig
-from redqueen.kinds.python.seeds import seeds
+from redqueen.jail import GAME, PROGRAMS, Job, Limits, Sandbox, canonical, parse_literal
+from redqueen.jail.host import cores
 from redqueen.records import Draft
-from redqueen.sandbox import GAME, PROGRAMS, Job, Limits, Sandbox, canonical, parse_literal
+from redqueen.tasks.python.seeds import seeds
 
 COLUMNS = (
     ("ratio", "ratio"),

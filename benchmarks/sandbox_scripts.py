@@ -14,9 +14,9 @@ from typing import Any
 
 import psutil
 
+from redqueen.jail import Job
+from redqueen.jail.programs import PROGRAMS, script_job
 from redqueen.records import Draft
-from redqueen.sandbox import Job
-from redqueen.sandbox.programs import PROGRAMS, script_job
 
 SPIN = "while True:\n    pass"
 

@@ -21,7 +21,7 @@ from benchmarks.report import Report, against, finish, log, named, times
 from benchmarks.system import BenchmarkConfig
 from benchmarks.timing import Contender, Stopwatch, Timing, take_turns
 from benchmarks.trl import Trl
-from redqueen.policy.policy import Policy
+from redqueen.engine.policy import Policy
 from redqueen.records import Request, Sample
 
 COLUMNS = (

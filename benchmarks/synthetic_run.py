@@ -16,13 +16,8 @@ from typing import Any, cast
 from redqueen.base import streams
 from redqueen.config import Config
 from redqueen.config.recipes import recipe
-from redqueen.kinds import BUILT_IN
-from redqueen.kinds.python.seeds import seeds
-from redqueen.programs.complexity import Complexity, complexity_of
-from redqueen.programs.features import paths_of
-from redqueen.programs.trees import parse
 from redqueen.records import Kind, Role
-from redqueen.runs.archive.rows import (
+from redqueen.store.archive.rows import (
     AttemptRow,
     MatchRow,
     MeasureRow,
@@ -33,9 +28,14 @@ from redqueen.runs.archive.rows import (
     StandingRow,
     TaskRow,
 )
-from redqueen.runs.archive.writer import Archive
-from redqueen.runs.directory import RunDirectory
-from redqueen.runs.metrics import StepMetrics
+from redqueen.store.archive.writer import Archive
+from redqueen.store.directory import RunDirectory
+from redqueen.store.metrics import StepMetrics
+from redqueen.tasks.kinds import BUILT_IN
+from redqueen.tasks.programs.complexity import Complexity, complexity_of
+from redqueen.tasks.programs.features import paths_of
+from redqueen.tasks.programs.trees import parse
+from redqueen.tasks.python.seeds import seeds
 
 VALID = 0.9
 """The share of proposals that are valid."""

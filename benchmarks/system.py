@@ -11,11 +11,11 @@ import transformers
 
 from benchmarks.timing import BenchmarkError, Stopwatch, Timing
 from benchmarks.workload import name
-from redqueen.adapters.factors import Adapter, Factors
-from redqueen.adapters.initialisation import fresh, generator
 from redqueen.config import BUNDLED, LearningConfig, ModelConfig, SamplingConfig
-from redqueen.policy.model.base import Base, dtype_of, load
-from redqueen.policy.policy import Policy, open_policy
+from redqueen.engine.adapters.factors import Adapter, Factors
+from redqueen.engine.adapters.initialisation import fresh, generator
+from redqueen.engine.model.base import Base, dtype_of, load
+from redqueen.engine.policy import Policy, open_policy
 from redqueen.records import Request, Sample
 
 Dtype = Literal["bfloat16", "float32"]

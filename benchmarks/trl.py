@@ -22,9 +22,9 @@ from transformers import TrainerCallback
 from benchmarks.peers import Attention, require
 from benchmarks.system import B_STD, BenchmarkConfig
 from benchmarks.timing import BenchmarkError, Stopwatch, Timing, quiet_child
-from redqueen.adapters.initialisation import generator
 from redqueen.config import LearningConfig
-from redqueen.policy.model.base import load
+from redqueen.engine.adapters.initialisation import generator
+from redqueen.engine.model.base import load
 
 
 class Trl:

@@ -18,7 +18,7 @@ from benchmarks.report import Report, against, finish, log
 from benchmarks.step import Work, requests_of, take_step
 from benchmarks.system import BenchmarkConfig
 from benchmarks.timing import Contender, Timing, take_turns
-from redqueen.policy.policy import Policy
+from redqueen.engine.policy import Policy
 from redqueen.records import Request
 
 COLUMNS = (

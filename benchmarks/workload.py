@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from benchmarks.timing import BenchmarkError
-from redqueen.adapters.initialisation import generator
 from redqueen.base import streams
-from redqueen.kinds.python.seeds import seeds
-from redqueen.policy.learning.learner import token_weights
-from redqueen.policy.model.base import Base
-from redqueen.policy.model.logprobs import TokenLogprobs
+from redqueen.engine.adapters.initialisation import generator
+from redqueen.engine.learning.learner import token_weights
+from redqueen.engine.model.base import Base
+from redqueen.engine.model.logprobs import TokenLogprobs
 from redqueen.records import Prompt, Request, Sample, SamplingParams
+from redqueen.tasks.python.seeds import seeds
 
 
 def name(number: int) -> str:

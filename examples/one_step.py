@@ -4,7 +4,7 @@
 
 Two teachers and two students live on one frozen language model, each as a LoRA adapter of its own. Teachers write small
 Python programs, students predict what these return, and a sandbox is the only judge. A run
-(`redqueen/train/trainer.py`) does this for all kinds of tasks, with a task bank, checkpoints and records.
+(`redqueen/run/trainer.py`) does this for all kinds of tasks, with a task bank, checkpoints and records.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from __future__ import annotations
 import random
 from statistics import fmean
 
-from redqueen.adapters.initialisation import generator, perturb
-from redqueen.adapters.operators import MUTATIONS
-from redqueen.adapters.start import starting_adapter
 from redqueen.base.machine import set_library_defaults
 from redqueen.config import Config, GameConfig, LearningConfig, ModelConfig, SamplingConfig
-from redqueen.game.advantages import advantages
-from redqueen.game.prompts import CompletionPrompts
-from redqueen.game.verifier import LocalVerifier
-from redqueen.league.games import match_score, outcome, par_of
-from redqueen.league.matchmaking import Match, matchmake
-from redqueen.league.rating import Rating, TrueSkill, inherited
-from redqueen.play.judging import ask, judge_proposals, submit_attempt, submit_proposal
-from redqueen.policy.model.base import load
-from redqueen.policy.policy import Policy, open_policy
+from redqueen.engine.adapters.initialisation import generator, perturb
+from redqueen.engine.adapters.start import starting_adapter
+from redqueen.engine.model.base import load
+from redqueen.engine.policy import Policy, open_policy
+from redqueen.method.advantages import advantages
+from redqueen.method.games import match_score, outcome, par_of
+from redqueen.method.judging import ask, judge_proposals, submit_attempt, submit_proposal
+from redqueen.method.matchmaking import Match, matchmake
+from redqueen.method.operators import MUTATIONS
+from redqueen.method.prompts import CompletionPrompts
+from redqueen.method.rating import Rating, TrueSkill, inherited
+from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Draft, GradedRollout, MemberUpdate, Proposal, Request, Rollout, Task, Verdict, Verifier
 
 # What is not named here has its default. The bundled model has 135 million parameters and runs on a CPU.

@@ -13,22 +13,22 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from redqueen.analysis.dataset.rows import TaskRecord, read_tasks
-from redqueen.analysis.lineage.tree import Life, lives
-from redqueen.analysis.tasks import Proposed, proposals
 from redqueen.base.machine import set_library_defaults
 from redqueen.base.optional import require
 from redqueen.config import Config
 from redqueen.config.keys import as_text
 from redqueen.config.recipes import configured
 from redqueen.records import Status, Verifier
-from redqueen.runs.allowed import Allowed, with_own_parts
-from redqueen.runs.archive.reader import ArchiveReader
-from redqueen.runs.archive.rows import AttemptRow, MatchRow
-from redqueen.runs.directory import RunDirectory
-from redqueen.runs.metrics import StepMetrics
-from redqueen.runs.numbers import numbers
-from redqueen.runs.resuming import remaining
+from redqueen.store.allowed import Allowed, with_own_parts
+from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.archive.rows import AttemptRow, MatchRow
+from redqueen.store.dataset.rows import TaskRecord, read_tasks
+from redqueen.store.directory import RunDirectory
+from redqueen.store.lineage import Life, lives
+from redqueen.store.metrics import StepMetrics
+from redqueen.store.numbers import numbers
+from redqueen.store.resuming import remaining
+from redqueen.store.tasks import Proposed, proposals
 
 Settings = Mapping[str, object]
 
@@ -98,7 +98,7 @@ class Run:
         """Trains a new run in the folder `path`, as `redqueen train` does, and returns it when it is done.
 
         `settings` are those of `redqueen keys`: {"run.steps": 20, "game.kinds": ["code_o"]}. Each of `recorders`, which
-        are `redqueen.recording.recorder.Recorder`s, hears of each step, and is closed when the training ends.
+        are `redqueen.run.recording.recorder.Recorder`s, hears of each step, and is closed when the training ends.
         `verifier` judges in place of the run's own and stays open. Nothing is printed; warnings go to Python's logging,
         as `redqueen`. A script that trains with more than one worker process must start under
         `if __name__ == "__main__":`. Ctrl-C stops the run.
@@ -107,7 +107,7 @@ class Run:
         """
         set_library_defaults()
         config = configured(recipe, settings or {})
-        from redqueen.session import Attached, start
+        from redqueen.run.session import Attached, start
 
         start(config, RunDirectory(Path(path)), Attached(command=_caller(), recorders=recorders, verifier=verifier))
         return cls(path)
@@ -132,7 +132,7 @@ class Run:
         config = remaining(self._directory, assignments)
         if config is not None:
             config = with_own_parts(config, self._directory.config_file, allowed=load_plugins)
-            from redqueen.session import Attached, resume
+            from redqueen.run.session import Attached, resume
 
             attached = Attached(command=_caller(), recorders=recorders, verifier=verifier)
             resume(config, self._directory, attached, {assignment.partition("=")[0] for assignment in assignments})
@@ -218,7 +218,7 @@ class Run:
         set_library_defaults()
         from redqueen.members.asking import asked
         from redqueen.members.question import checked_question
-        from redqueen.session import Listener
+        from redqueen.run.session import Listener
 
         allowed = Allowed(load_plugins)
         lines = checked_question(self.path, member, [question], step, allowed)
@@ -253,7 +253,7 @@ class Run:
         set_library_defaults()
         from redqueen.members.evaluating import EvalOptions, evaluate_targets
         from redqueen.members.scores import document
-        from redqueen.session import Listener
+        from redqueen.run.session import Listener
 
         wanted = EvalOptions(
             benchmarks=benchmarks,
@@ -279,7 +279,7 @@ class Run:
         Raises UserError if the folder is not empty or cannot be written, RunError if there is no such member.
         """
         from redqueen.members.exporting import export
-        from redqueen.session import Listener
+        from redqueen.run.session import Listener
 
         folder = Path(out)
         export(self.path, member, folder, step, Listener(), merge=merge)
@@ -292,8 +292,8 @@ class Run:
         ModelError if the base cannot be loaded.
         """
         from redqueen.analysis.find_member import find_member
-        from redqueen.policy.model.member import load_member
-        from redqueen.session import quiet_libraries
+        from redqueen.engine.model.member import load_member
+        from redqueen.run.session import quiet_libraries
 
         quiet_libraries()
         found = find_member(self._directory, self.config, member, step)

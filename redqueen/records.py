@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-# The name of a kind of task. What it means, `redqueen.kinds` knows.
+# The name of a kind of task. What it means, `redqueen.tasks.kinds` knows.
 Kind = str
 
 FinishReason = Literal["stop", "length"]
@@ -125,7 +125,7 @@ class Prompt:
     chat: bool = False
     """Whether the text is one user message that goes through the model's chat template; if not, it is used as it is."""
     tagged: bool = False
-    """Whether a stop string ends the completion only where it ends an answer (`redqueen.programs.tagged`): reasoning
+    """Whether a stop string ends the completion only where it ends an answer (`redqueen.tasks.programs.tagged`): reasoning
     may mention it."""
 
 

@@ -24,15 +24,15 @@ import pytest
 import torch
 from hypothesis import settings
 
-from redqueen.base.machine import cores
 from redqueen.config import ModelConfig, SandboxConfig
-from redqueen.game.seeds import AUTHOR
-from redqueen.game.verifier import LocalVerifier
-from redqueen.kinds.python import KINDS, PYTHON
-from redqueen.kinds.python.seeds import seeds
-from redqueen.play.self_play import seed_tasks as verified_seeds
-from redqueen.policy.model.base import Base, load
+from redqueen.engine.model.base import Base, load
+from redqueen.jail.host import cores
+from redqueen.method.seeds import AUTHOR
+from redqueen.method.self_play import seed_tasks as verified_seeds
+from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Kind, Proposal, Task, Verdict
+from redqueen.tasks.python import KINDS, PYTHON
+from redqueen.tasks.python.seeds import seeds
 from tests import tiny
 
 THREADS = int(os.environ["OMP_NUM_THREADS"])

@@ -131,7 +131,7 @@ def _play() -> dict[str, str]:
     from safetensors.torch import load_file
 
     from redqueen.config import SandboxConfig
-    from redqueen.game.verifier import LocalVerifier
+    from redqueen.method.verifier import LocalVerifier
     from tests import toy
 
     torch.set_num_threads(1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from redqueen.game.verifier import answer_to
+from redqueen.method.verifier import answer_to
 from redqueen.records import Task, Verdict, Verifier
 
 

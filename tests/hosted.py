@@ -10,7 +10,7 @@ from peft.utils import set_peft_model_state_dict
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from redqueen.policy.lora.adapter_bank import AdapterBank
+from redqueen.engine.lora.adapter_bank import AdapterBank
 
 _COMMON = {
     "vocab_size": 64,
@@ -96,7 +96,7 @@ def peft_of(model: Any, bank: AdapterBank, member: str) -> Any:
 
 def peft_gradient(wrapped: Any, bank: AdapterBank) -> Tensor:
     """Returns the gradients of PEFT's factors as a vector [P] of the bank."""
-    from redqueen.adapters.factors import Factors
+    from redqueen.engine.adapters.factors import Factors
 
     gradients: dict[str, Factors] = {}
     for name in bank.places:

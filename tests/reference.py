@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from redqueen.adapters.factors import Factors
-from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.lora.stacked_factors import RowAdapters
-from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
-from redqueen.policy.model.base import Base
-from redqueen.policy.model.decoder import Decoder, decoder_of
+from redqueen.engine.adapters.factors import Factors
+from redqueen.engine.lora.adapter_bank import AdapterBank
+from redqueen.engine.lora.stacked_factors import RowAdapters
+from redqueen.engine.model.attention import SharedPrefix, SharedPrefixAttention
+from redqueen.engine.model.base import Base
+from redqueen.engine.model.decoder import Decoder, decoder_of
 from redqueen.records import Sample
 
 # How far two right ways to compute a tiny model's logits in fp32 may be apart. The logits are at most about ten, and

@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redqueen import config
-from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS
 from redqueen.config import Config, ConfigError, resolve
 from redqueen.config.keys import describe, keys
 from redqueen.config.league import Crossover, Mutation
 from redqueen.config.recipes import RECIPES, configure, configured, recipe
-from redqueen.game.prompts import prompts
-from redqueen.kinds import BUILT_IN
-from redqueen.kinds.python import NAMES
+from redqueen.method.operators import CONTROLS, CROSSOVERS, MUTATIONS
+from redqueen.method.prompts import prompts
+from redqueen.tasks.kinds import BUILT_IN
+from redqueen.tasks.python import NAMES
 
 
 def refusal(*assignments: str) -> str:

@@ -17,38 +17,34 @@ import torch
 import typer
 
 from redqueen import plugins
-from redqueen.adapters.factors import Factors
-from redqueen.analysis.lineage.tree import lives
-from redqueen.analysis.tasks import proposals
 from redqueen.cli.app_runs import _complete_benchmarks, runs
 from redqueen.config import Config, EvolutionConfig, GameConfig, ModelConfig, SandboxConfig
 from redqueen.config.keys import describe
+from redqueen.engine.adapters.factors import Factors
+from redqueen.engine.model.base import load
 from redqueen.evals.benchmarks.registry import chosen, load_benchmarks
 from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.reserved_tasks import reserved_tasks
 from redqueen.evals.runner import Plan, Player, Runner
 from redqueen.evals.samples import SampleStore
-from redqueen.game.advantages import advantages
-from redqueen.game.prompts import Prompts, prompts
-from redqueen.game.reward_probe import check_advantage, probe_attempt, probe_proposal
-from redqueen.game.rewards import student_reward, teacher_reward
-from redqueen.game.verifier import LocalVerifier
-from redqueen.kinds import find
-from redqueen.league.fitness import lcb
-from redqueen.league.games import par_by
-from redqueen.league.matchmaking import matchmake
-from redqueen.league.population import Member
-from redqueen.league.rating import Rating, TrueSkill
-from redqueen.league.selection import plan_births
-from redqueen.play.judging import judge_proposals
+from redqueen.extras.page.live_run import LiveRun
+from redqueen.extras.page.task import task_view
+from redqueen.extras.page.tasks import browse
+from redqueen.extras.trackers.opening import check_trackers, open_recorders, open_trackers
+from redqueen.extras.trackers.tracker import Tracker
+from redqueen.method.advantages import advantages
+from redqueen.method.fitness import lcb
+from redqueen.method.games import par_by
+from redqueen.method.judging import judge_proposals
+from redqueen.method.matchmaking import matchmake
+from redqueen.method.population import Member
+from redqueen.method.prompts import Prompts, prompts
+from redqueen.method.rating import Rating, TrueSkill
+from redqueen.method.reward_probe import check_advantage, probe_attempt, probe_proposal
+from redqueen.method.rewards import student_reward, teacher_reward
+from redqueen.method.selection import plan_births
+from redqueen.method.verifier import LocalVerifier
 from redqueen.plugins import PluginError
-from redqueen.policy.model.base import load
-from redqueen.recording.metrics import check_own, step_metrics
-from redqueen.recording.metrics.own import own_metrics, own_panels, own_values
-from redqueen.recording.metrics.step import CountedStep
-from redqueen.recording.metrics_file import MetricsRecorder
-from redqueen.recording.trackers.opening import check_trackers, open_recorders, open_trackers
-from redqueen.recording.trackers.tracker import Tracker
 from redqueen.records import (
     Completion,
     Draft,
@@ -62,17 +58,21 @@ from redqueen.records import (
     Task,
     Verdict,
 )
-from redqueen.runs.directory import RunDirectory
-from redqueen.runs.numbers import numbers
-from redqueen.web.live_run import LiveRun
-from redqueen.web.task import task_view
-from redqueen.web.tasks import browse
+from redqueen.run.recording.metrics import check_own, step_metrics
+from redqueen.run.recording.metrics.own import own_metrics, own_panels, own_values
+from redqueen.run.recording.metrics.step import CountedStep
+from redqueen.run.recording.metrics_file import MetricsRecorder
+from redqueen.store.directory import RunDirectory
+from redqueen.store.lineage import lives
+from redqueen.store.numbers import numbers
+from redqueen.store.tasks import proposals
+from redqueen.tasks.kinds import find
 from tests import tiny, toy
 from tests.cli.conftest import SMALL
 from tests.cli.running import redqueen
 from tests.grading import grade
-from tests.recording.steps import full
 from tests.reference import logits
+from tests.run.recording.steps import full
 
 PAGE = Path(__file__).parents[1] / "docs" / "EXTENDING.md"
 SNIPPETS: dict[str, str] = dict(

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from redqueen.adapters.factors import Factors
-from redqueen.analysis.ancestry.study import student_epochs
-from redqueen.game.verifier import LocalVerifier
-from redqueen.runs import checkpoint
+from redqueen.engine.adapters.factors import Factors
+from redqueen.extras.studies.ancestry.study import student_epochs
+from redqueen.method.verifier import LocalVerifier
+from redqueen.store import checkpoint
 from tests import toy
 
 pytestmark = pytest.mark.integration

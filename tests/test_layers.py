@@ -15,34 +15,34 @@ import redqueen
 ROOT = Path(redqueen.__file__).parent
 
 # Top first. A module belongs to the longest name that is a prefix of its own. It may import what is in a lower line
-# or of its own part (`redqueen.game`), and nothing else: parts of one line do not know each other.
+# or of its own part (`redqueen.method`), and nothing else: parts of one line do not know each other.
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("redqueen.__main__",),
     ("redqueen.cli",),
-    ("redqueen.api", "redqueen.rewards"),
+    ("redqueen.api", "redqueen.extras.rewards"),
     ("redqueen.members",),
-    ("redqueen.web", "redqueen.session"),
+    ("redqueen.extras.page", "redqueen.run.session"),
     ("redqueen.analysis",),
-    ("redqueen.train", "redqueen.warm_start"),
-    ("redqueen.recording",),
+    ("redqueen.method", "redqueen.method.warm_start"),
+    ("redqueen.run.recording",),
     ("redqueen.evals",),
-    ("redqueen.play",),
-    ("redqueen.cluster",),
-    ("redqueen.policy", "redqueen.runs", "redqueen.jail_service"),
-    ("redqueen.adapters", "redqueen.game", "redqueen.league"),
+    ("redqueen.method",),
+    ("redqueen.extras.ray",),
+    ("redqueen.engine", "redqueen.store", "redqueen.jail.service"),
+    ("redqueen.engine.adapters", "redqueen.method", "redqueen.method"),
     ("redqueen.assets",),
     ("redqueen.config",),
-    ("redqueen.kinds",),
-    ("redqueen.sandbox", "redqueen.programs"),
+    ("redqueen.tasks.kinds",),
+    ("redqueen.jail", "redqueen.tasks.programs"),
     ("redqueen.plugins", "redqueen.base"),
     ("redqueen.records", "redqueen.errors"),
     ("redqueen",),
 )
 NEED_A_LIBRARY = (
-    "redqueen.rewards.verifiers",
-    "redqueen.rewards.verifiers_game",
-    "redqueen.rewards.openenv",
-    "redqueen.kinds.reasoning_gym.child.gym_child",
+    "redqueen.extras.rewards.verifiers",
+    "redqueen.extras.rewards.verifiers_game",
+    "redqueen.extras.rewards.openenv",
+    "redqueen.extras.reasoning_gym.child.gym_child",
 )
 # The child side of the sandbox runs as a script, where its siblings are top-level modules.
 CHILD_FOLDER = ROOT / "sandbox" / "child"
@@ -60,7 +60,7 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8"), str(path)) for name, 
 
 def imported(name: str, tree: ast.AST) -> Iterator[str]:
     """Modules of this package that `tree` imports at any depth."""
-    child = name.startswith("redqueen.sandbox.child.")
+    child = name.startswith("redqueen.jail.child.")
     for node in ast.walk(tree):
         targets: list[str] = []
         if isinstance(node, ast.Import):
@@ -71,7 +71,7 @@ def imported(name: str, tree: ast.AST) -> Iterator[str]:
             targets = [f"{module}.{alias.name}" for alias in node.names]
         for target in targets:
             if child and target.partition(".")[0] in CHILD:
-                target = f"redqueen.sandbox.child.{target}"
+                target = f"redqueen.jail.child.{target}"
             while target.partition(".")[0] == "redqueen":
                 if target in FILES:
                     yield target
@@ -91,25 +91,25 @@ def part_and_level(name: str) -> tuple[str, int]:
 
 def test_the_reader_of_imports_sees_every_way_to_import() -> None:
     text = """
-import redqueen.train.trainer
+import redqueen.run.trainer
 from redqueen.base import streams
 from redqueen import __version__
 from redqueen.records import Kind
 def f():
-    from redqueen.game import task_bank as bank
+    from redqueen.method import task_bank as bank
 if TYPE_CHECKING:
-    from redqueen.runs.archive.writer import Archive
+    from redqueen.store.archive.writer import Archive
 """
     assert set(imported("redqueen.x", ast.parse(text))) == {
-        "redqueen.train.trainer",
+        "redqueen.run.trainer",
         "redqueen.base.streams",
         "redqueen",
         "redqueen.records",
-        "redqueen.game.task_bank",
-        "redqueen.runs.archive.writer",
+        "redqueen.method.task_bank",
+        "redqueen.store.archive.writer",
     }
-    assert set(imported("redqueen.sandbox.child.zygote", ast.parse("from values import decode"))) == {
-        "redqueen.sandbox.child.values"
+    assert set(imported("redqueen.jail.child.zygote", ast.parse("from values import decode"))) == {
+        "redqueen.jail.child.values"
     }
     assert len(EDGES) > 100
 
@@ -129,7 +129,7 @@ def test_arrows_go_down_only() -> None:
 
 
 def test_nothing_but_commands_and_sessions_imports_analysis() -> None:
-    sides = ("redqueen.analysis", "redqueen.web")
+    sides = ("redqueen.analysis", "redqueen.extras.page")
     foreign = [
         f"{name} -> {target}"
         for name, target in EDGES
@@ -140,8 +140,8 @@ def test_nothing_but_commands_and_sessions_imports_analysis() -> None:
             "redqueen.members",
             "redqueen.cli",
             "redqueen.api",
-            "redqueen.session",
-            "redqueen.rewards",
+            "redqueen.run.session",
+            "redqueen.extras.rewards",
         )
     ]
     assert foreign == []

@@ -15,12 +15,12 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
-from redqueen.adapters.peft_files import load_adapter
 from redqueen.assets import WARM
 from redqueen.config import ModelConfig
-from redqueen.kinds import languages, names
-from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.model.base import load, location
+from redqueen.engine.adapters.peft_files import load_adapter
+from redqueen.engine.lora.adapter_bank import AdapterBank
+from redqueen.engine.model.base import load, location
+from redqueen.tasks.kinds import languages, names
 from tests import toy
 from tests.reference import member_logits, merged
 

@@ -6,14 +6,14 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from redqueen.kinds.python import NAMES
-from redqueen.policy.work import Work
-from redqueen.recording.measures import MEASURES
-from redqueen.recording.metrics import METRICS, step_metrics
+from redqueen.engine.work import Work
 from redqueen.records import ROLES
-from redqueen.runs.archive.schema import TABLES, columns
-from tests.recording.steps import full
-from tests.recording.test_held_out import answers
+from redqueen.run.recording.measures import MEASURES
+from redqueen.run.recording.metrics import METRICS, step_metrics
+from redqueen.store.archive.schema import TABLES, columns
+from redqueen.tasks.python import NAMES
+from tests.run.recording.steps import full
+from tests.run.recording.test_held_out import answers
 from tools import write_metrics
 
 PAGE = (Path(__file__).parents[1] / "docs" / "METRICS.md").read_text(encoding="utf-8")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from redqueen.config import GameConfig
-from redqueen.game import rewards
-from redqueen.game.reward_probe import probe_attempt, probe_proposal
+from redqueen.method import rewards
+from redqueen.method.reward_probe import probe_attempt, probe_proposal
 from redqueen.records import Verdict
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "one_step.py"

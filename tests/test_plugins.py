@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from redqueen import plugins
-from redqueen.adapters.operators import CROSSOVERS
 from redqueen.config import Config, ConfigError
-from redqueen.game.prompts import prompts
-from redqueen.league.fitness import named_fitness
+from redqueen.method.evolution import named_operator
+from redqueen.method.fitness import named_fitness
+from redqueen.method.operators import CROSSOVERS
+from redqueen.method.prompts import prompts
 from redqueen.plugins import PluginError
-from redqueen.train.evolution import named_operator
 
 MODULE = """
 from redqueen import plugins

@@ -7,24 +7,24 @@ from statistics import fmean
 
 import pytest
 
-from redqueen.analysis.dataset.fixed import fixed_tasks
 from redqueen.config import Config, ConfigError
 from redqueen.config.recipes import configure
 from redqueen.errors import UserError
-from redqueen.game.seeds import SeedError
-from redqueen.game.verifier import LocalVerifier
-from redqueen.league.matchmaking import BANK
-from redqueen.recording.terminal import headline
+from redqueen.method.matchmaking import BANK
+from redqueen.method.practice import add_fixed_tasks
+from redqueen.method.seeds import SeedError
+from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Pair, Task
-from redqueen.runs import checkpoint
-from redqueen.runs.archive.reader import ArchiveReader
-from redqueen.runs.directory import RunDirectory
-from redqueen.runs.metrics import StepMetrics
-from redqueen.train.practice import add_fixed_tasks
-from redqueen.train.trainer import Trainer
+from redqueen.run.recording.terminal import headline
+from redqueen.run.trainer import Trainer
+from redqueen.store import checkpoint
+from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.dataset.fixed import fixed_tasks
+from redqueen.store.directory import RunDirectory
+from redqueen.store.metrics import StepMetrics
 from tests import toy
 from tests.cli.running import redqueen
-from tests.train.test_train import play, without_time
+from tests.run.test_train import play, without_time
 
 ALONE = {"population.teachers": 0, "population.students": 2}
 ONE = Task(

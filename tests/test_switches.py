@@ -12,11 +12,11 @@ import pytest
 from redqueen.config import Config, ConfigError
 from redqueen.config.league import Crossover, Mutation
 from redqueen.config.recipes import configure
-from redqueen.league.matchmaking import matchmake
-from redqueen.league.population import Population
-from redqueen.league.rating import Rating, TrueSkill
-from redqueen.league.selection import Birth
-from redqueen.train.evolution import OPERATORS, plan
+from redqueen.method.evolution import OPERATORS, plan
+from redqueen.method.matchmaking import matchmake
+from redqueen.method.population import Population
+from redqueen.method.rating import Rating, TrueSkill
+from redqueen.method.selection import Birth
 
 CONTROLS = {"copy_parent", "fresh", "linear_mean"}
 

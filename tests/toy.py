@@ -11,13 +11,13 @@ from pathlib import Path
 
 from redqueen.base.request_stream import Follow, Further, sample_stream
 from redqueen.config import Config, EvolutionConfig, GameConfig, LearningConfig, ModelConfig, RunConfig, SamplingConfig
-from redqueen.game.verifier import LocalVerifier
-from redqueen.play.self_play import SelfPlay
-from redqueen.policy.model.base import facts_of, load
-from redqueen.policy.policy import open_policy
+from redqueen.engine.model.base import facts_of, load
+from redqueen.engine.policy import open_policy
+from redqueen.method.self_play import SelfPlay
+from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Completion, Draft, Kind, Prompt, Request, Sampler, Task
-from redqueen.runs.directory import RunDirectory
-from redqueen.train.trainer import Trainer, capacity
+from redqueen.run.trainer import Trainer, capacity
+from redqueen.store.directory import RunDirectory
 from tests import tiny
 
 

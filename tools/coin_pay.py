@@ -3,7 +3,7 @@
     python -m tools.coin_pay [--trials 4000]
 
 A coin is a task whose program gives each answer its verdict by chance. Everything else is the game's own code: the
-second judgements (`redqueen.play.retrial`), the withdrawal and the rewards. What is assumed:
+second judgements (`redqueen.method.retrial`), the withdrawal and the rewards. What is assumed:
 
 - The coin is perfect: each judgement is `correct` with the chance that the teacher asked for, and independent.
 - The student writes one common answer with the chance `alike`, and else an answer that no other attempt has. With 1/3,
@@ -22,10 +22,10 @@ from statistics import fmean
 
 from redqueen.base.futures import finished
 from redqueen.config import GameConfig
-from redqueen.game.prompts import CompletionPrompts
-from redqueen.game.rewards import TEACHER_REWARDS, solve_rate, teacher_reward
-from redqueen.play.judging import attempt_rollout, faults_of, withdrawn
-from redqueen.play.retrial import settled
+from redqueen.method.judging import attempt_rollout, faults_of, withdrawn
+from redqueen.method.prompts import CompletionPrompts
+from redqueen.method.retrial import settled
+from redqueen.method.rewards import TEACHER_REWARDS, solve_rate, teacher_reward
 from redqueen.records import Answer, Attempted, Completion, Pair, Proposal, Proposed, Rollout, Task, Verdict
 
 RATES = (0.1, 0.25, 0.5, 0.75, 0.9)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from statistics import fmean
 
-from redqueen.kinds.expr import EXPR
-from redqueen.kinds.expr.expressions import parse, size_of
-from redqueen.runs.archive.reader import ArchiveReader
-from redqueen.runs.directory import RunDirectory
+from redqueen.extras.expr import EXPR
+from redqueen.extras.expr.expressions import parse, size_of
+from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.directory import RunDirectory
 
 
 def depth_scores(run: RunDirectory, step: int) -> dict[str, dict[str, dict[str, float]]]:

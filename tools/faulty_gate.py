@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from redqueen import plugins
 from redqueen.base import streams
-from redqueen.kinds import Answer, InputCounts, TaskKind, Trial
-from redqueen.kinds.expr import EXPR
-from redqueen.kinds.expr.modes import FindInputs, PredictValue
+from redqueen.extras.expr import EXPR
+from redqueen.extras.expr.modes import FindInputs, PredictValue
 from redqueen.records import Pair, Proposal, Task, Verdict
+from redqueen.tasks.kinds import Answer, InputCounts, TaskKind, Trial
 
 SHARES = (10, 30)
 """Per cent of the tasks."""

@@ -17,8 +17,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from redqueen.engine.model.bundled import GGUF, PACKAGE, SHA256, download, installed
 from redqueen.errors import UserError
-from redqueen.policy.model.bundled import GGUF, PACKAGE, SHA256, download, installed
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT = 64 << 20

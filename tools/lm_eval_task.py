@@ -14,9 +14,9 @@ import sys
 from pathlib import Path
 
 from redqueen.evals.benchmarks.reserved import answer_tokens, load_reserved
-from redqueen.game.verifier import LocalVerifier
+from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Task
-from redqueen.runs.directory import RunDirectory
+from redqueen.store.directory import RunDirectory
 
 NAME = "redqueen_code_o"
 JUDGE = '''\

@@ -32,8 +32,8 @@ from typing import Any
 from redqueen.analysis.diversity.rarefaction import rarefaction
 from redqueen.analysis.dynamics.oscillation import oscillation
 from redqueen.base.intervals import mean
-from redqueen.runs.archive.reader import ArchiveReader
-from redqueen.runs.directory import RunDirectory
+from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.directory import RunDirectory
 from tools.experiments import EXPERIMENTS, EXPR, PASSES, STRANGERS, Experiment
 from tools.expr_scores import depth_scores, wrong_golds
 

@@ -22,9 +22,9 @@ from matplotlib.figure import Figure
 
 from redqueen.analysis.drawing import write
 from redqueen.analysis.hues import HUES
-from redqueen.analysis.retention.figure import draw
-from redqueen.analysis.retention.study import RetentionPlan, RetentionTrial
 from redqueen.base.intervals import Interval, difference, interval, interval_text, slope, t_probability
+from redqueen.extras.studies.retention.figure import draw
+from redqueen.extras.studies.retention.study import RetentionPlan, RetentionTrial
 from tools.experiments import CODE, EXPERIMENTS, PASSES, STRANGERS, Experiment
 
 ROOT = Path(__file__).parents[1]

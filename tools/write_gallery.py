@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from redqueen.analysis.tasks import Proposed, proposals
-from redqueen.game.prompts import taken_apart
-from redqueen.game.questions import write_question
-from redqueen.game.reserved import is_reserved
-from redqueen.kinds import find_or_plain
-from redqueen.runs.directory import RunDirectory
+from redqueen.method.prompts import taken_apart
+from redqueen.method.questions import write_question
+from redqueen.method.reserved import is_reserved
+from redqueen.store.directory import RunDirectory
+from redqueen.store.tasks import Proposed, proposals
+from redqueen.tasks.kinds import find_or_plain
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "GALLERY.md"
 EACH = 2

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import groupby
 from pathlib import Path
 
-from redqueen.recording.metrics import METRICS
+from redqueen.run.recording.metrics import METRICS
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "METRICS.md"
 BEGIN = "<!-- written by `python -m tools.write_metrics` -->\n"

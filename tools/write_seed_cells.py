@@ -1,4 +1,4 @@
-"""Writes redqueen/kinds/python/seeds/cells.json: what the seed programs cover (`redqueen.kinds.python.seed_cells`).
+"""Writes redqueen/tasks/python/seeds/cells.json: what the seed programs cover (`redqueen.tasks.python.seed_cells`).
 
 Run it after the seeds or a measure of coverage have changed: `python tools/write_seed_cells.py`.
 """
@@ -10,20 +10,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import redqueen.kinds.python
+import redqueen.tasks.python
 from redqueen.config import SandboxConfig
-from redqueen.game.behaviour import behaviours
-from redqueen.game.verifier import LocalVerifier
-from redqueen.kinds.python import PYTHON
-from redqueen.kinds.python.seed_cells import NAME
-from redqueen.play.self_play import seed_tasks
-from redqueen.programs.features import functions_of, paths_of
-from redqueen.programs.reached import reached_tree
-from redqueen.programs.trees import parse
-from redqueen.recording.measures import signature_of
+from redqueen.method.behaviour import behaviours
+from redqueen.method.self_play import seed_tasks
+from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Task, Verifier
+from redqueen.run.recording.measures import signature_of
+from redqueen.tasks.programs.features import functions_of, paths_of
+from redqueen.tasks.programs.reached import reached_tree
+from redqueen.tasks.programs.trees import parse
+from redqueen.tasks.python import PYTHON
+from redqueen.tasks.python.seed_cells import NAME
 
-FILE = Path(redqueen.kinds.python.__file__).parent / "seeds" / NAME
+FILE = Path(redqueen.tasks.python.__file__).parent / "seeds" / NAME
 
 
 def cells(tasks: Sequence[Task], verifier: Verifier) -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""Writes `redqueen/kinds/python/seeds/generated.txt`: programs made of the templates in `tools/seed_templates/`.
+"""Writes `redqueen/tasks/python/seeds/generated.txt`: programs made of the templates in `tools/seed_templates/`.
 
 A template is a block like a seed's, with slots: `# sum of the <test>`, a program, then `f(<nums>)`, which names the
 kind of each argument. Lines `slot: code :: words` after it are the slot's options; `options.txt` has those that
@@ -17,17 +17,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from redqueen.game.reserved import is_reserved
-from redqueen.kinds.python.reserved import reserved
-from redqueen.kinds.python.seeds import FILES, parse_block
-from redqueen.programs.normal_form import fingerprint, shape
+from redqueen.method.reserved import is_reserved
 from redqueen.records import Draft
+from redqueen.tasks.programs.normal_form import fingerprint, shape
+from redqueen.tasks.python.reserved import reserved
+from redqueen.tasks.python.seeds import FILES, parse_block
 from tools.same_outputs import same_as_reserved
 from tools.seed_inputs import INPUTS
 
 ROOT = Path(__file__).resolve().parents[1]
 TEMPLATES = ROOT / "tools" / "seed_templates"
-FOLDER = ROOT / "redqueen" / "kinds" / "python" / "seeds"
+FOLDER = ROOT / "redqueen" / "tasks" / "python" / "seeds"
 GENERATED = "generated.txt"
 
 QUOTAS = {2: 10, 3: 230, 4: 240, 5: 240, 6: 200, 7: 140, 8: 100, 9: 70, 10: 40}

@@ -32,11 +32,11 @@ from benchmarks.gpu.shapes import (
 )
 from benchmarks.timing import BenchmarkError
 from redqueen.config import LearningConfig
-from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.model.decoder import decoder_of
-from redqueen.policy.sampling import pages, recorded
-from redqueen.policy.sampling.completion import Row
-from redqueen.policy.sampling.continuous_batch import BatchLimits, ContinuousBatch, RowGroup, TextModel
+from redqueen.engine.lora.adapter_bank import AdapterBank
+from redqueen.engine.model.decoder import decoder_of
+from redqueen.engine.sampling import pages, recorded
+from redqueen.engine.sampling.completion import Row
+from redqueen.engine.sampling.continuous_batch import BatchLimits, ContinuousBatch, RowGroup, TextModel
 from redqueen.records import SamplingParams
 
 MEMBERS = 2

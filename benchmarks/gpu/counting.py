@@ -20,8 +20,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from redqueen.policy.kernels import dispatch
-from redqueen.policy.kernels.gpu_kernels import GpuKernels
+from redqueen.engine.kernels import dispatch
+from redqueen.engine.kernels.gpu_kernels import GpuKernels
 
 # These describe the same memory anew, or only allocate: no kernel runs.
 _NO_KERNEL = frozenset(
@@ -189,7 +189,7 @@ class KernelCounter(TorchDispatchMode):
 def counting(device: Device | None = None) -> Iterator[KernelCounter]:
     """Counts the kernels of a `with` block. A function that is compiled on a GPU counts as one kernel.
 
-    That holds for the operations of `redqueen.policy.kernels`, and for what `torch.compile` returns inside the block.
+    That holds for the operations of `redqueen.engine.kernels`, and for what `torch.compile` returns inside the block.
     """
     # A compiled function reads its inputs once and writes its results once. Compiling it only to count that would take
     # seconds, and needs a device to compile for.

@@ -18,7 +18,7 @@ from benchmarks.gpu.whole_day import run_day
 from benchmarks.timing import BenchmarkError
 from redqueen.base.machine import set_library_defaults
 from redqueen.base.optional import require
-from redqueen.policy.kernels import dispatch
+from redqueen.engine.kernels import dispatch
 
 PARTS = {
     "smoke": "benchmarks.gpu.smoke:part",

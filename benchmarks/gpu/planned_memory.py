@@ -1,4 +1,4 @@
-"""The memory that `redqueen.policy.memory` plans for the work of a GPU day, to stand beside the peak that was there."""
+"""The memory that `redqueen.engine.memory` plans for the work of a GPU day, to stand beside the peak that was there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from benchmarks.gpu.shapes import Shape, config_of
 from redqueen.config import Config
 from redqueen.config.recipes import recipe
-from redqueen.policy.memory.estimate import (
+from redqueen.engine.memory.estimate import (
     gradients_item,
     held_items,
     items,
@@ -18,9 +18,9 @@ from redqueen.policy.memory.estimate import (
     total,
     training_items,
 )
-from redqueen.policy.memory.fit import fit
-from redqueen.policy.memory.machine import Machine
-from redqueen.policy.model.dimensions import shape_in
+from redqueen.engine.memory.fit import fit
+from redqueen.engine.memory.machine import Machine
+from redqueen.engine.model.dimensions import shape_in
 from redqueen.records import PromptLengths
 
 _MOMENTS = "members: AdamW moments"
@@ -31,7 +31,7 @@ _ATTEMPT = 203
 
 
 def lengths(config: Config) -> PromptLengths:
-    """Returns what `redqueen.game.prompt_lengths` returns for `paper_7b` with such limits."""
+    """Returns what `redqueen.method.prompt_lengths` returns for `paper_7b` with such limits."""
     return PromptLengths(proposal=_PROPOSAL, attempt=max(_ATTEMPT, config.sampling.proposal_tokens))
 
 

@@ -1,4 +1,4 @@
-"""What fits on which GPU: the batches that `redqueen.policy.memory` plans for bases of six sizes. None is needed.
+"""What fits on which GPU: the batches that `redqueen.engine.memory` plans for bases of six sizes. None is needed.
 
 `python -m benchmarks.gpu.plans` prints the table of docs/GPU.md.
 """
@@ -15,12 +15,12 @@ from transformers import Qwen2Config
 from benchmarks.gpu.planned_memory import lengths
 from redqueen.config import Config
 from redqueen.config.recipes import recipe
+from redqueen.engine.memory.estimate import items, total
+from redqueen.engine.memory.fit import Fit, fit
+from redqueen.engine.memory.machine import FREE_SHARE, Machine
+from redqueen.engine.model.dimensions import Shape, shape_in
 from redqueen.errors import ModelError
-from redqueen.policy.memory.estimate import items, total
-from redqueen.policy.memory.fit import Fit, fit
-from redqueen.policy.memory.machine import FREE_SHARE, Machine
-from redqueen.policy.model.dimensions import Shape, shape_in
-from redqueen.train.trainer import capacity
+from redqueen.run.trainer import capacity
 
 CARDS = (24, 48, 80, 141)
 """GPUs by their memory in GB."""

@@ -19,15 +19,15 @@ from benchmarks.gpu.output import folder, say, seconds_left
 from redqueen.api import Run
 from redqueen.config import Config
 from redqueen.config.recipes import configure
-from redqueen.game.prompt_lengths import prompt_lengths
-from redqueen.policy.memory.estimate import items, total
-from redqueen.policy.memory.fit import fit
-from redqueen.policy.memory.machine import this_machine
-from redqueen.policy.model.dimensions import token_counter
-from redqueen.recording.held_out import held_out_lines
-from redqueen.recording.recorder import Recorder, StepRecord
-from redqueen.session import quiet_libraries
-from redqueen.train.trainer import capacity
+from redqueen.engine.memory.estimate import items, total
+from redqueen.engine.memory.fit import fit
+from redqueen.engine.memory.machine import this_machine
+from redqueen.engine.model.dimensions import token_counter
+from redqueen.method.prompt_lengths import prompt_lengths
+from redqueen.run.recording.held_out import held_out_lines
+from redqueen.run.recording.recorder import Recorder, StepRecord
+from redqueen.run.session import quiet_libraries
+from redqueen.run.trainer import capacity
 
 SETTINGS = "RUN_SETTINGS"
 """The environment variable with further settings of the run, as on a command line."""

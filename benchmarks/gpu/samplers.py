@@ -18,15 +18,15 @@ import torch
 from benchmarks.gpu.clock import device_for, forget_peak, synchronize, timed
 from benchmarks.gpu.output import folder, say
 from benchmarks.gpu.shapes import SEVEN_B, TINY, Shape, random_members, random_model
-from redqueen.policy.kernels import dispatch
-from redqueen.policy.kernels.gpu_kernels import GpuKernels
-from redqueen.policy.lora import adapter_bank
-from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.lora.decoding_products import PaddedBmm
-from redqueen.policy.model.decoder import Decoder, decoder_of
-from redqueen.policy.sampling import decode_step, recorded
-from redqueen.policy.sampling.cached_attention import WrittenApart, reads_by_flash
-from redqueen.policy.sampling.device_batch import DeviceBatch, PlacedPrompt
+from redqueen.engine.kernels import dispatch
+from redqueen.engine.kernels.gpu_kernels import GpuKernels
+from redqueen.engine.lora import adapter_bank
+from redqueen.engine.lora.adapter_bank import AdapterBank
+from redqueen.engine.lora.decoding_products import PaddedBmm
+from redqueen.engine.model.decoder import Decoder, decoder_of
+from redqueen.engine.sampling import decode_step, recorded
+from redqueen.engine.sampling.cached_attention import WrittenApart, reads_by_flash
+from redqueen.engine.sampling.device_batch import DeviceBatch, PlacedPrompt
 from redqueen.records import SamplingParams
 
 MEMBERS = 4

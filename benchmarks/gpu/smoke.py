@@ -1,6 +1,6 @@
 """The part `smoke`: what the machine is, and each kernel alone against plain products. An error is a line, no end.
 
-On a CPU, with `--tiny`, the same checks run with its stand-ins. Shape suffixes as in `redqueen.policy.kernels`.
+On a CPU, with `--tiny`, the same checks run with its stand-ins. Shape suffixes as in `redqueen.engine.kernels`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from benchmarks.gpu.environment import say_environment
 from benchmarks.gpu.output import say
 from benchmarks.gpu.shapes import Shape, random_decoder
 from benchmarks.timing import BenchmarkError
-from redqueen.policy.kernels import low_rank
-from redqueen.policy.kernels.cached_heads import cached_heads
-from redqueen.policy.kernels.dispatch import kernels_of
-from redqueen.policy.kernels.transfer import HostCopy, to_device
-from redqueen.policy.model.attention import SharedPrefix, SharedPrefixAttention
-from redqueen.policy.model.logprobs import TokenLogprobs
-from redqueen.policy.sampling.cached_attention import WrittenApart, reads_by_flash
-from redqueen.policy.sampling.kv_cache import KVCache
-from redqueen.policy.sampling.pages import PAGE, Pages, pages_suit
-from redqueen.policy.sampling.recorded import Repeated, recorder_of
-from redqueen.policy.sampling.tokens import SamplingTensors, sample_tokens
+from redqueen.engine.kernels import low_rank
+from redqueen.engine.kernels.cached_heads import cached_heads
+from redqueen.engine.kernels.dispatch import kernels_of
+from redqueen.engine.kernels.transfer import HostCopy, to_device
+from redqueen.engine.model.attention import SharedPrefix, SharedPrefixAttention
+from redqueen.engine.model.logprobs import TokenLogprobs
+from redqueen.engine.sampling.cached_attention import WrittenApart, reads_by_flash
+from redqueen.engine.sampling.kv_cache import KVCache
+from redqueen.engine.sampling.pages import PAGE, Pages, pages_suit
+from redqueen.engine.sampling.recorded import Repeated, recorder_of
+from redqueen.engine.sampling.tokens import SamplingTensors, sample_tokens
 from redqueen.records import SamplingParams
 
 Check = Callable[[torch.device], float]

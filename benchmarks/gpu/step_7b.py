@@ -19,11 +19,11 @@ from benchmarks.gpu.planned_memory import PlannedMemory
 from benchmarks.gpu.shapes import SEVEN_B, TINY, Shape, random_decoder, random_members, random_policy, samples_of
 from benchmarks.gpu.workload import ATTEMPT_PROMPT, ATTEMPTS, PROPOSAL_PROMPT, Draw, row_group
 from redqueen.config import LearningConfig, SamplingConfig
-from redqueen.policy.model.decoder import Decoder
-from redqueen.policy.policy import Policy
-from redqueen.policy.sampling.completion import Row
-from redqueen.policy.sampling.continuous_batch import RowGroup
-from redqueen.policy.work import Work
+from redqueen.engine.model.decoder import Decoder
+from redqueen.engine.policy import Policy
+from redqueen.engine.sampling.completion import Row
+from redqueen.engine.sampling.continuous_batch import RowGroup
+from redqueen.engine.work import Work
 from redqueen.records import Sample, SamplingParams
 
 MEMBERS = 8

@@ -15,11 +15,11 @@ from benchmarks.gpu import stand_ins
 from benchmarks.gpu.pretend import PretendGpu, PretendTensor, moved, pretend_gpu
 from benchmarks.gpu.shapes import TINY, random_decoder, random_members, random_policy, samples_of
 from redqueen.config import LearningConfig
-from redqueen.policy.kernels import dispatch
-from redqueen.policy.kernels.transfer import HostCopy
-from redqueen.policy.model.decoder import Decoder
-from redqueen.policy.sampling.completion import Row
-from redqueen.policy.sampling.continuous_batch import BatchLimits, RowGroup
+from redqueen.engine.kernels import dispatch
+from redqueen.engine.kernels.transfer import HostCopy
+from redqueen.engine.model.decoder import Decoder
+from redqueen.engine.sampling.completion import Row
+from redqueen.engine.sampling.continuous_batch import BatchLimits, RowGroup
 from redqueen.records import SamplingParams
 
 MEMBERS = 4

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from redqueen.policy.learning.packing import PromptGroup, WeightedSample, micro_batches
-from redqueen.policy.sampling.completion import Row
-from redqueen.policy.sampling.continuous_batch import RowGroup
+from redqueen.engine.learning.packing import PromptGroup, WeightedSample, micro_batches
+from redqueen.engine.sampling.completion import Row
+from redqueen.engine.sampling.continuous_batch import RowGroup
 from redqueen.records import Sample, SamplingParams
 
 # Completions are drawn around this many tokens, and end at four times as many, as with the preset's limit of 2048.

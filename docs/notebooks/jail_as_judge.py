@@ -5,7 +5,7 @@
 # This needs no torch, no Docker and no root: `pip install redqueen`.
 
 # %%
-from redqueen.sandbox import Call, Script, judge
+from redqueen.jail import Call, Script, judge
 
 # %% [markdown]
 # A test is an assertion, a call or a script. What is expected never enters the program's process.
@@ -35,7 +35,7 @@ for name, program in HOSTILE.items():
 # leaves that completion out.
 
 # %%
-from redqueen.rewards.trl import passes_tests
+from redqueen.extras.rewards.trl import passes_tests
 
 completions = [f"```python\n{add}\n```", "```python\ndef add(a, b):\n    return a - b\n```", "I would use a loop."]
 print(passes_tests(completions, tests=[["assert add(1, 2) == 3"]] * 3))

@@ -20,7 +20,7 @@ STEPS = 2
 MODULE = '''
 from redqueen import plugins
 from redqueen.config import GameConfig
-from redqueen.game.rewards import PlayedTask
+from redqueen.method.rewards import PlayedTask
 
 
 @plugins.teacher_reward

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from redqueen.analysis.lineage.tree import Life, check_name, lives
 from redqueen.analysis.replay import load_step
 from redqueen.config import Config
-from redqueen.league.fitness import Fitness
-from redqueen.league.population import AnyRole, Member
+from redqueen.method.evolution import fitness_for, proven_first
+from redqueen.method.fitness import Fitness
+from redqueen.method.population import AnyRole, Member
 from redqueen.plugins import PluginError
 from redqueen.records import ROLES
-from redqueen.runs.checkpoint import Checkpoint
-from redqueen.runs.directory import RunDirectory, RunError
-from redqueen.train.evolution import fitness_for, proven_first
+from redqueen.store.checkpoint import Checkpoint
+from redqueen.store.directory import RunDirectory, RunError
+from redqueen.store.lineage import Life, check_name, lives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

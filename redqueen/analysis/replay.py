@@ -7,14 +7,14 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from redqueen.config import Config
-from redqueen.game.verifier import LocalVerifier
-from redqueen.play.self_play import SelfPlay
-from redqueen.policy.model.base import Base, fingerprint_of, load
-from redqueen.policy.policy import Policy, open_policy
+from redqueen.engine.model.base import Base, fingerprint_of, load
+from redqueen.engine.policy import Policy, open_policy
+from redqueen.method.evolution import fittest_first
+from redqueen.method.self_play import SelfPlay
+from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Attempted, Task, Verifier
-from redqueen.runs import checkpoint
-from redqueen.runs.directory import RunDirectory, RunError
-from redqueen.train.evolution import fittest_first
+from redqueen.store import checkpoint
+from redqueen.store.directory import RunDirectory, RunError
 
 
 @dataclass(frozen=True, slots=True)

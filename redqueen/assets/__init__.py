@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from redqueen.config import BUNDLED, Config
-from redqueen.kinds import languages
+from redqueen.tasks.kinds import languages
 
 WARM = Path(__file__).parent / "smollm2-135m-warm"
 WARM_WORK = Path(__file__).parent / "smollm2-135m-work"

@@ -50,14 +50,6 @@ def set_library_defaults() -> None:
         os.environ.setdefault("TRITON_CACHE_DIR", str(kernels / "triton"))
 
 
-def hear_of_children() -> None:
-    """Has the kernel say how child processes end. Whoever started this process may have set that it does not."""
-    # Only the main thread may. In another one the sandbox says that it does not start, and why.
-    ignored = signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
-    if ignored and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-
-
 @contextmanager
 def on_sigterm(act: Callable[[], None]) -> Generator[None]:
     """Calls `act` in the main thread when this process gets SIGTERM; nothing changes in a block of another thread."""
@@ -82,13 +74,6 @@ def without_allocator_defaults() -> None:
     """Takes back, for processes that are started from now on, what `set_library_defaults` says about GPU memory."""
     if os.environ.get(_ALLOCATOR[0]) == EXPANDABLE:
         del os.environ[_ALLOCATOR[0]]
-
-
-def cores() -> int:
-    """Returns how many cores this process may use."""
-    # The affinity mask counts, not the machine: in a container or under taskset the two differ, and threads beyond the
-    # mask only slow each other down. Not every platform has the call.
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
 def free_memory() -> int:

@@ -15,7 +15,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from redqueen import __version__
-from redqueen.base.machine import hear_of_children, set_library_defaults
+from redqueen.base.machine import set_library_defaults
 from redqueen.base.optional import TRAINING, missing
 from redqueen.cli import examples
 from redqueen.cli.app_runs import AsJson, LoadPlugins, Unsafe, runs, say_loading
@@ -24,13 +24,14 @@ from redqueen.config import Config, ConfigError
 from redqueen.config.files import is_settings
 from redqueen.config.keys import keys as all_keys
 from redqueen.config.recipes import RECIPES, check_repeats, configure, settings_of
+from redqueen.engine.model.families import check_files, check_model
 from redqueen.errors import UserError
-from redqueen.game.reward_probe import check_advantage, check_rewards
-from redqueen.policy.model.families import check_files, check_model
-from redqueen.runs.allowed import with_own_parts
-from redqueen.runs.directory import RunDirectory, read_config
-from redqueen.runs.files import printable
-from redqueen.runs.resuming import check_same, remaining
+from redqueen.jail.host import hear_of_children
+from redqueen.method.reward_probe import check_advantage, check_rewards
+from redqueen.store.allowed import with_own_parts
+from redqueen.store.directory import RunDirectory, read_config
+from redqueen.store.files import printable
+from redqueen.store.resuming import check_same, remaining
 
 app = typer.Typer(
     help="Post-train language models by co-evolving teacher and student LoRA populations.",
@@ -283,12 +284,12 @@ def sweep(
     Each combination is trained with each seed; a table shows means with 95 % intervals.
     """
     check_repeats(args or [])
-    from redqueen.cli.sweep_plan import print_plan
+    from redqueen.extras.studies.sweep.plan_command import print_plan
 
     print_plan(args or [], grid or [], seeds, out, jobs, probe)
     if dry_run:
         raise typer.Exit
-    from redqueen.cli.sweep import run_sweep
+    from redqueen.extras.studies.sweep.command import run_sweep
 
     raise typer.Exit(run_sweep(args or [], grid or [], seeds, out, jobs, probe, as_json=as_json))
 
@@ -315,7 +316,7 @@ def transfer(
     """
     check_repeats(args)
     say_loading()
-    from redqueen.cli.transfer import run_transfer
+    from redqueen.extras.studies.transfer.command import run_transfer
 
     raise typer.Exit(run_transfer(args, seeds, out, jobs, as_json=as_json))
 
@@ -416,7 +417,7 @@ def serve(
     are refused by name. docs/JAIL.md has the rest.
     """
     from redqueen.cli.jail_serve import run_jail_serve
-    from redqueen.jail_service.wire import Most
+    from redqueen.jail.service.wire import Most
 
     most = Most(seconds=seconds, memory_mb=memory)
     raise typer.Exit(run_jail_serve(host, port, workers, most, unsafe=unsafe_no_isolation))

@@ -12,14 +12,14 @@ import typer
 
 from redqueen.cli import examples
 from redqueen.errors import UserError
-from redqueen.runs.allowed import Allowed
+from redqueen.store.allowed import Allowed
 
 runs = typer.Typer()
 
 
 def _kinds(incomplete: str) -> list[str]:
     """Returns what a shell may complete where a kind is named."""
-    from redqueen.kinds import names
+    from redqueen.tasks.kinds import names
 
     return [name for name in names() if name.startswith(incomplete)]
 
@@ -230,8 +230,8 @@ def evaluate(
 
 def _check_member(targets: list[str], name: str) -> None:
     """Raises RunError if a member never lived in one of these runs: before torch is imported, which takes seconds."""
-    from redqueen.analysis.lineage.tree import check_name
-    from redqueen.runs.directory import RunDirectory
+    from redqueen.store.directory import RunDirectory
+    from redqueen.store.lineage import check_name
 
     for target in targets:
         directory = RunDirectory(Path(target))
@@ -250,7 +250,7 @@ def lineage(run: Run, as_json: AsJson = False, figure: Figure = None) -> None:
         from redqueen.cli.figure_files import run_lineage_figure
 
         run_lineage_figure(run, figure)
-    from redqueen.cli.lineage import run_lineage
+    from redqueen.extras.studies.lineage.command import run_lineage
 
     raise typer.Exit(run_lineage(run, as_json=as_json))
 
@@ -273,7 +273,7 @@ def report(
     It has what redqueen watch shows, and says in words what the run is doing: collapse, arms race, disengagement or
     undecided. The file needs no other file and no network.
     """
-    from redqueen.cli.report import run_report
+    from redqueen.extras.page.report_command import run_report
 
     raise typer.Exit(run_report(run, out, as_markdown=markdown, repository=push))
 
@@ -291,7 +291,7 @@ def watch(
     The page shows curves, members, matches and every task with its attempts. It answers to this machine only, and it
     reads only; it may be opened while the run is trained.
     """
-    from redqueen.cli.watch import run_watch
+    from redqueen.extras.page.watch_command import run_watch
 
     raise typer.Exit(run_watch(run, port))
 
@@ -318,7 +318,7 @@ def compare(
 
     # What cannot be compared is refused before matplotlib is imported.
     check_arms(paths, by)
-    from redqueen.cli.compare import run_compare
+    from redqueen.extras.page.compare_command import run_compare
 
     raise typer.Exit(run_compare(paths, by, out, as_json=as_json, everything=everything))
 
@@ -345,10 +345,10 @@ def retention(
     its parent, and after how many updates it reached the parent's level. The defaults are 3 seeds of 12 children with
     20 updates each: on a CPU begin with the first example, which is much smaller.
     """
-    from redqueen.analysis.retention.study import RetentionPlan
+    from redqueen.extras.studies.retention.study import RetentionPlan
 
     say_loading()
-    from redqueen.cli.retention import run_retention
+    from redqueen.extras.studies.retention.command import run_retention
 
     plan = RetentionPlan(seeds, updates, tasks)
     allowed = Allowed(load_plugins, unsafe_no_isolation)
@@ -377,7 +377,7 @@ def ancestry(
     went in cycles or collapsed. Keep the checkpoints of a long run for it: run.keep_every=5.
     """
     say_loading()
-    from redqueen.cli.ancestry import run_ancestry
+    from redqueen.extras.studies.ancestry.command import run_ancestry
 
     allowed = Allowed(load_plugins, unsafe_no_isolation)
     raise typer.Exit(run_ancestry(run, epochs, tasks, attempts, students, allowed, as_json=as_json, figure=figure))
@@ -412,8 +412,8 @@ def tasks_export(
     published as it is. Tasks on programs that are alike to a reserved one are left out and counted: models are only
     measured on those.
     """
-    from redqueen.analysis.dataset.rows import Wanted
     from redqueen.cli.tasks_export import run_tasks_export
+    from redqueen.store.dataset.rows import Wanted
 
     wanted = Wanted(kind=kind, solve_rate=solve_rate, distinct=distinct)
     raise typer.Exit(run_tasks_export(run, out, wanted, for_verifiers=form == "verifiers", repository=push))

@@ -13,12 +13,12 @@ from rich.text import Text
 from redqueen.cli.listening import Lines
 from redqueen.cli.plain_console import PlainConsole
 from redqueen.cli.show import answer_text, indented
-from redqueen.game.questions import write_question
-from redqueen.kinds import find
 from redqueen.members.asking import Asked, asked
+from redqueen.method.questions import write_question
 from redqueen.records import Completion, Task, Verdict
-from redqueen.runs.allowed import Allowed
-from redqueen.runs.files import printable
+from redqueen.store.allowed import Allowed
+from redqueen.store.files import printable
+from redqueen.tasks.kinds import find
 
 
 def run_ask(run: Path, name: str, question: Sequence[str], step: int | None, attempts: int, allowed: Allowed) -> int:

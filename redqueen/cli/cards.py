@@ -6,15 +6,15 @@ import sys
 
 from redqueen.config import Config
 from redqueen.config.recipes import recipe
+from redqueen.engine.memory.fit import fit
+from redqueen.engine.memory.forecast import CARDS, Card, hours
+from redqueen.engine.memory.machine import gpu_machine
+from redqueen.engine.model.dimensions import rough_token_counter
 from redqueen.errors import ModelError
-from redqueen.game.prompt_lengths import prompt_lengths
-from redqueen.policy.memory.fit import fit
-from redqueen.policy.memory.forecast import CARDS, Card, hours
-from redqueen.policy.memory.machine import gpu_machine
-from redqueen.policy.model.dimensions import rough_token_counter
+from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.records import PromptLengths
-from redqueen.session import quiet_libraries
-from redqueen.train.trainer import capacity
+from redqueen.run.session import quiet_libraries
+from redqueen.run.trainer import capacity
 
 RECIPES = ("coder_0_5b", "coder_1_5b", "coder_3b", "coder_7b", "paper_7b")
 """The recipes for GPUs, the smallest base first."""

@@ -18,12 +18,12 @@ from redqueen.cli.plain_console import PlainConsole
 from redqueen.cli.show import indented
 from redqueen.config import Config
 from redqueen.errors import UserError
-from redqueen.game.verifier import LocalVerifier
 from redqueen.members.asking import Asked, Table, found_member, open_table, task_of
 from redqueen.members.question import asked_lines
+from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Task
-from redqueen.runs.allowed import Allowed, playable
-from redqueen.runs.directory import RunDirectory
+from redqueen.store.allowed import Allowed, playable
+from redqueen.store.directory import RunDirectory
 
 try:
     import readline

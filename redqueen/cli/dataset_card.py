@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 from redqueen import __version__
-from redqueen.analysis.dataset.columns import column_table
-from redqueen.analysis.dataset.files import FOLDER_FILE
-from redqueen.analysis.dataset.rows import Selected, TaskRecord, Wanted
 from redqueen.base.markup import code, plain, yaml_text
 from redqueen.config import Config
-from redqueen.kinds import find_or_plain, is_kind, names_of_languages
 from redqueen.members.base_names import about_base
+from redqueen.store.dataset.columns import column_table
+from redqueen.store.dataset.files import FOLDER_FILE
+from redqueen.store.dataset.rows import Selected, TaskRecord, Wanted
+from redqueen.tasks.kinds import find_or_plain, is_kind, names_of_languages
 
 # The classes that the hub knows, by the number of rows that each ends before.
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"), (10**9, "n>1M"))

@@ -15,14 +15,15 @@ import torch
 from rich.text import Text
 
 from redqueen import __version__
-from redqueen.base.machine import cache_root, can_write, cores
+from redqueen.base.machine import cache_root, can_write
 from redqueen.cli.plain_console import PlainConsole
 from redqueen.config import ModelConfig
-from redqueen.policy.kernels.compiler import missing_for_kernels
-from redqueen.policy.model.base import device_of, dtype_of
-from redqueen.policy.model.bundled import PACKAGE, cached, installed, verify
-from redqueen.recording.environment import versions
-from redqueen.sandbox import PROCESS, probe
+from redqueen.engine.kernels.compiler import missing_for_kernels
+from redqueen.engine.model.base import device_of, dtype_of
+from redqueen.engine.model.bundled import PACKAGE, cached, installed, verify
+from redqueen.jail import PROCESS, probe
+from redqueen.jail.host import cores
+from redqueen.run.recording.environment import versions
 
 _NEEDED_DISK_GB = 1.0
 

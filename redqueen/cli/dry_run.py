@@ -9,20 +9,20 @@ from rich.table import Column, Table
 
 from redqueen.cli.plain_console import PlainConsole
 from redqueen.config import BUNDLED, Config
+from redqueen.engine.memory.estimate import Item, host_items, items, least, total
+from redqueen.engine.memory.fit import Fit, fit
+from redqueen.engine.memory.forecast import card_of, forecast
+from redqueen.engine.memory.machine import Machine, gpu_machine, this_machine
+from redqueen.engine.model.bundled import cached
+from redqueen.engine.model.dimensions import rough_token_counter, token_counter
+from redqueen.engine.model.known_bases import known_base
+from redqueen.engine.model.source import read_config
 from redqueen.errors import ModelError
-from redqueen.game.prompt_lengths import prompt_lengths
+from redqueen.method.prompt_lengths import prompt_lengths
 from redqueen.plugins import PluginError
-from redqueen.policy.memory.estimate import Item, host_items, items, least, total
-from redqueen.policy.memory.fit import Fit, fit
-from redqueen.policy.memory.forecast import card_of, forecast
-from redqueen.policy.memory.machine import Machine, gpu_machine, this_machine
-from redqueen.policy.model.bundled import cached
-from redqueen.policy.model.dimensions import rough_token_counter, token_counter
-from redqueen.policy.model.known_bases import known_base
-from redqueen.policy.model.source import read_config
 from redqueen.records import Prompt, PromptLengths
-from redqueen.session import quiet_libraries
-from redqueen.train.trainer import capacity
+from redqueen.run.session import quiet_libraries
+from redqueen.run.trainer import capacity
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from redqueen.evals import contamination, paper
 from redqueen.evals.targets import Step
 from redqueen.members.evaluating import EvalOptions, evaluate_targets
 from redqueen.members.scores import document
-from redqueen.recording.task_reporter import TaskReporter
-from redqueen.runs.directory import RunDirectory, write_json, write_text
+from redqueen.run.recording.task_reporter import TaskReporter
+from redqueen.store.directory import RunDirectory, write_json, write_text
 
 MARKDOWN = "results.md"
 JSON = "results.json"

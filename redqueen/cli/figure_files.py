@@ -8,10 +8,10 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from redqueen.analysis.drawing import write
-from redqueen.analysis.lineage.figure import draw
-from redqueen.analysis.lineage.tree import last_step, lives
 from redqueen.errors import UserError
-from redqueen.runs.directory import RunError
+from redqueen.extras.studies.lineage.figure import draw
+from redqueen.store.directory import RunError
+from redqueen.store.lineage import last_step, lives
 
 FORMATS = (".png", ".svg")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from redqueen.config.files import is_settings, write_settings
 from redqueen.config.recipes import recipe
 from redqueen.errors import UserError
-from redqueen.runs.files import quoted
+from redqueen.store.files import quoted
 
 
 def run_init(name: str, out: Path) -> int:

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import contextlib
 
-from redqueen.base.hosts import is_loopback
-from redqueen.jail_service.app import make_app
-from redqueen.jail_service.wire import Most
-from redqueen.sandbox import Sandbox
-from redqueen.sandbox.programs import PROGRAMS
-from redqueen.web.server import bind, serve
+from redqueen.base.server import bind, serve
+from redqueen.jail import Sandbox
+from redqueen.jail.programs import PROGRAMS
+from redqueen.jail.service.app import make_app
+from redqueen.jail.service.hosts import is_loopback
+from redqueen.jail.service.wire import Most
 
 
 def run_jail_serve(host: str, port: int, workers: int | None, most: Most, *, unsafe: bool) -> int:

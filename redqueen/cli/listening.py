@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from redqueen.session import Listener
+from redqueen.run.session import Listener
 
 
 class Lines(Listener):

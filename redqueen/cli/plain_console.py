@@ -12,7 +12,7 @@ from typing import IO
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from redqueen.runs.files import printable
+from redqueen.store.files import printable
 
 
 class PlainConsole(Console):

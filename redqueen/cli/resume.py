@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 from redqueen.cli.plain_console import PlainConsole
-from redqueen.runs.directory import RunDirectory
-from redqueen.runs.files import quoted
+from redqueen.store.directory import RunDirectory
+from redqueen.store.files import quoted
 
 
 def describe(directory: RunDirectory, asked: int | None = None) -> int:

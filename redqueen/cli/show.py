@@ -10,18 +10,18 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from redqueen.analysis.tasks import Order, Proposed, given_program, proposals, select
 from redqueen.cli.tables import table_console
 from redqueen.errors import UserError
-from redqueen.game.prompts import taken_apart
-from redqueen.game.questions import write_question
-from redqueen.kinds import TaskKind, find_or_plain
+from redqueen.method.prompts import taken_apart
+from redqueen.method.questions import write_question
 from redqueen.records import Kind
-from redqueen.runs.allowed import NOTHING, Allowed, check_kind, playable
-from redqueen.runs.archive.reader import ArchiveReader
-from redqueen.runs.archive.rows import AttemptRow
-from redqueen.runs.directory import RunDirectory
-from redqueen.runs.files import damage_of, printable
+from redqueen.store.allowed import NOTHING, Allowed, check_kind, playable
+from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.archive.rows import AttemptRow
+from redqueen.store.directory import RunDirectory
+from redqueen.store.files import damage_of, printable
+from redqueen.store.tasks import Order, Proposed, given_program, proposals, select
+from redqueen.tasks.kinds import TaskKind, find_or_plain
 
 _INDENT = "    "
 _NEW_LINE = "\n"

@@ -8,17 +8,17 @@ import os
 import shutil
 from pathlib import Path
 
-from redqueen.analysis.dataset.files import FOLDER_FILE, FORMATS, require_arrow, write_tasks
-from redqueen.analysis.dataset.rows import Selected, Wanted, read_tasks, select
 from redqueen.cli.dataset_card import asked, dataset_card, left_out
 from redqueen.cli.pushing import hub, push
 from redqueen.cli.tables import table_console
-from redqueen.cli.verifiers_package import module_name, write_package
 from redqueen.config import Config
 from redqueen.errors import UserError
-from redqueen.runs.allowed import check_kind
-from redqueen.runs.directory import RunDirectory
-from redqueen.runs.files import damage_of
+from redqueen.extras.rewards.verifiers_package import module_name, write_package
+from redqueen.store.allowed import check_kind
+from redqueen.store.dataset.files import FOLDER_FILE, FORMATS, require_arrow, write_tasks
+from redqueen.store.dataset.rows import Selected, Wanted, read_tasks, select
+from redqueen.store.directory import RunDirectory
+from redqueen.store.files import damage_of
 
 
 def run_tasks_export(

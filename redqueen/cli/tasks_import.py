@@ -10,23 +10,23 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
-from redqueen.analysis.dataset.files import read_rows
 from redqueen.cli.plain_console import PlainConsole
 from redqueen.config import GameConfig, SandboxConfig
 from redqueen.errors import UserError
-from redqueen.game.reserved import is_reserved
-from redqueen.game.seeds import AUTHOR
-from redqueen.game.verifier import LocalVerifier
-from redqueen.kinds.induction import NO_MESSAGE
-from redqueen.kinds.python import ABDUCTION, DEDUCTION, INDUCTION, PYTHON
-from redqueen.kinds.python.seeds import parse_block, write_block
-from redqueen.play.judging import judge_proposals
-from redqueen.programs.normal_form import fingerprint, normalise
+from redqueen.jail import MAX_INPUTS, MAX_TEXT_BYTES, CodecError, canonical, parse_literal
+from redqueen.jail.job import MAX_PROGRAM_BYTES
+from redqueen.method.judging import judge_proposals
+from redqueen.method.reserved import is_reserved
+from redqueen.method.seeds import AUTHOR
+from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Draft, Proposal, Task, Verdict, Verifier
-from redqueen.runs.directory import RunDirectory, write_text
-from redqueen.runs.files import printable, quoted
-from redqueen.sandbox import MAX_INPUTS, MAX_TEXT_BYTES, CodecError, canonical, parse_literal
-from redqueen.sandbox.job import MAX_PROGRAM_BYTES
+from redqueen.store.dataset.files import read_rows
+from redqueen.store.directory import RunDirectory, write_text
+from redqueen.store.files import printable, quoted
+from redqueen.tasks.kinds.induction import NO_MESSAGE
+from redqueen.tasks.programs.normal_form import fingerprint, normalise
+from redqueen.tasks.python import ABDUCTION, DEDUCTION, INDUCTION, PYTHON
+from redqueen.tasks.python.seeds import parse_block, write_block
 
 # A file goes into a seed file and not into a run. A run is a function of its configuration, which names its seed file:
 # tasks that were added to a task bank from outside would be lost when the run is played again.
@@ -196,7 +196,7 @@ def _texts(fields: dict[str, Any], name: str) -> tuple[str, ...]:
 
 
 def _proposal(number: int, draft: Draft) -> Proposal:
-    # Seeds are verified with all inputs and are of no kind yet, as in a run (`redqueen.play.self_play.verified_tasks`).
+    # Seeds are verified with all inputs and are of no kind yet, as in a run (`redqueen.method.self_play.verified_tasks`).
     return Proposal(id=f"row-{number}", kind=PYTHON.name, author=AUTHOR, step=0, draft=draft)
 
 

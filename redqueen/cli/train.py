@@ -7,19 +7,19 @@ import signal
 import sys
 from collections.abc import Callable, Collection
 
-from redqueen import session
 from redqueen.base.machine import clock, on_sigterm
 from redqueen.cli.listening import Lines
 from redqueen.cli.plain_console import PlainConsole
 from redqueen.config import Config
-from redqueen.recording.held_out import held_out_lines
-from redqueen.recording.terminal import LineReporter, LiveReporter, legend, members_table
-from redqueen.recording.warnings import summary
 from redqueen.records import Kind
-from redqueen.runs.directory import RunDirectory
-from redqueen.runs.files import quoted
-from redqueen.runs.resuming import how_to_resume
-from redqueen.session import Attached
+from redqueen.run import session
+from redqueen.run.recording.held_out import held_out_lines
+from redqueen.run.recording.terminal import LineReporter, LiveReporter, legend, members_table
+from redqueen.run.recording.warnings import summary
+from redqueen.run.session import Attached
+from redqueen.store.directory import RunDirectory
+from redqueen.store.files import quoted
+from redqueen.store.resuming import how_to_resume
 
 console = PlainConsole(soft_wrap=True)
 

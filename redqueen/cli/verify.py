@@ -18,7 +18,7 @@ from redqueen.base.futures import finished, then
 from redqueen.cli.verify_input import BadLineError, read_entry
 from redqueen.config import SandboxConfig
 from redqueen.errors import UserError
-from redqueen.game.verifier import LocalVerifier
+from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Proposal, Verdict
 
 MAX_LINE_BYTES = 4 << 20

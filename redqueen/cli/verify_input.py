@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from redqueen.kinds import TaskKind, find, is_kind, names
+from redqueen.jail import MAX_INPUTS, LiteralError, OversizeError
 from redqueen.records import Answer, Draft, Pair, Proposal, Verdict
-from redqueen.sandbox import MAX_INPUTS, LiteralError, OversizeError
+from redqueen.tasks.kinds import TaskKind, find, is_kind, names
 
 # A line that has one of these without an answer is more likely an attempt that lost its answer than a proposal. Judging
 # it as a proposal would report "valid" for something that was never asked.

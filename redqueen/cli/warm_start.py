@@ -10,17 +10,17 @@ from pathlib import Path
 
 import torch
 
-from redqueen.adapters.peft_files import WEIGHTS, save_adapter
 from redqueen.cli.listening import Lines
 from redqueen.cli.plain_console import PlainConsole
 from redqueen.config import Config
+from redqueen.engine.adapters.peft_files import WEIGHTS, save_adapter
+from redqueen.engine.model.base import load
 from redqueen.errors import UserError
-from redqueen.game.verifier import LocalVerifier
-from redqueen.policy.model.base import load
-from redqueen.recording.task_reporter import TaskReporter
-from redqueen.runs.directory import occupied
-from redqueen.session import fit, start_of_another_base
-from redqueen.warm_start.fitting import Warmup
+from redqueen.method.verifier import LocalVerifier
+from redqueen.method.warm_start.fitting import Warmup
+from redqueen.run.recording.task_reporter import TaskReporter
+from redqueen.run.session import fit, start_of_another_base
+from redqueen.store.directory import occupied
 
 RECORD = "warm_start.json"
 """The name of the file next to the adapter that says how it was made."""

@@ -27,8 +27,8 @@ from redqueen.config.training import (
     SandboxConfig,
 )
 from redqueen.errors import UserError
-from redqueen.kinds import find_or_plain
 from redqueen.plugins import are_loaded, load
+from redqueen.tasks.kinds import find_or_plain
 
 __all__ = [
     "AUTO_TARGETS",

@@ -7,8 +7,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from redqueen.config.section import Named, Section
-from redqueen.kinds import BUILT_IN, InputCounts, is_made
 from redqueen.records import Kind
+from redqueen.tasks.kinds import BUILT_IN, InputCounts, is_made
 
 ReferenceSource = Literal["all", "seeds", "newest"]
 

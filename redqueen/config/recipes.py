@@ -23,7 +23,7 @@ from redqueen.config import (
 )
 from redqueen.config.files import read_settings
 from redqueen.config.keys import keys, nearest_key
-from redqueen.kinds import Recipe, recipes_of_languages
+from redqueen.tasks.kinds import Recipe, recipes_of_languages
 
 # Few seeds, so that the teachers' own tasks are soon the larger part of the bank and of the references. Short ones,
 # because a model of 135M parameters hardly ever writes a longer function from examples (docs/ALGORITHM.md has a table).

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from redqueen.errors import UserError
 from redqueen.evals.benchmarks.benchmark import Loaded
-from redqueen.game.seeds import seeds_of
-from redqueen.programs.normal_form import shape
-from redqueen.runs.archive.reader import ArchiveReader
-from redqueen.runs.directory import RunDirectory
+from redqueen.method.seeds import seeds_of
+from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.directory import RunDirectory
+from redqueen.tasks.programs.normal_form import shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

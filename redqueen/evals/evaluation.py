@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from redqueen.adapters.factors import Factors
-from redqueen.adapters.initialisation import fresh, generator
-from redqueen.adapters.peft_files import refit
 from redqueen.config import Config
+from redqueen.engine.adapters.factors import Factors
+from redqueen.engine.adapters.initialisation import fresh, generator
+from redqueen.engine.adapters.peft_files import refit
+from redqueen.engine.model.base import Base
+from redqueen.engine.policy import Policy, open_policy
 from redqueen.errors import AdapterError, UserError
 from redqueen.evals.benchmarks.benchmark import Loaded
 from redqueen.evals.graders.opened import OpenGraders
@@ -15,8 +17,6 @@ from redqueen.evals.runner import Plan, Player, Runner, digest
 from redqueen.evals.samples import SampleStore
 from redqueen.evals.scores import Results, ScoreEntry
 from redqueen.evals.targets import Entrant
-from redqueen.policy.model.base import Base
-from redqueen.policy.policy import Policy, open_policy
 
 SEED = 0
 Report = Callable[[str, int, int], None]

@@ -13,12 +13,11 @@ from itertools import product
 
 from redqueen.config import Config, ConfigError
 from redqueen.evals.reserved_tasks import Examples, most_tasks, reserved_tasks, worked_examples
-from redqueen.game.prompts import Prompts
-from redqueen.game.reserved import Half
-from redqueen.game.rewards import solve_rate
-from redqueen.kinds import held_out_kinds
-from redqueen.play.judging import ask_attempts
-from redqueen.records import Attempted, Kind, Progress, Request, Sampler, SamplingParams, Task, Verdict, Verifier
+from redqueen.method.judging import ask_attempts
+from redqueen.method.prompts import Prompts
+from redqueen.method.reserved import Half
+from redqueen.records import Attempted, Kind, Progress, Request, Sampler, SamplingParams, Task, Verifier
+from redqueen.tasks.kinds import held_out_kinds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,12 +85,3 @@ def check_held_out(config: Config) -> None:
     most = most_tasks("selection", held_out_kinds(config.game.kinds))
     if config.league.student_fitness == "held_out" and count > most:
         raise ConfigError(f"league.held_out_tasks={count}: there are {most} held-out tasks, choose at most that")
-
-
-def scores(attempted: Sequence[Attempted]) -> dict[str, float]:
-    """Returns solve rates in [0, 1] by member; a member of whom the machine lost every attempt is left out."""
-    verdicts: dict[str, list[Verdict]] = {}
-    for attempt in attempted:
-        verdicts.setdefault(attempt.rollout.member, []).append(attempt.verdict)
-    rates = {member: solve_rate(judged) for member, judged in verdicts.items()}
-    return {member: rate for member, rate in rates.items() if rate is not None}

@@ -20,8 +20,8 @@ from redqueen.evals.benchmarks.reserved import HALF
 from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.runner import Plan, Player, Runner
 from redqueen.evals.samples import SampleStore
-from redqueen.kinds import held_out_kinds
 from redqueen.records import Progress, Sampler, Verifier
+from redqueen.tasks.kinds import held_out_kinds
 
 
 def load_held_out(config: Config, verifier: Verifier) -> list[Loaded]:

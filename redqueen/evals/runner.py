@@ -9,13 +9,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import product
 
-from redqueen.adapters.factors import Adapter
 from redqueen.base.futures import finished
+from redqueen.engine.adapters.factors import Adapter
 from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Loaded, Template, own_code
 from redqueen.evals.graders.grader import Grader, Problem
 from redqueen.evals.graders.opened import OpenGraders
 from redqueen.evals.samples import SampleRow, SampleStore
-from redqueen.play.judging import ask, cut_off
+from redqueen.method.judging import ask, cut_off
 from redqueen.records import Completion, Progress, Request, Sampler, SamplingParams, Verdict
 
 SEED = 0

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from redqueen.adapters.factors import Adapter
-from redqueen.adapters.made_for import other_base
-from redqueen.adapters.peft_files import CONFIG, load_adapter
 from redqueen.assets import warm_start
 from redqueen.config import Config
 from redqueen.config.recipes import configure
+from redqueen.engine.adapters.factors import Adapter
+from redqueen.engine.adapters.made_for import other_base
+from redqueen.engine.adapters.peft_files import CONFIG, load_adapter
 from redqueen.errors import UserError
 from redqueen.evals.benchmarks.reserved import answer_tokens
 from redqueen.evals.scores import ScoreEntry
-from redqueen.kinds import names_of_languages
-from redqueen.league.population import Member
-from redqueen.runs import checkpoint
-from redqueen.runs.directory import RunDirectory, RunError
+from redqueen.method.population import Member
+from redqueen.store import checkpoint
+from redqueen.store.directory import RunDirectory, RunError
+from redqueen.tasks.kinds import names_of_languages
 
 BASE = "base"
 WARM_START = "warm-start"

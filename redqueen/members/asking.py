@@ -8,24 +8,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from redqueen.adapters.initialisation import fresh, generator
 from redqueen.analysis.find_member import Found, find_member
 from redqueen.analysis.replay import Replay, load_step, open_replay
 from redqueen.base import streams
 from redqueen.base.futures import finished
 from redqueen.config import Config
+from redqueen.engine.adapters.initialisation import fresh, generator
 from redqueen.errors import UserError
-from redqueen.game.questions import Question, QuestionError, read_question
-from redqueen.game.verifier import LocalVerifier
-from redqueen.kinds import find, names, names_of_languages
+from redqueen.jail import CodecError, LiteralError, OversizeError
 from redqueen.members.question import BASE, SEED, task_of_run
-from redqueen.play.judging import ask, cut_off, submit_attempt, submit_proposal
-from redqueen.play.self_play import planted_by, verified_seeds
+from redqueen.method.judging import ask, cut_off, submit_attempt, submit_proposal
+from redqueen.method.questions import Question, QuestionError, read_question
+from redqueen.method.self_play import planted_by, verified_seeds
+from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Completion, Draft, Kind, Pair, Proposal, Request, Task, Verdict
-from redqueen.runs.allowed import Allowed, playable
-from redqueen.runs.directory import RunDirectory
-from redqueen.sandbox import CodecError, LiteralError, OversizeError
-from redqueen.session import Listener, fit
+from redqueen.run.session import Listener, fit
+from redqueen.store.allowed import Allowed, playable
+from redqueen.store.directory import RunDirectory
+from redqueen.tasks.kinds import find, names, names_of_languages
 
 YOU = "you"
 """The author of a task that a person poses."""

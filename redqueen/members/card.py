@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redqueen import __version__
-from redqueen.analysis.lineage.tree import Life
 from redqueen.base.markup import code, plain, yaml_text
 from redqueen.config import BUNDLED, Config
-from redqueen.league.population import Member
 from redqueen.members.base_names import ORIGINAL, about_base
 from redqueen.members.usage import usage
-from redqueen.recording.terminal import number
-from redqueen.runs.checkpoint import Checkpoint
+from redqueen.method.population import Member
+from redqueen.run.recording.terminal import number
+from redqueen.store.checkpoint import Checkpoint
+from redqueen.store.lineage import Life
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from redqueen.config import Config
+from redqueen.engine.model.base import fingerprint_of, load
+from redqueen.engine.model.source import read_tokenizer
+from redqueen.engine.model.tokens import chat_fault
 from redqueen.errors import ModelError, UserError
 from redqueen.evals.benchmarks import reserved
 from redqueen.evals.benchmarks.benchmark import Loaded, Template, form_of
@@ -17,13 +20,10 @@ from redqueen.evals.runner import Plan
 from redqueen.evals.samples import SampleStore
 from redqueen.evals.scores import Results
 from redqueen.evals.targets import Step, check_reserved, read_targets, warnings_about
-from redqueen.game.verifier import LocalVerifier
+from redqueen.method.verifier import LocalVerifier
 from redqueen.plugins import load as load_plugins
-from redqueen.policy.model.base import fingerprint_of, load
-from redqueen.policy.model.source import read_tokenizer
-from redqueen.policy.model.tokens import chat_fault
-from redqueen.runs.allowed import Allowed, with_allowed
-from redqueen.session import Listener, fit
+from redqueen.run.session import Listener, fit
+from redqueen.store.allowed import Allowed, with_allowed
 
 EXPECTED = "expected.sqlite"
 

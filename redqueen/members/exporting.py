@@ -5,18 +5,18 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from redqueen.adapters.peft_files import save_adapter
 from redqueen.analysis.find_member import Found, find_member, fitness_at
-from redqueen.analysis.lineage.tree import ancestors, lives
 from redqueen.config import BUNDLED
+from redqueen.engine.adapters.peft_files import save_adapter
+from redqueen.engine.model.base import location
+from redqueen.engine.model.member import write_merged
 from redqueen.errors import UserError
 from redqueen.members.base_names import ORIGINAL
 from redqueen.members.card import Exported, Score, card
-from redqueen.policy.model.base import location
-from redqueen.policy.model.member import write_merged
-from redqueen.runs.archive.reader import ArchiveReader
-from redqueen.runs.directory import RunDirectory, occupied
-from redqueen.session import Listener, announce_conversion, quiet_libraries
+from redqueen.run.session import Listener, announce_conversion, quiet_libraries
+from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.directory import RunDirectory, occupied
+from redqueen.store.lineage import ancestors, lives
 
 
 def export(run: Path, name: str, out: Path, step: int | None, listener: Listener, *, merge: bool) -> Found:

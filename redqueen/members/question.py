@@ -9,14 +9,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from redqueen.analysis.lineage.tree import check_name
 from redqueen.errors import UserError
-from redqueen.game.questions import read_question
-from redqueen.kinds import names_of_languages
+from redqueen.method.questions import read_question
 from redqueen.records import ROLES, Task
-from redqueen.runs.allowed import NOTHING, Allowed, playable
-from redqueen.runs.archive.reader import ArchiveReader
-from redqueen.runs.directory import RunDirectory
+from redqueen.store.allowed import NOTHING, Allowed, playable
+from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.directory import RunDirectory
+from redqueen.store.lineage import check_name
+from redqueen.tasks.kinds import names_of_languages
 
 BASE = "base"
 """The name of the base without an adapter."""

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from redqueen.base.markup import code
 from redqueen.config import BUNDLED, Config
-from redqueen.game.prompts import prompts
-from redqueen.kinds import TaskKind, find
-from redqueen.league.population import Member
+from redqueen.method.population import Member
+from redqueen.method.prompts import prompts
 from redqueen.plugins import PluginError
 from redqueen.records import Pair, Prompt, Task
-from redqueen.runs.files import printable, quoted
+from redqueen.store.files import printable, quoted
+from redqueen.tasks.kinds import TaskKind, find
 
 _ADAPTER = """\
 from peft import PeftModel
@@ -68,7 +68,7 @@ def _loading(config: Config, folder: Path, *, merged: bool) -> str:
     if config.model.name != BUNDLED:
         return _ADAPTER.format(imports="", base=repr(config.model.name), folder=str(folder))
     # Where the bundled base lies differs from machine to machine.
-    imports = "\nfrom redqueen.policy.model.base import location\n"
+    imports = "\nfrom redqueen.engine.model.base import location\n"
     return _ADAPTER.format(imports=imports, base=f"location({BUNDLED!r})", folder=str(folder))
 
 

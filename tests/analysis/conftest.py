@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from redqueen.analysis.replay import Replay, build_replay
-from redqueen.game.task_bank import Entry
-from redqueen.game.verifier import LocalVerifier
-from redqueen.policy.model.base import load
+from redqueen.engine.model.base import load
+from redqueen.method.task_bank import Entry
+from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Pair, Task
-from redqueen.runs import checkpoint
-from redqueen.runs.directory import RunDirectory
+from redqueen.store import checkpoint
+from redqueen.store.directory import RunDirectory
 from tests import toy
 
 STEPS = 4

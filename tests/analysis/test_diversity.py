@@ -11,7 +11,7 @@ import pytest
 
 from redqueen.analysis.diversity.rarefaction import levels, rarefaction
 from redqueen.analysis.diversity.vendi import rarefied_vendi_score, vendi_score
-from redqueen.runs.archive.rows import MeasureRow
+from redqueen.store.archive.rows import MeasureRow
 
 
 def row(shape: str, paths: str) -> MeasureRow:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from redqueen.analysis.dynamics.oscillation import SHORTEST, oscillation
 from redqueen.analysis.dynamics.trend import trend
 from redqueen.analysis.dynamics.verdict import verdict
-from redqueen.runs.metrics import StepMetrics
+from redqueen.store.metrics import StepMetrics
 
 STEPS = 60
 T = np.linspace(0, 1, STEPS)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.recording.metrics import Panel, panels, standardised
-from redqueen.runs.directory import RunDirectory
-from redqueen.runs.metrics import StepMetrics
+from redqueen.run.recording.metrics import Panel, panels, standardised
+from redqueen.store.directory import RunDirectory
+from redqueen.store.metrics import StepMetrics
 
 
 def by_key(lines: list[StepMetrics]) -> dict[str, Panel]:

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.cli import app
-from redqueen.game.verifier import LocalVerifier
+from redqueen.method.verifier import LocalVerifier
 from tests import toy
 
 

@@ -14,7 +14,7 @@ import torch
 from benchmarks import operators as bench
 from benchmarks import peers
 from benchmarks.peers import Missing
-from redqueen.adapters.operators import CONTROLS, CROSSOVERS, MUTATIONS
+from redqueen.method.operators import CONTROLS, CROSSOVERS, MUTATIONS
 
 COMMAND = [sys.executable, "-m", "benchmarks", "operators", "--layers", "1", "--rank", "2", "--rounds", "2"]
 installed = pytest.mark.skipif(importlib.util.find_spec("populora") is None, reason="populora is not installed")

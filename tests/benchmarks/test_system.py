@@ -15,10 +15,10 @@ from benchmarks.llama import Llama
 from benchmarks.peers import Missing, Peft, Populora, plain
 from benchmarks.system import BenchmarkConfig
 from benchmarks.timing import BenchmarkError
-from redqueen.kinds.python.seeds import seeds
-from redqueen.policy.model.base import Base
-from redqueen.policy.policy import Policy
+from redqueen.engine.model.base import Base
+from redqueen.engine.policy import Policy
 from redqueen.records import Sample
+from redqueen.tasks.python.seeds import seeds
 
 pytestmark = pytest.mark.integration
 

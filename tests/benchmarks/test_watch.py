@@ -10,11 +10,11 @@ import pytest
 
 from benchmarks.synthetic_run import Size, SyntheticRun
 from benchmarks.watch import run_bench_watch, views
-from redqueen.analysis.lineage.tree import lives
-from redqueen.runs.archive.queries import Filter, Sort, count, find
-from redqueen.runs.archive.reader import ArchiveReader
-from redqueen.runs.archive.totals import cells
-from redqueen.runs.directory import RunDirectory
+from redqueen.store.archive.queries import Filter, Sort, count, find
+from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.archive.totals import cells
+from redqueen.store.directory import RunDirectory
+from redqueen.store.lineage import lives
 
 TINY = Size(steps=11, matches=2, tasks=3, attempts=2)
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from redqueen.config import Config
-from redqueen.kinds.python.reserved import reserved
 from redqueen.records import Kind, Status
-from redqueen.runs.archive.rows import AttemptRow, MatchRow, ProposalRow, Row, TaskRow
-from redqueen.runs.archive.writer import Archive
-from redqueen.runs.directory import RunDirectory
+from redqueen.store.archive.rows import AttemptRow, MatchRow, ProposalRow, Row, TaskRow
+from redqueen.store.archive.writer import Archive
+from redqueen.store.directory import RunDirectory
+from redqueen.tasks.python.reserved import reserved
 
 ADD = "def f(x):\n    return x + 3"
 # Alike up to names and constants, and with an output that HTML and shells would take for something else.

@@ -18,13 +18,13 @@ import pytest
 from peft import PeftConfig
 
 import redqueen
-from redqueen.adapters.peft_files import load_adapter
-from redqueen.analysis.dataset.columns import columns
 from redqueen.base import optional
+from redqueen.engine.adapters.peft_files import load_adapter
 from redqueen.errors import UserError
-from redqueen.recording.recorder import Recorder
-from redqueen.runs.directory import RunDirectory, RunError
-from redqueen.runs.numbers import numbers
+from redqueen.run.recording.recorder import Recorder
+from redqueen.store.dataset.columns import columns
+from redqueen.store.directory import RunDirectory, RunError
+from redqueen.store.numbers import numbers
 from tests.cli.archived import archived
 from tests.cli.conftest import SMALL
 

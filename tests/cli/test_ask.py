@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.game.questions import QuestionError, read_question
-from redqueen.game.verifier import LocalVerifier
 from redqueen.members.asking import posed
 from redqueen.members.question import asked_lines
+from redqueen.method.questions import QuestionError, read_question
+from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Pair
-from redqueen.runs.directory import RunDirectory
+from redqueen.store.directory import RunDirectory
 from tests.cli.archived import archived
 from tests.cli.running import redqueen
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from redqueen.runs.directory import RunDirectory
+from redqueen.store.directory import RunDirectory
 from tests.cli.archived import archived
 from tests.cli.conftest import SMALL
 from tests.cli.running import redqueen
@@ -369,7 +369,7 @@ def test_a_bad_situation_is_one_line_and_loses_nothing(
     for key, value in situation.environment.items():
         monkeypatch.setenv(key, value)
     if "NO_MEMORY" in situation.environment:
-        monkeypatch.setattr("redqueen.policy.memory.machine.free_memory", lambda: 1000)
+        monkeypatch.setattr("redqueen.engine.memory.machine.free_memory", lambda: 1000)
     args = situation.command.split()
     # What is asked of a new run on the tiny base must be quick, should it start against all expectations.
     if "new" in args:

@@ -35,7 +35,9 @@ def test_the_extra_brings_what_the_message_names_it_for() -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("module", ["redqueen.jail_service.app", "redqueen.rewards.trl", "redqueen.rewards.verl"])
+@pytest.mark.parametrize(
+    "module", ["redqueen.jail.service.app", "redqueen.extras.rewards.trl", "redqueen.extras.rewards.verl"]
+)
 def test_judges_need_no_torch(module: str) -> None:
     done = bare(f"import {module}")
     assert done.returncode == 0, done.stderr

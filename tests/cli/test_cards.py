@@ -7,7 +7,7 @@ import json
 import pytest
 
 from redqueen.cli.cards import RECIPES
-from redqueen.policy.kernels.flash import flash_takes_pages
+from redqueen.engine.kernels.flash import flash_takes_pages
 from tests.cli.running import redqueen
 from tools import write_cards
 
@@ -38,7 +38,7 @@ def test_a_plan_for_a_card_needs_neither_the_base_nor_a_network(
     def refuse(*_: object) -> None:
         raise AssertionError("nothing is asked of the Hub")
 
-    monkeypatch.setattr("redqueen.policy.model.source.source", refuse)
+    monkeypatch.setattr("redqueen.engine.model.source.source", refuse)
     done = redqueen("train", name, "--dry-run", "--for", size)
     assert json.loads(done.stdout)["recipe"] == name
     first, *others = done.stderr.splitlines()
@@ -63,7 +63,7 @@ def test_where_vllm_samples_no_time_is_modelled() -> None:
 
 
 def test_a_base_in_fewer_bits_has_no_pages_and_no_modelled_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redqueen.policy.model.families.is_installed", lambda _name: True)
+    monkeypatch.setattr("redqueen.engine.model.families.is_installed", lambda _name: True)
     done = redqueen("train", "coder_7b", "model.quantize=nf4", "--dry-run", "--for", "24GB")
     assert "time: not modelled for a base that transformers computes" in done.stderr, done.stderr
     assert done.returncode == 0

@@ -15,11 +15,11 @@ import pytest
 import torch
 
 from redqueen import __version__
-from redqueen.base.machine import cores
 from redqueen.cli import doctor
-from redqueen.policy.model.bundled import CONVERSION, GGUF, MANIFEST, PACKAGE
-from redqueen.recording.environment import LIBRARIES, versions
-from redqueen.sandbox import Probe, probe
+from redqueen.engine.model.bundled import CONVERSION, GGUF, MANIFEST, PACKAGE
+from redqueen.jail import Probe, probe
+from redqueen.jail.host import cores
+from redqueen.run.recording.environment import LIBRARIES, versions
 from tests.cli.running import redqueen
 
 Cache = Path
@@ -111,7 +111,7 @@ def test_on_a_gpu_a_line_says_whether_kernels_can_be_compiled(
 
 
 def test_a_library_that_is_absent_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redqueen.recording.environment.LIBRARIES", ("torch", "redqueen-absent"))
+    monkeypatch.setattr("redqueen.run.recording.environment.LIBRARIES", ("torch", "redqueen-absent"))
     assert versions() == {"torch": version("torch"), "redqueen-absent": "absent"}
 
 

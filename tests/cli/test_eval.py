@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.runs.directory import RunDirectory
+from redqueen.store.directory import RunDirectory
 from tests.cli.running import redqueen
 from tests.evals.benchmarks import rows
 

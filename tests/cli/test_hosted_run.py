@@ -10,13 +10,13 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
-from redqueen.adapters.peft_files import load_adapter
 from redqueen.config import AUTO_TARGETS, ModelConfig
-from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.model.attention import SharedPrefix
-from redqueen.policy.model.base import load
-from redqueen.policy.model.hosted import HostedDecoder
-from redqueen.policy.model.quantized import prepare
+from redqueen.engine.adapters.peft_files import load_adapter
+from redqueen.engine.lora.adapter_bank import AdapterBank
+from redqueen.engine.model.attention import SharedPrefix
+from redqueen.engine.model.base import load
+from redqueen.engine.model.hosted import HostedDecoder
+from redqueen.engine.model.quantized import prepare
 from tests import tiny
 from tests.cli.conftest import SMALL
 from tests.cli.running import redqueen

@@ -11,8 +11,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from redqueen.errors import UserError
-from redqueen.web.app import VIEWS, make_app
-from redqueen.web.folder import Folder
+from redqueen.extras.page.app import VIEWS, make_app
+from redqueen.extras.page.folder import Folder
 from tests.cli.conftest import SMALL
 from tests.cli.running import redqueen
 

@@ -15,11 +15,11 @@ from starlette.testclient import TestClient
 
 from redqueen import plugins
 from redqueen.api import Run
+from redqueen.extras.page.app import VIEWS, make_app
+from redqueen.extras.page.folder import Folder
+from redqueen.jail import Probe, pool
 from redqueen.plugins import PluginError
-from redqueen.runs.directory import RunDirectory
-from redqueen.sandbox import Probe, pool
-from redqueen.web.app import VIEWS, make_app
-from redqueen.web.folder import Folder
+from redqueen.store.directory import RunDirectory
 from tests.cli.running import redqueen
 
 pytestmark = pytest.mark.integration

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from redqueen.config import Config
-from redqueen.runs.archive.rows import AttemptRow, MatchRow, MemberRow, ProposalRow, TaskRow
-from redqueen.runs.archive.writer import Archive
-from redqueen.runs.directory import RunDirectory
-from redqueen.runs.files import write_json
+from redqueen.store.archive.rows import AttemptRow, MatchRow, MemberRow, ProposalRow, TaskRow
+from redqueen.store.archive.writer import Archive
+from redqueen.store.directory import RunDirectory
+from redqueen.store.files import write_json
 from tests.cli.running import redqueen
 
 MATCH = MatchRow(

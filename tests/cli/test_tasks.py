@@ -14,19 +14,19 @@ import pyarrow.parquet
 import pytest
 from datasets import load_dataset
 
-from redqueen.analysis.dataset.columns import column_table, columns
-from redqueen.analysis.dataset.files import read_rows, rows_at_once
 from redqueen.base import optional
-from redqueen.cli.verifiers_package import module_name
 from redqueen.config import GameConfig
 from redqueen.errors import UserError
-from redqueen.game.verifier import LocalVerifier
-from redqueen.kinds.python import PYTHON
-from redqueen.kinds.python.reserved import reserved
-from redqueen.kinds.python.seeds import write_block
-from redqueen.kinds.seed_files import read_own
-from redqueen.play.self_play import verified_seeds
+from redqueen.extras.rewards.verifiers_package import module_name
+from redqueen.method.self_play import verified_seeds
+from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Draft
+from redqueen.store.dataset.columns import column_table, columns
+from redqueen.store.dataset.files import read_rows, rows_at_once
+from redqueen.tasks.kinds.seed_files import read_own
+from redqueen.tasks.python import PYTHON
+from redqueen.tasks.python.reserved import reserved
+from redqueen.tasks.python.seeds import write_block
 from tests.cli.archived import ADD, ADD_TOO, JOIN, archived
 from tests.cli.running import Done, redqueen
 
@@ -291,7 +291,7 @@ def test_a_text_that_many_rows_share_is_read_for_a_few_of_them_at_a_time(tmp_pat
 
 
 def test_a_column_that_is_one_huge_page_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redqueen.analysis.dataset.files._MOST_IN_COLUMN", 2 << 20)
+    monkeypatch.setattr("redqueen.store.dataset.files._MOST_IN_COLUMN", 2 << 20)
     table = pyarrow.table({"program": pyarrow.array(["x" * 1_000_000] * 5)})
     pyarrow.parquet.write_table(table, tmp_path / "huge.parquet", compression="zstd", use_dictionary=False)
     with pytest.raises(UserError, match=r"huge\.parquet: a group of its rows has 4 MiB in one column"):

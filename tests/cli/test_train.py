@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from redqueen.config.recipes import configure
-from redqueen.kinds.python.reserved import reserved
-from redqueen.kinds.python.seeds import seeds
-from redqueen.runs.directory import RunDirectory
-from redqueen.session import warnings_about
+from redqueen.run.session import warnings_about
+from redqueen.store.directory import RunDirectory
+from redqueen.tasks.python.reserved import reserved
+from redqueen.tasks.python.seeds import seeds
 from tests import tiny
 from tests.cli.conftest import SMALL
 from tests.cli.running import redqueen, started
@@ -120,7 +120,7 @@ def test_a_run_that_no_longer_fits_into_memory_is_refused_before_it_is_resumed(
     run = tmp_path / "run"
     shutil.copytree(finished, run)
 
-    monkeypatch.setattr("redqueen.policy.memory.machine.free_memory", lambda: 1000)
+    monkeypatch.setattr("redqueen.engine.memory.machine.free_memory", lambda: 1000)
     before = {p: p.stat().st_mtime_ns for p in run.rglob("*")}
     done = redqueen("train", "--resume", str(run), "--steps", "3")
     assert done.returncode == 2
@@ -135,7 +135,7 @@ def test_what_a_full_disk_left_is_cleared_before_a_resumed_run_needs_room(
     half = run / "checkpoints" / ".step-000003.tmp"
     half.mkdir()
     (half / "state.json").write_text("{")
-    monkeypatch.setattr("redqueen.policy.memory.machine.free_memory", lambda: 1000)
+    monkeypatch.setattr("redqueen.engine.memory.machine.free_memory", lambda: 1000)
     assert "GiB free" in redqueen("train", "--resume", str(run), "--steps", "3").stderr
     assert not half.exists()
 

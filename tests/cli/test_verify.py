@@ -23,7 +23,7 @@ from redqueen.cli.verify import MAX_LINE_BYTES, _lines, _Window, run_verify
 from redqueen.cli.verify_input import BadLineError, VerifyEntry, read_entry
 from redqueen.config import SandboxConfig
 from redqueen.errors import UserError
-from redqueen.kinds import names
+from redqueen.tasks.kinds import names
 
 pytestmark = pytest.mark.integration
 

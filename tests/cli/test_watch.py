@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from redqueen.base import server
 from redqueen.errors import UserError
-from redqueen.web import server
 from tests.cli.running import redqueen, started
 
 

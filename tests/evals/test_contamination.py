@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from redqueen.evals.contamination import notes, overlaps, plain_shape
-from redqueen.runs.directory import RunDirectory, write_json
+from redqueen.store.directory import RunDirectory, write_json
 from tests.cli.archived import ADD, archived
 from tests.evals.made_up import loaded
 

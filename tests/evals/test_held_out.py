@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from redqueen.config import Config, ConfigError
-from redqueen.evals.held_out import HeldOutEvaluation, check_held_out, run_evaluation, scores
-from redqueen.game.prompts import prompts
-from redqueen.game.reserved import is_reserved
-from redqueen.game.verifier import LocalVerifier
-from redqueen.kinds.python import NAMES
-from redqueen.kinds.python.reserved import reserved
+from redqueen.evals.held_out import HeldOutEvaluation, check_held_out, run_evaluation
+from redqueen.method.prompts import prompts
+from redqueen.method.reserved import is_reserved
+from redqueen.method.rewards import scores
+from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Completion, Request, Verdict
+from redqueen.tasks.python import NAMES
+from redqueen.tasks.python.reserved import reserved
 from tests import toy
 
 

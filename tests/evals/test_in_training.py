@@ -12,10 +12,10 @@ from redqueen.config import Config
 from redqueen.errors import UserError
 from redqueen.evals.answers import START, HeldOutAnswer, differences, judged
 from redqueen.evals.in_training import TrainingEvaluation, checksum, load_held_out
-from redqueen.game.verifier import LocalVerifier
+from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Completion, Request
-from redqueen.runs import checkpoint
-from redqueen.runs.archive.reader import ArchiveReader
+from redqueen.store import checkpoint
+from redqueen.store.archive.reader import ArchiveReader
 from tests import toy
 
 EVALUATED = {"evals.every": 2, "evals.limit": 3, "evals.max_tokens": 2}

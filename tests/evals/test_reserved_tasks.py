@@ -9,11 +9,11 @@ import pytest
 from redqueen.config import SandboxConfig
 from redqueen.errors import UserError
 from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks, worked_examples
-from redqueen.game.reserved import is_reserved
-from redqueen.game.verifier import LocalVerifier
-from redqueen.kinds import Half
-from redqueen.kinds.python import NAMES
-from redqueen.kinds.python.reserved import reserved
+from redqueen.method.reserved import is_reserved
+from redqueen.method.verifier import LocalVerifier
+from redqueen.tasks.kinds import Half
+from redqueen.tasks.python import NAMES
+from redqueen.tasks.python.reserved import reserved
 
 
 def test_the_kinds_and_the_programs_take_turns(verifier: LocalVerifier) -> None:

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.adapters.initialisation import fresh, generator, perturb
 from redqueen.config import Config, ModelConfig
+from redqueen.engine.adapters.initialisation import fresh, generator, perturb
+from redqueen.engine.lora.adapter_bank import AdapterBank
+from redqueen.engine.model.base import Base, load
+from redqueen.engine.policy import Policy, open_policy
 from redqueen.errors import AdapterError, UserError
 from redqueen.evals.benchmarks.benchmark import Loaded
 from redqueen.evals.benchmarks.registry import load_benchmarks
@@ -20,13 +23,10 @@ from redqueen.evals.reserved_tasks import most_tasks
 from redqueen.evals.runner import Plan, Player, Runner
 from redqueen.evals.samples import SampleRow, SampleStore
 from redqueen.evals.targets import Entrant
-from redqueen.game.verifier import LocalVerifier
-from redqueen.kinds.python import NAMES
-from redqueen.kinds.python.reserved import reserved
-from redqueen.policy.lora.adapter_bank import AdapterBank
-from redqueen.policy.model.base import Base, load
-from redqueen.policy.policy import Policy, open_policy
+from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Completion, Request, Sampler
+from redqueen.tasks.python import NAMES
+from redqueen.tasks.python.reserved import reserved
 from tests.evals.benchmarks import rows
 
 BARE = Entrant(target="base", member="", adapter=None, alpha=16.0, fingerprint=None)

@@ -10,8 +10,8 @@ from redqueen.assets import WARM
 from redqueen.config import BUNDLED, Config
 from redqueen.errors import UserError
 from redqueen.evals.targets import BASE, WARM_START, check_reserved, read_targets
-from redqueen.game.verifier import LocalVerifier
-from redqueen.runs.directory import RunDirectory, RunError
+from redqueen.method.verifier import LocalVerifier
+from redqueen.store.directory import RunDirectory, RunError
 from tests import toy
 
 

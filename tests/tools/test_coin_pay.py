@@ -6,7 +6,7 @@ from statistics import fmean
 
 import pytest
 
-from redqueen.game.rewards import TEACHER_REWARDS
+from redqueen.method.rewards import TEACHER_REWARDS
 from tools.coin_pay import ALIKE, RATES, Row, games, rows
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from redqueen.runs.archive.rows import EvaluationRow
-from redqueen.runs.directory import RunDirectory
+from redqueen.store.archive.rows import EvaluationRow
+from redqueen.store.directory import RunDirectory
 from tools import expr_scores
 
 

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from redqueen import plugins
-from redqueen.analysis.sweep.runs import SweepRun, check_probe
 from redqueen.config import Config, ConfigError
 from redqueen.errors import UserError
 from redqueen.evals.held_out import check_held_out
 from redqueen.evals.in_training import load_held_out
 from redqueen.evals.reserved_tasks import most_tasks
-from redqueen.game.verifier import LocalVerifier
-from redqueen.kinds import find, task_on
-from redqueen.kinds.expr import EXPR
-from redqueen.play.judging import judge_proposals
-from redqueen.play.self_play import seed_tasks
+from redqueen.extras.expr import EXPR
+from redqueen.extras.studies.sweep.runs import SweepRun, check_probe
+from redqueen.method.judging import judge_proposals
+from redqueen.method.self_play import seed_tasks
+from redqueen.method.verifier import LocalVerifier
 from redqueen.records import Draft, Pair, Proposal
+from redqueen.tasks.kinds import find, task_on
 from tests.grading import grade
 
 MODULE = "tools.faulty_gate"

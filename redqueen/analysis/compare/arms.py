@@ -12,10 +12,10 @@ from redqueen.analysis.dynamics.verdict import Verdict, verdict
 from redqueen.config import Config
 from redqueen.config.keys import keys, unknown_key
 from redqueen.errors import UserError
-from redqueen.recording.metrics import Panel, panels
-from redqueen.runs.directory import RunDirectory
-from redqueen.runs.files import damage_of
-from redqueen.runs.metrics import StepMetrics
+from redqueen.run.recording.metrics import Panel, panels
+from redqueen.store.directory import RunDirectory
+from redqueen.store.files import damage_of
+from redqueen.store.metrics import StepMetrics
 
 BY_RUN = "run"
 _RECIPE = "recipe"

@@ -10,10 +10,10 @@ from redqueen.analysis.compare.summary import Quantity
 from redqueen.analysis.diversity.rarefaction import levels, rarefaction
 from redqueen.analysis.diversity.vendi import rarefied_vendi_score
 from redqueen.base.intervals import interval
-from redqueen.recording.metrics import Panel
-from redqueen.runs.archive.reader import ArchiveReader
-from redqueen.runs.archive.rows import MeasureRow
-from redqueen.runs.directory import RunDirectory, RunError
+from redqueen.run.recording.metrics import Panel
+from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.archive.rows import MeasureRow
+from redqueen.store.directory import RunDirectory, RunError
 
 VENDI_TASKS = 40
 """Tasks of which a Vendi score is taken. A quarter of a quickstart of 30 steps has about 100."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from redqueen.analysis.compare.arms import Arm, ComparedRun, runs_of
 from redqueen.base.intervals import Interval, interval, mean
-from redqueen.recording.metrics import Panel
+from redqueen.run.recording.metrics import Panel
 
 GAIN = "held-out-gain--mean-of-the-students"
 """The chart that `redqueen.analysis.compare.gains` draws."""

@@ -11,8 +11,8 @@ from redqueen.analysis.compare.arms import Arm, arms, runs_of
 from redqueen.analysis.compare.breadth import measures, vendi_quantities
 from redqueen.analysis.compare.gains import other_problems
 from redqueen.analysis.compare.summary import Budget, Quantity, budget, quantities, run_row
-from redqueen.runs.archive.rows import MeasureRow
-from redqueen.runs.files import damage_of
+from redqueen.store.archive.rows import MeasureRow
+from redqueen.store.files import damage_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

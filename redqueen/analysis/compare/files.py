@@ -12,7 +12,7 @@ from redqueen.analysis.compare.charts import Chart, answering
 from redqueen.analysis.compare.figures import draw
 from redqueen.analysis.compare.summary import run_row
 from redqueen.analysis.drawing import write
-from redqueen.runs.directory import write_text
+from redqueen.store.directory import write_text
 
 FIGURES = (
     *("solve-rate", "solve-rate-by-kind", "contested", "valid-rate", "rewards", "entropy"),

@@ -8,7 +8,7 @@ from typing import Any
 from redqueen.analysis.compare.arms import Arm, ComparedRun, runs_of
 from redqueen.analysis.compare.charts import ArmCurve, Chart, with_values
 from redqueen.base.intervals import interval, mean
-from redqueen.recording.metrics import Panel
+from redqueen.run.recording.metrics import Panel
 
 KEY = "held-out-gain"
 _NOTE = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from redqueen.programs.coverage import rarefied
-from redqueen.recording.measures import cells_of
-from redqueen.runs.archive.rows import MeasureRow
+from redqueen.run.recording.measures import cells_of
+from redqueen.store.archive.rows import MeasureRow
+from redqueen.tasks.programs.coverage import rarefied
 
 _POINTS = 24
 

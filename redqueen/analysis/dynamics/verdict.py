@@ -12,11 +12,11 @@ from typing import Literal
 from redqueen.analysis.dynamics.oscillation import Oscillation, oscillation
 from redqueen.analysis.dynamics.trend import SHORTEST, Trend, trend
 from redqueen.base.intervals import mean
-from redqueen.kinds import find_or_plain
-from redqueen.recording.metrics import kinds_of, standardised
-from redqueen.recording.metrics.complexity import mean_size
-from redqueen.recording.metrics.panel import Line, contested_share
-from redqueen.runs.metrics import StepMetrics
+from redqueen.run.recording.metrics import kinds_of, standardised
+from redqueen.run.recording.metrics.complexity import mean_size
+from redqueen.run.recording.metrics.panel import Line, contested_share
+from redqueen.store.metrics import StepMetrics
+from redqueen.tasks.kinds import find_or_plain
 
 Word = Literal["collapse", "arms race", "disengagement", "undecided"]
 

@@ -10,16 +10,16 @@ from redqueen.config import Config, EvalsConfig
 from redqueen.errors import UserError
 from redqueen.evals.benchmarks import reserved
 from redqueen.evals.benchmarks.benchmark import Benchmark, Loaded
-from redqueen.evals.benchmarks.cruxeval import CRUXEVAL_I, CRUXEVAL_O
-from redqueen.evals.benchmarks.evalplus import HUMANEVAL, MBPP
 from redqueen.evals.benchmarks.files import MissingDataError, from_folder, made, problems
 from redqueen.evals.benchmarks.hub import from_hub
-from redqueen.evals.benchmarks.livecodebench import LIVECODEBENCH
-from redqueen.evals.benchmarks.maths import MATHS
-from redqueen.game.reserved import Half
-from redqueen.kinds import is_made
+from redqueen.extras.benchmarks.cruxeval import CRUXEVAL_I, CRUXEVAL_O
+from redqueen.extras.benchmarks.evalplus import HUMANEVAL, MBPP
+from redqueen.extras.benchmarks.livecodebench import LIVECODEBENCH
+from redqueen.extras.benchmarks.maths import MATHS
+from redqueen.method.reserved import Half
 from redqueen.plugins import PluginError
 from redqueen.records import Kind, Verifier
+from redqueen.tasks.kinds import is_made
 
 FROM_DATA = (HUMANEVAL, MBPP, LIVECODEBENCH, *MATHS, CRUXEVAL_I, CRUXEVAL_O)
 BY_NAME = {benchmark.name: benchmark for benchmark in FROM_DATA}

@@ -12,9 +12,9 @@ from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Loaded, Row, So
 from redqueen.evals.graders.grader import Problem
 from redqueen.evals.graders.opened import game
 from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks, worked_examples
-from redqueen.game.prompts import prompts
-from redqueen.kinds import Half, names_of_languages
+from redqueen.method.prompts import prompts
 from redqueen.records import Kind, Prompt, Task, Verifier
+from redqueen.tasks.kinds import Half, names_of_languages
 
 NAME = "reserved"
 HALF: Half = "report"

@@ -20,12 +20,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from redqueen.evals.graders.evalplus import Comparison, asked, mbpp_arguments
 from redqueen.evals.graders.expected import Expected, ExpectedFile, key_of
 from redqueen.evals.graders.grader import Problem
 from redqueen.evals.graders.jail import JailedGrader, failed, function_job
+from redqueen.extras.benchmarks.graders.evalplus import Comparison, asked, mbpp_arguments
+from redqueen.jail import BENCHMARKS, Limits, Sandbox, encode_arguments, parse_literal
 from redqueen.records import Verdict
-from redqueen.sandbox import BENCHMARKS, Limits, Sandbox, encode_arguments, parse_literal
 
 HUMANEVAL = "humaneval+"
 MBPP = "mbpp+"

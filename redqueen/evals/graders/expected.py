@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from redqueen.evals.graders import jailed
-from redqueen.sandbox import encode_arguments
-from redqueen.sandbox.child.values import CodecError, decode
+from redqueen.jail import encode_arguments
+from redqueen.jail.child.values import CodecError, decode
 
 _FIELDS = ("task_id", "prompt", "canonical_solution", "entry_point", "base_input", "plus_input")
 

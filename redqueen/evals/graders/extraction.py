@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from redqueen.programs.chosen import chosen
-from redqueen.programs.fenced import fenced_blocks
+from redqueen.tasks.programs.chosen import chosen
+from redqueen.tasks.programs.fenced import fenced_blocks
 
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*")
 _CUT = re.compile(r"\\(?:b|bo|box|boxe|f|fb|fbo)$")

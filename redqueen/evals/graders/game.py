@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from redqueen.base.futures import then
 from redqueen.evals.graders.grader import Problem
-from redqueen.game.verifier import answer_to
+from redqueen.method.verifier import answer_to
 from redqueen.records import Task, Verdict, Verifier
 
 

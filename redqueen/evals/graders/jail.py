@@ -7,11 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from redqueen.base.machine import cores
 from redqueen.evals.graders import jailed
 from redqueen.evals.graders.grader import ThreadedGrader
+from redqueen.jail import BENCHMARKS, Job, Limits, Outcome, Sandbox, encode_arguments
+from redqueen.jail.host import cores
 from redqueen.records import Verdict
-from redqueen.sandbox import BENCHMARKS, Job, Limits, Outcome, Sandbox, encode_arguments
 
 
 class JailedGrader(ThreadedGrader):

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from redqueen.base.closing import Closing
 from redqueen.evals.graders.code import EvalPlusGrader
-from redqueen.evals.graders.cruxeval import CruxEvalGrader
 from redqueen.evals.graders.game import GameGrader
 from redqueen.evals.graders.grader import Grader
-from redqueen.evals.graders.livecodebench import LiveCodeBenchGrader
-from redqueen.evals.graders.maths import MathsGrader
+from redqueen.extras.benchmarks.graders.cruxeval import CruxEvalGrader
+from redqueen.extras.benchmarks.graders.livecodebench import LiveCodeBenchGrader
+from redqueen.extras.benchmarks.graders.maths import MathsGrader
+from redqueen.jail import BENCHMARKS, Sandbox
 from redqueen.records import Verifier
-from redqueen.sandbox import BENCHMARKS, Sandbox
 
 
 class OpenGraders(Closing):

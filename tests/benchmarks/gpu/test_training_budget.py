@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.gpu.launches import logprobs_cost, micro_batch_cost
 from benchmarks.gpu.shapes import SEVEN_B
-from redqueen.policy.learning.packing import PromptGroup, WeightedSample
+from redqueen.engine.learning.packing import PromptGroup, WeightedSample
 from redqueen.records import Sample
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redqueen.evals.benchmarks.benchmark import Benchmark
-from redqueen.evals.benchmarks.cruxeval import CRUXEVAL_I, CRUXEVAL_O
+from redqueen.extras.benchmarks.cruxeval import CRUXEVAL_I, CRUXEVAL_O
 from tests.evals.benchmarks.rows import CRUXEVAL
 
 ROW = CRUXEVAL[1]

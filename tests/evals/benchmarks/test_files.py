@@ -12,12 +12,12 @@ import pytest
 from redqueen.config import Config
 from redqueen.errors import UserError
 from redqueen.evals.benchmarks.benchmark import Benchmark
-from redqueen.evals.benchmarks.evalplus import HUMANEVAL
 from redqueen.evals.benchmarks.files import read
-from redqueen.evals.benchmarks.livecodebench import LIVECODEBENCH
-from redqueen.evals.benchmarks.maths import AIME24, MINERVA
 from redqueen.evals.benchmarks.registry import chosen, groups, load, load_benchmarks, names
-from redqueen.game.verifier import LocalVerifier
+from redqueen.extras.benchmarks.evalplus import HUMANEVAL
+from redqueen.extras.benchmarks.livecodebench import LIVECODEBENCH
+from redqueen.extras.benchmarks.maths import AIME24, MINERVA
+from redqueen.method.verifier import LocalVerifier
 from tests.evals.benchmarks import rows
 
 AIME = [{"id": number, "problem": f"What is {number}?", "answer": str(number)} for number in range(3)]

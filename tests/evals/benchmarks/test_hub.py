@@ -16,10 +16,10 @@ import pytest
 
 from redqueen.errors import UserError
 from redqueen.evals.benchmarks.benchmark import Benchmark
-from redqueen.evals.benchmarks.evalplus import MBPP
-from redqueen.evals.benchmarks.livecodebench import LIVECODEBENCH
-from redqueen.evals.benchmarks.maths import GSM8K
 from redqueen.evals.benchmarks.registry import load
+from redqueen.extras.benchmarks.evalplus import MBPP
+from redqueen.extras.benchmarks.livecodebench import LIVECODEBENCH
+from redqueen.extras.benchmarks.maths import GSM8K
 from tests.evals.benchmarks import rows
 
 FILES: dict[str, bytes] = {}

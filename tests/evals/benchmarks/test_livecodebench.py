@@ -13,10 +13,10 @@ import pytest
 
 from redqueen.errors import UserError
 from redqueen.evals.benchmarks.benchmark import Loaded
-from redqueen.evals.benchmarks.livecodebench import LIVECODEBENCH, unpacked_tests
-from redqueen.evals.benchmarks.plain_pickle import load_plain
 from redqueen.evals.benchmarks.registry import load
-from redqueen.evals.graders.livecodebench import LiveCodeBenchGrader
+from redqueen.extras.benchmarks.graders.livecodebench import LiveCodeBenchGrader
+from redqueen.extras.benchmarks.livecodebench import LIVECODEBENCH, unpacked_tests
+from redqueen.extras.benchmarks.plain_pickle import load_plain
 from tests.evals.benchmarks import rows
 
 

@@ -11,7 +11,7 @@ import pytest
 from redqueen.evals.graders import code
 from redqueen.evals.graders.code import EvalPlusGrader, reference
 from redqueen.evals.graders.grader import Problem
-from redqueen.sandbox import BENCHMARKS, GAME, Sandbox
+from redqueen.jail import BENCHMARKS, GAME, Sandbox
 
 pytestmark = pytest.mark.integration
 

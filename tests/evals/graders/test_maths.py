@@ -10,12 +10,12 @@ import pytest
 
 from redqueen.errors import UserError
 from redqueen.evals.benchmarks.registry import BY_NAME
-from redqueen.evals.graders import maths_process
 from redqueen.evals.graders.grader import Problem
-from redqueen.evals.graders.latex import key, normal, split_answers
+from redqueen.extras.benchmarks.graders import maths_process
+from redqueen.extras.benchmarks.graders.latex import key, normal, split_answers
 
 pytest.importorskip("math_verify")
-from redqueen.evals.graders.maths import MathsGrader
+from redqueen.extras.benchmarks.graders.maths import MathsGrader
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from redqueen.evals.graders.cruxeval import CruxEvalGrader
 from redqueen.evals.graders.grader import Problem
-from redqueen.evals.graders.livecodebench import LiveCodeBenchGrader, same_text
-from redqueen.sandbox import BENCHMARKS, Sandbox
+from redqueen.extras.benchmarks.graders.cruxeval import CruxEvalGrader
+from redqueen.extras.benchmarks.graders.livecodebench import LiveCodeBenchGrader, same_text
+from redqueen.jail import BENCHMARKS, Sandbox
 
 FUNCTION = {
     "function": "pairs",

@@ -1,0 +1,181 @@
+"""The joint forward and backward pass, which adds to the gradients of all members that have samples.
+
+Shape suffixes: N rows (tokens that go through the model), S scored tokens, H hidden size, G groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from redqueen.engine.kernels.dispatch import kernels_of
+from redqueen.engine.learning.importance_ratio import RatioStats, importance_ratios
+from redqueen.engine.learning.packing import PromptGroup, build_micro_batch, padded_parts
+from redqueen.engine.lora.adapter_bank import AdapterBank, Gradients
+from redqueen.engine.model.attention import SharedPrefix
+from redqueen.engine.model.forward import Forward
+from redqueen.errors import PromptError
+
+
+@dataclass(slots=True)
+class TokenStats:
+    """Sums over one member's trained tokens."""
+
+    loss: float = 0.0
+    """The weighted negative log-probabilities, in nats."""
+    tokens: int = 0
+    ratio: RatioStats = field(default_factory=RatioStats)
+    """The sums over those tokens that were sampled."""
+
+    def add(self, other: TokenStats) -> None:
+        self.loss += other.loss
+        self.tokens += other.tokens
+        self.ratio.add(other.ratio)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSums:
+    """Sums over the tokens of each of a micro-batch's groups, on the device that computes them."""
+
+    slots: tuple[int, ...]
+    tokens: tuple[int, ...]
+    """The number of each group's tokens."""
+    sums_6G: Tensor
+    """The loss and the fields of `RatioStats` of each group, in float64."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardOptions:
+    """How a micro-batch is computed."""
+
+    temperature: float
+    """The temperature of the distribution that is trained: that at which the samples were drawn."""
+    checkpointing: bool
+    """Whether activations are recomputed in the backward pass instead of kept."""
+    ratio_cap: float = 2.0
+    """The largest importance ratio of a token."""
+    corrected: bool = False
+    """Whether the tokens are weighted by their importance ratios."""
+    entropy_bonus: float = 0.0
+    """What is added to a token's advantage for each nat of its surprise (`with_entropy_bonus`)."""
+
+
+def warm_up(decoder: Forward) -> None:
+    """Runs one tiny forward and backward pass so that lazy loading and JIT compilation happen now.
+
+    If they happened during the first batch, their long-lived allocations would sit between the activations and
+    fragment the heap.
+    """
+    device = decoder.device
+    ids_N = torch.zeros(6, dtype=torch.long, device=device)
+    # A prompt of two tokens and two continuations, so that both branches of attention run.
+    prefixes = [SharedPrefix(0, 2, (2, 2))]
+    with torch.enable_grad():
+        hidden_NH = decoder.states(ids_N, torch.tensor([0, 1, 2, 3, 2, 3], device=device), prefixes)
+        logp_N = decoder.score(hidden_NH, ids_N, 1.0)
+        logp_N.sum().backward()
+
+
+def accumulate(
+    decoder: Forward,
+    bank: AdapterBank,
+    gradients: Gradients,
+    groups: Sequence[PromptGroup],
+    options: ForwardOptions,
+) -> BatchSums:
+    """Adds one micro-batch's gradients of -sum(weight x ratio x log-probability) and returns sums over its tokens.
+
+    Does not wait for the device: nothing here depends on a number that it computes.
+    Raises PromptError if a sample is longer than the base's window.
+    """
+    # Attention here sees the whole sequence, so a longer one would be computed differently from the base's definition.
+    longest = max(len(group.prompt_ids) + max(group.suffix_lengths) for group in groups)
+    if decoder.window and longest > decoder.window:
+        raise PromptError(f"{longest} tokens are more than this base's window of {decoder.window}")
+
+    # What pads its batch computes it in parts, so that padding takes no more memory than the batch without it.
+    parts = padded_parts(groups) if decoder.padded else [groups]
+    sums = [_accumulate_part(decoder, bank, gradients, part, options) for part in parts]
+    return sums[0] if len(sums) == 1 else _joined(sums)
+
+
+def _accumulate_part(
+    decoder: Forward,
+    bank: AdapterBank,
+    gradients: Gradients,
+    groups: Sequence[PromptGroup],
+    options: ForwardOptions,
+) -> BatchSums:
+    # Only the adapters' gradients are computed, inside the layers; the base's weights require none.
+    batch = build_micro_batch(groups, bank.masters.device)
+    slots = [group.slot for group in groups]
+    with torch.enable_grad():
+        hidden_NH = decoder.states(
+            batch.ids_N,
+            batch.position_N,
+            batch.prefixes,
+            lambda lengths: bank.rows(slots, lengths, gradients),
+            checkpointing=options.checkpointing,
+        )
+        # A prompt's last row predicts the first token of each of its samples, so it is taken several times.
+        source_SH = kernels_of(hidden_NH).take(hidden_NH, batch.source_S)
+        logp_S = decoder.score(source_SH, batch.target_S, options.temperature)
+        ratios = importance_ratios(logp_S, batch.logprob_S, options.ratio_cap)
+        weight_S = batch.weight_S
+        if options.entropy_bonus:
+            weight_S = with_entropy_bonus(weight_S, batch.advantage_S, logp_S, options.entropy_bonus)
+        if options.corrected:
+            weight_S = weight_S * ratios.ratio_S
+        loss_S = -weight_S * logp_S
+        loss_S.sum().backward()
+
+    # The sums run over thousands of tokens and are therefore taken in float64.
+    per_token = torch.cat([loss_S.detach().double()[None], ratios.sums_5S])
+    tokens = tuple(sum(len(weighted.sample.token_ids) for weighted in group.samples) for group in groups)
+    sums_6G = torch.stack([columns.sum(1) for columns in per_token.split(tokens, 1)], 1)
+    return BatchSums(tuple(slots), tokens, sums_6G)
+
+
+# The bonus takes at most this part of an advantage's size, so no advantage changes its sign: 1 / kappa of the paper.
+LARGEST_BONUS = 0.5
+
+
+def with_entropy_bonus(weight_S: Tensor, advantage_S: Tensor, logp_S: Tensor, alpha: float) -> Tensor:
+    """Returns the weights with min(alpha x surprise, |A| / 2) added to each token's advantage A, which is not 0.
+
+    The surprise is -log p(token), and no gradient flows through it. The form is that of Cheng et al. (2025,
+    arXiv:2506.14758), who have the entropy of the token's distribution in its place. -log p of the token that was drawn
+    estimates that entropy from one sample, which costs nothing. It is another term all the same: on average over the
+    draws, and below the bound, its gradient is that of the token's entropy, whereas theirs is 0.
+    """
+    surprise_S = -logp_S.detach()
+    part_S = (alpha * surprise_S / advantage_S.abs()).clamp(max=LARGEST_BONUS)
+    return weight_S + weight_S.abs() * part_S
+
+
+def _joined(sums: Sequence[BatchSums]) -> BatchSums:
+    slots: list[int] = []
+    tokens: list[int] = []
+    for part in sums:
+        slots += part.slots
+        tokens += part.tokens
+    return BatchSums(tuple(slots), tuple(tokens), torch.cat([part.sums_6G for part in sums], 1))
+
+
+def read_stats(batches: Sequence[BatchSums]) -> list[dict[int, TokenStats]]:
+    """Returns each micro-batch's token statistics by slot. Waits for the device once, for all of them."""
+    if not batches:
+        return []
+    rows: list[list[float]] = torch.cat([batch.sums_6G for batch in batches], 1).T.tolist()
+    values = iter(rows)
+    read: list[dict[int, TokenStats]] = []
+    for batch in batches:
+        stats: dict[int, TokenStats] = {}
+        for slot, tokens in zip(batch.slots, batch.tokens, strict=True):
+            loss, *ratios = next(values)
+            stats.setdefault(slot, TokenStats()).add(TokenStats(loss, tokens, RatioStats(*ratios)))
+        read.append(stats)
+    return read

@@ -1,0 +1,143 @@
+"""Reads what the need of memory depends on: the base's dimensions, without its weights, and the tokens of a prompt."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from redqueen.config import AUTO_TARGETS, ModelConfig
+from redqueen.engine.model.decoder import unsuited
+from redqueen.engine.model.families import check_quantized
+from redqueen.engine.model.hosted import adaptable
+from redqueen.engine.model.known_bases import CHARACTERS_A_TOKEN, known_base
+from redqueen.engine.model.quantized import BITS, kind_of
+from redqueen.engine.model.source import cannot_load, read_config, read_tokenizer
+from redqueen.engine.model.tokens import encode
+from redqueen.records import Prompt
+
+# The layers that share a site with others, so that loading copies their weights into a stack.
+_STACKED = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A base's dimensions and numbers of weights."""
+
+    layers: int
+    hidden: int
+    intermediate: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    vocabulary: int
+    weights: int
+    linear: int
+    """Weights of the linear layers, the output matrix included."""
+    stacked: int
+    """Weights of the layers that share a site with others (q, k and v; gate and up)."""
+    factors: int
+    """One member's weights at rank 1."""
+    inner: int
+    """Adapted linear layers of one block."""
+    head_norms: bool
+    """Whether q and k have norms."""
+    dtype: torch.dtype | None
+    """The dtype in the base's file."""
+    hosted: bool = False
+    """Whether transformers' own modules compute it, and not our own forward pass."""
+    quantized: str = "off"
+
+    def stored(self, dtype: torch.dtype) -> int:
+        """Returns the bytes of all weights, where those that are not quantised have this dtype."""
+        if self.quantized == "off":
+            return self.weights * dtype.itemsize
+        blocks = self.linear - self.vocabulary * self.hidden
+        return (self.weights - blocks) * dtype.itemsize + int(blocks * BITS[self.quantized] / 8)
+
+
+def shape_of(config: ModelConfig) -> Shape:
+    """Returns the dimensions of the base called `config.name`. Of a model of the Hub only its config.json is fetched.
+
+    Of the recipes' bases nothing is. Raises ModelError if the base cannot be found or its family is not supported.
+    """
+    shell = transformers_config(config.name)
+    # A known base is planned where the library that quantises it need not be.
+    if known_base(config.name) is None:
+        check_quantized(config, shell.to_dict())
+    try:
+        return shape_in(shell, config.targets, kind_of(shell, config))
+    except Exception as error:
+        raise cannot_load(config.name, error) from error
+
+
+def shape_in(shell: Any, targets: Collection[str], quantize: str = "off") -> Shape:
+    """Returns the dimensions that a transformers configuration describes, with adapters at the layers of `targets`."""
+    # On the meta device the modules have shapes but no memory, so even a large base is measured in a moment.
+    with torch.device("meta"):
+        model: Any = AutoModelForCausalLM.from_config(shell)
+    modules = list(model.named_modules())
+    text = shell.get_text_config()
+    linears = [(name.rpartition(".")[2], module) for name, module in modules if isinstance(module, nn.Linear)]
+    named = [(name.rpartition(".")[2], module) for name, module in adaptable(model)]
+    adapted = [m for name, m in named if tuple(targets) == AUTO_TARGETS or name in targets]
+    heads = int(text.num_attention_heads)
+    hidden = int(text.hidden_size)
+    return Shape(
+        layers=int(text.num_hidden_layers),
+        hidden=hidden,
+        intermediate=int(getattr(text, "intermediate_size", None) or 4 * hidden),
+        heads=heads,
+        kv_heads=int(getattr(text, "num_key_value_heads", None) or heads),
+        head_size=int(getattr(text, "head_dim", None) or hidden // heads),
+        vocabulary=int(text.vocab_size),
+        weights=sum(p.numel() for p in model.parameters()),
+        linear=sum(m.weight.numel() for _, m in linears),
+        stacked=sum(m.weight.numel() for name, m in linears if name in _STACKED),
+        factors=sum(m.in_features + m.out_features for m in adapted),
+        inner=len(adapted) // int(text.num_hidden_layers),
+        head_norms=any(name.endswith("q_norm") for name, _ in modules),
+        dtype=shell.dtype,
+        hosted=quantize != "off" or bool(unsuited(model)),
+        quantized=quantize,
+    )
+
+
+def transformers_config(name: str) -> Any:
+    """Returns the transformers configuration of the base called `name`, of a known one without a network.
+
+    Raises ModelError if it cannot be read.
+    """
+    base = known_base(name)
+    if base is None:
+        return read_config(name)
+    return AutoConfig.for_model(
+        "qwen2",
+        vocab_size=base.vocabulary,
+        hidden_size=base.hidden,
+        intermediate_size=base.intermediate,
+        num_hidden_layers=base.layers,
+        num_attention_heads=base.heads,
+        num_key_value_heads=base.kv_heads,
+        tie_word_embeddings=base.tied,
+        dtype="bfloat16",
+    )
+
+
+def rough_token_counter() -> Callable[[Prompt], int]:
+    """Returns a function that says about how many tokens a prompt has, and seldom too few, without a tokenizer."""
+    return lambda prompt: math.ceil(len(prompt.text + prompt.prefix) / CHARACTERS_A_TOKEN)
+
+
+def token_counter(config: ModelConfig) -> Callable[[Prompt], int]:
+    """Returns a function that counts a prompt's tokens. Of a model of the Hub only its tokenizer is fetched.
+
+    Raises ModelError if the tokenizer cannot be loaded.
+    """
+    tokenizer = read_tokenizer(config)
+    return lambda prompt: len(encode(tokenizer, prompt))

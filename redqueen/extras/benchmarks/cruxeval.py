@@ -1,0 +1,114 @@
+"""CRUXEval (Gu et al. 2024): 800 short functions; -O asks for the output of one, -I for an input that gives an output.
+
+These are deduction and abduction, so the forms `chat`, `completion` and `work` are the game's own prompts. The form
+`assert` is CRUXEval's: one line of Python with a gap.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Literal
+
+from redqueen.config import GameConfig
+from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
+from redqueen.evals.graders.grader import Problem
+from redqueen.evals.graders.opened import cruxeval
+from redqueen.method.prompts import prompts
+from redqueen.records import Kind, Pair, Prompt, Task
+from redqueen.tasks.python import ABDUCTION, DEDUCTION
+
+SOURCE = Source(files=("cruxeval.jsonl", "test.jsonl"), rows=800, hub="cruxeval-org/cruxeval")
+_PROMPTS = {name: prompts(name, GameConfig()) for name in ("chat", "completion", "work")}
+_LINE = ("\n",)
+Asked = Literal["output", "input"]
+_KINDS: dict[Asked, Kind] = {"output": DEDUCTION.name, "input": ABDUCTION.name}
+
+
+def cruxeval_benchmark(*, name: str, title: str, asks: Asked) -> Benchmark:
+    """Returns CRUXEval with one of its two questions."""
+
+    def problem(row: Row) -> Problem:
+        task = Task(
+            id=f"{name}/{row['id']}",
+            kind=_KINDS[asks],
+            author=name,
+            step=0,
+            program=row["code"],
+            pairs=(Pair(row["input"], row["output"]),),
+        )
+        return Problem(
+            id=row["id"],
+            benchmark=name,
+            prompt=row["code"],
+            data={"task": task, "kind": asks, "code": row["code"], "input": row["input"], "output": row["output"]},
+        )
+
+    return Benchmark(
+        name=name,
+        title=title,
+        group="other",
+        source=SOURCE,
+        problem=problem,
+        pose=pose,
+        read=read,
+        standard="assert",
+        max_tokens=512,
+        grader=cruxeval,
+        programs=program,
+    )
+
+
+def pose(problem: Problem, form: Form) -> Prompt:
+    """Returns the prompt of a problem."""
+    task: Task = problem.data["task"]
+    if form in _PROMPTS:
+        return _PROMPTS[form].attempt(task, ())
+    pair = task.pairs[0]
+    if problem.data["kind"] == "output":
+        return Prompt(f"{task.program}\n\nassert f({pair.input}) ==", _LINE)
+    return Prompt(f"{task.program}\n\n# one input for which f returns {pair.output}\nassert f(", _LINE)
+
+
+def read(problem: Problem, form: Form, text: str) -> str | None:
+    """Returns the literal or the arguments in a text."""
+    task: Task = problem.data["task"]
+    if form in _PROMPTS:
+        return _PROMPTS[form].read_attempt(task.kind, text)
+    return _asserted(task, problem.data["kind"], text)
+
+
+def _asserted(task: Task, asks: Asked, text: str) -> str | None:
+    """Returns the value or the arguments in a completed assertion.
+
+    Models were shown CRUXEval's own prompts, so their forms are read too: a whole assertion, one between [ANSWER] and
+    [/ANSWER], one with a comment behind it.
+    """
+    answer = text.rpartition("[ANSWER]")[2].partition("[/ANSWER]")[0].strip()
+    line = answer.partition("\n")[0].strip()
+    opened = f"assert f({task.pairs[0].input}) == " if asks == "output" else "assert f("
+    for statement in (line, opened + line):
+        try:
+            (node,) = ast.parse(statement).body
+        # Texts of models are of any kind: too many brackets, null bytes.
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        match node:
+            case ast.Assert(test=ast.Compare(left=ast.Call() as call, ops=[ast.Eq()], comparators=[value])):
+                return ast.get_source_segment(statement, value if asks == "output" else call)
+            case _:
+                continue
+    if asks == "input":
+        # The rest of the assertion may be missing.
+        line = line.rpartition(") ==")[0] or line.removesuffix(")")
+    return line or None
+
+
+def program(row: Row) -> str:
+    """Returns the program that is asked about."""
+    return row["code"]
+
+
+CRUXEVAL_I = cruxeval_benchmark(name="cruxeval-i", title="CRUXEval-I", asks="input")
+"""CRUXEval-I: which input gives this output? Any right input counts."""
+CRUXEVAL_O = cruxeval_benchmark(name="cruxeval-o", title="CRUXEval-O", asks="output")
+"""CRUXEval-O: what does this function return?"""

@@ -1,0 +1,126 @@
+"""LiveCodeBench v5 (Jain et al. 2024): 880 problems of programming contests, with tests that are not shown.
+
+A problem has either a function to write (`functional` tests) or a program that reads standard input (`stdin` tests).
+The private tests are packed: base64, zlib, pickle, and inside it JSON.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import zlib
+from collections.abc import Iterator
+from typing import Any, cast
+
+from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
+from redqueen.evals.graders.extraction import code_answer
+from redqueen.evals.graders.grader import Problem
+from redqueen.evals.graders.opened import livecodebench
+from redqueen.extras.benchmarks.plain_pickle import load_plain
+from redqueen.records import Prompt
+
+NAME = "livecodebench"
+# Release 5 is these five files, one after another.
+FILES = "test.jsonl+test2.jsonl+test3.jsonl+test4.jsonl+test5.jsonl"
+MOST_BYTES = 1 << 30
+"""Packed tests that unpack to more are refused: a few packed bytes can stand for any amount."""
+FIELDS = ("input", "output", "testtype")
+
+# A model reads the texts below: a changed word makes results incomparable with earlier ones.
+FUNCTION = "Use this start, and keep its names:\n\n```python\n{start}\n```"
+PROGRAM = "Read the input from standard input, and print the answer to standard output."
+ASK = "{text}\n\n{how}\n\nAnswer with one ```python block that holds the whole program."
+COMPLETE = '"""\n{text}\n\n{how}\n"""\n\n'
+
+
+def unpacked_tests(packed: str) -> list[dict[str, Any]]:
+    """Returns the tests in a row's field: JSON, or JSON that is packed. Raises ValueError or UserError if it is not."""
+    try:
+        decoded = _decoded(packed)
+    except json.JSONDecodeError:
+        decoded = _decoded(cast("str", load_plain(_unpacked(packed))))
+    tests = cast("list[dict[str, Any]]", decoded)
+    for test in tests:
+        if not all(isinstance(test[field], str) for field in FIELDS) or test["testtype"] not in ("functional", "stdin"):
+            raise ValueError("a test has no text as input or output")
+    return tests
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("the tests are nested too deeply") from error
+
+
+def _unpacked(packed: str) -> bytes:
+    unpacker = zlib.decompressobj()
+    try:
+        data = unpacker.decompress(base64.b64decode(packed.encode("utf-8")), MOST_BYTES)
+    except (binascii.Error, zlib.error) as error:
+        raise ValueError(f"packed tests: {error}") from error
+    if not unpacker.eof:
+        raise ValueError(f"packed tests are damaged, or of more than {MOST_BYTES} bytes")
+    return data
+
+
+class Tests:
+    """The tests of a problem: the public ones first, then the private ones.
+
+    They are unpacked whenever they are read. Packed, those of all problems take 4 GB.
+    """
+
+    def __init__(self, public: str, private: str) -> None:
+        self.packed = (public, private)
+
+    def __iter__(self) -> Iterator[dict[str, str]]:
+        for packed in self.packed:
+            for test in unpacked_tests(packed):
+                yield {field: test[field] for field in FIELDS}
+
+
+def problem(row: Row) -> Problem:
+    """Returns the problem of a row."""
+    tests = Tests(row["public_test_cases"], row["private_test_cases"])
+    # All are read once, so that damaged ones are known before anything is sampled.
+    if not sum(1 for _ in tests):
+        raise ValueError("no tests")
+    metadata = json.loads(row["metadata"] or "{}")
+    data = {"tests": tests, "function": metadata.get("func_name"), "starter_code": row["starter_code"]}
+    return Problem(id=row["question_id"], benchmark=NAME, prompt=row["question_content"], data=data)
+
+
+def pose(problem: Problem, form: Form) -> Prompt:
+    """Returns the prompt of a problem."""
+    start = problem.data["starter_code"]
+    how = FUNCTION.format(start=start.strip()) if start.strip() else PROGRAM
+    if form == "chat":
+        return Prompt(ASK.format(text=problem.prompt.strip(), how=how), (), chat=True)
+    return Prompt(COMPLETE.format(text=problem.prompt.strip(), how=how), ("\n```", '\n"""'))
+
+
+def read(problem: Problem, form: Form, text: str) -> str | None:
+    """Returns the program in a text."""
+    del form
+    return code_answer(text, "Solution" if problem.data["function"] else "")
+
+
+LIVECODEBENCH = Benchmark(
+    name=NAME,
+    title="LiveCodeBench",
+    group="code",
+    source=Source(
+        files=(FILES, "livecodebench.jsonl"),
+        rows=880,
+        hub="livecodebench/code_generation_lite",
+        # Later commits may arrange the files in another way.
+        revision="0fe84c3912ea0c4d4a78037083943e8f0c4dd505",
+    ),
+    problem=problem,
+    pose=pose,
+    read=read,
+    standard="chat",
+    max_tokens=2048,
+    grader=livecodebench,
+)

@@ -1,0 +1,164 @@
+r"""The mathematics benchmarks: the answer is what the last \boxed{...} of a text holds.
+
+If a problem asks for several answers, it is what the boxes of the last sentence hold together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from redqueen.errors import UserError
+from redqueen.evals.benchmarks.benchmark import Benchmark, Form, Row, Source
+from redqueen.evals.graders.extraction import boxed_together, last_boxed
+from redqueen.evals.graders.grader import Problem
+from redqueen.evals.graders.opened import maths
+from redqueen.extras.benchmarks.graders.latex import given_answers, split_answers
+from redqueen.records import Prompt
+
+Answers = Callable[[Row], tuple[str, ...]]
+"""Returns what an answer to a row has to give: one text, or several if it asks for several in any order."""
+
+# A model reads the texts below: a changed word makes results incomparable with earlier ones.
+ASK = "{problem}\n\nPlease reason step by step, and put your final answer within \\boxed{{}}."
+WORKED = """\
+Problem:
+Tom has 3 boxes with 4 pens each, and 2 pens more. How many pens does he have?
+
+Solution:
+The boxes hold 3 \\cdot 4 = 12 pens. With 2 more he has 12 + 2 = 14 pens. The answer is \\boxed{14}.
+
+"""
+COMPLETE = WORKED + "Problem:\n{problem}\n\nSolution:\n"
+NEXT = ("\nProblem:",)
+
+
+def plain(row: Row) -> tuple[str, ...]:
+    """Returns the answer of a row that has it as a text or a number.
+
+    >>> plain({"answer": 27.0})
+    ('27',)
+    """
+    answer = row["answer"]
+    # AMC's answers are stored as numbers with a point: 27.0.
+    return (_whole(float(answer)) if isinstance(answer, float | int) else str(answer).removesuffix(".0"),)
+
+
+def _whole(number: float) -> str:
+    return str(int(number)) if number.is_integer() else repr(number)
+
+
+def _in_solution(row: Row) -> tuple[str, ...]:
+    # The hub's rows have the answer alone.
+    boxed = last_boxed(row["solution"] if "solution" in row else f"\\boxed{{{row['answer']}}}")
+    if boxed is None:
+        raise ValueError("no box in the solution")
+    return (boxed,)
+
+
+def _after_hashes(row: Row) -> tuple[str, ...]:
+    return (row["answer"].rpartition("####")[2].strip().replace(",", ""),)
+
+
+def _one_or_several(row: Row) -> tuple[str, ...]:
+    answer = row["final_answer"][0]
+    return split_answers(answer) if row["is_multiple_answer"] else (answer,)
+
+
+def maths_benchmark(
+    *, name: str, title: str, source: Source, standard: Form = "chat", answers: Answers = plain
+) -> Benchmark:
+    """Returns a benchmark whose rows are problems with a final answer, which `answers` takes from a row."""
+
+    def problem(row: Row) -> Problem:
+        try:
+            wanted = answers(row)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            number = row.get("id", row.get("idx", row.get("unique_id", "?")))
+            raise UserError(f"row {number} of {name} has no answer: {type(error).__name__}: {error}") from error
+        number = next(str(row[key]) for key in ("unique_id", "id", "idx", "problem", "question") if key in row)
+        return Problem(id=number, benchmark=name, prompt=_text(row), data={"answers": wanted})
+
+    return Benchmark(
+        name=name,
+        title=title,
+        group="maths",
+        source=source,
+        problem=problem,
+        pose=pose,
+        read=read,
+        standard=standard,
+        max_tokens=2048,
+        grader=maths,
+    )
+
+
+def _text(row: Row) -> str:
+    # OlympiadBench keeps what several questions share in a field of its own.
+    text = row["problem"] if "problem" in row else row["question"]
+    return f"{row['context']}\n\n{text}" if row.get("context") else text
+
+
+def pose(problem: Problem, form: Form) -> Prompt:
+    """Returns the prompt of a problem."""
+    if form == "chat":
+        return Prompt(ASK.format(problem=problem.prompt), (), chat=True)
+    # Texts of problems hold braces, so `format` sees the frame alone.
+    return Prompt(COMPLETE.replace("{problem}", problem.prompt), NEXT)
+
+
+def read(problem: Problem, form: Form, text: str) -> str | None:
+    """Returns what the last box of a text holds; of a problem with several answers, what those of its end hold."""
+    del form
+    several = len([part for answer in problem.data["answers"] for part in given_answers(answer)]) > 1
+    return boxed_together(text) if several else last_boxed(text)
+
+
+AIME24 = maths_benchmark(
+    name="aime24",
+    title="AIME 24",
+    source=Source(files=("aime24.jsonl",), rows=30, hub="HuggingFaceH4/aime_2024", split="train"),
+)
+"""AIME 2024, I and II: 30 problems whose answers are integers from 0 to 999."""
+AIME25 = maths_benchmark(
+    name="aime25", title="AIME 25", source=Source(files=("aime25.jsonl",), rows=30, hub="math-ai/aime25")
+)
+"""AIME 2025, I and II: 30 problems whose answers are integers from 0 to 999."""
+AMC23 = maths_benchmark(
+    name="amc23", title="AMC 23", source=Source(files=("amc23.jsonl",), rows=40, hub="math-ai/amc23")
+)
+"""AMC 12 of 2023: 40 problems whose answers are numbers."""
+MATH500 = maths_benchmark(
+    name="math500", title="MATH-500", source=Source(files=("math500.jsonl",), rows=500, hub="HuggingFaceH4/MATH-500")
+)
+"""MATH-500: 500 problems of the data set MATH (Hendrycks et al. 2021), chosen by Lightman et al. (2023)."""
+MINERVA = maths_benchmark(
+    name="minerva",
+    title="Minerva",
+    source=Source(files=("minerva_math.jsonl",), rows=272, hub="math-ai/minervamath"),
+    standard="completion",
+    answers=_in_solution,
+)
+"""Minerva: 272 problems of undergraduate courses (Lewkowycz et al. 2022, "OCWCourses")."""
+GSM8K = maths_benchmark(
+    name="gsm8k",
+    title="GSM8K",
+    source=Source(files=("gsm8k.jsonl",), rows=1319, hub="openai/gsm8k", subset="main"),
+    standard="completion",
+    answers=_after_hashes,
+)
+"""GSM8K: 1,319 word problems of grade school (Cobbe et al. 2021)."""
+OLYMPIADBENCH = maths_benchmark(
+    name="olympiadbench",
+    title="OlympiadBench",
+    source=Source(
+        files=("olympiadbench.jsonl",),
+        rows=675,
+        hub="Hothan/OlympiadBench",
+        subset="OE_TO_maths_en_COMP",
+        split="train",
+    ),
+    answers=_one_or_several,
+)
+"""OlympiadBench (He et al. 2024): the 675 open-ended English mathematics problems of competitions, without pictures."""
+
+MATHS = (AIME24, AIME25, AMC23, MATH500, MINERVA, GSM8K, OLYMPIADBENCH)

@@ -1,0 +1,139 @@
+"""The three modes of the language: predict the value, find inputs that give it, write the expression from examples."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from redqueen.extras.expr.generated import examples
+from redqueen.extras.expr.language import EXPR
+from redqueen.jail import Job, Outcome
+from redqueen.records import Draft, Prompt, Task
+from redqueen.tasks.kinds.abduction import Abduction
+from redqueen.tasks.kinds.deduction import Deduction
+from redqueen.tasks.kinds.induction import Induction
+from redqueen.tasks.kinds.kind import LINE, Block, InputCounts, TaskKind, fence
+from redqueen.tasks.kinds.work import Workings, Written
+
+
+class _Unreserved(TaskKind):
+    """A kind that refuses tasks alike to reserved ones.
+
+    So much of the language is reserved that a teacher soon writes such a task by chance. Nobody may be trained on it.
+    """
+
+    def job(self, draft: Draft) -> Job | Outcome:
+        if self.language.is_reserved(draft.program):
+            return Outcome(status="forbidden", detail="alike to an expression that is reserved for evaluation")
+        return super().job(draft)
+
+
+class _OnePair(_Unreserved):
+    """A proposal is two lines: the expression and a call."""
+
+    def ask_proposal(self, start: Task | None, counts: InputCounts) -> Prompt:
+        return replace(super().ask_proposal(start, counts), max_lines=2)
+
+
+class PredictValue(_OnePair, Deduction):
+    """`expr_o`: the student sees an expression and the inputs."""
+
+    title = "predict the value of an expression"
+    puzzle = "predict the value"
+
+
+class FindInputs(_OnePair, Abduction):
+    """`expr_i`: the student sees an expression and its value."""
+
+    title = "find inputs that give the value"
+    puzzle = "find the inputs"
+
+
+class WriteExpression(_Unreserved, Induction):
+    """`expr_f`: the student sees examples. It is judged on others, by the values.
+
+    The teacher writes the expression. The language draws the inputs, so no teacher can hide what matters.
+    """
+
+    title = "write the expression from examples"
+    puzzle = "write the expression"
+    starts_from_program = False
+
+    def idea(self, program: str, message: str) -> str:
+        return TaskKind.idea(self, program, message)
+
+    def of_program(self, whole: Task, rng: random.Random | None = None) -> Task | None:
+        made = super().of_program(whole, rng)
+        return made and replace(made, message="")
+
+    def ask_proposal(self, start: Task | None, counts: InputCounts) -> Prompt:
+        return replace(TaskKind.ask_proposal(self, start, counts), stop=LINE)
+
+    def read_proposal(self, text: str, start: Task | None, counts: InputCounts) -> Draft | str:
+        return _with_examples(text, counts)
+
+    def write_proposal(self, task: Task, counts: InputCounts) -> str:
+        return task.program
+
+    def worked_proposal(self, task: Task, counts: InputCounts) -> str:
+        return task.program
+
+    def question(self, task: Task) -> Prompt:
+        lines = [self.language.equation(pair.input, pair.output) for pair in task.shown]
+        return Prompt("\n".join([*lines, self.language.ask_output("x, y")]), LINE)
+
+    def write_answer(self, task: Task) -> str:
+        return f" {task.program}"
+
+    def read_answer(self, text: str) -> str | None:
+        return text.strip() or None
+
+    def write_work(self, task: Task, workings: Workings) -> None:
+        # An expression has no comments.
+        return None
+
+    def read_work(self, text: str) -> Written:
+        return TaskKind.read_work(self, text)
+
+    def goal(self, counts: InputCounts) -> str:
+        return (
+            "Invent an expression such that somebody who sees its values for a few inputs can, with real reasoning, "
+            "write it."
+        )
+
+    def proposal_form(self, counts: InputCounts) -> str:
+        return f"a ```{self.language.words.fence} block with the expression"
+
+    def read_proposal_blocks(self, blocks: Sequence[Block], start: Task | None, counts: InputCounts) -> Draft | str:
+        programs = [body for name, body in blocks if name == self.language.words.fence]
+        if len(programs) != 1:
+            return f"one ```{self.language.words.fence} block is needed"
+        return _with_examples(programs[0], counts)
+
+    def write_proposal_blocks(self, task: Task) -> list[Block]:
+        return [(self.language.words.fence, task.program)]
+
+    def worked_proposal_blocks(self, task: Task) -> list[Block]:
+        return self.write_proposal_blocks(task)
+
+    def chat_question(self, task: Task) -> str:
+        asked = "Write an expression that gives these values for these x and y; it will be judged on others."
+        lines = [self.language.equation(pair.input, pair.output) for pair in task.shown]
+        return "\n\n".join([asked, fence("examples", "\n".join(lines))])
+
+    def answer_form(self) -> str:
+        return f"one ```{self.language.words.fence} block with the expression"
+
+    def write_question(self, task: Task) -> str:
+        return "\n".join(self.language.equation(pair.input, pair.output) for pair in task.pairs)
+
+
+def _with_examples(text: str, counts: InputCounts) -> Draft | str:
+    program = text.strip()
+    inputs = examples(program, counts.most)
+    # A text that is no expression has none either. Its verdict comes from running it, which says what is wrong.
+    return Draft(program, inputs or ("0, 0",)) if program else "an expression is needed"
+
+
+KINDS = (PredictValue("expr_o", EXPR), FindInputs("expr_i", EXPR), WriteExpression("expr_f", EXPR))

@@ -1,0 +1,129 @@
+"""The page's addresses: the files of the page itself, and what it asks for as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from redqueen.errors import UserError
+from redqueen.extras.page.comparison import comparison
+from redqueen.extras.page.folder import Folder, UnknownError
+from redqueen.extras.page.guard import Guard
+from redqueen.extras.page.headline import better
+from redqueen.extras.page.live_run import LiveRun
+from redqueen.extras.page.machine import machine
+from redqueen.extras.page.members import league, member, tree
+from redqueen.extras.page.operators import operators
+from redqueen.extras.page.overview import overview
+from redqueen.extras.page.settings import settings
+from redqueen.extras.page.state import stamp_of, state
+from redqueen.extras.page.task import task_with_way
+from redqueen.extras.page.tasks import browse
+from redqueen.extras.page.views import evaluation, matrix
+from redqueen.store.files import damage_of, to_json
+
+STATIC = Path(__file__).with_name("static")
+
+View = Callable[[LiveRun, str, Mapping[str, str]], object]
+"""(run, its title, query) -> JSON."""
+
+VIEWS: dict[str, View] = {
+    "state": lambda run, title, query: state(run, title),
+    "overview": lambda run, title, query: overview(run),
+    "stamp": lambda run, title, query: stamp_of(run),
+    "evaluation": lambda run, title, query: evaluation(run),
+    "league": lambda run, title, query: league(run),
+    "matrix": lambda run, title, query: matrix(run),
+    "tree": lambda run, title, query: tree(run),
+    "operators": lambda run, title, query: operators(run),
+    "machine": lambda run, title, query: machine(run),
+    "settings": lambda run, title, query: settings(run),
+    "tasks": lambda run, title, query: browse(run, query),
+    "task": lambda run, title, query: task_with_way(run, query.get("id", "")),
+    "member": lambda run, title, query: member(run, query.get("name", "")),
+}
+_NO_PAGES = ("state", "stamp", "overview")
+PAGES = ("/", "/runs", "/compare", *(f"/{name}" for name in VIEWS if name not in _NO_PAGES))
+"""What a browser's address bar may show. Each is the same file, whose script asks for the view's data."""
+
+
+def make_app(folder: Folder) -> Starlette:
+    """Returns the application that shows the runs of `folder`."""
+    routes: list[BaseRoute] = [Route(path, _page) for path in PAGES]
+    routes += [Route("/api/runs", _runs(folder)), Route("/api/compare", _compared(folder))]
+    routes += [Route(f"/api/{name}", _view(folder, view)) for name, view in VIEWS.items()]
+    routes.append(Mount("/static", StaticFiles(directory=STATIC)))
+    return Starlette(
+        routes=routes, middleware=[Middleware(Guard)], exception_handlers={404: _no_page, UserError: _refused}
+    )
+
+
+# The endpoints are ordinary functions, which Starlette runs in threads: a slow query holds up nobody else.
+def _page(request: Request) -> Response:
+    del request
+    return FileResponse(STATIC / "index.html")
+
+
+def _runs(folder: Folder) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
+        del request
+        return _answer({"folder": str(folder.path), "runs": [_summary(folder, name) for name in folder.names()]})
+
+    return answer
+
+
+def _compared(folder: Folder) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
+        with damage_of(folder.path):
+            return _answer(comparison(folder, request.query_params.getlist("with")))
+
+    return answer
+
+
+def _summary(folder: Folder, name: str) -> dict[str, object]:
+    """Returns a run's line in the list of runs. A run that cannot be read says why, and does not hide the others."""
+    try:
+        with damage_of(folder.path / name):
+            run = folder.run(name)
+            now = state(run, folder.title(name))
+            lines = run.lines()
+            solved = lines[-1].get("solve_rate") if lines else None
+            answer = better(lines, run.config().evals.every)
+            word = run.verdict().word
+            return {"name": name, **now, "better": answer["value"], "verdict": word, "solve_rate": solved}
+    except UserError as error:
+        return {"name": name, "title": folder.title(name), "error": str(error)}
+
+
+def _view(folder: Folder, view: View) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
+        name = request.query_params.get("run", "")
+        with damage_of(folder.path / name):
+            return _answer(view(folder.run(name), folder.title(name), request.query_params))
+
+    return answer
+
+
+def _answer(data: object) -> Response:
+    """Returns data as JSON that every browser reads, whatever numbers and texts are in it."""
+    # A text of the archive may hold half of a pair of surrogates, which UTF-8 has no bytes for; ASCII has escapes.
+    return Response(to_json(data), media_type="application/json")
+
+
+async def _no_page(request: Request, error: Exception) -> Response:
+    del error
+    if request.url.path.startswith(("/api/", "/static/")):
+        return JSONResponse({"error": f"there is no {request.url.path}"}, 404)
+    return FileResponse(STATIC / "index.html", 404)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    del request
+    return JSONResponse({"error": str(error)}, 404 if isinstance(error, UnknownError) else 400)

@@ -1,0 +1,92 @@
+"""What a run is doing now."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Literal
+
+from redqueen.extras.page.live_run import LiveRun
+from redqueen.tasks.kinds import find_or_plain
+
+Course = Literal["running", "finished", "stopped"]
+RECENT = 5
+"""Over so many of the last steps is said how long a step takes."""
+
+
+_DOING = {
+    "match": "matches are drawn",
+    "propose": "teachers propose, and the sandbox checks",
+    "solve": "students answer, and the sandbox judges",
+    "learn": "members learn",
+    "evolve": "the weakest are replaced",
+    "evaluate": "held-out problems are answered",
+}
+
+
+def state(run: LiveRun, title: str) -> dict[str, object]:
+    """Returns who plays, how far the run is and how long it will take. Raises RunError if it cannot be read."""
+    config = run.config()
+    lines = run.lines()
+    played = lines[-1]["step"] if lines else 0
+    seconds = [line["seconds"]["total"] for line in lines]
+    now = course(run)
+    population = config.population
+    who = f"{_counted(population.teachers, 'teacher')} and {_counted(population.students, 'student')}"
+    if population.single_agent:
+        who = "a single agent in both roles"
+    return {
+        "title": title,
+        "recipe": config.recipe,
+        "base": config.model.name,
+        "seed": config.run.seed,
+        "members": who,
+        "isolation": run.isolation(),
+        "course": now,
+        "step": played,
+        "steps": config.run.steps,
+        "seconds": sum(seconds),
+        "step_seconds": sum(seconds[-RECENT:]) / len(seconds[-RECENT:]) if seconds else None,
+        "seconds_left": _left(seconds, config.run.steps - played) if now == "running" else None,
+        "now": present(run) if now == "running" else "",
+        "written": _age(lines[-1].get("time")) if lines else None,
+        "kinds": {name: find_or_plain(name).title for name in config.game.kinds},
+        "stamp": run.stamp(),
+    }
+
+
+def stamp_of(run: LiveRun) -> dict[str, object]:
+    """Returns what the page asks for every few seconds: whether there is something new, and what the step is doing."""
+    now = course(run)
+    return {"stamp": run.stamp(), "course": now, "now": present(run) if now == "running" else ""}
+
+
+def present(run: LiveRun) -> str:
+    """Returns what a process that trains is doing in words: "students answer, 45 of 90"; empty between two steps."""
+    data = run.now()
+    words = _DOING.get(str(data.get("phase")), "")
+    done, total = data.get("done"), data.get("total")
+    return f"{words}, {done} of {total}" if words and total else words
+
+
+def course(run: LiveRun) -> Course:
+    """Returns whether a process of this machine trains the run, and if not, whether there is something left to do."""
+    if run.directory.is_locked():
+        return "running"
+    newest = run.newest()
+    return "finished" if newest and newest["step"] >= run.config().run.steps else "stopped"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _left(seconds: list[float], steps: int) -> float | None:
+    """Returns the time left, from the mean of the steps so far, as the terminal shows it."""
+    return sum(seconds) / len(seconds) * max(steps, 0) if seconds else None
+
+
+def _age(time: str | None) -> float | None:
+    """Returns the seconds since `time`, None where a line has none."""
+    if time is None:
+        return None
+    return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(time)).total_seconds())

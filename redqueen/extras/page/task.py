@@ -1,0 +1,86 @@
+"""One proposal with what became of it, and its way: the tasks that its teacher was shown, and those that it led to."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from redqueen.extras.page.folder import UnknownError
+from redqueen.extras.page.live_run import LiveRun
+from redqueen.extras.page.pay import why_attempt, why_proposal
+from redqueen.method.prompts import taken_apart
+from redqueen.store.archive import queries, search
+from redqueen.store.archive.rows import MatchRow, MeasureRow, ProposalRow, TaskRow
+from redqueen.store.tasks import given_program
+from redqueen.tasks.kinds import find_or_plain
+
+SHOWN = 12
+"""How many of the tasks are shown that a task led to."""
+
+
+def task_view(run: LiveRun, name: str) -> dict[str, Any]:
+    """Returns a proposal, its task if it is valid, and all attempts, each with its pay and the reason.
+
+    Raises UnknownError if the run has no such proposal.
+    """
+    config = run.config()
+    pay = config.game
+    with run.archive() as archive:
+        row = archive.one(ProposalRow, name)
+        if row is None:
+            raise UnknownError(f"this run has no task '{name}'")
+        task = archive.one(TaskRow, name)
+        match = archive.one(MatchRow, row.match)
+        measures = archive.one(MeasureRow, name)
+        attempts = queries.attempts_at(archive, name)
+        existing = queries.existing(archive, row.reference_ids)
+    return {
+        "kind": f"{row.kind}: {find_or_plain(row.kind).title}",
+        "proposal": {**asdict(row), "why": why_proposal(row, task, pay), "given": given_program(row)},
+        "task": None if task is None else _task(task),
+        "measures": None if measures is None else asdict(measures),
+        "student": None if match is None else match.student,
+        "match": None if match is None else asdict(match),
+        "references": [{"id": reference, "here": reference in existing} for reference in row.reference_ids],
+        "attempts": [
+            {
+                **asdict(attempt),
+                "why": why_attempt(attempt, pay),
+                "work": taken_apart(config.model.prompts, row.kind, attempt.text).work,
+            }
+            for attempt in attempts
+        ],
+    }
+
+
+def _task(row: TaskRow) -> dict[str, object]:
+    """Returns a task. A student is shown the first pairs and judged on the others, or is asked for part of one."""
+    kind = find_or_plain(row.kind)
+    shown = len(kind.shown(row.task())) if kind.shows_examples else len(row.pairs)
+    return {**asdict(row), "shown": shown, "asks": kind.asks}
+
+
+def task_with_way(run: LiveRun, name: str) -> dict[str, object]:
+    """Returns `task_view` with the task's way. Raises UnknownError if the run has no such proposal."""
+    return {**task_view(run, name), **_way(run, name)}
+
+
+def _way(run: LiveRun, name: str) -> dict[str, object]:
+    newest = run.newest()
+    with run.archive() as archive:
+        row = archive.one(ProposalRow, name)
+        assert row is not None, "it was found a moment ago, and a run removes nothing"
+        came_from = queries.lines_of(archive, sorted(queries.existing(archive, row.reference_ids)))
+        # A task can be shown from the step after its own.
+        last = newest["step"] if newest else row.step
+        found = search.led_to(archive, name, first=row.step + 1, last=last, limit=SHOWN)
+        children = queries.lines_of(archive, found.ids[:SHOWN])
+    return {
+        "came_from": [asdict(line) for line in came_from],
+        "led_to": {
+            "tasks": [asdict(line) for line in children],
+            "more": len(found.ids) - len(children),
+            "last": found.last,
+            "complete": found.complete,
+        },
+    }

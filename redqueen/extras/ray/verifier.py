@@ -1,0 +1,126 @@
+"""A verifier that asks the judges of all machines: programs run in the jail of the machine that verifies them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from redqueen.base.closing import Closing
+from redqueen.config import Config
+from redqueen.extras.ray.judge import FunctionCall, Judge, ProgramRun, Question
+from redqueen.extras.ray.ray_cluster import Actor, Cluster, ClusterError, LostError
+from redqueen.records import Answer, Kind, Proposal, Task, Verdict
+
+_AT_ONCE = 256
+"""Questions of one message."""
+_IN_FLIGHT = 2
+"""Messages that a judge has at once: while one is answered the next one is on its way."""
+
+
+class ClusterVerifier(Closing):
+    """Verifies on every machine of a cluster (see `redqueen.records.Verifier`)."""
+
+    def __init__(self, cluster: Cluster, config: Config, report: Callable[[str], None]) -> None:
+        """Starts a judge on each machine. Raises IsolationError, which names the machine, if one has no jail."""
+        self.report = report
+        arguments = (config.sandbox, config.game.min_inputs, config.run.seed, config.plugins)
+        self._judges = [cluster.start(Judge, node=node) for node in cluster.nodes()]
+        opened = [judge.call("open", *arguments) for judge in self._judges]
+        tiers: list[str] = [call.get() for call in opened]
+        # A run's record names the weakest.
+        self.tier: str = min(tiers, key=lambda tier: tier == "full")
+        self._questions: SimpleQueue[tuple[Question, Future[Any]] | None] = SimpleQueue()
+        self._threads = ThreadPoolExecutor(_IN_FLIGHT * len(self._judges), "judge")
+        self._alive = len(self._judges)
+        self._lock = threading.Lock()
+        for judge in self._judges:
+            gone = threading.Event()
+            for _ in range(_IN_FLIGHT):
+                self._threads.submit(self._serve, judge, gone)
+
+    def judge_proposal(self, proposal: Proposal) -> Future[tuple[Verdict, Task | None]]:
+        return self._ask(proposal)
+
+    def judge_answer(self, answer: Answer) -> Future[Verdict]:
+        return self._ask(answer)
+
+    def run(
+        self,
+        program: str,
+        inputs: tuple[str, ...] | tuple[bytes, ...],
+        cpu_s: float,
+        output_bytes: int = 0,
+        kind: Kind = "",
+    ) -> Future[tuple[str, ...]]:
+        return self._ask(ProgramRun(program, inputs, cpu_s, output_bytes, kind))
+
+    def spread(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+        """Yields a function of each item, in order; the machines compute it. It has to be one of a module of ours."""
+        for future in [self._ask(FunctionCall(function=function, argument=item)) for item in items]:
+            yield future.result()
+
+    def _ask(self, question: Question) -> Future[Any]:
+        future: Future[Any] = Future()
+        if not self._alive:
+            raise ClusterError("every machine that verifies is lost: resume the run from its last checkpoint")
+        self._questions.put((question, future))
+        return future
+
+    def _serve(self, judge: Actor, gone: threading.Event) -> None:
+        """Sends what is asked to one judge, many questions at a time, until the verifier is closed or it is lost."""
+        while not gone.is_set():
+            batch = self._next_batch()
+            if not batch:
+                return
+            try:
+                answers = judge.call("answer", [question for question, _ in batch]).get()
+            except LostError as error:
+                self._give_back(batch, gone, error)
+                return
+            except Exception as error:  # noqa: BLE001 - whoever waits for an answer gets it
+                for _, future in batch:
+                    future.set_exception(error)
+                continue
+            for (_, future), answer in zip(batch, answers, strict=True):
+                future.set_result(answer)
+
+    def _next_batch(self) -> list[tuple[Question, Future[Any]]]:
+        """Waits for a question, and returns it with those that wait behind it; none if the verifier is closed."""
+        batch: list[tuple[Question, Future[Any]]] = []
+        item = self._questions.get()
+        while item is not None:
+            batch.append(item)
+            if len(batch) == _AT_ONCE:
+                return batch
+            try:
+                item = self._questions.get_nowait()
+            except Empty:
+                return batch
+        # The mark that closes is for every thread.
+        self._questions.put(None)
+        return batch
+
+    def _give_back(self, batch: list[tuple[Question, Future[Any]]], gone: threading.Event, error: LostError) -> None:
+        """Lets other judges answer what a lost one had not. If none is left, whoever waits gets the error."""
+        with self._lock:
+            if not gone.is_set():
+                gone.set()
+                self._alive -= 1
+                self.report("a machine that verifies is lost: its programs are run again elsewhere")
+        if self._alive:
+            for item in batch:
+                self._questions.put(item)
+            return
+        for _, future in batch:
+            future.set_exception(ClusterError(f"every machine that verifies is lost: {error}"))
+
+    def close(self) -> None:
+        """Ends the judges, when they have answered what was asked."""
+        self._questions.put(None)
+        self._threads.shutdown()
+        for judge in self._judges:
+            judge.kill()
+        self._judges = []

@@ -1,0 +1,256 @@
+"""Do children keep what their parents learnt?
+
+Every operator and every control makes a child of the same parents. All children are trained under identical conditions,
+on tasks of the run's bank, and measured on reserved programs until they reach the parent's level again.
+
+The children of a trial share one base: they have the same tasks in the same order, the same random numbers and fresh
+optimizers. A member's samples, advantages and update do not depend on the others, so sharing does not change any
+child's result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from statistics import fmean
+
+from redqueen.analysis.replay import Replay, ranked_students
+from redqueen.base import streams
+from redqueen.engine.adapters.distance import relative_distance
+from redqueen.engine.adapters.factors import Adapter
+from redqueen.engine.adapters.initialisation import generator
+from redqueen.errors import UserError
+from redqueen.evals.reserved_tasks import most_tasks, reserved_tasks
+from redqueen.extras.studies.retention.divergence import mean_kl
+from redqueen.method.advantages import advantages
+from redqueen.method.evolution import OPERATORS
+from redqueen.method.operators import CROSSOVERS
+from redqueen.method.reserved import Half
+from redqueen.method.rewards import student_reward
+from redqueen.records import Attempted, GradedRollout, Sample, Task
+from redqueen.store.checkpoint import Checkpoint
+from redqueen.tasks.kinds import held_out_kinds
+
+PARENT = "parent"
+COPY, MEAN = "copy_parent", "linear_mean"
+PAIRED = (*CROSSOVERS, MEAN)
+# The other half may be what the run selected its students by.
+HALF: Half = "report"
+Report = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPlan:
+    """The sizes of the experiment."""
+
+    seeds: int
+    """Repetitions; each draws its own tasks, children and random numbers."""
+    updates: int
+    tasks: int
+    """Fixed tasks on reserved programs, on which reward is measured."""
+    every: int = 2
+    """Updates from one measurement to the next."""
+    tries: int = 2
+    """Attempts at each fixed task."""
+    practice: int = 6
+    """Tasks of an update, if the run's bank has so many; attempts at each are the run's `game.attempts`."""
+
+    @property
+    def measured(self) -> tuple[int, ...]:
+        """Returns the numbers of updates after which reward is measured."""
+        return tuple(sorted({*range(0, self.updates, self.every), self.updates}))
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionTrial:
+    """One child of one seed."""
+
+    operator: str
+    parents: tuple[str, ...]
+    """The fitter parent first."""
+    seed: int
+    kl: float
+    """KL(parent ‖ child) at birth in nats per token (`mean_kl`), on what the parent wrote at the fixed tasks."""
+    distance: float
+    """Of the child's update from the parent's (`relative_distance`)."""
+    level: float
+    """The parent's mean reward at the fixed tasks."""
+    level_solved: float
+    """The parent's solve rate at the fixed tasks."""
+    rewards: tuple[float, ...]
+    """The child's mean reward at each of `RetentionPlan.measured`."""
+    solved: tuple[float, ...]
+    """The child's solve rate at each of `RetentionPlan.measured`."""
+    regained: int | None
+    """Updates after which the child's reward was first no lower than the parent's; None if it never was."""
+
+
+def retention(replay: Replay, saved: Checkpoint, plan: RetentionPlan, report: Report) -> list[RetentionTrial]:
+    """Runs every trial of `plan`; `replay` has room for `slots_needed(saved)` members.
+
+    The parents are the fittest student of `saved` and the next in rank. Raises UserError if there are too few tasks.
+    """
+    family = tuple(ranked_students(saved, replay.config)[:2])
+    trials: list[RetentionTrial] = []
+    for seed in range(plan.seeds):
+        name = f"seed {seed + 1}/{plan.seeds}"
+        trials += _trial(replay, saved, plan, family, seed, lambda done, name=name: report(name, done, plan.updates))
+    return trials
+
+
+def operators_for(students: int) -> tuple[str, ...]:
+    """Returns the operators that can make a child: crossovers need two students."""
+    return tuple(name for name in OPERATORS if students > 1 or name not in PAIRED)
+
+
+def slots_needed(saved: Checkpoint) -> int:
+    """Returns how many members are there at once: the children of one seed, and the parent."""
+    return len(operators_for(len(_students(saved)))) + 1
+
+
+def _students(saved: Checkpoint) -> list[str]:
+    return [m.name for m in saved.population.members.values() if m.role != "teacher"]
+
+
+def _trial(
+    replay: Replay,
+    saved: Checkpoint,
+    plan: RetentionPlan,
+    family: tuple[str, ...],
+    seed: int,
+    report: Callable[[int], None],
+) -> list[RetentionTrial]:
+    """Trains and measures the children of one family, from birth to the last update."""
+    purpose = f"retention.{seed}.{family[0]}"
+    # The parent joins as well. It is not trained: it gives the level that children have to reach, at the same tasks and
+    # with the same random numbers as they have.
+    fixed, pool = _tasks(replay, plan, purpose)
+    children = _children(replay, [saved.adapters[name] for name in family], purpose)
+    parent = saved.adapters[family[0]]
+    replay.policy.join(PARENT, parent)
+    for name, child in children.items():
+        replay.policy.join(name, child)
+    by_parent = replay.attempt([(PARENT, task) for task in fixed], plan.tries)
+    level, level_solved = _scores(replay, by_parent)[PARENT]
+    # One completion per task: further completions of the same prompt add little information about the KL.
+    written = [attempt.rollout.completion for attempt in by_parent if attempt.number == 0]
+    kl = mean_kl(replay, PARENT, list(children), written)
+    # All children train together, each on its own samples of the same tasks. The first measurement is at birth, before
+    # any update.
+    measured = [_measure(replay, children, fixed, plan.tries)]
+    for update in range(plan.updates):
+        report(update)
+        replay.policy.update(_practice(replay, children, pool, plan, purpose, update))
+        if update + 1 in plan.measured:
+            measured.append(_measure(replay, children, fixed, plan.tries))
+    report(plan.updates)
+    # The next trial uses the same names, so that its members must find no state of these optimizers.
+    for name in (PARENT, *children):
+        replay.policy.leave(name)
+    trials: list[RetentionTrial] = []
+    for name, child in children.items():
+        rewards, solved = zip(*(scores[name] for scores in measured), strict=True)
+        at_level = [u for u, reward in zip(plan.measured, rewards, strict=True) if reward >= level]
+        trial = RetentionTrial(
+            operator=name,
+            parents=family if name in PAIRED else family[:1],
+            seed=seed,
+            kl=kl[name],
+            distance=relative_distance(parent, child),
+            level=level,
+            level_solved=level_solved,
+            rewards=rewards,
+            solved=solved,
+            regained=at_level[0] if at_level else None,
+        )
+        trials.append(trial)
+    return trials
+
+
+def _children(replay: Replay, parents: Sequence[Adapter], purpose: str) -> dict[str, Adapter]:
+    """Returns one child by each operator; each draws from a stream of its own."""
+    seed = replay.config.run.seed
+    return {name: OPERATORS[name](parents, generator(seed, purpose, name)) for name in operators_for(len(parents))}
+
+
+def _tasks(replay: Replay, plan: RetentionPlan, purpose: str) -> tuple[list[Task], list[Task]]:
+    """Returns the fixed tasks, the kinds in turn, and those of the run's bank to learn from.
+
+    Raises UserError if there are too few.
+    """
+    # The fixed tasks are held out. On tasks of the bank, which parent and children have been trained on, a child could
+    # regain its parent's level by remembering them.
+    config = replay.config
+    kinds = config.game.kinds
+    # A kind may have another one in which students are tested, as in an evaluation.
+    tested = held_out_kinds(kinds)
+    most = most_tasks(HALF, tested)
+    if plan.tasks > most:
+        raise UserError(f"--tasks {plan.tasks}: there are {most} reserved tasks, choose at most that")
+    seed = streams.key(config.run.seed, purpose, "tasks")
+    fixed = reserved_tasks(HALF, tested, plan.tasks, seed, replay.self_play.verifier)
+    pool = [entry.task for entry in replay.self_play.task_bank.entries() if entry.task.kind in kinds]
+    if not pool:
+        raise UserError("the run's bank holds no tasks of its kinds to learn from")
+    # Random numbers are derived from the task's id, so another seed of the study draws others at the same task.
+    return [replace(task, id=f"{purpose}.{task.id}") for task in fixed], pool
+
+
+def _practice(
+    replay: Replay,
+    children: Mapping[str, Adapter],
+    pool: Sequence[Task],
+    plan: RetentionPlan,
+    purpose: str,
+    update: int,
+) -> list[Sample]:
+    """Returns one update's samples of all children: the same tasks and random numbers, advantages by child."""
+    rng = streams.python(replay.config.run.seed, purpose, "practice", update)
+    # Draws are paired: every child gets the same tasks and random numbers, so that children differ by their operator
+    # and not by luck. The id holds the update, since the same task may be drawn again and must then have new numbers.
+    chosen = rng.sample(pool, min(plan.practice, len(pool)))
+    drawn = [replace(task, id=f"{purpose}.{update}.{task.id}") for task in chosen]
+    attempted = replay.attempt(list(product(children, drawn)), replay.config.game.attempts)
+    graded = _graded(replay, attempted)
+    # A run whitens advantages over all its students. Here each child is whitened alone, so that no child's update
+    # depends on which others there are.
+    samples: list[Sample] = []
+    for name in children:
+        own = [rollout for rollout in graded if rollout.rollout.member == name]
+        samples += advantages(own, replay.config)
+    return samples
+
+
+def _graded(replay: Replay, attempted: Sequence[Attempted]) -> list[GradedRollout]:
+    """Returns the attempts with their rewards, without those that were lost to a fault of the machine."""
+    graded: list[GradedRollout] = []
+    for attempt in attempted:
+        reward = student_reward(attempt, replay.config.game)
+        if reward is not None:
+            graded.append(GradedRollout(rollout=attempt.rollout, reward=reward, verdict=attempt.verdict))
+    return graded
+
+
+def _measure(
+    replay: Replay, children: Mapping[str, Adapter], fixed: Sequence[Task], tries: int
+) -> dict[str, tuple[float, float]]:
+    """Returns mean reward and solve rate of each child at the fixed tasks, with the same random numbers each time."""
+    return _scores(replay, replay.attempt(list(product(children, fixed)), tries))
+
+
+def _scores(replay: Replay, attempted: Sequence[Attempted]) -> dict[str, tuple[float, float]]:
+    """Returns mean reward and solve rate by member.
+
+    Raises UserError if every attempt of a member was lost to a fault of the machine.
+    """
+    rewards: dict[str, list[float]] = {attempt.rollout.member: [] for attempt in attempted}
+    solved: dict[str, list[bool]] = {name: [] for name in rewards}
+    for attempt in attempted:
+        reward = student_reward(attempt, replay.config.game)
+        if reward is not None:
+            rewards[attempt.rollout.member].append(reward)
+            solved[attempt.rollout.member].append(attempt.verdict.status == "correct")
+    if not all(rewards.values()):
+        raise UserError("the sandbox failed on every attempt of a member: see redqueen doctor")
+    return {name: (fmean(rewards[name]), fmean(solved[name])) for name in rewards}

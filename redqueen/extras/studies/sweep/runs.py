@@ -1,0 +1,162 @@
+"""The runs of a sweep: each is an ordinary run in a process of its own. Imports no torch.
+
+OUT/CELL/seed-N is a run directory, and seed-N.log next to it holds what its process printed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from redqueen.base.machine import on_sigterm
+from redqueen.config import Config
+from redqueen.config.recipes import configure
+from redqueen.errors import UserError
+from redqueen.evals.reserved_tasks import most_tasks
+from redqueen.extras.studies.sweep.grid import Combination
+from redqueen.method.reserved import Half
+from redqueen.store.directory import RunDirectory, RunError
+from redqueen.store.metrics import StepMetrics
+from redqueen.tasks.kinds import held_out_kinds
+
+HALF: Half = "report"
+"""The reserved programs that sweeps measure on. The other half may be what a run selected its students by."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRun:
+    """One run of a sweep."""
+
+    cell: str
+    seed: int
+    args: tuple[str, ...]
+    """The arguments of its `redqueen train`."""
+    config: Config
+    """What `args` mean."""
+    path: Path
+
+    @property
+    def probed(self) -> list[str]:
+        """The kinds of the reserved tasks of `--probe`, in an order that is not the run's: it decides what is asked."""
+        return sorted(held_out_kinds(self.config.game.kinds))
+
+    @property
+    def log(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.log")
+
+    @property
+    def done(self) -> bool:
+        saved = RunDirectory(self.path).saved()
+        return bool(saved) and saved[-1] >= self.config.run.steps
+
+    def lines(self) -> list[StepMetrics]:
+        """Returns the steps of this sweep from metrics.jsonl; an earlier sweep may have played more."""
+        return [line for line in RunDirectory(self.path).metrics() if line["step"] <= self.config.run.steps]
+
+
+def plan_runs(args: Sequence[str], cells: Sequence[Combination], seeds: int, out: Path) -> list[SweepRun]:
+    """Returns the runs of all cells, each with `seeds` seeds from run.seed on.
+
+    Raises ConfigError for an impossible configuration, RunError if something else is in a run's place.
+    """
+    # All cells have the same seeds, so that two cells are compared seed by seed. Every run is checked before the first
+    # one starts.
+    first_seed = configure(args).run.seed
+    runs: list[SweepRun] = []
+    for cell in cells:
+        for seed in range(first_seed, first_seed + seeds):
+            run_args = _last((*args, *cell.overrides, f"run.seed={seed}"))
+            runs.append(SweepRun(cell.name, seed, run_args, configure(run_args), out / cell.name / f"seed-{seed}"))
+    for run in runs:
+        _check_place(run)
+    return runs
+
+
+def _last(args: Sequence[str]) -> tuple[str, ...]:
+    """Returns the arguments with each setting once: a cell's value replaces the one that the sweep was given."""
+    by_key = {arg.partition("=")[0].strip().lstrip("-"): arg for arg in args}
+    return tuple(by_key.values())
+
+
+def play(runs: Sequence[SweepRun], jobs: int, on_end: Callable[[SweepRun, float], None]) -> bool:
+    """Trains these runs, `jobs` at a time; returns False if it was interrupted (Ctrl-C, or SIGTERM).
+
+    `on_end(run, seconds)` is called for each in the order of `runs`. A run that fails ends like any other: see its log.
+    """
+    # A run has a process of its own: it has torch's threads and memory for itself, a crash ends only this run, and it
+    # is the same command that a person would type. A thread here only waits for its process.
+    pool = ThreadPoolExecutor(jobs)
+    running: set[subprocess.Popen[bytes]] = set()
+
+    # A terminal sends Ctrl-C to all processes of a command, but SIGTERM goes to this one alone.
+    def hand_on() -> None:
+        for process in list(running):
+            process.terminate()
+        raise KeyboardInterrupt
+
+    try:
+        with on_sigterm(hand_on):
+            for run, seconds in zip(runs, pool.map(partial(_train, running=running), runs), strict=True):
+                on_end(run, seconds)
+    except KeyboardInterrupt:
+        # The runs have the signal as well, and each saves a checkpoint. They are waited for, and no other is started.
+        pool.shutdown(cancel_futures=True)
+        return False
+    pool.shutdown()
+    return True
+
+
+def check_probe(runs: Sequence[SweepRun], tasks: int) -> None:
+    """Raises UserError if a run's kinds make fewer than `tasks` tasks: better now than after hours of training."""
+    most = min(most_tasks(HALF, run.probed) for run in runs)
+    if tasks > most:
+        raise UserError(f"--probe {tasks}: there are {most} reserved tasks, choose at most that")
+
+
+def _check_place(run: SweepRun) -> None:
+    """Raises RunError if the run's folder holds a run with another configuration; the number of steps may differ."""
+    directory = RunDirectory(run.path)
+    if not directory.exists:
+        return
+    different = [key for key, _, _ in directory.config().differences(run.config) if key != "run.steps"]
+    if different:
+        raise RunError(f"{run.path} holds a run with another {', '.join(different)}: choose another --out")
+
+
+def _train(run: SweepRun, running: set[subprocess.Popen[bytes]]) -> float:
+    """Starts or resumes one run in a process of its own and waits for its end; returns the seconds it took.
+
+    The process is in `running` while it runs.
+    """
+    directory = RunDirectory(run.path)
+    started = time.monotonic()
+    command = [sys.executable, "-m", "redqueen", "train"]
+    if directory.saved():
+        # The sweep's own command line named the modules, and `_check_place` found the same ones in the run.
+        command += ["--resume", str(run.path), "--steps", str(run.config.run.steps)]
+        command += ["--load-plugins"] * bool(run.config.plugins)
+        command += ["--unsafe-no-isolation"] * run.config.sandbox.unsafe_no_isolation
+    else:
+        if directory.exists:
+            # It was killed before its first checkpoint: nothing was trained, and `train` wants an empty folder. The
+            # lock makes sure that no other process is training there.
+            directory.lock()
+            shutil.rmtree(run.path)
+            directory.unlock()
+        command += [*run.args, "--run", str(run.path)]
+    run.log.parent.mkdir(parents=True, exist_ok=True)
+    # The log is appended to: what an earlier, interrupted sweep printed is still there. A failed run raises nothing,
+    # since the other runs of the sweep are still worth their time.
+    with run.log.open("a") as log:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+        running.add(process)
+        process.wait()
+        running.discard(process)
+    return time.monotonic() - started

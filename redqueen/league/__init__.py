@@ -1,1 +1,0 @@
-"""Who plays whom and who stays: ratings, matchmaking, selection. These modules import neither torch nor numpy."""

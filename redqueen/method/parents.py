@@ -1,0 +1,62 @@
+"""Parent selection: draws a child's parents from the ranks of the survivors."""
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from redqueen import plugins
+from redqueen.config import ConfigError
+from redqueen.method.population import Member
+
+Parents = Callable[[Sequence[Member], int, int, Random], list[int]]
+"""(survivors, count, contestants, generator) -> `count` distinct ranks of survivors, which come fittest first: 0 is the
+rank of the fittest. All randomness comes from the generator."""
+
+
+def rank(survivors: Sequence[Member], count: int, contestants: int, rng: Random) -> list[int]:
+    """Draws by linear ranking (Baker 1985): of n survivors the fittest has weight n and the last has weight 1."""
+    del contestants
+    size = len(survivors)
+    remaining = list(range(size))
+    parents: list[int] = []
+    # Without replacement: a crossover of a member with itself would be a copy. The weights of those left stay.
+    for _ in range(count):
+        parents.append(rng.choices(remaining, [size - r for r in remaining])[0])
+        remaining.remove(parents[-1])
+    return parents
+
+
+def tournament(survivors: Sequence[Member], count: int, contestants: int, rng: Random) -> list[int]:
+    """Draws each parent as the fittest of a random group of `contestants`, or of all if fewer are left.
+
+    Goldberg and Deb 1991, "A comparative analysis of selection schemes used in genetic algorithms".
+    """
+    remaining = list(range(len(survivors)))
+    parents: list[int] = []
+    for _ in range(count):
+        parents.append(min(rng.sample(remaining, min(contestants, len(remaining)))))
+        remaining.remove(parents[-1])
+    return parents
+
+
+def uniform(survivors: Sequence[Member], count: int, contestants: int, rng: Random) -> list[int]:
+    """Draws every survivor with equal probability, so that only survivor selection exerts pressure."""
+    del contestants
+    return rng.sample(range(len(survivors)), count)
+
+
+PARENTS: dict[str, Parents] = {"rank": rank, "tournament": tournament, "uniform": uniform}
+
+
+def draw_parents(name: str, survivors: Sequence[Member], count: int, contestants: int, rng: Random) -> list[int]:
+    """Returns the ranks that the rule called `name`, ours or a plugin's, draws.
+
+    Raises ConfigError if they are not `count` different ranks.
+    """
+    if name in PARENTS:
+        return PARENTS[name](survivors, count, contestants, rng)
+    ranks: list[int] = list(plugins.find("parent rule", name)(survivors, count, contestants, rng))
+    if len(ranks) != count or len(set(ranks)) != count or not set(ranks) <= set(range(len(survivors))):
+        raise ConfigError(
+            f"the parent rule '{name}' gave {ranks}: it needs {count} different ranks below {len(survivors)}"
+        )
+    return ranks

@@ -1,0 +1,128 @@
+"""The result of a step is a tree: a `PlayedStep` has matches, a match has proposals, and a proposal has attempts.
+
+Solve rates and rewards are put on it here, when everything is judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from redqueen.config import GameConfig
+from redqueen.method.judging import faults_of, withdrawn
+from redqueen.method.matchmaking import BANK, Match
+from redqueen.method.rewards import solve_rate, student_reward, teacher_reward
+from redqueen.method.task_bank import TaskBank
+from redqueen.records import Attempted, GradedRollout, Proposed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredAttempt:
+    """An attempt with its reward: a leaf of the step's tree."""
+
+    attempted: Attempted
+    reward: float | None
+    """None after a fault of the machine, and where the task was withdrawn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredProposal:
+    """A proposal with its reward and the attempts at its task."""
+
+    proposed: Proposed
+    reward: float | None
+    """None after a fault of the machine, its own or that of every attempt, and for a task of the task bank."""
+    solve_rate: float | None
+    """None where no attempt could be judged: the proposal is no valid task, or the machine failed. A task that was
+    withdrawn is none: its program did not do the same again (`withdrawn`)."""
+    novel: bool
+    """Whether it is a valid task with a new idea (`redqueen.method.novelty`)."""
+    attempts: tuple[ScoredAttempt, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayedMatch:
+    """A match with everything that was written in it."""
+
+    match: Match
+    proposals: tuple[ScoredProposal, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayedStep:
+    """A step's matches when everything is judged and paid, in the order in which they were drawn."""
+
+    step: int
+    matches: tuple[PlayedMatch, ...]
+
+    @property
+    def proposals(self) -> list[ScoredProposal]:
+        return list(chain.from_iterable(match.proposals for match in self.matches))
+
+    @property
+    def attempts(self) -> list[ScoredAttempt]:
+        return list(chain.from_iterable(proposal.attempts for proposal in self.proposals))
+
+    def graded(self) -> list[GradedRollout]:
+        """Returns all rollouts that have a reward, teachers' first."""
+        # No member caused a fault of the machine. Paid as a failure, it would teach members to avoid what they wrote
+        # on a machine that happened to be busy, so such a rollout has no reward and is not trained on.
+        paid = [(proposal.proposed, proposal.reward) for proposal in self.proposals]
+        paid += [(attempt.attempted, attempt.reward) for attempt in self.attempts]
+        return [
+            GradedRollout(rollout=text.rollout, reward=reward, verdict=text.verdict)
+            for text, reward in paid
+            if reward is not None
+        ]
+
+
+def score_step(
+    step: int,
+    matches: Sequence[Match],
+    proposed: Sequence[Proposed],
+    attempted: Sequence[Attempted],
+    task_bank: TaskBank,
+    pay: GameConfig,
+) -> PlayedStep:
+    """Returns the step's tree with solve rates and rewards, and adds its valid tasks to the task bank.
+
+    A task that was withdrawn does not enter the bank, and what the bank has on its program leaves.
+    """
+    # A task has the id of its proposal, so attempts find their proposal by it.
+    attempts: dict[str, list[Attempted]] = {}
+    for attempt in attempted:
+        attempts.setdefault(attempt.task.id, []).append(attempt)
+    faults = faults_of(attempted)
+    # The order of the proposals decides which of two alike tasks is the new one. It is the order in which they were
+    # asked for and not that of their ends, so a run can be repeated exactly.
+    scored: dict[str, list[ScoredProposal]] = {match.id: [] for match in matches}
+    for proposal in proposed:
+        own = attempts.get(proposal.id, [])
+        if proposal.id in faults:
+            proposal, own = withdrawn(proposal, own, faults[proposal.id])
+        scored[proposal.match].append(_score(proposal, own, task_bank, pay))
+    # After all others: the same program may have come twice in the step, under two names.
+    for attempt in attempted:
+        if attempt.task.id in faults:
+            task_bank.remove(attempt.task.program)
+    played = [PlayedMatch(match=match, proposals=tuple(scored[match.id])) for match in matches]
+    return PlayedStep(step=step, matches=tuple(played))
+
+
+def _score(proposed: Proposed, attempts: Sequence[Attempted], task_bank: TaskBank, pay: GameConfig) -> ScoredProposal:
+    rho = solve_rate([attempt.verdict for attempt in attempts])
+    task = proposed.task
+    # Asked before the task enters the bank, where it would be known.
+    novel = task is not None and task_bank.is_novel(task)
+    if task is not None:
+        task_bank.add(task, rho)
+    # Nobody is paid for a task of the task bank.
+    reward = None if proposed.rollout.member == BANK else teacher_reward(proposed, rho, novel, pay)
+    return ScoredProposal(
+        proposed=proposed,
+        reward=reward,
+        solve_rate=rho,
+        novel=novel,
+        attempts=tuple(ScoredAttempt(attempted=attempt, reward=student_reward(attempt, pay)) for attempt in attempts),
+    )

@@ -1,0 +1,159 @@
+"""Metrics: how large the programs of the tasks are, as written and without code that can never run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Any
+
+from redqueen.base.intervals import mean
+from redqueen.method.played_step import ScoredProposal
+from redqueen.records import Kind
+from redqueen.run.recording.measures import MEASURES, MeasuredTask
+from redqueen.run.recording.metrics.metric import Metrics
+from redqueen.run.recording.metrics.panel import Column, Curves, CurvesOf, Line, MetricChart, at, by_key, part
+from redqueen.run.recording.metrics.step import CountedStep
+from redqueen.tasks.kinds import find_or_plain
+
+METRICS = Metrics("complexity")
+
+
+def mean_size(lines: Sequence[Line], which: str, measure: str) -> Column:
+    """Returns a measure of the "written" or "reached" programs: the mean of the kinds whose programs teachers write."""
+    return tuple(_mean_of_kinds(line, which, measure) for line in lines)
+
+
+def _mean_of_kinds(line: Line, which: str, measure: str) -> float | None:
+    # A program that was given to the teacher says nothing about it.
+    kinds = [kind for kind in at(line, "complexity_by_kind") or {} if not find_or_plain(kind).starts_from_program]
+    values = [at(line, "complexity_by_kind", kind, which, measure) for kind in kinds]
+    measured = [value for value in values if value is not None]
+    # With one kind missing the mean would jump to the other's level.
+    return fmean(measured) if measured and len(measured) == len(values) else None
+
+
+def _twice(measure: str) -> CurvesOf:
+    def curves(lines: Sequence[Line], _: str) -> Curves:
+        return {"as written": mean_size(lines, "written", measure), "reached": mean_size(lines, "reached", measure)}
+
+    return curves
+
+
+def _chart(measure: str, title: str, unit: str) -> MetricChart:
+    note = (
+        "Mean of the kinds whose programs teachers write, in the valid tasks of the step. Reached is what is left "
+        "without code that can never run."
+    )
+    return MetricChart(measure.replace("_", "-"), title, note, _twice(measure), unit)
+
+
+@METRICS.add(
+    "",
+    _chart("nodes", "Nodes of the syntax tree", "nodes"),
+    _chart("depth", "Depth of the syntax tree", "levels"),
+    _chart("cyclomatic", "Cyclomatic complexity", "paths"),
+    _chart("lines", "Lines of code", "lines"),
+    _chart("variables", "Variables", "variables"),
+    _chart("node_types", "Different types of nodes", "types"),
+)
+def complexity_by_kind(step: CountedStep) -> dict[Kind, dict[str, dict[str, float]] | None]:
+    """Mean of each measure of complexity, `written` and `reached`. The programs of code_f are given to the teacher."""
+    return step.by_kind(step.measured, _complexity)
+
+
+def _complexity(tasks: Sequence[MeasuredTask]) -> dict[str, dict[str, float]] | None:
+    if not tasks:
+        return None
+    sizes: dict[str, dict[str, float]] = {}
+    for which in ("written", "reached"):
+        sizes[which] = {name: fmean(getattr(task.row, f"{which}_{name}") for task in tasks) for name in MEASURES}
+    return sizes
+
+
+@METRICS.drawn(
+    "share",
+    "dead-code",
+    "Code that can never run",
+    "Mean over the valid tasks of the share of a program's nodes that can never run.",
+    by_key,
+)
+def dead_code_by_kind(step: CountedStep) -> dict[Kind, float | None]:
+    """Mean share of dead code."""
+    return step.by_kind(step.measured, _dead_code)
+
+
+def _dead_code(tasks: Sequence[MeasuredTask]) -> float | None:
+    return mean(1 - task.row.reached_nodes / task.row.written_nodes for task in tasks)
+
+
+@METRICS.add(
+    "values",
+    MetricChart(
+        "input-size",
+        "Size of a task's inputs",
+        "Mean size of the inputs of the valid tasks (docs/METRICS.md).",
+        part("input"),
+    ),
+    MetricChart(
+        "output-size",
+        "Size of a task's outputs",
+        "Mean size of the outputs of the valid tasks (docs/METRICS.md).",
+        part("output"),
+    ),
+)
+def sizes_by_kind(step: CountedStep) -> dict[Kind, dict[str, float] | None]:
+    """Mean sizes of `input` and `output`."""
+    return step.by_kind(step.measured, _sizes)
+
+
+def _sizes(tasks: Sequence[MeasuredTask]) -> dict[str, float] | None:
+    if not tasks:
+        return None
+    return {
+        "input": fmean(task.row.input_size for task in tasks),
+        "output": fmean(task.row.output_size for task in tasks),
+    }
+
+
+@METRICS.add(
+    "lines",
+    MetricChart(
+        "lines-run",
+        "Different lines that ran",
+        "Mean number of different lines that ran on a task's own inputs, of the tasks whose lines were counted.",
+        part("lines"),
+    ),
+    MetricChart(
+        "line-events",
+        "Lines executed, with repetitions",
+        "Mean number of times that a line began on a task's own inputs, up to 20,000 a task: a loop of n rounds "
+        "has n times its lines.",
+        part("events"),
+    ),
+)
+def executed_by_kind(step: CountedStep) -> dict[Kind, dict[str, Any] | None]:
+    """Means of the columns `lines_run` (`lines`) and `line_events` (`events`) over the `tasks` that have them."""
+    return step.by_kind(step.measured, _executed)
+
+
+def _executed(tasks: Sequence[MeasuredTask]) -> dict[str, Any] | None:
+    lines = [task.row.lines_run for task in tasks if task.row.lines_run is not None]
+    events = [task.row.line_events for task in tasks if task.row.line_events is not None]
+    return {"tasks": len(lines), "lines": fmean(lines), "events": fmean(events)} if lines else None
+
+
+@METRICS.drawn(
+    "lines",
+    "lines-by-kind",
+    "Lines of a program by kind",
+    "Mean lines of the valid tasks' programs as written. The programs of code_f are given to the teacher.",
+    by_key,
+)
+def lines_by_kind(step: CountedStep) -> dict[Kind, float | None]:
+    """Mean lines of the programs, with comments and blank lines."""
+    return step.by_kind(step.valid, _lines)
+
+
+def _lines(valid: Sequence[ScoredProposal]) -> float | None:
+    tasks = [proposal.proposed.task for proposal in valid]
+    return mean(len(task.program.splitlines()) for task in tasks if task is not None)

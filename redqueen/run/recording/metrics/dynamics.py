@@ -1,0 +1,274 @@
+"""Metrics: who solves what, what is refused, and what is paid."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from redqueen.base.intervals import mean
+from redqueen.base.machine import now
+from redqueen.method.played_step import ScoredAttempt, ScoredProposal
+from redqueen.records import Kind, Verdict
+from redqueen.run.recording.held_out import held_out_scores, rates
+from redqueen.run.recording.metrics.metric import Metrics
+from redqueen.run.recording.metrics.panel import (
+    IN_SAMPLE,
+    Curves,
+    Line,
+    MetricChart,
+    at,
+    by_key,
+    column,
+    contested_share,
+    kinds_of,
+    named,
+    names,
+    several,
+    standardised,
+    with_kinds,
+)
+from redqueen.run.recording.metrics.step import CountedStep, is_valid
+
+METRICS = Metrics("dynamics")
+
+
+@METRICS.add("steps")
+def step(step: CountedStep) -> int:
+    """Counted from 1."""
+    return step.record.step
+
+
+@METRICS.add("")
+def time(_: CountedStep) -> str:
+    """When the line was written: 2026-01-31T12:00:00Z."""
+    return now()
+
+
+def _students(lines: Sequence[Line], name: str) -> Curves:
+    students = names(line[name]["students"] for line in lines)
+    rates = {student: column(lines, name, "students", student, "rate") for student in students}
+    return {"the start": column(lines, name, "start"), **rates}
+
+
+@METRICS.add(
+    "share",
+    MetricChart(
+        "held-out-students",
+        "Held-out problems, by student",
+        "Right answers among the judged ones, all benchmarks of evals.benchmarks together. The start is the "
+        "adapter that all members began with. No member is trained or selected by these problems.",
+        _students,
+        only="held_out",
+    ),
+    optional=True,
+)
+def held_out(step: CountedStep) -> dict[str, Any] | None:
+    """All benchmarks of `evals` together: the number of `problems`, without those that the machine lost for one of
+    them, the share that the `start` solves, and of each of the `students` the `rate` and its `gain`, paired by problem,
+    with a 95 % interval from `low` to `high` (Student's t; null if no problem tells them apart). Runs with
+    another `asked` were asked other problems.
+    """
+    scores = held_out_scores(step.record.answers, step.record.start)
+    return None if scores is None else {**scores, "asked": step.record.asked}
+
+
+def _benchmarks(lines: Sequence[Line], name: str) -> Curves:
+    benchmarks = names(line[name] for line in lines)
+    return {
+        benchmark: tuple(mean((at(line, name, benchmark) or {}).values()) for line in lines) for benchmark in benchmarks
+    }
+
+
+@METRICS.add(
+    "share",
+    MetricChart(
+        "held-out",
+        "Held-out problems",
+        "Right answers among the judged ones, as the mean of the living students, by benchmark. Held-out: no "
+        "member is trained or selected by these problems.",
+        _benchmarks,
+        only="evals",
+    ),
+    optional=True,
+)
+def evals(step: CountedStep) -> dict[str, dict[str, float | None]] | None:
+    """[Held-out](EVALUATION.md#while-a-run-goes-on): right / judged answers by benchmark and student."""
+    return rates(step.record.answers) or None
+
+
+def _with_mean_of_kinds(lines: Sequence[Line], name: str) -> Curves:
+    kinds = kinds_of(lines)
+    means = tuple(standardised(line.get(f"{name}_by_kind") or {}, kinds) for line in lines)
+    return {"all tasks": column(lines, name), "mean of kinds": means}
+
+
+def _solve_rate(answered: Sequence[ScoredAttempt]) -> float | None:
+    return mean(attempt.attempted.verdict.status == "correct" for attempt in answered)
+
+
+@METRICS.drawn(
+    "share",
+    "solve-rate",
+    "Solve rate",
+    "Correct attempts among the judged ones, over all tasks and as the mean of the kinds. A change in the "
+    f"mix of kinds does not move the mean of the kinds. {IN_SAMPLE}",
+    _with_mean_of_kinds,
+)
+def solve_rate(step: CountedStep) -> float | None:
+    """Correct / judged attempts, in sample."""
+    return _solve_rate(step.answered)
+
+
+@METRICS.drawn(
+    "share",
+    "solve-rate-by-kind",
+    "Solve rate by kind",
+    f"Correct attempts among the judged ones, each kind of task for itself. {IN_SAMPLE}",
+    by_key,
+)
+def solve_rate_by_kind(step: CountedStep) -> dict[Kind, float | None]:
+    """The same by kind."""
+    return step.by_kind(step.answered, _solve_rate)
+
+
+@METRICS.add("tasks")
+def tasks_by_kind(step: CountedStep) -> dict[Kind, int]:
+    """Tasks with a solve rate, those of the task bank too."""
+    return step.by_kind(step.rated, len)
+
+
+def _shares_contested(lines: Sequence[Line], _: str) -> Curves:
+    """Returns the share of contested tasks, over all kinds and by kind."""
+    kinds = named(lines, "tasks_by_kind")
+
+    def share(line: Line, kind: str) -> float | None:
+        tasks = at(line, "tasks_by_kind", kind)
+        return (at(line, "contested_by_kind", kind) or 0) / tasks if tasks else None
+
+    by_kind = {kind: tuple(share(line, kind) for line in lines) for kind in kinds}
+    return {"all": tuple(map(contested_share, lines)), **by_kind}
+
+
+@METRICS.add(
+    "tasks",
+    MetricChart(
+        "contested",
+        "Contested tasks",
+        "Tasks that the matched student solved in some attempts but not in all, among the tasks with a solve rate. "
+        f"Only these tell a student's attempts apart. {IN_SAMPLE}",
+        _shares_contested,
+        unit="share",
+    ),
+)
+def contested_by_kind(step: CountedStep) -> dict[Kind, int]:
+    """Those with a solve rate above 0 and below 1."""
+    contested = [proposal for proposal in step.rated if 0 < (proposal.solve_rate or 0) < 1]
+    return step.by_kind(contested, len)
+
+
+def _valid_rate(judged: Sequence[ScoredProposal]) -> float | None:
+    return mean(is_valid(proposal) for proposal in judged)
+
+
+@METRICS.drawn(
+    "share",
+    "valid-rate",
+    "Valid proposals",
+    "Proposals that the sandbox could run and that gave the same result again, among the judged ones.",
+    with_kinds("all"),
+)
+def valid_rate(step: CountedStep) -> float | None:
+    """Valid tasks / judged proposals."""
+    return _valid_rate(step.judged)
+
+
+@METRICS.add("share")
+def valid_rate_by_kind(step: CountedStep) -> dict[Kind, float | None]:
+    """The same by kind."""
+    return step.by_kind(step.judged, _valid_rate)
+
+
+def _shares_of_statuses(lines: Sequence[Line], what: str, without: str = "") -> Curves:
+    """Returns the share of each status among all proposals, or all attempts, of a step."""
+    counts: list[Mapping[str, int]] = [at(line, "statuses", what) or {} for line in lines]
+    totals = [sum(count.values()) for count in counts]
+    curves: Curves = {}
+    for status in sorted(names(counts)):
+        if status != without:
+            pairs = zip(counts, totals, strict=True)
+            curves[status] = tuple(count.get(status, 0) / total if total else None for count, total in pairs)
+    return curves
+
+
+def _counts_of_statuses(verdicts: Iterable[Verdict]) -> dict[str, int]:
+    return dict(sorted(Counter(verdict.status for verdict in verdicts).items()))
+
+
+@METRICS.add(
+    "texts",
+    MetricChart(
+        "rejections",
+        "Why proposals were refused",
+        "Each reason's share of all proposals of the step. The rest was valid.",
+        lambda lines, _: _shares_of_statuses(lines, "proposals", without="valid"),
+        unit="share",
+    ),
+    MetricChart(
+        "verdicts",
+        "Verdicts about attempts",
+        "Each verdict's share of all attempts of the step, champions of the hall of fame included.",
+        lambda lines, _: _shares_of_statuses(lines, "attempts"),
+        unit="share",
+    ),
+)
+def statuses(step: CountedStep) -> dict[str, dict[str, int]]:
+    """How many `proposals` and `attempts` ended with each status."""
+    return {
+        "proposals": _counts_of_statuses(proposal.proposed.verdict for proposal in step.all_proposals),
+        "attempts": _counts_of_statuses(attempt.attempted.verdict for attempt in step.all_attempts),
+    }
+
+
+@METRICS.add(
+    "reward",
+    MetricChart(
+        "rewards",
+        "Mean reward by role",
+        "With the default reward a teacher is paid -1 for an invalid task, 0 for one that no attempt solves and "
+        "1 - solve rate otherwise; a student 1 for a correct attempt, -0.5 for a wrong one and -1 for one that "
+        f"cannot be read. {IN_SAMPLE}",
+        several(teachers="teacher_reward", students="student_reward"),
+        limits=(None, None),
+        usual=(-1, 1),
+    ),
+)
+def teacher_reward(step: CountedStep) -> float | None:
+    """Mean reward of proposals."""
+    # A proposal can be judged and still have no reward: the machine may have lost every attempt at its task.
+    return mean(proposal.reward for proposal in step.proposals)
+
+
+@METRICS.add("reward")
+def student_reward(step: CountedStep) -> float | None:
+    """Mean reward of attempts."""
+    return mean(attempt.reward for attempt in step.attempts)
+
+
+@METRICS.drawn(
+    "games",
+    "outcomes",
+    "Games by winner",
+    "Rated matches of the step by outcome. A student wins if it solves more than par, the running solve rate.",
+    by_key,
+)
+def outcomes(step: CountedStep) -> dict[str, int]:
+    """Games won by the `student`, by the `teacher`, by nobody (`draw`)."""
+    counts = Counter(game.outcome for game in step.record.games)
+    return {"student": counts["student"], "draw": counts["draw"], "teacher": counts["teacher"]}
+
+
+@METRICS.add("share")
+def par(step: CountedStep) -> dict[Kind, float]:
+    """By kind that was ever solved: the solve rate that games were judged by."""
+    return {kind: step.record.par[kind] for kind in step.kinds if kind in step.record.par}

@@ -1,0 +1,337 @@
+"""A run from its start to its end: checked, fitted into memory, opened, and trained or resumed.
+
+Nothing is printed here, and there are no exit codes: a `Listener` hears what happens, recorders receive the steps, what
+a person can correct is a UserError, and Ctrl-C is a KeyboardInterrupt. The command line and `redqueen.Run` are two
+callers of this module.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Collection, Generator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import transformers
+
+from redqueen.base.machine import cache_root
+from redqueen.config import BUNDLED, Config, ModelConfig
+from redqueen.engine.adapters.made_for import other_base
+from redqueen.engine.memory import fit as memory
+from redqueen.engine.memory.estimate import longest_text
+from redqueen.engine.memory.machine import this_machine
+from redqueen.engine.model.base import BaseFacts, facts_of, load
+from redqueen.engine.model.bundled import cached, installed
+from redqueen.engine.model.decoder import FAMILIES
+from redqueen.engine.model.dimensions import token_counter
+from redqueen.engine.model.families import check_quantized
+from redqueen.engine.model.source import read_config
+from redqueen.engine.policy import MemberPolicy, open_policy
+from redqueen.evals.benchmarks.registry import check_benchmarks
+from redqueen.evals.held_out import check_held_out
+from redqueen.extras.ray.policy import ClusterPolicy
+from redqueen.extras.ray.ray_cluster import Cluster
+from redqueen.extras.ray.verifier import ClusterVerifier
+from redqueen.extras.trackers.opening import check_trackers, open_recorders, open_trackers
+from redqueen.extras.vllm.engine import check_engine
+from redqueen.method.prompt_lengths import prompt_lengths
+from redqueen.method.reserved import is_reserved
+from redqueen.method.reward_probe import check_advantage, check_rewards
+from redqueen.method.seeds import seeds_of
+from redqueen.method.verifier import LocalVerifier
+from redqueen.records import PromptLengths, Verifier
+from redqueen.run.recording.environment import environment, session
+from redqueen.run.recording.measures import Spread
+from redqueen.run.recording.metrics import check_own
+from redqueen.run.recording.now import NowRecorder
+from redqueen.run.recording.recorder import Recorder
+from redqueen.run.trainer import Trainer, capacity
+from redqueen.store import checkpoint
+from redqueen.store.archive.reader import damaged_archive, is_damage
+from redqueen.store.dataset.fixed import fixed_tasks
+from redqueen.store.directory import RunDirectory, RunError
+from redqueen.store.resuming import check_records, how_to_resume
+
+_LOG = logging.getLogger("redqueen")
+
+
+class Listener:
+    """Hears what happens around the steps. By itself it hands the lines to Python's logging, under `redqueen`."""
+
+    def note(self, line: str) -> None:
+        """Is called with a line of what a person may want to know."""
+        _LOG.info(line)
+
+    def warning(self, line: str) -> None:
+        """Is called with a line of what a person should look at."""
+        _LOG.warning(line)
+
+    def opening(self, config: Config, directory: RunDirectory) -> None:
+        """Is called before the base is loaded. `config` is as it fits into memory."""
+
+    def training(self) -> None:
+        """Is called before the first step of the session."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attached:
+    """What the caller of a run attaches to it."""
+
+    command: str
+    """How the run was called, for its record."""
+    listener: Listener = field(default_factory=Listener)
+    recorders: Sequence[Recorder] = ()
+    """They are closed when the training ends or fails."""
+    verifier: Verifier | None = None
+    """What judges in place of the run's own verifier. It stays open."""
+
+
+def start(config: Config, directory: RunDirectory, attached: Attached) -> None:
+    """Trains a new run in `directory`. Raises UserError, or KeyboardInterrupt if it was stopped."""
+    # The directory comes first: a second process that wants it is refused before it has loaded anything.
+    directory.claim()
+    try:
+        check(config)
+        # A file that cannot be read, or a generator that is not there, is known before the base is loaded.
+        seeds_of(config.game)
+        check_held_out(config)
+        check_benchmarks(config.evals)
+        fitted = fit(config, capacity(config), attached.listener)
+        _train(config, fitted, directory, None, attached)
+    finally:
+        # A start that failed leaves nothing behind, which the next one would refuse to write into.
+        directory.release()
+
+
+def resume(config: Config, directory: RunDirectory, attached: Attached, given: Collection[str] = ()) -> None:
+    """Trains the rest of the run in `directory`. `given` are the settings that were given for this session.
+
+    Raises UserError, or KeyboardInterrupt if it was stopped.
+    """
+    directory.lock()
+    try:
+        # What is damaged or missing is found before anything is loaded or written.
+        check(config)
+        saved = checkpoint.load(directory.checkpoints, directory.saved()[-1])
+        if line := check_records(directory, saved.step):
+            attached.listener.warning(line)
+        # What a killed process or a full disk left unfinished takes room that this session needs.
+        with _writing(directory):
+            checkpoint.clean(directory.checkpoints)
+        # Other batches and another number of workers round differently. So a run goes on with what it had, if that
+        # still fits: it may be on another machine now.
+        before: list[str] = []
+        if "model.device" not in given:
+            before = [f"{key}={value}" for key, value in directory.fitted().items() if key not in given]
+        fitted = fit(config.override(before), capacity(config), attached.listener)
+        _train(config, fitted, directory, saved, attached)
+    finally:
+        directory.unlock()
+
+
+def check(config: Config) -> None:
+    """Raises UserError for what no run can do with, before anything is loaded or written."""
+    check_rewards(config.game)
+    check_advantage(config)
+    check_trackers(config)
+    check_own(config.run.metrics)
+    check_engine(config)
+
+
+def warnings_about(config: Config) -> list[str]:
+    """Returns one line for each setting that is allowed and that a person may not mean."""
+    warnings: list[str] = []
+    if config.sampling.truncates:
+        warnings.append(
+            "warning: with sampling.top_p below 1 or sampling.top_k above 0 members sample from fewer tokens than the "
+            "learner's gradient is computed for: they learn off-policy (docs/ALGORITHM.md)"
+        )
+    warnings += [line] if (line := start_of_another_base(config)) else []
+    # No shipped seed is reserved.
+    if config.game.seeds is not None:
+        drafts = seeds_of(config.game)
+        reserved = sum(is_reserved(draft.program) for draft in drafts)
+        if reserved:
+            warnings.append(
+                f"warning: {reserved} of {len(drafts)} programs of {config.game.seeds} are alike to held-out ones, up "
+                "to names and constants: they are left out"
+            )
+    return warnings
+
+
+def start_of_another_base(config: Config) -> str:
+    """Returns a line that says that the adapter in `population.init` was made for another base; "" if it was not."""
+    init = config.population.init
+    return "" if init in ("auto", "fresh") else other_base(Path(init), config.model.name)
+
+
+def fit(config: Config, members: int, listener: Listener) -> Config:
+    """Returns `config` as it fits in free memory with `members` adapters. The listener hears what was made smaller.
+
+    Raises ModelError, before anything is loaded, if it cannot fit, or if the base cannot be found or is not supported.
+    """
+    quiet_libraries()
+    announce_conversion(config.model, listener)
+    # A replica of a cluster makes its batches fit by itself, into the memory of its own machine.
+    if config.cluster.address:
+        return config
+    # What is quickly known comes first: a base that is not supported should cost no download.
+    machine = this_machine(config.model)
+    shell = read_config(config.model.name)
+    check_quantized(config.model, shell.to_dict())
+    lengths = prompt_lengths(config, token_counter(config.model))
+    # Only our own forward pass has no masks of sliding windows.
+    window = getattr(shell, "sliding_window", None) if shell.model_type in FAMILIES else None
+    if line := _beyond_window(config, lengths, window or 0):
+        listener.warning(line)
+    fitted = memory.fit(config, machine, lengths, members)
+    if fitted.changes:
+        listener.note(f"memory: {fitted.free / 2**30:.1f} GiB is free, so this runs with {' '.join(fitted.changes)}")
+    if fitted.warning:
+        listener.warning(f"warning: {fitted.warning}")
+    return fitted.config
+
+
+def _beyond_window(config: Config, lengths: PromptLengths, window: int) -> str:
+    """Returns the warning that texts may become longer than the base's sliding window; empty if they cannot."""
+    longest = longest_text(config, lengths)
+    if not window or longest <= window:
+        return ""
+    # The lengths are bounds that few prompts reach, so this is no refusal: the sampler refuses what is too long.
+    return (
+        f"warning: a prompt and its text may have {longest} tokens, and this base's sliding window has {window}: a "
+        "step with a longer one ends the run. Set game.references, sampling.proposal_tokens or sampling.attempt_tokens "
+        "lower"
+    )
+
+
+def quiet_libraries() -> None:
+    """Turns off progress bars and advice of the libraries: our own progress says what happens."""
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    for name in ("torch", "huggingface_hub"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def announce_conversion(model: ModelConfig, listener: Listener) -> None:
+    """Tells if the first use of the bundled model is about to convert it, which takes a while."""
+    if model.name == BUNDLED and cached() is None:
+        download = "" if installed() else "downloading (93 MB) and "
+        listener.note(f"{download}converting the bundled model into {cache_root()}, once: about 15 seconds ...")
+
+
+def _train(
+    config: Config, fitted: Config, directory: RunDirectory, saved: checkpoint.Checkpoint | None, attached: Attached
+) -> None:
+    """Trains to the end. `saved` is the checkpoint to go on from; None starts a new run.
+
+    `fitted` is what runs: `config`, made smaller as free memory asks for it. An error of the disk becomes a line that
+    says how to go on.
+    """
+    for line in warnings_about(config):
+        attached.listener.warning(line)
+    attached.listener.opening(fitted, directory)
+    with _writing(directory), _open_players(fitted, attached) as players:
+        if saved is None:
+            # Weights in another number format are other weights. On another processor auto may choose another one,
+            # where the run could neither be resumed nor evaluated.
+            config = config.override([f"model.dtype={players.base.dtype}"])
+            made = environment(fitted, players.base, attached.command, players.verifier.tier)
+            directory.create(config, made)
+        trainer = Trainer(fitted, players.policy, players.base, players.verifier, directory, spread=players.spread)
+        with closing(trainer):
+            if saved is None:
+                _begin(trainer, attached.listener)
+            else:
+                trainer.restore(saved)
+                attached.listener.note(f"resuming at step {trainer.played + 1} of {config.run.steps}")
+                directory.set_config(config)
+                directory.add_session(session(fitted, attached.command, players.verifier.tier))
+            attached.listener.training()
+            with _watched(config, directory, trainer.played + 1, attached) as watchers:
+                trainer.watchers = watchers
+                trainer.run()
+
+
+@contextmanager
+def _writing(directory: RunDirectory) -> Generator[None]:
+    """Turns an error of the disk or of the archive into a line that says how to go on."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        if is_damage(error):
+            raise damaged_archive(directory.archive, error) from error
+        raise RunError(f"cannot write {directory.path}: {error}. Fix that. {how_to_resume(directory)}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Players:
+    """What a run plays with."""
+
+    policy: MemberPolicy
+    """Without members yet. Whoever uses it closes it."""
+    base: BaseFacts
+    verifier: Verifier
+    spread: Spread = map
+    """Computes a function of many tasks."""
+
+
+@contextmanager
+def _open_players(config: Config, attached: Attached) -> Generator[_Players]:
+    """Opens the policy and the verifier, in this process or on a cluster, and closes what judges in the end."""
+    own = attached.verifier
+    if config.cluster.address:
+        with ExitStack() as stack:
+            cluster = stack.enter_context(Cluster(config.cluster.address))
+            verifier = own
+            spread: Spread = map
+            if verifier is None:
+                verifier = stack.enter_context(ClusterVerifier(cluster, config, attached.listener.warning))
+                spread = verifier.spread
+            lengths = prompt_lengths(config, token_counter(config.model))
+            policy = ClusterPolicy(cluster, config, capacity(config), lengths, attached.listener.warning)
+            yield _Players(policy=policy, base=policy.base, verifier=verifier, spread=spread)
+        return
+    base = load(config.model)
+    facts = facts_of(base)
+    judge: AbstractContextManager[Verifier] = (
+        nullcontext(own) if own is not None else LocalVerifier(config.sandbox, config.game.min_inputs, config.run.seed)
+    )
+    with judge as verifier:
+        policy = open_policy(base, config.model, capacity(config), config.sampling, config.learning)
+        yield _Players(policy=policy, base=facts, verifier=verifier)
+
+
+def _begin(trainer: Trainer, listener: Listener) -> None:
+    """Makes the first population and fills the task bank."""
+    if trainer.evaluation is not None:
+        problems = sum(len(loaded.problems) for loaded in trainer.evaluation.loaded)
+        listener.note(f"the start is evaluated on {problems} held-out tasks before the first step")
+    source = trainer.config.game.tasks
+    what = "the seed programs" if source is None else f"the tasks of {source}"
+    listener.note(f"checking {what} in the sandbox ({trainer.self_play.verifier.tier} isolation) ...")
+    left_out = trainer.begin(None if source is None else fixed_tasks(Path(source)))
+    if left_out:
+        listener.note(
+            f"{left_out} of them were left out: they are invalid or give other outputs here, are alike to held-out "
+            "programs, are there twice, or of other kinds than game.kinds"
+        )
+
+
+@contextmanager
+def _watched(
+    config: Config, directory: RunDirectory, first: int, attached: Attached
+) -> Generator[tuple[Recorder, ...]]:
+    """Opens the recorders and trackers that the configuration names, and closes all recorders in the end."""
+    say = attached.listener.note
+    own = open_recorders(config, directory, first, say)
+    # A library may ask for a login, so trackers are opened before the first event, which starts a live view.
+    trackers = open_trackers(config, directory, first, say)
+    watchers = (*attached.recorders, NowRecorder(directory), *own, *trackers)
+    with ExitStack() as stack:
+        # The first is closed first: a live view must have ended before a tracker's library prints its last lines.
+        for recorder in reversed(watchers):
+            stack.callback(recorder.close)
+        yield watchers

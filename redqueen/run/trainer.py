@@ -1,0 +1,342 @@
+"""Trains a population: each step has five phases, and a checkpoint may follow it.
+
+A run is a function of its configuration. Every random number comes from a stream that is named by the seed and by where
+it is used, so a resumed run plays each step exactly as the uninterrupted run would have. There are two exceptions: vLLM
+draws its own numbers, and what was sampled ahead (`learning.max_staleness`) is sampled anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from redqueen.base import streams
+from redqueen.config import Config
+from redqueen.engine.adapters.initialisation import generator, perturb
+from redqueen.engine.adapters.start import starting_adapter
+from redqueen.engine.model.base import BaseFacts
+from redqueen.engine.policy import MemberPolicy
+from redqueen.evals.answers import START, HeldOutAnswer
+from redqueen.evals.held_out import HeldOutEvaluation, run_evaluation
+from redqueen.evals.in_training import TrainingEvaluation
+from redqueen.method.advantages import advantages
+from redqueen.method.behaviour import behaviours
+from redqueen.method.evolution import rate, replace_weakest, score_held_out, standings_of, update_hall_of_fame
+from redqueen.method.games import par_by
+from redqueen.method.hall_of_fame import add_champion_matches
+from redqueen.method.matchmaking import BANK, Match, matchmake, numbered
+from redqueen.method.played_step import PlayedStep, score_step
+from redqueen.method.population import AnyRole, Population
+from redqueen.method.practice import add_fixed_tasks, practise
+from redqueen.method.rating import Rating, TrueSkill
+from redqueen.method.selection import is_evolution_step
+from redqueen.method.self_play import SelfPlay
+from redqueen.method.workings import true_work
+from redqueen.records import Attempted, MemberUpdate, Proposed, Task, Verifier
+from redqueen.run.recording.archive import ArchiveRecorder, answer_of
+from redqueen.run.recording.measures import Measures, Spread
+from redqueen.run.recording.metrics_file import MetricsRecorder
+from redqueen.run.recording.phases import Phases
+from redqueen.run.recording.recorder import Recorder, StepRecord
+from redqueen.store import checkpoint
+from redqueen.store.archive.reader import ArchiveReader
+from redqueen.store.directory import RunDirectory, RunError
+from redqueen.tasks.kinds import held_out_kinds
+
+
+@dataclass(frozen=True, slots=True)
+class _Sampled:
+    """A step's texts and verdicts, before they count for anything."""
+
+    phases: Phases
+    matches: Sequence[Match]
+    proposed: Sequence[Proposed]
+    attempted: Sequence[Attempted]
+
+
+class Trainer:
+    """One run: its population, its policy, its task bank and its directory."""
+
+    def __init__(
+        self,
+        config: Config,
+        policy: MemberPolicy,
+        base: BaseFacts,
+        verifier: Verifier,
+        directory: RunDirectory,
+        watchers: Sequence[Recorder] = (),
+        spread: Spread = map,
+    ) -> None:
+        """Opens the archive. `policy` has no members yet; the trainer closes it. `watchers` receive each event.
+
+        The caller closes the watchers and the verifier. `spread` computes what tasks are by themselves.
+        """
+        self.config = config
+        self.base = base
+        self.directory = directory
+        self.policy = policy
+        self.self_play = SelfPlay(config, self.policy, verifier)
+        self.population = Population()
+        self.trueskill = TrueSkill()
+        self.evaluation: TrainingEvaluation | None = None
+        if config.evals.every:
+            self.evaluation = TrainingEvaluation(config, self.policy, verifier, base.fingerprint)
+        self.start_answers: tuple[HeldOutAnswer, ...] = ()
+        self.archive = ArchiveRecorder(directory.archive)
+        self.metrics = MetricsRecorder(directory, config.run.metrics)
+        self.measures = Measures(config.game.kinds, spread)
+        self.watchers = tuple(watchers)
+        self.played = 0
+        # What the next step was given while the present one learned (`learning.max_staleness`). A checkpoint does not
+        # have it: a resumed run samples it anew.
+        self._sampled_ahead: _Sampled | None = None
+
+    def step(self, step: int) -> StepRecord:
+        """Plays one step: match, propose, solve, learn, evolve."""
+        config = self.config
+        sampled = self._sampled_ahead or self._sample(step)
+        self._sampled_ahead = None
+        phases = sampled.phases
+        # The order matters. Ratings must know this step's games before anything ranks by them, also the next step's
+        # matches, which may be drawn while this one learns.
+        with phases.phase("solve"):
+            bank = self.self_play.task_bank
+            played = score_step(step, sampled.matches, sampled.proposed, sampled.attempted, bank, config.game)
+            called = behaviours(_novel_tasks(played), self.self_play.verifier)
+            works = true_work(sampled.attempted, self.self_play.prompts, self.self_play.verifier)
+            games = rate(self.population, played, self.trueskill, config.league)
+            par = par_by(config.league.game, self.population.recent_matches)
+            ratings = {**self.population.ratings(), BANK: Rating()}
+        updates = self._learn(step, played, phases)
+        # Held-out scores must be there before the ranking, and champions are copied before the births, which may remove
+        # the original.
+        with phases.phase("evolve"):
+            held_out = score_held_out(self.population, lambda members: self.held_out.attempt(members), step, config)
+            standings = standings_of(self.population, config.league)
+            champions = update_hall_of_fame(self.population, self.policy, step, config)
+            births = replace_weakest(self.population, self.policy, step, config)
+        answers: Sequence[HeldOutAnswer] = ()
+        asked = ""
+        if self.evaluation is not None and (step % config.evals.every == 0 or step == config.run.steps):
+            with phases.phase("evaluate"):
+                answers = self.evaluation.answers(list(self.population.players("student")), phases.progress)
+            asked = self.evaluation.asked
+
+        living = [standing.member.name for standing in standings]
+        return StepRecord(
+            kinds=config.game.kinds,
+            played=played,
+            updates=tuple(updates),
+            games=tuple(games),
+            par=par,
+            ratings=ratings,
+            held_out=tuple(held_out),
+            standings=standings,
+            champions=tuple(champions),
+            births=tuple(births),
+            population=standings_of(self.population, config.league),
+            hall_of_fame=tuple(self.population.hall_of_fame),
+            task_bank_size=len(self.self_play.task_bank),
+            true_work=works,
+            measures=self.measures.measure(played, called, living),
+            answers=tuple(answers),
+            start=self.start_answers if answers else (),
+            asked=asked,
+            seconds=phases.seconds,
+            work=phases.work,
+        )
+
+    def _sample(self, step: int) -> _Sampled:
+        """Draws the matches, and samples and judges their texts. Changes nothing: this may be done a step ahead."""
+        phases = Phases(step, self.watchers, self.policy)
+        with phases.phase("match"):
+            matches = self._matches(step)
+        if not self.config.population.teachers:
+            with phases.phase("solve"):
+                proposed, attempted = practise(self.self_play, step, matches, phases.progress)
+            return _Sampled(phases, matches, proposed, attempted)
+        # A task is attempted as soon as it is verified, while other proposals are still being written. The phase is
+        # `solve` from the end of the last one on.
+        with phases.phase("propose"):
+            proposed, attempted = self.self_play.play(step, matches, phases.progress, lambda: phases.next("solve"))
+        return _Sampled(phases, matches, proposed, attempted)
+
+    def _learn(self, step: int, played: PlayedStep, phases: Phases) -> list[MemberUpdate]:
+        """Updates each member once, on this step's rollouts alone."""
+        # Champions play, but are not trained.
+        living = [graded for graded in played.graded() if graded.rollout.member in self.population.members]
+        samples = advantages(living, self.config)
+        # Where members come or go at the end of the step, the next one cannot be sampled before that.
+        if not self.config.learning.max_staleness or self._is_last_before_a_change(step):
+            # The rollouts were sampled from the weights that are updated here, and nothing changes these in between.
+            with phases.phase("learn"):
+                return self.policy.update(samples, phases.progress)
+        finish = self.policy.begin_update(samples)
+        # These rollouts will be one version old when they are learned from; the importance ratio corrects that.
+        self._sampled_ahead = self._sample(step + 1)
+        with phases.phase("learn"):
+            return finish()
+
+    def _is_last_before_a_change(self, step: int) -> bool:
+        changes = self.config.evolution.enabled or self.config.league.hall_of_fame
+        round_follows = bool(changes) and is_evolution_step(step, self.config.evolution)
+        return round_follows or step == self.config.run.steps
+
+    def run(self) -> None:
+        """Plays and records the steps that are left. Raises OSError or sqlite3.Error if the disk is full or fails."""
+        steps = self.config.run.steps
+        for step in range(self.played + 1, steps + 1):
+            record = self.step(step)
+            # Records come before the checkpoint. A kill between the two leaves records of a step that no checkpoint
+            # knows: `restore` removes them, and the step is played again. In the other order the step would be lost to
+            # the archive, as nothing could play it again.
+            self.record(record)
+            self.played = step
+            if step % self.config.run.checkpoint_every == 0 or step == steps:
+                self.save()
+            # Watchers receive a step after its checkpoint, so a step that was shown as finished survives a kill
+            # (with run.checkpoint_every=1).
+            for watcher in self.watchers:
+                watcher.record(record)
+
+    def record(self, record: StepRecord) -> None:
+        """Writes a step into the archive and metrics.jsonl. Raises OSError or sqlite3.Error if the disk is full."""
+        # A run always has a checkpoint, that of its start among them.
+        if not self.directory.saved():
+            raise RunError(f"the checkpoints in {self.directory.checkpoints} were removed while the run trained")
+        self.archive.record(record)
+        self.metrics.record(record)
+
+    def begin(self, fixed: Sequence[Task] | None = None) -> int:
+        """Makes the first population, fills the task bank and writes the first checkpoint.
+
+        `fixed` are the tasks of `game.tasks`, None without. Returns how many of them were left out.
+        Raises AdapterError if the starting adapter does not fit the base.
+        """
+        left_out = 0
+        if fixed is None:
+            self.self_play.add_seed_tasks()
+        else:
+            left_out = add_fixed_tasks(self.self_play, fixed, f"game.tasks={self.config.game.tasks}")
+        # All members start near one adapter. The noise tells them apart: two equal adapters would give the same answers
+        # to the same prompts, since at one task all members draw the same random numbers.
+        start = starting_adapter(self.config, self.policy.shapes())
+        if self.evaluation is not None:
+            self.policy.join(START, start, trained=False)
+            self.start_answers = tuple(self.evaluation.answers([START], lambda done, total: None))
+            self.policy.leave(START)
+        for role in _first_roles(self.config):
+            member = self.population.add_member(role, 0)
+            noise = generator(self.config.run.seed, "perturb", member.name)
+            self.policy.join(member.name, perturb(start, self.config.population.perturbation, noise))
+        self.archive.begin(self.population.members.values(), self.start_answers)
+        self.save()
+        return left_out
+
+    def restore(self, saved: checkpoint.Checkpoint) -> None:
+        """Resumes where `saved` was made. Raises CheckpointError if it belongs to another base."""
+        # An adapter is a difference from its base. On other weights of the same shapes it would load without a word and
+        # mean nothing.
+        if saved.fingerprint != self.base.fingerprint:
+            raise checkpoint.CheckpointError(
+                f"the checkpoint at step {saved.step} was made on another base ({saved.base}) or in another model.dtype"
+            )
+        self.population = saved.population
+        self.played = saved.step
+        self.self_play.task_bank.restore(saved.bank)
+        for name in (*self.population.members, *self.population.hall_of_fame):
+            self.policy.join(
+                name,
+                saved.adapters[name],
+                trained=name in self.population.members,
+                state=saved.optimizers.get(name),
+                version=saved.versions[name],
+                slot=saved.slots[name],
+            )
+        # Steps that were recorded after the checkpoint are played again, so their records must go. Both recorders do
+        # nothing if there are none.
+        self.archive.rewind(saved.step)
+        self.metrics.rewind(saved.step)
+        with ArchiveReader(self.directory.archive) as reader:
+            self.measures.restore(reader.measures_of_members())
+            self.start_answers = tuple(answer_of(row) for row in reader.evaluations(0))
+
+    def save(self) -> Path:
+        """Writes a checkpoint of everything that was played. Returns its folder."""
+        names = (*self.population.members, *self.population.hall_of_fame)
+        return checkpoint.save(
+            self.directory.checkpoints,
+            checkpoint.Checkpoint(
+                step=self.played,
+                base=self.base.name,
+                fingerprint=self.base.fingerprint,
+                alpha=self.config.model.alpha,
+                population=self.population,
+                bank=self.self_play.task_bank.entries(),
+                adapters={name: self.policy.adapter(name) for name in names},
+                optimizers={name: self.policy.state(name) for name in self.population.members},
+                versions={name: self.policy.version(name) for name in names},
+                slots={name: self.policy.slot(name) for name in names},
+            ),
+            keep_last=self.config.run.keep_last,
+            keep_every=self.config.run.keep_every,
+        )
+
+    def close(self) -> None:
+        """Closes the archive and ends the worker processes, if there are any."""
+        if self.evaluation is not None:
+            self.evaluation.close()
+        self.archive.close()
+        self.policy.close()
+
+    @cached_property
+    def held_out(self) -> HeldOutEvaluation:
+        """The held-out tasks that students are selected by, drawn when they are first needed."""
+        # Most runs do not use them, and preparing them runs their programs in the sandbox.
+        play = self.self_play
+        count = self.config.league.held_out_tasks
+        kinds = held_out_kinds(self.config.game.kinds)
+        return run_evaluation(self.config, "selection", kinds, count, play.prompts, play.sampler, play.verifier)
+
+    def _matches(self, step: int) -> list[Match]:
+        """Returns who plays whom: pairs of the living, some of which are split to meet past champions instead."""
+        league = self.config.league
+        seed = self.config.run.seed
+        if not self.config.population.teachers:
+            return numbered([(BANK, name) for name in self.population.players("student")], step)
+        drawn = matchmake(
+            self.population.players("teacher"),
+            self.population.players("student"),
+            weighting=league.matchmaking,
+            trueskill=self.trueskill,
+            rng=streams.python(seed, step, "match"),
+            step=step,
+            matches=self.config.game.matches or None,
+        )
+        champions = self.population.hall_of_fame.values()
+        return add_champion_matches(drawn, champions, league.hall_matches, step, streams.python(seed, step, "hall"))
+
+
+def _novel_tasks(played: PlayedStep) -> list[Task]:
+    """Returns the tasks whose behaviour is measured: a task that is no new idea would only repeat one."""
+    tasks = [proposal.proposed.task for proposal in played.proposals if proposal.novel]
+    return [task for task in tasks if task is not None]
+
+
+def _first_roles(config: Config) -> list[AnyRole]:
+    """Returns the roles of the first population, in order of birth."""
+    population = config.population
+    if population.single_agent:
+        return ["both"]
+    teachers: list[AnyRole] = ["teacher"] * population.teachers
+    students: list[AnyRole] = ["student"] * population.students
+    return teachers + students
+
+
+def capacity(config: Config) -> int:
+    """Returns how many adapters a run holds at most: the living and the champions of both roles."""
+    population = config.population
+    living = 1 if population.single_agent else population.teachers + population.students
+    return living + 2 * config.league.hall_of_fame

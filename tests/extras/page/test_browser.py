@@ -1,0 +1,172 @@
+"""The page in a real browser: it draws, filters, opens and follows, and runs nothing that a model wrote."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.extras.page.browser import PROGRAM, Browser, browser
+from tests.extras.page.served import served
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(PROGRAM is None, reason="there is no chromium (apt-get install chromium)"),
+]
+
+
+@pytest.fixture(scope="module")
+def web(watched: Path) -> Iterator[str]:
+    with served(watched) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("chromium")) as started:
+        started.size(1280)
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def quiet(chromium: Browser, web: str) -> Iterator[None]:
+    """In every test: no error in the console, and no request but to the page's own server."""
+    chromium.complaints.clear()
+    chromium.requests.clear()
+    yield
+    assert chromium.complaints == []
+    assert [address for address in chromium.requests if not address.startswith("http://127.0.0.1:")] == []
+
+
+def test_the_curves_have_points_that_are_drawn(chromium: Browser, web: str) -> None:
+    chromium.goto(f"{web}/?run=first")
+    assert chromium.run("document.querySelectorAll('.panel').length") == 3
+    chromium.run("document.querySelectorAll('details.question').forEach((part) => { part.open = true; })")
+    chromium.until("document.querySelectorAll('.panel canvas').length > 40")
+    points = chromium.run("[...document.querySelectorAll('.panel')].map(p => Number(p.dataset.points))")
+    assert min(points) > 0
+    coloured = chromium.run(
+        "[...document.querySelectorAll('.panel canvas')].map(c => c.getContext('2d')"
+        ".getImageData(0, 0, c.width, c.height).data.some((v, i, all) => i % 4 === 0 && all[i + 3] > 200"
+        " && Math.max(v, all[i + 1], all[i + 2]) - Math.min(v, all[i + 1], all[i + 2]) > 60))"
+    )
+    assert coloured == [True] * len(points)
+
+
+def test_a_step_of_a_chart_leads_to_its_tasks_and_back_leads_back(chromium: Browser, web: str) -> None:
+    chromium.goto(f"{web}/?run=first")
+    chromium.run("document.querySelector('.panel').focus()")
+    chromium.press("ArrowLeft")
+    said = chromium.run("document.activeElement.querySelector('[role=status]').textContent")
+    assert said.startswith("step 2")
+    chromium.press("Enter")
+    chromium.until("location.pathname === '/tasks'")
+    chromium.drawn()
+    assert chromium.run("location.search") == "?run=first&from=2&to=2"
+    assert set(chromium.run("[...document.querySelectorAll('.rows .what')].map(r => r.children[1].textContent)")) == {
+        "step 2"
+    }
+    chromium.run("history.back()")
+    chromium.until("location.pathname === '/'")
+    chromium.drawn()
+    assert chromium.run("document.querySelectorAll('.panel canvas').length") == 3
+
+
+def test_filters_filter_by_keyboard_and_the_address_can_be_shared(chromium: Browser, web: str) -> None:
+    chromium.goto(f"{web}/tasks?run=first")
+    everything = chromium.run("document.querySelector('.count').textContent")
+    chromium.press("/")
+    assert chromium.run("document.activeElement.id") == "filter-text"
+    chromium.run(
+        "(() => { const s = document.getElementById('filter-status'); s.value = 'refused';"
+        " s.dispatchEvent(new Event('change', {bubbles: true})); })()"
+    )
+    chromium.until(f"document.querySelector('.count').textContent !== {json.dumps(everything)}")
+    assert set(chromium.run("[...document.querySelectorAll('.rows .bad')].map(r => r.textContent)")) == {"malformed"}
+    shared = chromium.run("location.href")
+    assert "status=refused" in shared
+    refused = chromium.run("document.querySelector('.count').textContent")
+    chromium.goto(shared)
+    assert chromium.run("document.querySelector('.count').textContent") == refused
+    assert chromium.run("document.getElementById('filter-status').value") == "refused"
+
+
+def test_j_and_enter_open_a_task_and_its_script_does_not_run(chromium: Browser, web: str) -> None:
+    chromium.goto(f"{web}/tasks?run=first&sort=step")
+    chromium.press("j")
+    chromium.press("j")
+    chromium.press("k")
+    assert chromium.run("document.activeElement === document.querySelector('[data-row]')")
+    chromium.press("Enter")
+    chromium.until("location.pathname === '/task'")
+    chromium.drawn()
+    program = chromium.run("document.querySelector('.program').textContent")
+    assert "<script>window.pwned = 1</script><img src=x" in program
+    assert chromium.run("document.querySelector('main script, main img')") is None
+    assert chromium.run("typeof window.pwned") == "undefined"
+    assert chromium.run("document.querySelectorAll('.attempt').length") == 4
+    assert "<script>" in chromium.run("document.querySelector('.attempt pre').textContent")
+    assert chromium.run("document.querySelector('.why').textContent")
+    assert "lines that ran on its inputs" in chromium.run("document.querySelector('main').textContent")
+    assert "cyclomatic complexity" in chromium.run("document.querySelector('main').textContent")
+
+
+def test_every_view_is_drawn_at_every_width_and_in_both_themes(chromium: Browser, web: str) -> None:
+    views = ["/runs", "/?run=first", "/league?run=first", "/matrix?run=first&all=1", "/matrix?run=first&show=games"]
+    views += ["/tree?run=first", "/tasks?run=first", "/member?run=first&name=T0", "/"]
+    views += ["/evaluation?run=first", "/evaluation?run=second", "/operators?run=first", "/machine?run=first"]
+    views += ["/settings?run=first", "/compare?with=first&with=second", "/tasks?run=first&text=def"]
+    for width, dark in ((400, True), (1280, False)):
+        chromium.size(width, dark=dark)
+        for view in views:
+            chromium.goto(web + view)
+            assert chromium.run("document.querySelector('main .error')") is None, view
+            assert chromium.run("document.querySelector('main').textContent.length") > 40, view
+            # The page itself never scrolls to the side; tables do so by themselves.
+            assert chromium.run("document.documentElement.scrollWidth") <= width, (view, width)
+    paper = chromium.run("getComputedStyle(document.body).backgroundColor")
+    for _ in range(2):
+        chromium.run("document.getElementById('theme').click()")
+    assert chromium.run("document.getElementById('theme').textContent") == "colours: dark"
+    assert chromium.run("getComputedStyle(document.body).backgroundColor") != paper
+    chromium.run("document.getElementById('theme').click()")
+
+
+def test_the_page_follows_a_run(chromium: Browser, watched: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(watched / "first", tmp_path / "run"))
+    metrics = run / "metrics.jsonl"
+    lines = metrics.read_text().splitlines(keepends=True)
+    archive = run / "run.sqlite"
+    stored = archive.read_bytes()
+    # A run that has just begun has neither lines nor an archive.
+    metrics.write_text("")
+    archive.unlink()
+    with served(run) as address:
+        chromium.goto(address)
+        assert "No step has been played yet" in chromium.run("document.querySelector('main').textContent")
+        chromium.goto(f"{address}/league")
+        assert "has no archive" in chromium.run("document.querySelector('main').textContent")
+        archive.write_bytes(stored)
+        metrics.write_text("".join(lines[:2]))
+        chromium.until("document.querySelectorAll('table').length === 2")
+        # The browser notes the answer that was an error.
+        chromium.complaints.clear()
+        chromium.goto(address)
+        assert "step 2 of 3" in chromium.run("document.getElementById('course').textContent")
+        points = chromium.run("Number(document.querySelector('.panel').dataset.points)")
+        metrics.write_text("".join(lines))
+        chromium.until("document.getElementById('course').textContent.includes('step 3 of 3')")
+        chromium.until(f"Number(document.querySelector('.panel').dataset.points) > {points}")
+        # Before the server ends, so that the page does not ask in vain.
+        chromium.call("Page.navigate", url="about:blank")
+
+
+def test_what_is_not_there_is_said(chromium: Browser, web: str) -> None:
+    chromium.goto(f"{web}/task?run=first&id=nope")
+    assert "no task 'nope'" in chromium.run("document.querySelector('main').textContent")
+    # The browser itself notes every answer that is no success.
+    assert all("404" in text for text in chromium.complaints)
+    chromium.complaints.clear()

@@ -1,0 +1,120 @@
+"""The charts in a real browser: smoothing, zoom, a step that is chosen, lines that cover one another, and search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.extras.page import drawn_run
+from tests.extras.page.browser import PROGRAM, Browser, browser
+from tests.extras.page.served import served
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(PROGRAM is None, reason="there is no chromium (apt-get install chromium)"),
+]
+STEPS = 60
+FIRST = "document.querySelector('#panel-first-health')"
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A browser that shows a long run."""
+    run = drawn_run.write(tmp_path_factory.mktemp("drawn") / "run", STEPS)
+    with browser(tmp_path_factory.mktemp("chromium")) as started, served(run) as address:
+        started.size(1280)
+        started.goto(address)
+        yield started
+        assert started.complaints == []
+        # Before the server ends, so that the page does not ask in vain.
+        started.call("Page.navigate", url="about:blank")
+
+
+def module(shown: Browser, script: str) -> object:
+    """Returns what an expression gives in which `s` is series.js."""
+    return shown.run(f"import('/static/series.js').then((s) => {script})")
+
+
+def test_smoothing_is_a_mean_around_each_step_that_leaves_gaps(shown: Browser) -> None:
+    assert module(shown, "s.smooth([1, 2, 6, null, 4], 3)") == [1.5, 3, 4, None, 4]
+    assert module(shown, "s.smooth([1, 2, 6], 1)") == [1, 2, 6]
+    assert module(shown, "[6, 30, 31, 60, 150].map(s.usualWindow)") == [1, 1, 3, 7, 13]
+
+
+def test_a_line_that_covers_another_is_found(shown: Browser) -> None:
+    curves = "[[1, null], [1, 2], [1, null], [1 + 1e-12, null]].map((values) => ({values}))"
+    assert module(shown, f"s.covered({curves})") == [None, None, 0, 0]
+    shown.run("document.querySelector('details.question').open = true")
+    shown.until("!!document.querySelector('#panel-solve-rate canvas')")
+    legend = shown.run("document.querySelector('#panel-solve-rate .panel-legend').innerText")
+    assert "mean of kinds(the same as all tasks)" in legend.replace("\n", "")
+
+
+def test_curves_are_told_in_words(shown: Browser) -> None:
+    curves = "[{label: 'all', values: [0.5, null, 0.25]}, {label: 'b', values: [null]}]"
+    panel = f"{{steps: [1, 2, 3], unit: 'share', curves: {curves}}}"
+    words = "all: 50% at step 1, 25% at step 3; lowest 25%, highest 50%. b: no value."
+    assert module(shown, f"s.inWords({panel})") == words
+
+
+def test_smoothing_can_be_chosen(shown: Browser) -> None:
+    assert "mean of 7 steps" in shown.run("document.querySelector('#smoothing').selectedOptions[0].textContent")
+    text = f"{FIRST}.querySelector('.panel-value').textContent"
+    smoothed = shown.run(text)
+    put(shown, "#smoothing", "1", "change")
+    assert shown.run(text) != smoothed
+    put(shown, "#smoothing", "", "change")
+    assert shown.run(text) == smoothed
+
+
+def put(shown: Browser, where: str, value: str, event: str) -> None:
+    """Sets a control as a reader does."""
+    shown.run(
+        f"((control) => {{ control.value = '{value}'; control.dispatchEvent(new Event('{event}')); }})"
+        f"(document.querySelector('{where}'))"
+    )
+
+
+def mouse(shown: Browser, what: str, x: float, y: float, clicks: int = 1) -> None:
+    shown.call("Input.dispatchMouseEvent", type=what, x=x, y=y, button="left", buttons=1, clickCount=clicks)
+
+
+def test_a_drag_zooms_all_charts_and_a_double_click_shows_all(shown: Browser) -> None:
+    shown.run(f"{FIRST}.scrollIntoView({{block: 'center'}})")
+    box = shown.run(f"{FIRST}.querySelector('.u-over').getBoundingClientRect().toJSON()")
+    y = box["y"] + 50
+    ends = [box["x"] + part * box["width"] for part in (0.25, 0.75)]
+    mouse(shown, "mouseMoved", ends[0], y)
+    mouse(shown, "mousePressed", ends[0], y)
+    mouse(shown, "mouseMoved", ends[1], y)
+    mouse(shown, "mouseReleased", ends[1], y)
+    shown.until("document.querySelector('#zoom-from').value === '16'")
+    assert shown.run("document.querySelector('#zoom-to').value") == "45"
+    # A drag chooses no step.
+    assert shown.run(f"{FIRST}.querySelector('a')") is None
+    for clicks in (1, 2):
+        mouse(shown, "mousePressed", ends[0], y, clicks)
+        mouse(shown, "mouseReleased", ends[0], y, clicks)
+    shown.until(f"document.querySelector('#zoom-to').value === '{STEPS}'")
+    assert shown.run("document.querySelector('#zoom-all').disabled")
+    # The clicks chose a step, whose tasks are one more click away.
+    assert shown.run(f"{FIRST}.querySelector('a').textContent").startswith("tasks of step ")
+
+
+def test_steps_are_chosen_by_keys_as_well(shown: Browser) -> None:
+    put(shown, "#zoom-from", "50", "change")
+    shown.until("!document.querySelector('#zoom-all').disabled")
+    shown.run("document.querySelector('#zoom-all').click()")
+    assert shown.run("document.querySelector('#zoom-from').value") == "1"
+
+
+def test_charts_are_found_by_name(shown: Browser) -> None:
+    put(shown, "#find-chart", "entropy", "input")
+    shown.until("!!document.querySelector('#panel-entropy canvas')")
+    assert shown.run("document.querySelector('#found-charts').textContent") == "1 found"
+    assert shown.run("document.querySelectorAll('details.question:not([hidden])').length") == 1
+    put(shown, "#find-chart", "", "input")
+    shown.until("document.querySelectorAll('details.question:not([hidden])').length > 5")
+    # What the search opened is closed again.
+    assert shown.run("document.querySelector('#panel-entropy').closest('details').open") is False

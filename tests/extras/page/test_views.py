@@ -1,0 +1,155 @@
+"""The views of settings, the machine, operators, a task's way and the comparison, on a real run."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from redqueen.extras.page import comparison, operators
+from tests.extras.page import drawn_run
+from tests.extras.page.conftest import page
+from tests.extras.page.test_app import ask
+
+pytestmark = pytest.mark.integration
+
+
+def test_settings_say_what_was_chosen_and_where_it_ran(client: TestClient) -> None:
+    found = ask(client, "settings")
+    rows = {row["key"]: row for row in found["settings"]}
+    assert rows["run.steps"]["value"] == "3"
+    assert rows["run.steps"]["chosen"]
+    assert rows["run.steps"]["text"]
+    chosen = [row for row in rows.values() if row["chosen"]]
+    assert all(row["value"] != row["recipe"] for row in chosen)
+    assert len(chosen) < len(rows)
+
+
+def test_a_resumed_run_has_a_session_more(watched: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(watched / "first", tmp_path / "run"))
+    text = '{"gpu": null, "libraries": {"torch": "1"}, "resumed": [{"device": "cpu"}, 3]}'
+    (run / "environment.json").write_text(text)
+    assert ask(page(run), "settings")["sessions"] == [
+        [["gpu", "none"], ["libraries.torch", "1"]],
+        [["device", "cpu"]],
+    ]
+
+
+def test_the_machine_view_has_speed_and_time_by_phase(client: TestClient) -> None:
+    found = ask(client, "machine")
+    panels = {panel["key"]: panel for panel in found["panels"]}
+    assert {"machine-sampled-per-second", "machine-host-gib", "machine-step-seconds"} <= set(panels)
+    # No GPU, and a processor's peak is not known.
+    assert "machine-device-gib" not in panels
+    assert {"propose", "solve", "learn"} <= {row["phase"] for row in found["phases"]}
+    assert 0.9 < sum(row["share"] for row in found["phases"]) < 1.1
+
+
+def test_operators_are_judged_by_their_children(tmp_path: Path) -> None:
+    client = page(drawn_run.write(tmp_path / "run", 40))
+    rows = ask(client, "operators")["rows"]
+    born = [member for member in ask(client, "league")["members"] if member["parents"]]
+    assert sum(len(row["children"]) for row in rows) == len(born)
+    by_name = {member["name"]: member for member in born}
+    children = [(row, child) for row in rows for child in row["children"]]
+    for row, child in children:
+        member = by_name[child["name"]]
+        assert member["operator"] == row["operator"]
+        if child["change"] is not None:
+            assert child["change"] == pytest.approx(member["last"] - member["parent_fitness"][0])
+    for row in rows:
+        known = [child["change"] for child in row["children"] if child["change"] is not None]
+        assert row["change"] is None or row["change"]["mean"] == pytest.approx(sum(known) / len(known))
+    assert [row["role"] for row in rows] == sorted((row["role"] for row in rows), reverse=True)
+
+
+def test_the_controls_are_those_of_the_operators() -> None:
+    from redqueen.method.operators import CONTROLS
+
+    assert set(operators.CONTROLS) == set(CONTROLS)
+
+
+def test_a_task_leads_to_the_tasks_whose_teachers_were_shown_it(watched: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(watched / "first", tmp_path / "run"))
+    archive = sqlite3.connect(run / "run.sqlite")
+    (first,) = archive.execute("SELECT id FROM tasks WHERE step = 1").fetchone()
+    (second,) = archive.execute("SELECT id FROM tasks WHERE step = 3").fetchone()
+    with archive:
+        archive.execute("UPDATE proposals SET reference_ids = '[]'")
+        archive.execute("UPDATE proposals SET reference_ids = ? WHERE id = ?", [f'["{first}", "a-seed"]', second])
+    archive.close()
+    client = page(run)
+    before = ask(client, "task", id=first)
+    assert [task["id"] for task in before["led_to"]["tasks"]] == [second]
+    assert before["led_to"]["complete"]
+    assert before["came_from"] == []
+    after = ask(client, "task", id=second)
+    assert [task["id"] for task in after["came_from"]] == [first]
+    assert after["led_to"]["tasks"] == []
+
+
+def test_texts_are_searched_in_tasks_and_in_answers(client: TestClient, watched: Path) -> None:
+    everything = ask(client, "tasks", status="any")["total"]
+    found = ask(client, "tasks", text="DEF F", status="any")
+    assert 0 < found["total"] <= everything
+    assert found["searched"] == {"first": 1, "last": 3, "complete": True}
+    assert ask(client, "tasks", text="def f", status="any", kind="code_i")["total"] < found["total"]
+    assert ask(client, "tasks", text="def f", before=2)["searched"]["last"] == 2
+    assert ask(client, "tasks", text="%")["total"] == sum_of(watched, "program LIKE '%\\%%' ESCAPE '\\'")
+    assert ask(client, "tasks", text="no such words")["total"] == 0
+    answers = ask(client, "tasks", text="window.pwned", **{"in": "answers"})
+    assert answers["total"] == 1
+
+
+def sum_of(watched: Path, where: str) -> int:
+    archive = sqlite3.connect(watched / "first" / "run.sqlite")
+    ((number,),) = archive.execute(f"SELECT COUNT(*) FROM tasks WHERE {where}")
+    archive.close()
+    return int(number)
+
+
+def compare(client: TestClient, *names: str) -> Any:
+    answer = client.get("/api/compare", params=[("with", name) for name in names])
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_runs_are_compared_by_settings_results_and_curves(watched: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(watched, tmp_path / "runs"))
+    drawn_run.write(folder / "long", 20)
+    client = page(folder)
+    found = compare(client, "first", "long")
+    assert [run["title"] for run in found["runs"]] == ["first", "long"]
+    differ = {row["key"]: row["values"] for row in found["differ"]}
+    assert differ["run.steps"] == ["3", "20"]
+    assert "run.seed" not in differ
+    # Only one of the two has held-out scores, which are measured every few steps.
+    gain = found["first"][0]
+    assert (gain["steps"], [curve["label"] for curve in gain["curves"]]) == ([0, 10, 20], ["long"])
+    curves = {panel["key"]: [curve["label"] for curve in panel["curves"]] for panel in found["panels"]}
+    assert curves["nodes--as-written"] == ["first", "long"]
+    sections = [panel["section"] for panel in found["first"]]
+    assert sections[0] == "Is anybody better on held-out problems?"
+    assert sections[-1] == "Is the run healthy?"
+    assert {panel["question"] for panel in found["panels"]} >= {"Who wins?"}
+
+
+def test_a_damaged_run_is_named(watched: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(watched, tmp_path / "runs"))
+    (folder / "second" / "metrics.jsonl").write_text('{"step": 1}\n')
+    answer = page(folder).get("/api/compare?with=first&with=second")
+    assert (answer.status_code, "second" in answer.json()["error"]) == (400, True)
+
+
+def test_one_run_or_none_gives_the_choice(watched: Path) -> None:
+    client = page(watched)
+    assert compare(client)["names"] == ["first", "second"]
+    assert compare(client, "first")["runs"] == []
+    assert client.get("/api/compare?with=first&with=nope").status_code == 404
+    many = [("with", f"run{number}") for number in range(comparison.MOST + 1)]
+    answer = client.get("/api/compare", params=many)
+    assert (answer.status_code, "at most" in answer.json()["error"]) == (400, True)

@@ -1,0 +1,163 @@
+"""What holds for every tracker, with libraries that are not installed or that fail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from redqueen.base import optional
+from redqueen.config import Config, ConfigError
+from redqueen.extras.trackers import opening
+from redqueen.extras.trackers.opening import TRACKERS, check_trackers, open_trackers
+from redqueen.extras.trackers.samples import MOST, Row, sampled
+from redqueen.extras.trackers.tracker import Tracker
+from redqueen.method.played_step import PlayedStep
+from redqueen.run.recording.recorder import Session
+from tests.extras.trackers.recorded import EXPECTED, NULL, ROW, config, new_run, session
+from tests.run.recording.steps import MATCH, full
+
+
+class Fake(Tracker):
+    """Keeps what it is sent; fails from step 2 on."""
+
+    name = "wandb"
+    where = "look here"
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self.session = session
+        self.id = session.id or "abc"
+        self.sent: dict[int, Mapping[str, float]] = {}
+        self.finished = False
+
+    def send(self, step: int, values: Mapping[str, float]) -> None:
+        if step >= 2:
+            raise ConnectionError("no route to host\nand more")
+        self.sent[step] = values
+
+    def finish(self) -> None:
+        self.finished = True
+
+
+class Closed(Fake):
+    """Cannot be opened."""
+
+    def __init__(self, session: Session) -> None:
+        raise ValueError
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Fake]:
+    """The fakes that stand in for wandb, in the order in which they were opened."""
+    opened: list[Fake] = []
+
+    def fake(session: Session) -> Fake:
+        opened.append(Fake(session))
+        return opened[-1]
+
+    monkeypatch.setitem(TRACKERS, "wandb", fake)
+    return opened
+
+
+def test_a_failure_in_the_middle_is_one_line_and_ends_only_the_tracker(tmp_path: Path, made: list[Fake]) -> None:
+    directory = new_run(tmp_path, "wandb")
+    said = session(directory, 1, 4)
+    (fake,) = made
+    assert said == [
+        "wandb: look here",
+        "warning: the tracker wandb is off (no route to host); the run goes on, its numbers are in metrics.jsonl",
+    ]
+    assert [line["step"] for line in directory.metrics()] == [1, 2, 3, 4]
+    assert not fake.finished
+    (values,) = fake.sent.values()
+    assert EXPECTED.items() <= values.items()
+    assert NULL not in values
+    assert "step" not in values
+
+
+def test_a_tracker_that_cannot_be_opened_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TRACKERS, "wandb", Closed)
+    directory = new_run(tmp_path, "wandb")
+    (line,) = session(directory, 1, 1)
+    assert line.startswith("warning: the tracker wandb is off (ValueError)")
+    assert directory.tracker_ids() == {}
+    assert len(directory.metrics()) == 1
+
+
+def test_a_resumed_run_is_known_by_its_id(tmp_path: Path, made: list[Fake]) -> None:
+    directory = new_run(tmp_path, "wandb")
+    session(directory, 1, 1)
+    assert directory.tracker_ids() == {"wandb": "abc"}
+    session(directory, 2, 2)
+    assert [(fake.session.id, fake.session.first) for fake in made] == [(None, 1), ("abc", 2)]
+    (directory.path / "trackers.json").write_text("damaged")
+    session(directory, 3, 3)
+    assert made[-1].session.id is None
+
+
+def test_a_session_has_a_name_and_flat_settings(tmp_path: Path, made: list[Fake]) -> None:
+    session(new_run(tmp_path, "wandb"), 1, 1)
+    (fake,) = made
+    assert fake.session.name == "runs/mine"
+    settings = fake.session.settings()
+    assert settings["recipe"] == "quickstart"
+    assert settings["learning.lr"] == Config().learning.lr
+    assert settings["run.trackers"] == ["wandb"]
+
+
+def test_a_missing_library_is_found_before_the_run_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_trackers(Config())
+    monkeypatch.setattr(opening, "is_installed", lambda library: library != "mlflow")
+    check_trackers(config("tensorboard", "wandb", "trackio"))
+    with pytest.raises(optional.MissingLibraryError) as caught:
+        check_trackers(config("tensorboard", "mlflow"))
+    assert str(caught.value) == (
+        "run.trackers=mlflow needs mlflow, which is not installed: pip install 'redqueen[mlflow]'"
+    )
+
+
+def test_no_trackers_leave_no_file(tmp_path: Path) -> None:
+    directory = new_run(tmp_path)
+    assert open_trackers(Config(), directory, 1, print) == []
+    assert not (directory.path / "trackers.json").exists()
+
+
+def test_a_tracker_has_a_name_and_is_given_once() -> None:
+    with pytest.raises(ConfigError, match=r"run\.trackers"):
+        config("comet")
+    with pytest.raises(ConfigError, match="given twice"):
+        config("wandb", "wandb")
+    assert {name: tracker.name for name, tracker in TRACKERS.items()} == {name: name for name in TRACKERS}
+
+
+def test_every_so_many_steps_there_is_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables: dict[int, list[Row]] = {}
+
+    class Looked(Fake):
+        def send(self, step: int, values: Mapping[str, float]) -> None:
+            pass
+
+        def send_samples(self, step: int, rows: Sequence[Row]) -> None:
+            tables[step] = list(rows)
+
+    monkeypatch.setitem(TRACKERS, "wandb", Looked)
+    directory = new_run(tmp_path, "wandb")
+    session(directory, 1, 5)
+    assert tables == {2: [ROW], 4: [ROW]}
+    tables.clear()
+    directory.set_config(directory.config().override(["run.samples_every=0"]))
+    session(directory, 6, 10)
+    assert tables == {}
+
+
+def test_a_table_is_spread_over_the_step() -> None:
+    (played,) = full().played.matches
+    matches = tuple(replace(played, match=replace(MATCH, student=f"S{number}")) for number in range(2 * MOST))
+    assert sampled(PlayedStep(step=1, matches=())) == []
+    assert [row["student"] for row in sampled(PlayedStep(step=1, matches=matches[:3]))] == ["S0", "S1", "S2"]
+    rows = sampled(PlayedStep(step=1, matches=matches))
+    assert [row["student"] for row in rows] == [f"S{number}" for number in range(0, 2 * MOST, 2)]
+    assert rows[0] == ROW

@@ -1,0 +1,218 @@
+"""The seed programs: every one is a good task, in the judgement of the real verifier."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from redqueen.config import Config, GameConfig
+from redqueen.jail import canonical, parse_literal
+from redqueen.method.judging import judge_proposals
+from redqueen.method.seeds import AUTHOR, SeedError, seeds_of
+from redqueen.method.verifier import LocalVerifier
+from redqueen.records import Kind, Proposal, Task, Verdict
+from redqueen.tasks.programs.normal_form import fingerprint, shape
+from redqueen.tasks.python.seeds import FILES, parse_block, seeds
+from tests.grading import grade
+from tools import write_seeds
+from tools.same_outputs import same_as_reserved
+
+
+@pytest.fixture(scope="module")
+def seed_verdicts(verifier: LocalVerifier) -> list[tuple[Verdict, Task | None]]:
+    """The verifier's answer to each seed program, in file order."""
+    drafts = enumerate(seeds())
+    return judge_proposals(
+        verifier, [Proposal(id=f"seed-{i}", kind="code_f", author=AUTHOR, step=0, draft=draft) for i, draft in drafts]
+    )
+
+
+def test_there_are_enough() -> None:
+    assert len(seeds()) >= 1000
+    assert len({shape(draft.program) for draft in seeds()}) >= 500
+
+
+def test_programs_have_all_lengths_from_two_to_ten_lines() -> None:
+    lines = Counter(len(draft.program.splitlines()) for draft in seeds())
+    assert set(lines) == set(range(2, 11))
+    # Enough of each length for a model to learn that programs may be long.
+    assert min(lines[count] for count in range(3, 10)) >= 50
+    longer = [count for count in lines.elements() if count > 2]
+    assert sum(longer) / len(longer) >= 4.5
+
+
+@pytest.mark.slow
+def test_the_generated_programs_are_what_the_tool_writes() -> None:
+    written = (write_seeds.FOLDER / write_seeds.GENERATED).read_text(encoding="utf-8")
+    assert written == write_seeds.as_text(write_seeds.generated()), "run `python -m tools.write_seeds`"
+
+
+@pytest.mark.integration
+def test_no_seed_computes_what_a_reserved_program_computes() -> None:
+    found = [(draft.message, same_as_reserved(draft)) for draft in seeds()]
+    assert [pair for pair in found if pair[1] is not None] == []
+
+
+def test_no_more_than_three_programs_are_alike_up_to_names_and_constants() -> None:
+    programs = [parse_block(block).program for block in _blocks("generated.txt")]
+    counts = Counter(shape(draft.program) for draft in seeds())
+    assert [program for program in programs if counts[shape(program)] > 3] == []
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_message_is_a_short_plain_line(name: str) -> None:
+    messages = [parse_block(block).message for block in _blocks(name)]
+    assert [m for m in messages if len(m.split()) > 12 or m != m.strip() or m[0].isupper() or "  " in m] == []
+
+
+def _blocks(name: str) -> list[str]:
+    return (write_seeds.FOLDER / name).read_text(encoding="utf-8").strip().split("\n\n")
+
+
+@pytest.mark.slow
+def test_every_seed_is_valid(seed_verdicts: list[tuple[Verdict, Task | None]]) -> None:
+    bad = [
+        f"{draft.message}: {verdict.status} {verdict.detail}"
+        for draft, (verdict, task) in zip(seeds(), seed_verdicts, strict=True)
+        if verdict.status != "valid" or task is None
+    ]
+    assert bad == []
+
+
+def test_no_program_comes_twice() -> None:
+    counts = Counter(fingerprint(draft.program) for draft in seeds())
+    assert [draft.message for draft in seeds() if counts[fingerprint(draft.program)] > 1] == []
+
+
+def test_no_message_comes_twice() -> None:
+    counts = Counter(draft.message for draft in seeds())
+    assert [message for message, count in counts.items() if count > 1] == []
+
+
+@pytest.mark.slow
+def test_every_seed_has_enough_different_inputs_for_a_code_f_task(
+    seed_verdicts: list[tuple[Verdict, Task | None]],
+) -> None:
+    need = Config().game.min_inputs
+    poor = [task.message for _, task in seed_verdicts if task is not None and len(task.pairs) < need]
+    assert poor == []
+
+
+@pytest.mark.slow
+def test_no_seed_lists_an_input_value_twice(seed_verdicts: list[tuple[Verdict, Task | None]]) -> None:
+    doubled = [
+        draft.message
+        for draft, (_, task) in zip(seeds(), seed_verdicts, strict=True)
+        if task is not None and len(task.pairs) != len(draft.inputs)
+    ]
+    assert doubled == []
+
+
+@pytest.mark.slow
+def test_no_seed_gives_one_output_for_all_inputs(seed_verdicts: list[tuple[Verdict, Task | None]]) -> None:
+    constant: list[str] = []
+    for _, task in seed_verdicts:
+        if task is not None:
+            outputs = {canonical(parse_literal(pair.output)) for pair in task.pairs}
+            if len(outputs) == 1:
+                constant.append(task.message)
+    assert constant == []
+
+
+def test_recorded_answers_are_correct(seed_tasks: dict[Kind, list[Task]], verifier: LocalVerifier) -> None:
+    rng = random.Random(0)
+    attempts: list[tuple[Task, str | None]] = []
+    for kind, tasks in seed_tasks.items():
+        for task in rng.sample(tasks, 40):
+            pair = task.pairs[0]
+            attempts.append((task, {"code_o": pair.output, "code_i": pair.input, "code_f": task.program}[kind]))
+    wrong = [
+        f"{task.kind} {task.message}: {verdict.status} {verdict.detail}"
+        for (task, _), verdict in zip(attempts, grade(verifier, attempts), strict=True)
+        if verdict.status != "correct"
+    ]
+    assert wrong == []
+
+
+def test_a_block_has_a_message_a_program_and_inputs() -> None:
+    draft = parse_block("\n# double it\ndef f(x):\n    return 2 * x\nf(1)\nf(2)\n")
+    assert (draft.message, draft.program, draft.inputs) == ("double it", "def f(x):\n    return 2 * x", ("1", "2"))
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "",
+        "def f(x):\n    return x\nf(1)",
+        "# no program\nf(1)",
+        "# no inputs\ndef f(x):\n    return x",
+        "# a\ndef f(): 0\nf()\nx",
+    ],
+)
+def test_a_block_that_lacks_a_part_is_refused(block: str) -> None:
+    with pytest.raises(ValueError, match="not a seed block"):
+        parse_block(block)
+
+
+OWN = """# double it
+def f(x):
+    return x * 2
+f(1)
+f(2)
+
+# the first letter
+def f(text):
+    return text[0]
+f('ab')
+"""
+
+
+def test_a_users_file_takes_the_place_of_the_shipped_seeds(tmp_path: Path) -> None:
+    (tmp_path / "own.txt").write_text(f"\n\n{OWN}\n\n\n")
+    drafts = seeds_of(GameConfig(seeds=str(tmp_path / "own.txt")))
+    assert [draft.message for draft in drafts] == ["double it", "the first letter"]
+    assert [draft.inputs for draft in drafts] == [("1", "2"), ("'ab'",)]
+    assert seeds_of(GameConfig()) == seeds()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"\ufeff{OWN}",
+        OWN.replace("\n\n", "\n \t\n"),
+        OWN.replace("\n\n", "\n\n  \n\n"),
+        f"  \n\n{OWN}",
+        OWN.replace("\n", "\r\n"),
+        f"\ufeff\r\n{OWN}".replace("\n\n", "\n \n"),
+        OWN.rstrip("\n"),
+    ],
+)
+def test_marks_and_spaces_of_editors_change_no_seed(tmp_path: Path, text: str) -> None:
+    (tmp_path / "plain.txt").write_text(OWN)
+    (tmp_path / "own.txt").write_bytes(text.encode())
+    assert seeds_of(GameConfig(seeds=str(tmp_path / "own.txt"))) == seeds_of(
+        GameConfig(seeds=str(tmp_path / "plain.txt"))
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "cannot be read"),
+        ("", "holds no seed programs"),
+        (OWN.replace("# the first letter\n", ""), "own.txt, line 7: no seed. A seed is a line `# message`, a program"),
+        (OWN.replace("f(1)\nf(2)\n", ""), "own.txt, line 1: no seed"),
+        (f" \n\n{OWN}".replace("# double it\n", ""), "own.txt, line 3: no seed"),
+        (OWN.replace("\n\n", "\n \n\n").replace("# the first letter\n", ""), "own.txt, line 8: no seed"),
+    ],
+)
+def test_a_file_that_holds_no_seeds_is_refused_with_the_line(tmp_path: Path, text: str | None, message: str) -> None:
+    if text is not None:
+        (tmp_path / "own.txt").write_text(text)
+    with pytest.raises(SeedError) as caught:
+        seeds_of(GameConfig(seeds=str(tmp_path / "own.txt")))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
